@@ -1,0 +1,119 @@
+"""Every error that samba-onnx raises on purpose.
+
+The tree, with the builtin that each class also is::
+
+    SambaError
+    ├── UsageError (ValueError)             an argument or option is wrong
+    ├── ModelError (ValueError)             the model that was given cannot be used
+    │   ├── ModelFileError (OSError)        its file or external data cannot be read safely
+    │   ├── InvalidModelError               its content breaks the rules of ONNX
+    │   └── ModelLimitError                 it asks for more than a safe limit allows
+    ├── TargetError (ValueError)            a target profile is unknown or malformed
+    ├── PefError (ValueError)               a PEF cannot be used
+    │   ├── PefFormatError                  it is not a whole, well-formed PEF
+    │   ├── PefChecksumError                a byte differs from what was written
+    │   └── PefVersionError                 a newer samba-onnx wrote it
+    ├── OutputError (OSError)               a result cannot be written
+    ├── DeviceError (RuntimeError)          the emulated device refuses a request
+    │   ├── OutOfDeviceMemoryError (MemoryError)   what was asked for does not fit
+    │   ├── InputError (ValueError)         a name, shape or dtype differs from the compiled one
+    │   └── ScheduleError (ValueError)      a section, section type or call does not exist
+    ├── ExecutionError (RuntimeError)       onnxruntime failed, crashed or ran out of time
+    └── InternalError (AssertionError)      a promise of ours was broken: please report it
+
+A message says what was given, what was expected and what to do. The first four branches and
+``DeviceError`` are the caller's to mend; ``InternalError`` is ours.
+"""
+
+__all__ = [
+    "DeviceError",
+    "ExecutionError",
+    "InputError",
+    "InternalError",
+    "InvalidModelError",
+    "ModelError",
+    "ModelFileError",
+    "ModelLimitError",
+    "OutOfDeviceMemoryError",
+    "OutputError",
+    "PefChecksumError",
+    "PefError",
+    "PefFormatError",
+    "PefVersionError",
+    "SambaError",
+    "ScheduleError",
+    "TargetError",
+    "UsageError",
+]
+
+
+class SambaError(Exception):
+    """Base of every error that samba-onnx raises on purpose."""
+
+
+class UsageError(SambaError, ValueError):
+    """An argument or command-line option is wrong."""
+
+
+class ModelError(SambaError, ValueError):
+    """The model that was given cannot be used."""
+
+
+class ModelFileError(ModelError, OSError):
+    """A model's file or external data cannot be read safely."""
+
+
+class InvalidModelError(ModelError):
+    """A model's content breaks the rules of ONNX."""
+
+
+class ModelLimitError(ModelError):
+    """A model asks for more memory, nesting, expansion or time than a safe limit allows."""
+
+
+class TargetError(SambaError, ValueError):
+    """A target profile is unknown or malformed."""
+
+
+class PefError(SambaError, ValueError):
+    """A PEF cannot be used."""
+
+
+class PefFormatError(PefError):
+    """A file is not a whole, well-formed PEF."""
+
+
+class PefChecksumError(PefError):
+    """A byte of a PEF differs from what was written."""
+
+
+class PefVersionError(PefError):
+    """A PEF was written by a newer samba-onnx, in a format that this one does not know."""
+
+
+class OutputError(SambaError, OSError):
+    """A result cannot be written."""
+
+
+class DeviceError(SambaError, RuntimeError):
+    """The emulated device refuses a request."""
+
+
+class OutOfDeviceMemoryError(DeviceError, MemoryError):
+    """What was asked for does not fit in device memory."""
+
+
+class InputError(DeviceError, ValueError):
+    """A tensor's name, shape or dtype differs from the compiled one."""
+
+
+class ScheduleError(DeviceError, ValueError):
+    """A section, section type or call does not exist in the PEF."""
+
+
+class ExecutionError(SambaError, RuntimeError):
+    """onnxruntime failed, crashed or ran out of time."""
+
+
+class InternalError(SambaError, AssertionError):
+    """A promise of samba-onnx itself was broken; the message asks for a report."""
