@@ -1,0 +1,47 @@
+# Every target makes what it needs: a virtual environment per purpose, from pyproject.toml and constraints.txt.
+PYTHON ?= python3
+# Exact versions: on Linux a range would fetch torch with several gigabytes of CUDA.
+INSTALL = PIP_CONSTRAINT=constraints.txt pip install --quiet --disable-pip-version-check
+MODEL ?= resnet50
+OUT ?= out
+
+.PHONY: help demo test test-all lint types bench clean
+help:  ## Show the targets.
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/:/' | column -t -s:
+
+.venv/bin/samba-port: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	.venv/bin/$(INSTALL) torch
+	.venv/bin/$(INSTALL) -e '.[dev]'
+	@touch $@
+
+.venv/bench: .venv/bin/samba-port
+	.venv/bin/$(INSTALL) -e '.[bench]'
+	@touch $@
+
+demo: .venv/bin/samba-port  ## Build a real model, convert it, report, run it on the emulator, compare.
+	@mkdir -p $(OUT)
+	.venv/bin/python -m models $(MODEL) $(OUT)/$(MODEL).onnx
+	.venv/bin/samba-port convert $(OUT)/$(MODEL).onnx -o $(OUT)/$(MODEL).pef
+	.venv/bin/samba-port run $(OUT)/$(MODEL).pef --random 0 --ledger $(OUT)/ledger.json
+	.venv/bin/samba-port verify $(OUT)/$(MODEL).onnx $(OUT)/$(MODEL).pef
+
+test: .venv/bin/samba-port  ## The fast tests.
+	.venv/bin/pytest -n 2 -m "not slow"
+
+test-all: .venv/bin/samba-port  ## The slow tests too.
+	.venv/bin/pytest -n 2
+
+lint: .venv/bin/samba-port  ## Style.
+	.venv/bin/ruff check .
+	.venv/bin/ruff format --check .
+
+types: .venv/bin/samba-port  ## Types and import contracts.
+	.venv/bin/mypy
+	.venv/bin/lint-imports
+
+bench: .venv/bench  ## Ratios against named baselines, measured in one run.
+	.venv/bin/python -m benchmarks
+
+clean:  ## Remove what the targets made.
+	rm -rf .venv .tox .cache $(OUT) build dist *.egg-info
