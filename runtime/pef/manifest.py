@@ -202,6 +202,9 @@ class Stage:
     """Weight and constant symbols that are initializers of the ONNX model."""
     operators: dict[str, int]
     """Number of nodes by operator, ``domain::Op`` outside the default domain."""
+    operator_flops: dict[str, int] = dataclasses.field(default_factory=dict)
+    """Floating-point operations of one execution by operator (the keys of ``operators``), as far
+    as shapes are known; an operator without any may be missing."""
 
     @property
     def nodes(self) -> int:
