@@ -1,0 +1,62 @@
+"""``python -m models NAME out.onnx`` writes a model; ``python -m models --list`` names them."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from models import MODELS, find
+from samba_onnx.errors import UsageError
+
+__all__ = ["main"]
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m models",
+        description="Build an architecture with seeded random weights and export it to ONNX.",
+        epilog="example: python -m models resnet50 resnet50.onnx --variant tiny",
+    )
+    parser.add_argument("name", nargs="?", metavar="NAME", help="the model; see --list")
+    parser.add_argument("output", nargs="?", metavar="OUT.onnx", help="the file to write")
+    parser.add_argument("--variant", default="full", help="tiny, full or large (default: full)")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the weights (default: 0)")
+    parser.add_argument("--dynamic", action="store_true", help="name the dynamic dimensions")
+    parser.add_argument("--list", action="store_true", help="list the models and their variants")
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command.
+
+    Args:
+        arguments: The command line without the program's name; ``sys.argv`` when None.
+
+    Returns:
+        The exit code: 0, or 2 for bad usage.
+    """
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    if options.list:
+        for builder in MODELS.values():
+            print(f"{builder.name:20} {', '.join(builder.variants):18} {builder.title}")
+        return 0
+    if options.name is None or options.output is None:
+        parser.error("give NAME and OUT.onnx, or --list")
+    try:
+        find(options.name).check(options.variant)
+    except UsageError as error:
+        parser.error(str(error))
+
+    import torch
+
+    from models.export import export_onnx
+
+    torch.set_num_threads(1)  # calibrated statistics then do not depend on the number of cores
+    export_onnx(
+        options.name, options.variant, options.output, seed=options.seed, dynamic=options.dynamic
+    )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
