@@ -1,0 +1,75 @@
+"""Records as JSON documents, and the JSON schema of such a document."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+from typing import Any
+
+
+def to_json(document: Any) -> str:
+    """Return a frozen dataclass as JSON text with a final newline.
+
+    Args:
+        document: A dataclass of strings, numbers, enumerations, tuples, dictionaries and
+            dataclasses.
+
+    Returns:
+        JSON in the order of the fields. Characters outside ASCII are escaped, so that names with
+        broken text survive; a number that JSON lacks (NaN, infinity) becomes null.
+    """
+    return json.dumps(_plain(document), indent=2, allow_nan=False) + "\n"
+
+
+def _plain(value: Any) -> Any:
+    """Return ``value`` in the types of JSON."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {
+            field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)
+        }
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
+        return None
+    return value
+
+
+def json_schema(document_type: type) -> dict[str, Any]:
+    """Return the JSON schema of a record type.
+
+    Args:
+        document_type: A class made by ``records.record``.
+
+    Returns:
+        A schema of the 2020-12 dialect whose descriptions are the docstrings of the fields.
+    """
+    from pydantic import TypeAdapter
+
+    schema = TypeAdapter(document_type).json_schema(mode="serialization")
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **_tidy(schema)}
+
+
+def _tidy(schema: Any) -> Any:
+    """Drop generated titles and the reST marks of docstrings; every field is always present."""
+    if isinstance(schema, list):
+        return [_tidy(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    tidy = {key: _tidy(value) for key, value in schema.items() if key not in ("title", "default")}
+    for names in ("properties", "$defs"):
+        if names in schema:
+            tidy[names] = {name: _tidy(item) for name, item in schema[names].items()}
+    if "description" in tidy:
+        tidy["description"] = " ".join(tidy["description"].replace("``", "").split())
+    if "properties" in tidy:
+        tidy["required"] = list(tidy["properties"])
+    return tidy
+
+
+if __name__ == "__main__":
+    from samba_onnx.report.report import Report
+
+    sys.stdout.write(json.dumps(json_schema(Report), indent=2) + "\n")

@@ -1,0 +1,56 @@
+"""The one visible line: what fell back to the CPU, and what that costs."""
+
+from __future__ import annotations
+
+from samba_onnx.report.records import Coverage, TransferTotal
+from samba_onnx.report.units import byte_text, count_text, percent_text, printable, second_text
+from samba_onnx.runtime.pef.manifest import Cause, Manifest
+
+
+def headline_text(
+    manifest: Manifest, coverage: Coverage, per_run: tuple[TransferTotal, ...]
+) -> str:
+    """Return the line.
+
+    Args:
+        manifest: Names of model and target.
+        coverage: Nodes on either side.
+        per_run: Transfers of one run by cause and direction.
+
+    Returns:
+        As ``model.onnx → sn40l: 412 of 415 nodes on the RDU (99.2 %), 3 fall back to the CPU in
+        2 places costing 4 transfers, 1.2 MB, 35 µs per run``.
+    """
+    start = f"{printable(manifest.source.name)} → {printable(manifest.target.name)}: "
+    if not coverage.nodes:
+        return f"{start}no nodes are left after conversion: outputs are inputs or constants"
+    if not coverage.cpu_nodes:
+        sections = count_text(len(manifest.sections), "section")
+        return (
+            f"{start}{_all_nodes(coverage.rdu_nodes)} on the RDU in {sections}; "
+            f"{_cost(per_run)} per run"
+        )
+    places = count_text(coverage.cpu_places, "place")
+    fallback = tuple(total for total in per_run if total.cause is Cause.FALLBACK)
+    share = percent_text(coverage.rdu_nodes, coverage.nodes)
+    verb = "falls" if coverage.cpu_nodes == 1 else "fall"
+    return (
+        f"{start}{coverage.rdu_nodes:,} of {count_text(coverage.nodes, 'node')} on the RDU "
+        f"({share}), {coverage.cpu_nodes:,} {verb} back to the CPU in {places} "
+        f"costing {_cost(fallback)} per run"
+    )
+
+
+def _all_nodes(nodes: int) -> str:
+    """Return ``all 415 nodes run``."""
+    return "the only node runs" if nodes == 1 else f"all {nodes:,} nodes run"
+
+
+def _cost(totals: tuple[TransferTotal, ...]) -> str:
+    """Return ``4 transfers, 1.2 MB, 35 µs``."""
+    transfers = sum(total.transfers for total in totals)
+    if not transfers:
+        return "no transfers"
+    size = byte_text(sum(total.bytes for total in totals))
+    seconds = second_text(sum(total.modelled_seconds for total in totals))
+    return f"{count_text(transfers, 'transfer')}, {size}, {seconds}"

@@ -1,0 +1,90 @@
+"""How blocks and tables look on a terminal and in a pipe."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from samba_onnx.report.units import printable
+from samba_onnx.runtime.pef.manifest import Cause, Direction
+
+ARROWS = {Direction.HOST_TO_RDU: "host → RDU", Direction.RDU_TO_HOST: "RDU → host"}
+CAUSES = {Cause.FALLBACK: "fallback boundary"}
+
+
+def render(content: RenderableType, *, width: int | None = None, color: bool = False) -> str:
+    """Return what a terminal of ``width`` columns shows, without trailing blanks.
+
+    Args:
+        content: What to show.
+        width: Columns; None for as many as the content needs, which suits pipes and files.
+        color: Whether to add escape sequences for bold and dim text.
+
+    Returns:
+        Lines, each with its newline.
+    """
+    console = Console(
+        width=width or 100_000,
+        force_terminal=color,
+        color_system="standard" if color else None,
+        markup=False,
+        emoji=False,
+        highlight=False,
+        legacy_windows=False,
+        _environ={},
+    )
+    with console.capture() as capture:
+        console.print(content)
+    return "".join(line.rstrip() + "\n" for line in capture.get().splitlines())
+
+
+def titled(title: str, *contents: RenderableType) -> RenderableType:
+    """Return a block: a bold title, the contents indented below it."""
+    body = [Padding(content, (0, 0, 0, 2)) for content in contents]
+    return Group(Text(title, style="bold"), *body)
+
+
+def table(
+    columns: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    *,
+    limit: int | None = None,
+    more: str = "-v shows all",
+) -> RenderableType:
+    """Return a borderless table.
+
+    Args:
+        columns: Headings; one that starts with ``>`` is for numbers and right-aligned.
+        rows: Cells; control characters in them are escaped.
+        limit: Show at most so many rows and say how many are left; None for all.
+        more: What to do to see the rest.
+
+    Returns:
+        Something that a rich console prints; long cells wrap and are never cut.
+    """
+    grid = Table(box=None, padding=(0, 2, 0, 0), header_style="dim", pad_edge=False)
+    for heading in columns:
+        number = heading.startswith(">")
+        grid.add_column(
+            heading.removeprefix(">"),
+            justify="right" if number else "left",
+            no_wrap=number,
+            overflow="fold",
+        )
+    shown = rows if limit is None or len(rows) <= limit + 1 else rows[:limit]
+    for row in shown:
+        grid.add_row(*(Text(printable(cell), overflow="fold") for cell in row))
+    if len(shown) == len(rows):
+        return grid
+    return Group(grid, Text(f"… and {len(rows) - len(shown):,} more ({more})", style="dim"))
+
+
+def some(names: Sequence[str], limit: int | None) -> str:
+    """Return the first names and how many more there are."""
+    if limit is None or len(names) <= limit:
+        return ", ".join(names)
+    return f"{', '.join(names[:limit])}, +{len(names) - limit}"

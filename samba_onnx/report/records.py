@@ -1,0 +1,349 @@
+"""What a report says, as frozen records: the JSON document has exactly these fields.
+
+Sizes are bytes, times are modelled seconds, ``flops`` are floating-point operations of one run.
+The docstrings below are the descriptions in ``docs/report.schema.json``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeVar, dataclass_transform
+
+from samba_onnx.runtime.pef.manifest import Cause, Direction
+
+SCHEMA_VERSION = 1
+"""Version of the JSON document. A new field keeps it; a renamed or removed one raises it."""
+
+T = TypeVar("T")
+
+
+@dataclass_transform(frozen_default=True)
+def record(cls: type[T]) -> type[T]:
+    """Make a frozen dataclass whose JSON schema carries its field docstrings."""
+    cls.__pydantic_config__ = {  # type: ignore[attr-defined]
+        "use_attribute_docstrings": True,
+        "extra": "forbid",
+    }
+    return dataclass(frozen=True)(cls)
+
+
+@record
+class ModelReport:
+    """The model that was converted."""
+
+    name: str
+    """File name without folder, or the graph's name."""
+    producer: str
+    """Program that wrote the model; may be empty."""
+    opset: int
+    """Version of the default operator set before conversion."""
+    nodes: int
+    """Nodes before conversion, subgraphs and functions not counted."""
+
+
+@record
+class OperatorCoverage:
+    """Where the nodes of one operator run."""
+
+    operator: str
+    """``Op``, or ``domain::Op`` outside the default domain."""
+    rdu_nodes: int
+    """Nodes on the RDU."""
+    cpu_nodes: int
+    """Nodes on the CPU."""
+    rdu_flops: int
+    """Floating-point operations on the RDU."""
+    cpu_flops: int
+    """Floating-point operations on the CPU, as far as shapes are known."""
+
+
+@record
+class Coverage:
+    """How much of the converted model runs on the RDU."""
+
+    rdu_nodes: int
+    """Nodes on the RDU."""
+    cpu_nodes: int
+    """Nodes on the CPU."""
+    rdu_flops: int
+    """Floating-point operations on the RDU."""
+    cpu_flops: int
+    """Floating-point operations on the CPU, as far as shapes are known."""
+    cpu_places: int
+    """Fallbacks: connected groups of CPU nodes in the schedule."""
+    operators: tuple[OperatorCoverage, ...]
+    """By operator: those with CPU nodes first, then by operations and nodes."""
+
+    @property
+    def nodes(self) -> int:
+        """Nodes on either side."""
+        return self.rdu_nodes + self.cpu_nodes
+
+
+@record
+class SectionReport:
+    """One section."""
+
+    id: int
+    """Stage id, unique in the PEF."""
+    name: str
+    """Name of the section."""
+    graph: str
+    """Graph that it belongs to."""
+    type: str
+    """``FWD``, ``BCKWD``, ``OPT``, ``ZEROGRAD``, ``REDUCE`` or ``GRADNORM``."""
+    nodes: int
+    """Number of nodes."""
+    flops: int
+    """Floating-point operations of one execution."""
+    off_chip_bytes: int
+    """Bytes read and written in off-chip device memory by one execution."""
+    sram_bytes: int
+    """Weights and the largest set of live activations, planned for on-chip memory."""
+    modelled_seconds: float
+    """max(flops / peak, bytes / bandwidth)."""
+    operators: dict[str, int]
+    """Nodes by operator."""
+
+
+@record
+class FallbackNodeReport:
+    """One node that runs on the CPU."""
+
+    name: str
+    """Name of the node after conversion."""
+    operator: str
+    """``Op``, or ``domain::Op`` outside the default domain."""
+    stage: int
+    """Id of the fallback that executes it."""
+    location: str
+    """``file.py:line`` of the user's own model; empty when the model does not carry it."""
+
+
+@record
+class FallbackReport:
+    """All nodes that run on the CPU for the same reason."""
+
+    code: str
+    """Short name of the reason, stable for machines."""
+    reason: str
+    """One sentence for people."""
+    hint: str
+    """What the user can do about it; may be empty."""
+    operators: dict[str, int]
+    """Nodes by operator."""
+    nodes: tuple[FallbackNodeReport, ...]
+    """In the order of the schedule."""
+
+
+@record
+class BoundaryReport:
+    """Where the schedule passes between RDU and CPU."""
+
+    graph: str
+    """Graph that it belongs to."""
+    direction: Direction
+    """Which way the values go."""
+    before: int
+    """Stage id of the producer."""
+    after: int
+    """Stage id of the consumer."""
+    symbols: tuple[str, ...]
+    """Values that cross."""
+    bytes: int
+    """Bytes of one run."""
+    modelled_seconds: float
+    """Time of the transfers of one run."""
+
+
+@record
+class MemoryReport:
+    """How full one tier of device memory is."""
+
+    tier: str
+    """``sram``, ``hbm`` or ``ddr``."""
+    capacity_bytes: int
+    """Size of the tier."""
+    used_bytes: int
+    """Bytes of all regions in it; for ``sram`` with the needs of the largest section."""
+    regions: int
+    """Number of regions in it."""
+
+
+@record
+class TransferTotal:
+    """Transfers with one cause in one direction, added up."""
+
+    cause: Cause
+    """Why they happen."""
+    direction: Direction
+    """Which way they go."""
+    transfers: int
+    """How many."""
+    bytes: int
+    """Bytes of all of them."""
+    modelled_seconds: float
+    """Time of all of them."""
+
+
+@record
+class TransferReport:
+    """One planned transfer."""
+
+    symbol: str
+    """The value that is copied."""
+    bytes: int
+    """Its size."""
+    direction: Direction
+    """Which way it goes."""
+    cause: Cause
+    """Why it happens."""
+    modelled_seconds: float
+    """Latency + bytes / bandwidth of the link."""
+    call: int | None
+    """The call before (host to RDU) or after (RDU to host) which it is made; null at load."""
+
+
+@record
+class ModelledTime:
+    """Modelled time of one run; the time of nodes on the CPU is not modelled and not in it."""
+
+    sections_seconds: float
+    """All calls of sections."""
+    transfers_seconds: float
+    """All transfers of one run."""
+    total_seconds: float
+    """Both, without any overlap."""
+    load_seconds: float
+    """Transfers of weights and constants, once when the PEF is loaded."""
+    unmodelled_cpu_nodes: int
+    """Nodes on the CPU, whose time is not modelled."""
+
+
+@record
+class DynamicDimensionReport:
+    """A dimension that stayed dynamic."""
+
+    name: str
+    """Its name in the model."""
+    inputs: tuple[str, ...]
+    """Where it occurs, as ``input[axis]``."""
+    option: str
+    """The option that makes it static."""
+
+
+@record
+class UndocumentedSupport:
+    """Nodes placed on the RDU although the vendor does not document plain support for them."""
+
+    operator: str
+    """``Op``, or ``domain::Op`` outside the default domain."""
+    evidence: str
+    """``experimental``, ``observed`` or ``assumed``."""
+    nodes: int
+    """Number of nodes."""
+
+
+@record
+class AssumptionReport:
+    """A hardware figure that the vendor has not published, and the value that was used."""
+
+    name: str
+    """What it is."""
+    value: float
+    """The value, in ``unit``."""
+    unit: str
+    """Unit of ``value``."""
+    note: str
+    """Where the value comes from."""
+
+
+@record
+class PassReport:
+    """What one pass did."""
+
+    name: str
+    """Name of the pass."""
+    modified: bool
+    """Whether it changed anything."""
+    nodes_before: int
+    """Nodes before it."""
+    nodes_after: int
+    """Nodes after it."""
+
+
+@record
+class ValueReport:
+    """An input or output of a graph."""
+
+    name: str
+    """Its name."""
+    type: str
+    """ONNX's text form, as ``tensor(float)``."""
+    shape: tuple[int | str | None, ...] | None
+    """Integers where known, names where dynamic, null where nameless; null if the rank is unknown
+    or the value is no tensor."""
+    bytes: int | None
+    """Size; null when dynamic or no fixed-size tensor."""
+
+
+@record
+class CallReport:
+    """One step of a schedule."""
+
+    id: int
+    """Counts from 0 in each graph."""
+    stage: int
+    """Id of the section or fallback."""
+    name: str
+    """Name of the section or fallback."""
+    home: str
+    """``rdu`` or ``cpu``."""
+    type: str
+    """Section type."""
+
+
+@record
+class GraphReport:
+    """One graph: interface, schedule and transfer plan."""
+
+    name: str
+    """Name of the graph."""
+    inputs: tuple[ValueReport, ...]
+    """In graph order."""
+    outputs: tuple[ValueReport, ...]
+    """In graph order."""
+    schedule: tuple[CallReport, ...]
+    """In the order of execution."""
+    load_transfers: tuple[TransferReport, ...]
+    """Made once, when the PEF is loaded."""
+    run_transfers: tuple[TransferReport, ...]
+    """Made by every run, in the order of execution."""
+
+
+@record
+class RegionReport:
+    """A place in device memory."""
+
+    name: str
+    """Name of the region."""
+    tier: str
+    """Tier that it lies in."""
+    bytes: int
+    """Its size."""
+    mutable: bool
+    """Whether a section writes it."""
+    symbols: tuple[str, ...]
+    """Values that share it."""
+
+
+@record
+class MemberReport:
+    """A file inside the PEF."""
+
+    name: str
+    """Its name."""
+    bytes: int
+    """Its size."""
+    sha256: str
+    """Its SHA-256 checksum, hexadecimal."""

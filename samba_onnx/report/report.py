@@ -1,0 +1,387 @@
+"""The report on a converted model, built from nothing but the manifest of its PEF."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from samba_onnx.report.headline import headline_text
+from samba_onnx.report.records import (
+    SCHEMA_VERSION,
+    AssumptionReport,
+    BoundaryReport,
+    CallReport,
+    Coverage,
+    DynamicDimensionReport,
+    FallbackNodeReport,
+    FallbackReport,
+    GraphReport,
+    MemberReport,
+    MemoryReport,
+    ModelledTime,
+    ModelReport,
+    OperatorCoverage,
+    PassReport,
+    RegionReport,
+    SectionReport,
+    TransferReport,
+    TransferTotal,
+    UndocumentedSupport,
+    ValueReport,
+    record,
+)
+from samba_onnx.runtime.pef.manifest import (
+    Cause,
+    Direction,
+    Fallback,
+    FallbackNode,
+    Graph,
+    Manifest,
+    Section,
+    Symbol,
+    Transfer,
+)
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+
+@record
+class Report:
+    """What a converted model does on its target: coverage, fallbacks, memory, transfers, time."""
+
+    headline: str
+    """The answer in one line."""
+    model: ModelReport
+    """What was converted."""
+    target: str
+    """Name of the target."""
+    level: str
+    """Optimization level: ``o0`` or ``o3``."""
+    coverage: Coverage
+    """Nodes and operations on the RDU and on the CPU."""
+    fallbacks: tuple[FallbackReport, ...]
+    """Why nodes run on the CPU, the reason with most nodes first."""
+    boundaries: tuple[BoundaryReport, ...]
+    """Where the schedule passes between RDU and CPU, in the order of the schedule."""
+    sections: tuple[SectionReport, ...]
+    """In the order of their ids."""
+    memory: tuple[MemoryReport, ...]
+    """Device memory by tier, the fastest first."""
+    transfers_per_run: tuple[TransferTotal, ...]
+    """By cause and direction."""
+    transfers_at_load: tuple[TransferTotal, ...]
+    """By cause and direction."""
+    modelled_time: ModelledTime
+    """Modelled, never measured."""
+    dynamic_dimensions: tuple[DynamicDimensionReport, ...]
+    """Dimensions that stayed dynamic."""
+    undocumented_support: tuple[UndocumentedSupport, ...]
+    """Nodes on the RDU whose support is experimental, observed or assumed."""
+    assumptions: tuple[AssumptionReport, ...]
+    """Hardware figures that are not published."""
+    notes: tuple[str, ...]
+    """Sentences that belong nowhere else."""
+    passes: tuple[PassReport, ...]
+    """In the order in which they ran."""
+    graphs: tuple[GraphReport, ...]
+    """Interface, schedule and transfer plan of every graph."""
+    regions: tuple[RegionReport, ...]
+    """Device memory by region."""
+    members: tuple[MemberReport, ...]
+    """Files inside the PEF; empty before it is written."""
+    schema_version: int = SCHEMA_VERSION
+    """Version of this document's form."""
+
+    @classmethod
+    def from_manifest(cls, manifest: Manifest) -> Report:
+        """Build the report.
+
+        Args:
+            manifest: What ``analyze`` returns, or ``pef.manifest`` of a PEF.
+
+        Returns:
+            The report; it needs neither the model nor the PEF any more.
+        """
+        coverage = _coverage(manifest)
+        per_run = _totals(copy for graph in manifest.graphs for copy in graph.run_transfers)
+        at_load = _totals(copy for graph in manifest.graphs for copy in graph.load_transfers)
+        return cls(
+            headline=headline_text(manifest, coverage, per_run),
+            model=ModelReport(
+                manifest.source.name,
+                manifest.source.producer,
+                manifest.source.opset,
+                manifest.source.nodes,
+            ),
+            target=manifest.target.name,
+            level=manifest.level,
+            coverage=coverage,
+            fallbacks=_fallbacks(manifest.fallbacks),
+            boundaries=_boundaries(manifest),
+            sections=tuple(_section(section) for section in manifest.sections),
+            memory=_memory(manifest),
+            transfers_per_run=per_run,
+            transfers_at_load=at_load,
+            modelled_time=_modelled_time(manifest, per_run, at_load),
+            dynamic_dimensions=tuple(
+                DynamicDimensionReport(dimension.name, dimension.inputs, dimension.option)
+                for dimension in manifest.dynamic_dimensions
+            ),
+            undocumented_support=_undocumented_support(manifest.experimental),
+            assumptions=tuple(
+                AssumptionReport(figure.name, figure.value, figure.unit, figure.note)
+                for figure in manifest.target.assumptions
+            ),
+            notes=manifest.notes,
+            passes=tuple(
+                PassReport(done.name, done.modified, done.nodes_before, done.nodes_after)
+                for done in manifest.passes
+            ),
+            graphs=_graphs(manifest),
+            regions=_regions(manifest),
+            members=tuple(
+                MemberReport(member.name, member.bytes, member.sha256)
+                for member in manifest.members
+            ),
+        )
+
+    def to_json(self) -> str:
+        """Return the report as a JSON document in the form of ``docs/report.schema.json``."""
+        from samba_onnx.report.documents import to_json
+
+        return to_json(self)
+
+    def __rich__(self) -> RenderableType:
+        """Return what ``rich.print(report)`` shows: the summary."""
+        from samba_onnx.report.terminal import summary
+
+        return summary(self)
+
+
+_CAUSES = (
+    Cause.INPUT,
+    Cause.FALLBACK,
+    Cause.OUTPUT,
+    Cause.WEIGHT,
+    Cause.CONSTANT,
+    Cause.EXPLICIT,
+)
+"""In the order in which a reader meets them."""
+
+
+def _coverage(manifest: Manifest) -> Coverage:
+    """Count nodes and operations on either side."""
+    rdu_nodes, cpu_nodes = _by_operator(manifest.sections), _by_operator(manifest.fallbacks)
+    rdu_flops, cpu_flops = _operator_flops(manifest.sections), _operator_flops(manifest.fallbacks)
+    operators = [
+        OperatorCoverage(name, rdu_nodes[name], cpu_nodes[name], rdu_flops[name], cpu_flops[name])
+        for name in rdu_nodes | cpu_nodes
+    ]
+    operators.sort(
+        key=lambda row: (
+            -row.cpu_nodes,
+            -(row.rdu_flops + row.cpu_flops),
+            -row.rdu_nodes,
+            row.operator,
+        )
+    )
+    return Coverage(
+        rdu_nodes=rdu_nodes.total(),
+        cpu_nodes=cpu_nodes.total(),
+        rdu_flops=sum(section.flops for section in manifest.sections),
+        cpu_flops=cpu_flops.total(),
+        cpu_places=len(manifest.fallbacks),
+        operators=tuple(operators),
+    )
+
+
+def _by_operator(stages: Iterable[Section | Fallback]) -> Counter[str]:
+    """Return the number of nodes of each operator."""
+    nodes: Counter[str] = Counter()
+    for stage in stages:
+        nodes.update(stage.operators)
+    return nodes
+
+
+def _operator_flops(stages: Iterable[Section | Fallback]) -> Counter[str]:
+    """Return the floating-point operations of each operator."""
+    flops: Counter[str] = Counter()
+    for stage in stages:
+        flops.update(stage.operator_flops)
+    return flops
+
+
+def _section(section: Section) -> SectionReport:
+    """Return what the report says about one section."""
+    return SectionReport(
+        id=section.id,
+        name=section.name,
+        graph=section.graph,
+        type=section.type,
+        nodes=section.nodes,
+        flops=section.flops,
+        off_chip_bytes=section.bytes,
+        sram_bytes=section.sram_bytes,
+        modelled_seconds=section.seconds,
+        operators=section.operators,
+    )
+
+
+def _fallbacks(fallbacks: Iterable[Fallback]) -> tuple[FallbackReport, ...]:
+    """Group CPU nodes by reason, the reason with most nodes first."""
+    groups: dict[tuple[str, str, str], list[FallbackNodeReport]] = {}
+    for fallback in fallbacks:
+        for node in fallback.reasons:
+            line = FallbackNodeReport(node.name, _operator(node), fallback.id, node.location)
+            groups.setdefault((node.code, node.reason, node.hint), []).append(line)
+    reports = [
+        FallbackReport(code, reason, hint, dict(Counter(n.operator for n in nodes)), tuple(nodes))
+        for (code, reason, hint), nodes in groups.items()
+    ]
+    return tuple(sorted(reports, key=lambda report: -len(report.nodes)))
+
+
+def _operator(node: FallbackNode) -> str:
+    """Return the operator with its domain, as in ``Stage.operators``."""
+    return f"{node.domain}::{node.op_type}" if node.domain else node.op_type
+
+
+def _boundaries(manifest: Manifest) -> tuple[BoundaryReport, ...]:
+    """Return the boundaries of all graphs."""
+    sections = {section.id for section in manifest.sections}
+    return tuple(
+        BoundaryReport(
+            graph=graph.name,
+            direction=(
+                Direction.RDU_TO_HOST if boundary.before in sections else Direction.HOST_TO_RDU
+            ),
+            before=boundary.before,
+            after=boundary.after,
+            symbols=boundary.symbols,
+            bytes=boundary.bytes,
+            modelled_seconds=boundary.seconds,
+        )
+        for graph in manifest.graphs
+        for boundary in graph.boundaries
+    )
+
+
+def _memory(manifest: Manifest) -> tuple[MemoryReport, ...]:
+    """Return how full each tier is."""
+    largest_section = max((section.sram_bytes for section in manifest.sections), default=0)
+    reports = []
+    for tier in manifest.target.tiers:
+        sizes = [region.bytes for region in manifest.regions if region.tier == tier.name]
+        used = sum(sizes) + (largest_section if tier.name == "sram" else 0)
+        reports.append(MemoryReport(tier.name, tier.bytes, used, len(sizes)))
+    return tuple(reports)
+
+
+def _totals(transfers: Iterable[Transfer]) -> tuple[TransferTotal, ...]:
+    """Add transfers up by cause and direction."""
+    groups: dict[tuple[Cause, Direction], list[Transfer]] = {}
+    for transfer in transfers:
+        groups.setdefault((transfer.cause, transfer.direction), []).append(transfer)
+    directions = list(Direction)
+    return tuple(
+        TransferTotal(
+            cause=cause,
+            direction=direction,
+            transfers=len(group),
+            bytes=sum(transfer.bytes for transfer in group),
+            modelled_seconds=sum(transfer.seconds for transfer in group),
+        )
+        for (cause, direction), group in sorted(
+            groups.items(),
+            key=lambda item: (_CAUSES.index(item[0][0]), directions.index(item[0][1])),
+        )
+    )
+
+
+def _modelled_time(
+    manifest: Manifest, per_run: tuple[TransferTotal, ...], at_load: tuple[TransferTotal, ...]
+) -> ModelledTime:
+    """Add up sections as often as they are called, and transfers."""
+    seconds = {section.id: section.seconds for section in manifest.sections}
+    sections = sum(
+        seconds.get(call.stage, 0.0) for graph in manifest.graphs for call in graph.calls
+    )
+    transfers = sum(total.modelled_seconds for total in per_run)
+    return ModelledTime(
+        sections_seconds=sections,
+        transfers_seconds=transfers,
+        total_seconds=sections + transfers,
+        load_seconds=sum(total.modelled_seconds for total in at_load),
+        unmodelled_cpu_nodes=sum(fallback.nodes for fallback in manifest.fallbacks),
+    )
+
+
+def _undocumented_support(experimental: dict[str, int]) -> tuple[UndocumentedSupport, ...]:
+    """Split ``operator: evidence``, the operator with most nodes first."""
+    rows = []
+    for key, nodes in experimental.items():
+        operator, _, evidence = key.rpartition(": ")
+        rows.append(UndocumentedSupport(operator or key, evidence if operator else "", nodes))
+    return tuple(sorted(rows, key=lambda row: (-row.nodes, row.operator)))
+
+
+def _graphs(manifest: Manifest) -> tuple[GraphReport, ...]:
+    """Return interface, schedule and plan of every graph."""
+    symbols = {symbol.name: symbol for symbol in manifest.symbols}
+    stages = manifest.stages()
+    return tuple(_graph(graph, symbols, stages) for graph in manifest.graphs)
+
+
+def _graph(
+    graph: Graph, symbols: dict[str, Symbol], stages: dict[int, Section | Fallback]
+) -> GraphReport:
+    """Return interface, schedule and plan of one graph."""
+    schedule = []
+    for call in graph.calls:
+        stage = stages[call.stage]
+        home = "rdu" if isinstance(stage, Section) else "cpu"
+        schedule.append(CallReport(call.id, stage.id, stage.name, home, stage.type))
+    return GraphReport(
+        name=graph.name,
+        inputs=tuple(_value(symbols[name]) for name in graph.inputs),
+        outputs=tuple(_value(symbols[name]) for name in graph.outputs),
+        schedule=tuple(schedule),
+        load_transfers=tuple(_transfer(transfer) for transfer in graph.load_transfers),
+        run_transfers=tuple(_transfer(transfer) for transfer in graph.run_transfers),
+    )
+
+
+def _value(symbol: Symbol) -> ValueReport:
+    """Return what the report says about a graph input or output."""
+    return ValueReport(symbol.name, symbol.type, symbol.shape, symbol.bytes)
+
+
+def _transfer(transfer: Transfer) -> TransferReport:
+    """Return what the report says about one transfer."""
+    return TransferReport(
+        transfer.symbol,
+        transfer.bytes,
+        transfer.direction,
+        transfer.cause,
+        transfer.seconds,
+        transfer.call,
+    )
+
+
+def _regions(manifest: Manifest) -> tuple[RegionReport, ...]:
+    """Return the regions with the symbols that share them."""
+    members: dict[str, list[str]] = {}
+    for symbol in manifest.symbols:
+        members.setdefault(symbol.region, []).append(symbol.name)
+    return tuple(
+        RegionReport(
+            region.name,
+            region.tier,
+            region.bytes,
+            region.mutable,
+            tuple(members.get(region.name, ())),
+        )
+        for region in manifest.regions
+    )

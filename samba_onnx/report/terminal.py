@@ -1,0 +1,282 @@
+"""A report for people: blocks of text and tables that fit 80 columns and never cut a reason."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.text import Text
+
+from samba_onnx.report.layout import ARROWS, CAUSES, some, table, titled
+from samba_onnx.report.records import FallbackReport, TransferTotal
+from samba_onnx.report.report import Report
+from samba_onnx.report.units import (
+    byte_text,
+    count_text,
+    flop_text,
+    percent_text,
+    printable,
+    second_text,
+)
+
+Block = Callable[[Report, int | None], "RenderableType | None"]
+"""Renders one part of a report with at most so many rows; None where it has nothing to say."""
+
+
+def summary(report: Report, rows: int | None = 12) -> RenderableType:
+    """Return what ``convert`` and ``analyze`` show.
+
+    Args:
+        report: The report.
+        rows: Longest table; None for all rows.
+
+    Returns:
+        Something that a rich console prints.
+    """
+    return stack(report, rows, SUMMARY)
+
+
+def stack(report: Report, rows: int | None, blocks: Sequence[Block]) -> RenderableType:
+    """Put the headline and every block that has something to say below each other."""
+    parts: list[RenderableType] = [Text(report.headline, style="bold")]
+    for block in blocks:
+        content = block(report, rows)
+        if content is not None:
+            parts += [Text(""), content]
+    return Group(*parts)
+
+
+def _fallbacks(report: Report, rows: int | None) -> RenderableType | None:
+    """Say why nodes fall back, one paragraph per reason."""
+    if not report.fallbacks:
+        return None
+    shown = report.fallbacks if rows is None else report.fallbacks[:rows]
+    contents: list[RenderableType] = []
+    for reason in shown:
+        contents += _reason(reason, rows)
+    left = len(report.fallbacks) - len(shown)
+    if left:
+        contents.append(
+            Text(f"… and {count_text(left, 'more reason')} (-v shows all)", style="dim")
+        )
+    return titled("Why nodes fall back to the CPU", *contents)
+
+
+def _reason(reason: FallbackReport, rows: int | None) -> list[RenderableType]:
+    """Return the paragraph of one reason."""
+    operators = ", ".join(
+        f"{nodes} {printable(operator)}" for operator, nodes in reason.operators.items()
+    )
+    lines: list[RenderableType] = [Text(f"{operators}  ({reason.code})")]
+    lines.append(Padding(Text(printable(reason.reason)), (0, 0, 0, 2)))
+    if reason.hint:
+        lines.append(Padding(Text(f"hint: {printable(reason.hint)}"), (0, 0, 0, 2)))
+    places = [
+        f"{printable(node.location)} ({printable(node.name)})"
+        if node.location
+        else printable(node.name)
+        for node in reason.nodes
+    ]
+    limit = len(places) if rows is None else max(rows // 2, 1)
+    rest = f", and {len(places) - limit:,} more" if len(places) > limit else ""
+    lines.append(Padding(Text(f"at {', '.join(places[:limit])}{rest}", style="dim"), (0, 0, 0, 2)))
+    return lines
+
+
+def _boundaries(report: Report, rows: int | None) -> RenderableType | None:
+    """Show where the schedule passes between RDU and CPU."""
+    if not report.boundaries:
+        return None
+    names = {call.stage: call.name for graph in report.graphs for call in graph.schedule}
+    cells = [
+        (
+            f"{names.get(line.before, line.before)} → {names.get(line.after, line.after)}",
+            ARROWS[line.direction],
+            some(line.symbols, 3 if rows is not None else None),
+            byte_text(line.bytes),
+            second_text(line.modelled_seconds),
+        )
+        for line in report.boundaries
+    ]
+    columns = ("from → to", "way", "values", ">bytes", ">time")
+    return titled("Boundaries between RDU and CPU, per run", table(columns, cells, limit=rows))
+
+
+def _coverage(report: Report, rows: int | None) -> RenderableType | None:
+    """Show nodes and operations by operator."""
+    coverage = report.coverage
+    if not coverage.nodes:
+        return None
+    flops = coverage.rdu_flops + coverage.cpu_flops
+    cells = [
+        (
+            line.operator,
+            f"{line.rdu_nodes:,}",
+            f"{line.cpu_nodes:,}",
+            flop_text(line.rdu_flops + line.cpu_flops),
+        )
+        for line in coverage.operators
+    ]
+    title = (
+        f"Coverage: {percent_text(coverage.rdu_nodes, coverage.nodes)} of "
+        f"{count_text(coverage.nodes, 'node')}"
+    )
+    if flops:
+        title += f", {percent_text(coverage.rdu_flops, flops)} of {flop_text(flops)}, on the RDU"
+    else:
+        title += " on the RDU"
+    return titled(title, table(("operator", ">RDU", ">CPU", ">work"), cells, limit=rows))
+
+
+def _sections(report: Report, rows: int | None) -> RenderableType | None:
+    """Show the sections."""
+    if not report.sections:
+        return None
+    cells = [
+        (
+            str(section.id),
+            section.name,
+            section.type,
+            f"{section.nodes:,}",
+            flop_text(section.flops),
+            byte_text(section.off_chip_bytes),
+            byte_text(section.sram_bytes),
+            second_text(section.modelled_seconds),
+        )
+        for section in report.sections
+    ]
+    columns = (">id", "section", "type", ">nodes", ">work", ">off-chip", ">on-chip", ">time")
+    title = f"{count_text(len(report.sections), 'section')} on the RDU at {report.level}"
+    return titled(title, table(columns, cells, limit=rows))
+
+
+def _memory(report: Report, rows: int | None) -> RenderableType | None:
+    """Show how full the tiers are."""
+    cells = [
+        (
+            tier.tier,
+            byte_text(tier.used_bytes),
+            byte_text(tier.capacity_bytes),
+            percent_text(tier.used_bytes, tier.capacity_bytes),
+            f"{tier.regions:,}",
+        )
+        for tier in report.memory
+    ]
+    columns = ("tier", ">used", ">capacity", ">share", ">regions")
+    return titled("Device memory", table(columns, cells)) if cells else None
+
+
+def _transfers(report: Report, rows: int | None) -> RenderableType | None:
+    """Show transfers by cause, per run and at load."""
+    cells = [
+        *_total_cells("every run", report.transfers_per_run),
+        *_total_cells("at load", report.transfers_at_load),
+    ]
+    if not cells:
+        return None
+    columns = ("when", "cause", "way", ">transfers", ">bytes", ">time")
+    return titled("Transfers between host and RDU", table(columns, cells))
+
+
+def _total_cells(when: str, totals: Iterable[TransferTotal]) -> list[tuple[str, ...]]:
+    """Return the rows of one occasion."""
+    return [
+        (
+            when,
+            CAUSES.get(total.cause, total.cause),
+            ARROWS[total.direction],
+            f"{total.transfers:,}",
+            byte_text(total.bytes),
+            second_text(total.modelled_seconds),
+        )
+        for total in totals
+    ]
+
+
+def _time(report: Report, rows: int | None) -> RenderableType | None:
+    """State the modelled time, and what it leaves out."""
+    time = report.modelled_time
+    text = (
+        f"{second_text(time.total_seconds)} per run = sections "
+        f"{second_text(time.sections_seconds)} + transfers {second_text(time.transfers_seconds)}"
+    )
+    if time.unmodelled_cpu_nodes:
+        nodes = count_text(time.unmodelled_cpu_nodes, "node")
+        text += f" + the CPU's time for {nodes}, which is not modelled"
+    if time.load_seconds:
+        text += f"; loading: {second_text(time.load_seconds)}"
+    return titled("Modelled time (from published figures, not measured)", Text(text))
+
+
+def _dynamic(report: Report, rows: int | None) -> RenderableType | None:
+    """Name dynamic dimensions and the option that fixes each."""
+    if not report.dynamic_dimensions:
+        return None
+    cells = [
+        (dimension.name, some(dimension.inputs, rows), dimension.option)
+        for dimension in report.dynamic_dimensions
+    ]
+    columns = ("dimension", "where", "made static by")
+    return titled("Dynamic dimensions", table(columns, cells, limit=rows))
+
+
+def _support(report: Report, rows: int | None) -> RenderableType | None:
+    """Name operators on the RDU whose support is not plainly documented."""
+    if not report.undocumented_support:
+        return None
+    cells = [(row.operator, row.evidence, f"{row.nodes:,}") for row in report.undocumented_support]
+    return titled(
+        "On the RDU without documented support",
+        table(("operator", "evidence", ">nodes"), cells, limit=rows),
+    )
+
+
+def _assumptions(report: Report, rows: int | None) -> RenderableType | None:
+    """Name hardware figures that are not published."""
+    if not report.assumptions:
+        return None
+    cells = [
+        (figure.name, f"{figure.value:g} {figure.unit}".rstrip(), figure.note)
+        for figure in report.assumptions
+    ]
+    return titled(
+        "Assumed hardware figures (not published)", table(("figure", "value", "note"), cells)
+    )
+
+
+def _notes(report: Report, rows: int | None) -> RenderableType | None:
+    """Show the notes and, in full, the passes."""
+    lines = [Text(f"- {printable(note)}") for note in report.notes]
+    return titled("Notes", *lines) if lines else None
+
+
+def _passes(report: Report, rows: int | None) -> RenderableType | None:
+    """Show what every pass did, only where everything is asked for."""
+    if rows is not None or not report.passes:
+        return None
+    cells = [
+        (
+            done.name,
+            "changed" if done.modified else "-",
+            f"{done.nodes_before:,} → {done.nodes_after:,}",
+        )
+        for done in report.passes
+    ]
+    return titled("Passes", table(("pass", "model", "nodes"), cells))
+
+
+SUMMARY: tuple[Block, ...] = (
+    _fallbacks,
+    _boundaries,
+    _coverage,
+    _sections,
+    _memory,
+    _transfers,
+    _time,
+    _dynamic,
+    _support,
+    _assumptions,
+    _notes,
+    _passes,
+)

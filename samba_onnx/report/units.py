@@ -1,0 +1,70 @@
+"""Numbers for people: ``1.2 MB``, ``35 µs``, ``99.3 %``. Decimal prefixes throughout."""
+
+from __future__ import annotations
+
+_LARGE = ("", "k", "M", "G", "T", "P", "E")
+
+
+def _scaled(value: float) -> tuple[float, str]:
+    """Return ``value`` and its prefix so that three digits show it."""
+    scaled, index = value, 0
+    while abs(scaled) >= 999.5 and index < len(_LARGE) - 1:
+        scaled, index = scaled / 1000, index + 1
+    return scaled, _LARGE[index]
+
+
+def _digits(value: float) -> str:
+    """Return about two or three significant digits: ``1.2``, ``35``, ``416``."""
+    return f"{value:.1f}" if abs(value) < 9.95 else f"{value:.0f}"
+
+
+def byte_text(count: int) -> str:
+    """Return a size, as ``1.2 MB``; below 1 kB exactly, as ``512 B``."""
+    scaled, prefix = _scaled(count)
+    return f"{_digits(scaled)} {prefix}B" if prefix else f"{count} B"
+
+
+def flop_text(count: int) -> str:
+    """Return a number of floating-point operations, as ``8.2 GFLOP``."""
+    scaled, prefix = _scaled(count)
+    return f"{_digits(scaled)} {prefix}FLOP" if prefix else f"{count} FLOP"
+
+
+def second_text(seconds: float) -> str:
+    """Return a duration, as ``35 µs``."""
+    for factor, unit in ((1e9, "ns"), (1e6, "µs"), (1e3, "ms")):
+        if abs(seconds) * factor < 999.5:
+            return f"{_digits(seconds * factor)} {unit}" if seconds else "0 s"
+    return f"{_digits(seconds)} s"
+
+
+def percent_text(part: int, whole: int) -> str:
+    """Return a share, as ``99.3 %``; only the whole is ``100 %``, only nothing is ``0 %``."""
+    if part in (0, whole):
+        return "100 %" if part else "0 %"
+    return f"{min(max(part / whole * 100, 0.1), 99.9):.1f} %"
+
+
+def count_text(count: int, singular: str, plural: str = "") -> str:
+    """Return ``1 node``, ``2 nodes``; thousands are set apart as in ``12,345 nodes``."""
+    return f"{count:,} {singular if count == 1 else plural or singular + 's'}"
+
+
+def shape_text(shape: tuple[int | str | None, ...] | None) -> str:
+    """Return a shape, as ``[batch, 3, ?]``; ``[...]`` where the rank is unknown."""
+    if shape is None:
+        return "[...]"
+    return "[" + ", ".join("?" if size is None else str(size) for size in shape) + "]"
+
+
+def printable(text: str) -> str:
+    """Return ``text`` with control and unencodable characters escaped.
+
+    Names come from files that others made: a terminal must not obey them.
+    """
+    if text.isprintable():
+        return text
+    return "".join(
+        character if character.isprintable() else character.encode("unicode_escape").decode("ascii")
+        for character in text
+    )

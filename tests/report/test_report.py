@@ -1,0 +1,164 @@
+"""What the report adds up, and the line that it starts with."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from samba_onnx.report import Report
+from samba_onnx.runtime.pef.manifest import Call, Cause, Direction, Manifest, Section
+from tests.report.samples import LATENCY, LINK, all_on_rdu, detector
+
+
+@pytest.fixture(scope="module")
+def report() -> Report:
+    return Report.from_manifest(detector())
+
+
+def test_headline_counts_fallbacks_and_their_cost(report: Report) -> None:
+    assert report.headline == (
+        "detector.onnx → sn40l: 7 of 9 nodes on the RDU (77.8 %), 2 fall back to the CPU "
+        "in 1 place costing 3 transfers, 202 kB, 36 µs per run"
+    )
+
+
+def test_headline_without_fallback() -> None:
+    assert Report.from_manifest(all_on_rdu()).headline == (
+        "mlp.onnx → sn40l: all 3 nodes run on the RDU in 1 section; "
+        "2 transfers, 80 B, 20 µs per run"
+    )
+
+
+def test_headline_never_rounds_to_all() -> None:
+    manifest = detector()
+    many = dataclasses.replace(manifest.sections[0], operators={"Conv": 99_998})
+    report = Report.from_manifest(
+        dataclasses.replace(manifest, sections=(many, *manifest.sections[1:]))
+    )
+    assert "(99.9 %)" in report.headline
+
+
+def test_headline_of_a_model_without_nodes() -> None:
+    manifest = all_on_rdu()
+    graph = dataclasses.replace(manifest.graphs[0], calls=(), run_transfers=())
+    empty = dataclasses.replace(manifest, sections=(), graphs=(graph,))
+    assert Report.from_manifest(empty).headline.endswith(
+        "no nodes are left after conversion: outputs are inputs or constants"
+    )
+
+
+def test_headline_of_a_model_on_the_cpu_alone() -> None:
+    manifest = detector()
+    graph = dataclasses.replace(
+        manifest.graphs[0], calls=(Call(0, 1),), run_transfers=(), boundaries=()
+    )
+    on_cpu = dataclasses.replace(manifest, sections=(), graphs=(graph,))
+    assert Report.from_manifest(on_cpu).headline == (
+        "detector.onnx → sn40l: 0 of 2 nodes on the RDU (0 %), 2 fall back to the CPU "
+        "in 1 place costing no transfers per run"
+    )
+
+
+def test_headline_escapes_control_characters() -> None:
+    manifest = all_on_rdu()
+    source = dataclasses.replace(manifest.source, name="\x1b[31mred\n.onnx")
+    headline = Report.from_manifest(dataclasses.replace(manifest, source=source)).headline
+    assert headline.isprintable()
+    assert headline.startswith("\\x1b[31mred\\n.onnx → ")
+
+
+def test_coverage(report: Report) -> None:
+    coverage = report.coverage
+    assert (coverage.rdu_nodes, coverage.cpu_nodes, coverage.cpu_places) == (7, 2, 1)
+    assert coverage.rdu_flops == 8_201_000
+    assert [row.operator for row in coverage.operators] == [
+        "NonMaxSuppression",
+        "ai.example::Clip2",
+        "Conv",
+        "Relu",
+        "Softmax",
+        "Reshape",
+    ]
+    conv = coverage.operators[2]
+    assert (conv.rdu_nodes, conv.cpu_nodes, conv.rdu_flops) == (3, 0, 8_000_000)
+
+
+def test_fallbacks_are_grouped_by_reason() -> None:
+    manifest = detector()
+    fallback = manifest.fallbacks[0]
+    twin = dataclasses.replace(fallback.reasons[1], name="clip_again", location="detector.py:7")
+    grouped = dataclasses.replace(fallback, reasons=(*fallback.reasons, twin))
+    report = Report.from_manifest(dataclasses.replace(manifest, fallbacks=(grouped,)))
+    assert [(reason.code, len(reason.nodes)) for reason in report.fallbacks] == [
+        ("domain", 2),
+        ("operator", 1),
+    ]
+    assert report.fallbacks[0].operators == {"ai.example::Clip2": 2}
+    assert [node.location for node in report.fallbacks[0].nodes] == ["", "detector.py:7"]
+
+
+def test_boundaries_know_their_direction(report: Report) -> None:
+    assert [(line.direction, line.bytes) for line in report.boundaries] == [
+        (Direction.RDU_TO_HOST, 200_000),
+        (Direction.HOST_TO_RDU, 2_400),
+    ]
+
+
+def test_transfers_are_added_up_by_cause_and_direction(report: Report) -> None:
+    totals = {(line.cause, line.direction): line for line in report.transfers_per_run}
+    to_host = totals[Cause.FALLBACK, Direction.RDU_TO_HOST]
+    assert (to_host.transfers, to_host.bytes) == (2, 200_000)
+    assert to_host.modelled_seconds == pytest.approx(2 * LATENCY + 200_000 / LINK)
+    assert sum(line.bytes for line in report.transfers_per_run) == 806_912
+    assert [(line.cause, line.bytes) for line in report.transfers_at_load] == [
+        (Cause.WEIGHT, 700_000)
+    ]
+
+
+def test_memory_counts_regions_once_and_the_largest_section(report: Report) -> None:
+    used = {tier.tier: tier.used_bytes for tier in report.memory}
+    assert used == {"sram": 1_300_000, "hbm": 1_504_512, "ddr": 0}
+
+
+def test_modelled_time_counts_calls(report: Report) -> None:
+    manifest = detector()
+    graph = manifest.graphs[0]
+    repeated = dataclasses.replace(graph, calls=(*graph.calls, Call(3, 2)))
+    twice = Report.from_manifest(dataclasses.replace(manifest, graphs=(repeated,)))
+    assert report.modelled_time.sections_seconds == pytest.approx(4.001e-6)
+    assert twice.modelled_time.sections_seconds == pytest.approx(4.002e-6)
+    assert report.modelled_time.total_seconds == pytest.approx(
+        4.001e-6 + 5 * LATENCY + 806_912 / LINK
+    )
+    assert report.modelled_time.unmodelled_cpu_nodes == 2
+
+
+def test_undocumented_support_keeps_domains(report: Report) -> None:
+    assert [(row.operator, row.evidence, row.nodes) for row in report.undocumented_support] == [
+        ("ai.example::Gelu", "experimental", 2),
+        ("Softmax", "assumed", 1),
+    ]
+
+
+def test_regions_list_the_symbols_that_share_them(report: Report) -> None:
+    shared = next(region for region in report.regions if region.name == "activations.0")
+    assert shared.symbols == ("scores", "kept")
+
+
+def test_schedule_names_homes(report: Report) -> None:
+    assert [(call.home, call.name) for call in report.graphs[0].schedule] == [
+        ("rdu", "detector_0"),
+        ("cpu", "detector_cpu_1"),
+        ("rdu", "detector_2"),
+    ]
+
+
+def test_several_section_types(report: Report) -> None:
+    manifest: Manifest = detector()
+    backward = dataclasses.replace(manifest.sections[1], type="BCKWD")
+    assert isinstance(backward, Section)
+    changed = Report.from_manifest(
+        dataclasses.replace(manifest, sections=(manifest.sections[0], backward))
+    )
+    assert [section.type for section in changed.sections] == ["FWD", "BCKWD"]

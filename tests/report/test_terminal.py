@@ -1,0 +1,74 @@
+"""The report as text, compared whole."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from samba_onnx.report import Report
+from samba_onnx.report.details import details
+from samba_onnx.report.layout import render, table
+from samba_onnx.report.terminal import summary
+from samba_onnx.runtime.pef.manifest import FallbackNode, Manifest
+from tests.report.samples import all_on_rdu, detector
+
+GOLDEN = Path(__file__).with_name("detector.txt")
+
+
+def test_details_at_80_columns() -> None:
+    text = render(details(Report.from_manifest(detector()), None), width=80)
+    assert text == GOLDEN.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 120])
+def test_no_line_is_wider_than_the_terminal(width: int) -> None:
+    text = render(details(Report.from_manifest(detector()), None), width=width)
+    assert max(len(line) for line in text.splitlines()) <= width
+
+
+def _with_reason(reason: str) -> Manifest:
+    manifest = detector()
+    node = FallbackNode("n" * 90, "Op", "", "operator", reason)
+    fallback = dataclasses.replace(manifest.fallbacks[0], reasons=(node,))
+    return dataclasses.replace(manifest, fallbacks=(fallback,))
+
+
+def test_a_pipe_gets_reasons_in_one_line() -> None:
+    reason = "because " + "very " * 60 + "long"
+    text = render(summary(Report.from_manifest(_with_reason(reason))))
+    assert f"    {reason}\n" in text
+    assert f"    at {'n' * 90}\n" in text
+
+
+def test_a_narrow_terminal_wraps_and_keeps_every_word() -> None:
+    reason = " ".join(f"word{index}" for index in range(60))
+    text = render(summary(Report.from_manifest(_with_reason(reason))), width=50)
+    assert " ".join(text.split()).count(reason) == 1
+    assert text.replace("\n", "").replace(" ", "").count("n" * 90) == 1
+
+
+def test_a_name_cannot_steer_the_terminal() -> None:
+    text = render(summary(Report.from_manifest(_with_reason("\x1b[2J[red]bold[/red] :smile:"))))
+    assert "\x1b" not in text
+    assert "\\x1b[2J[red]bold[/red] :smile:" in text
+
+
+def test_color_only_on_request() -> None:
+    report = Report.from_manifest(all_on_rdu())
+    assert "\x1b[1m" in render(summary(report), width=80, color=True)
+    assert "\x1b" not in render(summary(report), width=80)
+
+
+def test_long_tables_say_how_much_is_left() -> None:
+    rows = [(str(index),) for index in range(20)]
+    text = render(table((">n",), rows, limit=5), width=80)
+    assert text.splitlines()[-1] == "… and 15 more (-v shows all)"
+    assert len(text.splitlines()) == 7
+    assert len(render(table((">n",), rows), width=80).splitlines()) == 21
+
+
+def test_one_row_more_than_the_limit_is_shown() -> None:
+    rows = [(str(index),) for index in range(6)]
+    assert "more" not in render(table((">n",), rows, limit=5), width=80)
