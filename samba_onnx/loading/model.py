@@ -1,0 +1,121 @@
+"""Load a model: open, recognise, parse, check, map."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import onnx
+import onnx_ir as ir
+from google.protobuf.message import DecodeError
+
+from samba_onnx.errors import InvalidModelError, UsageError
+from samba_onnx.loading.detection import describe
+from samba_onnx.loading.lifting import lift_weights
+from samba_onnx.loading.mapping import ExternalFiles, map_file
+from samba_onnx.runtime.pef.manifest import SourceModel
+from samba_onnx.safety.files import open_regular, printable
+from samba_onnx.safety.graph_checks import check_model
+from samba_onnx.safety.operators import DEFAULT_DOMAINS
+
+__all__ = ["LoadedModel", "load_model"]
+
+
+@dataclass(frozen=True)
+class LoadedModel:
+    """A checked model."""
+
+    model: ir.Model
+    """Nodes are in topological order; external and large inline weights are mapped, not read."""
+    path: Path | None
+    """The file that it came from; None for a ``ModelProto``."""
+    summary: SourceModel
+
+
+def load_model(source: str | os.PathLike[str] | onnx.ModelProto) -> LoadedModel:
+    """Load and check an ONNX model without reading its weights.
+
+    Args:
+        source: The path of an ONNX file, whose external data lies in the same folder or below, or
+            a model in memory with its data inside. A model in memory is not changed.
+
+    Returns:
+        The model, ready for passes.
+
+    Raises:
+        ModelFileError: The file or its external data cannot be read safely.
+        InvalidModelError: The content is no valid ONNX model.
+        ModelLimitError: The model asks for more than a safe limit allows.
+        UsageError: ``source`` is neither a path nor a model.
+    """
+    if isinstance(source, onnx.ModelProto):
+        name = printable(source.graph.name or "model")
+        return _finish(source, name, None, ExternalFiles(None))
+    if not isinstance(source, str | os.PathLike):
+        raise UsageError(
+            f"expected a path or an onnx.ModelProto as the model, got {type(source).__name__}"
+        )
+    path = Path(source)
+    with open_regular(path) as file:
+        content = map_file(file)
+    files = ExternalFiles(path.parent)
+    # A location that no file can state, so that it stands for this file's own content only.
+    own = f"\0{secrets.token_hex(8)}"
+    files.add(own, content)
+    return _finish(_parse(content, path, own), path.name, path, files)
+
+
+def _parse(content: npt.NDArray[np.uint8], path: Path, own: str) -> onnx.ModelProto:
+    """Parse a mapped file, leaving large weights where they are."""
+    unlike = describe(content)
+    if unlike is not None:
+        raise InvalidModelError(f"{printable(path)}: {unlike}")
+    try:
+        proto = onnx.ModelProto.FromString(lift_weights(memoryview(content), own))
+    except (DecodeError, InvalidModelError) as error:
+        raise InvalidModelError(
+            f"{printable(path)}: it cannot be parsed as an ONNX model: it is truncated, corrupt or "
+            f"another kind of file ({printable(error)})"
+        ) from None
+    return proto
+
+
+def _finish(
+    proto: onnx.ModelProto, name: str, path: Path | None, files: ExternalFiles
+) -> LoadedModel:
+    """Check a parsed model and turn it into the IR."""
+    check_model(proto, name=str(path or name), external_size=files.size)
+    model = ir.from_proto(proto)
+    _map_tensors(model, files)
+    for graph in (model.graph, *(function.graph for function in model.functions.values())):
+        graph.sort()
+    return LoadedModel(model, path, _summary(proto, name))
+
+
+def _map_tensors(model: ir.Model, files: ExternalFiles) -> None:
+    """Replace tensors that would open a path by tensors over mapped files."""
+    for graph in model.graphs():
+        for value in graph.initializers.values():
+            if isinstance(value.const_value, ir.ExternalTensor):
+                value.const_value = files.tensor(value.const_value)
+        for node in graph:
+            for key, attribute in node.attributes.items():
+                if attribute.type == ir.AttributeType.TENSOR and isinstance(
+                    attribute.value, ir.ExternalTensor
+                ):
+                    node.attributes[key] = ir.AttrTensor(key, files.tensor(attribute.value))
+
+
+def _summary(proto: onnx.ModelProto, name: str) -> SourceModel:
+    opset = max(
+        (entry.version for entry in proto.opset_import if entry.domain in DEFAULT_DOMAINS),
+        default=0,
+    )
+    producer = f"{proto.producer_name} {proto.producer_version}".strip()
+    return SourceModel(
+        name=printable(name), producer=printable(producer), opset=opset, nodes=len(proto.graph.node)
+    )

@@ -1,0 +1,251 @@
+"""Open what was meant and nothing else; replace a result in whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import secrets
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, BinaryIO
+
+from samba_onnx.errors import ModelFileError, OutputError, SambaError
+
+__all__ = ["atomic_output", "open_beneath", "open_regular", "printable"]
+
+_READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
+_KINDS = (
+    (stat.S_ISDIR, "a folder"),
+    (stat.S_ISFIFO, "a named pipe"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+    (stat.S_ISLNK, "a symbolic link"),
+)
+
+
+def printable(text: object, limit: int = 120) -> str:
+    """Return ``text`` on one line without control characters, shortened to ``limit`` characters.
+
+    Names inside a file from outside can hold line breaks, terminal sequences or megabytes; every
+    message that repeats one passes it through here.
+    """
+    line = "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in str(text)[: limit + 1])
+    return line if len(line) <= limit else line[: limit - 1] + "…"
+
+
+def open_regular(
+    path: str | os.PathLike[str],
+    *,
+    what: str = "model",
+    error: type[SambaError] = ModelFileError,
+) -> BinaryIO:
+    """Open a regular file for reading, without ever waiting for one.
+
+    Args:
+        path: The file; symbolic links are followed, because the user named it.
+        what: The word for the file in error messages.
+        error: The class to raise.
+
+    Returns:
+        The open file, at its start.
+
+    Raises:
+        SambaError: As ``error``: the path does not exist, is not readable, or leads to a folder,
+            pipe, socket or device.
+    """
+    name = printable(os.fspath(path))
+    try:
+        # Before opening: to open a pipe waits for its writer, and to open a device can act on it.
+        _require_regular(os.stat(path), name, what, error)
+        descriptor = os.open(path, _READ)
+    except ValueError:
+        raise error(f"{name}: the path of a {what} cannot hold a NUL character") from None
+    except OSError as reason:
+        raise error(f"{name}: cannot open this {what}: {_because(reason)}") from None
+    return _as_file(descriptor, name, what, error)
+
+
+def open_beneath(folder: str | os.PathLike[str], location: str, *, what: str) -> BinaryIO:
+    """Open a regular file that a model names, strictly inside the model's folder.
+
+    No component may be a symbolic link, so that the answer cannot be redirected, and the file may
+    have no second hard link, because that may be someone else's file under a harmless name.
+
+    Args:
+        folder: The folder that holds the model.
+        location: A relative path with ``/`` between components, as the model states it.
+        what: The word for the file in error messages.
+
+    Returns:
+        The open file, at its start.
+
+    Raises:
+        ModelFileError: The location is not a plain relative path, or leads to anything but a
+            readable regular file inside ``folder``.
+    """
+    name = printable(location)
+    parts = _plain_components(location, what)
+    try:
+        parent = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as reason:
+        raise ModelFileError(
+            f"{printable(folder)}: cannot open this folder: {_because(reason)}"
+        ) from None
+    try:
+        for part in parts[:-1]:
+            child = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=parent)
+            os.close(parent)
+            parent = child
+        status = os.stat(parts[-1], dir_fd=parent, follow_symlinks=False)
+        _require_regular(status, name, what, ModelFileError)
+        descriptor = os.open(parts[-1], _READ | os.O_NOFOLLOW, dir_fd=parent)
+    except OSError as reason:
+        if isinstance(reason, SambaError):
+            raise
+        raise ModelFileError(
+            f"{name}: cannot open this {what} in {printable(folder)}: {_because(reason)}"
+        ) from None
+    finally:
+        os.close(parent)
+    file = _as_file(descriptor, name, what, ModelFileError)
+    if os.fstat(file.fileno()).st_nlink > 1:
+        file.close()
+        raise ModelFileError(
+            f"{name}: this {what} has more than one hard link and may be a file from elsewhere: "
+            "copy it, so that the model's folder has a file of its own"
+        )
+    return file
+
+
+def _plain_components(location: str, what: str) -> list[str]:
+    """Split a location into components, refusing all that is not a plain relative path."""
+    name = printable(location)
+    if not location:
+        raise ModelFileError(f"the location of a {what} is empty: the model must name a file")
+    if "\0" in location or "\\" in location:
+        raise ModelFileError(f"{name}: the location of a {what} cannot hold NUL or backslash")
+    if location.startswith("/"):
+        raise ModelFileError(
+            f"{name}: the location of a {what} must be relative to the model's folder"
+        )
+    parts = [part for part in location.split("/") if part not in {"", "."}]
+    if ".." in parts or not parts or location.endswith("/"):
+        raise ModelFileError(
+            f"{name}: the location of a {what} must stay inside the model's folder"
+        )
+    return parts
+
+
+def _require_regular(status: os.stat_result, name: str, what: str, error: type[SambaError]) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        kind = next((text for test, text in _KINDS if test(status.st_mode)), "no regular file")
+        raise error(f"{name}: a {what} must be a regular file, but this is {kind}")
+
+
+def _as_file(descriptor: int, name: str, what: str, error: type[SambaError]) -> BinaryIO:
+    """Wrap a descriptor, having looked again: the path may have changed since the first look."""
+    try:
+        _require_regular(os.fstat(descriptor), name, what, error)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return os.fdopen(descriptor, "rb")
+
+
+def _because(reason: OSError) -> str:
+    """Return the system's reason in words."""
+    if reason.errno in {errno.ELOOP, errno.ENOTDIR}:
+        return "a part of the path is a symbolic link or no folder"
+    return (reason.strerror or str(reason)).lower()
+
+
+@contextlib.contextmanager
+def atomic_output(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
+    """Write a file that appears in whole or not at all.
+
+    Content goes to a temporary file in the same folder; on success it is flushed to the disk and
+    renamed onto ``path``, and the folder is flushed too. After any failure, an interrupt included,
+    ``path`` is as it was and the temporary file is gone. Missing parent folders are made, and
+    removed again on failure.
+
+    Args:
+        path: Where the file shall be.
+
+    Yields:
+        The temporary file, open for reading and writing.
+
+    Raises:
+        OutputError: The destination exists and is not a regular file, or writing failed.
+    """
+    try:
+        target = Path(path)
+        mode = _mode_of_destination(target)
+        made = _make_folders(target.parent)
+    except ValueError:
+        raise OutputError(f"{printable(path)}: a path cannot hold a NUL character") from None
+    except OSError as reason:
+        raise _cannot_write(path, reason) from None
+    temporary = target.parent / f".{target.name[:100]}.{secrets.token_hex(6)}.tmp"
+    try:
+        descriptor = os.open(
+            temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666
+        )
+        with os.fdopen(descriptor, "w+b") as file:
+            if mode is not None:
+                os.fchmod(file.fileno(), mode)
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        _mode_of_destination(target)
+        os.replace(temporary, target)
+        _flush_folder(target.parent)
+    except BaseException as reason:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        for folder in made:
+            with contextlib.suppress(OSError):
+                folder.rmdir()
+        if isinstance(reason, OSError) and not isinstance(reason, SambaError):
+            raise _cannot_write(path, reason) from reason
+        raise
+
+
+def _mode_of_destination(target: Path) -> int | None:
+    """Return the permissions of an existing regular file at ``target``; None when there is none."""
+    try:
+        status = target.lstat()
+    except FileNotFoundError:
+        return None
+    _require_regular(status, printable(target), "result", OutputError)
+    return stat.S_IMODE(status.st_mode)
+
+
+def _make_folders(folder: Path) -> list[Path]:
+    """Make the missing folders down to ``folder``; return them, innermost first."""
+    missing = [parent for parent in (folder, *folder.parents) if not parent.exists()]
+    made: list[Path] = []
+    for parent in reversed(missing):
+        parent.mkdir(exist_ok=True)
+        made.insert(0, parent)
+    return made
+
+
+def _flush_folder(folder: Path) -> None:
+    """Make the rename itself durable, where the file system can."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    except OSError as reason:
+        if reason.errno not in {errno.EINVAL, errno.ENOTSUP, errno.EACCES}:
+            raise
+    finally:
+        os.close(descriptor)
+
+
+def _cannot_write(path: object, reason: OSError) -> OutputError:
+    if isinstance(reason, OutputError):
+        return reason
+    return OutputError(f"{printable(path)}: cannot write: {_because(reason)}")

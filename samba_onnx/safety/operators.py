@@ -1,0 +1,87 @@
+"""What ONNX's own operator definitions say, in a form that is quick to ask."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+
+import onnx
+
+__all__ = ["DEFAULT_DOMAINS", "Operator", "newest_version", "normal_domain", "operator"]
+
+DEFAULT_DOMAINS = frozenset({"", "ai.onnx"})
+"""The two spellings of the default operator domain."""
+
+_RETIRED = frozenset(
+    {
+        "ATen",
+        "Affine",
+        "ConstantFill",
+        "Crop",
+        "DynamicSlice",
+        "GRUUnit",
+        "GivenTensorFill",
+        "ImageScaler",
+        "ParametricSoftplus",
+        "Scale",
+        "ScaledTanh",
+    }
+)
+"""Experimental operators of the default domain without a definition; old exporters wrote them, and
+onnxruntime still runs some."""
+
+
+@dataclass(frozen=True)
+class Operator:
+    """One version of an operator's signature."""
+
+    inputs: tuple[int, int]
+    """Fewest and most inputs."""
+    outputs: tuple[int, int]
+    needed: tuple[bool, ...]
+    """By position: whether the input may not be left out with an empty name."""
+    attributes: dict[str, int]
+    """Type of each attribute, as in ``AttributeProto.AttributeType``."""
+    required: frozenset[str]
+    deprecated: bool
+
+
+def normal_domain(domain: str) -> str:
+    """Return ``domain`` with the default domain spelled as the empty string."""
+    return "" if domain in DEFAULT_DOMAINS else domain
+
+
+@functools.cache
+def newest_version(domain: str) -> int | None:
+    """Return the newest version of an operator set that onnx defines; None for a custom domain."""
+    versions = onnx.defs.C.schema_version_map()
+    return int(versions[domain][1]) if domain in versions else None
+
+
+@functools.lru_cache(maxsize=4096)
+def operator(name: str, domain: str, version: int) -> Operator | None:
+    """Return the signature of an operator at an opset version; None if onnx defines none.
+
+    Args:
+        name: The operator's name.
+        domain: A normal domain (see ``normal_domain``).
+        version: The version of the domain's operator set that the model imports.
+    """
+    try:
+        schema = onnx.defs.get_schema(name, version, domain)
+    except onnx.defs.SchemaError:
+        return None
+    single = onnx.defs.OpSchema.FormalParameterOption.Single
+    return Operator(
+        inputs=(schema.min_input, schema.max_input),
+        outputs=(schema.min_output, schema.max_output),
+        needed=tuple(parameter.option == single for parameter in schema.inputs),
+        attributes={key: int(attribute.type.value) for key, attribute in schema.attributes.items()},
+        required=frozenset(k for k, attribute in schema.attributes.items() if attribute.required),
+        deprecated=schema.deprecated,
+    )
+
+
+def is_retired(name: str, domain: str) -> bool:
+    """Tell whether an operator without a definition may still be met in old models."""
+    return domain == "" and name in _RETIRED
