@@ -1,0 +1,1 @@
+"""What is measured, against whom, as ratios in one run: ``python -m benchmarks``."""

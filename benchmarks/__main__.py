@@ -1,0 +1,47 @@
+"""Measure everything and print one table: ``python -m benchmarks [--quick] [PART ...]``."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+from benchmarks import command_line, convert, load, steady
+from benchmarks.table import Row, markdown
+
+PARTS = ("convert", "steady", "load", "command_line")
+
+
+def main() -> None:
+    """Run the parts that are asked for, all by default, and print their rows as Markdown."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"one of {', '.join(PARTS)}")
+    parser.add_argument("--quick", action="store_true", help="leave out the model over 2 GB")
+    arguments = parser.parse_args()
+    unknown = set(arguments.parts) - set(PARTS)
+    if unknown:
+        parser.error(f"no part {', '.join(sorted(unknown))}; there are {', '.join(PARTS)}")
+    folder = Path(tempfile.mkdtemp(prefix="samba-benchmarks-"))
+    wanted = arguments.parts or PARTS
+    rows: list[Row] = []
+    generators = {
+        "convert": lambda: convert.rows(folder / "convert", quick=arguments.quick),
+        "steady": lambda: steady.rows(folder / "steady"),
+        "load": lambda: load.rows(folder / "load", quick=arguments.quick),
+        "command_line": lambda: command_line.rows(folder / "cli", quick=arguments.quick),
+    }
+    try:
+        for part in wanted:
+            for row in generators[part]():
+                print(row.what, row.baseline, row.ratio, row.note, file=sys.stderr, flush=True)
+                rows.append(row)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    print(f"{os.cpu_count()} cores\n\n{markdown(rows)}")
+
+
+if __name__ == "__main__":
+    main()

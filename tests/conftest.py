@@ -1,0 +1,28 @@
+"""What all tests share: threads that do not fight, and counts that are printed at the end."""
+
+from __future__ import annotations
+
+import collections
+import os
+
+import pytest
+
+# Two spinning thread pools in one process starve each other.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print how much of the ONNX backend suite was seen, counts and passed."""
+    counts: collections.Counter[str] = collections.Counter()
+    for outcome in ("passed", "failed"):
+        for report in terminalreporter.stats.get(outcome, []):
+            for name, value in getattr(report, "user_properties", ()):
+                if name == "backend_suite":
+                    counts.update(value)
+    if counts:
+        terminalreporter.write_line(
+            f"ONNX backend suite: {counts['passed']} of the {counts['onnxruntime']} cases that "
+            f"onnxruntime passes also pass as a PEF on the emulator ({counts['seen']} cases seen)"
+        )
