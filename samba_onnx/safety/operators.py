@@ -12,6 +12,8 @@ __all__ = ["DEFAULT_DOMAINS", "Operator", "newest_version", "normal_domain", "op
 DEFAULT_DOMAINS = frozenset({"", "ai.onnx"})
 """The two spellings of the default operator domain."""
 
+_KINDS: dict[str, int] = dict(onnx.AttributeProto.AttributeType.items())
+
 _RETIRED = frozenset(
     {
         "ATen",
@@ -76,7 +78,9 @@ def operator(name: str, domain: str, version: int) -> Operator | None:
         inputs=(schema.min_input, schema.max_input),
         outputs=(schema.min_output, schema.max_output),
         needed=tuple(parameter.option == single for parameter in schema.inputs),
-        attributes={key: int(attribute.type.value) for key, attribute in schema.attributes.items()},
+        attributes={
+            key: _KINDS[attribute.type.name] for key, attribute in schema.attributes.items()
+        },
         required=frozenset(k for k, attribute in schema.attributes.items() if attribute.required),
         deprecated=schema.deprecated,
     )
