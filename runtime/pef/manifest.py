@@ -109,6 +109,18 @@ class TargetSummary:
                 return tier
         raise KeyError(name)
 
+    def transfer_seconds(self, size: int) -> float:
+        """Return the modelled time of one host↔RDU copy.
+
+        Args:
+            size: Bytes to copy.
+
+        Returns:
+            Latency plus bytes over bandwidth of the link, in seconds. Compiler and emulator both
+            use this, so that planned and recorded times agree to the last bit.
+        """
+        return self.link_latency_seconds + size / self.link_bytes_per_second
+
 
 @dataclass(frozen=True)
 class SourceModel:
@@ -276,12 +288,16 @@ class Graph:
 
 @dataclass(frozen=True)
 class Boundary:
-    """Where the schedule passes between RDU and CPU, and what that costs."""
+    """Where the schedule passes between RDU and CPU, and what that costs.
+
+    A graph has one for each such switch, and each of its run transfers with cause ``fallback``
+    belongs to exactly one: to the switch that is the last before the copy.
+    """
 
     before: int
-    """Stage id of the producer side."""
+    """Stage id of the producer side: the last stage before the switch."""
     after: int
-    """Stage id of the consumer side."""
+    """Stage id of the consumer side: the first stage after the switch."""
     symbols: tuple[str, ...]
     bytes: int
     seconds: float

@@ -1,0 +1,234 @@
+"""States everything that a run of a graph will do, before anything runs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import onnx_ir as ir
+
+from samba_onnx.errors import InternalError
+from samba_onnx.passes.allocation import allocate
+from samba_onnx.passes.dataflow import is_weight
+from samba_onnx.passes.naming import stage_name, unique
+from samba_onnx.passes.partitioning import Group
+from samba_onnx.passes.records import (
+    fallback_record,
+    operator_name,
+    section_record,
+    stage_record,
+    symbol_record,
+)
+from samba_onnx.passes.scheduling import (
+    boundaries,
+    fixed_bytes,
+    load_transfers,
+    run_transfers,
+    schedule,
+)
+from samba_onnx.passes.stages import Interface, baked, interfaces, on_device
+from samba_onnx.runtime.pef.manifest import (
+    Call,
+    Cause,
+    Fallback,
+    Graph,
+    Region,
+    Section,
+    SectionType,
+    Symbol,
+    SymbolKind,
+    TargetSummary,
+)
+
+if TYPE_CHECKING:
+    from samba_onnx.passes.placement import Placement
+    from samba_onnx.passes.targets import Target
+
+
+@dataclass(frozen=True)
+class GraphPlan:
+    """What a manifest says about one graph, but for members and offsets of stored weights."""
+
+    graph: Graph
+    sections: tuple[Section, ...]
+    fallbacks: tuple[Fallback, ...]
+    symbols: tuple[Symbol, ...]
+    """Graph inputs, weights and constants, then what stages write, each once."""
+    regions: tuple[Region, ...]
+    """Regions that earlier graphs do not have already."""
+    stages: tuple[tuple[int, Group], ...]
+    """Stage id and nodes, in the order in which they run."""
+    experimental: dict[str, int]
+    """Nodes on the RDU whose support is not fully documented, by ``operator: evidence``."""
+    notes: tuple[str, ...]
+    """Sentences for the report."""
+
+
+def plan(
+    model: ir.Model,
+    groups: Sequence[Group],
+    target: Target,
+    *,
+    graph_name: str,
+    weight_names: Collection[str],
+    placement: Placement,
+    section_type: SectionType = SectionType.FWD,
+    first_stage: int = 0,
+    earlier: Sequence[GraphPlan] = (),
+) -> GraphPlan:
+    """Return the plan of a graph: stages, calls, symbols, regions and every transfer.
+
+    Args:
+        model: A model whose main graph has unique names for all its values.
+        groups: The graph's nodes in groups, sections already cut.
+        target: The device.
+        graph_name: Name of the graph in the PEF.
+        weight_names: Initializers that hold the user's weights; the others are constants.
+        placement: The reason of every node on the CPU, and the support of the others.
+        section_type: What the graph's sections do.
+        first_stage: Id of the first stage; stages of all graphs of a PEF are counted together.
+        earlier: Plans of graphs of the same PEF. A value with the name of one of theirs shares its
+            region, and a weight that they load is not loaded again.
+
+    Returns:
+        The plan. The transfers are exactly those that the emulator's ledger will hold after
+        loading and after one run with all inputs and all outputs.
+
+    Raises:
+        OutOfDeviceMemoryError: The device has no room for what must be kept in its memory.
+        InternalError: Two values share a name, or the RDU would need a value of unknown size.
+    """
+    graph = model.graph
+    stages = interfaces(graph, groups, target)
+    _check_names(graph, stages)
+    kinds = _kinds(graph, stages, weight_names)
+    shared = {region.name: region for previous in earlier for region in previous.regions}
+    regions = _regions(graph, stages, target, shared)
+    by_name = {**shared, **{region.name: region for region in regions}}
+    calls = schedule(first_stage, len(stages))
+    sections: list[Section] = []
+    fallbacks: list[Fallback] = []
+    for call, stage, name in zip(calls, stages, _stage_names(stages), strict=True):
+        label = section_type.value if stage.on_rdu else "cpu"
+        common = stage_record(stage, call.stage, name, graph_name, label)
+        if stage.on_rdu:
+            sections.append(section_record(common, stage, section_type, target, by_name))
+        else:
+            fallbacks.append(fallback_record(common, stage, section_type, placement))
+    constant = baked(stages)
+    return GraphPlan(
+        graph=_graph_record(graph_name, graph, stages, calls, kinds, target.summary, earlier),
+        sections=tuple(sections),
+        fallbacks=tuple(fallbacks),
+        symbols=tuple(
+            symbol_record(value, kind, by_name, baked=value in constant)
+            for value, kind in kinds.items()
+        ),
+        regions=regions,
+        stages=tuple((call.stage, stage.group) for call, stage in zip(calls, stages, strict=True)),
+        experimental=_experimental(stages, placement),
+        notes=_notes(sections, target),
+    )
+
+
+def _stage_names(stages: Sequence[Interface]) -> tuple[str, ...]:
+    return unique([stage_name(stage.group.nodes) for stage in stages])
+
+
+def _graph_record(
+    name: str,
+    graph: ir.Graph,
+    stages: Sequence[Interface],
+    calls: tuple[Call, ...],
+    kinds: Mapping[ir.Value, SymbolKind],
+    target: TargetSummary,
+    earlier: Sequence[GraphPlan],
+) -> Graph:
+    """Return the graph's interface, schedule and transfers."""
+    transfers = run_transfers(graph, stages, target)
+    present = {t.symbol for previous in earlier for t in previous.graph.load_transfers}
+    weights = dict.fromkeys(value for stage in stages for value in stage.loaded)
+    return Graph(
+        name=name,
+        inputs=tuple(value.name or "" for value in graph.inputs),
+        outputs=tuple(value.name or "" for value in graph.outputs),
+        calls=calls,
+        load_transfers=load_transfers(
+            [(v, Cause(kinds[v].value)) for v in weights if v.name not in present], target
+        ),
+        run_transfers=transfers,
+        boundaries=boundaries(stages, calls, transfers, target),
+    )
+
+
+def _check_names(graph: ir.Graph, stages: Sequence[Interface]) -> None:
+    """Refuse a graph in which a name means two values: symbols are told apart by name."""
+    values = dict.fromkeys([*graph.inputs, *graph.outputs])
+    for stage in stages:
+        values.update(dict.fromkeys([*stage.inputs, *stage.weights, *stage.outputs]))
+    named: dict[str, ir.Value] = {}
+    for value in values:
+        if not value.name or named.setdefault(value.name, value) is not value:
+            raise InternalError(
+                f"the name {value.name!r} does not tell one value of the graph: please report this"
+            )
+
+
+def _kinds(
+    graph: ir.Graph, stages: Sequence[Interface], weight_names: Collection[str]
+) -> dict[ir.Value, SymbolKind]:
+    """Return the values that are symbols, in their order in the manifest, with their kind."""
+    kinds = dict.fromkeys(graph.inputs, SymbolKind.INPUT)
+    outputs = set(graph.outputs)
+    weights = [value for stage in stages for value in stage.weights]
+    for value in [*weights, *(value for value in graph.outputs if is_weight(value))]:
+        is_user_weight = value.name in weight_names
+        kinds[value] = SymbolKind.WEIGHT if is_user_weight else SymbolKind.CONSTANT
+    for stage in stages:
+        for value in stage.outputs:
+            kinds[value] = SymbolKind.OUTPUT if value in outputs else SymbolKind.ACTIVATION
+    return kinds
+
+
+def _regions(
+    graph: ir.Graph, stages: Sequence[Interface], target: Target, shared: Mapping[str, Region]
+) -> tuple[Region, ...]:
+    """Return new regions for the values on the device."""
+    sizes = {value.name or "": fixed_bytes(value) for value in on_device(graph, stages)}
+    for name, size in sizes.items():
+        if name in shared and shared[name].bytes != size:
+            raise InternalError(
+                f"{name!r} has {size} bytes in one graph and {shared[name].bytes} in another: "
+                "please report this"
+            )
+    written = frozenset(
+        value.name or "" for stage in stages if stage.on_rdu for value in stage.outputs
+    )
+    new = {name: size for name, size in sizes.items() if name not in shared}
+    return allocate(new, written, target.summary, tuple(shared.values()))
+
+
+def _experimental(stages: Sequence[Interface], placement: Placement) -> dict[str, int]:
+    counts: Counter[str] = Counter()
+    for stage in stages:
+        for node in stage.group.nodes if stage.on_rdu else ():
+            support = placement.supports[node]
+            evidence = support.evidence
+            if evidence == "documented":
+                evidence = "experimental" if support.experimental else None
+            if evidence is not None:
+                counts[f"{operator_name(node)}: {evidence}"] += 1
+    return dict(sorted(counts.items()))
+
+
+def _notes(sections: Sequence[Section], target: Target) -> tuple[str, ...]:
+    capacity = target.summary.tier("sram").bytes
+    return tuple(
+        f"section {section.id} ({section.name}) needs {section.sram_bytes:,} bytes of on-chip "
+        f"memory, more than the {capacity:,} of {target.summary.name}: its operands are streamed "
+        "from off-chip memory"
+        for section in sections
+        if section.sram_bytes > capacity
+    )

@@ -1,0 +1,184 @@
+"""Puts stages in an order of calls and states every copy that a run will make.
+
+The rules, which the emulator implements from its own side:
+
+* A value crosses the link at most once per direction and run.
+* Graph inputs that a section reads are copied when the run begins, in graph-input order.
+* What a fallback wrote is copied just before the first section that reads it, what a section wrote
+  just before the first fallback that reads it, in the order of that stage's inputs.
+* Graph outputs written on the RDU that are not on the host by then are copied after the last call,
+  in graph-output order.
+* Weights and constants that sections load are copied once, when the PEF is loaded.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+
+import onnx_ir as ir
+
+from samba_onnx.errors import InternalError
+from samba_onnx.passes.costs import value_bytes
+from samba_onnx.passes.stages import Interface
+from samba_onnx.runtime.pef.manifest import (
+    Boundary,
+    Call,
+    Cause,
+    Direction,
+    TargetSummary,
+    Transfer,
+)
+
+
+def schedule(first_stage: int, count: int) -> tuple[Call, ...]:
+    """Return the calls of a graph.
+
+    Args:
+        first_stage: Id of the graph's first stage.
+        count: Number of stages, which are in execution order already.
+
+    Returns:
+        One call per stage; call ids count from 0.
+    """
+    return tuple(Call(id=index, stage=first_stage + index) for index in range(count))
+
+
+def fixed_bytes(value: ir.Value) -> int:
+    """Return the size of a value that has a place on the device.
+
+    Args:
+        value: A value that a section reads or writes.
+
+    Returns:
+        Bytes.
+
+    Raises:
+        InternalError: Its type or shape is not fixed, although the target's table says so.
+    """
+    size = value_bytes(value)
+    if size is None:
+        raise InternalError(
+            f"value {value.name!r} of type {value.type} and shape {value.shape} was planned for "
+            "the RDU, which takes fixed types and shapes only: please report this"
+        )
+    return size
+
+
+def load_transfers(
+    weights: Iterable[tuple[ir.Value, Cause]], target: TargetSummary
+) -> tuple[Transfer, ...]:
+    """Return the copies made once, when the PEF is loaded.
+
+    Args:
+        weights: Initializers that sections load, and ``weight`` or ``constant`` for each.
+        target: The device's figures.
+
+    Returns:
+        One transfer each, in the given order.
+    """
+    return tuple(
+        _transfer(value, Direction.HOST_TO_RDU, cause, None, target) for value, cause in weights
+    )
+
+
+def run_transfers(
+    graph: ir.Graph, stages: Sequence[Interface], target: TargetSummary
+) -> tuple[Transfer, ...]:
+    """Return the copies that a run makes when it is given all inputs and asked for all outputs.
+
+    Args:
+        graph: The graph.
+        stages: The interfaces of its stages in execution order.
+        target: The device's figures.
+
+    Returns:
+        Transfers in the order in which they happen.
+    """
+    transfers = _input_transfers(graph, stages, target)
+    written = {value: call for call, stage in enumerate(stages) for value in stage.outputs}
+    on_host = {v for v, call in written.items() if not stages[call].on_rdu}
+    on_rdu = {v for v, call in written.items() if stages[call].on_rdu}
+    for call, stage in enumerate(stages):
+        here = on_rdu if stage.on_rdu else on_host
+        way = Direction.HOST_TO_RDU if stage.on_rdu else Direction.RDU_TO_HOST
+        for value in stage.inputs:
+            if value in written and value not in here:
+                here.add(value)
+                transfers.append(_transfer(value, way, Cause.FALLBACK, call, target))
+    for value in graph.outputs:
+        if value in written and value not in on_host:
+            on_host.add(value)
+            transfers.append(
+                _transfer(value, Direction.RDU_TO_HOST, Cause.OUTPUT, written[value], target)
+            )
+    return tuple(transfers)
+
+
+def boundaries(
+    stages: Sequence[Interface],
+    calls: Sequence[Call],
+    transfers: Sequence[Transfer],
+    target: TargetSummary,
+) -> tuple[Boundary, ...]:
+    """Return the switches between RDU and CPU, with what is copied at each.
+
+    Args:
+        stages: The interfaces of the stages in execution order.
+        calls: Their calls.
+        transfers: The graph's run transfers; those with cause ``fallback`` are told apart here.
+        target: The device's figures.
+
+    Returns:
+        One per switch, in order. A value that is copied for a later stage of the same side belongs
+        to the switch before that stage.
+    """
+    switches = [
+        call
+        for call, (before, after) in enumerate(pairwise(stages), start=1)
+        if before.on_rdu is not after.on_rdu
+    ]
+    copies: list[list[Transfer]] = [[] for _ in switches]
+    for transfer in transfers:
+        if transfer.cause is Cause.FALLBACK and transfer.call is not None:
+            copies[bisect_right(switches, transfer.call) - 1].append(transfer)
+    return tuple(
+        Boundary(
+            before=calls[switch - 1].stage,
+            after=calls[switch].stage,
+            symbols=tuple(transfer.symbol for transfer in here),
+            bytes=sum(transfer.bytes for transfer in here),
+            seconds=sum(transfer.seconds for transfer in here),
+        )
+        for switch, here in zip(switches, copies, strict=True)
+    )
+
+
+def _input_transfers(
+    graph: ir.Graph, stages: Sequence[Interface], target: TargetSummary
+) -> list[Transfer]:
+    first_call: dict[ir.Value, int] = {}
+    for call, stage in enumerate(stages):
+        if stage.on_rdu:
+            for value in stage.inputs:
+                first_call.setdefault(value, call)
+    return [
+        _transfer(value, Direction.HOST_TO_RDU, Cause.INPUT, first_call[value], target)
+        for value in graph.inputs
+        if value in first_call
+    ]
+
+
+def _transfer(
+    value: ir.Value, direction: Direction, cause: Cause, call: int | None, target: TargetSummary
+) -> Transfer:
+    size = fixed_bytes(value)
+    return Transfer(
+        symbol=value.name or "",
+        bytes=size,
+        direction=direction,
+        cause=cause,
+        seconds=target.transfer_seconds(size),
+        call=call,
+    )
