@@ -11,9 +11,9 @@ import numpy as np
 import numpy.typing as npt
 import onnx
 import onnx_ir as ir
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]  # has no stubs
 
-from samba_onnx.errors import InvalidModelError, UsageError
+from samba_onnx.errors import InvalidModelError, ModelLimitError, UsageError
 from samba_onnx.loading.detection import describe
 from samba_onnx.loading.lifting import lift_weights
 from samba_onnx.loading.mapping import ExternalFiles, map_file
@@ -75,7 +75,10 @@ def _parse(content: npt.NDArray[np.uint8], path: Path, own: str) -> onnx.ModelPr
     if unlike is not None:
         raise InvalidModelError(f"{printable(path)}: {unlike}")
     try:
-        proto = onnx.ModelProto.FromString(lift_weights(memoryview(content), own))
+        proto = onnx.ModelProto()
+        proto.ParseFromString(lift_weights(content.data, own))
+    except ModelLimitError as error:
+        raise ModelLimitError(f"{printable(path)}: {error}") from None
     except (DecodeError, InvalidModelError) as error:
         raise InvalidModelError(
             f"{printable(path)}: it cannot be parsed as an ONNX model: it is truncated, corrupt or "

@@ -79,7 +79,8 @@ def operator(name: str, domain: str, version: int) -> Operator | None:
         outputs=(schema.min_output, schema.max_output),
         needed=tuple(parameter.option == single for parameter in schema.inputs),
         attributes={
-            key: _KINDS[attribute.type.name] for key, attribute in schema.attributes.items()
+            key: _KINDS[str(attribute.type).rpartition(".")[2]]
+            for key, attribute in schema.attributes.items()
         },
         required=frozenset(k for k, attribute in schema.attributes.items() if attribute.required),
         deprecated=schema.deprecated,
