@@ -1,0 +1,16 @@
+"""Device profiles: operator tables with their evidence, and hardware figures."""
+
+from samba_onnx.passes.targets.files import available_targets
+from samba_onnx.passes.targets.rows import Operand, Row, Status, UnsupportedRow
+from samba_onnx.passes.targets.target import Support, Target, load_target
+
+__all__ = [
+    "Operand",
+    "Row",
+    "Status",
+    "Support",
+    "Target",
+    "UnsupportedRow",
+    "available_targets",
+    "load_target",
+]

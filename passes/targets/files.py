@@ -1,0 +1,245 @@
+"""Reading target files: TOML, checked, merged along ``extends``, complete or refused."""
+
+from __future__ import annotations
+
+import os
+import stat
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import onnx
+from pydantic import ValidationError
+
+from samba_onnx.errors import TargetError
+from samba_onnx.passes.targets.schema import (
+    Figure,
+    HardwareFile,
+    RowFile,
+    TargetFile,
+    TierFile,
+    UnsupportedFile,
+)
+
+FOLDER = Path(__file__).parent
+MAX_BYTES = 1 << 20
+"""A target file is a page or two; anything larger is something else."""
+MAX_DEPTH = 16
+_BASES = frozenset({"operators", "unsupported"})
+"""Built-in files that hold rows for others to extend, and no hardware."""
+
+
+@dataclass(frozen=True)
+class Profile:
+    """A target file together with everything that it extends."""
+
+    name: str
+    description: str
+    path: Path
+    dtypes: tuple[str, ...] | None
+    opsets: tuple[int, int]
+    hardware: HardwareFile
+    operators: Mapping[str, RowFile]
+    unsupported: Mapping[str, UnsupportedFile]
+
+
+def available_targets() -> tuple[str, ...]:
+    """Return the names of the built-in targets."""
+    return tuple(sorted(_builtin_names() - _BASES))
+
+
+def _builtin_names() -> set[str]:
+    return {path.stem for path in FOLDER.glob("*.toml")}
+
+
+def read_profile(name_or_path: str | os.PathLike[str]) -> Profile:
+    """Read a target by name or from a file of the user's own.
+
+    Args:
+        name_or_path: A built-in target's name, or a path to a TOML file.
+
+    Returns:
+        The merged and complete profile.
+
+    Raises:
+        TargetError: There is no such target, or a file is malformed, incomplete, or extends
+            itself; the message names the file and the key.
+    """
+    path = _locate(os.fspath(name_or_path), Path())
+    merged = _merge_chain(path)
+    _check_complete(merged, path)
+    return Profile(
+        name=merged.name or path.stem,
+        description=merged.description or "",
+        path=path,
+        dtypes=None if merged.dtypes is None else tuple(merged.dtypes),
+        opsets=merged.opsets or (1, 1),
+        hardware=merged.hardware,
+        operators=dict(sorted(merged.operators.items())),
+        unsupported=dict(sorted(merged.unsupported.items())),
+    )
+
+
+def _locate(reference: str, folder: Path) -> Path:
+    """Find the file of a built-in name or a path relative to ``folder``."""
+    if "\0" in reference:
+        raise TargetError(f"target {reference!r}: a name has no NUL character")
+    builtin = FOLDER / f"{reference}.toml"
+    if reference in _builtin_names():
+        return builtin
+    path = folder / reference
+    if not path.exists():
+        known = ", ".join(available_targets())
+        raise TargetError(f"target {reference!r}: neither built in ({known}) nor a file")
+    return path
+
+
+def _read(path: Path) -> TargetFile:
+    """Parse and check one file."""
+    label = _label(path)
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with open(descriptor, "rb") as file:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise TargetError(f"{label}: not a regular file")
+            content = file.read(MAX_BYTES + 1)
+    except OSError as error:
+        if isinstance(error, TargetError):
+            raise
+        raise TargetError(f"{label}: cannot be read: {error.strerror or error}") from error
+    if len(content) > MAX_BYTES:
+        raise TargetError(f"{label}: larger than {MAX_BYTES} bytes, so no target file")
+    try:
+        return TargetFile.model_validate(tomllib.loads(content.decode()))
+    except ValidationError as error:
+        raise TargetError(f"{label}: {_first_error(error)}") from error
+    except (ValueError, RecursionError) as error:  # TOML syntax, UTF-8, or nesting without end
+        detail = str(error).splitlines()[0] if str(error) else "nested too deeply"
+        raise TargetError(f"{label}: not valid TOML: {detail}") from error
+
+
+def _label(path: Path) -> str:
+    return f"built-in target file {path.name}" if path.parent == FOLDER else f"target file {path}"
+
+
+def _first_error(error: ValidationError) -> str:
+    """Return pydantic's first complaint as one line that names the key."""
+    details = error.errors(include_url=False, include_input=False, include_context=False)
+    first = details[0]
+    kinds = {"list[union[int,float,str]]", "NumberRange"}  # branches of a union, no keys
+    location = [str(part) for part in first["loc"] if not _is_branch(part, kinds)]
+    message = first["msg"].removeprefix("Value error, ")
+    if first["type"] == "extra_forbidden":
+        message = "unknown key"
+    more = f" (and {len(details) - 1} more)" if len(details) > 1 else ""
+    return f"{'.'.join(location) or 'file'}: {message}{more}"
+
+
+def _is_branch(part: int | str, kinds: set[str]) -> bool:
+    return isinstance(part, str) and (part in kinds or part.startswith(("constrained-", "list[")))
+
+
+def _merge_chain(path: Path) -> TargetFile:
+    """Read ``path`` and all that it extends and merge them, the base first."""
+    chain: list[tuple[Path, TargetFile]] = []
+    seen: list[Path] = []
+    current: Path | None = path
+    while current is not None:
+        resolved = current.resolve()
+        if resolved in seen or len(seen) >= MAX_DEPTH:
+            names = " -> ".join(_display(item) for item in (*seen, resolved))
+            raise TargetError(f"{_label(path)}: extends: goes round in a circle: {names}")
+        seen.append(resolved)
+        file = _read(current)
+        chain.append((current, file))
+        current = _base_of(file, current)
+    merged = TargetFile()
+    for origin, file in reversed(chain):
+        _check_names(file, merged, origin)
+        merged = _merge(merged, file)
+    return merged
+
+
+def _check_names(file: TargetFile, base: TargetFile, path: Path) -> None:
+    """Refuse names that a slip of the pen would leave without any effect."""
+    for name in file.remove:
+        if name not in base.operators:
+            raise TargetError(f"{_label(path)}: remove: the base has no row {name!r}")
+    if path.parent == FOLDER:  # may name operators that are newer than the installed onnx
+        return
+    for section, names in (("operators", file.operators), ("unsupported", file.unsupported)):
+        for name in names:
+            if "::" not in name and not onnx.defs.has(name):
+                raise TargetError(
+                    f"{_label(path)}: {section}.{name}: ONNX has no such operator; "
+                    f"write domain::{name} for one of another domain"
+                )
+
+
+def _base_of(file: TargetFile, path: Path) -> Path | None:
+    if file.extends is None:
+        return None
+    try:
+        return _locate(file.extends, path.parent)
+    except TargetError as error:
+        raise TargetError(f"{_label(path)}: extends: {error}") from error
+
+
+def _display(path: Path) -> str:
+    return path.stem if path.parent == FOLDER.resolve() else path.name
+
+
+def _merge(base: TargetFile, child: TargetFile) -> TargetFile:
+    """Lay ``child`` over ``base``: a row replaces a row, a figure replaces a figure."""
+    gone = {*child.remove, *child.operators, *child.unsupported}
+    return TargetFile.model_construct(
+        extends=None,
+        name=child.name,
+        description=base.description if child.description is None else child.description,
+        dtypes=base.dtypes if child.dtypes is None else child.dtypes,
+        opsets=base.opsets if child.opsets is None else child.opsets,
+        hardware=_merge_hardware(base.hardware, child.hardware),
+        operators={k: v for k, v in base.operators.items() if k not in gone} | child.operators,
+        unsupported={k: v for k, v in base.unsupported.items() if k not in gone}
+        | child.unsupported,
+        remove=[],
+    )
+
+
+def _merge_hardware(base: HardwareFile, child: HardwareFile) -> HardwareFile:
+    tiers = dict(base.tiers)
+    for name, tier in child.tiers.items():
+        old = tiers.get(name, TierFile())
+        tiers[name] = TierFile(
+            bytes=tier.bytes or old.bytes,
+            bytes_per_second=tier.bytes_per_second or old.bytes_per_second,
+        )
+    return HardwareFile(
+        tiers=tiers,
+        peak_flops={**base.peak_flops, **child.peak_flops},
+        link_bytes_per_second=child.link_bytes_per_second or base.link_bytes_per_second,
+        link_latency_seconds=child.link_latency_seconds or base.link_latency_seconds,
+    )
+
+
+def _check_complete(file: TargetFile, path: Path) -> None:
+    """Refuse a profile that lacks a figure that planning needs."""
+    hardware = file.hardware
+    needed: dict[str, Figure | bool | None] = {
+        "opsets": file.opsets is not None,
+        "operators": bool(file.operators),
+        "hardware.tiers.sram": "sram" in hardware.tiers,
+        "hardware.tiers.hbm or ddr": bool(hardware.tiers.keys() - {"sram"}),
+        "hardware.peak_flops.float32": hardware.peak_flops.get("float32"),
+        "hardware.link_bytes_per_second": hardware.link_bytes_per_second,
+        "hardware.link_latency_seconds": hardware.link_latency_seconds,
+    }
+    for name, tier in hardware.tiers.items():
+        needed[f"hardware.tiers.{name}.bytes"] = tier.bytes
+        needed[f"hardware.tiers.{name}.bytes_per_second"] = tier.bytes_per_second
+    missing = [key for key, value in needed.items() if not value]
+    if missing:
+        raise TargetError(
+            f"{_label(path)}: {missing[0]}: missing; state it or extend a target that does"
+        )

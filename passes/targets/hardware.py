@@ -1,0 +1,49 @@
+"""From the figures of a target file to the summary that a PEF carries."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from samba_onnx.passes.targets.files import Profile
+from samba_onnx.passes.targets.schema import Figure, HardwareFile
+from samba_onnx.runtime.pef.manifest import Assumption, TargetSummary, Tier
+
+TIERS: tuple[Literal["sram", "hbm", "ddr"], ...] = ("sram", "hbm", "ddr")
+"""From nearest to the compute units to farthest."""
+
+
+def summarise(profile: Profile) -> TargetSummary:
+    """Return the hardware figures, with those listed as assumptions that nobody published."""
+    hardware = profile.hardware
+    figures = _figures(hardware)
+    values = {name: figure.value for name, (figure, _) in figures.items()}
+    return TargetSummary(
+        name=profile.name,
+        tiers=tuple(
+            Tier(tier, int(values[f"{tier}.bytes"]), values[f"{tier}.bytes_per_second"])
+            for tier in TIERS
+            if tier in hardware.tiers
+        ),
+        peak_flops={dtype: figure.value for dtype, figure in hardware.peak_flops.items()},
+        link_bytes_per_second=values["link.bytes_per_second"],
+        link_latency_seconds=values["link.latency"],
+        assumptions=tuple(
+            Assumption(name, figure.value, unit, figure.note)
+            for name, (figure, unit) in figures.items()
+            if figure.evidence == "assumed"
+        ),
+    )
+
+
+def _figures(hardware: HardwareFile) -> dict[str, tuple[Figure, str]]:
+    """Return every figure and its unit by name."""
+    found: dict[str, tuple[Figure | None, str]] = {}
+    for name in TIERS:
+        if tier := hardware.tiers.get(name):
+            found[f"{name}.bytes"] = (tier.bytes, "bytes")
+            found[f"{name}.bytes_per_second"] = (tier.bytes_per_second, "bytes/s")
+    for dtype, figure in hardware.peak_flops.items():
+        found[f"peak_flops.{dtype}"] = (figure, "operations/s")
+    found["link.bytes_per_second"] = (hardware.link_bytes_per_second, "bytes/s")
+    found["link.latency"] = (hardware.link_latency_seconds, "s")
+    return {name: (figure, unit) for name, (figure, unit) in found.items() if figure is not None}

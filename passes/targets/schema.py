@@ -1,0 +1,203 @@
+"""The shape of a target file, checked by pydantic: every key is known or refused.
+
+A file may leave out whatever its base (``extends``) states; whether the whole is complete is
+checked after merging (:mod:`samba_onnx.passes.targets.files`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Literal, Self
+
+import onnx_ir as ir
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from samba_onnx.passes.reasons import ReasonCode
+from samba_onnx.passes.targets.limits import LIMITS
+
+_ONNX_NAMES = {"FLOAT": "float32", "DOUBLE": "float64"}
+
+DTYPES: dict[str, ir.DataType] = {
+    _ONNX_NAMES.get(dtype.name, dtype.name.lower()): dtype
+    for dtype in ir.DataType
+    if dtype is not ir.DataType.UNDEFINED
+}
+"""Data types by the names that target files and messages use: ``float32``, ``bfloat16``, ..."""
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+Text = Annotated[str, Field(max_length=1000)]
+Positive = Annotated[int, Field(ge=1)]
+Pair = Annotated[tuple[int, int], Field(strict=False)]  # TOML has arrays, not tuples
+
+
+class TypeLists(_Strict):
+    """Data types by how well their support is known; each occurs once."""
+
+    full: list[str] = []
+    """The vendor documents full support."""
+    experimental: list[str] = []
+    """The vendor documents experimental support."""
+    observed: list[str] = []
+    """A program or log for the RDU uses it."""
+    assumed: list[str] = []
+    """Inferred: the operator is composed of ones that are documented or observed."""
+
+    def statuses(self) -> Iterator[tuple[str, list[str]]]:
+        """Yield the name and the data types of each list."""
+        yield "full", self.full
+        yield "experimental", self.experimental
+        yield "observed", self.observed
+        yield "assumed", self.assumed
+
+    @model_validator(mode="after")
+    def _check_types(self) -> Self:
+        seen: set[str] = set()
+        for _, names in self.statuses():
+            for name in names:
+                if name not in DTYPES:
+                    raise ValueError(f"unknown data type {name!r}; known: {', '.join(DTYPES)}")
+                if name in seen:
+                    raise ValueError(f"data type {name!r} is listed twice")
+                seen.add(name)
+        return self
+
+
+class NumberRange(_Strict):
+    """An attribute's least and greatest value, both allowed."""
+
+    min: float | None = None
+    max: float | None = None
+
+    @model_validator(mode="after")
+    def _check_order(self) -> Self:
+        if self.min is not None and self.max is not None and self.min > self.max:
+            raise ValueError("min exceeds max")
+        return self
+
+
+AllowedValues = Annotated[list[int | float | str], Field(min_length=1)]
+
+
+class RowFile(TypeLists):
+    """One supported operator, as a file states it."""
+
+    since: Positive = 1
+    """First version of the operator that the row describes."""
+    until: Positive | None = None
+    """Last version; the newest that the table knows when left out."""
+    operands: dict[str, TypeLists] = {}
+    """Inputs and outputs, by formal name, whose data types differ from the row's own."""
+    attributes: dict[str, AllowedValues | NumberRange] = {}
+    """Values allowed, where not all are; of a list attribute, the values of its elements."""
+    ranks: dict[str, Pair] = {}
+    """Least and greatest number of dimensions of an operand."""
+    static: list[str] = []
+    """Inputs that must be compile-time constants; they become part of the configuration."""
+    absent: list[str] = []
+    """Optional operands that the device does not take."""
+    limits: list[str] = []
+    """Further limits, by their names in :mod:`samba_onnx.passes.targets.limits`."""
+    source: Text = ""
+    """Where the evidence comes from."""
+
+    @model_validator(mode="after")
+    def _check_row(self) -> Self:
+        if not any(names for _, names in self.statuses()):
+            raise ValueError("a row needs a data type in full, experimental, observed or assumed")
+        if self.until is not None and self.until < self.since:
+            raise ValueError("until is before since")
+        for limit in self.limits:
+            if limit not in LIMITS:
+                raise ValueError(f"unknown limit {limit!r}; known: {', '.join(sorted(LIMITS))}")
+        for name, (least, greatest) in self.ranks.items():
+            if not 0 <= least <= greatest:
+                raise ValueError(f"ranks of {name!r} are no range")
+        return self
+
+
+class UnsupportedFile(_Strict):
+    """An operator that the target is known not to run, and why."""
+
+    note: Annotated[str, Field(min_length=1, max_length=1000)]
+    code: str = ReasonCode.OPERATOR.value
+
+    @model_validator(mode="after")
+    def _check_code(self) -> Self:
+        if self.code not in set(ReasonCode):
+            raise ValueError(f"unknown code {self.code!r}; known: {', '.join(ReasonCode)}")
+        return self
+
+
+class Figure(_Strict):
+    """A hardware figure and how it is known."""
+
+    value: Annotated[float, Field(gt=0, allow_inf_nan=False)]
+    evidence: Literal["published", "derived", "assumed"]
+    """``derived``: calculated from published figures."""
+    note: Text
+
+
+class WholeFigure(Figure):
+    """A figure that counts something."""
+
+    value: Annotated[int, Field(gt=0, lt=2**63)]
+
+
+class TierFile(_Strict):
+    """One level of device memory."""
+
+    bytes: WholeFigure | None = None
+    bytes_per_second: Figure | None = None
+
+
+class HardwareFile(_Strict):
+    """The figures that memory planning and modelled times rest on."""
+
+    tiers: dict[Literal["sram", "hbm", "ddr"], TierFile] = {}
+    peak_flops: dict[str, Figure] = {}
+    """Operations per second by data type."""
+    link_bytes_per_second: Figure | None = None
+    """Between host and RDU, each way."""
+    link_latency_seconds: Figure | None = None
+
+    @model_validator(mode="after")
+    def _check_types(self) -> Self:
+        for name in self.peak_flops:
+            if name not in DTYPES:
+                raise ValueError(f"unknown data type {name!r} in peak_flops")
+        return self
+
+
+class TargetFile(_Strict):
+    """A whole target file."""
+
+    extends: Text | None = None
+    """A built-in table or target, or a path relative to this file, that this one builds on."""
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")] | None = None
+    description: Text | None = None
+    dtypes: list[str] | None = None
+    """Data types that the target computes with; rows are narrowed to them."""
+    opsets: Pair | None = None
+    """Oldest and newest version of the default operator set that the rows describe."""
+    hardware: HardwareFile = HardwareFile()
+    operators: dict[str, RowFile] = {}
+    """Rows by operator, ``domain::Operator`` outside the default domain; replaces the base's."""
+    unsupported: dict[str, UnsupportedFile] = {}
+    remove: list[str] = []
+    """Rows of the base that this target does not have."""
+
+    @model_validator(mode="after")
+    def _check_file(self) -> Self:
+        for dtype in self.dtypes or ():
+            if dtype not in DTYPES:
+                raise ValueError(f"unknown data type {dtype!r} in dtypes")
+        if self.opsets is not None and not 1 <= self.opsets[0] <= self.opsets[1]:
+            raise ValueError("opsets are no range")
+        both = sorted(self.operators.keys() & (self.unsupported.keys() | set(self.remove)))
+        if both:
+            raise ValueError(f"{both[0]!r} is both among the operators and unsupported or removed")
+        return self

@@ -1,0 +1,232 @@
+"""A target: its operator table, asked node by node, and its hardware figures."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import onnx
+import onnx_ir as ir
+
+from samba_onnx.errors import TargetError
+from samba_onnx.passes.reasons import Reason, ReasonCode
+from samba_onnx.passes.targets import checks
+from samba_onnx.passes.targets.files import available_targets, read_profile
+from samba_onnx.passes.targets.hardware import summarise
+from samba_onnx.passes.targets.rows import (
+    Row,
+    Status,
+    UnsupportedRow,
+    build_row,
+    build_unsupported,
+    qualified,
+)
+from samba_onnx.runtime.pef.manifest import TargetSummary
+
+_OWN_DOMAINS = frozenset({"", "ai.onnx"})
+
+
+@dataclass(frozen=True)
+class Support:
+    """Whether a node can run on the RDU, and how well that is known."""
+
+    reason: Reason | None
+    """Why it cannot; None if it can."""
+    evidence: str | None = None
+    """``documented``, ``observed`` or ``assumed``; None if it cannot."""
+    experimental: bool = False
+    """Whether the vendor calls it experimental or does not document it at all."""
+
+
+_SUPPORTED = {status: Support(None, status.evidence, status > Status.FULL) for status in Status}
+
+
+@dataclass(frozen=True, eq=False)
+class Target:
+    """A device profile."""
+
+    name: str
+    description: str
+    summary: TargetSummary
+    """The hardware figures."""
+    rows: tuple[Row, ...]
+    """Supported operators, in the order of their names."""
+    unsupported: tuple[UnsupportedRow, ...]
+    """Operators that it is known not to run, and why."""
+    opsets: tuple[int, int]
+    """Oldest and newest version of the default operator set that the rows describe."""
+    dtypes: tuple[str, ...]
+    """Data types that it computes with."""
+
+    @functools.cached_property
+    def _rows(self) -> Mapping[tuple[str, str], Row]:
+        return {(row.domain, row.op_type): row for row in self.rows}
+
+    @functools.cached_property
+    def _unsupported(self) -> Mapping[tuple[str, str], UnsupportedRow]:
+        return {(row.domain, row.op_type): row for row in self.unsupported}
+
+    @functools.cached_property
+    def _versions(self) -> dict[tuple[str, str, int], int | None]:
+        return {}  # since-versions already looked up
+
+    def knows(self, domain: str, op_type: str) -> bool:
+        """Return whether the table has a row that supports the operator, within its limits."""
+        return (_own(domain), op_type) in self._rows
+
+    def row(self, domain: str, op_type: str) -> Row | None:
+        """Return the row that supports an operator."""
+        return self._rows.get((_own(domain), op_type))
+
+    def static_inputs(self, node: ir.Node) -> frozenset[int]:
+        """Return the positions of operands that must be constants and are baked into a section.
+
+        Args:
+            node: Any node.
+
+        Returns:
+            Positions of inputs that the node has; empty for an operator without a row.
+        """
+        row = self.row(node.domain, node.op_type)
+        if row is None:
+            return frozenset()
+        return frozenset(
+            position
+            for position, value in enumerate(node.inputs)
+            if value is not None and (operand := row.input(position)) and operand.static
+        )
+
+    def support(self, node: ir.Node) -> Support:
+        """Decide whether a node can run on the RDU.
+
+        Types and shapes are taken as inference left them: what is unknown is refused. Contents of
+        weights are never read.
+
+        Args:
+            node: Any node, of any domain.
+
+        Returns:
+            The first reason against it, or the least evidence that its data types have.
+        """
+        reason = self._operator_reason(node)
+        if reason is not None:
+            return Support(reason)
+        row = self._rows[_own(node.domain), node.op_type]
+        found = checks.check(node, row, self.name)
+        return Support(found) if isinstance(found, Reason) else _SUPPORTED[found]
+
+    def _operator_reason(self, node: ir.Node) -> Reason | None:
+        """Look the operator and its version up."""
+        domain = _own(node.domain)
+        name = qualified(domain, node.op_type)
+        refused = self._unsupported.get((domain, node.op_type))
+        if refused is not None:
+            return Reason(refused.code, f"{name} does not run on {self.name}: {refused.note}")
+        if any(
+            attribute.type in (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS)
+            for attribute in node.attributes.values()
+        ):
+            return Reason(
+                ReasonCode.CONTROL_FLOW,
+                f"{name} carries a subgraph; {self.name} runs static graphs",
+            )
+        row = self._rows.get((domain, node.op_type))
+        if row is not None:
+            return self._version_reason(node, row)
+        if domain:
+            return Reason(
+                ReasonCode.DOMAIN,
+                f"{name} belongs to a custom domain; the table of {self.name} covers ONNX's own",
+                "state a row for it in a target file of your own (docs/targets.md)",
+            )
+        return Reason(ReasonCode.OPERATOR, f"{name} is not in the operator table of {self.name}")
+
+    def _version_reason(self, node: ir.Node, row: Row) -> Reason | None:
+        """Compare the operator's version with those that the row describes."""
+        opset = _opset(node)
+        if row.domain or opset is None:
+            return None
+        oldest, newest = self.opsets
+        if opset < oldest:
+            message = f"belongs to operator set {opset}; the table starts at {oldest}"
+            return Reason(ReasonCode.VERSION, f"{row.name} {message}")
+        since = self._since_version(row, opset)
+        until = row.until or newest
+        if since is None:
+            return Reason(ReasonCode.VERSION, f"operator set {opset} has no {row.name}")
+        if row.since <= since <= until:
+            return None
+        known = f"{row.since} to {until}" if row.since < until else f"{until}"
+        return Reason(
+            ReasonCode.VERSION,
+            f"{row.name} has version {since}; the row of {self.name} describes {known}",
+        )
+
+    def _since_version(self, row: Row, opset: int) -> int | None:
+        key = (row.domain, row.op_type, opset)
+        if key not in self._versions:
+            try:
+                schema = onnx.defs.get_schema(row.op_type, opset, row.domain)
+                self._versions[key] = schema.since_version
+            except onnx.defs.SchemaError:
+                self._versions[key] = None
+        return self._versions[key]
+
+
+def _own(domain: str) -> str:
+    return "" if domain in _OWN_DOMAINS else domain
+
+
+def _opset(node: ir.Node) -> int | None:
+    """Return the version of the default operator set that a node follows, if it is known."""
+    if node.version is not None:
+        return node.version
+    owner = node.graph
+    if owner is None:
+        return None
+    imports = owner.opset_imports
+    return imports.get("", imports.get("ai.onnx"))
+
+
+def load_target(name_or_path: str | os.PathLike[str] | Target) -> Target:
+    """Load a target.
+
+    Args:
+        name_or_path: A built-in target's name, a path to a TOML file, or a target, which is
+            returned as it is.
+
+    Returns:
+        The target.
+
+    Raises:
+        TargetError: There is no such target, or its file is malformed; names the file and key.
+    """
+    if isinstance(name_or_path, Target):
+        return name_or_path
+    name = os.fspath(name_or_path)
+    return _load_builtin(name) if name in available_targets() else _build(name)
+
+
+@functools.cache
+def _load_builtin(name: str) -> Target:
+    return _build(name)
+
+
+def _build(name: str) -> Target:
+    profile = read_profile(name)
+    dtypes = None if profile.dtypes is None else frozenset(profile.dtypes)
+    try:
+        rows = tuple(build_row(key, row, dtypes) for key, row in profile.operators.items())
+    except ValueError as error:
+        raise TargetError(f"target file {profile.path}: operators.{error}") from error
+    return Target(
+        name=profile.name,
+        description=profile.description,
+        summary=summarise(profile),
+        rows=rows,
+        unsupported=tuple(build_unsupported(key, row) for key, row in profile.unsupported.items()),
+        opsets=profile.opsets,
+        dtypes=profile.dtypes or (),
+    )
