@@ -390,4 +390,5 @@ class Manifest:
 
     def stages(self) -> dict[int, Section | Fallback]:
         """Return sections and fallbacks by id."""
-        return {stage.id: stage for stage in (*self.sections, *self.fallbacks)}
+        stages: tuple[Section | Fallback, ...] = (*self.sections, *self.fallbacks)
+        return {stage.id: stage for stage in stages}
