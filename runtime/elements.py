@@ -1,0 +1,71 @@
+"""How tensor elements lie in device memory, beside the numpy arrays of the host.
+
+The host sees numpy arrays, with :mod:`ml_dtypes` where numpy has no type of its own: one element,
+one item. onnxruntime knows numpy's own types only and takes the others by address; elements that
+are smaller than a byte are packed there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import onnx
+
+from samba_onnx.runtime.pef.element_types import ElementType, pack, unpack
+
+Array = npt.NDArray[Any]
+
+
+def onnx_number(element: ElementType) -> int:
+    """Return the element type's value in ONNX's ``TensorProto.DataType``."""
+    return int(onnx.TensorProto.DataType.Value(element.name.upper()))
+
+
+def is_native(element: ElementType) -> bool:
+    """Return whether numpy itself has the type, so that onnxruntime takes and returns arrays."""
+    return element.numpy.isbuiltin == 1
+
+
+def storage_dtype(element: ElementType) -> np.dtype[Any]:
+    """Return the numpy type whose items hold one element, or several packed ones."""
+    if is_native(element):
+        return element.numpy
+    return np.dtype(np.uint16 if element.bits == 16 else np.uint8)
+
+
+def to_items(array: Array, element: ElementType) -> Array:
+    """Return the storage items of a host array.
+
+    Args:
+        array: Host array of ``element.numpy``.
+        element: Its type.
+
+    Returns:
+        Items of ``storage_dtype``: of the array's own shape, or a flat array where several elements
+        share a byte. May share the array's memory.
+    """
+    if is_native(element):
+        return array
+    if element.packs:
+        return pack(array, element)
+    return np.asarray(array, order="C").view(storage_dtype(element))
+
+
+def from_items(items: Array, element: ElementType, shape: Sequence[int]) -> Array:
+    """Return a fresh host array from storage items; the inverse of :func:`to_items`.
+
+    Args:
+        items: Items of ``storage_dtype``.
+        element: The type.
+        shape: Of the host array.
+
+    Returns:
+        An array of ``element.numpy`` that shares no memory with ``items``.
+    """
+    if element.packs:
+        return unpack(items.reshape(-1), element, shape)
+    copy = np.array(items, order="C")
+    return copy if is_native(element) else copy.view(element.numpy).reshape(tuple(shape))

@@ -1,0 +1,294 @@
+"""onnxruntime sessions: one per step, made once and reused.
+
+A device step is bound to device memory when it is made, so that running it moves nothing. A host
+step takes and returns host values: arrays, lists for sequences, None for empty optionals.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+from onnxruntime.capi import onnxruntime_pybind11_state as ort_native
+
+from samba_onnx.errors import ExecutionError, PefFormatError
+from samba_onnx.runtime.assembly import merge_stages, place_weights
+from samba_onnx.runtime.bfloat16 import lower_bfloat16, uses_bfloat16
+from samba_onnx.runtime.elements import Array, from_items, is_native, onnx_number, to_items
+from samba_onnx.runtime.memory import DeviceMemory
+from samba_onnx.runtime.pef.element_types import ElementType, packed_bytes, tensor_element
+from samba_onnx.runtime.schedule import Step
+
+if TYPE_CHECKING:
+    from samba_onnx.runtime.pef.reader import Pef
+
+WEIGHTS_MEMBER = "weights.safetensors"
+_SILENT = 4
+"""onnxruntime's severity "fatal": everything else reaches the user as an exception."""
+_LONGEST_REASON = 300
+
+
+@dataclass(frozen=True)
+class SessionSettings:
+    """How sessions are made."""
+
+    threads: int | None = None
+    """Threads within an operator; onnxruntime's own choice, one per core, when None."""
+    prepack: bool = True
+    """Copy weights into the layout that kernels like best: slower to load, twice the memory,
+    faster to run. Otherwise they stay mapped from the PEF."""
+
+
+class SessionFactory:
+    """Makes the sessions of one PEF."""
+
+    def __init__(self, pef: Pef, settings: SessionSettings, *, several: bool) -> None:
+        """Prepare to make sessions.
+
+        Args:
+            pef: Where stages and weights come from.
+            settings: How to make them.
+            several: Whether more than one session takes turns in a run.
+        """
+        self._pef = pef
+        self._settings = settings
+        self._several = several
+        path = Path(os.path.realpath(pef.path))
+        self._folder, self._file = str(path.parent), path.name
+        self._offset = pef.member_offset(WEIGHTS_MEMBER)
+
+    def device_step(self, step: Step, memory: DeviceMemory) -> DeviceStep:
+        """Make the session of sections, bound to device memory.
+
+        Args:
+            step: Of sections.
+            memory: Where the step's inputs and outputs live.
+
+        Returns:
+            The step, ready to run.
+
+        Raises:
+            ExecutionError: onnxruntime refuses the model.
+            PefFormatError: The stages do not fit together.
+        """
+        model = self._model(step)
+        if uses_bfloat16(model):
+            lower_bfloat16(model)
+        session = self._session(model, step)
+        binding = session.io_binding()
+        for name, _ in step.inputs:
+            memory.tensor(name).bind_input(binding, name)
+        for name in step.outputs:
+            memory.tensor(name).bind_output(binding, name)
+        return DeviceStep(session, binding, step.title)
+
+    def host_step(self, step: Step) -> HostStep:
+        """Make the session of fallbacks.
+
+        Args:
+            step: Of fallbacks.
+
+        Returns:
+            The step, ready to run.
+
+        Raises:
+            ExecutionError: onnxruntime refuses the model.
+            PefFormatError: The stages do not fit together.
+        """
+        model = self._model(step)
+        try:
+            session = self._session(model, step)
+        except ExecutionError:
+            # Most operators have no bfloat16 kernel; those that have one keep it.
+            if not uses_bfloat16(model):
+                raise
+            lower_bfloat16(model)
+            session = self._session(model, step)
+        return HostStep(session, step.title)
+
+    def _model(self, step: Step) -> onnx.ModelProto:
+        models = [self._pef.stage_model(stage.id) for stage in step.stages]
+        model = merge_stages(models, [name for name, _ in step.inputs], step.outputs)
+        place_weights(model, self._file, self._offset)
+        return model
+
+    def _session(self, model: onnx.ModelProto, step: Step) -> ort.InferenceSession:
+        options = self._options()
+        try:
+            return ort.InferenceSession(
+                model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+            )
+        except _ort_errors() as error:
+            raise ExecutionError(f"{step.title} cannot be prepared: {reason_of(error)}") from None
+
+    def _options(self) -> ort.SessionOptions:
+        options = ort.SessionOptions()
+        options.log_severity_level = _SILENT
+        options.intra_op_num_threads = self._settings.threads or 0
+        entries = {"session.model_external_initializers_file_folder_path": self._folder}
+        if self._several:
+            # Every session has its own threads; those that still spin after their step would take
+            # the cores away from the next one.
+            entries["session.intra_op.allow_spinning"] = "0"
+        if not self._settings.prepack:
+            entries["session.disable_prepacking"] = "1"
+            options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_BASIC
+        for key, value in entries.items():
+            options.add_session_config_entry(key, value)
+        return options
+
+
+class DeviceStep:
+    """Sections that run on the emulated device."""
+
+    def __init__(self, session: ort.InferenceSession, binding: Any, title: str) -> None:
+        self._session = session
+        self._binding = binding
+        self._title = title
+
+    def run(self) -> None:
+        """Execute; reads and writes device memory only.
+
+        Raises:
+            ExecutionError: An operator failed.
+        """
+        try:
+            self._session.run_with_iobinding(self._binding)
+        except _ort_errors() as error:
+            raise ExecutionError(f"{self._title} failed: {reason_of(error)}") from None
+
+
+class HostStep:
+    """Fallbacks that run on the host's CPU."""
+
+    def __init__(self, session: ort.InferenceSession, title: str) -> None:
+        self._session = session
+        self._title = title
+        self._names = [output.name for output in session.get_outputs()]
+        self._foreign_inputs = _foreign(session.get_inputs())
+        self._foreign_outputs = bool(_foreign(session.get_outputs()))
+
+    def run(self, feed: Mapping[str, Any]) -> Sequence[Any]:
+        """Execute on host values.
+
+        Args:
+            feed: A value for every input of the step.
+
+        Returns:
+            The outputs, in the step's order; fresh, they share no memory with the feed.
+
+        Raises:
+            ExecutionError: An operator failed, or a value cannot be handed to onnxruntime.
+        """
+        given = dict(feed)
+        try:
+            for name, element in self._foreign_inputs.items():
+                if given[name] is not None:
+                    given[name] = _to_ort_value(given[name], element)
+            if self._foreign_outputs:
+                return self._run_with_values(given)
+            results: Sequence[Any] = self._session.run(self._names, given)
+        except _ort_errors() as error:
+            raise ExecutionError(f"{self._title} failed: {reason_of(error)}") from None
+        return results
+
+    def _run_with_values(self, given: dict[str, Any]) -> list[Any]:
+        values = {
+            name: value
+            if isinstance(value, ort.OrtValue)
+            else ort.OrtValue.ortvalue_from_numpy(value)
+            for name, value in given.items()
+        }
+        return [_to_host(value) for value in self._session.run_with_ort_values(self._names, values)]
+
+
+def reason_of(error: BaseException) -> str:
+    """Return what onnxruntime has to say, as one short line.
+
+    Args:
+        error: An exception of onnxruntime's.
+
+    Returns:
+        The operator and its complaint, without status codes and source paths.
+    """
+    text = " ".join(str(error).split())
+    text = re.sub(r"^\[ONNXRuntimeError\] : \d+ : \w+ : ", "", text)
+    node = re.search(r"while running (\w+) node\. Name:'([^']*)' Status Message: (.*)", text)
+    if node:
+        text = f"{node[1]} node {node[2]!r}: {node[3]}"
+    # "/source/file.cc:12 type function(arguments) condition was false." is for its developers.
+    text = re.sub(r"/\S+\.(?:h|cc|cpp):\d+ \S+ .*?was false\. ", "", text)
+    text = re.sub(r"/\S+\.(?:h|cc|cpp):\d+ ", "", text)
+    return text if len(text) <= _LONGEST_REASON else text[: _LONGEST_REASON - 3] + "..."
+
+
+@functools.cache
+def _ort_errors() -> tuple[type[Exception], ...]:
+    """Return what onnxruntime raises: its own classes, and builtins for values it cannot take."""
+    own = [
+        kind
+        for kind in vars(ort_native).values()
+        if isinstance(kind, type) and issubclass(kind, Exception)
+    ]
+    return (*own, RuntimeError, ValueError, TypeError)
+
+
+def _foreign(arguments: Sequence[Any]) -> dict[str, ElementType]:
+    """Return the tensors among a session's arguments whose type numpy lacks."""
+    elements = {argument.name: tensor_element(argument.type) for argument in arguments}
+    return {
+        name: element
+        for name, element in elements.items()
+        if element is not None and not is_native(element)
+    }
+
+
+def _to_ort_value(array: Array, element: ElementType) -> ort.OrtValue:
+    items = np.asarray(to_items(array, element), order="C")
+    number = onnx_number(element)
+    if not element.packs:
+        return ort.OrtValue.ortvalue_from_numpy_with_onnx_type(items, number)
+    value = ort.OrtValue.ortvalue_from_shape_and_type(array.shape, number)
+    ctypes.memmove(value.data_ptr(), items.ctypes.data, items.nbytes)
+    return value
+
+
+def _to_host(value: ort.OrtValue) -> Any:
+    element = tensor_element(value.data_type())
+    if element is None or is_native(element):
+        return value.numpy()
+    shape = value.shape()
+    content = ctypes.string_at(value.data_ptr(), packed_bytes(element, shape))
+    items = np.frombuffer(content, np.uint16 if element.bits == 16 else np.uint8)
+    return from_items(items, element, shape)
+
+
+def initializer(pef: Pef, name: str) -> Any:
+    """Return the content of an initializer that is kept inside a stage's own model.
+
+    Args:
+        pef: The PEF.
+        name: Of a weight or constant.
+
+    Returns:
+        A fresh array.
+
+    Raises:
+        PefFormatError: No stage has it.
+    """
+    for stage in pef.manifest.stages().values():
+        if name in stage.weights:
+            for tensor in pef.stage_model(stage.id).graph.initializer:
+                if tensor.name == name:
+                    array = np.array(onnx.numpy_helper.to_array(tensor), order="C")
+                    return array.astype(object) if array.dtype.kind in "UST" else array
+    raise PefFormatError(f"no stage holds {name!r}; convert the model again")

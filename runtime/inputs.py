@@ -1,0 +1,138 @@
+"""Checks what a user gives to a graph before any of it is copied."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from samba_onnx.errors import InputError
+from samba_onnx.runtime.pef.element_types import tensor_element
+from samba_onnx.runtime.pef.manifest import Symbol
+
+_STRING = "tensor(string)"
+
+
+class InputSpec:
+    """What one input must look like."""
+
+    def __init__(self, symbol: Symbol) -> None:
+        """Take the type and shape from the symbol that was compiled."""
+        self.name = symbol.name
+        self.type = symbol.type
+        self.shape = symbol.shape
+        element = tensor_element(symbol.type)
+        self.dtype: np.dtype[Any] | None = element.numpy if element else None
+        """Of the array to give; None where the input is no tensor."""
+        if symbol.type == _STRING:
+            self.dtype = np.dtype(object)
+
+    def __str__(self) -> str:
+        """Return type and shape for a message."""
+        return describe(self.type, self.shape)
+
+    def check(self, value: Any) -> Any:
+        """Return the value as an array, or as a host value of another type.
+
+        Args:
+            value: What the user gave: an array or something that numpy makes one of; a list for a
+                sequence, None for an empty optional.
+
+        Returns:
+            An array with the compiled dtype and shape that may share the user's memory, or the
+            value itself where the input is no tensor.
+
+        Raises:
+            InputError: Type or shape differ.
+        """
+        if self.dtype is None:
+            return self._check_container(value)
+        if type(value) is np.ndarray and value.dtype == self.dtype and value.shape == self.shape:
+            return value
+        return self._check_tensor(value)
+
+    def _check_tensor(self, value: Any) -> Any:
+        try:
+            array = np.asarray(value)
+        except (TypeError, ValueError, RuntimeError) as error:
+            raise InputError(
+                f"input {self.name!r} is {type(value).__name__}, expected {self}: {error}"
+            ) from None
+        if self.dtype == object and array.dtype.kind in "UST":
+            array = array.astype(object)
+        if array.dtype != self.dtype:
+            raise InputError(
+                f"input {self.name!r} has dtype {array.dtype}, expected {self.dtype} ({self}); "
+                f"convert it with .astype"
+            )
+        if not _fits(array.shape, self.shape):
+            raise InputError(
+                f"input {self.name!r} has shape {list(array.shape)}, expected {self}; give that "
+                "shape, or convert the model for this one (--input-shape)"
+            )
+        return array
+
+    def _check_container(self, value: Any) -> Any:
+        if self.type.startswith("seq(") and not isinstance(value, Sequence):
+            raise InputError(
+                f"input {self.name!r} is {type(value).__name__}, expected {self}; give a list"
+            )
+        return value
+
+
+def own_copy(value: Any) -> Any:
+    """Return a copy of a host value that shares no array with it.
+
+    Args:
+        value: An array, or a list or dict of arrays; anything else is returned as it is.
+    """
+    if isinstance(value, np.ndarray):
+        return np.array(value, order="C")
+    if isinstance(value, list | tuple):
+        return [own_copy(item) for item in value]
+    if isinstance(value, dict):
+        return {key: own_copy(item) for key, item in value.items()}
+    return value
+
+
+def check_inputs(specs: Mapping[str, InputSpec], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Check all inputs of a run.
+
+    Args:
+        specs: By name, in graph-input order.
+        given: What the user gave, in any order.
+
+    Returns:
+        The checked values, in graph-input order.
+
+    Raises:
+        InputError: A name is unknown, or a value does not fit.
+    """
+    checked = {name: spec.check(given[name]) for name, spec in specs.items() if name in given}
+    if len(checked) != len(given):
+        unknown = next(name for name in given if name not in specs)
+        expected = ", ".join(f"{name!r} {spec}" for name, spec in specs.items()) or "none"
+        raise InputError(f"input {unknown!r} does not exist; the graph's inputs are: {expected}")
+    return checked
+
+
+def describe(kind: str, shape: tuple[int | str | None, ...] | None) -> str:
+    """Return a type and shape as one readable text.
+
+    Args:
+        kind: ONNX's text form of the type.
+        shape: The dimensions, or None.
+    """
+    if shape is None:
+        return kind
+    return f"{kind}[{', '.join('?' if size is None else str(size) for size in shape)}]"
+
+
+def _fits(shape: tuple[int, ...], expected: tuple[int | str | None, ...] | None) -> bool:
+    if expected is None:
+        return True
+    return len(shape) == len(expected) and all(
+        size == wanted or not isinstance(wanted, int)
+        for size, wanted in zip(shape, expected, strict=True)
+    )

@@ -1,0 +1,202 @@
+"""Emulated device memory: named regions in tiers, and the tensors that live in them.
+
+Every region is accounted for when the memory is set up, so that a program that does not fit is
+refused before anything runs. The bytes behind a region are reserved when a section first uses
+them: read-only weights are mapped from the PEF and never need any.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from samba_onnx.errors import InternalError, OutOfDeviceMemoryError
+from samba_onnx.runtime.elements import Array, from_items, onnx_number, storage_dtype, to_items
+from samba_onnx.runtime.pef.element_types import ElementType, packed_bytes, tensor_element
+from samba_onnx.runtime.pef.manifest import Region, Symbol, Tier
+
+ALIGNMENT = 64
+"""Bytes; a cache line, and the widest vector register."""
+
+
+@dataclass(frozen=True)
+class TierUsage:
+    """How full one tier of device memory is."""
+
+    name: str
+    used: int
+    """Bytes of all regions in the tier."""
+    capacity: int
+    """Bytes."""
+
+    @property
+    def free(self) -> int:
+        """Bytes left."""
+        return self.capacity - self.used
+
+
+class DeviceTensor:
+    """A tensor of fixed shape and type in device memory.
+
+    Host code gets at its content only through :meth:`store` and :meth:`load`, which copy.
+    """
+
+    def __init__(self, symbol: Symbol, buffer: Array) -> None:
+        """Lay the symbol over the first bytes of its region.
+
+        Args:
+            symbol: A symbol with a static shape and a tensor type.
+            buffer: The region's bytes.
+
+        Raises:
+            InternalError: The symbol has no static tensor type, or is larger than its region.
+        """
+        element, shape = static_type(symbol)
+        size = packed_bytes(element, shape)
+        if size > buffer.size:
+            raise InternalError(
+                f"symbol {symbol.name!r} takes {size} bytes, but its region {symbol.region!r} has "
+                f"{buffer.size}; please report this"
+            )
+        self.symbol = symbol
+        self.element = element
+        self.shape = shape
+        items = buffer[:size].view(storage_dtype(element))
+        # Elements that share a byte have no array of the tensor's own shape.
+        self._items = items if element.packs else items.reshape(shape)
+
+    def store(self, array: Array) -> None:
+        """Copy a host array of the tensor's shape and ``element.numpy`` to the device."""
+        np.copyto(self._items, to_items(array, self.element), casting="no")
+
+    def load(self) -> Array:
+        """Return a fresh host array with a copy of the content."""
+        return from_items(self._items, self.element, self.shape)
+
+    def bind_input(self, binding: Any, name: str) -> None:
+        """Let an onnxruntime ``IOBinding`` read input ``name`` from here."""
+        number = onnx_number(self.element)
+        binding.bind_input(name, "cpu", 0, number, self.shape, self._items.ctypes.data)
+
+    def bind_output(self, binding: Any, name: str) -> None:
+        """Let an onnxruntime ``IOBinding`` write output ``name`` to here."""
+        number = onnx_number(self.element)
+        binding.bind_output(name, "cpu", 0, number, self.shape, self._items.ctypes.data)
+
+
+def static_type(symbol: Symbol) -> tuple[ElementType, tuple[int, ...]]:
+    """Return element type and shape of a symbol that may live on the device.
+
+    Args:
+        symbol: Any symbol.
+
+    Returns:
+        Element type and shape.
+
+    Raises:
+        InternalError: The symbol is no tensor of numbers, or its shape is not known in full.
+    """
+    element = tensor_element(symbol.type)
+    shape = symbol.shape
+    if element is None or shape is None:
+        raise InternalError(
+            f"symbol {symbol.name!r} of type {symbol.type} cannot live in device memory; "
+            "please report this"
+        )
+    sizes = tuple(size for size in shape if isinstance(size, int))
+    if len(sizes) != len(shape):
+        raise InternalError(
+            f"symbol {symbol.name!r} of shape {list(shape)} cannot live in device memory without "
+            "a static shape; please report this"
+        )
+    return element, sizes
+
+
+class DeviceMemory:
+    """All regions of one device."""
+
+    def __init__(
+        self, tiers: Sequence[Tier], regions: Iterable[Region], symbols: Iterable[Symbol] = ()
+    ) -> None:
+        """Reserve the regions, in the order given.
+
+        Args:
+            tiers: The levels of memory that the target has, with their capacities.
+            regions: What to reserve.
+            symbols: What the regions hold.
+
+        Raises:
+            OutOfDeviceMemoryError: A region does not fit, or its tier does not exist.
+        """
+        self._tiers = {tier.name: tier for tier in tiers}
+        self._used = dict.fromkeys(self._tiers, 0)
+        self._regions: dict[str, Region] = {}
+        self._buffers: dict[str, Array] = {}
+        self._symbols = {symbol.name: symbol for symbol in symbols if symbol.region}
+        self._tensors: dict[str, DeviceTensor] = {}
+        for region in regions:
+            self._reserve(region)
+
+    def usage(self) -> tuple[TierUsage, ...]:
+        """Return how full each tier is, in the target's order."""
+        return tuple(
+            TierUsage(tier.name, self._used[tier.name], tier.bytes) for tier in self._tiers.values()
+        )
+
+    def tensor(self, symbol: str) -> DeviceTensor:
+        """Return the tensor of a symbol; symbols of one region share its bytes.
+
+        Args:
+            symbol: Name of a symbol that has a region.
+
+        Returns:
+            The tensor, the same one on every call.
+
+        Raises:
+            InternalError: No region is known for the symbol.
+        """
+        tensor = self._tensors.get(symbol)
+        if tensor is None:
+            found = self._symbols.get(symbol)
+            if found is None or found.region not in self._regions:
+                raise InternalError(f"symbol {symbol!r} has no device region; please report this")
+            tensor = DeviceTensor(found, self._buffer(self._regions[found.region]))
+            self._tensors[symbol] = tensor
+        return tensor
+
+    def _reserve(self, region: Region) -> None:
+        tier = self._tiers.get(region.tier)
+        if tier is None:
+            raise OutOfDeviceMemoryError(
+                f"region {region.name!r} belongs in tier {region.tier!r}, which the target does not "
+                f"have (it has {', '.join(self._tiers) or 'none'}); convert for this target again"
+            )
+        free = tier.bytes - self._used[tier.name]
+        if region.bytes > free:
+            raise OutOfDeviceMemoryError(self._overflow(region, tier, free))
+        self._used[tier.name] += region.bytes
+        self._regions[region.name] = region
+
+    def _overflow(self, region: Region, tier: Tier, free: int) -> str:
+        holds = [name for name, symbol in self._symbols.items() if symbol.region == region.name]
+        held = f" (symbol {', '.join(map(repr, holds[:3]))})" if holds else ""
+        return (
+            f"region {region.name!r}{held} needs {region.bytes:,} bytes, but {free:,} of "
+            f"{tier.bytes:,} bytes are free in {tier.name}; use smaller dimensions (--dim batch=1) "
+            "or a target with more memory"
+        )
+
+    def _buffer(self, region: Region) -> Array:
+        buffer = self._buffers.get(region.name)
+        if buffer is None:
+            # Zeros come as untouched pages from the system: a region costs memory when it is used.
+            size = math.ceil(region.bytes / ALIGNMENT) * ALIGNMENT
+            whole = np.zeros(size + ALIGNMENT, np.uint8)
+            start = -whole.ctypes.data % ALIGNMENT
+            buffer = whole[start : start + region.bytes]
+            self._buffers[region.name] = buffer
+        return buffer

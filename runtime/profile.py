@@ -1,0 +1,65 @@
+"""Measured time of calls on this machine, beside the modelled time of the target."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class CallTime:
+    """The time of one call over all runs since the profile was reset."""
+
+    call: int
+    stage: int
+    name: str
+    on_rdu: bool
+    executions: int
+    measured_seconds: float
+    """Wall time of the emulation on this machine, all executions together."""
+    fastest_seconds: float
+    """Of one execution."""
+    modelled_seconds: float | None
+    """Of one execution on the target; None for a fallback, which runs on the host."""
+
+
+class Profile:
+    """Collects times by graph and call; filled only by a device that times its sections."""
+
+    def __init__(self) -> None:
+        self._times: dict[tuple[str, int], CallTime] = {}
+
+    def calls(self, graph: str) -> tuple[CallTime, ...]:
+        """Return the times of a graph's calls, in schedule order.
+
+        Args:
+            graph: Name of the graph.
+
+        Returns:
+            One entry per call that was executed.
+        """
+        return tuple(self._times[key] for key in sorted(self._times) if key[0] == graph)
+
+    def add(self, graph: str, time: CallTime) -> None:
+        """Add one execution.
+
+        Args:
+            graph: Name of the graph.
+            time: The call with the time of that execution.
+        """
+        old = self._times.get((graph, time.call))
+        if old is not None:
+            time = CallTime(
+                time.call,
+                time.stage,
+                time.name,
+                time.on_rdu,
+                old.executions + time.executions,
+                old.measured_seconds + time.measured_seconds,
+                min(old.fastest_seconds, time.fastest_seconds),
+                time.modelled_seconds,
+            )
+        self._times[graph, time.call] = time
+
+    def reset(self) -> None:
+        """Forget all times."""
+        self._times.clear()

@@ -1,0 +1,221 @@
+"""Which calls a run executes, and which of them share an onnxruntime session."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+
+from samba_onnx.errors import ScheduleError, UsageError
+from samba_onnx.runtime.pef.manifest import (
+    Call,
+    Fallback,
+    Graph,
+    Manifest,
+    Section,
+    SectionType,
+    SymbolKind,
+)
+
+_TRANSIENT = frozenset({SymbolKind.ACTIVATION, SymbolKind.INPUT, SymbolKind.OUTPUT})
+
+
+@dataclass(frozen=True)
+class Step:
+    """Neighbouring calls of one home that execute together."""
+
+    on_rdu: bool
+    calls: tuple[int, ...]
+    stages: tuple[Section | Fallback, ...]
+    inputs: tuple[tuple[str, int], ...]
+    """Values that come from outside the step, each with the first call that reads it."""
+    outputs: tuple[str, ...]
+    """Values that something outside the step may read."""
+    hidden: tuple[str, ...]
+    """Values that are written but can be read by nothing afterwards."""
+
+    @property
+    def title(self) -> str:
+        """What messages call the step."""
+        first, last = self.stages[0], self.stages[-1]
+        kind = "section" if self.on_rdu else "fallback"
+        if first is last:
+            return f"{kind} {first.id} ({first.name})"
+        return f"{kind}s {first.id} ({first.name}) to {last.id} ({last.name})"
+
+
+class GraphSchedule:
+    """The schedule of one graph, indexed by the values that its calls read and write."""
+
+    def __init__(self, manifest: Manifest, graph: Graph) -> None:
+        self.graph = graph
+        self.stages = manifest.stages()
+        self.symbols = {symbol.name: symbol for symbol in manifest.symbols}
+        self.rdu_stages = frozenset(section.id for section in manifest.sections)
+        self.producers: dict[str, int] = {}
+        self.rdu_readers: dict[str, int] = {}
+        self.host_readers: dict[str, int] = {}
+        for call in graph.calls:
+            self._index(call)
+        # A value kept for another graph of the PEF counts as read by that graph's stages.
+        self._readers: dict[str, set[int]] = {}
+        for stage in self.stages.values():
+            for name in stage.inputs:
+                self._readers.setdefault(name, set()).add(stage.id)
+
+    def select(
+        self,
+        section_ids: Collection[int] | None = None,
+        section_types: Collection[str] | None = None,
+        from_call: int | None = None,
+        until_call: int | None = None,
+    ) -> tuple[Call, ...]:
+        """Return the calls to execute, in the schedule's order.
+
+        Args:
+            section_ids: Only sections and fallbacks with these ids.
+            section_types: Only those of these types, in any case of letters.
+            from_call: Only this call and later ones.
+            until_call: Only calls before this one.
+
+        Returns:
+            The selected calls; all when nothing is asked for. Empty ids or types select all too.
+
+        Raises:
+            UsageError: Both ids and types are given.
+            ScheduleError: An id, type or call does not exist, or no call is left.
+        """
+        if section_ids and section_types:
+            raise UsageError("give section_ids or section_types, not both")
+        calls = self.graph.calls
+        if section_ids:
+            wanted = self._known_ids(section_ids)
+            calls = tuple(call for call in calls if call.stage in wanted)
+        if section_types:
+            types = self._known_types(section_types)
+            calls = tuple(call for call in calls if self.stages[call.stage].type in types)
+        begin, end = self._known_range(from_call, until_call)
+        chosen = tuple(call for call in calls if begin <= call.id < end)
+        if not chosen and self.graph.calls:
+            raise ScheduleError("no call of the schedule is selected; ask for fewer restrictions")
+        return chosen
+
+    def steps(self, calls: Sequence[Call], *, merge: bool) -> tuple[Step, ...]:
+        """Group calls into steps.
+
+        Args:
+            calls: In the schedule's order.
+            merge: Whether neighbouring calls of one home may share a step.
+
+        Returns:
+            The steps in order; every call is in exactly one.
+        """
+        groups: list[list[Call]] = []
+        for call in calls:
+            if merge and groups and self._may_join(groups[-1], call):
+                groups[-1].append(call)
+            else:
+                groups.append([call])
+        return tuple(self._step(group) for group in groups)
+
+    def title(self, call: int) -> str:
+        """Return what messages call the stage of a call."""
+        stage = next(self.stages[c.stage] for c in self.graph.calls if c.id == call)
+        kind = "section" if stage.id in self.rdu_stages else "fallback"
+        return f"{kind} {stage.id} ({stage.name})"
+
+    def _index(self, call: Call) -> None:
+        stage = self.stages[call.stage]
+        readers = self.rdu_readers if stage.id in self.rdu_stages else self.host_readers
+        for name in stage.inputs:
+            readers.setdefault(name, call.id)
+        for name in stage.outputs:
+            self.producers[name] = call.id
+
+    def _may_join(self, group: list[Call], call: Call) -> bool:
+        last, stage = self.stages[group[-1].stage], self.stages[call.stage]
+        if (last.id in self.rdu_stages) != (stage.id in self.rdu_stages):
+            return False
+        # onnxruntime orders nodes by their values only: a region that an earlier stage reads from
+        # must not be overwritten in the same session.
+        written = {self._region(name) for name in stage.outputs} - {""}
+        read = {self._region(name) for name, _ in self._outer_inputs(group)}
+        return not written & read
+
+    def _region(self, name: str) -> str:
+        return self.symbols[name].region
+
+    def _outer_inputs(self, group: Iterable[Call]) -> list[tuple[str, int]]:
+        made: set[str] = set()
+        inputs: dict[str, int] = {}
+        for call in group:
+            stage = self.stages[call.stage]
+            for name in stage.inputs:
+                if name not in made:
+                    inputs.setdefault(name, call.id)
+            made.update(stage.outputs)
+        return list(inputs.items())
+
+    def _step(self, group: list[Call]) -> Step:
+        stages = tuple(self.stages[call.stage] for call in group)
+        inside = {stage.id for stage in stages}
+        made = [name for stage in stages for name in stage.outputs]
+        # Of several values in one region only the last one is left after the step.
+        last = {self._region(name) or name: name for name in made}
+        visible = [
+            name
+            for name in dict.fromkeys(made)
+            if last[self._region(name) or name] == name and self._is_read_outside(name, inside)
+        ]
+        return Step(
+            on_rdu=stages[0].id in self.rdu_stages,
+            calls=tuple(call.id for call in group),
+            stages=stages,
+            inputs=tuple(self._outer_inputs(group)),
+            # A session must have an output, even where nobody reads one.
+            outputs=tuple(visible) or tuple(made[-1:]),
+            hidden=tuple(name for name in dict.fromkeys(made) if name not in visible),
+        )
+
+    def _is_read_outside(self, name: str, inside: set[int]) -> bool:
+        return (
+            name in self.graph.outputs
+            or self.symbols[name].kind not in _TRANSIENT
+            or not self._readers.get(name, set()) <= inside
+        )
+
+    def _known_ids(self, section_ids: Collection[int]) -> frozenset[int]:
+        known = {call.stage for call in self.graph.calls}
+        for section in section_ids:
+            if section not in known:
+                raise ScheduleError(
+                    f"section {section!r} does not exist in graph {self.graph.name!r}, whose ids "
+                    f"are {_listing(sorted(known))}"
+                )
+        return frozenset(section_ids)
+
+    def _known_types(self, section_types: Collection[str]) -> frozenset[SectionType]:
+        known = {self.stages[call.stage].type for call in self.graph.calls}
+        wanted = {str(kind).upper() for kind in section_types}
+        for kind in sorted(wanted):
+            if kind not in known:
+                raise ScheduleError(
+                    f"section type {kind!r} does not exist in graph {self.graph.name!r}, whose "
+                    f"types are {_listing(sorted(known))}"
+                )
+        return frozenset(SectionType(kind) for kind in wanted)
+
+    def _known_range(self, from_call: int | None, until_call: int | None) -> tuple[int, int]:
+        end = max((call.id for call in self.graph.calls), default=-1) + 1
+        bounds = (0 if from_call is None else from_call, end if until_call is None else until_call)
+        for bound in bounds:
+            if not 0 <= bound <= end:
+                raise ScheduleError(
+                    f"call {bound} does not exist in graph {self.graph.name!r}, whose calls are "
+                    f"0 to {end - 1}"
+                )
+        return bounds
+
+
+def _listing(items: Sequence[object], limit: int = 12) -> str:
+    shown = ", ".join(map(str, items[:limit]))
+    return f"{shown}, ..." if len(items) > limit else shown or "none"
