@@ -1,0 +1,77 @@
+"""The line of the user's own model that a node comes from, as torch's exporters recorded it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import onnx_ir as ir
+
+STACK_TRACE = "pkg.torch.onnx.stack_trace"
+"""Where the exporter that is built on ``torch.export`` keeps a node's stack, outermost first."""
+
+_MAX_CHARACTERS = 100_000
+_TRACE_FRAME = re.compile(r'^\s*File "([^"\n]{1,1000})", line (\d{1,9}), in ', re.MULTILINE)
+_DOC_FRAME = re.compile(r"^(\S[^\n]{0,1000}?)\((\d{1,9})\): ", re.MULTILINE)
+_INSTALLED = re.compile(r"(?:site|dist)-packages/(.+)$")
+# Below these frames lies the program that called the exporter, not the model.
+_EXPORTER = ("torch/jit/_trace.py", "torch/onnx/")
+
+
+@dataclass(frozen=True)
+class _Frame:
+    """One level of a stack."""
+
+    path: str
+    line: int
+
+    @property
+    def package_path(self) -> str | None:
+        """The path below ``site-packages``; None for a file that is not an installed package's."""
+        match = _INSTALLED.search(self.path)
+        return match[1] if match else None
+
+    @property
+    def short(self) -> str:
+        """``file.py:line``; an installed file keeps the folders of its package."""
+        return f"{self.package_path or self.path.rsplit('/', 1)[-1]}:{self.line}"
+
+
+def source_location(node: ir.Node) -> str:
+    """Return where in the user's model a node comes from.
+
+    The innermost line of the user's own code is best. A model that lies in an installed package as
+    a whole is named by that package's innermost line, and torch's own code is the last resort.
+
+    Args:
+        node: A node, with metadata or documentation as an exporter left it.
+
+    Returns:
+        As ``model.py:12``, or ``transformers/models/bert/modeling_bert.py:93`` for an installed
+        package; empty if the node carries no stack.
+    """
+    frames = list(_frames(node))
+    own = (frame for frame in frames if frame.package_path is None)
+    other = (frame for frame in frames if not (frame.package_path or "torch/").startswith("torch/"))
+    best = next(own, None) or next(other, None) or next(iter(frames), None)
+    return best.short if best else ""
+
+
+def _frames(node: ir.Node) -> Iterator[_Frame]:
+    """Yield the frames of a node's stack, the innermost first."""
+    trace = node.metadata_props.get(STACK_TRACE)
+    if trace:
+        yield from reversed(list(_parse(_TRACE_FRAME, trace)))
+        return
+    for frame in _parse(_DOC_FRAME, node.doc_string or ""):
+        if (frame.package_path or "").startswith(_EXPORTER):
+            return
+        yield frame
+
+
+def _parse(pattern: re.Pattern[str], text: str) -> Iterator[_Frame]:
+    for path, line in pattern.findall(text[:_MAX_CHARACTERS]):
+        path = path.replace("\\", "/")
+        if not path.startswith("<") and path.isprintable():
+            yield _Frame(path, int(line))
