@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import numpy as np
-import numpy.typing as npt
-
-__all__ = ["describe"]
+__all__ = ["HEAD_BYTES", "describe"]
 
 _MAGIC: tuple[tuple[int, bytes, str], ...] = (
     (0, b"\x89HDF", "an HDF5 file: export the model it belongs to as ONNX"),
@@ -22,16 +19,16 @@ _MAGIC: tuple[tuple[int, bytes, str], ...] = (
     (0, b"\x89PNG", "a picture"),
     (0, b"version https://git-lfs", "a Git LFS pointer, not the model itself: run `git lfs pull`"),
 )
-_HEAD = 4096
+HEAD_BYTES = 4096
+"""How much of a file's beginning tells its kind."""
 
 
-def describe(content: npt.NDArray[np.uint8]) -> str | None:
+def describe(head: bytes) -> str | None:
     """Return why a file's content is surely no binary ONNX model; None if it may be one.
 
     Args:
-        content: The whole file, mapped; only its beginning is read.
+        head: The first ``HEAD_BYTES`` bytes, fewer if the file is shorter.
     """
-    head = content[:_HEAD].tobytes()
     if not head:
         return "the file is empty, expected an ONNX model"
     kind = _kind(head)
@@ -72,7 +69,7 @@ def _text_kind(head: bytes) -> str | None:
         text = head.decode("utf-8").lstrip("\ufeff \t\r\n")
     except UnicodeDecodeError as error:
         # A character may be cut in two at the end of what was read.
-        if error.start < len(head) - 4 or len(head) < _HEAD:
+        if error.start < len(head) - 4 or len(head) < HEAD_BYTES:
             return None
         text = head[: error.start].decode("utf-8").lstrip("\ufeff \t\r\n")
     if not all(character.isprintable() or character in "\t\r\n\f" for character in text):

@@ -8,6 +8,9 @@ of tiny messages either.
 
 from __future__ import annotations
 
+import os
+from typing import BinaryIO
+
 from samba_onnx.errors import InvalidModelError, ModelLimitError
 
 __all__ = ["LIFT_BYTES", "lift_weights"]
@@ -30,64 +33,87 @@ _CHILDREN: dict[int, dict[int, int]] = {
 """Field numbers, from onnx.proto, of messages that can hold tensors."""
 _RAW_DATA, _EXTERNAL_DATA, _DATA_LOCATION = 9, 13, 14
 _VARINT, _FIXED64, _LENGTH, _FIXED32 = 0, 1, 2, 5
+_LONGEST_VARINT = 10
+_WINDOW = 4096
 _DEEPEST = 100
 """The nesting that protobuf itself accepts."""
 
+_Chunk = tuple[int, int, bytes]
+"""Start and end in the file; or 0, length and new content."""
 
-def lift_weights(content: memoryview, location: str) -> bytes:
+
+def lift_weights(file: BinaryIO, location: str) -> bytes:
     """Return the message of a model without its large weights.
 
     Args:
-        content: A serialised ``ModelProto``.
+        file: A regular file that holds a serialised ``ModelProto``. It is read in small pieces:
+            to look into a mapping would make whole megabytes around each look resident.
         location: What the external data of lifted tensors shall name.
 
     Returns:
         A serialised ``ModelProto``, equal but for tensors whose ``raw_data`` is ``LIFT_BYTES`` or
-        larger: these have external data at ``location``, with the offset in ``content``.
+        larger: these have external data at ``location``, with the offset in ``file``.
 
     Raises:
         InvalidModelError: This is no protobuf message, or a truncated one.
         ModelLimitError: There are more entries than a real model has, or too much remains.
     """
-    walker = _Walker(content, location)
-    chunks = walker.rewrite(0, len(content), _MODEL, 0)
-    size = len(content) if chunks is None else sum(map(len, chunks))
+    walker = _Walker(file.fileno(), location)
+    end = os.fstat(file.fileno()).st_size
+    chunks = walker.rewrite(0, end, _MODEL, 0)
+    size = end if chunks is None else sum(stop - start for start, stop, _ in chunks)
     if size > MOST_BYTES:
         raise ModelLimitError(
             f"{size} bytes remain without weights, protobuf allows {MOST_BYTES}: "
             "save the model with external data"
         )
-    return content.tobytes() if chunks is None else b"".join(chunks)
+    return b"".join(map(walker.content, [(0, end, b"")] if chunks is None else chunks))
 
 
 class _Walker:
-    """Walks a serialised message."""
+    """Walks a serialised message in a file."""
 
-    def __init__(self, content: memoryview, location: str) -> None:
-        self._content = content
+    def __init__(self, descriptor: int, location: str) -> None:
+        self._descriptor = descriptor
         self._location = location
         self._fields = 0
+        self._window = b""
+        self._window_start = 0
 
-    def rewrite(self, start: int, end: int, message: int, depth: int) -> list[memoryview] | None:
+    def content(self, chunk: _Chunk) -> bytes:
+        """Return the bytes of a chunk."""
+        start, stop, literal = chunk
+        if literal:
+            return literal
+        pieces: list[bytes] = []
+        while start < stop:
+            pieces.append(os.pread(self._descriptor, stop - start, start))
+            if not pieces[-1]:
+                raise InvalidModelError("the file became shorter while it was read")
+            start += len(pieces[-1])
+        return b"".join(pieces)
+
+    def rewrite(self, start: int, end: int, message: int, depth: int) -> list[_Chunk] | None:
         """Return the message between two offsets without large weights; None if it has none."""
         if message == _TENSOR:
             return self._rewrite_tensor(start, end)
         if depth > _DEEPEST:
             raise InvalidModelError(f"messages nested more than {_DEEPEST} deep")
         children = _CHILDREN[message]
-        chunks: list[memoryview] = []
+        chunks: list[_Chunk] = []
         kept = start
         for number, field, begin, stop in self._walk(start, end):
             if stop - begin < LIFT_BYTES or number not in children:
                 continue
             inner = self.rewrite(begin, stop, children[number], depth + 1)
             if inner is not None:
-                head = _varint(number << 3 | _LENGTH) + _varint(sum(map(len, inner)))
-                chunks += [self._content[kept:field], memoryview(head), *inner]
+                size = sum(stop - start for start, stop, _ in inner)
+                head = _literal(_varint(number << 3 | _LENGTH) + _varint(size))
+                chunks += [(kept, field, b""), head, *inner]
                 kept = stop
-        return [*chunks, self._content[kept:end]] if chunks else None
+        return [*chunks, (kept, end, b"")] if chunks else None
 
-    def _rewrite_tensor(self, start: int, end: int) -> list[memoryview] | None:
+    def _rewrite_tensor(self, start: int, end: int) -> list[_Chunk] | None:
         raw = [entry for entry in self._walk(start, end) if entry[0] in {_RAW_DATA, _EXTERNAL_DATA}]
         if len(raw) != 1 or raw[0][0] != _RAW_DATA:
             return None
@@ -100,7 +126,7 @@ class _Walker:
             for key, value in pairs.items()
         )
         external += _varint(_DATA_LOCATION << 3 | _VARINT) + _varint(1)
-        return [self._content[start:field], self._content[stop:end], memoryview(external)]
+        return [(start, field, b""), (stop, end, b""), _literal(external)]
 
     def _walk(self, start: int, end: int) -> list[tuple[int, int, int, int]]:
         """List fields of bytes: number, offset of the field, and offsets of its content."""
@@ -128,15 +154,23 @@ class _Walker:
         return found
 
     def _read_varint(self, position: int, end: int) -> tuple[int, int]:
+        """Return the number at an offset, and the offset behind it."""
+        local = position - self._window_start
+        if not 0 <= local <= len(self._window) - _LONGEST_VARINT:
+            self._window = os.pread(self._descriptor, _WINDOW, position)
+            self._window_start, local = position, 0
         value = shift = 0
-        while position < end and shift < 70:
-            byte = self._content[position]
+        for byte in self._window[local : local + min(_LONGEST_VARINT, end - position)]:
             position += 1
             value |= (byte & 0x7F) << shift
             if byte < 0x80:
                 return value, position
             shift += 7
         raise InvalidModelError(f"wrong or truncated number at byte {position}")
+
+
+def _literal(content: bytes) -> _Chunk:
+    return (0, len(content), content)
 
 
 def _varint(value: int) -> bytes:

@@ -6,15 +6,14 @@ import os
 import secrets
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
-import numpy as np
-import numpy.typing as npt
 import onnx
 import onnx_ir as ir
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]  # has no stubs
 
 from samba_onnx.errors import InvalidModelError, ModelLimitError, UsageError
-from samba_onnx.loading.detection import describe
+from samba_onnx.loading.detection import HEAD_BYTES, describe
 from samba_onnx.loading.lifting import lift_weights
 from samba_onnx.loading.mapping import ExternalFiles, map_file
 from samba_onnx.runtime.pef.manifest import SourceModel
@@ -60,23 +59,23 @@ def load_model(source: str | os.PathLike[str] | onnx.ModelProto) -> LoadedModel:
             f"expected a path or an onnx.ModelProto as the model, got {type(source).__name__}"
         )
     path = Path(source)
-    with open_regular(path) as file:
-        content = map_file(file)
     files = ExternalFiles(path.parent)
     # A location that no file can state, so that it stands for this file's own content only.
     own = f"\0{secrets.token_hex(8)}"
-    files.add(own, content)
-    return _finish(_parse(content, path, own), path.name, path, files)
+    with open_regular(path) as file:
+        proto = _parse(file, path, own)
+        files.add(own, map_file(file))
+    return _finish(proto, path.name, path, files)
 
 
-def _parse(content: npt.NDArray[np.uint8], path: Path, own: str) -> onnx.ModelProto:
-    """Parse a mapped file, leaving large weights where they are."""
-    unlike = describe(content)
+def _parse(file: BinaryIO, path: Path, own: str) -> onnx.ModelProto:
+    """Parse an open file, leaving large weights where they are."""
+    unlike = describe(file.read(HEAD_BYTES))
     if unlike is not None:
         raise InvalidModelError(f"{printable(path)}: {unlike}")
+    proto = onnx.ModelProto()
     try:
-        proto = onnx.ModelProto()
-        proto.ParseFromString(lift_weights(content.data, own))
+        proto.ParseFromString(lift_weights(file, own))
     except ModelLimitError as error:
         raise ModelLimitError(f"{printable(path)}: {error}") from None
     except (DecodeError, InvalidModelError) as error:
