@@ -9,6 +9,7 @@ import onnx_ir as ir
 
 from samba_onnx.passes.dataflow import dimensions
 from samba_onnx.passes.flops import node_flops
+from samba_onnx.runtime.pef.element_types import ELEMENT_TYPES, packed_bytes
 from samba_onnx.runtime.pef.manifest import TargetSummary
 
 __all__ = ["Cost", "cost", "node_dtype", "node_flops", "value_bytes"]
@@ -25,19 +26,16 @@ def value_bytes(value: ir.Value) -> int | None:
         Bytes, elements of less than a byte packed (three int4 elements take two bytes); None where
         the type or a dimension is not known, and for strings and values that are no tensors.
     """
+    if isinstance(value.type, ir.SparseTensorType):
+        return None
     dtype, shape = value.dtype, dimensions(value)
-    if value.const_value is not None:
-        dtype = dtype or value.const_value.dtype
-    if dtype is None or shape is None or isinstance(value.type, ir.SparseTensorType):
+    if dtype is None and value.const_value is not None:
+        dtype = value.const_value.dtype
+    element = None if dtype is None else ELEMENT_TYPES.get(dtype.name.lower())
+    if element is None or shape is None:
         return None
-    if dtype in (ir.DataType.UNDEFINED, ir.DataType.STRING):
-        return None
-    count = 1
-    for size in shape:
-        if not isinstance(size, int):
-            return None
-        count *= size
-    return (count * dtype.bitwidth + 7) // 8
+    sizes = [size for size in shape if isinstance(size, int)]
+    return packed_bytes(element, sizes) if len(sizes) == len(shape) else None
 
 
 def node_dtype(node: ir.Node) -> str:

@@ -159,7 +159,7 @@ def _graph_record(
             [(v, Cause(kinds[v].value)) for v in weights if v.name not in present], target
         ),
         run_transfers=transfers,
-        boundaries=boundaries(stages, calls, transfers, target),
+        boundaries=boundaries(stages, calls, transfers),
     )
 
 

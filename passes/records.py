@@ -160,8 +160,8 @@ def type_text(value: ir.Value) -> str:
         value: Any value.
 
     Returns:
-        ``tensor(float)``, ``seq(tensor(int64))``, ``optional(tensor(bool))``; ``unknown`` where
-        the type could not be inferred.
+        ``tensor(float)``, ``seq(tensor(int64))``, ``optional(tensor(bool))``; empty where the type
+        could not be inferred.
     """
     kind: ir.TypeProtocol | None = value.type
     if kind is None and value.const_value is not None:
@@ -171,7 +171,7 @@ def type_text(value: ir.Value) -> str:
         wrappers.append("seq" if isinstance(kind, ir.SequenceType) else "optional")
         kind = kind.elem_type
     if kind is None or kind.dtype is ir.DataType.UNDEFINED:
-        return "unknown"
+        return ""
     text = f"tensor({kind.dtype.name.lower()})"
     if isinstance(kind, ir.SparseTensorType):
         text = f"sparse_{text}"

@@ -13,9 +13,7 @@ The rules, which the emulator implements from its own side:
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Iterable, Sequence
-from itertools import pairwise
 
 import onnx_ir as ir
 
@@ -117,41 +115,38 @@ def run_transfers(
 
 
 def boundaries(
-    stages: Sequence[Interface],
-    calls: Sequence[Call],
-    transfers: Sequence[Transfer],
-    target: TargetSummary,
+    stages: Sequence[Interface], calls: Sequence[Call], transfers: Sequence[Transfer]
 ) -> tuple[Boundary, ...]:
-    """Return the switches between RDU and CPU, with what is copied at each.
+    """Return the pairs of stages between which values cross the link, with what is copied.
 
     Args:
         stages: The interfaces of the stages in execution order.
         calls: Their calls.
-        transfers: The graph's run transfers; those with cause ``fallback`` are told apart here.
-        target: The device's figures.
+        transfers: The graph's run transfers, of which those with cause ``fallback`` are looked at.
 
     Returns:
-        One per switch, in order. A value that is copied for a later stage of the same side belongs
-        to the switch before that stage.
+        One for each pair of a writing and a reading stage with a copy between them, in the order
+        of the first copy.
     """
-    switches = [
-        call
-        for call, (before, after) in enumerate(pairwise(stages), start=1)
-        if before.on_rdu is not after.on_rdu
-    ]
-    copies: list[list[Transfer]] = [[] for _ in switches]
+    writer = {
+        value.name: call.stage
+        for call, stage in zip(calls, stages, strict=True)
+        for value in stage.outputs
+    }
+    crossings: dict[tuple[int, int], list[Transfer]] = {}
     for transfer in transfers:
         if transfer.cause is Cause.FALLBACK and transfer.call is not None:
-            copies[bisect_right(switches, transfer.call) - 1].append(transfer)
+            pair = (writer[transfer.symbol], calls[transfer.call].stage)
+            crossings.setdefault(pair, []).append(transfer)
     return tuple(
         Boundary(
-            before=calls[switch - 1].stage,
-            after=calls[switch].stage,
-            symbols=tuple(transfer.symbol for transfer in here),
-            bytes=sum(transfer.bytes for transfer in here),
-            seconds=sum(transfer.seconds for transfer in here),
+            before=before,
+            after=after,
+            symbols=tuple(transfer.symbol for transfer in copies),
+            bytes=sum(transfer.bytes for transfer in copies),
+            seconds=sum(transfer.seconds for transfer in copies),
         )
-        for switch, here in zip(switches, copies, strict=True)
+        for (before, after), copies in crossings.items()
     )
 
 

@@ -17,11 +17,12 @@ from bisect import bisect_left
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx_ir as ir
 
+from samba_onnx.errors import UsageError
 from samba_onnx.passes.costs import value_bytes
 from samba_onnx.passes.dataflow import Dataflow, implicit_inputs, is_weight
 from samba_onnx.passes.partitioning import Group, Home
@@ -29,10 +30,8 @@ from samba_onnx.passes.partitioning import Group, Home
 if TYPE_CHECKING:
     from samba_onnx.passes.targets import Target
 
-Level = Literal["o0", "o3"]
 
-
-def cut(groups: Sequence[Group], target: Target, level: Level) -> tuple[Group, ...]:
+def cut(groups: Sequence[Group], target: Target, level: str) -> tuple[Group, ...]:
     """Return the groups with each RDU group cut into sections.
 
     Args:
@@ -42,7 +41,12 @@ def cut(groups: Sequence[Group], target: Target, level: Level) -> tuple[Group, .
 
     Returns:
         Groups in execution order; CPU groups are the same objects as before.
+
+    Raises:
+        UsageError: There is no such level.
     """
+    if level not in ("o0", "o3"):
+        raise UsageError(f"level is {level!r}: expected o0 or o3")
     pieces: list[Group] = []
     capacity = target.summary.tier("sram").bytes
     for group in groups:

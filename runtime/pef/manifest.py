@@ -290,14 +290,14 @@ class Graph:
 class Boundary:
     """Where the schedule passes between RDU and CPU, and what that costs.
 
-    A graph has one for each such switch, and each of its run transfers with cause ``fallback``
-    belongs to exactly one: to the switch that is the last before the copy.
+    Each run transfer with cause ``fallback`` belongs to exactly one boundary: to that between the
+    stage that wrote the value and the stage for which it is copied.
     """
 
     before: int
-    """Stage id of the producer side: the last stage before the switch."""
+    """Stage id of the producer side."""
     after: int
-    """Stage id of the consumer side: the first stage after the switch."""
+    """Stage id of the consumer side."""
     symbols: tuple[str, ...]
     bytes: int
     seconds: float
