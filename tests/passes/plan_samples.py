@@ -90,3 +90,10 @@ def parse(text: str) -> ir.Model:
 def operators(groups: Any) -> list[tuple[str, list[str]]]:
     """Return groups as home and operator types, for comparing."""
     return [(group.home.value, [node.op_type for node in group.nodes]) for group in groups]
+
+
+def named(model: ir.Model) -> ir.Model:
+    """Return the model with a name for each node, as the pipeline leaves it."""
+    for index, node in enumerate(model.graph):
+        node.name = node.name or f"node_{index}"
+    return model
