@@ -1,5 +1,11 @@
 """Device profiles: operator tables with their evidence, and hardware figures."""
 
+from samba_onnx.passes.targets.describe import (
+    describe_limits,
+    describe_operands,
+    describe_types,
+    operator_table_markdown,
+)
 from samba_onnx.passes.targets.files import available_targets
 from samba_onnx.passes.targets.rows import Operand, Row, Status, UnsupportedRow
 from samba_onnx.passes.targets.target import Support, Target, load_target
@@ -12,5 +18,9 @@ __all__ = [
     "Target",
     "UnsupportedRow",
     "available_targets",
+    "describe_limits",
+    "describe_operands",
+    "describe_types",
     "load_target",
+    "operator_table_markdown",
 ]

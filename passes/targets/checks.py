@@ -8,6 +8,7 @@ import onnx_ir as ir
 
 from samba_onnx.passes.reasons import Reason, ReasonCode
 from samba_onnx.passes.targets.constants import constant_tensor
+from samba_onnx.passes.targets.describe import describe_rule, type_names
 from samba_onnx.passes.targets.dimensions import dimension_hint
 from samba_onnx.passes.targets.limits import LIMITS
 from samba_onnx.passes.targets.rows import DTYPE_NAMES, Operand, Row, Status
@@ -31,36 +32,47 @@ def check(node: ir.Node, row: Row, target: str) -> Reason | Status:
         The first reason against the node, or the least status of its data types.
     """
     status = Status.FULL
-    for where, value, operand in _operands(node, row):
-        if operand is None:
-            return Reason(
-                ReasonCode.VERSION, f"{row.name} has {where}, which its row does not know"
-            )
-        found = _check_operand(node, row, target, where, value, operand)
+    for value, subject, operand in _operands(node, row):
+        found = _check_operand(node, subject, target, value, operand)
         if isinstance(found, Reason):
             return found
         status = max(status, found)
     return _check_attributes(node, row, target) or _check_limits(node, row) or status
 
 
-def _operands(node: ir.Node, row: Row) -> Iterator[tuple[str, ir.Value, Operand | None]]:
-    """Yield every operand that the node has: where it stands, its value, what the row says."""
+class _Subject:
+    """Words for an operand, put together only when a message needs them."""
+
+    __slots__ = ("_kind", "_operand", "_position", "_row")
+
+    def __init__(self, row: Row, kind: str, position: int, operand: Operand | None) -> None:
+        self._row, self._kind, self._position, self._operand = row, kind, position, operand
+
+    def __str__(self) -> str:
+        name = self._operand.name if self._operand else self._position
+        return f"{self._row.name}: {self._kind} {name}"
+
+
+def _operands(node: ir.Node, row: Row) -> Iterator[tuple[ir.Value, _Subject, Operand | None]]:
+    """Yield every operand that the node has: its value, words for it, what the row says."""
     for position, value in enumerate(node.inputs):
         if value is not None:
             operand = row.input(position)
-            name = operand.name if operand else str(position)
-            yield f"input {name}", value, operand
+            yield value, _Subject(row, "input", position, operand), operand
     for position, value in enumerate(node.outputs):
-        if value.name != "" or value.uses() or value.is_graph_output():  # else left out
-            operand = row.output(position)
-            name = operand.name if operand else str(position)
-            yield f"output {name}", value, operand
+        used = bool(value.uses()) or value.is_graph_output()
+        operand = row.output(position)
+        if used or (value.name != "" and not (operand and operand.absent)):  # else left out
+            yield value, _Subject(row, "output", position, operand), operand
 
 
 def _check_operand(
-    node: ir.Node, row: Row, target: str, where: str, value: ir.Value, operand: Operand
+    node: ir.Node, subject: _Subject, target: str, value: ir.Value, operand: Operand | None
 ) -> Reason | Status:
-    subject = f"{row.name}: {where}"
+    if operand is None:
+        return Reason(
+            ReasonCode.VERSION, f"{subject} is not part of the operator as {target} knows it"
+        )
     if operand.absent:
         return Reason(
             ReasonCode.LIMIT, f"{subject} is not supported by {target}; it must be left out"
@@ -73,7 +85,7 @@ def _check_operand(
     return _check_shape(node, subject, target, value, operand) or found
 
 
-def _check_static(subject: str, target: str, value: ir.Value) -> Reason | Status:
+def _check_static(subject: _Subject, target: str, value: ir.Value) -> Reason | Status:
     if constant_tensor(value) is not None:
         return Status.FULL
     return Reason(
@@ -82,23 +94,22 @@ def _check_static(subject: str, target: str, value: ir.Value) -> Reason | Status
     )
 
 
-def _check_type(subject: str, target: str, value: ir.Value, operand: Operand) -> Reason | Status:
+def _check_type(
+    subject: _Subject, target: str, value: ir.Value, operand: Operand
+) -> Reason | Status:
     kind = value.type
     if kind is None and value.const_value is not None:
         kind = ir.TensorType(value.const_value.dtype)
-    if kind is None:
-        return Reason(ReasonCode.UNKNOWN_TYPE, f"{subject} has a type that could not be inferred")
-    if not isinstance(kind, ir.TensorType):
+    if kind is not None and not isinstance(kind, ir.TensorType):
         return Reason(ReasonCode.VALUE_KIND, f"{subject} is {_kind_name(kind)}, not a tensor")
+    if kind is None or kind.dtype is ir.DataType.UNDEFINED:
+        return Reason(ReasonCode.UNKNOWN_TYPE, f"{subject} has a type that could not be inferred")
     status = operand.types.get(kind.dtype)
     if status is not None:
         return status
-    if kind.dtype is ir.DataType.UNDEFINED:
-        return Reason(ReasonCode.UNKNOWN_TYPE, f"{subject} has a type that could not be inferred")
-    supported = ", ".join(DTYPE_NAMES[dtype] for dtype in operand.types) or "none"
     return Reason(
         ReasonCode.DTYPE,
-        f"{subject} is {DTYPE_NAMES.get(kind.dtype, kind.dtype)}; {target} supports {supported}",
+        f"{subject} is {DTYPE_NAMES[kind.dtype]}; {target} supports {type_names(operand.types)}",
         _type_hint(kind.dtype),
     )
 
@@ -120,7 +131,7 @@ def _type_hint(dtype: ir.DataType) -> str:
 
 
 def _check_shape(
-    node: ir.Node, subject: str, target: str, value: ir.Value, operand: Operand
+    node: ir.Node, subject: _Subject, target: str, value: ir.Value, operand: Operand
 ) -> Reason | None:
     shape: ir.ShapeProtocol | None = value.shape
     if shape is None and value.const_value is not None:
@@ -179,18 +190,9 @@ def _text(value: object) -> str:
     return str(value)[:80]
 
 
-def describe_rule(rule: tuple[int | float | str, ...] | NumberRange) -> str:
-    """Return the allowed values of an attribute in words."""
-    if not isinstance(rule, NumberRange):
-        return ", ".join(str(value) for value in rule)
-    if rule.min is None or rule.max is None:
-        return f"at least {rule.min:g}" if rule.min is not None else f"at most {rule.max:g}"
-    return f"{rule.min:g} to {rule.max:g}"
-
-
 def _check_limits(node: ir.Node, row: Row) -> Reason | None:
     for name in row.limits:
-        found = LIMITS[name](node)
+        found = LIMITS[name].check(node)
         if found is not None:
             return Reason(ReasonCode.LIMIT, f"{row.name} {found}")
     return None

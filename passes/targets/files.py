@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import stat
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from samba_onnx.passes.targets.schema import (
     TierFile,
     UnsupportedFile,
 )
+from samba_onnx.safety.files import open_regular
 
 FOLDER = Path(__file__).parent
 MAX_BYTES = 1 << 20
@@ -83,13 +83,11 @@ def read_profile(name_or_path: str | os.PathLike[str]) -> Profile:
 
 def _locate(reference: str, folder: Path) -> Path:
     """Find the file of a built-in name or a path relative to ``folder``."""
-    if "\0" in reference:
-        raise TargetError(f"target {reference!r}: a name has no NUL character")
     builtin = FOLDER / f"{reference}.toml"
     if reference in _builtin_names():
         return builtin
     path = folder / reference
-    if not path.exists():
+    if "\0" in reference or not path.exists():
         known = ", ".join(available_targets())
         raise TargetError(f"target {reference!r}: neither built in ({known}) nor a file")
     return path
@@ -98,16 +96,8 @@ def _locate(reference: str, folder: Path) -> Path:
 def _read(path: Path) -> TargetFile:
     """Parse and check one file."""
     label = _label(path)
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        with open(descriptor, "rb") as file:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise TargetError(f"{label}: not a regular file")
-            content = file.read(MAX_BYTES + 1)
-    except OSError as error:
-        if isinstance(error, TargetError):
-            raise
-        raise TargetError(f"{label}: cannot be read: {error.strerror or error}") from error
+    with open_regular(path, what="target file", error=TargetError) as file:
+        content = file.read(MAX_BYTES + 1)
     if len(content) > MAX_BYTES:
         raise TargetError(f"{label}: larger than {MAX_BYTES} bytes, so no target file")
     try:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 
 import numpy as np
@@ -71,11 +72,21 @@ def single_row(node: ir.Node) -> str | None:
     return f"searches {rows} rows; the RDU searches one" if rows > 1 else None
 
 
-LIMITS: Mapping[str, Callable[[ir.Node], str | None]] = MappingProxyType(
+@dataclass(frozen=True)
+class Limit:
+    """A named limit."""
+
+    description: str
+    """For the operator table: what is supported."""
+    check: Callable[[ir.Node], str | None]
+    """Returns what is wrong with a node, to follow the operator's name, or None."""
+
+
+LIMITS: Mapping[str, Limit] = MappingProxyType(
     {
-        "forward_steps": forward_steps,
-        "inference_mode": inference_mode,
-        "single_row": single_row,
+        "forward_steps": Limit("steps of at least 1", forward_steps),
+        "inference_mode": Limit("inference only, where it copies its input", inference_mode),
+        "single_row": Limit("one row to search", single_row),
     }
 )
-"""The functions above by the names that target files use."""
+"""Limits by the names that target files use."""
