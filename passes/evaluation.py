@@ -1,0 +1,220 @@
+"""Evaluate one node on constant operands: numpy only, sizes known before anything is allocated."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+LARGEST_RESULT = 1 << 20
+"""Bytes of a folded tensor that takes more space than its operands did."""
+
+ELEMENTWISE = frozenset(
+    [
+        "Abs",
+        "Add",
+        "And",
+        "BitwiseAnd",
+        "BitwiseNot",
+        "BitwiseOr",
+        "BitwiseXor",
+        "Ceil",
+        "Clip",
+        "Cos",
+        "Div",
+        "Equal",
+        "Erf",
+        "Exp",
+        "Floor",
+        "Greater",
+        "GreaterOrEqual",
+        "IsInf",
+        "IsNaN",
+        "Less",
+        "LessOrEqual",
+        "Log",
+        "Max",
+        "Mean",
+        "Min",
+        "Mod",
+        "Mul",
+        "Neg",
+        "Not",
+        "Or",
+        "Pow",
+        "Reciprocal",
+        "Round",
+        "Sigmoid",
+        "Sign",
+        "Sin",
+        "Sqrt",
+        "Sub",
+        "Sum",
+        "Tan",
+        "Tanh",
+        "Where",
+        "Xor",
+    ]
+)
+REARRANGING = frozenset(
+    [
+        "Cast",
+        "CastLike",
+        "Compress",
+        "Concat",
+        "Flatten",
+        "Reshape",
+        "Shape",
+        "Size",
+        "Slice",
+        "Split",
+        "Squeeze",
+        "Transpose",
+        "Trilu",
+        "Unsqueeze",
+    ]
+)
+SHRINKING = frozenset(["ReduceMax", "ReduceMin", "ReduceProd", "ReduceSum", "CumSum", "NonZero"])
+GROWING = frozenset(["ConstantOfShape", "Expand", "Gather", "MatMul", "Range", "Tile"])
+FOLDABLE = ELEMENTWISE | REARRANGING | SHRINKING | GROWING
+"""Operators that are folded: deterministic, and the same in numpy as in every runtime."""
+
+
+def evaluate(node: ir.Node, operands: Sequence[Array | None], version: int) -> list[Array] | None:
+    """Return the node's outputs, or None when it must stay as it is.
+
+    Args:
+        node: A node without subgraphs of an operator in ``FOLDABLE``.
+        operands: Content of its inputs.
+        version: Version of the default operator set.
+    """
+    if traps(node, operands) or any(item.is_ref() for item in node.attributes.values()):
+        return None
+    if result_elements(node, operands) is None:
+        return None
+    from onnx.reference.ops import load_op
+
+    attributes = {
+        name: ir.serde.serialize_tensor(item.as_tensor())
+        if item.type == ir.AttributeType.TENSOR
+        else item.value
+        for name, item in node.attributes.items()
+    }
+    arguments = list(operands)
+    if node.op_type == "Split" and len(node.inputs) == 1:
+        attributes.setdefault("num_outputs", len(node.outputs))
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            results = load_op(node.domain, node.op_type, version).eval(*arguments, **attributes)
+        except Exception:  # any failure of the evaluator means: not a constant that we can compute
+            return None
+    results = list(results) if isinstance(results, (tuple, list)) else [results]
+    return _checked(node, results)
+
+
+def _checked(node: ir.Node, results: list[Any]) -> list[Array] | None:
+    """Refuse results that contradict what is known of the outputs."""
+    if len(results) != len(node.outputs):
+        return None
+    for result, output in zip(results, node.outputs, strict=True):
+        if not isinstance(result, (np.ndarray, np.generic)):
+            return None
+        if output.dtype is not None and result.dtype != output.dtype.numpy():
+            return None
+        shape = output.shape
+        if shape is not None and (
+            len(shape) != result.ndim
+            or any(
+                isinstance(dim, int) and dim != size
+                for dim, size in zip(shape, result.shape, strict=True)
+            )
+        ):
+            return None
+    return [np.asarray(result) for result in results]
+
+
+def traps(node: ir.Node, operands: Sequence[Array | None]) -> bool:
+    """Return whether the operation would trap or is undefined for these operands."""
+    if node.op_type in ("Div", "Mod") and len(operands) == 2:
+        left, right = operands
+        if left is None or right is None:
+            return True
+        if right.dtype.kind == "i":
+            return bool((right == 0).any()) or _overflows(left, right)
+        return right.dtype.kind == "u" and bool((right == 0).any())
+    if node.op_type in ("Cast", "CastLike") and operands[0] is not None:
+        return _cast_is_undefined(node, operands[0])
+    return False
+
+
+def _overflows(left: Array, right: Array) -> bool:
+    lowest = np.iinfo(left.dtype).min
+    return bool((right == -1).any() and (left == lowest).any())
+
+
+def _cast_is_undefined(node: ir.Node, source: Array) -> bool:
+    """Return whether numbers would be cast to an integer type that cannot hold them."""
+    target = node.outputs[0].dtype
+    if target is None or target.is_string() or source.dtype.kind in "OSU":
+        return True
+    if not target.is_integer() or source.dtype.kind in "b":
+        return False
+    if target.bitwidth < 8:
+        return True
+    limits = np.iinfo(target.numpy())
+    if source.dtype.kind in "iu":
+        return False
+    wide = source.astype(np.float64)
+    return not bool(
+        np.isfinite(wide).all() and (wide >= limits.min).all() and (wide < limits.max).all()
+    )
+
+
+def result_elements(node: ir.Node, operands: Sequence[Array | None]) -> int | None:
+    """Return an upper bound for the elements of all outputs, None when it is above the limit.
+
+    Nothing is allocated to find out. The limit is ``LARGEST_RESULT``, or the size of the
+    operands where the operation cannot enlarge them.
+    """
+    given = [item for item in operands if item is not None]
+    size = sum(item.size for item in given)
+    width = max((item.itemsize for item in given), default=8)
+    if node.op_type in REARRANGING or node.op_type in SHRINKING:
+        growth = max((item.ndim for item in given), default=1) if node.op_type == "NonZero" else 1
+        return size * max(growth, 1)
+    try:
+        elements = _grown(node, given)
+    except (ValueError, IndexError, OverflowError, ZeroDivisionError):
+        return None
+    return elements if 0 <= elements * max(width, 8) <= LARGEST_RESULT else None
+
+
+def _grown(node: ir.Node, given: Sequence[Array]) -> int:
+    if node.op_type == "ConstantOfShape":
+        return math.prod(int(dim) for dim in given[0].reshape(-1))
+    if node.op_type == "Expand":
+        shape = tuple(int(dim) for dim in given[1].reshape(-1))
+        return math.prod(np.broadcast_shapes(given[0].shape, shape))
+    if node.op_type == "Tile":
+        return given[0].size * math.prod(int(count) for count in given[1].reshape(-1))
+    if node.op_type == "Range":
+        start, stop, step = (item.reshape(-1)[0].item() for item in given)
+        return max(0, math.ceil((stop - start) / step))
+    if node.op_type == "Gather":
+        axis = node.attributes["axis"].as_int() if "axis" in node.attributes else 0
+        data, indices = given
+        return indices.size * (data.size // max(1, data.shape[axis]))
+    if node.op_type == "MatMul":
+        left, right = given
+        inner = max(1, left.shape[-1])
+        work = left.size * right.size // inner  # a bound on the result with broadcasting
+        return work if left.size * right.size <= LARGEST_RESULT * 64 else -1
+    return math.prod(np.broadcast_shapes(*(item.shape for item in given)))

@@ -1,0 +1,161 @@
+"""Give every value the type and shape that onnx can infer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import onnx
+import onnx_ir as ir
+
+from samba_onnx.passes.interface import dimensions
+from samba_onnx.passes.rewriting import SMALL
+
+Shape = tuple[int | str | None, ...]
+_SHAPE_TYPES = (ir.DataType.INT64, ir.DataType.INT32)
+
+
+class InferShapesPass(ir.passes.InPlacePass):
+    """Run onnx's shape inference on the graph without its weights, and take over what is new.
+
+    1. Initializers of more than a few elements are declared as inputs, so the size of the model
+       does not matter; metadata is left out too.
+    2. A dimension that is known stays; one that is not takes the inferred size or name.
+    3. A node that onnx cannot infer leaves its outputs unknown and the others unharmed. When the
+       inference fails as a whole, a note says so.
+    """
+
+    def __init__(self) -> None:
+        """Start without notes."""
+        super().__init__()
+        self.notes: list[str] = []
+
+    def call(self, model: ir.Model) -> ir.passes.PassResult:
+        """Infer."""
+        from onnx import shape_inference
+
+        if any(node.version for node in model.graph.all_nodes()):
+            return ir.passes.PassResult(model, modified=False)
+        writer = _Writer()
+        proto = writer.write(model)
+        try:
+            inferred = shape_inference.infer_shapes(proto, data_prop=True)
+        except Exception as error:
+            text = str(error).splitlines()
+            self.notes.append(f"shapes could not be inferred: {text[0] if text else error!r}")
+            return ir.passes.PassResult(model, modified=False)
+        modified = False
+        for name, kind in _inferred_types(inferred.graph):
+            if name in writer.values:
+                modified |= _merge(writer.values[name], kind)
+        return ir.passes.PassResult(model, modified=modified)
+
+
+class _Writer:
+    """Writes graphs as far as inference looks at them, under names of its own.
+
+    Between passes the names of a model need not be unique.
+    """
+
+    def __init__(self) -> None:
+        self.values: dict[str, ir.Value] = {}
+        self._names: dict[ir.Value, str] = {}
+
+    def write(self, model: ir.Model) -> onnx.ModelProto:
+        """Return the model without metadata and without the content of large initializers."""
+        proto = onnx.ModelProto(ir_version=max(model.ir_version, 8))
+        for domain, version in model.graph.opset_imports.items():
+            proto.opset_import.add(domain=domain, version=version)
+        self._fill(proto.graph, model.graph)
+        for function in model.functions.values():
+            ir.serde.serialize_function_into(proto.functions.add(), function)
+        return proto
+
+    def _name(self, value: ir.Value | None) -> str:
+        if value is None or not (value.name or value.uses() or value.is_graph_output()):
+            return ""
+        name = self._names.get(value)
+        if name is None:
+            name = self._names[value] = f"v{len(self._names)}"
+            self.values[name] = value
+        return name
+
+    def _fill(self, proto: onnx.GraphProto, graph: ir.Graph) -> None:
+        proto.name = "graph"
+        declared = set(graph.inputs)
+        for value in graph.inputs:
+            self._declare(proto.input.add(), value)
+        for value in graph.initializers.values():
+            tensor = value.const_value
+            if tensor is None or value in declared:
+                continue
+            if tensor.size <= SMALL // 4 and tensor.dtype in _SHAPE_TYPES:
+                ir.serde.serialize_tensor_into(proto.initializer.add(), tensor)
+                proto.initializer[-1].name = self._name(value)
+            else:
+                self._declare(proto.input.add(), value)
+        for value in graph.outputs:
+            self._declare(proto.output.add(), value)
+        for node in graph:
+            self._write_node(proto.node.add(), node)
+            for value in node.outputs:
+                if value.type is not None and not value.is_graph_output() and self._name(value):
+                    self._declare(proto.value_info.add(), value)
+
+    def _write_node(self, proto: onnx.NodeProto, node: ir.Node) -> None:
+        proto.op_type, proto.domain, proto.overload = node.op_type, node.domain, node.overload
+        proto.input.extend(self._name(value) for value in node.inputs)
+        proto.output.extend(self._name(value) for value in node.outputs)
+        for attribute in node.attributes.values():
+            if attribute.is_ref():
+                continue
+            if attribute.type == ir.AttributeType.GRAPH:
+                written = proto.attribute.add(name=attribute.name, type=onnx.AttributeProto.GRAPH)
+                self._fill(written.g, attribute.as_graph())
+            else:
+                ir.serde.serialize_attribute_into(proto.attribute.add(), attribute)
+
+    def _declare(self, proto: onnx.ValueInfoProto, value: ir.Value) -> None:
+        proto.name = self._name(value)
+        if value.type is not None:
+            ir.serde.serialize_type_into(proto.type, value.type)
+            if value.shape is not None:
+                ir.serde.serialize_shape_into(proto.type, value.shape)
+
+
+def _inferred_types(graph: onnx.GraphProto) -> Iterator[tuple[str, onnx.TypeProto]]:
+    for info in (*graph.value_info, *graph.output):
+        yield info.name, info.type
+    for node in graph.node:
+        for attribute in node.attribute:
+            if attribute.HasField("g"):
+                yield from _inferred_types(attribute.g)
+
+
+def _merge(value: ir.Value, inferred: onnx.TypeProto) -> bool:
+    """Take over type and dimensions that ``value`` lacks."""
+    if inferred.WhichOneof("value") is None:
+        return False
+    modified = False
+    if value.type is None:
+        value.type = ir.serde.deserialize_type_proto_for_type(inferred)
+        modified = value.type is not None
+    new = dimensions(ir.serde.deserialize_type_proto_for_shape(inferred))
+    if new is None:
+        return modified
+    old = dimensions(value.shape)
+    merged = _merge_dimensions(old, new)
+    if merged != old:
+        value.shape = ir.Shape(merged)
+        return True
+    return modified
+
+
+def _merge_dimensions(old: Shape | None, new: Shape) -> Shape:
+    if old is None or len(old) != len(new):
+        return new if old is None else old
+    return tuple(
+        before
+        if isinstance(before, int) or (isinstance(before, str) and not isinstance(after, int))
+        else after
+        for before, after in zip(old, new, strict=True)
+    )

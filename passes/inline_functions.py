@@ -1,0 +1,53 @@
+"""Put the bodies of model-local functions in the place of their calls."""
+
+from __future__ import annotations
+
+import onnx_ir as ir
+from onnx_ir.passes.common import InlinePass, RemoveUnusedFunctionsPass
+
+GRAPHS = (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS)
+
+
+class InlineFunctionsPass(ir.passes.InPlacePass):
+    """Inline every call, nested ones too, with ``onnx_ir``'s inliner.
+
+    1. The nodes of a function that imports another version of the default operator set than the
+       model keep their own version on each node, so that the version conversion that follows
+       sees them as they are.
+    2. A call that passes a graph as an attribute is left alone: the inliner cannot do it.
+    """
+
+    def call(self, model: ir.Model) -> ir.passes.PassResult:
+        """Inline."""
+        if not model.functions:
+            return ir.passes.PassResult(model, modified=False)
+        RemoveUnusedFunctionsPass()(model)
+        for function in model.functions.values():
+            _keep_versions(model, function)
+        keep = _called_with_graphs(model)
+        result = InlinePass(criteria=lambda function: function.identifier() not in keep)(model)
+        RemoveUnusedFunctionsPass()(model)
+        return ir.passes.PassResult(model, modified=result.modified)
+
+
+def _keep_versions(model: ir.Model, function: ir.Function) -> None:
+    """Note versions on nodes and let the function import what the model imports."""
+    for domain, version in list(function.opset_imports.items()):
+        imported = model.graph.opset_imports.setdefault(domain, version)
+        if imported != version:
+            for node in function.all_nodes():
+                if node.domain == domain and node.version is None:
+                    node.version = version
+            function.opset_imports[domain] = imported
+
+
+def _called_with_graphs(model: ir.Model) -> set[ir.OperatorIdentifier]:
+    nodes = list(model.graph.all_nodes())
+    for function in model.functions.values():
+        nodes.extend(function.all_nodes())
+    return {
+        node.op_identifier()
+        for node in nodes
+        if node.op_identifier() in model.functions
+        and any(attribute.type in GRAPHS for attribute in node.attributes.values())
+    }

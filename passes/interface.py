@@ -1,0 +1,119 @@
+"""The guard that compares a model's interface after every pass."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import onnx_ir as ir
+
+from samba_onnx.errors import InternalError
+
+Dimension = int | str | None
+
+
+@dataclass(frozen=True)
+class Port:
+    """A graph input or output as the user sees it."""
+
+    name: str
+    type: str
+    shape: tuple[Dimension, ...] | None
+
+    def __str__(self) -> str:
+        shape = "?" if self.shape is None else ",".join(str(dim or "?") for dim in self.shape)
+        return f"{self.name}: {self.type}[{shape}]"
+
+    def may_become(self, after: Port, *, static_dimensions: bool) -> bool:
+        """Return whether a pass may leave this port as ``after``."""
+        if self == after:
+            return True
+        if not static_dimensions or (self.name, self.type) != (after.name, after.type):
+            return False
+        if self.shape is None or after.shape is None:
+            return after.shape is not None
+        return len(self.shape) == len(after.shape) and all(
+            old == new or old is None or (isinstance(old, str) and isinstance(new, int))
+            for old, new in zip(self.shape, after.shape, strict=True)
+        )
+
+
+@dataclass(frozen=True)
+class Interface:
+    """Names, types and dimensions of a graph's inputs and outputs, in order."""
+
+    inputs: tuple[Port, ...]
+    outputs: tuple[Port, ...]
+
+    @classmethod
+    def of(cls, model: ir.Model) -> Interface:
+        """Read the interface of ``model``'s main graph."""
+        return cls(_ports(model.graph.inputs), _ports(model.graph.outputs))
+
+    def check(
+        self, model: ir.Model, pass_name: str, *, static_inputs: bool, static_outputs: bool
+    ) -> Interface:
+        """Compare the interface after a pass with this one from before.
+
+        Args:
+            model: The model after the pass.
+            pass_name: For the message.
+            static_inputs: The pass may make dynamic dimensions of inputs static.
+            static_outputs: The pass may make dynamic dimensions of outputs static.
+
+        Returns:
+            The interface after the pass.
+
+        Raises:
+            InternalError: The pass changed the interface in any other way.
+        """
+        after = Interface.of(model)
+        _check_ports(self.inputs, after.inputs, "inputs", pass_name, static_inputs)
+        _check_ports(self.outputs, after.outputs, "outputs", pass_name, static_outputs)
+        return after
+
+
+def describe_type(value: ir.Value) -> str:
+    """Return ONNX's text form of a value's type, ``tensor(float)``, or ``""`` when unknown."""
+    return "" if value.type is None else _type_text(value.type)
+
+
+def _type_text(kind: ir.TypeProtocol) -> str:
+    if isinstance(kind, ir.TensorType):
+        return f"tensor({_ELEMENTS.get(kind.dtype.name, kind.dtype.name.lower())})"
+    if isinstance(kind, ir.SparseTensorType):
+        return f"sparse_tensor({kind.dtype.name.lower()})"
+    word = "seq" if isinstance(kind, ir.SequenceType) else "optional"
+    return f"{word}({_type_text(kind.elem_type)})"  # type: ignore[arg-type]
+
+
+_ELEMENTS = {"FLOAT": "float", "DOUBLE": "double"}
+
+
+def dimensions(shape: ir.Shape | None) -> tuple[Dimension, ...] | None:
+    """Return a shape as integers, names and None."""
+    if shape is None:
+        return None
+    return tuple(dim if isinstance(dim, int) else dim.value for dim in shape)
+
+
+def _ports(values: object) -> tuple[Port, ...]:
+    return tuple(
+        Port(value.name or "", describe_type(value), dimensions(value.shape))
+        for value in values  # type: ignore[attr-defined]
+    )
+
+
+def _check_ports(
+    before: tuple[Port, ...], after: tuple[Port, ...], what: str, pass_name: str, static: bool
+) -> None:
+    if len(before) != len(after):
+        raise InternalError(
+            f"pass {pass_name} changed the number of {what} from {len(before)} to {len(after)}; "
+            "please report this model"
+        )
+    for old, new in zip(before, after, strict=True):
+        if not old.may_become(new, static_dimensions=static):
+            raise InternalError(
+                f"pass {pass_name} changed the interface: {what} had {old}, now {new}; "
+                "please report this model"
+            )

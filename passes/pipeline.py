@@ -1,0 +1,283 @@
+"""The passes in their order, what each did, and the guard around them."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+import onnx_ir as ir
+from onnx_ir.passes.common import RemoveUnusedNodesPass, TopologicalSortPass
+
+from samba_onnx.errors import InternalError, SambaError
+from samba_onnx.passes.bind_dimensions import BindDimensionsPass
+from samba_onnx.passes.convert_opset import ConvertOpsetPass
+from samba_onnx.passes.expand_functions import ExpandFunctionsPass
+from samba_onnx.passes.fix_names import FixNamesPass
+from samba_onnx.passes.fold_batch_normalization import FoldBatchNormalizationPass
+from samba_onnx.passes.fold_constants import FoldConstantsPass
+from samba_onnx.passes.fold_shapes import FoldShapesPass
+from samba_onnx.passes.fold_transposes import FoldTransposesPass
+from samba_onnx.passes.infer_shapes import InferShapesPass
+from samba_onnx.passes.inline_functions import InlineFunctionsPass
+from samba_onnx.passes.interface import Dimension, Interface
+from samba_onnx.passes.lift_constants import LiftConstantsPass
+from samba_onnx.passes.merge_duplicates import MergeInitializersPass, MergeNodesPass
+from samba_onnx.passes.remove_noops import RemoveNoopsPass
+from samba_onnx.passes.rewriting import WEIGHT, count_nodes, inherit
+from samba_onnx.runtime.pef.manifest import DynamicDimension, PassSummary
+
+if TYPE_CHECKING:
+    from samba_onnx.passes.expand_functions import Knows
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class PipelineOptions:
+    """What the user decides about the passes."""
+
+    dims: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    """Sizes of dynamic dimensions, by name."""
+    input_shapes: Mapping[str, tuple[Dimension, ...]] = field(
+        default_factory=lambda: MappingProxyType({})
+    )
+    """Shapes of inputs, by name; None and names leave a dimension as it is."""
+
+
+@dataclass(frozen=True)
+class PipelineResult:
+    """A model that is ready for placement."""
+
+    model: ir.Model
+    passes: tuple[PassSummary, ...]
+    weight_names: frozenset[str]
+    """Initializers that hold the user's weights, as given or folded; the others are constants."""
+    dynamic_dimensions: tuple[DynamicDimension, ...]
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Step:
+    """One entry of the pipeline."""
+
+    make: Callable[[PipelineOptions, Knows], ir.passes.PassBase]
+    static_inputs: bool = False
+    """It may turn dynamic dimensions of graph inputs static."""
+    static_outputs: bool = False
+    """It may turn dynamic dimensions of graph outputs static."""
+
+
+def _plain(make: Callable[[], ir.passes.PassBase]) -> Step:
+    return Step(lambda options, target: make())
+
+
+_INFER = Step(lambda options, target: InferShapesPass(), static_outputs=True)
+
+_SIMPLIFY: tuple[Step, ...] = (
+    _plain(FoldShapesPass),
+    _plain(FoldConstantsPass),
+    _plain(RemoveNoopsPass),
+    _plain(MergeInitializersPass),  # before nodes: equal operands make equal nodes
+    _plain(MergeNodesPass),
+    _plain(RemoveUnusedNodesPass),
+)
+
+PIPELINE: tuple[Step, ...] = (
+    Step(
+        lambda options, target: BindDimensionsPass(options.dims, options.input_shapes),
+        static_inputs=True,
+        static_outputs=True,
+    ),  # first: everything after it sees static dimensions
+    _plain(InlineFunctionsPass),  # before conversion, which sees calls only as they are
+    _plain(TopologicalSortPass),
+    _plain(LiftConstantsPass),  # before inference: it hides large initializers, not large Constants
+    _INFER,  # conversion needs ranks and types
+    _plain(ConvertOpsetPass),
+    _INFER,
+    *_SIMPLIFY,
+    Step(lambda options, target: ExpandFunctionsPass(target)),  # bodies depend on inferred types
+    _plain(LiftConstantsPass),  # bodies hold Constant nodes
+    _INFER,
+    _plain(FoldBatchNormalizationPass),
+    _plain(FoldTransposesPass),  # before folding, which may take the Transpose of a tied weight
+    *_SIMPLIFY,
+    _INFER,  # folded shapes make more shapes known
+    *_SIMPLIFY,
+    _plain(TopologicalSortPass),
+    _plain(FixNamesPass),  # last: names must be unique however they came about
+    _INFER,
+)
+
+
+def run_pipeline(
+    model: ir.Model,
+    target: Knows,
+    options: PipelineOptions | None = None,
+    *,
+    progress: Callable[[str], None] | None = None,
+) -> PipelineResult:
+    """Run every pass on ``model``, in place.
+
+    Args:
+        model: A checked model; weights are not read.
+        target: Decides which operators are expanded.
+        options: Sizes of dynamic dimensions.
+        progress: Called with the name of each pass before it runs.
+
+    Returns:
+        The model with what happened to it.
+
+    Raises:
+        UsageError: The options name unknown dimensions or inputs, or contradict the model.
+        InternalError: A pass failed or changed the interface.
+    """
+    options = options or PipelineOptions()
+    defaults = _hide_defaults(model)
+    _mark_weights(model)
+    runner = _Runner(model, progress)
+    for step in PIPELINE:
+        runner.run(step, step.make(options, target))
+    for value, tensor in defaults.items():
+        value.const_value = tensor
+        model.graph.register_initializer(value)
+    notes = list(dict.fromkeys(runner.notes))
+    if defaults:
+        names = ", ".join(sorted(str(value.name) for value in defaults)[:3])
+        notes.append(
+            f"{len(defaults)} inputs have defaults ({names}{', ...' if len(defaults) > 3 else ''}) "
+            "and stay inputs; they are not folded"
+        )
+    return PipelineResult(
+        model=model,
+        passes=tuple(runner.summaries),
+        weight_names=frozenset(
+            name for name, value in model.graph.initializers.items() if value.meta.get(WEIGHT)
+        ),
+        dynamic_dimensions=dynamic_dimensions(model),
+        notes=tuple(notes),
+    )
+
+
+class _Runner:
+    """Runs passes one by one, checks and records each."""
+
+    def __init__(self, model: ir.Model, progress: Callable[[str], None] | None) -> None:
+        self.model = model
+        self.progress = progress
+        self.summaries: list[PassSummary] = []
+        self.notes: list[str] = []
+        self._interface = Interface.of(model)
+
+    def run(self, step: Step, rewrite: ir.passes.PassBase) -> None:
+        """Run one pass.
+
+        Raises:
+            InternalError: It failed or changed the interface.
+        """
+        name = type(rewrite).__name__.removesuffix("Pass")
+        if self.progress is not None:
+            self.progress(name)
+        origins = _origins(self.model)
+        before, started = count_nodes(self.model), time.perf_counter()
+        try:
+            modified = rewrite(self.model).modified
+        except SambaError:
+            raise
+        except Exception as error:
+            if isinstance(error.__cause__, SambaError):
+                raise error.__cause__ from None
+            earlier = ", ".join(summary.name for summary in self.summaries) or "none"
+            raise InternalError(
+                f"pass {name} failed: {error}; passes before it: {earlier}; "
+                "please report this model"
+            ) from error
+        _inherit_metadata(self.model, origins)
+        self._interface = self._interface.check(
+            self.model, name, static_inputs=step.static_inputs, static_outputs=step.static_outputs
+        )
+        after = count_nodes(self.model)
+        logger.debug("%s: %.1f ms", name, (time.perf_counter() - started) * 1e3)
+        self.notes += getattr(rewrite, "notes", ())
+        self.summaries.append(PassSummary(name, bool(modified) or before != after, before, after))
+
+
+def _origins(model: ir.Model) -> tuple[set[int], dict[str, ir.Node]]:
+    """Return the nodes that are there, and the maker of every named value."""
+    nodes = list(model.graph.all_nodes())
+    makers = {value.name: node for node in nodes for value in node.outputs if value.name}
+    return {id(node) for node in nodes}, makers
+
+
+def _inherit_metadata(model: ir.Model, origins: tuple[set[int], dict[str, ir.Node]]) -> None:
+    """Give new nodes without metadata that of the node that made, reads or feeds their values."""
+    present, makers = origins
+    for node in model.graph.all_nodes():
+        if id(node) in present or node.metadata_props:
+            continue
+        kin = [makers.get(value.name or "") for value in node.outputs]
+        kin += [user for value in node.outputs for user in value.consumers()]
+        kin += [value.producer() for value in node.inputs if value is not None]
+        for other in kin:
+            if other is not None and other.metadata_props:
+                inherit([node], other)
+                break
+
+
+def _hide_defaults(model: ir.Model) -> dict[ir.Value, ir.TensorProtocol]:
+    """Take the defaults of overridable inputs out of the passes' sight, and return them.
+
+    Before IR version 4 every initializer had to be declared as an input: there, as in
+    onnxruntime, they are plain constants and leave the inputs.
+    """
+    graph = model.graph
+    both = [value for value in graph.inputs if value.is_initializer()]
+    if model.ir_version < 4:
+        for value in both:
+            graph.inputs.remove(value)
+        return {}
+    defaults: dict[ir.Value, ir.TensorProtocol] = {}
+    for value in both:
+        if value.const_value is not None and value.name is not None:
+            defaults[value] = value.const_value
+            del graph.initializers[value.name]
+            value.const_value = None
+    return defaults
+
+
+def _mark_weights(model: ir.Model) -> None:
+    """Mark the user's weights: initializers of numbers, and long ones of integers."""
+    for value in model.graph.initializers.values():
+        tensor = value.const_value
+        if tensor is None:
+            continue
+        dtype = tensor.dtype
+        quantized = dtype.is_integer() and dtype.bitwidth <= 8 and tensor.size > 1
+        if dtype.is_floating_point() or quantized or tensor.size > 1024:
+            value.meta[WEIGHT] = True
+
+
+def dynamic_dimensions(model: ir.Model) -> tuple[DynamicDimension, ...]:
+    """Return the inputs' dimensions that are not static, with the option that would make them so."""
+    named: dict[str, list[str]] = {}
+    nameless: list[DynamicDimension] = []
+    for value in model.graph.inputs:
+        if value.shape is None:
+            continue
+        example = ",".join(str(dim) if isinstance(dim, int) else "1" for dim in value.shape)
+        for axis, dim in enumerate(value.shape):
+            if isinstance(dim, int):
+                continue
+            place = f"{value.name}[{axis}]"
+            if dim.value is None:
+                option = f"--input-shape {value.name}={example}"
+                nameless.append(DynamicDimension("", (place,), option))
+            else:
+                named.setdefault(dim.value, []).append(place)
+    found = [
+        DynamicDimension(name, tuple(places), f"--dim {name}=1") for name, places in named.items()
+    ]
+    return (*found, *nameless)

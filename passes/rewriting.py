@@ -1,0 +1,204 @@
+"""What several rewrites share: walking graphs, reading constants, replacing nodes and values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+import onnx_ir as ir
+from numpy.typing import NDArray
+
+WEIGHT = "samba_onnx.weight"
+"""Key in ``Value.meta`` of initializers that hold the user's weights."""
+
+SMALL = 4096
+"""Elements of a tensor that a rewrite may read to decide something."""
+
+
+def each_graph(model: ir.Model) -> Iterator[ir.Graph]:
+    """Yield the main graph and every subgraph, outer graphs first."""
+    yield model.graph
+    yield from model.graph.subgraphs()
+
+
+def count_nodes(model: ir.Model) -> int:
+    """Return the number of nodes of the main graph and its subgraphs."""
+    return sum(1 for _ in model.graph.all_nodes())
+
+
+def is_operator(node: ir.Node | None, *op_types: str) -> bool:
+    """Return whether ``node`` is one of the default domain's operators ``op_types``."""
+    return node is not None and node.domain == "" and node.op_type in op_types
+
+
+def constant(value: ir.Value | None) -> ir.TensorProtocol | None:
+    """Return the tensor of an initializer; None for everything computed, given or omitted."""
+    if value is None or value.const_value is None or value.producer() is not None:
+        return None
+    return None if value.is_graph_input() else value.const_value
+
+
+def small_array(value: ir.Value | None, limit: int = SMALL) -> NDArray[np.generic] | None:
+    """Return the content of an initializer of at most ``limit`` elements, else None."""
+    tensor = constant(value)
+    if tensor is None or tensor.size > limit or tensor.dtype.is_string():
+        return None
+    return tensor.numpy()
+
+
+def integers(value: ir.Value | None) -> list[int] | None:
+    """Return the content of a small integer initializer as a flat list, else None."""
+    array = small_array(value)
+    if array is None or array.dtype.kind not in "iu":
+        return None
+    return [int(item) for item in array.reshape(-1)]
+
+
+def integer_attribute(node: ir.Node, name: str, default: int) -> int:
+    """Return an integer attribute or its default."""
+    attribute = node.attributes.get(name)
+    return default if attribute is None else attribute.as_int()
+
+
+def static_shape(value: ir.Value | None) -> tuple[int, ...] | None:
+    """Return the shape when every dimension is known, else None."""
+    if value is None or value.shape is None:
+        return None
+    dims = [dim for dim in value.shape if isinstance(dim, int)]
+    return tuple(dims) if len(dims) == len(value.shape) else None
+
+
+def is_read_once(value: ir.Value) -> bool:
+    """Return whether one node input is all that reads ``value``."""
+    return len(value.uses()) == 1 and not value.is_graph_output()
+
+
+def inherit(nodes: Iterable[ir.Node], origin: ir.Node) -> None:
+    """Give new nodes the source traces and other metadata of the node that they replace."""
+    for node in nodes:
+        for key, text in origin.metadata_props.items():
+            node.metadata_props.setdefault(key, text)
+
+
+def add_initializer(
+    model: ir.Model, name: str, tensor: ir.TensorProtocol, *, weight: bool = False
+) -> ir.Value:
+    """Add an initializer to the main graph under ``name`` or a free name derived from it."""
+    taken = model.graph.initializers
+    free, number = name, 0
+    while free in taken:
+        number += 1
+        free = f"{name}_{number}"
+    value = ir.Value(
+        name=free,
+        type=ir.TensorType(tensor.dtype),
+        shape=ir.Shape(tensor.shape),
+        const_value=tensor,
+    )
+    tensor.name = free
+    if weight:
+        value.meta[WEIGHT] = True
+    model.graph.register_initializer(value)
+    return value
+
+
+def add_constant(model: ir.Model, name: str, array: NDArray[np.generic]) -> ir.Value:
+    """Add a compiler constant to the main graph."""
+    return add_initializer(model, name, ir.Tensor(np.ascontiguousarray(array).reshape(array.shape)))
+
+
+def replace_node(
+    old: ir.Node, new: ir.Node | Sequence[ir.Node], outputs: Sequence[ir.Value]
+) -> None:
+    """Put ``new`` in the place of ``old``; ``outputs`` take over names, types and readers.
+
+    Args:
+        old: A node of a graph.
+        new: Nodes in topological order, not yet in a graph.
+        outputs: One value produced by ``new`` for each output of ``old``.
+    """
+    nodes = [new] if isinstance(new, ir.Node) else list(new)
+    graph = old.graph
+    if graph is None:
+        raise ValueError(f"node {old.name!r} is in no graph")
+    inherit(nodes, old)
+    if nodes and not nodes[-1].name:
+        nodes[-1].name = old.name
+    for before, after in zip(old.outputs, outputs, strict=True):
+        after.name, after.doc_string = before.name, before.doc_string
+        after.type = before.type if before.type is not None else after.type
+        after.shape = before.shape if before.shape is not None else after.shape
+        after.metadata_props.update(before.metadata_props)
+        before.replace_all_uses_with(after, replace_graph_outputs=True)
+    graph.insert_before(old, nodes)
+    graph.remove(old, safe=True)
+
+
+def substitute(node: ir.Node, output: ir.Value, value: ir.Value) -> None:
+    """Let readers of one of the node's outputs read ``value``; the node stays.
+
+    Where the output is a graph's own output, an Identity of ``value`` takes its place.
+    """
+    if not output.is_graph_output():
+        output.replace_all_uses_with(value)
+        return
+    identity = ir.node("Identity", [value], name=node.name)
+    new = identity.outputs[0]
+    inherit([identity], node)
+    new.type, new.shape, new.doc_string = output.type, output.shape, output.doc_string
+    new.metadata_props.update(output.metadata_props)
+    output.replace_all_uses_with(new, replace_graph_outputs=True)
+    new.name, output.name = output.name, None
+    if node.graph is not None:
+        node.graph.insert_before(node, identity)
+
+
+def forward(node: ir.Node, value: ir.Value) -> bool:
+    """Make every reader of the node's only used output read ``value``, and drop the node.
+
+    Where the output is a graph's own output and ``value`` cannot carry its name, the node becomes
+    an Identity.
+
+    Args:
+        node: The node to drop.
+        value: What its first output is equal to.
+
+    Returns:
+        Whether anything changed.
+    """
+    output, graph = node.outputs[0], node.graph
+    if graph is None:
+        return False
+    if output.is_graph_output():
+        producer = value.producer()
+        own = producer is not None and producer.graph is graph
+        if not own or value.is_graph_output():
+            return _to_identity(node, value)
+        value.name, value.doc_string = output.name, output.doc_string
+        value.type = output.type if output.type is not None else value.type
+        value.shape = output.shape
+        value.metadata_props.update(output.metadata_props)
+    elif value.shape is None:
+        value.shape = output.shape
+    if value.type is None:
+        value.type = output.type
+    output.replace_all_uses_with(value, replace_graph_outputs=True)
+    graph.remove(node, safe=True)
+    return True
+
+
+def _to_identity(node: ir.Node, value: ir.Value) -> bool:
+    if is_operator(node, "Identity") and node.inputs[0] is value:
+        return False
+    identity = ir.node("Identity", [value])
+    replace_node_output(node, identity)
+    return True
+
+
+def replace_node_output(node: ir.Node, new: ir.Node) -> None:
+    """Replace a node of which only the first output is used by a node with one output."""
+    for extra in node.outputs[1:]:
+        if extra.uses() or extra.is_graph_output():
+            raise ValueError(f"output {extra.name!r} of node {node.name!r} is still read")
+    node.resize_outputs(1)
+    replace_node(node, new, new.outputs)
