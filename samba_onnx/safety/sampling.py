@@ -1,0 +1,94 @@
+"""Run an original model once, in a child process, on given inputs."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy.typing as npt
+
+from samba_onnx.safety.exchange import read_arrays, write_arrays
+from samba_onnx.safety.files import printable
+from samba_onnx.safety.sandbox import available_memory, run_child
+
+if TYPE_CHECKING:
+    import onnx
+
+__all__ = ["SampleRun", "run_sample"]
+
+_SHARE_OF_MEMORY = 0.8
+"""Of the memory that is available; the rest keeps the machine usable."""
+
+
+@dataclass(frozen=True)
+class SampleRun:
+    """What a trial run gave."""
+
+    outputs: dict[str, npt.NDArray[Any]]
+    """Arrays by output name, in the model's order; empty when the model was not sampled."""
+    not_sampled: str
+    """Why there are no outputs: a value that is no tensor, an operator that onnxruntime lacks, an
+    index out of range on random inputs; empty when there are outputs."""
+
+
+def run_sample(
+    model: str | os.PathLike[str] | onnx.ModelProto,
+    inputs: Mapping[str, npt.NDArray[Any]],
+    *,
+    outputs: Sequence[str] | None = None,
+    seconds: float = 600.0,
+    memory_bytes: int | None = None,
+    threads: int | None = None,
+) -> SampleRun:
+    """Run a model once with onnxruntime in a child process.
+
+    Args:
+        model: A path, or a model without external data.
+        inputs: Arrays by input name; strings as arrays of objects.
+        outputs: Names of the outputs wanted; None for all.
+        seconds: Wall-clock time after which the run is given up.
+        memory_bytes: Memory that it may take; None for most of what is available now.
+        threads: Threads within one operator; None for onnxruntime's choice.
+
+    Returns:
+        The outputs, or the reason why the model could not be sampled although nothing is wrong.
+
+    Raises:
+        ModelLimitError: The run takes too much time or memory.
+        ExecutionError: onnxruntime died of the model, or refused it as wrong.
+    """
+    if memory_bytes is None:
+        available = available_memory()
+        memory_bytes = None if available is None else int(available * _SHARE_OF_MEMORY)
+    with tempfile.TemporaryDirectory(prefix="samba-sample-") as name:
+        folder = Path(name)
+        if isinstance(model, str | os.PathLike):
+            path, shown = Path(model).absolute(), os.fspath(model)
+        else:
+            path, shown = folder / "model.onnx", model.graph.name or "model"
+            try:
+                path.write_bytes(model.SerializeToString())
+            except ValueError:
+                return SampleRun({}, "a model of more than 2 GB can be sampled from a file only")
+        arguments = {
+            "model": str(path),
+            "inputs": str(folder / "inputs.safetensors"),
+            "records": write_arrays(folder / "inputs.safetensors", inputs),
+            "outputs": str(folder / "outputs.safetensors"),
+            "names": None if outputs is None else list(outputs),
+            "threads": threads,
+        }
+        answer = run_child(
+            "sample",
+            arguments,
+            seconds=seconds,
+            memory_bytes=memory_bytes,
+            doing=f"{printable(shown)}: running it with onnxruntime on sample inputs",
+        )
+        if "not_sampled" in answer:
+            return SampleRun({}, printable(answer["not_sampled"], 400))
+        return SampleRun(read_arrays(folder / "outputs.safetensors", answer["records"]), "")

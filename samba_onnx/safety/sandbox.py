@@ -1,0 +1,154 @@
+"""Run native code on a model from outside where it can do no harm: in a child with limits.
+
+onnxruntime dies of an integer division by zero, loops as long as a model says so, and allocates
+what a model declares. A fresh interpreter takes the risk; whatever happens to it becomes one clear
+error here, and nothing of it survives.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from samba_onnx.errors import ExecutionError, InternalError, ModelLimitError
+from samba_onnx.safety.files import printable
+
+__all__ = ["TASKS", "available_memory", "run_child"]
+
+TASKS = frozenset({"sample"})
+"""What a child can do; module ``samba_onnx.safety.child`` knows how."""
+
+ANSWER, REQUEST, NOISE = "answer.json", "request.json", "stderr.txt"
+"""Files of the exchange, in a folder that only the two processes know."""
+
+_SIGNS = {
+    "SIGFPE": "an integer division by zero, or by -1 of the smallest integer",
+    "SIGSEGV": "an access to memory that is not its own",
+    "SIGABRT": "a check inside of the library",
+    "SIGBUS": "a file that became shorter while it was read",
+}
+
+
+def run_child(
+    task: str,
+    arguments: Mapping[str, Any],
+    *,
+    seconds: float,
+    memory_bytes: int | None = None,
+    doing: str,
+) -> dict[str, Any]:
+    """Run a task in a fresh interpreter with limits on time and memory.
+
+    Args:
+        task: One of ``TASKS``.
+        arguments: What the task takes, able to be JSON.
+        seconds: Wall-clock time after which the child is killed.
+        memory_bytes: Private memory that the child may take; None for no limit of ours.
+        doing: What the child does, for messages: ``model.onnx: running it on sample inputs``.
+
+    Returns:
+        The task's answer.
+
+    Raises:
+        ModelLimitError: The child ran out of time or memory.
+        ExecutionError: The child died, or the library in it reported an error.
+    """
+    if task not in TASKS:
+        raise InternalError(f"there is no task {task!r} for a child; please report this")
+    request = {
+        "task": task,
+        "arguments": dict(arguments),
+        "memory_bytes": memory_bytes,
+        # Processor time of all threads: only a last resort, in case this process is stopped.
+        "cpu_seconds": int(seconds * (os.cpu_count() or 1)) + 10,
+    }
+    with tempfile.TemporaryDirectory(prefix="samba-child-") as name:
+        folder = Path(name)
+        (folder / REQUEST).write_text(json.dumps(request), encoding="utf-8")
+        code = _run(folder, seconds, doing)
+        return _read_answer(folder, code, doing)
+
+
+def available_memory() -> int | None:
+    """Return how many bytes of memory can be taken without harm; None where that is unknown."""
+    figures: list[int] = []
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+        figures += [int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvail")]
+    with contextlib.suppress(OSError, ValueError):
+        limit = int(Path("/sys/fs/cgroup/memory.max").read_text(encoding="ascii"))
+        used = int(Path("/sys/fs/cgroup/memory.current").read_text(encoding="ascii"))
+        figures.append(max(limit - used, 0))
+    return min(figures, default=None)
+
+
+def _run(folder: Path, seconds: float, doing: str) -> int:
+    """Start the child and wait for it; return its exit code, negative for a signal."""
+    # -P: a module in the user's folder must not be taken for one of the standard library.
+    command = [sys.executable, "-P", "-m", "samba_onnx.safety.child", str(folder)]
+    with (folder / NOISE).open("wb") as noise:
+        child = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=noise,
+            env=_environment(),
+            start_new_session=True,
+        )
+    try:
+        return child.wait(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        raise ModelLimitError(
+            f"{doing}: it took longer than {seconds:g} s and was stopped; it may never end"
+        ) from None
+    finally:
+        if child.returncode is None:
+            # Its whole session: nothing that it may have started stays behind.
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(child.pid, signal.SIGKILL)
+            child.wait()
+
+
+def _environment() -> dict[str, str]:
+    """Return the environment in which the child finds this package and no output is coloured."""
+    home = str(Path(__file__).resolve().parents[2])
+    environment = dict(os.environ)
+    if Path(home).name not in {"site-packages", "dist-packages"}:
+        known = environment.get("PYTHONPATH", "")
+        environment["PYTHONPATH"] = f"{home}{os.pathsep}{known}" if known else home
+    return environment
+
+
+def _read_answer(folder: Path, code: int, doing: str) -> dict[str, Any]:
+    """Turn what the child left behind into its answer or into one error."""
+    if code < 0:
+        name = signal.Signals(-code).name
+        if name in {"SIGKILL", "SIGXCPU"}:
+            raise ModelLimitError(
+                f"{doing}: the child process was killed ({name}): it took too much memory or time"
+            )
+        raise ExecutionError(
+            f"{doing}: the child process died of {name} ({_SIGNS.get(name, 'a fault')})"
+        )
+    try:
+        answer = json.loads((folder / ANSWER).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        noise = (folder / NOISE).read_bytes()[-2000:].decode("utf-8", "replace").strip()
+        last = printable(noise.splitlines()[-1] if noise else "it left no message", 300)
+        if "MemoryError" in last:
+            raise ModelLimitError(f"{doing}: not enough memory for the child process") from None
+        raise ExecutionError(f"{doing}: the child process failed: {last}") from None
+    if "error" not in answer:
+        return dict(answer)
+    text = f"{doing}: {printable(answer['error'], 400)}"
+    if answer.get("kind") == "memory":
+        raise ModelLimitError(text)
+    raise ExecutionError(text)
