@@ -134,8 +134,8 @@ class Device:
         """Copy inputs to the device, execute calls, and copy outputs back.
 
         An input that is not given keeps its last value. A partial run leaves what it computes on
-        the device, for later runs. After a run of the whole schedule only inputs and graph outputs
-        are there: what neighbouring sections pass to each other stays within them.
+        the device, for later runs. After a run of the whole schedule it is not kept: what
+        neighbouring sections pass to each other never leaves their common session.
 
         Args:
             inputs: Values by name: arrays of the compiled dtype and shape; lists for sequences,
@@ -174,7 +174,7 @@ class Device:
         self._join_verification()
         results = {name: self._fetch(schedule, name, keep=not program.whole) for name in names}
         if program.whole:
-            self._values.forget(program.made)
+            self._values.release_host(program.made)
         return results
 
     def write(self, symbol: str, array: Array) -> None:

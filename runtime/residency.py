@@ -87,6 +87,11 @@ class Residency:
             self.on_device.discard(name)
             self.on_host.pop(name, None)
 
+    def release_host(self, names: Iterable[str]) -> None:
+        """Drop the host's copies of these symbols, to free memory."""
+        for name in names:
+            self.on_host.pop(name, None)
+
     def record(self, name: str, direction: Direction, cause: Cause, call: int | None) -> Transfer:
         """Return the record of a copy; equal copies share one."""
         key = (name, direction, cause, call)

@@ -108,7 +108,10 @@ def build(folder: Path, plan: Plan) -> Pef:
     for model in models:
         _externalize(model, layout.stored)
     symbols = _symbols(plan, models, layout.stored)
-    stages = [_stage(n, piece, model) for n, (piece, model) in enumerate(zip(plan.pieces, models))]
+    stages = [
+        _stage(n, piece, model)
+        for n, (piece, model) in enumerate(zip(plan.pieces, models, strict=True))
+    ]
     interfaces = {"main": (plan.inputs, plan.outputs), **plan.graphs}
     graphs = [
         Graph(

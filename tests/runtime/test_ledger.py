@@ -1,0 +1,73 @@
+"""The ledger adds up, knows its runs, and gives documented JSON."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from samba_onnx.errors import UsageError
+from samba_onnx.runtime.ledger import Ledger, Total
+from samba_onnx.runtime.pef.manifest import Cause, Direction, Transfer
+
+TO, FROM = Direction.HOST_TO_RDU, Direction.RDU_TO_HOST
+WEIGHT = Transfer("w", 100, TO, Cause.WEIGHT, 1.0, None)
+READ = Transfer("y", 7, FROM, Cause.EXPLICIT, 0.125, None)
+IN = Transfer("x", 10, TO, Cause.INPUT, 0.5, 0)
+OUT = Transfer("y", 7, FROM, Cause.OUTPUT, 0.25, 2)
+
+
+def filled() -> Ledger:
+    ledger = Ledger()
+    ledger.enter(WEIGHT)
+    for read in (True, False):
+        ledger.begin_run()
+        ledger.enter(IN)
+        ledger.enter(OUT)
+        if read:
+            ledger.enter(READ)
+    return ledger
+
+
+def test_runs_exclude_what_is_made_between_them() -> None:
+    ledger = filled()
+    assert ledger.transfers == (WEIGHT, IN, OUT, READ, IN, OUT)
+    assert ledger.runs == 2
+    assert ledger.run() == ledger.run(0) == ledger.run(1) == ledger.run(-2) == (IN, OUT)
+    for index in (2, -3):
+        with pytest.raises(UsageError, match="has 2"):
+            ledger.run(index)
+
+
+def test_totals_by_cause_and_direction() -> None:
+    assert filled().totals() == (
+        Total(Cause.INPUT, TO, 2, 20, 1.0),
+        Total(Cause.OUTPUT, FROM, 2, 14, 0.5),
+        Total(Cause.WEIGHT, TO, 1, 100, 1.0),
+        Total(Cause.EXPLICIT, FROM, 1, 7, 0.125),
+    )
+
+
+def test_json_and_reset() -> None:
+    ledger = filled()
+    data = json.loads(json.dumps(ledger.to_json()))
+    assert (data["version"], data["runs"]) == (1, 2)
+    assert data["transfers"][1] == {
+        "symbol": "x",
+        "bytes": 10,
+        "direction": "host_to_rdu",
+        "cause": "input",
+        "seconds": 0.5,
+        "call": 0,
+    }
+    assert data["totals"][2] == {
+        "cause": "weight",
+        "direction": "host_to_rdu",
+        "count": 1,
+        "bytes": 100,
+        "seconds": 1.0,
+    }
+    ledger.reset()
+    assert (ledger.transfers, ledger.runs, ledger.totals()) == ((), 0, ())
+    with pytest.raises(UsageError):
+        ledger.run()

@@ -1,0 +1,107 @@
+"""Device memory: room, alignment, sharing, and elements that numpy lacks."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from samba_onnx.errors import InternalError, OutOfDeviceMemoryError
+from samba_onnx.runtime.elements import from_items, to_items
+from samba_onnx.runtime.memory import ALIGNMENT, DeviceMemory, TierUsage
+from samba_onnx.runtime.pef.element_types import ELEMENT_TYPES
+from samba_onnx.runtime.pef.manifest import Region, Symbol, SymbolKind, Tier
+
+TIERS = (Tier("hbm", 1000, 1.0), Tier("ddr", 500, 1.0))
+
+
+def symbol(name: str, region: str, kind: str = "tensor(float)", shape: object = (4,)) -> Symbol:
+    return Symbol(name, SymbolKind.ACTIVATION, kind, shape, region)  # type: ignore[arg-type]
+
+
+def test_usage_by_tier() -> None:
+    regions = [Region("a", 600, "hbm"), Region("b", 100, "ddr"), Region("c", 400, "hbm")]
+    memory = DeviceMemory(TIERS, regions)
+    assert memory.usage() == (TierUsage("hbm", 1000, 1000), TierUsage("ddr", 100, 500))
+    assert [usage.free for usage in memory.usage()] == [0, 400]
+
+
+def test_overflow_is_refused_in_order() -> None:
+    regions = [Region("a", 600, "hbm"), Region("b", 401, "hbm"), Region("c", 1, "hbm")]
+    with pytest.raises(
+        OutOfDeviceMemoryError, match=r"region 'b' \(symbol 's'\) needs 401 bytes, but 400"
+    ):
+        DeviceMemory(TIERS, regions, [symbol("s", "b")])
+    with pytest.raises(
+        OutOfDeviceMemoryError, match=r"tier 'sram', which the target does not have"
+    ):
+        DeviceMemory(TIERS, [Region("a", 1, "sram")])
+
+
+def test_tensors_are_aligned_and_share_their_region() -> None:
+    regions = [Region("r", 16, "hbm"), Region("q", 3, "hbm")]
+    symbols = [
+        symbol("a", "r"),
+        symbol("b", "r", "tensor(int32)", (2, 2)),
+        symbol("c", "q", "tensor(bool)", (3,)),
+    ]
+    memory = DeviceMemory(TIERS, regions, symbols)
+    for name in "abc":
+        assert memory.tensor(name)._items.ctypes.data % ALIGNMENT == 0
+    memory.tensor("a").store(np.ones(4, np.float32))
+    assert memory.tensor("b").load().tolist() == [[0x3F800000] * 2] * 2
+    assert memory.tensor("a") is memory.tensor("a")
+
+
+def test_loads_are_fresh_and_stores_copy() -> None:
+    memory = DeviceMemory(TIERS, [Region("r", 16, "hbm")], [symbol("a", "r")])
+    given = np.arange(4, dtype=np.float32)
+    memory.tensor("a").store(given)
+    given[:] = 9
+    first = memory.tensor("a").load()
+    first[:] = 8
+    assert memory.tensor("a").load().tolist() == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        symbol("a", "r", "tensor(string)"),
+        symbol("a", "r", "seq(tensor(float))"),
+        symbol("a", "r", shape=("N",)),
+        symbol("a", "r", shape=None),
+        symbol("a", "r", shape=(5,)),
+        symbol("a", "elsewhere"),
+    ],
+)
+def test_values_that_cannot_live_on_the_device(bad: Symbol) -> None:
+    memory = DeviceMemory(TIERS, [Region("r", 16, "hbm")], [bad])
+    with pytest.raises(InternalError, match="please report"):
+        memory.tensor("a")
+
+
+@pytest.mark.parametrize("name", sorted(ELEMENT_TYPES))
+@pytest.mark.parametrize("shape", [(), (1,), (3, 5), (2, 0)])
+def test_every_element_type_survives_the_device(name: str, shape: tuple[int, ...]) -> None:
+    element = ELEMENT_TYPES[name]
+    # 0 and 1 are numbers of every type; float8e8m0 has no 0.
+    array = np.resize(np.array([1, 0, 1], np.float32), shape)
+    if name == "float8e8m0":
+        array = array + 1
+    given = array.astype(element.numpy)
+    size = -(-element.bits * given.size // 8)
+    memory = DeviceMemory(
+        TIERS, [Region("r", size, "hbm")], [symbol("a", "r", f"tensor({name})", shape)]
+    )
+    tensor = memory.tensor("a")
+    tensor.store(given)
+    result = tensor.load()
+    assert (result.dtype, result.shape) == (given.dtype, shape)
+    np.testing.assert_array_equal(result.astype(np.complex64), array.astype(np.complex64))
+
+
+def test_strided_arrays_of_foreign_types() -> None:
+    element = ELEMENT_TYPES["bfloat16"]
+    array = np.arange(6, dtype=np.float32).astype(ml_dtypes.bfloat16).reshape(2, 3).T
+    back = from_items(to_items(array, element), element, (3, 2))
+    assert back.astype(np.float32).tolist() == [[0, 3], [1, 4], [2, 5]]
