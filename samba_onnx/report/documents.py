@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import sys
 from typing import Any
 
 
@@ -58,18 +57,14 @@ def _tidy(schema: Any) -> Any:
         return [_tidy(item) for item in schema]
     if not isinstance(schema, dict):
         return schema
-    tidy = {key: _tidy(value) for key, value in schema.items() if key not in ("title", "default")}
-    for names in ("properties", "$defs"):
-        if names in schema:
-            tidy[names] = {name: _tidy(item) for name, item in schema[names].items()}
-    if "description" in tidy:
-        tidy["description"] = " ".join(tidy["description"].replace("``", "").split())
+    tidy: dict[str, Any] = {}
+    for key, value in schema.items():
+        if key in ("properties", "$defs"):  # their keys are names, not words of the schema
+            tidy[key] = {name: _tidy(item) for name, item in value.items()}
+        elif key == "description":
+            tidy[key] = " ".join(value.replace("``", "").split())
+        elif key not in ("title", "default"):
+            tidy[key] = _tidy(value)
     if "properties" in tidy:
         tidy["required"] = list(tidy["properties"])
     return tidy
-
-
-if __name__ == "__main__":
-    from samba_onnx.report.report import Report
-
-    sys.stdout.write(json.dumps(json_schema(Report), indent=2) + "\n")

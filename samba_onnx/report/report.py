@@ -31,6 +31,7 @@ from samba_onnx.report.records import (
     ValueReport,
     record,
 )
+from samba_onnx.report.run import total_transfers
 from samba_onnx.runtime.pef.manifest import (
     Cause,
     Direction,
@@ -280,22 +281,12 @@ def _memory(manifest: Manifest) -> tuple[MemoryReport, ...]:
 
 
 def _totals(transfers: Iterable[Transfer]) -> tuple[TransferTotal, ...]:
-    """Add transfers up by cause and direction."""
-    groups: dict[tuple[Cause, Direction], list[Transfer]] = {}
-    for transfer in transfers:
-        groups.setdefault((transfer.cause, transfer.direction), []).append(transfer)
+    """Add transfers up, in an order that does not depend on the schedule."""
     directions = list(Direction)
     return tuple(
-        TransferTotal(
-            cause=cause,
-            direction=direction,
-            transfers=len(group),
-            bytes=sum(transfer.bytes for transfer in group),
-            modelled_seconds=sum(transfer.seconds for transfer in group),
-        )
-        for (cause, direction), group in sorted(
-            groups.items(),
-            key=lambda item: (_CAUSES.index(item[0][0]), directions.index(item[0][1])),
+        sorted(
+            total_transfers(transfers),
+            key=lambda total: (_CAUSES.index(total.cause), directions.index(total.direction)),
         )
     )
 

@@ -14,6 +14,7 @@ from samba_onnx.report.report import Report
 from samba_onnx.report.units import (
     byte_text,
     count_text,
+    figure_text,
     flop_text,
     percent_text,
     printable,
@@ -170,8 +171,8 @@ def _memory(report: Report, rows: int | None) -> RenderableType | None:
 def _transfers(report: Report, rows: int | None) -> RenderableType | None:
     """Show transfers by cause, per run and at load."""
     cells = [
-        *_total_cells("every run", report.transfers_per_run),
-        *_total_cells("at load", report.transfers_at_load),
+        *total_cells("every run", report.transfers_per_run),
+        *total_cells("at load", report.transfers_at_load),
     ]
     if not cells:
         return None
@@ -179,7 +180,7 @@ def _transfers(report: Report, rows: int | None) -> RenderableType | None:
     return titled("Transfers between host and RDU", table(columns, cells))
 
 
-def _total_cells(when: str, totals: Iterable[TransferTotal]) -> list[tuple[str, ...]]:
+def total_cells(when: str, totals: Iterable[TransferTotal]) -> list[tuple[str, ...]]:
     """Return the rows of one occasion."""
     return [
         (
@@ -237,7 +238,7 @@ def _assumptions(report: Report, rows: int | None) -> RenderableType | None:
     if not report.assumptions:
         return None
     cells = [
-        (figure.name, f"{figure.value:g} {figure.unit}".rstrip(), figure.note)
+        (figure.name, figure_text(figure.value, figure.unit), figure.note)
         for figure in report.assumptions
     ]
     return titled(

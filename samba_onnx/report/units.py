@@ -68,3 +68,19 @@ def printable(text: str) -> str:
         character if character.isprintable() else character.encode("unicode_escape").decode("ascii")
         for character in text
     )
+
+
+def rate_text(rate: float, unit: str) -> str:
+    """Return a rate, as ``1.6 TB/s``."""
+    scaled, prefix = _scaled(rate)
+    return f"{_digits(scaled)} {prefix}{unit}"
+
+
+def figure_text(value: float, unit: str) -> str:
+    """Return a hardware figure in ``s``, ``bytes``, ``bytes/s`` or any other unit."""
+    if unit == "s":
+        return second_text(value)
+    if unit in ("bytes", "bytes/s"):
+        return rate_text(value, unit.replace("bytes", "B"))
+    scaled, prefix = _scaled(value)
+    return f"{_digits(scaled)} {prefix}{' ' if prefix else ''}{unit}".rstrip()

@@ -53,7 +53,7 @@ def target() -> TargetSummary:
         link_latency_seconds=LATENCY,
         assumptions=(
             Assumption(
-                "link_latency", 10, "µs", "the vendor gives no figure; a usual value for PCIe"
+                "link.latency", 10e-6, "s", "the vendor gives no figure; a usual value for PCIe"
             ),
         ),
     )

@@ -1,0 +1,110 @@
+"""The commands of ``samba-port``, put together."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import sys
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, Literal
+
+import typer
+
+import samba_onnx
+from samba_onnx.cli import conversion, inspection, listings, running, verifying
+from samba_onnx.cli.failures import EXIT_USAGE, answer_or_complain
+from samba_onnx.cli.signals import interruptible
+
+
+def answer(arguments: Sequence[str]) -> int:
+    """Run one command line in this process.
+
+    Args:
+        arguments: Without the program's name.
+
+    Returns:
+        The exit status; see :func:`samba_onnx.cli.main`.
+    """
+    interruptible()
+    if "-vv" not in arguments:
+        warnings.simplefilter("ignore")  # of libraries, about themselves
+    return answer_or_complain(lambda: _dispatch(arguments), arguments)
+
+
+def _dispatch(arguments: Sequence[str]) -> int:
+    command = typer.main.get_command(build_application(_markup()))
+    if not arguments:
+        with contextlib.redirect_stdout(sys.stderr):
+            _call(command, ["--help"])
+        return EXIT_USAGE
+    return _call(command, arguments)
+
+
+def _call(command: Any, arguments: Sequence[str]) -> int:
+    """Parse and run; whatever goes wrong is raised."""
+    status = command.main(args=list(arguments), prog_name="samba-port", standalone_mode=False)
+    return status if isinstance(status, int) else 0
+
+
+def _markup() -> Literal["rich"] | None:
+    """Choose frames and colour for terminals; a pipe gets plain text, which is also cheaper."""
+    return "rich" if sys.stdout is not None and sys.stdout.isatty() else None
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"samba-port {samba_onnx.__version__}")
+        raise typer.Exit
+
+
+def _options(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", is_eager=True, callback=_show_version, help="Show the version and exit."
+        ),
+    ] = False,
+) -> None:
+    """Port ONNX models to SambaNova's RDU: convert, see what falls back to the CPU and why, run.
+
+    Examples:
+      samba-port convert model.onnx
+      samba-port run model.pef --random 0
+      samba-port verify model.onnx model.pef
+    """
+
+
+def build_application(markup: Literal["rich"] | None = None) -> typer.Typer:
+    """Return the application.
+
+    Args:
+        markup: How help looks: ``rich`` with frames, None as plain text.
+
+    Returns:
+        A typer application with all commands.
+    """
+    application = typer.Typer(
+        name="samba-port",
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=markup,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    application.callback(help=_help(_options))(_options)
+    for function in (
+        conversion.convert,
+        conversion.analyze,
+        inspection.inspect,
+        running.run,
+        verifying.verify,
+        listings.ops,
+        listings.targets,
+    ):
+        application.command(function.__name__, help=_help(function))(function)
+    return application
+
+
+def _help(function: Callable[..., object]) -> str:
+    """Return the docstring with a mark that keeps the lines of its examples apart."""
+    return inspect.cleandoc(function.__doc__ or "").replace("\nExamples:", "\n\b\nExamples:")

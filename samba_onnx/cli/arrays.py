@@ -1,0 +1,232 @@
+"""Arrays from files and into files: ``.npy``, ``.npz`` and ``.json``; nothing is ever unpickled."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from samba_onnx.errors import UsageError
+from samba_onnx.runtime.inputs import InputSpec
+from samba_onnx.safety.files import atomic_output, open_regular, printable
+
+Array = npt.NDArray[Any]
+
+FORMATS = (".npy", ".npz", ".json")
+MAX_JSON_BYTES = 64_000_000
+"""Larger arrays belong in ``.npy``."""
+
+
+def read_inputs(texts: Sequence[str], specs: Mapping[str, InputSpec]) -> dict[str, Any]:
+    """Read ``--input`` options.
+
+    Args:
+        texts: ``NAME=FILE``, or ``FILE.npz`` for all arrays in it.
+        specs: What each input must look like, by name.
+
+    Returns:
+        Arrays by input name, checked.
+
+    Raises:
+        UsageError: An option or file cannot be used, or an input is given twice.
+        InputError: An array does not fit its input.
+    """
+    given: dict[str, Any] = {}
+    for text in texts:
+        name, path = _split(text, specs)
+        arrays = _read_all(path) if name is None else {name: _read_one(path, specs[name])}
+        for each, array in arrays.items():
+            if each not in specs:
+                raise UsageError(f"{path} holds {each!r}, which is {_no_input(specs)}")
+            if each in given:
+                raise UsageError(f"--input {text}: input {each!r} is given twice")
+            given[each] = specs[each].check(_reinterpreted(array, specs[each]))
+    return given
+
+
+def _split(text: str, specs: Mapping[str, InputSpec]) -> tuple[str | None, str]:
+    """Split ``NAME=FILE``; the longest name wins, because names may hold ``=``."""
+    names = [name for name in specs if text.startswith(f"{name}=")]
+    if names:
+        name = max(names, key=len)
+        return name, text[len(name) + 1 :]
+    if text.endswith(".npz") and ("=" not in text or Path(text).exists()):
+        return None, text
+    if "=" not in text:
+        raise UsageError(f"--input {text}: expected NAME=FILE, or an .npz with all inputs")
+    raise UsageError(f"--input {text}: {text.partition('=')[0]!r} is {_no_input(specs)}")
+
+
+def _no_input(specs: Mapping[str, InputSpec]) -> str:
+    known = ", ".join(f"{name} {spec}" for name, spec in specs.items()) or "none"
+    return f"no input of the model; its inputs are: {known}"
+
+
+def _read_one(path: str, spec: InputSpec) -> Any:
+    """Read the array for one input."""
+    suffix = _suffix(path)
+    if suffix == ".json":
+        return _read_json(path, spec)
+    if suffix == ".npy":
+        with open_regular(path, what="input", error=UsageError) as file:
+            return _read_npy(file, path)
+    arrays = _read_all(path)
+    if spec.name in arrays:
+        return arrays[spec.name]
+    if len(arrays) != 1:
+        raise UsageError(f"{path} holds {', '.join(arrays) or 'nothing'}, but no {spec.name!r}")
+    return next(iter(arrays.values()))
+
+
+def _suffix(path: str) -> str:
+    suffix = Path(path).suffix.lower()
+    if suffix not in FORMATS:
+        raise UsageError(f"{printable(path)}: expected one of {', '.join(FORMATS)}")
+    return suffix
+
+
+def _read_all(path: str) -> dict[str, Array]:
+    """Read every array of an ``.npz``."""
+    try:
+        with (
+            open_regular(path, what="input", error=UsageError) as file,
+            zipfile.ZipFile(file) as archive,
+        ):
+            return {
+                info.filename.removesuffix(".npy"): _read_member(archive, info, path)
+                for info in archive.infolist()
+            }
+    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, OSError, EOFError) as error:
+        if isinstance(error, UsageError):
+            raise
+        raise UsageError(f"{printable(path)}: not a usable .npz: {error}") from None
+
+
+def _read_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, path: str) -> Array:
+    with archive.open(info) as member:
+        return _read_npy(member, f"{path}: {info.filename}", size=info.file_size)
+
+
+def _read_npy(file: IO[bytes], path: str, size: int | None = None) -> Array:
+    """Read an array whose header is checked before memory is taken for it."""
+    try:
+        shape, fortran, dtype = _npy_header(file)
+        if dtype.hasobject:
+            raise UsageError(f"{printable(path)}: holds Python objects, which are never unpickled")
+        wanted = math.prod(shape) * dtype.itemsize
+        if size is None:
+            size = file.seek(0, io.SEEK_END)
+            file.seek(0)
+            _npy_header(file)
+        if wanted > size:
+            raise UsageError(f"{printable(path)}: truncated: its header promises {wanted} bytes")
+        content = np.frombuffer(_exactly(file, wanted), dtype) if wanted else np.empty(0, dtype)
+        return content.reshape(shape, order="F" if fortran else "C")
+    except (ValueError, TypeError, EOFError, SyntaxError, zipfile.BadZipFile) as error:
+        if isinstance(error, UsageError):
+            raise
+        raise UsageError(f"{printable(path)}: not a usable .npy array: {error}") from None
+
+
+def _npy_header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    version = np.lib.format.read_magic(file)
+    if version == (1, 0):
+        return np.lib.format.read_array_header_1_0(file)
+    if version == (2, 0):
+        return np.lib.format.read_array_header_2_0(file)
+    raise ValueError(f"version {version} of the format is not known")
+
+
+def _exactly(file: IO[bytes], size: int) -> bytes:
+    content = file.read(size)
+    if len(content) != size:
+        raise ValueError(f"truncated: {len(content)} of {size} bytes")
+    return content
+
+
+def _read_json(path: str, spec: InputSpec) -> Any:
+    """Read nested lists; the input says which type the numbers have."""
+    with open_regular(path, what="input", error=UsageError) as file:
+        text = file.read(MAX_JSON_BYTES + 1)
+    if len(text) > MAX_JSON_BYTES:
+        raise UsageError(f"{printable(path)}: larger than {MAX_JSON_BYTES} bytes; use .npy")
+    if spec.dtype is None:
+        raise UsageError(f"{printable(path)}: a JSON file cannot hold {spec}")
+    try:
+        return np.asarray(json.loads(text), dtype=spec.dtype)
+    except (ValueError, TypeError, OverflowError, RecursionError) as error:
+        raise UsageError(f"{printable(path)}: not an array as JSON: {error}") from None
+
+
+def _reinterpreted(array: Any, spec: InputSpec) -> Any:
+    """Give raw items their type back: ``.npy`` has no name for bfloat16 and its like."""
+    raw = isinstance(array, np.ndarray) and array.dtype.kind == "V" and not array.dtype.names
+    if raw and spec.dtype is not None and array.dtype.itemsize == spec.dtype.itemsize:
+        return array.view(spec.dtype)
+    return array
+
+
+def check_output_path(path: str, outputs: Sequence[str]) -> None:
+    """Refuse a file that could not hold the outputs, before anything runs.
+
+    Args:
+        path: Of ``--output``.
+        outputs: Names of the outputs.
+
+    Raises:
+        UsageError: Its suffix is unknown, or ``.npy`` with more than one output.
+    """
+    suffix = Path(path).suffix.lower()
+    if suffix not in {".npy", ".npz"}:
+        raise UsageError(f"--output {path}: expected .npz, or .npy for a single output")
+    if suffix == ".npy" and len(outputs) != 1:
+        raise UsageError(f"--output {path}: the model has {len(outputs)} outputs; use .npz")
+
+
+def write_outputs(path: str, outputs: Mapping[str, Any]) -> None:
+    """Write outputs into an ``.npz``, or the only one into an ``.npy``; in whole or not at all.
+
+    Args:
+        path: Where to.
+        outputs: Values by name; elements of a sequence become ``name[0]``, ``name[1]``, ...
+
+    Raises:
+        OutputError: The file cannot be written.
+        UsageError: ``.npy`` for more than one array.
+    """
+    arrays = dict(leaf for name, value in outputs.items() for leaf in _leaves(name, value))
+    single = Path(path).suffix.lower() == ".npy"
+    if single and len(arrays) != 1:
+        raise UsageError(f"--output {path}: there are {len(arrays)} arrays; use .npz")
+    with atomic_output(path) as file:
+        if single:
+            _write_npy(file, next(iter(arrays.values())))
+            return
+        with zipfile.ZipFile(file, "w") as archive:
+            for name, array in arrays.items():
+                with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                    _write_npy(member, array)
+
+
+def _leaves(name: str, value: Any) -> Iterator[tuple[str, Array]]:
+    if isinstance(value, list | tuple):
+        for index, item in enumerate(value):
+            yield from _leaves(f"{name}[{index}]", item)
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield from _leaves(f"{name}[{key!r}]", item)
+    elif value is not None:
+        yield name, np.asarray(value)
+
+
+def _write_npy(file: IO[bytes], array: Array) -> None:
+    if array.dtype == object:
+        array = array.astype(str)
+    np.lib.format.write_array(file, array, allow_pickle=False)

@@ -1,0 +1,124 @@
+"""Where answers go: text or JSON on standard output, JSON in a file, progress on the terminal."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from samba_onnx.errors import UsageError
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+ROWS = 12
+"""Rows of a table before ``-v``."""
+STDOUT = "-"
+
+_PLAIN = str.maketrans({"→": "->", "µ": "u", "…": "..."})
+
+
+@dataclass(frozen=True)
+class Display:
+    """What the user wants to see of an answer."""
+
+    json: str | None = None
+    """File for the JSON document; ``-`` for standard output."""
+    quiet: bool = False
+    verbose: int = 0
+
+    @property
+    def rows(self) -> int | None:
+        """Longest table; None for no limit."""
+        return None if self.verbose else ROWS
+
+    def show(
+        self, headline: str, content: Callable[[int | None], RenderableType], document: Any
+    ) -> None:
+        """Give the answer.
+
+        Args:
+            headline: The answer in one line.
+            content: Returns the text for tables of at most so many rows, headline included.
+            document: A record for the JSON document.
+
+        Raises:
+            OutputError: The JSON file cannot be written.
+            OSError: Standard output cannot be written.
+        """
+        if self.json is not None:
+            self._write_json(document)
+        if self.json == STDOUT:
+            return
+        write_text(headline + "\n" if self.quiet else _rendered(content(self.rows)))
+
+    def _write_json(self, document: Any) -> None:
+        from samba_onnx.report.documents import to_json
+
+        text = to_json(document)
+        if self.json == STDOUT:
+            write_text(text)
+        elif self.json is not None:
+            write_file(self.json, text.encode("ascii"))
+
+
+def write_text(text: str) -> None:
+    """Write on standard output, in whatever encoding it has.
+
+    Raises:
+        OSError: It cannot be written.
+    """
+    stream = sys.stdout
+    if stream is None:
+        return
+    encoding = stream.encoding or "utf-8"
+    try:
+        text.encode(encoding)
+    except UnicodeEncodeError:
+        text = text.translate(_PLAIN).encode(encoding, "backslashreplace").decode(encoding)
+    stream.write(text)
+
+
+def write_file(path: str, content: bytes) -> None:
+    """Write a file in whole or not at all.
+
+    Raises:
+        OutputError: It cannot be written.
+    """
+    from samba_onnx.safety.files import atomic_output
+
+    with atomic_output(path) as file:
+        file.write(content)
+
+
+def refuse_overwriting(*sources: str, outputs: dict[str, str | None]) -> None:
+    """Refuse an output that is an input, or that is given twice.
+
+    Args:
+        sources: Files that the command reads.
+        outputs: Files that it would write, by option.
+
+    Raises:
+        UsageError: Two of them are the same file.
+    """
+    taken = {os.path.realpath(source): f"the input {source}" for source in sources}
+    for option, output in outputs.items():
+        if output is None or output == STDOUT:
+            continue
+        place = os.path.realpath(output)
+        if place in taken:
+            raise UsageError(f"{option} {output} would overwrite {taken[place]}")
+        taken[place] = f"{option} {output}"
+
+
+def _rendered(content: RenderableType) -> str:
+    """Return text as wide as the terminal, or as wide as it needs for a pipe or a file."""
+    from samba_onnx.report.layout import render
+
+    if sys.stdout is None or not sys.stdout.isatty():
+        return render(content)
+    plain = "NO_COLOR" in os.environ or os.environ.get("TERM") == "dumb"
+    return render(content, width=shutil.get_terminal_size().columns, color=not plain)

@@ -1,0 +1,129 @@
+"""From exceptions to one line on standard error and an exit status."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+
+from samba_onnx.cli.signals import Interrupted
+from samba_onnx.errors import InternalError, SambaError
+
+COMMANDS = ("convert", "analyze", "inspect", "run", "verify", "ops", "targets")
+
+EXIT_YES = 0
+EXIT_NO = 1
+"""The command ran, but the answer is no."""
+EXIT_USAGE = 2
+"""Bad input or usage."""
+EXIT_PIPE = 141
+"""Whoever read the output went away, as shells report SIGPIPE."""
+
+DEBUG_VARIABLE = "SAMBA_ONNX_DEBUG"
+_LONGEST = 600
+
+
+def answer_or_complain(action: Callable[[], int], arguments: Sequence[str]) -> int:
+    """Run a command; turn whatever it raises into one line and an exit status.
+
+    Args:
+        action: Returns an exit status.
+        arguments: Of the command line, for the command's name and ``-vv``.
+
+    Returns:
+        The exit status.
+    """
+    name = "samba-port"
+    if arguments and arguments[0] in COMMANDS:
+        name += f" {arguments[0]}"
+    try:
+        status = action()
+        flush_output()
+    except Exception as error:  # the last stop before the user
+        if _wants_traceback(arguments):
+            traceback.print_exc()
+        return _explain(error, name)
+    except Interrupted as interruption:
+        complain(name, "interrupted")
+        return 128 + interruption.number
+    except KeyboardInterrupt:
+        complain(name, "interrupted")
+        return 130
+    return status
+
+
+def complain(name: str, message: str) -> None:
+    """Write one line on standard error.
+
+    Args:
+        name: The command.
+        message: Line breaks and control characters in it are replaced; what is longer than a few
+            lines of a terminal is cut.
+    """
+    from samba_onnx.report.units import printable
+
+    line = printable(" ".join(message.split()))
+    if len(line) > _LONGEST:
+        line = line[:_LONGEST] + "…"
+    if sys.stderr is not None:
+        with contextlib.suppress(OSError, ValueError):
+            sys.stderr.write(f"{name}: {line}\n")
+            sys.stderr.flush()
+
+
+def flush_output() -> None:
+    """Write out what is buffered, so that a full disk or a closed pipe is noticed here.
+
+    Raises:
+        OSError: Standard output cannot be written.
+    """
+    if sys.stdout is None:
+        return
+    try:
+        sys.stdout.flush()
+    except OSError:
+        # The interpreter would try again when it ends, and complain in its own way.
+        with contextlib.suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise
+
+
+def _explain(error: Exception, name: str) -> int:
+    """Write the line for an exception, and return the exit status."""
+    if isinstance(error, BrokenPipeError):
+        with contextlib.suppress(OSError):
+            flush_output()
+        return EXIT_PIPE
+    if isinstance(error, InternalError):
+        complain(name, f"internal error: {error}")
+    elif isinstance(error, SambaError):
+        complain(name, f"error: {error}")
+    elif isinstance(error, MemoryError):
+        complain(name, "error: memory ran out")
+    elif isinstance(error, OSError):
+        complain(name, f"error: {_file_message(error)}")
+    elif hasattr(error, "format_message"):  # of typer's own parser, whatever it is built on
+        message = error.format_message().rstrip(".")
+        complain(name, f"error: {message} (see {name} --help)")
+    else:
+        complain(
+            name,
+            f"internal error: {type(error).__name__}: {error}; please report it "
+            f"({DEBUG_VARIABLE}=1 shows where it happened)",
+        )
+    return EXIT_USAGE
+
+
+def _file_message(error: OSError) -> str:
+    """Return file and cause of an error of the system."""
+    cause = error.strerror or str(error)
+    if error.errno == errno.ENOSPC and error.filename is None:
+        cause = "no space is left for the output"
+    return f"{os.fsdecode(error.filename)}: {cause}" if error.filename is not None else cause
+
+
+def _wants_traceback(arguments: Sequence[str]) -> bool:
+    return "-vv" in arguments or bool(os.environ.get(DEBUG_VARIABLE))

@@ -1,0 +1,116 @@
+"""Run a command in a child process, so that a crash in native code is an error message."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from types import FrameType
+
+from samba_onnx.cli.failures import EXIT_USAGE, complain, flush_output
+from samba_onnx.cli.signals import SIGNALS
+
+GRACE_SECONDS = 10.0
+"""How long the child may tidy up after a signal before it is killed."""
+
+
+def isolated(action: Callable[[], int], name: str) -> int:
+    """Run ``action`` in a forked child and wait for it.
+
+    The fork comes before anything heavy is imported, costs about a millisecond, and the child
+    keeps terminal, working folder and open files. Signals sent to this process are passed on.
+
+    Args:
+        action: Returns an exit status.
+        name: Of the command, for messages.
+
+    Returns:
+        The child's exit status; 2, with a message on standard error, if a signal killed it;
+        128 + N if it had to be killed after signal N.
+    """
+    if not hasattr(os, "fork"):
+        return action()
+    flush_output()
+    # The end that only this process holds closes with it, however it dies.
+    watched, held = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(held)
+        _work(action, watched)
+    os.close(watched)
+    try:
+        return _supervise(child, name)
+    finally:
+        os.close(held)
+
+
+def _work(action: Callable[[], int], watched: int) -> None:
+    """Be the child: run the action and leave without any native destructor."""
+    status = EXIT_USAGE
+    try:
+        threading.Thread(target=_end_with_parent, args=(watched,), daemon=True).start()
+        status = action()
+        flush_output()
+    finally:
+        os._exit(status)
+
+
+def _end_with_parent(watched: int) -> None:
+    """Wait until the parent is gone, then end this process: nobody waits for its answer."""
+    with contextlib.suppress(OSError):
+        os.read(watched, 1)
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(GRACE_SECONDS)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _supervise(child: int, name: str) -> int:
+    """Pass signals on to the child, wait for it, and explain its death."""
+    received: list[int] = []
+
+    def pass_on(number: int, frame: FrameType | None) -> None:
+        if not received:
+            signal.setitimer(signal.ITIMER_REAL, GRACE_SECONDS)
+        received.append(number)
+        _send(child, number)
+
+    def kill(number: int, frame: FrameType | None) -> None:
+        _send(child, signal.SIGKILL)
+
+    signal.signal(signal.SIGALRM, kill)
+    for number in SIGNALS:
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, pass_on)
+    _, status = os.waitpid(child, 0)
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    if os.WIFEXITED(status):
+        return os.WEXITSTATUS(status)
+    return _explain(os.WTERMSIG(status), received, name)
+
+
+def _send(child: int, number: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(child, number)
+
+
+def _explain(number: int, received: list[int], name: str) -> int:
+    """Say in one line why the child died of a signal."""
+    if sys.stderr is not None and sys.stderr.isatty():
+        sys.stderr.write("\r\x1b[K\x1b[?25h")  # a progress display that was cut off
+    if received:
+        complain(name, f"killed: it did not end within {GRACE_SECONDS:g} s of being interrupted")
+        return 128 + received[0]
+    word = signal.Signals(number).name
+    if number == signal.SIGKILL:
+        complain(name, f"its process was killed ({word}), most likely because memory ran out")
+    else:
+        complain(
+            name,
+            f"native code crashed ({word}: {signal.strsignal(number)}) on this input; "
+            "nothing was left half-written",
+        )
+    return EXIT_USAGE

@@ -1,0 +1,174 @@
+"""``samba-port ops`` and ``samba-port targets``."""
+
+from __future__ import annotations
+
+import difflib
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from samba_onnx.cli.display import Display, write_text
+from samba_onnx.cli.failures import EXIT_YES
+from samba_onnx.cli.options import JsonOption, QuietOption, TargetOption, VerboseOption
+from samba_onnx.errors import UsageError
+
+if TYPE_CHECKING:
+    from samba_onnx.passes.targets import Operand, Row, Target
+    from samba_onnx.report.targets import (
+        OperandReport,
+        OperatorReport,
+        OperatorTableReport,
+        TargetReport,
+    )
+
+
+def ops(
+    operators: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[OPERATOR]...", help="Only these; all if left out."),
+    ] = None,
+    target: TargetOption = "sn40l",
+    markdown: Annotated[
+        bool, typer.Option("--markdown", help="Print the page of the documentation.")
+    ] = False,
+    json: JsonOption = None,
+    quiet: QuietOption = False,
+    verbose: VerboseOption = 0,
+) -> int:
+    """List the operators of a target, with limits and evidence.
+
+    Examples:
+      samba-port ops
+      samba-port ops Conv Gemm --target sn10
+      samba-port ops --markdown > docs/operators.md
+    """
+    from samba_onnx.passes.targets import load_target
+    from samba_onnx.report.targets_text import operators_text
+
+    profile = load_target(target)
+    if markdown:
+        if operators or json is not None:
+            raise UsageError("--markdown prints the whole table and nothing else")
+        from samba_onnx.passes.targets.markdown import operator_table_markdown
+
+        write_text(operator_table_markdown(profile))
+        return EXIT_YES
+    report = _operator_table(profile, operators or [])
+    Display(json, quiet, verbose).show(report.headline, lambda rows: operators_text(report), report)
+    return EXIT_YES
+
+
+def targets(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[TARGET]...", help="Only these, or TOML files of your own."),
+    ] = None,
+    json: JsonOption = None,
+    quiet: QuietOption = False,
+    verbose: VerboseOption = 0,
+) -> int:
+    """List targets, hardware figures and what is assumed.
+
+    Examples:
+      samba-port targets
+      samba-port targets sn40l --json -
+      samba-port targets my_target.toml
+    """
+    from samba_onnx.passes.targets import available_targets, load_target
+    from samba_onnx.report.targets import TargetListReport
+    from samba_onnx.report.targets_text import targets_text
+
+    reports = tuple(_target(load_target(name)) for name in names or available_targets())
+    headline = "targets: " + ", ".join(report.name for report in reports)
+    report = TargetListReport(headline, reports)
+    Display(json, quiet, verbose).show(headline, lambda rows: targets_text(report), report)
+    return EXIT_YES
+
+
+def _operator_table(target: Target, wanted: list[str]) -> OperatorTableReport:
+    """Return the rows of a target, or of some operators."""
+    from samba_onnx.report.targets import OperatorTableReport, UnsupportedReport
+
+    names = {row.name for row in target.rows} | {row.name for row in target.unsupported}
+    for name in wanted:
+        if name not in names:
+            close = difflib.get_close_matches(name, sorted(names), 3)
+            hint = f"; did you mean {', '.join(close)}?" if close else ""
+            raise UsageError(f"{target.name} has no row for operator {name}{hint}")
+    rows = [row for row in target.rows if not wanted or row.name in wanted]
+    refused = [row for row in target.unsupported if not wanted or row.name in wanted]
+    return OperatorTableReport(
+        headline=(
+            f"{target.name}: {len(rows)} operators run on the RDU, {len(refused)} are known not to"
+        ),
+        target=target.name,
+        operators=tuple(_operator(row) for row in rows),
+        unsupported=tuple(UnsupportedReport(row.name, row.code, row.note) for row in refused),
+    )
+
+
+def _operator(row: Row) -> OperatorReport:
+    from samba_onnx.report.targets import OperatorReport
+
+    own = [
+        operand
+        for operand in (*row.inputs, *row.outputs)
+        if operand.types != row.types or operand.ranks or operand.static or operand.absent
+    ]
+    return OperatorReport(
+        operator=row.name,
+        since=row.since,
+        until=row.until,
+        evidence=row.evidence,
+        types=_types(row),
+        operands=tuple(_operand(operand) for operand in own),
+        attributes={name: _allowed(rule) for name, rule in row.attributes.items()},
+        limits=row.limits,
+        source=row.source,
+    )
+
+
+def _operand(operand: Operand) -> OperandReport:
+    from samba_onnx.report.targets import OperandReport
+
+    return OperandReport(
+        operand.name, _types(operand), operand.ranks, operand.static, operand.absent
+    )
+
+
+def _types(owner: Row | Operand) -> dict[str, str]:
+    """Return the evidence of each data type."""
+    from samba_onnx.passes.targets.rows import DTYPE_NAMES
+
+    return {DTYPE_NAMES[dtype]: status.name.lower() for dtype, status in owner.types.items()}
+
+
+def _allowed(rule: Any) -> str:
+    """Return the values that an attribute may have, as text."""
+    if isinstance(rule, tuple):
+        return ", ".join(str(value) for value in rule)
+    if rule.min is None or rule.max is None:
+        return f"at least {rule.min:g}" if rule.max is None else f"at most {rule.max:g}"
+    return f"{rule.min:g} to {rule.max:g}"
+
+
+def _target(target: Target) -> TargetReport:
+    from samba_onnx.report.records import AssumptionReport
+    from samba_onnx.report.targets import TargetReport, TierReport
+
+    summary = target.summary
+    return TargetReport(
+        name=summary.name,
+        description=target.description,
+        operators=len(target.rows),
+        tiers=tuple(
+            TierReport(tier.name, tier.bytes, tier.bytes_per_second) for tier in summary.tiers
+        ),
+        peak_flops_per_second=summary.peak_flops,
+        link_bytes_per_second=summary.link_bytes_per_second,
+        link_latency_seconds=summary.link_latency_seconds,
+        assumptions=tuple(
+            AssumptionReport(figure.name, figure.value, figure.unit, figure.note)
+            for figure in summary.assumptions
+        ),
+    )

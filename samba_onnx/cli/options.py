@@ -1,0 +1,167 @@
+"""Options that several commands share, and what their text means."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from samba_onnx.errors import UsageError
+
+SHAPES = "Shapes"
+LIMITS = "Limits: exit status 1 if exceeded"
+OUTPUT = "Output"
+
+ModelArgument = Annotated[str, typer.Argument(metavar="MODEL", help="An ONNX model.")]
+PefArgument = Annotated[str, typer.Argument(metavar="PEF", help="A converted model.")]
+TargetOption = Annotated[
+    str,
+    typer.Option(
+        "--target", metavar="TARGET", help="Device: sn10, sn30, sn40l, or a TOML file of your own."
+    ),
+]
+LevelOption = Annotated[
+    str,
+    typer.Option(
+        "--level",
+        metavar="o0|o3",
+        help="o0: a section per operator; o3: sections as large as on-chip memory allows.",
+    ),
+]
+DimOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--dim",
+        metavar="NAME=SIZE",
+        help="Make a dynamic dimension static; repeatable.",
+        rich_help_panel=SHAPES,
+    ),
+]
+InputShapeOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--input-shape",
+        metavar="INPUT=SIZES",
+        help="Set the shape of an input, as x=1,3,224,224; ? leaves a dimension as it is; "
+        "repeatable.",
+        rich_help_panel=SHAPES,
+    ),
+]
+SeedOption = Annotated[
+    int, typer.Option("--seed", metavar="N", min=0, help="Seed of the random inputs.")
+]
+ThreadsOption = Annotated[
+    int | None,
+    typer.Option("--threads", metavar="N", min=1, help="Threads; all cores if left out."),
+]
+JsonOption = Annotated[
+    str | None,
+    typer.Option(
+        "--json",
+        metavar="FILE",
+        help="Write the answer as JSON, too; - prints it in place of the text.",
+        rich_help_panel=OUTPUT,
+    ),
+]
+QuietOption = Annotated[
+    bool,
+    typer.Option("--quiet", "-q", help="Only the first line.", rich_help_panel=OUTPUT),
+]
+VerboseOption = Annotated[
+    int,
+    typer.Option(
+        "--verbose",
+        "-v",
+        count=True,
+        show_default=False,
+        help="Whole tables; -vv shows where an error came from.",
+        rich_help_panel=OUTPUT,
+    ),
+]
+
+_SUFFIXES = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
+
+
+def parse_dims(texts: Sequence[str] | None) -> dict[str, int]:
+    """Read ``--dim`` options.
+
+    Args:
+        texts: As ``batch=8``.
+
+    Returns:
+        Sizes by dimension.
+
+    Raises:
+        UsageError: One is malformed, or names a dimension again with another size.
+    """
+    sizes: dict[str, int] = {}
+    for text in texts or ():
+        name, _, size = text.rpartition("=")
+        if not name or not _is_size(size):
+            raise UsageError(f"--dim {text}: expected NAME=SIZE, as --dim batch=8")
+        if sizes.setdefault(name, int(size)) != int(size):
+            raise UsageError(f"--dim {text}: {name} is also set to {sizes[name]}")
+    return sizes
+
+
+def parse_input_shapes(texts: Sequence[str] | None) -> dict[str, tuple[int | str | None, ...]]:
+    """Read ``--input-shape`` options.
+
+    Args:
+        texts: As ``x=1,3,224,224``; ``?`` leaves a dimension as it is, a word names it.
+
+    Returns:
+        Shapes by input.
+
+    Raises:
+        UsageError: One is malformed, or names an input again.
+    """
+    shapes: dict[str, tuple[int | str | None, ...]] = {}
+    for text in texts or ():
+        name, equals, sizes = text.rpartition("=")
+        parts = [part.strip() for part in sizes.split(",")] if sizes.strip() else []
+        if not equals or not name or not all(_is_dimension(part) for part in parts):
+            raise UsageError(
+                f"--input-shape {text}: expected INPUT=SIZES, as --input-shape x=1,3,224,224"
+            )
+        if name in shapes:
+            raise UsageError(f"--input-shape {text}: the shape of {name} is given twice")
+        shapes[name] = tuple(_dimension(part) for part in parts)
+    return shapes
+
+
+def _is_size(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and 0 < len(text) < 19
+
+
+def _is_dimension(text: str) -> bool:
+    return text == "?" or _is_size(text) or text.isidentifier()
+
+
+def _dimension(text: str) -> int | str | None:
+    if text == "?":
+        return None
+    return int(text) if _is_size(text) else text
+
+
+def parse_bytes(option: str, text: str | None) -> int | None:
+    """Read a size.
+
+    Args:
+        option: For the message.
+        text: As ``1048576``, ``1.5MB`` or ``200k``, with decimal prefixes; None for no limit.
+
+    Returns:
+        Bytes, or None.
+
+    Raises:
+        UsageError: It is malformed.
+    """
+    if text is None:
+        return None
+    match = re.fullmatch(r"(\d{1,18}(?:\.\d{1,9})?) ?([kmgt]?)b?", text.strip().lower(), re.ASCII)
+    if match is None:
+        raise UsageError(f"{option} {text}: expected a number of bytes, as 1048576 or 1.5MB")
+    return round(float(match[1]) * _SUFFIXES[match[2]])

@@ -1,0 +1,157 @@
+"""``samba-port verify``."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from samba_onnx.cli.display import Display, refuse_overwriting
+from samba_onnx.cli.failures import EXIT_NO, EXIT_YES
+from samba_onnx.cli.options import (
+    JsonOption,
+    QuietOption,
+    SeedOption,
+    ThreadsOption,
+    VerboseOption,
+)
+from samba_onnx.cli.progress import Activity
+from samba_onnx.errors import UsageError
+
+if TYPE_CHECKING:
+    from samba_onnx.report.comparison import VerificationReport
+    from samba_onnx.verification import Verification
+
+
+def verify(
+    files: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="[MODEL] PEF",
+            help="The original model and the PEF; a PEF alone is tested with the sample inside it.",
+        ),
+    ],
+    input_file: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--input",
+            "-i",
+            metavar="NAME=FILE",
+            help="Array for an input, from .npy, .npz or .json, in place of a random one; "
+            "repeatable; all inputs or none.",
+        ),
+    ] = None,
+    seed: SeedOption = 0,
+    rtol: Annotated[
+        float | None,
+        typer.Option("--rtol", metavar="R", min=0.0, help="Relative tolerance."),
+    ] = None,
+    atol: Annotated[
+        float | None,
+        typer.Option(
+            "--atol",
+            metavar="A",
+            min=0.0,
+            help="Absolute tolerance, per unit of an output's largest magnitude.",
+        ),
+    ] = None,
+    threads: ThreadsOption = None,
+    json: JsonOption = None,
+    quiet: QuietOption = False,
+    verbose: VerboseOption = 0,
+) -> int:
+    """Compare the original on onnxruntime with the PEF.
+
+    The PEF runs on the emulator, on the same seeded inputs.
+
+    Examples:
+      samba-port verify model.onnx model.pef
+      samba-port verify model.onnx model.pef --input x=x.npy --rtol 1e-5
+      samba-port verify model.pef
+
+    Exit status 1 means that an output is beyond the tolerance.
+    """
+    if len(files) > 2:
+        raise UsageError(f"expected MODEL and PEF, or a PEF alone; got {len(files)} files")
+    if len(files) == 1 and input_file:
+        raise UsageError("--input needs MODEL and PEF: the sample inside a PEF has its own inputs")
+    refuse_overwriting(*files, outputs={"--json": json})
+
+    from samba_onnx.report.run_text import verification_text
+    from samba_onnx.runtime.pef import load_pef
+    from samba_onnx.verification import self_test
+    from samba_onnx.verification import verify as compare_with_original
+
+    with Activity(quiet) as activity, load_pef(files[-1]) as pef:
+        activity.step("compare")
+        if len(files) == 1:
+            found = self_test(pef, rtol=rtol, atol=atol, threads=threads)
+        else:
+            found = compare_with_original(
+                files[0],
+                pef,
+                inputs=_inputs(pef, input_file),
+                seed=seed,
+                rtol=rtol,
+                atol=atol,
+                threads=threads,
+            )
+    report = _report(found, Path(files[-1]).name)
+    display = Display(json, quiet, verbose)
+    display.show(report.headline, lambda rows: verification_text(report, rows), report)
+    return EXIT_YES if report.passed else EXIT_NO
+
+
+def _inputs(pef: Any, texts: list[str] | None) -> dict[str, Any] | None:
+    """Read input files; None where there are none, so that random ones are made."""
+    if not texts:
+        return None
+    from samba_onnx.cli.arrays import read_inputs
+    from samba_onnx.runtime.inputs import InputSpec
+
+    specs = {name: InputSpec(pef.symbol(name)) for name in pef.manifest.graphs[0].inputs}
+    given = read_inputs(texts, specs)
+    missing = [f"{name} {spec}" for name, spec in specs.items() if name not in given]
+    if missing:
+        raise UsageError(f"no value for {'; '.join(missing)}: give all inputs, or none")
+    return given
+
+
+def _report(found: Verification, pef: str) -> VerificationReport:
+    """Put the answer together."""
+    from samba_onnx.report.comparison import OutputErrorReport, VerificationReport
+    from samba_onnx.report.units import count_text, printable
+
+    def known(error: float) -> float | None:
+        return error if math.isfinite(error) else None
+
+    outputs = tuple(
+        OutputErrorReport(
+            output.name,
+            output.type,
+            output.shape,
+            known(output.max_absolute_error),
+            known(output.max_relative_error),
+            output.mismatched,
+            output.elements,
+            output.passed,
+        )
+        for output in found.outputs
+    )
+    what = "the original on onnxruntime" if found.against == "original" else "the sample inside it"
+    failed = sum(not output.passed for output in outputs)
+    worst = max((output.max_relative_error or 0.0 for output in outputs), default=0.0)
+    if failed:
+        verdict = f"{failed} of {count_text(len(outputs), 'output')} differ from {what}"
+    else:
+        verdict = f"{count_text(len(outputs), 'output')} as from {what}"
+    return VerificationReport(
+        headline=f"{printable(pef)}: {verdict}; largest error {worst:.2g} of an output's magnitude",
+        passed=found.passed,
+        against=found.against,
+        rtol=found.rtol,
+        atol=found.atol,
+        outputs=outputs,
+    )

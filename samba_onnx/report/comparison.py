@@ -1,0 +1,47 @@
+"""What ``samba-port verify`` says: how far the emulator's numbers are from the expected ones."""
+
+from __future__ import annotations
+
+from samba_onnx.report.records import SCHEMA_VERSION, record
+
+
+@record
+class OutputErrorReport:
+    """The comparison of one output."""
+
+    name: str
+    """Its name; of an element of a sequence ``name[0]``, ``name[1]``, ..."""
+    dtype: str
+    """Its numpy dtype, as ``float32``."""
+    shape: tuple[int, ...]
+    """Its shape."""
+    max_absolute_error: float | None
+    """Largest error; null where types or shapes differ, so that there is none."""
+    max_relative_error: float | None
+    """Largest error divided by the largest expected magnitude; null as above."""
+    mismatched: int
+    """Elements beyond the tolerance."""
+    elements: int
+    """All elements."""
+    passed: bool
+    """Whether every element is within the tolerance."""
+
+
+@record
+class VerificationReport:
+    """Whether a PEF computes what it should."""
+
+    headline: str
+    """The answer in one line."""
+    passed: bool
+    """Whether every output is within the tolerance."""
+    against: str
+    """``original`` (the model on onnxruntime) or ``sample`` (the reference inside the PEF)."""
+    rtol: float
+    """Relative tolerance."""
+    atol: float
+    """Absolute tolerance, per unit of the largest expected magnitude."""
+    outputs: tuple[OutputErrorReport, ...]
+    """One per output."""
+    schema_version: int = SCHEMA_VERSION
+    """Version of this document's form."""

@@ -1,0 +1,106 @@
+"""A run and a verification for people."""
+
+from __future__ import annotations
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from samba_onnx.report.comparison import VerificationReport
+from samba_onnx.report.layout import table, titled
+from samba_onnx.report.run import RunReport
+from samba_onnx.report.terminal import total_cells
+from samba_onnx.report.units import second_text, shape_text
+
+
+def run_text(report: RunReport, rows: int | None = 12) -> RenderableType:
+    """Return what ``run`` shows.
+
+    Args:
+        report: The run.
+        rows: Longest table; None for all rows.
+
+    Returns:
+        Something that a rich console prints.
+    """
+    parts: list[RenderableType] = [Text(report.headline, style="bold")]
+    outputs = [
+        (
+            output.name,
+            output.dtype,
+            shape_text(output.shape),
+            _number(output.minimum),
+            _number(output.mean),
+            _number(output.maximum),
+        )
+        for output in report.outputs
+    ]
+    columns = ("name", "dtype", "shape", ">min", ">mean", ">max")
+    parts += [Text(""), titled("Outputs", table(columns, outputs, limit=rows))]
+    odd = [output for output in report.outputs if output.not_finite]
+    if odd:
+        text = ", ".join(f"{output.name} ({output.not_finite:,})" for output in odd)
+        parts.append(Text(f"  NaN or infinite elements: {text}"))
+    transfers = [
+        *total_cells("every run", report.transfers_per_run),
+        *total_cells("at load", report.transfers_at_load),
+    ]
+    if transfers:
+        columns = ("when", "cause", "way", ">transfers", ">bytes", ">time")
+        parts += [Text(""), titled("Transfers in the ledger", table(columns, transfers))]
+    times = (
+        f"load {second_text(report.load_seconds)}, fastest run "
+        f"{second_text(report.fastest_seconds)}, mean {second_text(report.mean_seconds)}"
+    )
+    parts += [Text(""), titled("Measured on this machine", Text(times))]
+    if report.calls:
+        parts += [Text(""), _calls(report, rows)]
+    return Group(*parts)
+
+
+def verification_text(report: VerificationReport, rows: int | None = 12) -> RenderableType:
+    """Return what ``verify`` shows.
+
+    Args:
+        report: The comparison.
+        rows: Longest table; None for all rows.
+
+    Returns:
+        Something that a rich console prints.
+    """
+    cells = [
+        (
+            output.name,
+            output.dtype,
+            shape_text(output.shape),
+            _number(output.max_absolute_error),
+            _number(output.max_relative_error),
+            f"{output.mismatched:,} of {output.elements:,}",
+            "yes" if output.passed else "NO",
+        )
+        for output in sorted(report.outputs, key=lambda output: output.passed)
+    ]
+    columns = ("output", "dtype", "shape", ">max error", ">relative", ">beyond", "holds")
+    return Group(
+        Text(report.headline, style="bold" if report.passed else "bold red"),
+        Text(""),
+        table(columns, cells, limit=rows),
+    )
+
+
+def _calls(report: RunReport, rows: int | None) -> RenderableType:
+    cells = [
+        (
+            str(call.call),
+            call.home.upper(),
+            call.name,
+            second_text(call.measured_mean_seconds),
+            "-" if call.modelled_seconds is None else second_text(call.modelled_seconds),
+        )
+        for call in report.calls
+    ]
+    columns = (">call", "home", "section or fallback", ">emulated", ">modelled")
+    return titled("Time by call", table(columns, cells, limit=rows))
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.4g}"

@@ -1,0 +1,37 @@
+"""Write the JSON schemas of all documents: ``python -m samba_onnx.report.schemas docs``."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+from samba_onnx.report.comparison import VerificationReport
+from samba_onnx.report.documents import json_schema
+from samba_onnx.report.report import Report
+from samba_onnx.report.run import RunReport
+from samba_onnx.report.targets import OperatorTableReport, TargetListReport
+
+DOCUMENTS: dict[str, type] = {
+    "report": Report,
+    "run": RunReport,
+    "verification": VerificationReport,
+    "operators": OperatorTableReport,
+    "targets": TargetListReport,
+}
+"""Records that are documents, by the name of their schema file."""
+
+
+def write_schemas(folder: Path) -> None:
+    """Write ``NAME.schema.json`` for every document.
+
+    Args:
+        folder: Where to.
+    """
+    for name, document in DOCUMENTS.items():
+        text = json.dumps(json_schema(document), indent=2) + "\n"
+        (folder / f"{name}.schema.json").write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    write_schemas(Path(sys.argv[1]))

@@ -1,0 +1,119 @@
+"""Operator tables and targets for people."""
+
+from __future__ import annotations
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from samba_onnx.report.layout import table, titled
+from samba_onnx.report.targets import (
+    OperandReport,
+    OperatorReport,
+    OperatorTableReport,
+    TargetListReport,
+    TargetReport,
+)
+from samba_onnx.report.units import byte_text, figure_text, printable, rate_text, second_text
+
+
+def operators_text(report: OperatorTableReport) -> RenderableType:
+    """Return what ``ops`` shows.
+
+    Args:
+        report: The table.
+
+    Returns:
+        Something that a rich console prints.
+    """
+    cells = [
+        (row.operator, _versions(row), row.evidence, _types(row.types), "; ".join(_limits(row)))
+        for row in report.operators
+    ]
+    parts: list[RenderableType] = [Text(report.headline, style="bold")]
+    if cells:
+        columns = ("operator", "version", "evidence", "types", "limits")
+        parts += [Text(""), table(columns, cells)]
+        parts.append(Text("types: * experimental, ° observed, ? assumed", style="dim"))
+    refused = [(row.operator, row.code, row.reason) for row in report.unsupported]
+    if refused:
+        grid = table(("operator", "reason", "why"), refused)
+        parts += [Text(""), titled("Known not to run on the RDU", grid)]
+    return Group(*parts)
+
+
+def targets_text(report: TargetListReport) -> RenderableType:
+    """Return what ``targets`` shows.
+
+    Args:
+        report: The targets.
+
+    Returns:
+        Something that a rich console prints.
+    """
+    parts: list[RenderableType] = []
+    for target in report.targets:
+        if parts:
+            parts.append(Text(""))
+        parts.append(_target(target))
+    return Group(*parts)
+
+
+def _target(target: TargetReport) -> RenderableType:
+    """Return one block: published figures, then assumed ones."""
+    figures = [
+        (
+            f"{tier.name} memory",
+            f"{byte_text(tier.capacity_bytes)}, {rate_text(tier.bytes_per_second, 'B/s')}",
+        )
+        for tier in target.tiers
+    ]
+    figures += [
+        (f"peak, {dtype}", rate_text(rate, "FLOP/s"))
+        for dtype, rate in target.peak_flops_per_second.items()
+    ]
+    link = rate_text(target.link_bytes_per_second, "B/s")
+    figures.append(("host link", f"{link}, latency {second_text(target.link_latency_seconds)}"))
+    figures.append(("operators", f"{target.operators} (samba-port ops --target {target.name})"))
+    contents: list[RenderableType] = [table(("figure", "value"), figures)]
+    if target.assumptions:
+        cells = [
+            (figure.name, figure_text(figure.value, figure.unit), figure.note)
+            for figure in target.assumptions
+        ]
+        contents += [
+            Text("assumed, because the vendor does not publish them:"),
+            table(("figure", "value", "note"), cells),
+        ]
+    title = printable(target.name)
+    if target.description:
+        title += f": {printable(target.description)}"
+    return titled(title, *contents)
+
+
+_MARKS = {"full": "", "experimental": "*", "observed": "°", "assumed": "?"}
+
+
+def _types(types: dict[str, str]) -> str:
+    return " ".join(f"{name}{_MARKS.get(status, '')}" for name, status in types.items())
+
+
+def _versions(row: OperatorReport) -> str:
+    return f"{row.since}+" if row.until is None else f"{row.since}-{row.until}"
+
+
+def _limits(row: OperatorReport) -> list[str]:
+    limits = [text for operand in row.operands if (text := _operand(operand, row))]
+    limits += [f"{name}: {values}" for name, values in row.attributes.items()]
+    return [*limits, *row.limits]
+
+
+def _operand(operand: OperandReport, row: OperatorReport) -> str:
+    if operand.absent:
+        return f"no {operand.name}"
+    words = ["constant"] if operand.static else []
+    if operand.ranks is not None:
+        low, high = operand.ranks
+        words.append(f"rank {low}" if low == high else f"rank {low} to {high}")
+    if operand.types != row.types:
+        words.append(_types(operand.types) or "no type")
+    return f"{operand.name}: {', '.join(words)}"
