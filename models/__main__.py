@@ -21,6 +21,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--variant", default="full", help="tiny, full or large (default: full)")
     parser.add_argument("--seed", type=int, default=0, help="seed of the weights (default: 0)")
     parser.add_argument("--dynamic", action="store_true", help="name the dynamic dimensions")
+    parser.add_argument("--raw", action="store_true", help="leave the graph as it was traced")
     parser.add_argument("--list", action="store_true", help="list the models and their variants")
     return parser
 
@@ -53,7 +54,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     torch.set_num_threads(1)  # calibrated statistics then do not depend on the number of cores
     export_onnx(
-        options.name, options.variant, options.output, seed=options.seed, dynamic=options.dynamic
+        options.name,
+        options.variant,
+        options.output,
+        seed=options.seed,
+        dynamic=options.dynamic,
+        optimize=not options.raw,
     )
     return 0
 

@@ -47,7 +47,7 @@ def build(variant: Variant = "full", seed: int = 0) -> Example:
             max_position_embeddings=16,
         )
     module = Bert(config).eval()
-    spread_weights(module, seed)
+    spread_weights(module, seed, gain=1.5)
     shape = (1, 128) if variant == "full" else (2, 8)
     axes = ("batch", "sequence")
     specs = (

@@ -33,7 +33,12 @@ _STALE_SECONDS = 7 * 24 * 3600
 
 
 def cached_onnx(
-    name: str, variant: Variant = "tiny", *, dynamic: bool = False, folder: Path = CACHE
+    name: str,
+    variant: Variant = "tiny",
+    *,
+    dynamic: bool = False,
+    raw: bool = False,
+    folder: Path = CACHE,
 ) -> Path:
     """Give the ONNX file of a model, exporting it first if it is not in the cache.
 
@@ -41,6 +46,7 @@ def cached_onnx(
         name: A key of `models.MODELS`.
         variant: ``tiny``, ``full`` or, where the model has it, ``large``.
         dynamic: Whether the model's dynamic axes have a name instead of a size.
+        raw: Whether the exporter leaves the graph as it was traced.
         folder: The folder that holds the entries.
 
     Returns:
@@ -51,7 +57,7 @@ def cached_onnx(
         ExecutionError: If the export fails.
     """
     find(name).check(variant)
-    stem = f"{name}-{variant}-dynamic" if dynamic else f"{name}-{variant}"
+    stem = f"{name}-{variant}" + "-dynamic" * dynamic + "-raw" * raw
     entry = folder / f"{stem}-{_key(name)}"
     path = entry / f"{name}.onnx"
     if not path.exists():
@@ -59,7 +65,8 @@ def cached_onnx(
         with _locked(folder / f"{entry.name}.lock"):
             if not path.exists():
                 _remove_stale(folder, stem)
-                _export(name, variant, dynamic, entry)
+                options = ["--variant", variant] + ["--dynamic"] * dynamic + ["--raw"] * raw
+                _export(name, options, entry)
     os.utime(entry)
     return path
 
@@ -83,18 +90,17 @@ def _locked(path: Path) -> Iterator[None]:
         yield
 
 
-def _export(name: str, variant: Variant, dynamic: bool, entry: Path) -> None:
+def _export(name: str, options: list[str], entry: Path) -> None:
     """Export in a child process into a folder beside the entry, then rename it."""
     partial = entry.with_name(f"partial-{entry.name}")
     shutil.rmtree(partial, ignore_errors=True)  # what a killed process has left
     partial.mkdir()
-    command = [sys.executable, "-m", "models", name, str(partial / f"{name}.onnx")]
-    command += ["--variant", variant] + (["--dynamic"] if dynamic else [])
+    command = [sys.executable, "-m", "models", name, str(partial / f"{name}.onnx"), *options]
     done = subprocess.run(command, cwd=_ROOT, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         shutil.rmtree(partial, ignore_errors=True)
         lines = done.stderr.strip().splitlines() or [f"exit status {done.returncode}"]
-        raise ExecutionError(f"{name} ({variant}) cannot be exported: {lines[-1]}")
+        raise ExecutionError(f"{name} {' '.join(options)} cannot be exported: {lines[-1]}")
     partial.rename(entry)
 
 

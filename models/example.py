@@ -23,7 +23,8 @@ class InputSpec:
         name: The argument of ``forward``, and the name of the graph input.
         shape: Its dimensions.
         axes: For each dimension the name under which it may become dynamic, or None.
-        kind: ``normal`` for standard normal float32 values, ``tokens`` for int64 ids below
+        kind: ``normal`` for standard normal float32 values, ``image`` for the same on top of coarse
+            patches (pure noise averages out in pooling, and all images look the same), ``tokens`` for int64 ids below
             ``vocabulary``, ``mask`` for an int64 mask of ones that ends in zeros (padding).
         vocabulary: The number of token ids; used by ``tokens`` only.
     """
@@ -31,7 +32,7 @@ class InputSpec:
     name: str
     shape: tuple[int, ...]
     axes: tuple[str | None, ...]
-    kind: Literal["normal", "tokens", "mask"] = "normal"
+    kind: Literal["normal", "image", "tokens", "mask"] = "normal"
     vocabulary: int = 0
 
     def with_batch(self, size: int) -> InputSpec:
@@ -60,6 +61,10 @@ class InputSpec:
         generator = torch.Generator().manual_seed(seed)
         if self.kind == "normal":
             return torch.randn(self.shape, generator=generator)
+        if self.kind == "image":
+            coarse = torch.randn((*self.shape[:-2], 4, 4), generator=generator)
+            patches = torch.nn.functional.interpolate(coarse, self.shape[-2:])
+            return 0.8 * patches + 0.6 * torch.randn(self.shape, generator=generator)
         if self.kind == "tokens":
             return torch.randint(0, self.vocabulary, self.shape, generator=generator)
         mask = torch.ones(self.shape, dtype=torch.int64)

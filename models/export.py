@@ -38,6 +38,7 @@ def export_onnx(
     *,
     seed: int = 0,
     dynamic: bool = False,
+    optimize: bool = True,
     opset: int = OPSET,
 ) -> Path:
     """Build a model and write it as an ONNX file.
@@ -49,6 +50,8 @@ def export_onnx(
             ``.data`` appended.
         seed: The seed of the weights.
         dynamic: Whether the model's dynamic axes get a name instead of a size.
+        optimize: Whether the exporter simplifies the graph, its default; without, batch norms and
+            shape arithmetic stay as torch has traced them.
         opset: The version of the default operator set.
 
     Returns:
@@ -57,11 +60,18 @@ def export_onnx(
     Raises:
         UsageError: If there is no such model or variant.
     """
-    return export_example(build(name, variant, seed), path, dynamic=dynamic, opset=opset)
+    return export_example(
+        build(name, variant, seed), path, dynamic=dynamic, optimize=optimize, opset=opset
+    )
 
 
 def export_example(
-    example: Example, path: str | Path, *, dynamic: bool = False, opset: int = OPSET
+    example: Example,
+    path: str | Path,
+    *,
+    dynamic: bool = False,
+    optimize: bool = True,
+    opset: int = OPSET,
 ) -> Path:
     """Write a model that is already built as an ONNX file.
 
@@ -69,6 +79,8 @@ def export_example(
         example: The module with its named inputs.
         path: Where to write, as for `export_onnx`.
         dynamic: Whether the model's dynamic axes get a name instead of a size.
+        optimize: Whether the exporter simplifies the graph, its default; without, batch norms and
+            shape arithmetic stay as torch has traced them.
         opset: The version of the default operator set.
 
     Returns:
@@ -77,21 +89,18 @@ def export_example(
     path = Path(path)
     weights = sum(one.numel() * one.element_size() for one in example.module.parameters())
     with _quiet():
-        program = _export(example, dynamic, opset)
+        program = _export(example, dynamic=dynamic, optimize=optimize, opset=opset)
         program.save(path, external_data=weights > _INLINE_BYTES)
     return path
 
 
-def _export(example: Example, dynamic: bool, opset: int) -> ONNXProgram:
+def _export(example: Example, *, dynamic: bool, optimize: bool, opset: int) -> ONNXProgram:
     inputs = {
         # The exporter takes a dimension of 1 for a constant, whatever it is told.
         spec.name: spec.with_batch(2).draw(example.seed) if dynamic else tensor
         for spec, tensor in zip(example.specs, example.inputs.values(), strict=True)
     }
-    shapes = {
-        name: dict.fromkeys(axes, torch.export.Dim.DYNAMIC)
-        for name, axes in example.dynamic_axes.items()
-    }
+    shapes = {name: dict(axes) for name, axes in example.dynamic_axes.items()}
     with torch.no_grad():
         program = torch.onnx.export(
             example.module,
@@ -101,6 +110,7 @@ def _export(example: Example, dynamic: bool, opset: int) -> ONNXProgram:
             output_names=list(example.outputs),
             dynamic_shapes=shapes if dynamic else None,
             opset_version=opset,
+            optimize=optimize,
             dynamo=True,
             verbose=False,
         )

@@ -34,9 +34,17 @@ def build(variant: Variant = "full", seed: int = 0) -> Example:
     """
     config = GPT2Config()
     if variant == "tiny":
-        config = GPT2Config(vocab_size=100, n_positions=16, n_embd=32, n_layer=2, n_head=4)
+        config = GPT2Config(
+            vocab_size=100,
+            n_positions=16,
+            n_embd=32,
+            n_layer=2,
+            n_head=4,
+            bos_token_id=0,
+            eos_token_id=0,
+        )
     module = Gpt2(config).eval()
-    spread_weights(module, seed)
+    spread_weights(module, seed, gain=1.5)
     shape = (1, 64) if variant == "full" else (2, 8)
     spec = InputSpec("input_ids", shape, ("batch", "sequence"), "tokens", config.vocab_size)
     example = Example(module, (spec,), ("logits",), seed)

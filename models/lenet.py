@@ -48,7 +48,7 @@ def build(variant: Variant = "full", seed: int = 0) -> Example:
     """
     module = LeNet(1 if variant == "full" else 2).eval()
     spread_weights(module, seed, gain=1.5)
-    spec = InputSpec("image", (2, 1, 32, 32), ("batch", None, None, None))
+    spec = InputSpec("image", (2, 1, 32, 32), ("batch", None, None, None), "image")
     example = Example(module, (spec,), ("logits",), seed)
     scale_output(module, example.inputs, module.head)
     return example

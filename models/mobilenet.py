@@ -157,7 +157,7 @@ def build(variant: Variant = "full", seed: int = 0) -> Example:
     size = 224 if full else 32
     spread_weights(module, seed, gain=2**0.5)
     calibrate_batch_norms(module, (8, 3, 128, 128) if full else (16, 3, 32, 32), seed)
-    spec = InputSpec("image", (1, 3, size, size), ("batch", None, None, None))
+    spec = InputSpec("image", (1, 3, size, size), ("batch", None, None, None), "image")
     example = Example(module, (spec,), ("logits",), seed)
     scale_output(module, example.inputs, module.head)
     return example

@@ -90,7 +90,7 @@ def build(variant: Variant = "full", seed: int = 0) -> Example:
     spread_weights(module, seed, gain=2**0.5)
     # Statistics hardly depend on the image's size; a smaller one keeps building quick.
     calibrate_batch_norms(module, (8, 3, 96, 96) if full else (16, 3, 32, 32), seed)
-    spec = InputSpec("image", (1, 3, size, size), ("batch", None, None, None))
+    spec = InputSpec("image", (1, 3, size, size), ("batch", None, None, None), "image")
     example = Example(module, (spec,), ("logits",), seed)
     scale_output(module, example.inputs, module.fc)
     return example

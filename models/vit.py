@@ -44,9 +44,9 @@ def build(variant: Variant = "full", seed: int = 0) -> Example:
             patch_size=4,
         )
     module = Vit(config).eval()
-    spread_weights(module, seed)
+    spread_weights(module, seed, gain=1.5)
     shape = (1, 3, config.image_size, config.image_size)
-    spec = InputSpec("pixel_values", shape, ("batch", None, None, None))
+    spec = InputSpec("pixel_values", shape, ("batch", None, None, None), "image")
     example = Example(module, (spec,), ("logits",), seed)
     scale_output(module, example.inputs, module.model.classifier)
     return example

@@ -79,7 +79,7 @@ def build_encoder(variant: Variant = "full", seed: int = 0) -> Example:
     """
     config = _config(variant)
     module = Encoder(config).eval()
-    spread_weights(module, seed)
+    spread_weights(module, seed, gain=1.5)
     shape = (1, config.num_mel_bins, 2 * config.max_source_positions)
     spec = InputSpec("input_features", shape, ("batch", None, None))
     return Example(module, (spec,), ("last_hidden_state",), seed)
@@ -97,7 +97,7 @@ def build_decoder(variant: Variant = "full", seed: int = 0) -> Example:
     """
     config = _config(variant)
     module = Decoder(config).eval()
-    spread_weights(module, seed)
+    spread_weights(module, seed, gain=1.5)
     batch, sequence = (1, 16) if variant == "full" else (2, 8)
     states = (batch, config.max_source_positions, config.d_model)
     specs = (
