@@ -26,7 +26,7 @@ def value_bytes(value: ir.Value) -> int | None:
         Bytes, elements of less than a byte packed (three int4 elements take two bytes); None where
         the type or a dimension is not known, and for strings and values that are no tensors.
     """
-    if isinstance(value.type, ir.SparseTensorType):
+    if type(value.type) is ir.SparseTensorType:
         return None
     dtype, shape = value.dtype, dimensions(value)
     if dtype is None and value.const_value is not None:

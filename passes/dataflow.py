@@ -7,6 +7,9 @@ from dataclasses import dataclass
 
 import onnx_ir as ir
 
+# isinstance is slow on these: they fulfil a runtime protocol.
+_CONTAINERS = frozenset({ir.SequenceType, ir.OptionalType})
+
 
 def subgraphs(node: ir.Node) -> Iterator[ir.Graph]:
     """Yield the graphs that a node carries as attributes, without those nested inside them.
@@ -89,7 +92,7 @@ def dimensions(value: ir.Value) -> tuple[int | str | None, ...] | None:
         Integers where known, names where dynamic, None where nameless; None in the whole where not
         even the rank is known and for sequences and optionals.
     """
-    if isinstance(value.type, ir.SequenceType | ir.OptionalType):
+    if type(value.type) in _CONTAINERS:
         return None
     shape = value.shape
     if shape is None and value.const_value is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Sequence
 
@@ -13,7 +14,7 @@ _LONGEST_TEXT = 10_000
 _QUOTED = re.compile(r"'([^']*)'|\"([^\"]*)\"")
 
 
-def scope(node: ir.Node) -> tuple[str, ...]:
+def scope(node: ir.Node) -> tuple[str, ...] | None:
     """Return the path of the module that a node comes from.
 
     Args:
@@ -22,14 +23,17 @@ def scope(node: ir.Node) -> tuple[str, ...]:
 
     Returns:
         Attribute names from the outermost module inwards, as ``("layer1", "0", "conv1")``; empty
-        where the node does not say.
+        for the outermost module itself, None where the node does not say.
     """
     text = node.metadata_props.get(SCOPES_KEY, "")[:_LONGEST_TEXT]
     found = [first or second for first, second in _QUOTED.findall(text)]
     if len(found) > 1:  # the last entry names the operator itself
         return tuple(part for part in found[-2].split(".") if part)
+    name = (node.name or "")[:_LONGEST_TEXT]
+    if not name.startswith("/"):
+        return None
     path: list[str] = []
-    for part in (node.name or "")[:_LONGEST_TEXT].split("/")[1:-1]:
+    for part in name.split("/")[1:-1]:
         inner = part.split(".")
         # The older exporter repeats the parent: layer1, then layer1.0.
         path.extend(inner[1:] if len(inner) > 1 and path and path[-1] == inner[0] else inner)
@@ -47,16 +51,19 @@ def stage_name(nodes: Sequence[ir.Node]) -> str:
         single node; the first and last outermost module (``conv1..fc``) where no module does; the
         first and last operator (``Gemm..Softmax``) where nothing is known about modules.
     """
-    scopes = [path for path in map(scope, nodes) if path]
-    operator = nodes[0].op_type
-    if not scopes:
-        return operator if len(nodes) == 1 else _span(operator, nodes[-1].op_type)
-    common = list(scopes[0])
-    for path in scopes[1:]:
+    known = [(path, node.op_type) for node in nodes if (path := scope(node)) is not None]
+    if not known:
+        known = [((), node.op_type) for node in nodes]
+    common = known[0][0]
+    for path, _ in known[1:]:
         common = _agreeing(common, path)
-    if not common:
-        return _span(scopes[0][0], scopes[-1][0])
-    return ".".join([*common, operator] if len(nodes) == 1 else common)
+    if len(nodes) == 1:
+        return ".".join([*common, nodes[0].op_type])
+    if common:
+        return ".".join(common)
+    # An operator of the outermost module stands for itself.
+    outermost = [path[0] if path else operator for path, operator in known]
+    return f"{outermost[0]}..{outermost[-1]}" if len(outermost) > 1 else outermost[0]
 
 
 def unique(names: Sequence[str]) -> tuple[str, ...]:
@@ -82,14 +89,6 @@ def unique(names: Sequence[str]) -> tuple[str, ...]:
     return tuple(result)
 
 
-def _agreeing(left: Sequence[str], right: Sequence[str]) -> list[str]:
-    agreeing: list[str] = []
-    for one, other in zip(left, right, strict=False):
-        if one != other:
-            break
-        agreeing.append(one)
-    return agreeing
-
-
-def _span(first: str, last: str) -> str:
-    return f"{first}..{last}"
+def _agreeing(left: Sequence[str], right: Sequence[str]) -> tuple[str, ...]:
+    pairs = zip(left, right, strict=False)
+    return tuple(one for one, _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))

@@ -10,6 +10,7 @@ import onnx_ir as ir
 from samba_onnx.passes.costs import cost, node_flops, value_bytes
 from samba_onnx.passes.dataflow import dimensions
 from samba_onnx.passes.sectioning import sram_bytes
+from samba_onnx.passes.source_location import source_location
 from samba_onnx.passes.stages import Interface
 from samba_onnx.runtime.pef.manifest import (
     Fallback,
@@ -189,4 +190,5 @@ def _fallback_node(node: ir.Node, placement: Placement) -> FallbackNode:
         code=reason.code.value,
         reason=reason.message,
         hint=reason.hint,
+        location=source_location(node),
     )
