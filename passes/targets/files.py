@@ -116,18 +116,19 @@ def _label(path: Path) -> str:
 def _first_error(error: ValidationError) -> str:
     """Return pydantic's first complaint as one line that names the key."""
     details = error.errors(include_url=False, include_input=False, include_context=False)
-    first = details[0]
-    kinds = {"list[union[int,float,str]]", "NumberRange"}  # branches of a union, no keys
-    location = [str(part) for part in first["loc"] if not _is_branch(part, kinds)]
+    # Where a value may be of two kinds, the complaint that it is none of the other says nothing.
+    telling = [each for each in details if each["type"] not in ("list_type", "model_type")]
+    first = (telling or details)[0]
+    location = [str(part) for part in first["loc"] if not _is_branch(part)]
     message = first["msg"].removeprefix("Value error, ")
     if first["type"] == "extra_forbidden":
         message = "unknown key"
-    more = f" (and {len(details) - 1} more)" if len(details) > 1 else ""
-    return f"{'.'.join(location) or 'file'}: {message}{more}"
+    return f"{'.'.join(location) or 'file'}: {message}"
 
 
-def _is_branch(part: int | str, kinds: set[str]) -> bool:
-    return isinstance(part, str) and (part in kinds or part.startswith(("constrained-", "list[")))
+def _is_branch(part: int | str) -> bool:
+    """Return whether a part of a location names a kind of value and not a key."""
+    return isinstance(part, str) and part.startswith(("NumberRange", "function-after[", "list["))
 
 
 def _merge_chain(path: Path) -> TargetFile:
