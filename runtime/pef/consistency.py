@@ -59,7 +59,7 @@ def check_manifest(manifest: Manifest) -> None:
         _check_stage(stage, index)
     for graph in manifest.graphs:
         _known("graph", graph.name, "symbol", (*graph.inputs, *graph.outputs), index.symbols)
-        _unique(f"input of graph {printable(graph.name)}", graph.inputs)
+        _unique(f"input of graph {graph.name}", graph.inputs)
         check_schedule(graph, index.stages, index.symbols)
         check_transfers(graph, index.stages, index.symbols)
         check_boundaries(graph, index.stages, index.symbols)
@@ -90,18 +90,19 @@ def weights_layout(manifest: Manifest) -> TensorLayout:
     laid = {tensor.name: tensor.stored for tensor in layout.tensors}
     for symbol in tensors:
         if laid[symbol.name] != symbol.stored:
-            _refuse(f"weight {printable(symbol.name)} is not stored where the layout puts it")
+            _refuse(f"weight {symbol.name} is not stored where the layout puts it")
     return layout
 
 
 def _refuse(problem: str) -> NoReturn:
-    raise PefFormatError(f"the manifest contradicts itself: {problem}")
+    # Names are made printable here and not where messages begin: most of them are never sent.
+    raise PefFormatError(f"the manifest contradicts itself: {printable(problem, 400)}")
 
 
 def _unique(what: str, names: Iterable[object]) -> None:
     for name, count in Counter(names).items():
         if count > 1 or name == "":
-            _refuse(f"{what} {printable(name)!r} " + ("occurs twice" if name else "has no name"))
+            _refuse(f"{what} {name!r} " + ("occurs twice" if name else "has no name"))
 
 
 def _known(
@@ -109,7 +110,7 @@ def _known(
 ) -> None:
     for item in wanted:
         if item not in known:
-            _refuse(f"{what} {printable(name)} names {kind} {printable(item)}, which is not there")
+            _refuse(f"{what} {name} names {kind} {item}, which is not there")
 
 
 def _not_negative(what: str, **figures: float) -> None:
@@ -144,14 +145,14 @@ def _check_target(target: TargetSummary) -> None:
         "the link", rate=target.link_bytes_per_second, latency=target.link_latency_seconds
     )
     for dtype, rate in target.peak_flops.items():
-        _not_negative(f"the peak of {printable(dtype)}", rate=rate)
+        _not_negative(f"the peak of {dtype}", rate=rate)
 
 
 def _check_regions(manifest: Manifest) -> None:
     tiers = {tier.name for tier in manifest.target.tiers}
     for region in manifest.regions:
         _known("region", region.name, "tier", (region.tier,), tiers)
-        _not_negative(f"region {printable(region.name)}", bytes=region.bytes)
+        _not_negative(f"region {region.name}", bytes=region.bytes)
 
 
 def _fixed_shape(symbol: Symbol) -> tuple[int, ...]:
@@ -167,7 +168,7 @@ def _expected_bytes(symbol: Symbol) -> int | None:
 
 
 def _check_symbol(symbol: Symbol, index: _Index) -> None:
-    name = f"symbol {printable(symbol.name)}"
+    name = f"symbol {symbol.name}"
     problem = type_problem(symbol.type)
     if problem:
         _refuse(f"{name}: {problem}")
@@ -190,15 +191,15 @@ def _check_stage(stage: Section | Fallback, index: _Index) -> None:
     _known(what, stage.name, "graph", (stage.graph,), index.graphs)
     wanted = (*stage.inputs, *stage.outputs, *stage.weights)
     _known(what, stage.name, "symbol", wanted, index.symbols)
-    name = f"{what} {printable(stage.name)}"
+    name = f"{what} {stage.name}"
     _unique(f"input or weight of {name}", (*stage.inputs, *stage.weights))
     _unique(f"output of {name}", stage.outputs)
     _not_negative(name, id=stage.id)
     if stage.member != stage_member(stage):
-        _refuse(f"{name} is in {printable(stage.member)}, not in {stage_member(stage)}")
+        _refuse(f"{name} is in {stage.member}, not in {stage_member(stage)}")
     for operator, count in stage.operators.items():
         if count < 1 or not operator:
-            _refuse(f"{name} has {count} nodes {printable(operator)}")
+            _refuse(f"{name} has {count} nodes {operator}")
     if isinstance(stage, Section):
         traffic = {"bytes": stage.bytes, "sram_bytes": stage.sram_bytes}
         _not_negative(name, flops=stage.flops, seconds=stage.seconds, **traffic)
@@ -210,7 +211,7 @@ def _check_argins(manifest: Manifest, index: _Index) -> None:
         _known("argin", argin.name, "graph input", (argin.name,), inputs)
         _known("argin", argin.name, "stage", argin.stages, index.stages)
         if argin.type != index.symbols[argin.name].type:
-            _refuse(f"argin {printable(argin.name)} is {printable(argin.type)}, its symbol is not")
+            _refuse(f"argin {argin.name} is {argin.type}, its symbol is not")
 
 
 def _check_reference(manifest: Manifest, index: _Index) -> None:
@@ -229,7 +230,7 @@ def _check_reference(manifest: Manifest, index: _Index) -> None:
 def _check_figures(manifest: Manifest) -> None:
     _not_negative("the source model", nodes=manifest.source.nodes)
     for step in manifest.passes:
-        name = f"pass {printable(step.name)}"
+        name = f"pass {step.name}"
         _not_negative(name, before=step.nodes_before, after=step.nodes_after)
     for operator, count in manifest.experimental.items():
-        _not_negative(f"experimental operator {printable(operator)}", nodes=count)
+        _not_negative(f"experimental operator {operator}", nodes=count)

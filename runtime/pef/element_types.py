@@ -9,11 +9,12 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-
-import ml_dtypes
-import numpy as np
+from typing import TYPE_CHECKING
 
 from samba_onnx.errors import UsageError
+
+if TYPE_CHECKING:
+    import numpy as np
 
 __all__ = [
     "ELEMENT_TYPES",
@@ -37,11 +38,19 @@ class ElementType:
     """As in ``tensor(name)``."""
     bits: int
     """Packed size of one element."""
-    numpy: np.dtype
-    """What an array of it looks like; elements of fewer than 8 bits take a byte each there."""
+    dtype_name: str
+    """Of numpy or, where numpy has none, of ml_dtypes."""
     safetensors: str
     """Its name in a safetensors header; ``U8`` with the real type in ``__metadata__`` for types
     that not every supported version of that library can name."""
+
+    @property
+    def numpy(self) -> np.dtype:
+        """What an array of it looks like; elements of fewer than 8 bits take a byte each there."""
+        import ml_dtypes  # here and below: looking into a PEF needs no arrays, and pays for none
+        import numpy as np
+
+        return np.dtype(getattr(ml_dtypes, self.dtype_name, self.dtype_name))
 
     @property
     def packs(self) -> bool:
@@ -50,33 +59,33 @@ class ElementType:
 
 
 ELEMENT_TYPES: dict[str, ElementType] = {
-    name: ElementType(name, bits, np.dtype(dtype), safetensors)
+    name: ElementType(name, bits, dtype, safetensors)
     for name, bits, dtype, safetensors in (
-        ("float", 32, np.float32, "F32"),
-        ("double", 64, np.float64, "F64"),
-        ("float16", 16, np.float16, "F16"),
-        ("bfloat16", 16, ml_dtypes.bfloat16, "BF16"),
-        ("bool", 8, np.bool_, "BOOL"),
-        ("uint8", 8, np.uint8, "U8"),
-        ("int8", 8, np.int8, "I8"),
-        ("uint16", 16, np.uint16, "U16"),
-        ("int16", 16, np.int16, "I16"),
-        ("uint32", 32, np.uint32, "U32"),
-        ("int32", 32, np.int32, "I32"),
-        ("uint64", 64, np.uint64, "U64"),
-        ("int64", 64, np.int64, "I64"),
-        ("complex64", 64, np.complex64, OPAQUE),
-        ("complex128", 128, np.complex128, OPAQUE),
-        ("float8e4m3fn", 8, ml_dtypes.float8_e4m3fn, "F8_E4M3"),
-        ("float8e5m2", 8, ml_dtypes.float8_e5m2, "F8_E5M2"),
-        ("float8e4m3fnuz", 8, ml_dtypes.float8_e4m3fnuz, OPAQUE),
-        ("float8e5m2fnuz", 8, ml_dtypes.float8_e5m2fnuz, OPAQUE),
-        ("float8e8m0", 8, ml_dtypes.float8_e8m0fnu, OPAQUE),
-        ("float4e2m1", 4, ml_dtypes.float4_e2m1fn, OPAQUE),
-        ("uint4", 4, ml_dtypes.uint4, OPAQUE),
-        ("int4", 4, ml_dtypes.int4, OPAQUE),
-        ("uint2", 2, ml_dtypes.uint2, OPAQUE),
-        ("int2", 2, ml_dtypes.int2, OPAQUE),
+        ("float", 32, "float32", "F32"),
+        ("double", 64, "float64", "F64"),
+        ("float16", 16, "float16", "F16"),
+        ("bfloat16", 16, "bfloat16", "BF16"),
+        ("bool", 8, "bool", "BOOL"),
+        ("uint8", 8, "uint8", "U8"),
+        ("int8", 8, "int8", "I8"),
+        ("uint16", 16, "uint16", "U16"),
+        ("int16", 16, "int16", "I16"),
+        ("uint32", 32, "uint32", "U32"),
+        ("int32", 32, "int32", "I32"),
+        ("uint64", 64, "uint64", "U64"),
+        ("int64", 64, "int64", "I64"),
+        ("complex64", 64, "complex64", OPAQUE),
+        ("complex128", 128, "complex128", OPAQUE),
+        ("float8e4m3fn", 8, "float8_e4m3fn", "F8_E4M3"),
+        ("float8e5m2", 8, "float8_e5m2", "F8_E5M2"),
+        ("float8e4m3fnuz", 8, "float8_e4m3fnuz", OPAQUE),
+        ("float8e5m2fnuz", 8, "float8_e5m2fnuz", OPAQUE),
+        ("float8e8m0", 8, "float8_e8m0fnu", OPAQUE),
+        ("float4e2m1", 4, "float4_e2m1fn", OPAQUE),
+        ("uint4", 4, "uint4", OPAQUE),
+        ("int4", 4, "int4", OPAQUE),
+        ("uint2", 2, "uint2", OPAQUE),
+        ("int2", 2, "int2", OPAQUE),
     )
 }
 """Every element type of fixed size, by ONNX's name."""
@@ -133,6 +142,8 @@ def pack(array: np.ndarray, element: ElementType) -> np.ndarray:
     Returns:
         One-dimensional uint8 array.
     """
+    import numpy as np
+
     per_byte = 8 // element.bits
     flat = np.ascontiguousarray(array).reshape(-1).view(np.uint8) & (2**element.bits - 1)
     padded = np.zeros(-(-flat.size // per_byte) * per_byte, np.uint8)
@@ -156,6 +167,8 @@ def unpack(packed: np.ndarray, element: ElementType, shape: Sequence[int]) -> np
     Raises:
         UsageError: ``packed`` has another size than the shape needs.
     """
+    import numpy as np
+
     if packed.size != packed_bytes(element, shape):
         raise UsageError(f"{packed.size} packed bytes do not make a {element.name} of {shape}")
     shifts = np.arange(8 // element.bits, dtype=np.uint8) * np.uint8(element.bits)

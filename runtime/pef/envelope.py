@@ -111,11 +111,10 @@ def _check_listings(listings: Sequence[archive.Listing]) -> None:
         if count > 1:
             raise PefFormatError(f"member {printable(name)} occurs {count} times")
     for listing in listings:
-        name = printable(listing.name)
         if listing.name.startswith("/") or ".." in listing.name or "\\" in listing.name:
-            raise PefFormatError(f"the path of member {name} leads out of the PEF")
+            raise PefFormatError(f"the path of member {printable(listing.name)} leads outside")
         if not listing.stored:
-            raise PefFormatError(f"member {name} is compressed or encrypted")
+            raise PefFormatError(f"member {printable(listing.name)} is compressed or encrypted")
 
 
 def _check_canonical(

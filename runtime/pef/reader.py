@@ -11,8 +11,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Self
 
-import numpy as np
-
 from samba_onnx.errors import PefChecksumError, PefError, PefFormatError, UsageError
 from samba_onnx.runtime.pef.archive import Slot
 from samba_onnx.runtime.pef.codec import decode_manifest
@@ -31,6 +29,7 @@ from samba_onnx.runtime.pef.weights import StoredTensor, check_layout
 from samba_onnx.safety.files import open_regular, printable
 
 if TYPE_CHECKING:
+    import numpy as np
     import onnx
 
 __all__ = ["Pef", "load_pef"]
@@ -345,7 +344,7 @@ def _check_members(manifest: Manifest, envelope: Envelope) -> None:
     if tuple((member.name, member.bytes) for member in manifest.members) != found:
         raise PefFormatError("the members are not those that the manifest lists")
     expected = member_names(manifest)
-    for name in (name for name, _ in found if name not in expected):
+    for name in {name for name, _ in found}.difference(expected):
         raise PefFormatError(f"member {printable(name)} is unexpected")
     if tuple(name for name, _ in found) != expected:
         raise PefFormatError("members are missing or out of order")
@@ -360,6 +359,8 @@ def _shifted(progress: Progress | None, done: int, total: int) -> Progress | Non
 
 
 def _array(content: memoryview, tensor: StoredTensor) -> np.ndarray:
+    import numpy as np
+
     element = tensor_element(tensor.type)
     if element is None:
         raise PefFormatError(f"{printable(tensor.name)} has no fixed size")

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from samba_onnx.errors import PefFormatError
 from samba_onnx.runtime.pef.element_types import ELEMENT_TYPES, tensor_element
@@ -18,14 +16,23 @@ from samba_onnx.runtime.pef.weights import (
 )
 from samba_onnx.safety.files import printable
 
-__all__ = ["can_be_sample", "check_reference", "encode_reference"]
+if TYPE_CHECKING:
+    import numpy as np
 
-_TYPES = {element.numpy: f"tensor({name})" for name, element in ELEMENT_TYPES.items()}
+__all__ = ["can_be_sample", "check_reference", "encode_reference"]
 
 
 def can_be_sample(values: Mapping[str, Any]) -> bool:
     """Return whether all values are arrays of numbers, which a sample can hold."""
-    return all(isinstance(v, np.ndarray) and v.dtype in _TYPES for v in values.values())
+    import numpy as np
+
+    types = _types()
+    return all(isinstance(v, np.ndarray) and v.dtype in types for v in values.values())
+
+
+def _types() -> dict[np.dtype, str]:
+    """Return ONNX's type by numpy's dtype."""
+    return {element.numpy: f"tensor({name})" for name, element in ELEMENT_TYPES.items()}
 
 
 def encode_reference(inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]) -> bytes:
@@ -38,10 +45,11 @@ def encode_reference(inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]
     Raises:
         UsageError: An array is no array of numbers.
     """
+    types = _types()
     named = [(f"input.{n}", array) for n, array in enumerate(inputs)]
     named += [(f"output.{n}", array) for n, array in enumerate(outputs)]
     return encode_tensors(
-        WeightEntry(name, _TYPES.get(array.dtype, str(array.dtype)), array.shape, array)
+        WeightEntry(name, types.get(array.dtype, str(array.dtype)), array.shape, array)
         for name, array in named
     )
 

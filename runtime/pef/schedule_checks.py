@@ -48,11 +48,11 @@ def check_schedule(graph: Graph, stages: Stages, symbols: Symbols) -> None:
         stage = stages[call.stage]
         for name in stage.inputs:
             if name not in given and name not in written:
-                _refuse(graph, f"call {call.id} reads {printable(name)} before it is written")
+                _refuse(graph, f"call {call.id} reads {name} before it is written")
         written.update(stage.outputs)
     for name in graph.outputs:
         if name not in given and name not in written:
-            _refuse(graph, f"output {printable(name)} is never written")
+            _refuse(graph, f"output {name} is never written")
 
 
 def check_transfers(graph: Graph, stages: Stages, symbols: Symbols) -> None:
@@ -70,7 +70,7 @@ def check_transfers(graph: Graph, stages: Stages, symbols: Symbols) -> None:
     for transfers in (graph.load_transfers, graph.run_transfers):
         seen: set[tuple[str, Direction]] = set()
         for transfer in transfers:
-            name = f"the transfer of {printable(transfer.symbol)}"
+            name = f"the transfer of {transfer.symbol}"
             symbol = symbols.get(transfer.symbol)
             if symbol is None or not symbol.region or symbol.bytes != transfer.bytes:
                 _refuse(graph, f"{name} moves {transfer.bytes} bytes of no such symbol on the RDU")
@@ -83,7 +83,7 @@ def check_transfers(graph: Graph, stages: Stages, symbols: Symbols) -> None:
         if not _has_reason(graph, transfer, stages):
             _refuse(
                 graph,
-                f"the transfer of {printable(transfer.symbol)} with cause {transfer.cause.value}, "
+                f"the transfer of {transfer.symbol} with cause {transfer.cause.value}, "
                 f"{transfer.direction.value}, call {transfer.call} has no place in the schedule",
             )
 
@@ -96,7 +96,7 @@ def _check_load_transfer(graph: Graph, transfer: Transfer, symbol: Symbol) -> No
         or symbol.baked
     )
     if wrong:
-        _refuse(graph, f"the transfer of {printable(transfer.symbol)} is none made by loading")
+        _refuse(graph, f"the transfer of {transfer.symbol} is none made by loading")
 
 
 def _has_reason(graph: Graph, transfer: Transfer, stages: Stages) -> bool:
@@ -138,12 +138,12 @@ def check_boundaries(graph: Graph, stages: Stages, symbols: Symbols) -> None:
             _refuse(graph, f"{name} is none between RDU and CPU")
         for symbol in boundary.symbols:
             if symbol not in before.outputs or symbol not in after.inputs:
-                _refuse(graph, f"{name} is not crossed by {printable(symbol)}")
+                _refuse(graph, f"{name} is not crossed by {symbol}")
         most = sum(symbols[symbol].bytes or 0 for symbol in boundary.symbols)
         if not 0 <= boundary.bytes <= most or boundary.seconds < 0:
             _refuse(graph, f"{name} carries {boundary.bytes} of {most} bytes")
 
 
 def _refuse(graph: Graph, problem: str) -> NoReturn:
-    name = printable(graph.name)
-    raise PefFormatError(f"the manifest contradicts itself: graph {name}: {problem}")
+    text = printable(f"graph {graph.name}: {problem}", 400)
+    raise PefFormatError(f"the manifest contradicts itself: {text}")

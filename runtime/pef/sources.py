@@ -5,17 +5,18 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Protocol
-
-import numpy as np
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from samba_onnx.errors import ModelFileError, UsageError
 from samba_onnx.runtime.pef.element_types import pack, tensor_element
 from samba_onnx.safety.files import open_regular, printable
 
+if TYPE_CHECKING:
+    import numpy as np
+
 __all__ = ["CHUNK", "FileRegion", "Source", "file_chunks", "source_bytes", "source_chunks"]
 
-CHUNK = 1 << 20
+CHUNK = 256 << 10
 """Bytes handled at a time: small enough that what was read is still in the processor's cache when
 it is hashed and written."""
 
@@ -30,7 +31,9 @@ class FileRegion:
     length: int
 
 
-Source = bytes | bytearray | memoryview | np.ndarray | FileRegion | Callable[[], Iterable[bytes]]
+Source: TypeAlias = (
+    "bytes | bytearray | memoryview | np.ndarray | FileRegion | Callable[[], Iterable[bytes]]"
+)
 """Bytes in packed little-endian form, an array, a file's region, or a function that yields such
 bytes piece by piece each time it is called."""
 
@@ -61,6 +64,8 @@ def source_bytes(source: Source, type_text: str) -> int | None:
     Raises:
         UsageError: An array's dtype is not the one of the type, or it is no source at all.
     """
+    import numpy as np
+
     if isinstance(source, FileRegion):
         return source.length
     if isinstance(source, np.ndarray):
@@ -101,6 +106,8 @@ def source_chunks(source: Source, tensor: Sized) -> Iterator[memoryview]:
 
 
 def _chunks(source: Source, type_text: str) -> Iterator[bytes | memoryview]:
+    import numpy as np
+
     if isinstance(source, FileRegion):
         yield from _region_chunks(source)
     elif isinstance(source, np.ndarray):
@@ -115,6 +122,8 @@ def _chunks(source: Source, type_text: str) -> Iterator[bytes | memoryview]:
 
 def _array_chunks(array: np.ndarray, type_text: str) -> Iterator[memoryview]:
     """Yield an array's bytes in C order without a contiguous copy of the whole."""
+    import numpy as np
+
     element = tensor_element(type_text)
     if element is not None and element.packs:
         yield pack(array, element).data
@@ -132,6 +141,8 @@ def _array_chunks(array: np.ndarray, type_text: str) -> Iterator[memoryview]:
 
 def _contiguous_or_parts(rows: np.ndarray) -> np.ndarray:
     """Copy rows that fit a chunk; descend into a single row that does not."""
+    import numpy as np
+
     if rows.size * rows.itemsize <= CHUNK:
         return np.ascontiguousarray(rows)
     row: np.ndarray = rows[0]
