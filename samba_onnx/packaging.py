@@ -1,0 +1,127 @@
+"""Writes a compiled graph as a PEF: stage files, weights, reference sample, log."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import onnx_ir as ir
+
+from samba_onnx.errors import InternalError
+from samba_onnx.passes.emission import emit_stage, index_values, is_stored
+from samba_onnx.passes.planning import GraphPlan
+from samba_onnx.reference import Sample
+from samba_onnx.runtime.pef import (
+    FileRegion,
+    WeightEntry,
+    WeightsLayout,
+    lay_out_weights,
+    write_log,
+    write_pef,
+)
+from samba_onnx.runtime.pef.manifest import Manifest, Symbol, SymbolKind
+from samba_onnx.runtime.pef.sources import Source
+
+KEPT_KINDS = (SymbolKind.WEIGHT, SymbolKind.CONSTANT)
+"""Kinds of symbols whose content is inside the PEF."""
+
+
+def package(
+    destination: Path,
+    model: ir.Model,
+    plan: GraphPlan,
+    manifest: Manifest,
+    sample: Sample,
+    progress: Callable[[str], None],
+) -> None:
+    """Write a PEF and its log, in whole or not at all.
+
+    Args:
+        destination: Where the PEF goes; the log goes beside it, as ``.pef.log``.
+        model: The rewritten model, whose initializers are read one at a time.
+        plan: Its plan.
+        manifest: All records but members, stored ranges and the reference sample.
+        sample: The reference sample, or the reason why there is none.
+        progress: Called with the name of each step before it begins.
+
+    Raises:
+        OutputError: A file cannot be written.
+        ModelFileError: The model's weights cannot be read any more.
+    """
+    values = index_values(model.graph)
+    weights = _lay_out(manifest, values, {value.name for value in model.graph.outputs})
+    manifest = _with_stored(manifest, weights)
+    stages = _stage_files(model, values, plan, manifest, weights)
+    manifest = dataclasses.replace(
+        manifest, reference=sample.record, notes=manifest.notes + sample.notes
+    )
+    progress("write")
+    written = write_pef(
+        destination, manifest, weights=weights, stages=stages, reference=sample.content
+    )
+    write_log(destination, written)
+
+
+def _lay_out(
+    manifest: Manifest, values: Mapping[str, ir.Value], outputs: set[str | None]
+) -> WeightsLayout:
+    """Decide what is kept in the weights member: all but small tensors and strings."""
+    entries = []
+    for symbol in manifest.symbols:
+        if symbol.kind not in KEPT_KINDS:
+            continue
+        tensor = values[symbol.name].const_value
+        if tensor is None:
+            raise InternalError(f"weight {symbol.name!r} has no content: please report this")
+        # A weight that is an output as well may have no stage file to be kept in.
+        if is_stored(tensor) or (symbol.name in outputs and tensor.dtype != ir.DataType.STRING):
+            entries.append(_entry(symbol, tensor))
+    return lay_out_weights(entries)
+
+
+def _entry(symbol: Symbol, tensor: ir.TensorProtocol) -> WeightEntry:
+    shape = tuple(int(size) for size in tensor.shape)
+    return WeightEntry(symbol.name, symbol.type, shape, weight_source(tensor))
+
+
+def weight_source(tensor: ir.TensorProtocol) -> Source:
+    """Say where a weight's bytes come from, so that they are copied without being loaded.
+
+    Args:
+        tensor: An initializer's content.
+
+    Returns:
+        The file's region for a tensor that is still in the model's file; a function that computes
+        the bytes for one that a pass derives when it is needed; its array otherwise.
+    """
+    region = getattr(tensor, "region", None)
+    if isinstance(region, FileRegion):
+        return region
+    if isinstance(tensor, ir.LazyTensor):
+        return lambda: (tensor.tobytes(),)
+    return tensor.tobytes() if tensor.dtype.bitwidth < 8 else tensor.numpy()
+
+
+def _with_stored(manifest: Manifest, weights: WeightsLayout) -> Manifest:
+    symbols = tuple(
+        dataclasses.replace(symbol, stored=weights.stored.get(symbol.name))
+        for symbol in manifest.symbols
+    )
+    return dataclasses.replace(manifest, symbols=symbols)
+
+
+def _stage_files(
+    model: ir.Model,
+    values: Mapping[str, ir.Value],
+    plan: GraphPlan,
+    manifest: Manifest,
+    weights: WeightsLayout,
+) -> dict[str, bytes]:
+    records = manifest.stages()
+    files = {}
+    for number, group in plan.stages:
+        stage = records[number]
+        proto = emit_stage(model, values, group.nodes, stage, weights.stored)
+        files[stage.member] = proto.SerializeToString(deterministic=True)
+    return files

@@ -1,0 +1,136 @@
+"""The reference sample: the original model, run once on seeded inputs in a child process.
+
+It travels inside the PEF, so that a PEF can test itself anywhere; and it is the moment at which a
+model that crashes or never ends shows itself, where it can do no harm.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import onnx_ir as ir
+
+from samba_onnx.errors import SambaError
+from samba_onnx.loading import LoadedModel
+from samba_onnx.passes.records import type_text
+from samba_onnx.runtime.pef import can_be_sample, encode_reference
+from samba_onnx.runtime.pef.manifest import ReferenceSample
+from samba_onnx.safety.sample_inputs import random_inputs
+from samba_onnx.safety.sampling import run_sample
+
+if TYPE_CHECKING:
+    import onnx
+
+RTOL = 1e-4
+"""Relative tolerance: a float32 keeps 7 digits; reassociated sums of a few thousand terms lose 3."""
+ATOL = 1e-5
+"""Absolute tolerance per unit of the output's largest magnitude: what cancellation leaves of it."""
+KEPT_BYTES = 64 << 20
+"""A larger sample is not kept: it would weigh more than what it proves."""
+WEIGHT_BYTES = 1 << 30
+"""Beyond this much weight a sample is made on request only: it would read all of it once more."""
+DYNAMIC_SIZE = 2
+"""Size of dynamic dimensions in a sample: the smallest that is neither empty nor broadcast."""
+RANDOM_OPERATORS = frozenset(
+    {
+        "Bernoulli",
+        "Multinomial",
+        "RandomNormal",
+        "RandomNormalLike",
+        "RandomUniform",
+        "RandomUniformLike",
+    }
+)
+
+
+@dataclass(frozen=True)
+class Sample:
+    """What goes into the PEF."""
+
+    record: ReferenceSample | None = None
+    content: bytes | None = None
+    """Member ``reference.safetensors``."""
+    notes: tuple[str, ...] = ()
+    """Why there is no sample, when there is none although one was wanted."""
+
+
+def make_sample(
+    source: str | os.PathLike[str] | onnx.ModelProto,
+    loaded: LoadedModel,
+    model: ir.Model,
+    seed: int,
+    *,
+    wanted: bool | None,
+) -> Sample:
+    """Run the original model once and keep what it answered.
+
+    Args:
+        source: The original model as it was given.
+        loaded: The same, loaded.
+        model: The rewritten model; its inputs have the sizes that the PEF is compiled for.
+        seed: Seed of the inputs.
+        wanted: Whether to make a sample; None makes one unless the weights are very large.
+
+    Returns:
+        The sample, or a note that says why there is none.
+
+    Raises:
+        ModelLimitError: The run takes too much time or memory.
+        ExecutionError: onnxruntime died of the model or refused it as wrong.
+    """
+    if wanted is False:
+        return Sample()
+    reason = _obstacle(model, explicit=wanted is True)
+    if reason:
+        return _without(reason)
+    try:
+        inputs = random_inputs(_specifications(model), seed)
+    except (SambaError, KeyError) as error:
+        return _without(str(error))
+    run = run_sample(loaded.path or source, inputs, threads=1)
+    if run.not_sampled:
+        return _without(run.not_sampled)
+    if not can_be_sample(inputs) or not can_be_sample(run.outputs):
+        return _without("its inputs or outputs are not all numbers")
+    size = sum(array.nbytes for array in (*inputs.values(), *run.outputs.values()))
+    if size > KEPT_BYTES:
+        return _without(f"inputs and outputs take {size >> 20} MiB, the limit is 64")
+    record = ReferenceSample(
+        graph="forward",
+        seed=seed,
+        inputs=tuple(inputs),
+        outputs=tuple(run.outputs),
+        rtol=RTOL,
+        atol=ATOL,
+    )
+    content = encode_reference(list(inputs.values()), list(run.outputs.values()))
+    return Sample(record, content)
+
+
+def _without(reason: str) -> Sample:
+    return Sample(notes=(f"The PEF carries no reference sample: {reason}.",))
+
+
+def _obstacle(model: ir.Model, *, explicit: bool) -> str:
+    """Say what stands against a sample, or nothing."""
+    random = {node.op_type for node in ir.traversal.RecursiveGraphIterator(model.graph)}
+    random &= RANDOM_OPERATORS
+    if random:
+        return f"{', '.join(sorted(random))} draws other numbers in every run"
+    tensors = [value.const_value for value in model.graph.initializers.values()]
+    weight = sum(tensor.nbytes for tensor in tensors if tensor is not None)
+    if weight > WEIGHT_BYTES and not explicit:
+        return f"it has {weight / 1e9:.1f} GB of weights; ask for one with --sample"
+    return ""
+
+
+def _specifications(model: ir.Model) -> dict[str, tuple[str, tuple[int, ...]]]:
+    """Return type and shape of every input, with small sizes for dynamic dimensions."""
+    specifications = {}
+    for value in model.graph.inputs:
+        shape = () if value.shape is None else value.shape
+        sizes = tuple(size if isinstance(size, int) else DYNAMIC_SIZE for size in shape)
+        specifications[value.name or ""] = (type_text(value), sizes)
+    return specifications
