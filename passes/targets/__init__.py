@@ -4,9 +4,9 @@ from samba_onnx.passes.targets.describe import (
     describe_limits,
     describe_operands,
     describe_types,
-    operator_table_markdown,
 )
 from samba_onnx.passes.targets.files import available_targets
+from samba_onnx.passes.targets.markdown import operator_table_markdown
 from samba_onnx.passes.targets.rows import Operand, Row, Status, UnsupportedRow
 from samba_onnx.passes.targets.target import Support, Target, load_target
 

@@ -87,7 +87,7 @@ def _locate(reference: str, folder: Path) -> Path:
     if reference in _builtin_names():
         return builtin
     path = folder / reference
-    if "\0" in reference or not path.exists():
+    if not reference or "\0" in reference or not path.exists():
         known = ", ".join(available_targets())
         raise TargetError(f"target {reference!r}: neither built in ({known}) nor a file")
     return path
@@ -128,7 +128,9 @@ def _first_error(error: ValidationError) -> str:
 
 def _is_branch(part: int | str) -> bool:
     """Return whether a part of a location names a kind of value and not a key."""
-    return isinstance(part, str) and part.startswith(("NumberRange", "function-after[", "list["))
+    return isinstance(part, str) and part.startswith(
+        ("[key]", "NumberRange", "function-after[", "list[")
+    )
 
 
 def _merge_chain(path: Path) -> TargetFile:

@@ -61,6 +61,8 @@ def open_regular(
         # Before opening: to open a pipe waits for its writer, and to open a device can act on it.
         _require_regular(os.stat(path), name, what, error)
         descriptor = os.open(path, _READ)
+    except SambaError:  # some of ours are a ValueError or an OSError as well
+        raise
     except ValueError:
         raise error(f"{name}: the path of a {what} cannot hold a NUL character") from None
     except OSError as reason:
