@@ -214,11 +214,13 @@ def _einsum(node: ir.Node) -> int:
     terms = equation.split("->")[0].split(",")
     sizes: dict[str, int] = {}
     for term, value in zip(terms, node.inputs, strict=False):
-        if "." in term:
-            return 2 * elements(node.outputs[0])
-        for axis, label in enumerate(term):
-            sizes[label] = max(sizes.get(label, 0), _size(value, axis))
-    return max(len(terms), 1) * math.prod(sizes.values())
+        before, dots, after = term.partition("...")
+        labels = {label: _size(value, axis) for axis, label in enumerate(before)}
+        labels |= {label: _size(value, -1 - axis) for axis, label in enumerate(reversed(after))}
+        if dots:
+            labels[dots] = elements(value) // max(math.prod(labels.values()), 1)
+        sizes |= {label: max(size, sizes.get(label, 0)) for label, size in labels.items()}
+    return len(terms) * math.prod(sizes.values()) if sizes else 0
 
 
 FORMULAS: dict[str, Callable[[ir.Node], int]] = {
