@@ -29,6 +29,18 @@ def answer(arguments: Sequence[str]) -> int:
     interruptible()
     if "-vv" not in arguments:
         warnings.simplefilter("ignore")  # of libraries, about themselves
+    return run_command(arguments)
+
+
+def run_command(arguments: Sequence[str]) -> int:
+    """Run one command line, and leave signals and warnings of this process as they are.
+
+    Args:
+        arguments: Without the program's name.
+
+    Returns:
+        The exit status.
+    """
     return answer_or_complain(lambda: _dispatch(arguments), arguments)
 
 

@@ -66,10 +66,13 @@ class Limits:
 
     def exceeded(self, report: Report) -> tuple[str, ...]:
         """Return a sentence for every limit that the report exceeds."""
+        from samba_onnx.report.units import count_text
+
         complaints = []
         places = report.coverage.cpu_places
         if self.fallbacks is not None and places > self.fallbacks:
-            complaints.append(f"{places} fallbacks to the CPU, {self.fallbacks} allowed")
+            found = count_text(places, "fallback")
+            complaints.append(f"{found} to the CPU, {self.fallbacks} allowed")
         size = sum(total.bytes for total in report.transfers_per_run)
         if self.transfer_bytes is not None and size > self.transfer_bytes:
             complaints.append(
@@ -122,7 +125,9 @@ def convert(
     limits = _limits(fail_on_fallback, max_fallbacks, max_transfer_bytes)
     dims, shapes = parse_dims(dim), parse_input_shapes(input_shape)
     destination = output or str(Path(model).with_suffix(".pef"))
-    refuse_overwriting(model, outputs={"--output": destination, "--json": json})
+    refuse_overwriting(
+        model, outputs={"--output": destination, "the log": f"{destination}.log", "--json": json}
+    )
 
     from samba_onnx.compiler import convert as compile_model
     from samba_onnx.report import Report

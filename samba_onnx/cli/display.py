@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from samba_onnx.cli.failures import OutputClosedError
 from samba_onnx.errors import UsageError
 
 if TYPE_CHECKING:
@@ -69,6 +70,7 @@ def write_text(text: str) -> None:
     """Write on standard output, in whatever encoding it has.
 
     Raises:
+        OutputClosedError: Nobody reads it any more.
         OSError: It cannot be written.
     """
     stream = sys.stdout
@@ -79,7 +81,11 @@ def write_text(text: str) -> None:
         text.encode(encoding)
     except UnicodeEncodeError:
         text = text.translate(_PLAIN).encode(encoding, "backslashreplace").decode(encoding)
-    stream.write(text)
+    try:
+        stream.write(text)
+        stream.flush()
+    except BrokenPipeError:
+        raise OutputClosedError from None
 
 
 def write_file(path: str, content: bytes) -> None:

@@ -26,6 +26,13 @@ DEBUG_VARIABLE = "SAMBA_ONNX_DEBUG"
 _LONGEST = 600
 
 
+class OutputClosedError(Exception):
+    """Whoever read standard output went away.
+
+    Not a ``BrokenPipeError``: the parser of the command line ends the process at that one.
+    """
+
+
 def answer_or_complain(action: Callable[[], int], arguments: Sequence[str]) -> int:
     """Run a command; turn whatever it raises into one line and an exit status.
 
@@ -52,6 +59,8 @@ def answer_or_complain(action: Callable[[], int], arguments: Sequence[str]) -> i
     except KeyboardInterrupt:
         complain(name, "interrupted")
         return 130
+    except SystemExit:  # the parser's way to end when the output's reader is gone
+        return EXIT_PIPE
     return status
 
 
@@ -93,7 +102,7 @@ def flush_output() -> None:
 
 def _explain(error: Exception, name: str) -> int:
     """Write the line for an exception, and return the exit status."""
-    if isinstance(error, BrokenPipeError):
+    if isinstance(error, BrokenPipeError | OutputClosedError):
         with contextlib.suppress(OSError):
             flush_output()
         return EXIT_PIPE

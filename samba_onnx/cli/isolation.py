@@ -16,6 +16,8 @@ from samba_onnx.cli.signals import SIGNALS
 
 GRACE_SECONDS = 10.0
 """How long the child may tidy up after a signal before it is killed."""
+IMPATIENT_SECONDS = 1.0
+"""A second signal after so long kills it at once; sooner, it may be the first one passed on."""
 
 
 def isolated(action: Callable[[], int], name: str) -> int:
@@ -70,13 +72,15 @@ def _end_with_parent(watched: int) -> None:
 
 def _supervise(child: int, name: str) -> int:
     """Pass signals on to the child, wait for it, and explain its death."""
-    received: list[int] = []
+    received: list[tuple[int, float]] = []
 
     def pass_on(number: int, frame: FrameType | None) -> None:
-        if not received:
+        received.append((number, time.monotonic()))
+        _, first = received[0]
+        if len(received) == 1:
             signal.setitimer(signal.ITIMER_REAL, GRACE_SECONDS)
-        received.append(number)
-        _send(child, number)
+        impatient = time.monotonic() - first > IMPATIENT_SECONDS
+        _send(child, signal.SIGKILL if impatient else number)
 
     def kill(number: int, frame: FrameType | None) -> None:
         _send(child, signal.SIGKILL)
@@ -89,7 +93,7 @@ def _supervise(child: int, name: str) -> int:
     signal.setitimer(signal.ITIMER_REAL, 0)
     if os.WIFEXITED(status):
         return os.WEXITSTATUS(status)
-    return _explain(os.WTERMSIG(status), received, name)
+    return _explain(os.WTERMSIG(status), received[0][0] if received else None, name)
 
 
 def _send(child: int, number: int) -> None:
@@ -97,13 +101,13 @@ def _send(child: int, number: int) -> None:
         os.kill(child, number)
 
 
-def _explain(number: int, received: list[int], name: str) -> int:
+def _explain(number: int, received: int | None, name: str) -> int:
     """Say in one line why the child died of a signal."""
     if sys.stderr is not None and sys.stderr.isatty():
         sys.stderr.write("\r\x1b[K\x1b[?25h")  # a progress display that was cut off
-    if received:
-        complain(name, f"killed: it did not end within {GRACE_SECONDS:g} s of being interrupted")
-        return 128 + received[0]
+    if received is not None:
+        complain(name, "interrupted, and killed because it did not end by itself")
+        return 128 + received
     word = signal.Signals(number).name
     if number == signal.SIGKILL:
         complain(name, f"its process was killed ({word}), most likely because memory ran out")
