@@ -61,7 +61,7 @@ def best(nodes: Sequence[ir.Node], capacity: int) -> tuple[int, int]:
     return min(found)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(cases(most=8), st.integers(4, 120))
 def test_fewest_sections_then_fewest_bytes_kept(case: Case, capacity: int) -> None:
     nodes = tuple(case.model.graph)
