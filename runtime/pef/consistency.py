@@ -102,7 +102,7 @@ def _refuse(problem: str) -> NoReturn:
 def _unique(what: str, names: Iterable[object]) -> None:
     for name, count in Counter(names).items():
         if count > 1 or name == "":
-            _refuse(f"{what} {name!r} " + ("occurs twice" if name else "has no name"))
+            _refuse(f"{what} {name!r} " + ("has no name" if name == "" else "occurs twice"))
 
 
 def _known(

@@ -262,7 +262,8 @@ class Pef:
         total = sum(member.bytes for member in self.manifest.members)
         done = 0
         for member in self.manifest.members:
-            self._check(member, _shifted(progress, done, total))
+            with _naming(self._name):
+                self._check(member, _shifted(progress, done, total))
             done += member.bytes
         for stage_id in self.manifest.stages():
             self.stage_model(stage_id)
@@ -277,7 +278,8 @@ class Pef:
             PefChecksumError: A byte differs from what was written.
             PefFormatError: The file cannot be read.
         """
-        self._check(self._members[WEIGHTS_MEMBER], progress, fully=False)
+        with _naming(self._name):
+            self._check(self._members[WEIGHTS_MEMBER], progress, fully=False)
 
     def start_verification(self) -> concurrent.futures.Future[None]:
         """Check the weights' checksum in the background.
@@ -330,8 +332,7 @@ class Pef:
     def _check(self, member: Member, progress: Progress | None, *, fully: bool = True) -> None:
         """Check a member's SHA-256, and the CRC that only other programs look at if ``fully``."""
         slot, crc = self._slots[member.name], self._crcs[member.name] if fully else None
-        with _naming(self._name):
-            check_content(self._file.fileno(), slot, member.sha256, crc, self._stop, progress)
+        check_content(self._file.fileno(), slot, member.sha256, crc, self._stop, progress)
 
 
 def _identity(status: os.stat_result) -> tuple[int, ...]:
