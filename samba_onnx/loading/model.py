@@ -12,10 +12,11 @@ import onnx
 import onnx_ir as ir
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]  # has no stubs
 
-from samba_onnx.errors import InvalidModelError, ModelLimitError, UsageError
+from samba_onnx.errors import InvalidModelError, ModelError, ModelLimitError, UsageError
 from samba_onnx.loading.detection import HEAD_BYTES, describe
 from samba_onnx.loading.lifting import lift_weights
 from samba_onnx.loading.mapping import ExternalFiles, map_file
+from samba_onnx.loading.normalising import normalise
 from samba_onnx.runtime.pef.manifest import SourceModel
 from samba_onnx.safety.files import open_regular, printable
 from samba_onnx.safety.graph_checks import check_model
@@ -90,8 +91,12 @@ def _finish(
     proto: onnx.ModelProto, name: str, path: Path | None, files: ExternalFiles
 ) -> LoadedModel:
     """Check a parsed model and turn it into the IR."""
-    check_model(proto, name=str(path or name), external_size=files.size)
-    model = ir.from_proto(proto)
+    shown = printable(path or name)
+    check_model(proto, name=shown, external_size=files.size)
+    try:
+        model = ir.from_proto(normalise(proto, owned=path is not None))
+    except ModelError as error:
+        raise type(error)(f"{shown}: {error}") from None
     _map_tensors(model, files)
     for graph in (model.graph, *(function.graph for function in model.functions.values())):
         graph.sort()

@@ -11,6 +11,7 @@ from samba_onnx.safety.files import printable
 from samba_onnx.safety.limits import Limits
 from samba_onnx.safety.node_checks import FunctionKey, function_key, subgraphs
 from samba_onnx.safety.operators import normal_domain
+from samba_onnx.safety.text_checks import check_pairs, check_text
 
 __all__ = ["FunctionKey", "check_expansion", "index_functions"]
 
@@ -23,6 +24,9 @@ def index_functions(proto: onnx.ModelProto) -> dict[FunctionKey, onnx.FunctionPr
     """
     functions: dict[FunctionKey, onnx.FunctionProto] = {}
     for function in proto.functions:
+        check_text((function.domain, function.name, function.overload), "a function's name")
+        check_text((*function.input, *function.output, *function.attribute), "a function")
+        check_pairs(function.metadata_props, "a function")
         key = (normal_domain(function.domain), function.name, function.overload)
         if not function.name or "\0" in "".join(key):
             raise InvalidModelError("a function's name is empty or holds a NUL character")

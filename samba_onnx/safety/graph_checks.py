@@ -25,6 +25,7 @@ from samba_onnx.safety.tensor_checks import (
     check_tensor,
     check_type,
 )
+from samba_onnx.safety.text_checks import check_pairs, check_text
 from samba_onnx.safety.value_checks import Constants, check_values
 
 __all__ = ["check_model"]
@@ -58,10 +59,6 @@ def check_model(
         _check(proto, external_size, limits)
     except ModelError as error:
         raise type(error)(f"{printable(name)}: {error}") from None
-    except UnicodeDecodeError:
-        raise InvalidModelError(
-            f"{printable(name)}: a name in it is not valid UTF-8: the file is corrupt"
-        ) from None
 
 
 def _check(proto: onnx.ModelProto, external_size: ExternalSize | None, limits: Limits) -> None:
@@ -72,6 +69,10 @@ def _check(proto: onnx.ModelProto, external_size: ExternalSize | None, limits: L
             f"its IR version is {proto.ir_version}, versions {limits.oldest_ir_version} to "
             f"{limits.newest_ir_version} are supported: convert it with the onnx package"
         )
+    check_text(
+        [proto.producer_name, proto.producer_version, proto.domain, proto.doc_string], "model"
+    )
+    check_pairs(proto.metadata_props, "model")
     opsets = _opsets(proto.opset_import, limits)
     functions = index_functions(proto)
     scope = _Scope(opsets, functions, external_size, limits, in_function=False)
@@ -94,6 +95,7 @@ def _opsets(imports: Iterable[onnx.OperatorSetIdProto], limits: Limits) -> dict[
     """Return the imported version of each domain, all known to be supported."""
     opsets: dict[str, int] = {}
     for entry in imports:
+        check_text([entry.domain], "operator set")
         domain = normal_domain(entry.domain)
         if opsets.setdefault(domain, entry.version) != entry.version:
             raise InvalidModelError(
@@ -144,10 +146,12 @@ def _check_graph(
         The names that the graph takes from the graphs around it, each with its first user.
     """
     check_nesting(depth, where, scope.limits)
+    check_text([graph.name, graph.doc_string], where)
+    check_pairs(graph.metadata_props, where)
     inputs = [info.name for info in graph.input]
     defined = _define(inputs, {}, f"{where}, input")
     declared = _check_declared_types(graph, scope, where, main=depth == 0)
-    constants = constants.inside(inputs)
+    constants = Constants(constants, inputs)
     _check_initializers(graph, scope, where, defined, declared, constants)
     free = _check_nodes(graph.node, defined, scope, where, constants, depth=depth)
     outputs = [info.name for info in graph.output]
@@ -171,6 +175,7 @@ def _define(names: Iterable[str], defined: dict[str, int], where: str) -> dict[s
 
 
 def _check_name(name: str, where: str) -> None:
+    check_text([name], where)
     if not name:
         raise InvalidModelError(f"{where} has an empty name")
     if "\0" in name:
@@ -190,9 +195,10 @@ def _check_declared_types(
         for info in infos:
             if main and kind == "input" and info.type.WhichOneof("value") is None:
                 raise InvalidModelError(f"{where}, input {printable(info.name)!r} has no type")
-            tensor = check_type(
-                info.type, f"{where}, {kind} {printable(info.name)!r}", scope.limits
-            )
+            place = f"{where}, {kind} {printable(info.name)!r}"
+            check_text([info.name, info.doc_string], place)
+            check_pairs(info.metadata_props, place)
+            tensor = check_type(info.type, place, scope.limits)
             if tensor is not None:
                 declared.setdefault(info.name, tensor)
     return declared
@@ -254,17 +260,17 @@ def _check_nodes(
 ) -> dict[str, str]:
     """Check nodes in any order; enter their outputs into ``defined``; return the free names."""
     for index, node in enumerate(nodes):
+        check_text(node.output, label(node, index, where))
         for name in node.output:
             if not name:
                 continue
-            if name in defined:
+            if name in defined or "\0" in name:
+                fault = "is already defined" if name in defined else "holds a NUL character"
                 raise InvalidModelError(
-                    f"{label(node, index, where)}: output {printable(name)!r} is already defined"
+                    f"{label(node, index, where)}: output {printable(name)!r} {fault}"
                 )
             defined[name] = index
         constants.add_node(node)
-    if any("\0" in name for name in defined):
-        raise InvalidModelError(f"{where}: the name of a value holds a NUL character")
     free: dict[str, str] = {}
     uses: list[list[str]] = []
     is_sorted = True
@@ -300,7 +306,7 @@ def _check_one(
             scope.external_size,
             in_function=scope.in_function,
         )
-        check_values(node, constants)
+        check_values(node, constants, scope.limits)
     except ModelError as error:
         raise type(error)(f"{label(node, index, where)}: {error}") from None
     for name in node.input:

@@ -22,6 +22,8 @@ class Limits:
     """Dimensions of one tensor; numpy knows no more."""
     tensor_bytes: int = 1 << 40
     """Declared size of one tensor."""
+    computed_elements: int = 1 << 32
+    """Elements of a tensor whose size a constant operand states (a range, an expansion)."""
     nesting: int = 24
     """Subgraphs inside subgraphs."""
     type_nesting: int = 16

@@ -16,6 +16,7 @@ from samba_onnx.safety.tensor_checks import (
     check_tensor,
     check_type,
 )
+from samba_onnx.safety.text_checks import check_pairs, check_text
 
 __all__ = ["FunctionKey", "check_nesting", "check_node", "function_key", "label", "subgraphs"]
 
@@ -104,10 +105,14 @@ def check_node(
         InvalidModelError: The node does not fit the definition.
         ModelLimitError: A tensor in an attribute is beyond ``limits``.
     """
+    check_text((node.name, node.op_type, node.domain, node.overload, node.doc_string), "itself")
+    check_text(node.input, "an input")
+    check_pairs(node.metadata_props, "its metadata")
     if not node.op_type:
         raise InvalidModelError("it names no operator")
     domain = normal_domain(node.domain)
     names = [attribute.name for attribute in node.attribute]
+    check_text(names, "an attribute")
     if len(set(names)) < len(names) or "" in names:
         raise InvalidModelError("two of its attributes have one name, or one has none")
     definition = None
@@ -182,6 +187,7 @@ def _check_attribute(
             raise InvalidModelError(
                 f"attribute {name!r} has type {kind}, the operator takes {expected}"
             )
+    check_text((attribute.ref_attr_name, attribute.doc_string), f"attribute {name!r}")
     field = _FIELDS.get(kind)
     if field is None:
         raise InvalidModelError(f"attribute {printable(name, 60)!r} has no known type")

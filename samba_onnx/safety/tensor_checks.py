@@ -10,6 +10,7 @@ import onnx
 from samba_onnx.errors import InvalidModelError, ModelLimitError
 from samba_onnx.safety.files import printable
 from samba_onnx.safety.limits import Limits
+from samba_onnx.safety.text_checks import check_pairs, check_text
 
 __all__ = [
     "BITS",
@@ -89,6 +90,7 @@ def external_span(tensor: onnx.TensorProto, where: str) -> ExternalSpan:
     Raises:
         InvalidModelError: The location is missing or a number is malformed.
     """
+    check_pairs(tensor.external_data, f"{where}: external data")
     pairs = {entry.key: entry.value for entry in tensor.external_data}
     if len(pairs) != len(tensor.external_data):
         raise InvalidModelError(f"{where}: a key of its external data occurs twice")
@@ -126,6 +128,8 @@ def check_tensor(
         ModelLimitError: The declared shape is beyond ``limits``.
         ModelFileError: External data cannot be read safely.
     """
+    check_text((tensor.name, tensor.doc_string), where)
+    check_pairs(tensor.metadata_props, where)
     data_type = tensor.data_type
     if data_type not in BITS and data_type != _T.STRING:
         raise InvalidModelError(f"{where}: data type {data_type} does not exist in ONNX")
@@ -276,6 +280,7 @@ def _check_tensor_type(tensor: onnx.TypeProto.Tensor, where: str, limits: Limits
     if not tensor.HasField("shape"):
         return
     # Some exporters write -1 for a dimension that they do not know.
+    check_text((d.dim_param for d in tensor.shape.dim), where)
     known = [d.dim_value for d in tensor.shape.dim if d.HasField("dim_value") and d.dim_value != -1]
     _check_dims(known, BITS.get(data_type, 8), where, limits)
     if len(tensor.shape.dim) > limits.rank:
