@@ -146,9 +146,10 @@ def _report(found: Verification, pef: str) -> VerificationReport:
     if failed:
         verdict = f"{failed} of {count_text(len(outputs), 'output')} differ from {what}"
     else:
-        verdict = f"{count_text(len(outputs), 'output')} as from {what}"
+        verb = "agrees" if len(outputs) == 1 else "agree"
+        verdict = f"{count_text(len(outputs), 'output')} {verb} with {what}"
     return VerificationReport(
-        headline=f"{printable(pef)}: {verdict}; largest error {worst:.2g} of an output's magnitude",
+        headline=f"{printable(pef)}: {verdict}; largest relative error {worst:.2g}",
         passed=found.passed,
         against=found.against,
         rtol=found.rtol,

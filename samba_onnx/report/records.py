@@ -114,6 +114,8 @@ class FallbackNodeReport:
     """Name of the node after conversion."""
     operator: str
     """``Op``, or ``domain::Op`` outside the default domain."""
+    reason: str
+    """Why, in one sentence."""
     stage: int
     """Id of the fallback that executes it."""
     location: str
@@ -122,12 +124,12 @@ class FallbackNodeReport:
 
 @record
 class FallbackReport:
-    """All nodes that run on the CPU for the same reason."""
+    """Nodes that run on the CPU for one kind of reason, and that the same hint would help."""
 
     code: str
     """Short name of the reason, stable for machines."""
-    reason: str
-    """One sentence for people."""
+    reasons: tuple[str, ...]
+    """The sentences of its nodes, each once."""
     hint: str
     """What the user can do about it; may be empty."""
     operators: dict[str, int]

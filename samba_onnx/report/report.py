@@ -161,6 +161,8 @@ class Report:
         return summary(self)
 
 
+_SHAPE_CODES = frozenset({"dynamic_shape", "unknown_rank", "unknown_type"})
+
 _CAUSES = (
     Cause.INPUT,
     Cause.FALLBACK,
@@ -232,14 +234,23 @@ def _section(section: Section) -> SectionReport:
 
 def _fallbacks(fallbacks: Iterable[Fallback]) -> tuple[FallbackReport, ...]:
     """Group CPU nodes by reason, the reason with most nodes first."""
-    groups: dict[tuple[str, str, str], list[FallbackNodeReport]] = {}
+    groups: dict[tuple[str, ...], list[FallbackNodeReport]] = {}
     for fallback in fallbacks:
         for node in fallback.reasons:
-            line = FallbackNodeReport(node.name, _operator(node), fallback.id, node.location)
-            groups.setdefault((node.code, node.reason, node.hint), []).append(line)
+            operator = _operator(node)
+            line = FallbackNodeReport(node.name, operator, node.reason, fallback.id, node.location)
+            # What is wrong with a model's shapes is wrong with many operators at once.
+            kind = "" if node.code in _SHAPE_CODES else operator
+            groups.setdefault((node.code, node.hint, kind), []).append(line)
     reports = [
-        FallbackReport(code, reason, hint, dict(Counter(n.operator for n in nodes)), tuple(nodes))
-        for (code, reason, hint), nodes in groups.items()
+        FallbackReport(
+            code=code,
+            reasons=tuple(dict.fromkeys(node.reason for node in nodes)),
+            hint=hint,
+            operators=dict(Counter(node.operator for node in nodes).most_common()),
+            nodes=tuple(nodes),
+        )
+        for (code, hint, _), nodes in groups.items()
     ]
     return tuple(sorted(reports, key=lambda report: -len(report.nodes)))
 

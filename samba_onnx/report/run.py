@@ -71,7 +71,8 @@ class RunReport:
     transfers_at_load: tuple[TransferTotal, ...]
     """Made when the PEF was loaded, from the ledger."""
     load_seconds: float
-    """Measured on this machine: opening the PEF and preparing the emulator."""
+    """Measured on this machine: opening the PEF and preparing the emulator, imports
+    included."""
     mean_seconds: float
     """Measured on this machine: mean wall time of a run of the emulation."""
     fastest_seconds: float

@@ -66,23 +66,22 @@ def _fallbacks(report: Report, rows: int | None) -> RenderableType | None:
 
 def _reason(reason: FallbackReport, rows: int | None) -> list[RenderableType]:
     """Return the paragraph of one reason."""
-    operators = ", ".join(
-        f"{nodes} {printable(operator)}" for operator, nodes in reason.operators.items()
-    )
-    lines: list[RenderableType] = [Text(f"{operators}  ({reason.code})")]
-    lines.append(Padding(Text(printable(reason.reason)), (0, 0, 0, 2)))
+    operators = ", ".join(f"{nodes} {operator}" for operator, nodes in reason.operators.items())
+    shown = len(reason.reasons) if rows is None else max(rows // 4, 1)
+    lines = [Text(printable(text)) for text in reason.reasons[:shown]]
+    if len(reason.reasons) > shown:
+        left = count_text(len(reason.reasons) - shown, "more sentence")
+        lines.append(Text(f"… and {left} like this (-v shows all)", style="dim"))
     if reason.hint:
-        lines.append(Padding(Text(f"hint: {printable(reason.hint)}"), (0, 0, 0, 2)))
+        lines.append(Text(f"hint: {printable(reason.hint)}"))
     places = [
-        f"{printable(node.location)} ({printable(node.name)})"
-        if node.location
-        else printable(node.name)
-        for node in reason.nodes
+        f"{node.location} ({node.name})" if node.location else node.name for node in reason.nodes
     ]
-    limit = len(places) if rows is None else max(rows // 2, 1)
-    rest = f", and {len(places) - limit:,} more" if len(places) > limit else ""
-    lines.append(Padding(Text(f"at {', '.join(places[:limit])}{rest}", style="dim"), (0, 0, 0, 2)))
-    return lines
+    shown = len(places) if rows is None else max(rows // 2, 1)
+    rest = f", and {len(places) - shown:,} more" if len(places) > shown else ""
+    lines.append(Text(printable(f"at {', '.join(places[:shown])}{rest}"), style="dim"))
+    title = Text(printable(f"{operators}  ({reason.code})"))
+    return [title, *(Padding(line, (0, 0, 0, 2)) for line in lines)]
 
 
 def _boundaries(report: Report, rows: int | None) -> RenderableType | None:

@@ -7,7 +7,14 @@ import dataclasses
 import pytest
 
 from samba_onnx.report import Report
-from samba_onnx.runtime.pef.manifest import Call, Cause, Direction, Manifest, Section
+from samba_onnx.runtime.pef.manifest import (
+    Call,
+    Cause,
+    Direction,
+    FallbackNode,
+    Manifest,
+    Section,
+)
 from tests.report.samples import LATENCY, LINK, all_on_rdu, detector
 
 
@@ -95,7 +102,25 @@ def test_fallbacks_are_grouped_by_reason() -> None:
         ("operator", 1),
     ]
     assert report.fallbacks[0].operators == {"ai.example::Clip2": 2}
+    assert report.fallbacks[0].reasons == (fallback.reasons[1].reason,)
     assert [node.location for node in report.fallbacks[0].nodes] == ["", "detector.py:7"]
+
+
+def test_one_dynamic_dimension_is_one_reason_for_all_operators() -> None:
+    manifest = detector()
+    nodes = tuple(
+        FallbackNode(f"n{n}", operator, "", "dynamic_shape", f"{operator} is dynamic", "--dim b=1")
+        for n, operator in enumerate(["Add", "Mul", "Add"])
+    )
+    fallback = dataclasses.replace(manifest.fallbacks[0], reasons=nodes)
+    (reason,) = Report.from_manifest(dataclasses.replace(manifest, fallbacks=(fallback,))).fallbacks
+    assert reason.operators == {"Add": 2, "Mul": 1}
+    assert reason.reasons == ("Add is dynamic", "Mul is dynamic")
+    assert [node.reason for node in reason.nodes] == [
+        "Add is dynamic",
+        "Mul is dynamic",
+        "Add is dynamic",
+    ]
 
 
 def test_boundaries_know_their_direction(report: Report) -> None:
