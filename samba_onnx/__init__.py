@@ -18,6 +18,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING
 
+from samba_onnx.version import __version__
+
 if TYPE_CHECKING:
     from samba_onnx.compiler import analyze, convert
     from samba_onnx.errors import SambaError
@@ -26,8 +28,6 @@ if TYPE_CHECKING:
     from samba_onnx.runtime.device import Device
     from samba_onnx.runtime.pef import Pef, load_pef
     from samba_onnx.verification import self_test, verify
-
-__version__ = "0.1.0"
 
 __all__ = [
     "Device",

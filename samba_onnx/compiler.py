@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-import samba_onnx
 from samba_onnx.errors import UsageError
 from samba_onnx.loading import LoadedModel, load_model
 from samba_onnx.packaging import package
@@ -25,6 +24,7 @@ from samba_onnx.passes.targets import Target, load_target
 from samba_onnx.reference import make_sample
 from samba_onnx.runtime.pef import Pef, load_pef
 from samba_onnx.runtime.pef.manifest import Manifest, Producer
+from samba_onnx.version import __version__
 
 if TYPE_CHECKING:
     import onnx
@@ -164,7 +164,7 @@ def _compile(
         placement=placement,
     )
     manifest = Manifest(
-        producer=Producer("samba-onnx", samba_onnx.__version__),
+        producer=Producer("samba-onnx", __version__),
         target=profile.summary,
         source=loaded.summary,
         level=level,

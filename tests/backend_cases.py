@@ -7,6 +7,7 @@ whose weights are generated inside the model.
 
 from __future__ import annotations
 
+import functools
 import importlib
 import io
 import json
@@ -75,27 +76,26 @@ def node_modules() -> tuple[str, ...]:
     return tuple(sorted(info.name for info in pkgutil.iter_modules(package.__path__)))
 
 
+@functools.cache
+def _cases_of(module: str) -> tuple[Any, ...]:
+    """Import a module of the suite, which appends its cases to one list, and return them."""
+    package = importlib.import_module("onnx.backend.test.case.node")
+    before = len(package._NodeTestCases)
+    with warnings.catch_warnings(), redirect_stdout(io.StringIO()):
+        warnings.simplefilter("ignore")
+        importlib.import_module(f"{package.__name__}.{module}")
+    return tuple(package._NodeTestCases[before:])
+
+
 def node_cases(modules: Sequence[str] | None = None) -> Iterator[BackendCase]:
     """Yield the node cases of ``modules``, of all by default (that takes 13 CPU seconds)."""
-    package = importlib.import_module("onnx.backend.test.case.node")
-    for name in node_modules() if modules is None else modules:
-        with warnings.catch_warnings(), redirect_stdout(io.StringIO()):
-            warnings.simplefilter("ignore")
-            importlib.import_module(f"{package.__name__}.{name}")
-    wanted = None if modules is None else {_squeezed(name) for name in modules}
-    for case in package._NodeTestCases:
-        operator = case.model.graph.node[0].op_type if case.model.graph.node else ""
-        if wanted is not None and _squeezed(operator) not in wanted:
-            continue
+    for module in node_modules() if modules is None else modules:
+        for case in _cases_of(module):
 
-        def read(case: Any = case) -> list[tuple[list[Any], list[Any]]]:
-            return [(_plain(list(given)), _plain(list(wanted))) for given, wanted in case.data_sets]
+            def read(case: Any = case) -> list[tuple[list[Any], list[Any]]]:
+                return [(_plain(list(given)), _plain(list(out))) for given, out in case.data_sets]
 
-        yield BackendCase(case.name, "node", case.model, read, case.rtol, case.atol)
-
-
-def _squeezed(name: str) -> str:
-    return name.replace("_", "").lower()
+            yield BackendCase(case.name, "node", case.model, read, case.rtol, case.atol)
 
 
 def disk_cases(kinds: Sequence[str] = DISK_KINDS) -> Iterator[BackendCase]:

@@ -51,10 +51,6 @@ def test_a_room_refuses_its_generic_name(name: str, monkeypatch: pytest.MonkeyPa
         __import__(name)
 
 
-def test_the_version_is_stated_once_in_each_place() -> None:
-    assert samba_onnx.__version__ == PROJECT["project"]["version"]
-
-
 def test_public_names_exist_and_are_listed() -> None:
     assert sorted(samba_onnx.__all__) == samba_onnx.__all__
     assert dir(samba_onnx) == samba_onnx.__all__

@@ -1,0 +1,92 @@
+"""The ONNX backend suite, end to end: convert, package, run on the emulator.
+
+A case counts when onnxruntime passes it on the original model; it must then pass through the PEF
+with the tolerance that the suite itself states, and move exactly the bytes that were planned.
+"""
+
+from __future__ import annotations
+
+import collections
+import warnings
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import samba_onnx
+from tests.backend_cases import (
+    BackendCase,
+    assert_outputs,
+    disk_cases,
+    node_cases,
+    node_modules,
+    run_onnxruntime,
+)
+
+Record = Callable[[str, object], None]
+Run = Callable[[list[Any]], list[Any]]
+
+
+def _problem(run: Run, case: BackendCase) -> str:
+    """Return what is wrong with a case, or nothing."""
+    try:
+        for inputs, expected in case.data_sets():
+            assert_outputs(case, expected, run(inputs))
+    except AssertionError as error:
+        return f"{case.name}: {' '.join(str(error).split())[:200]}"
+    except Exception as error:  # one report for all cases of a module
+        return f"{case.name}: {type(error).__name__}: {error}"
+    return ""
+
+
+def _on_emulator(case: BackendCase, folder: Path) -> Run:
+    initialized = {tensor.name for tensor in case.model.graph.initializer}
+    declared = [value.name for value in case.model.graph.input]
+    names = [name for name in declared if name not in initialized] or declared
+
+    def run(inputs: list[Any]) -> list[Any]:
+        source = case.path or case.model
+        pef = samba_onnx.convert(source, folder / "case.pef", sample=False)
+        with pef, samba_onnx.Device(pef, threads=1) as device:
+            outputs = device.run(dict(zip(names, inputs, strict=False)))
+            graph = pef.manifest.graphs[0]
+            assert tuple(device.ledger.transfers) == graph.load_transfers + graph.run_transfers
+        return [outputs[value.name] for value in case.model.graph.output]
+
+    return run
+
+
+def _check(cases: Iterable[BackendCase], folder: Path, record: Record) -> None:
+    counts: collections.Counter[str] = collections.Counter()
+    problems = []
+    for case in cases:
+        counts["seen"] += 1
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # overflow inside the suite's own references
+            if not case.eligible:
+                continue
+            serialized = case.model.SerializeToString()
+            if _problem(lambda given, s=serialized: run_onnxruntime(s, given, optimise=True), case):
+                continue
+        counts["onnxruntime"] += 1
+        problem = _problem(_on_emulator(case, folder), case)
+        counts["passed"] += not problem
+        problems += [problem] if problem else []
+    record("backend_suite", dict(counts))
+    assert not problems, "\n".join(problems)
+
+
+@pytest.mark.parametrize("module", node_modules())
+def test_node_cases(module: str, tmp_path: Path, record_property: Record) -> None:
+    _check(node_cases([module]), tmp_path, record_property)
+
+
+@pytest.mark.parametrize("kind", ["simple", "pytorch-converted", "pytorch-operator"])
+def test_disk_cases(kind: str, tmp_path: Path, record_property: Record) -> None:
+    _check(disk_cases([kind]), tmp_path, record_property)
+
+
+@pytest.mark.slow
+def test_light_cases(tmp_path: Path, record_property: Record) -> None:
+    _check(disk_cases(["light"]), tmp_path, record_property)

@@ -1,0 +1,60 @@
+"""Every example model, end to end: numbers, and a ledger that equals the plan."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import samba_onnx
+from models import MODELS
+from models.cache import cached_onnx
+from samba_onnx.verification import compare, run_original, seeded_inputs
+
+TARGETS = ("sn10", "sn30", "sn40l")
+
+
+@pytest.mark.parametrize("level", ["o0", "o3"])
+@pytest.mark.parametrize("name", sorted(MODELS))
+def test_numbers_and_accounting(name: str, level: str, tmp_path: Path) -> None:
+    path = cached_onnx(name, "tiny")
+    for target in TARGETS:
+        output = tmp_path / f"{target}.pef"
+        with samba_onnx.convert(path, output, target=target, level=level, sample=False) as pef:
+            inputs = seeded_inputs(pef, seed=1)
+            with samba_onnx.Device(pef, threads=1) as device:
+                actual = device.run(inputs)
+                ledger = tuple(device.ledger.transfers)
+            graph = pef.manifest.graphs[0]
+            verification = compare(
+                actual, run_original(path, inputs, threads=1), against="original"
+            )
+            assert verification.passed, verification
+            assert ledger == graph.load_transfers + graph.run_transfers
+
+
+@pytest.mark.parametrize("name", sorted(MODELS))
+def test_the_reference_sample_travels_with_the_pef(name: str, tmp_path: Path) -> None:
+    with samba_onnx.convert(cached_onnx(name, "tiny"), tmp_path / "m.pef") as pef:
+        assert samba_onnx.self_test(pef).passed
+
+
+@pytest.mark.parametrize("name", sorted(MODELS))
+def test_one_section_per_operator_at_o0(name: str) -> None:
+    manifest = samba_onnx.analyze(cached_onnx(name, "tiny"), level="o0")
+    assert all(section.nodes == 1 for section in manifest.sections)
+    assert manifest.sections
+
+
+def test_what_should_run_on_the_rdu_does() -> None:
+    """Architectures of documented operators only convert without any fallback."""
+    for name in ("logistic_regression", "mlp", "lenet", "resnet50", "bert", "gpt2", "vit"):
+        manifest = samba_onnx.analyze(cached_onnx(name, "tiny"))
+        assert manifest.fallbacks == (), name
+
+
+def test_a_fallback_names_the_line_of_the_model() -> None:
+    manifest = samba_onnx.analyze(cached_onnx("lstm", "tiny"))
+    [reason] = [reason for fallback in manifest.fallbacks for reason in fallback.reasons]
+    assert reason.code == "operator"
+    assert reason.location.startswith("lstm.py:") or "/lstm.py:" in reason.location
