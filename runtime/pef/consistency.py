@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NoReturn
 
-from samba_onnx.errors import PefFormatError
+from samba_onnx.errors import PefFormatError, UsageError
 from samba_onnx.runtime.pef.element_types import packed_bytes, tensor_element, type_problem
 from samba_onnx.runtime.pef.layout import stage_member
 from samba_onnx.runtime.pef.manifest import (
@@ -86,7 +86,10 @@ def weights_layout(manifest: Manifest) -> TensorLayout:
             empty = symbol.name if symbol.stored.bytes == 0 else ""
             first.setdefault((symbol.stored.offset, symbol.stored.bytes, empty), symbol)
     tensors = [first[place] for place in sorted(first)]
-    layout = lay_out_tensors([(s.name, s.type, _fixed_shape(s)) for s in tensors])
+    try:
+        layout = lay_out_tensors([(s.name, s.type, _fixed_shape(s)) for s in tensors])
+    except UsageError as error:
+        _refuse(str(error))
     laid = {tensor.name: tensor.stored for tensor in layout.tensors}
     for symbol in tensors:
         if laid[symbol.name] != symbol.stored:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from samba_onnx.errors import PefChecksumError, PefFormatError
 from samba_onnx.runtime.pef import archive
 from samba_onnx.runtime.pef.codec import MANIFEST_LIMIT, version_error
-from samba_onnx.runtime.pef.layout import MANIFEST_MEMBER
+from samba_onnx.runtime.pef.layout import DIRECTORY_LIMIT, MANIFEST_MEMBER
 from samba_onnx.runtime.pef.manifest import FORMAT_VERSION
 from samba_onnx.safety.files import printable
 
@@ -45,6 +45,8 @@ def read_envelope(descriptor: int, size: int) -> Envelope:
     """
     seal, tail = _read_tail(descriptor, size)
     offset, directory_bytes = archive.find_directory(tail, size)
+    if directory_bytes > DIRECTORY_LIMIT:
+        raise PefFormatError(f"the archive's directory has {directory_bytes} bytes: too many")
     directory = _read(descriptor, offset, directory_bytes)
     listings = archive.parse_directory(directory)
     slots = archive.place((listing.name, listing.bytes) for listing in listings)

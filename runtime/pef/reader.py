@@ -21,6 +21,7 @@ from samba_onnx.runtime.pef.envelope import Envelope, read_envelope
 from samba_onnx.runtime.pef.layout import (
     REFERENCE_MEMBER,
     WEIGHTS_MEMBER,
+    check_sizes,
     member_names,
 )
 from samba_onnx.runtime.pef.manifest import Manifest, Member, Symbol
@@ -344,6 +345,7 @@ def _check_members(manifest: Manifest, envelope: Envelope) -> None:
     found = tuple((slot.name, slot.bytes) for slot in envelope.slots[:-1])
     if tuple((member.name, member.bytes) for member in manifest.members) != found:
         raise PefFormatError("the members are not those that the manifest lists")
+    check_sizes(found)
     expected = member_names(manifest)
     for name in {name for name, _ in found}.difference(expected):
         raise PefFormatError(f"member {printable(name)} is unexpected")

@@ -263,7 +263,7 @@ def read_tensors(content: memoryview, names: Sequence[str]) -> dict[str, StoredT
     """
     try:
         (length,) = struct.unpack_from("<Q", content)
-        listed = json.loads(bytes(content[8 : 8 + length]))
+        listed = json.loads(bytes(content[8 : 8 + min(length, HEADER_LIMIT)]))
         described = listed.pop("__metadata__", {})
         tensors = [_read_entry(name, listed[_escape(name)], described) for name in names]
         layout = lay_out_tensors(tensors)

@@ -13,10 +13,16 @@ from samba_onnx.errors import InternalError, PefError
 from samba_onnx.runtime.pef import archive
 from samba_onnx.runtime.pef.codec import decode_manifest, encode_manifest
 from samba_onnx.runtime.pef.consistency import check_manifest, weights_layout
-from samba_onnx.runtime.pef.layout import MANIFEST_MEMBER, member_names
+from samba_onnx.runtime.pef.layout import (
+    MANIFEST_MEMBER,
+    REFERENCE_MEMBER,
+    WEIGHTS_MEMBER,
+    check_sizes,
+    member_names,
+)
 from samba_onnx.runtime.pef.manifest import Manifest, Member
 from samba_onnx.runtime.pef.weights import WeightsLayout
-from samba_onnx.safety.files import atomic_output
+from samba_onnx.safety.files import atomic_output, printable
 
 __all__ = ["write_pef"]
 
@@ -56,23 +62,25 @@ def write_pef(
     contents: dict[str, tuple[int, Iterable[bytes | memoryview]]] = {
         name: (len(content), (content,)) for name, content in stages.items()
     }
-    contents["weights.safetensors"] = (weights.size, weights.chunks())
+    contents[WEIGHTS_MEMBER] = (weights.size, weights.chunks())
     if reference is not None:
-        contents["reference.safetensors"] = (len(reference), (reference,))
+        contents[REFERENCE_MEMBER] = (len(reference), (reference,))
     names = member_names(manifest)
-    _check(manifest, weights, sorted(names), sorted(contents))
+    _check(manifest, weights, names, {name: size for name, (size, _) in contents.items()})
     with atomic_output(path) as file:
         return _write(file, manifest, {name: contents[name] for name in names}, progress)
 
 
 def _check(
-    manifest: Manifest, weights: WeightsLayout, expected: list[str], given: list[str]
+    manifest: Manifest, weights: WeightsLayout, names: tuple[str, ...], sizes: Mapping[str, int]
 ) -> None:
     """Refuse to write what the reader would refuse to read."""
-    if expected != given:
-        raise InternalError(f"the manifest needs members {expected}, but got {given}")
+    differing = sorted(set(names).symmetric_difference(sizes))
+    if differing:
+        raise InternalError(f"missing or unexpected members: {printable(', '.join(differing))}")
     try:
         check_manifest(manifest)
+        check_sizes(sizes.items())
         declared = weights_layout(manifest)
     except PefError as error:
         raise InternalError(f"this PEF would be refused: {error}") from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 import time
 from collections import Counter
 from pathlib import Path
@@ -10,8 +11,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from samba_onnx.errors import PefError, PefVersionError, SambaError
-from samba_onnx.runtime.pef import load_pef
+from samba_onnx.errors import PefError, PefFormatError, PefVersionError, SambaError
+from samba_onnx.runtime.pef import archive, load_pef
+from samba_onnx.runtime.pef.layout import check_sizes
 from tests.runtime.pef.hostile_pefs import HostilePef, hostile_pefs
 
 SECONDS = 5.0
@@ -92,3 +94,32 @@ def _refusal(path: Path) -> PefVersionError:
     with pytest.raises(PefVersionError) as caught:
         load_pef(path)
     return caught.value
+
+
+@pytest.mark.parametrize("what", ["directory", "manifest"])
+def test_holes_cost_neither_time_nor_memory(what: str, tmp_path: Path) -> None:
+    """A file of a terabyte that takes no room on the disk, and claims to be full."""
+    tera = 1 << 40
+    slots = archive.place([("manifest.json", tera if what == "manifest" else 0)])
+    directory = archive.central_directory(slots, [0])
+    end = archive.end_of_archive(slots, directory, archive.seal_of(b"", b""))
+    if what == "directory":  # the same end, as if the directory were the whole file
+        record = struct.pack("<4s4H2IH", b"PK\5\6", 0, 0, 1, 1, 2**32 - 1, 2**32 - 1, len(end) - 22)
+        wide = struct.pack("<4sQ2H2I4Q", b"PK\6\6", 44, 45, 45, 0, 0, 1, 1, tera, 4)
+        wide += struct.pack("<4sIQI", b"PK\6\7", 0, tera + 4, 1)
+        end = wide + record + end[22:]
+    path = tmp_path / "holes.pef"
+    with path.open("wb") as file:
+        file.write(archive.local_header(slots[0], 0))
+        file.seek(slots[0].end if what == "manifest" else tera)
+        file.write(directory + end)
+    with pytest.raises(PefFormatError, match=rf"the (archive's )?{what} has \d+ bytes: too many"):
+        load_pef(path, verify=True)
+
+
+def test_stages_beyond_what_protobuf_can_hold_are_refused() -> None:
+    check_sizes([("weights.safetensors", 1 << 50), ("reference.safetensors", 2 << 30)])
+    with pytest.raises(PefFormatError, match="the stages take"):
+        check_sizes([("stages/000_FWD.onnx", 1 << 30), ("stages/001_FWD.onnx", (1 << 30) + 1)])
+    with pytest.raises(PefFormatError, match="the reference sample"):
+        check_sizes([("reference.safetensors", (2 << 30) + 1)])

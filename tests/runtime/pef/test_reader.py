@@ -91,9 +91,9 @@ def test_onnxruntime_runs_the_stages_out_of_the_file_itself(toy: Path) -> None:
             wanted = [value.name for value in session.get_outputs()]
             given = {value.name: values[value.name] for value in session.get_inputs()}
             values.update(zip(wanted, session.run(wanted, given), strict=True))
-        # One rounding of a quotient below 1 may differ between numpy and onnxruntime.
+        # Two roundings of values below 1 may differ between numpy and onnxruntime.
         expected = pef.reference_outputs()["y"]
-        np.testing.assert_allclose(values["y"], expected, rtol=0, atol=2**-24)
+        np.testing.assert_allclose(values["y"], expected, rtol=0, atol=2**-23)
 
 
 def test_damaged_small_weights_are_refused_at_once(damaged: Path) -> None:

@@ -188,9 +188,9 @@ def test_what_the_reader_would_refuse_is_not_written(tmp_path: Path) -> None:
         } | changes  # fmt: skip
         write_pef(path, **given)  # type: ignore[arg-type]
 
-    with pytest.raises(InternalError, match="needs members"):
+    with pytest.raises(InternalError, match="missing or unexpected members"):
         write(stages={})
-    with pytest.raises(InternalError, match="needs members"):
+    with pytest.raises(InternalError, match="missing or unexpected members"):
         write(reference=None)
     with pytest.raises(InternalError, match="contradicts itself"):
         write(manifest=dataclasses.replace(toy, regions=()))
