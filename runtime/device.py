@@ -4,25 +4,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from samba_onnx.errors import DeviceError, InputError, ScheduleError, UsageError
+from samba_onnx.errors import DeviceError, PefChecksumError, ScheduleError, UsageError
 from samba_onnx.runtime.elements import Array
-from samba_onnx.runtime.executor import (
-    DeviceStep,
-    HostStep,
-    SessionFactory,
-    SessionSettings,
-    initializer,
-)
+from samba_onnx.runtime.executor import DeviceStep, SessionSettings, initializer
 from samba_onnx.runtime.inputs import InputSpec, check_inputs, own_copy
 from samba_onnx.runtime.ledger import Ledger
 from samba_onnx.runtime.memory import DeviceMemory
-from samba_onnx.runtime.pef.manifest import Call, Cause, Direction, Section, Symbol, SymbolKind
+from samba_onnx.runtime.pef.manifest import Cause, Direction, Section, Symbol, SymbolKind
 from samba_onnx.runtime.profile import CallTime, Profile
+from samba_onnx.runtime.programs import Bound, Program, Programs
 from samba_onnx.runtime.residency import Residency
 from samba_onnx.runtime.schedule import GraphSchedule, Step
 
@@ -31,20 +25,7 @@ if TYPE_CHECKING:
 
     from samba_onnx.runtime.pef.reader import Pef
 
-
-@dataclass(frozen=True)
-class _Program:
-    """What a selection of calls executes."""
-
-    steps: tuple[tuple[Step, DeviceStep | HostStep], ...]
-    needs: dict[str, int]
-    """Values that must exist before the run, each with the first call that reads it."""
-    outputs: tuple[str, ...]
-    """Graph outputs that are fetched when the user names none."""
-    made: frozenset[str]
-    """Values that can be fetched after the run."""
-    whole: bool
-    """Whether it executes the whole schedule."""
+_CONSTANT_KINDS = frozenset({SymbolKind.WEIGHT, SymbolKind.CONSTANT})
 
 
 class Device:
@@ -54,6 +35,13 @@ class Device:
     copies of weights and constants into the ledger; after it the device is ready to run. Use it as
     a context manager, from one thread at a time.
     """
+
+    memory: DeviceMemory
+    """Device memory with its usage by tier."""
+    ledger: Ledger
+    """Every copy between host and device."""
+    profile: Profile
+    """Measured seconds by call; filled when the device times its sections."""
 
     def __init__(
         self,
@@ -86,27 +74,19 @@ class Device:
             raise UsageError(f"threads is {threads}; give 1 or more, or None for one per core")
         self._verification: Future[None] | None = pef.start_verification() if verify else None
         self._pef = pef
-        self._time_sections = time_sections
-        self._settings = SessionSettings(threads, prepack)
         manifest = pef.manifest
-        self.memory = DeviceMemory(manifest.target.tiers, manifest.regions, manifest.symbols)
-        """Device memory with its usage by tier."""
-        self.ledger = Ledger()
-        """Every copy between host and device."""
-        self.profile = Profile()
-        """Measured seconds by call, when ``time_sections``."""
         self._symbols = {symbol.name: symbol for symbol in manifest.symbols}
+        self.memory = DeviceMemory(manifest.target.tiers, manifest.regions, manifest.symbols)
+        self.ledger = Ledger()
+        self.profile = Profile()
+        self._time_sections = time_sections
         self._values = Residency(manifest, self.memory, self.ledger)
-        self._schedules = {graph.name: GraphSchedule(manifest, graph) for graph in manifest.graphs}
-        self._specs = {
-            graph.name: {name: InputSpec(self._symbols[name]) for name in graph.inputs}
-            for graph in manifest.graphs
-        }
-        self._programs: dict[tuple[str, tuple[Call, ...]], _Program] = {}
-        self._open = True
         self._load_weights()
         self._load_argins()
-        self._make_programs()
+        settings = SessionSettings(threads, prepack)
+        self._programs: Programs | None = Programs(
+            pef, self.memory, settings, merge=not time_sections
+        )
 
     def __enter__(self) -> Self:
         return self
@@ -115,9 +95,8 @@ class Device:
         self.close()
 
     def close(self) -> None:
-        """Release sessions and memory; the ledger stays readable."""
-        self._open = False
-        self._programs.clear()
+        """Release sessions and values; ledger, profile and memory usage stay readable."""
+        self._programs = None
         self._values.forget(tuple(self._symbols))
 
     def run(
@@ -155,24 +134,27 @@ class Device:
             UsageError: The graph or an output does not exist, or both ids and types are given.
             ScheduleError: A section, type or call does not exist, or a call would read a value
                 that nothing has computed. The device is unchanged.
-            ExecutionError: An operator failed.
+            ExecutionError: An operator failed; activations and outputs have no reliable values.
             PefChecksumError: A weight differs from what was written.
             DeviceError: The device was closed.
         """
-        self._check_open()
-        schedule = self._schedule(graph)
-        calls = schedule.select(section_ids, section_types, from_call, until_call)
-        program = self._program(schedule, calls)
-        given = check_inputs(self._specs[schedule.graph.name], inputs or {})
-        names = _checked_outputs(schedule, program, outputs)
-        self._check_available(schedule, program, names, given)
+        program = self._open_programs().get(
+            graph,
+            section_ids=section_ids,
+            section_types=section_types,
+            from_call=from_call,
+            until_call=until_call,
+        )
+        given = check_inputs(program.specs, inputs or {})
+        names = program.checked_outputs(outputs)
+        program.check_available(self._values, names, given)
         self.ledger.begin_run()
         for name, value in given.items():
-            self._take_input(schedule, name, value)
-        for step, session in program.steps:
-            self._execute(schedule, step, session)
+            self._take_input(program.schedule, name, value)
+        for bound in program.steps:
+            self._execute(program.schedule, bound)
         self._join_verification()
-        results = {name: self._fetch(schedule, name, keep=not program.whole) for name in names}
+        results = {name: self._fetch(program, name) for name in names}
         if program.whole:
             self._values.release_host(program.made)
         return results
@@ -189,7 +171,7 @@ class Device:
             InputError: The array does not fit.
             DeviceError: The symbol is not in device memory or read-only, or the device was closed.
         """
-        self._check_open()
+        self._open_programs()
         found = self._symbol(symbol)
         checked = InputSpec(found).check(array)
         if not found.region:
@@ -198,8 +180,8 @@ class Device:
             raise DeviceError(
                 f"symbol {symbol!r} is read-only: its value is compiled into sections"
             )
-        self._values.on_host.pop(symbol, None)
         self._values.upload(symbol, checked, Cause.EXPLICIT, None)
+        self._values.release_host((symbol,))
         if any(symbol in graph.inputs for graph in self._pef.manifest.graphs):
             self._values.on_host[symbol] = own_copy(checked)
 
@@ -218,43 +200,33 @@ class Device:
             PefChecksumError: A weight differs from what was written.
             DeviceError: The symbol lives on the host only, or the device was closed.
         """
-        self._check_open()
+        self._open_programs()
         found = self._symbol(symbol)
         self._join_verification()
         if not found.region:
             raise DeviceError(f"symbol {symbol!r} lives on the host only; ask run() for it")
         if symbol in self._values.on_device:
             return self._values.download(symbol, Cause.EXPLICIT, None)
-        if found.kind in (SymbolKind.WEIGHT, SymbolKind.CONSTANT):
+        if found.kind in _CONSTANT_KINDS:
             record = self._values.record(symbol, Direction.RDU_TO_HOST, Cause.EXPLICIT, None)
             self.ledger.enter(record)
             return self._constant(symbol)
         raise ScheduleError(
             f"symbol {symbol!r} has no value on the device; run the section that computes it first "
-            "(values between merged sections are not kept: select the sections or use "
+            "(values between merged sections are not kept: select the sections, or use "
             "time_sections)"
         )
 
-    def _check_open(self) -> None:
-        if not self._open:
+    def _open_programs(self) -> Programs:
+        if self._programs is None:
             raise DeviceError("the device was closed; make a new one")
+        return self._programs
 
     def _symbol(self, name: str) -> Symbol:
         symbol = self._symbols.get(name)
         if symbol is None:
             raise UsageError(f"symbol {name!r} does not exist in {self._pef.path.name}")
         return symbol
-
-    def _schedule(self, graph: str | None) -> GraphSchedule:
-        if graph is None and len(self._schedules) == 1:
-            return next(iter(self._schedules.values()))
-        known = ", ".join(self._schedules)
-        if graph is None:
-            raise UsageError(f"the PEF has several graphs; name one of {known}")
-        schedule = self._schedules.get(graph)
-        if schedule is None:
-            raise UsageError(f"graph {graph!r} does not exist; the PEF has {known}")
-        return schedule
 
     def _load_weights(self) -> None:
         manifest = self._pef.manifest
@@ -268,97 +240,21 @@ class Device:
         loaded = {name for name in read if not self._symbols[name].baked}
         planned = [move.symbol for graph in manifest.graphs for move in graph.load_transfers]
         # All happens at one moment, so that the plan's order is as good as any.
-        for name in sorted(loaded, key=_position(planned)):
-            cause = _load_cause(self._symbols[name])
-            record = self._values.record(name, Direction.HOST_TO_RDU, cause, None)
-            self.ledger.enter(record)
+        order = {name: place for place, name in reversed(list(enumerate(planned)))}
+        for name in sorted(loaded, key=lambda name: (order.get(name, len(order)), name)):
+            constant = self._symbols[name].kind is SymbolKind.CONSTANT
+            cause = Cause.CONSTANT if constant else Cause.WEIGHT
+            self.ledger.enter(self._values.record(name, Direction.HOST_TO_RDU, cause, None))
 
     def _load_argins(self) -> None:
+        """Give argins their defaults; these are part of the program, and no transfer."""
         for argin in self._pef.manifest.argins:
             spec = InputSpec(self._symbols[argin.name])
             shape = [size for size in spec.shape or () if isinstance(size, int)]
             value = np.full(shape, argin.default, spec.dtype)
-            self._values.on_host[argin.name] = value
             if self._symbols[argin.name].region:
                 self._values.load(argin.name, value)
-                self._values.on_host[argin.name] = value
-
-    def _make_programs(self) -> None:
-        merge = not self._time_sections
-        steps = [
-            schedule.steps(schedule.graph.calls, merge=merge)
-            for schedule in self._schedules.values()
-        ]
-        factory = SessionFactory(self._pef, self._settings, several=sum(map(len, steps)) > 1)
-        for schedule, planned in zip(self._schedules.values(), steps, strict=True):
-            calls = schedule.graph.calls
-            program = self._make_program(schedule, calls, planned, factory)
-            self._programs[schedule.graph.name, calls] = program
-
-    def _program(self, schedule: GraphSchedule, calls: tuple[Call, ...]) -> _Program:
-        key = (schedule.graph.name, calls)
-        program = self._programs.get(key)
-        if program is None:
-            steps = schedule.steps(calls, merge=not self._time_sections)
-            factory = SessionFactory(self._pef, self._settings, several=True)
-            program = self._make_program(schedule, calls, steps, factory)
-            self._programs[key] = program
-        return program
-
-    def _make_program(
-        self,
-        schedule: GraphSchedule,
-        calls: tuple[Call, ...],
-        steps: tuple[Step, ...],
-        factory: SessionFactory,
-    ) -> _Program:
-        sessions = tuple(
-            (
-                step,
-                factory.device_step(step, self.memory) if step.on_rdu else factory.host_step(step),
-            )
-            for step in steps
-        )
-        self._pef.ensure_unchanged()
-        needs: dict[str, int] = {}
-        made: set[str] = set()
-        for step in steps:
-            for name, call in step.inputs:
-                if name not in made:
-                    needs.setdefault(name, call)
-            made.update(step.outputs)
-        whole = calls == schedule.graph.calls
-        outputs = schedule.graph.outputs
-        if not whole:
-            outputs = tuple(name for name in outputs if name in made)
-        return _Program(sessions, needs, outputs, frozenset(made), whole)
-
-    def _check_available(
-        self,
-        schedule: GraphSchedule,
-        program: _Program,
-        outputs: Sequence[str],
-        given: Mapping[str, Any],
-    ) -> None:
-        values = self._values
-        for name, call in program.needs.items():
-            if not (name in given or name in values.on_device or name in values.on_host):
-                self._refuse(schedule, name, f"{schedule.title(call)} reads")
-        for name in outputs:
-            known = name in program.made or name in values.on_device or name in values.on_host
-            if not (known or name in given or self._is_constant(schedule, name)):
-                self._refuse(schedule, name, "you ask for")
-
-    def _refuse(self, schedule: GraphSchedule, name: str, who: str) -> None:
-        spec = self._specs[schedule.graph.name].get(name)
-        if spec is not None:
-            raise InputError(f"input {name!r} was never given; {who} it: give {spec} to run()")
-        producer = schedule.producers.get(name)
-        source = "write it first" if producer is None else f"run {schedule.title(producer)} first"
-        raise ScheduleError(f"{who} {name!r}, which has no value on the device: {source}")
-
-    def _is_constant(self, schedule: GraphSchedule, name: str) -> bool:
-        return name not in schedule.producers and name not in schedule.graph.inputs
+            self._values.on_host[argin.name] = value
 
     def _take_input(self, schedule: GraphSchedule, name: str, value: Any) -> None:
         call = schedule.rdu_readers.get(name)
@@ -367,15 +263,16 @@ class Device:
         if call is None or name in schedule.host_readers or name in schedule.graph.outputs:
             self._values.on_host[name] = own_copy(value)
 
-    def _execute(self, schedule: GraphSchedule, step: Step, session: DeviceStep | HostStep) -> None:
+    def _execute(self, schedule: GraphSchedule, bound: Bound) -> None:
         values = self._values
+        step, session = bound
         if isinstance(session, DeviceStep):
             for name, call in step.inputs:
                 if name not in values.on_device:
                     values.upload(name, values.on_host[name], Cause.FALLBACK, call)
             begin = time.perf_counter()
             session.run()
-            end = time.perf_counter()
+            seconds = time.perf_counter() - begin
             values.forget(step.hidden)
             values.written_on_device(step.outputs)
         else:
@@ -384,58 +281,41 @@ class Device:
                     values.on_host[name] = values.download(name, Cause.FALLBACK, call)
             begin = time.perf_counter()
             results = session.run({name: values.on_host[name] for name, _ in step.inputs})
-            end = time.perf_counter()
+            seconds = time.perf_counter() - begin
             values.forget(step.hidden)
             for name, result in zip(step.outputs, results, strict=True):
                 values.written_on_host(name, result)
         if self._time_sections:
-            self.profile.add(schedule.graph.name, _call_time(step, end - begin))
+            self.profile.add(schedule.graph.name, _call_time(step, seconds))
 
-    def _fetch(self, schedule: GraphSchedule, name: str, *, keep: bool) -> Any:
+    def _fetch(self, program: Program, name: str) -> Any:
         values = self._values
         if name in values.on_host:
             value = values.on_host[name]
-            return own_copy(value) if keep or name in schedule.graph.inputs else value
+            # What the host keeps for later runs must not be shared with the user.
+            return value if program.whole and name in program.made else own_copy(value)
         if name in values.on_device:
-            return values.download(name, Cause.OUTPUT, schedule.producers.get(name))
+            return values.download(name, Cause.OUTPUT, program.schedule.producers.get(name))
         return self._constant(name)
 
-    def _constant(self, name: str) -> Any:
+    def _constant(self, name: str) -> Array:
         if self._symbols[name].stored is not None:
             return np.array(self._pef.weight(name), order="C")
-        return initializer(self._pef, name)
+        content: Array = initializer(self._pef, name)
+        return content
 
     def _join_verification(self) -> None:
-        if self._verification is not None:
+        if self._verification is None:
+            return
+        try:
             self._verification.result()
-            self._verification = None
+        except PefChecksumError as error:
+            # A fresh one each time: an exception that is raised again grows its traceback.
+            raise PefChecksumError(str(error)) from None
+        self._verification = None
 
 
 def _call_time(step: Step, seconds: float) -> CallTime:
     (call,), (stage,) = step.calls, step.stages
     modelled = stage.seconds if isinstance(stage, Section) else None
     return CallTime(call, stage.id, stage.name, step.on_rdu, 1, seconds, seconds, modelled)
-
-
-def _load_cause(symbol: Symbol) -> Cause:
-    return Cause.CONSTANT if symbol.kind is SymbolKind.CONSTANT else Cause.WEIGHT
-
-
-def _position(planned: Sequence[str]) -> Any:
-    """Return a sort key: the place in the plan, and after it by name what the plan lacks."""
-    places = {name: place for place, name in reversed(list(enumerate(planned)))}
-    return lambda name: (places.get(name, len(places)), name)
-
-
-def _checked_outputs(
-    schedule: GraphSchedule, program: _Program, outputs: Sequence[str] | None
-) -> Sequence[str]:
-    if outputs is None:
-        return program.outputs
-    if isinstance(outputs, str):
-        raise UsageError(f"outputs is the text {outputs!r}; give a list of names")
-    for name in outputs:
-        if name not in schedule.graph.outputs:
-            known = ", ".join(map(repr, schedule.graph.outputs))
-            raise UsageError(f"output {name!r} does not exist; the graph's outputs are {known}")
-    return outputs

@@ -134,6 +134,7 @@ class SessionFactory:
         options = ort.SessionOptions()
         options.log_severity_level = _SILENT
         options.intra_op_num_threads = self._settings.threads or 0
+        options.use_deterministic_compute = True
         entries = {"session.model_external_initializers_file_folder_path": self._folder}
         if self._several:
             # Every session has its own threads; those that still spin after their step would take
@@ -141,7 +142,8 @@ class SessionFactory:
             entries["session.intra_op.allow_spinning"] = "0"
         if not self._settings.prepack:
             entries["session.disable_prepacking"] = "1"
-            options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_BASIC
+            # The next level would copy weights of convolutions into another layout.
+            options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
         for key, value in entries.items():
             options.add_session_config_entry(key, value)
         return options

@@ -15,7 +15,14 @@ from typing import Any
 import numpy as np
 
 from samba_onnx.errors import InternalError, OutOfDeviceMemoryError
-from samba_onnx.runtime.elements import Array, from_items, onnx_number, storage_dtype, to_items
+from samba_onnx.runtime.elements import (
+    Array,
+    from_items,
+    is_native,
+    onnx_number,
+    storage_dtype,
+    to_items,
+)
 from samba_onnx.runtime.pef.element_types import ElementType, packed_bytes, tensor_element
 from samba_onnx.runtime.pef.manifest import Region, Symbol, Tier
 
@@ -65,16 +72,20 @@ class DeviceTensor:
         self.symbol = symbol
         self.element = element
         self.shape = shape
+        self._native = is_native(element)
         items = buffer[:size].view(storage_dtype(element))
         # Elements that share a byte have no array of the tensor's own shape.
         self._items = items if element.packs else items.reshape(shape)
 
     def store(self, array: Array) -> None:
         """Copy a host array of the tensor's shape and ``element.numpy`` to the device."""
-        np.copyto(self._items, to_items(array, self.element), casting="no")
+        items = array if self._native else to_items(array, self.element)
+        np.copyto(self._items, items, casting="no")
 
     def load(self) -> Array:
         """Return a fresh host array with a copy of the content."""
+        if self._native:
+            return self._items.copy()
         return from_items(self._items, self.element, self.shape)
 
     def bind_input(self, binding: Any, name: str) -> None:

@@ -35,6 +35,10 @@ class Residency:
         self.on_host: dict[str, Any] = {}
         """Current values that the host has; no array is shared with the user."""
 
+    def has(self, name: str) -> bool:
+        """Return whether a symbol has a value anywhere."""
+        return name in self.on_device or name in self.on_host
+
     def load(self, name: str, array: Any) -> None:
         """Fill a tensor while the PEF is loaded; the ledger knows of it already."""
         self._memory.tensor(name).store(array)

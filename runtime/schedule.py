@@ -99,18 +99,18 @@ class GraphSchedule:
             raise ScheduleError("no call of the schedule is selected; ask for fewer restrictions")
         return chosen
 
-    def steps(self, calls: Sequence[Call], *, merge: bool) -> tuple[Step, ...]:
+    def steps(self, calls: Sequence[Call] | None = None, *, merge: bool) -> tuple[Step, ...]:
         """Group calls into steps.
 
         Args:
-            calls: In the schedule's order.
+            calls: In the schedule's order; all when None.
             merge: Whether neighbouring calls of one home may share a step.
 
         Returns:
             The steps in order; every call is in exactly one.
         """
         groups: list[list[Call]] = []
-        for call in calls:
+        for call in self.graph.calls if calls is None else calls:
             if merge and groups and self._may_join(groups[-1], call):
                 groups[-1].append(call)
             else:
@@ -123,6 +123,10 @@ class GraphSchedule:
         kind = "section" if stage.id in self.rdu_stages else "fallback"
         return f"{kind} {stage.id} ({stage.name})"
 
+    def is_constant(self, name: str) -> bool:
+        """Return whether a graph output is neither computed nor an input."""
+        return name not in self.producers and name not in self.graph.inputs
+
     def _index(self, call: Call) -> None:
         stage = self.stages[call.stage]
         readers = self.rdu_readers if stage.id in self.rdu_stages else self.host_readers
@@ -133,7 +137,9 @@ class GraphSchedule:
 
     def _may_join(self, group: list[Call], call: Call) -> bool:
         last, stage = self.stages[group[-1].stage], self.stages[call.stage]
-        if (last.id in self.rdu_stages) != (stage.id in self.rdu_stages):
+        homes_differ = (last.id in self.rdu_stages) != (stage.id in self.rdu_stages)
+        # Types are run one by one in training; their sessions serve whole runs too.
+        if homes_differ or last.type is not stage.type:
             return False
         # onnxruntime orders nodes by their values only: a region that an earlier stage reads from
         # must not be overwritten in the same session.

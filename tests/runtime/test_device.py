@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -86,15 +87,19 @@ def sandwich_values(x: np.ndarray, z: np.ndarray) -> dict[str, np.ndarray]:
     return {"c": c, "e": np.abs(d), "a": a, "b": b, "d": d, "z": z}
 
 
-def chain() -> Plan:
+FWD, BCKWD, OPT = SectionType.FWD, SectionType.BCKWD, SectionType.OPT
+
+
+def chain(types: Sequence[SectionType] = (FWD, FWD, FWD, FWD)) -> Plan:
     """Four sections of one operator each, as at o0; a value skips one of them."""
+    texts = [
+        "s (float[4] x) => (float[4] a) { a = Add(x, x) }",
+        "s (float[4] a) => (float[4] b) { b = Mul(a, a) }",
+        "s (float[4] a, float[4] b) => (float[4] c) { c = Sub(b, a) }",
+        "s (float[4] c) => (float[4] y) { y = Neg(c) }",
+    ]
     return Plan(
-        [
-            section("s (float[4] x) => (float[4] a) { a = Add(x, x) }"),
-            section("s (float[4] a) => (float[4] b) { b = Mul(a, a) }", type=SectionType.BCKWD),
-            section("s (float[4] a, float[4] b) => (float[4] c) { c = Sub(b, a) }"),
-            section("s (float[4] c) => (float[4] y) { y = Neg(c) }", type=SectionType.OPT),
-        ],
+        [section(text, type=kind) for text, kind in zip(texts, types, strict=True)],
         ["x"],
         ["y"],
         [("x", TO, INPUT, 0), ("y", FROM, OUTPUT, 3)],
@@ -130,8 +135,9 @@ def test_fallback_between_sections(tmp_path: Path, time_sections: bool) -> None:
         assert device.ledger.runs == 2
 
 
-def test_merged_and_single_sections_agree(tmp_path: Path) -> None:
-    plan = chain()
+@pytest.mark.parametrize("types", [(FWD, FWD, FWD, FWD), (FWD, FWD, BCKWD, BCKWD)])
+def test_merged_and_single_sections_agree(tmp_path: Path, types: Sequence[SectionType]) -> None:
+    plan = chain(types)
     with build(tmp_path, plan) as pef:
         results = []
         for time_sections in (False, True):
@@ -201,7 +207,8 @@ def test_partial_runs_hand_on_activations(tmp_path: Path) -> None:
 
 
 def test_partial_runs_by_type_and_range(tmp_path: Path) -> None:
-    with build(tmp_path, chain()) as pef, Device(pef) as device:
+    plan = chain((FWD, BCKWD, FWD, OPT))
+    with build(tmp_path, plan) as pef, Device(pef) as device:
         device.run({"x": VECTOR}, until_call=1)
         device.run(section_types=["bckwd"])
         device.run(section_types=["FwD"])
@@ -252,7 +259,8 @@ def test_stale_activations_are_refused(tmp_path: Path) -> None:
 def test_requests_that_are_refused(
     tmp_path: Path, options: dict[str, object], error: type[Exception], message: str
 ) -> None:
-    with build(tmp_path, chain()) as pef, Device(pef) as device:
+    plan = chain((FWD, BCKWD, FWD, OPT))
+    with build(tmp_path, plan) as pef, Device(pef) as device:
         with pytest.raises(error, match=message):
             device.run({"x": VECTOR}, **options)  # type: ignore[arg-type]
         assert device.ledger.transfers == ()
@@ -363,7 +371,7 @@ def test_resident_state_is_updated_in_place(tmp_path: Path) -> None:
             section(
                 "o (float[4] state, float lr) => (float[4] new) { d = Mul(state, lr) "
                 "new = Sub(state, d) }",
-                type=SectionType.OPT,
+                type=OPT,
             ),
         ],
         ["x", "lr"],

@@ -1,0 +1,201 @@
+"""What a run executes: steps with their sessions, made once for every selection of calls."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from samba_onnx.errors import InputError, ScheduleError, UsageError
+from samba_onnx.runtime.executor import DeviceStep, HostStep, SessionFactory, SessionSettings
+from samba_onnx.runtime.inputs import InputSpec
+from samba_onnx.runtime.memory import DeviceMemory
+from samba_onnx.runtime.pef.manifest import Call
+from samba_onnx.runtime.residency import Residency
+from samba_onnx.runtime.schedule import GraphSchedule, Step
+
+if TYPE_CHECKING:
+    from samba_onnx.runtime.pef.reader import Pef
+
+Bound = tuple[Step, DeviceStep | HostStep]
+"""A step and the session that executes it."""
+
+
+@dataclass(frozen=True)
+class Program:
+    """What a selection of one graph's calls executes."""
+
+    schedule: GraphSchedule
+    specs: Mapping[str, InputSpec]
+    """The graph's inputs, in order."""
+    steps: tuple[Bound, ...]
+    needs: Mapping[str, int]
+    """Values that must exist before the run, each with the first call that reads it."""
+    outputs: tuple[str, ...]
+    """Graph outputs that are fetched when the user names none."""
+    made: frozenset[str]
+    """Values that can be fetched after the run."""
+    whole: bool
+    """Whether it executes the whole schedule."""
+
+    def checked_outputs(self, outputs: Sequence[str] | None) -> Sequence[str]:
+        """Return the outputs to fetch.
+
+        Args:
+            outputs: Names that the user gave, or None.
+
+        Raises:
+            UsageError: One does not exist.
+        """
+        if outputs is None:
+            return self.outputs
+        if isinstance(outputs, str):
+            raise UsageError(f"outputs is the text {outputs!r}; give a list of names")
+        known = self.schedule.graph.outputs
+        for name in outputs:
+            if name not in known:
+                listed = ", ".join(map(repr, known))
+                raise UsageError(
+                    f"output {name!r} does not exist; the graph's outputs are {listed}"
+                )
+        return outputs
+
+    def check_available(
+        self, values: Residency, outputs: Sequence[str], given: Mapping[str, Any]
+    ) -> None:
+        """Check that every value exists that the run will read.
+
+        Args:
+            values: What there is before the run.
+            outputs: Names of graph outputs to fetch.
+            given: Inputs of this run.
+
+        Raises:
+            InputError: An input was never given.
+            ScheduleError: Another value was never computed.
+        """
+        for name, call in self.needs.items():
+            if name not in given and not values.has(name):
+                raise self._missing(name, f"{self.schedule.title(call)} reads")
+        for name in outputs:
+            made_or_given = name in self.made or name in given or values.has(name)
+            if not (made_or_given or self.schedule.is_constant(name)):
+                raise self._missing(name, "you ask for")
+
+    def _missing(self, name: str, who: str) -> InputError | ScheduleError:
+        spec = self.specs.get(name)
+        if spec is not None:
+            return InputError(f"input {name!r} was never given; {who} it: give {spec} to run()")
+        producer = self.schedule.producers.get(name)
+        mend = "write it" if producer is None else f"run {self.schedule.title(producer)}"
+        return ScheduleError(f"{who} {name!r}, which has no value on the device: {mend} first")
+
+
+class Programs:
+    """All programs of one PEF; sessions are shared between them."""
+
+    def __init__(
+        self, pef: Pef, memory: DeviceMemory, settings: SessionSettings, *, merge: bool
+    ) -> None:
+        """Make the programs that execute whole graphs.
+
+        Args:
+            pef: The PEF.
+            memory: Where sections read and write.
+            settings: How sessions are made.
+            merge: Whether neighbouring calls may share a session.
+
+        Raises:
+            ExecutionError: onnxruntime refuses a stage.
+            PefFormatError: Stages do not agree with the manifest.
+            PefChecksumError: The file was replaced meanwhile.
+        """
+        manifest = pef.manifest
+        self._pef = pef
+        self._memory = memory
+        self._merge = merge
+        self._schedules = {graph.name: GraphSchedule(manifest, graph) for graph in manifest.graphs}
+        steps = {name: plan.steps(merge=merge) for name, plan in self._schedules.items()}
+        several = sum(map(len, steps.values())) > 1
+        self._factory = SessionFactory(pef, settings, several=several)
+        self._sessions: dict[tuple[str, tuple[int, ...]], DeviceStep | HostStep] = {}
+        self._programs: dict[tuple[str, tuple[Call, ...]], Program] = {}
+        self._whole = {
+            name: self._make(plan, plan.graph.calls, steps[name])
+            for name, plan in self._schedules.items()
+        }
+
+    def get(
+        self,
+        graph: str | None = None,
+        *,
+        section_ids: Collection[int] | None = None,
+        section_types: Collection[str] | None = None,
+        from_call: int | None = None,
+        until_call: int | None = None,
+    ) -> Program:
+        """Return the program for a selection of calls; the arguments are those of ``Device.run``.
+
+        Raises:
+            UsageError: The graph does not exist, or both ids and types are given.
+            ScheduleError: A section, type or call does not exist.
+            ExecutionError: onnxruntime refuses a stage.
+        """
+        name = self._graph_name(graph)
+        if not section_ids and not section_types and from_call is None and until_call is None:
+            return self._whole[name]
+        plan = self._schedules[name]
+        calls = plan.select(section_ids, section_types, from_call, until_call)
+        if calls == plan.graph.calls:
+            return self._whole[name]
+        program = self._programs.get((name, calls))
+        if program is None:
+            program = self._make(plan, calls, plan.steps(calls, merge=self._merge))
+            self._programs[name, calls] = program
+        return program
+
+    def _graph_name(self, graph: str | None) -> str:
+        if graph in self._schedules:
+            return graph
+        known = ", ".join(self._schedules)
+        if graph is not None:
+            raise UsageError(f"graph {graph!r} does not exist; the PEF has {known}")
+        if len(self._schedules) > 1:
+            raise UsageError(f"the PEF has several graphs; name one of {known}")
+        return known
+
+    def _make(
+        self, schedule: GraphSchedule, calls: tuple[Call, ...], steps: tuple[Step, ...]
+    ) -> Program:
+        bound = tuple((step, self._session(schedule.graph.name, step)) for step in steps)
+        # onnxruntime opened the file by its path.
+        self._pef.ensure_unchanged()
+        needs: dict[str, int] = {}
+        made: set[str] = set()
+        for step in steps:
+            for name, call in step.inputs:
+                if name not in made:
+                    needs.setdefault(name, call)
+            made.update(step.outputs)
+        whole = calls == schedule.graph.calls
+        outputs = schedule.graph.outputs
+        return Program(
+            schedule,
+            {name: InputSpec(schedule.symbols[name]) for name in schedule.graph.inputs},
+            bound,
+            needs,
+            outputs if whole else tuple(name for name in outputs if name in made),
+            frozenset(made),
+            whole,
+        )
+
+    def _session(self, graph: str, step: Step) -> DeviceStep | HostStep:
+        key = (graph, step.calls)
+        session = self._sessions.get(key)
+        if session is None:
+            if step.on_rdu:
+                session = self._factory.device_step(step, self._memory)
+            else:
+                session = self._factory.host_step(step)
+            self._sessions[key] = session
+        return session
