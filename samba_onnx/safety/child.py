@@ -21,6 +21,7 @@ from samba_onnx.safety.sandbox import ANSWER, REQUEST
 __all__ = ["main"]
 
 _PR_SET_PDEATHSIG = 1
+_NOISE = re.compile(r"\[ONNXRuntimeError\] : \d+ : \w+ : (Load model from \S+ failed: ?)?")
 _OUT_OF_MEMORY = ("bad allocation", "bad_alloc", "failed to allocate", "out of memory")
 
 
@@ -40,7 +41,7 @@ def main(folder: Path) -> None:
             size = f": it asked for {asked[1]} bytes at once" if asked else ""
             answer = {"kind": "memory", "error": f"it takes more memory than there is{size}"}
         else:
-            answer = {"kind": "failed", "error": text[:4000]}
+            answer = {"kind": "failed", "error": _NOISE.sub("", text)[:4000]}
     (folder / ANSWER).write_text(json.dumps(answer), encoding="utf-8")
 
 

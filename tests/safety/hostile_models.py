@@ -13,7 +13,13 @@ from typing import Literal
 
 import onnx
 
-from tests.safety import hostile_external, hostile_files, hostile_graphs, hostile_tensors
+from tests.safety.hostile_external import EXTERNAL
+from tests.safety.hostile_files import FILES
+from tests.safety.hostile_functions import functions
+from tests.safety.hostile_graphs import graphs
+from tests.safety.hostile_numbers import numbers
+from tests.safety.hostile_runs import only_at_run_time
+from tests.safety.hostile_tensors import tensors
 
 __all__ = ["HostileCase", "hostile_models"]
 
@@ -38,15 +44,15 @@ def hostile_models(folder: Path) -> Iterator[HostileCase]:
     Beside those folders lies ``secret.bin``, which the models try to reach and nothing may open.
     """
     (folder / "secret.bin").write_bytes(bytes(range(256)) * 4)
-    for name, why, make in hostile_files.FILES:
+    for name, why, make in FILES:
         yield HostileCase(name, make(_room(folder, name)), why)
-    for name, why, write in hostile_external.EXTERNAL:
+    for name, why, write in EXTERNAL:
         room = _room(folder, name)
         yield HostileCase(name, _save(write(room), room), why)
-    protos = (*hostile_graphs.graphs(), *hostile_tensors.tensors())
+    protos = (*graphs(), *numbers(), *functions(), *tensors())
     for name, why, proto in protos:
         yield HostileCase(name, _save(proto, _room(folder, name)), why)
-    for name, why, proto in hostile_graphs.only_at_run_time():
+    for name, why, proto in only_at_run_time():
         yield HostileCase(name, _save(proto, _room(folder, name)), why, "convert")
 
 
