@@ -1,10 +1,13 @@
-"""``python -m models NAME out.onnx`` writes a model; ``python -m models --list`` names them."""
+"""The command ``python -m models``: write a model, name them all, or fill their cache."""
 
 import argparse
 import sys
 from collections.abc import Sequence
+from typing import get_args
 
 from models import MODELS, find
+from models.cache import cached_onnx
+from models.example import Variant
 from samba_onnx.errors import UsageError
 
 __all__ = ["main"]
@@ -18,10 +21,15 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("name", nargs="?", metavar="NAME", help="the model; see --list")
     parser.add_argument("output", nargs="?", metavar="OUT.onnx", help="the file to write")
-    parser.add_argument("--variant", default="full", help="tiny, full or large (default: full)")
+    parser.add_argument(
+        "--variant", choices=get_args(Variant), default="full", help="the size (default: full)"
+    )
     parser.add_argument("--seed", type=int, default=0, help="seed of the weights (default: 0)")
     parser.add_argument("--dynamic", action="store_true", help="name the dynamic dimensions")
     parser.add_argument("--raw", action="store_true", help="leave the graph as it was traced")
+    parser.add_argument(
+        "--cache", action="store_true", help="export all models of the variant into the cache"
+    )
     parser.add_argument("--list", action="store_true", help="list the models and their variants")
     return parser
 
@@ -40,6 +48,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.list:
         for builder in MODELS.values():
             print(f"{builder.name:20} {', '.join(builder.variants):18} {builder.title}")
+        return 0
+    if options.cache:
+        _fill(options.variant)
         return 0
     if options.name is None or options.output is None:
         parser.error("give NAME and OUT.onnx, or --list")
@@ -62,6 +73,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         optimize=not options.raw,
     )
     return 0
+
+
+def _fill(variant: Variant) -> None:
+    """Export what the cache lacks in one process, which loads torch only once."""
+    import torch
+
+    torch.set_num_threads(1)
+    for builder in MODELS.values():
+        if variant in builder.variants:
+            print(cached_onnx(builder.name, variant, here=True))
 
 
 if __name__ == "__main__":

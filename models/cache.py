@@ -38,6 +38,7 @@ def cached_onnx(
     *,
     dynamic: bool = False,
     raw: bool = False,
+    here: bool = False,
     folder: Path = CACHE,
 ) -> Path:
     """Give the ONNX file of a model, exporting it first if it is not in the cache.
@@ -47,6 +48,7 @@ def cached_onnx(
         variant: ``tiny``, ``full`` or, where the model has it, ``large``.
         dynamic: Whether the model's dynamic axes have a name instead of a size.
         raw: Whether the exporter leaves the graph as it was traced.
+        here: Whether to export in this process, which then loads torch, and not in one of its own.
         folder: The folder that holds the entries.
 
     Returns:
@@ -65,8 +67,9 @@ def cached_onnx(
         with _locked(folder / f"{entry.name}.lock"):
             if not path.exists():
                 _remove_stale(folder, stem)
-                options = ["--variant", variant] + ["--dynamic"] * dynamic + ["--raw"] * raw
-                _export(name, options, entry)
+                with _partial(entry) as partial:
+                    export = _export_here if here else _export_in_child
+                    export(name, variant, partial / path.name, dynamic=dynamic, raw=raw)
     os.utime(entry)
     return path
 
@@ -90,18 +93,32 @@ def _locked(path: Path) -> Iterator[None]:
         yield
 
 
-def _export(name: str, options: list[str], entry: Path) -> None:
-    """Export in a child process into a folder beside the entry, then rename it."""
+@contextmanager
+def _partial(entry: Path) -> Iterator[Path]:
+    """Give a folder beside the entry that becomes the entry, unless something fails."""
     partial = entry.with_name(f"partial-{entry.name}")
     shutil.rmtree(partial, ignore_errors=True)  # what a killed process has left
     partial.mkdir()
-    command = [sys.executable, "-m", "models", name, str(partial / f"{name}.onnx"), *options]
+    try:
+        yield partial
+        partial.rename(entry)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def _export_here(name: str, variant: Variant, path: Path, *, dynamic: bool, raw: bool) -> None:
+    from models.export import export_onnx
+
+    export_onnx(name, variant, path, dynamic=dynamic, optimize=not raw)
+
+
+def _export_in_child(name: str, variant: Variant, path: Path, *, dynamic: bool, raw: bool) -> None:
+    command = [sys.executable, "-m", "models", name, str(path), "--variant", variant]
+    command += ["--dynamic"] * dynamic + ["--raw"] * raw
     done = subprocess.run(command, cwd=_ROOT, capture_output=True, text=True, check=False)
     if done.returncode != 0:
-        shutil.rmtree(partial, ignore_errors=True)
         lines = done.stderr.strip().splitlines() or [f"exit status {done.returncode}"]
-        raise ExecutionError(f"{name} {' '.join(options)} cannot be exported: {lines[-1]}")
-    partial.rename(entry)
+        raise ExecutionError(f"{name} ({variant}) cannot be exported: {lines[-1]}")
 
 
 def _remove_stale(folder: Path, stem: str) -> None:
