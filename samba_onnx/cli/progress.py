@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import threading
+import time
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
 DELAY_SECONDS = 1.0
+REFRESH_SECONDS = 0.1
 
 
 class Activity:
@@ -31,6 +33,7 @@ class Activity:
         self._step = "start"
         self._done: float | None = None
         self._total: float | None = None
+        self._shown = 0.0
         self._progress: Progress | None = None
         self._timer = threading.Timer(DELAY_SECONDS, self._begin)
         self._timer.daemon = True
@@ -61,8 +64,13 @@ class Activity:
         self._tell(self._step, done, total)
 
     def _tell(self, name: str, done: float | None, total: float | None) -> None:
+        news = name != self._step
         self._step, self._done, self._total = name, done, total
-        if self._progress is not None:
+        if self._progress is None:
+            return
+        now = time.monotonic()
+        if news or now - self._shown > REFRESH_SECONDS:
+            self._shown = now
             with self._lock:
                 self._refresh()
 

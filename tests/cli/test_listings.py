@@ -1,0 +1,93 @@
+"""``ops`` and ``targets``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from samba_onnx.passes.targets import available_targets, load_target
+from samba_onnx.passes.targets.markdown import operator_table_markdown
+from tests.cli.conftest import SambaPort
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+@pytest.mark.parametrize("target", available_targets())
+def test_ops_lists_every_row(samba_port: SambaPort, target: str) -> None:
+    result = samba_port("ops", "--target", target)
+    assert (result.status, result.err) == (0, "")
+    first = {line.split()[0] for line in result.out.splitlines() if line.strip()}
+    profile = load_target(target)
+    assert {row.name for row in profile.rows} <= first
+    assert {row.name for row in profile.unsupported} <= first
+
+
+def test_ops_of_some_operators(samba_port: SambaPort) -> None:
+    result = samba_port("ops", "Gemm", "Loop", "-q")
+    assert result.out == "sn40l: 1 operators run on the RDU, 1 are known not to\n"
+
+
+def test_ops_suggests_a_name(samba_port: SambaPort) -> None:
+    result = samba_port("ops", "Softmx")
+    assert (result.status, result.out) == (2, "")
+    assert "did you mean Softmax" in result.err
+
+
+def test_ops_as_json(samba_port: SambaPort) -> None:
+    document = json.loads(samba_port("ops", "--json", "-").out)
+    jsonschema.validate(document, json.loads((DOCS / "operators.schema.json").read_text()))
+    rows = {row["operator"]: row for row in document["operators"]}
+    assert len(rows) == len(load_target("sn40l").rows)
+    reshape = {operand["name"]: operand for operand in rows["Reshape"]["operands"]}
+    assert reshape["shape"]["static"]
+
+
+def test_ops_as_markdown(samba_port: SambaPort) -> None:
+    result = samba_port("ops", "--target", "sn30", "--markdown")
+    assert result.out == operator_table_markdown(load_target("sn30"))
+    assert samba_port("ops", "--markdown", "Conv").status == 2
+    assert samba_port("ops", "--markdown", "--json", "-").status == 2
+
+
+def test_targets_name_figures_and_assumptions(samba_port: SambaPort) -> None:
+    result = samba_port("targets")
+    assert (result.status, result.err) == (0, "")
+    for name in available_targets():
+        assert f"\n{name}: " in f"\n{result.out}"
+    assert "hbm memory      64 GB, 1.6 TB/s" in result.out
+    assert "link.latency" in result.out
+
+
+def test_targets_as_json(samba_port: SambaPort) -> None:
+    document = json.loads(samba_port("targets", "sn40l", "--json", "-").out)
+    jsonschema.validate(document, json.loads((DOCS / "targets.schema.json").read_text()))
+    (target,) = document["targets"]
+    assert target["peak_flops_per_second"]["bfloat16"] == 638e12
+    assert {tier["name"] for tier in target["tiers"]} == {"sram", "hbm", "ddr"}
+
+
+def test_a_target_file_of_the_users_own(samba_port: SambaPort, tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text('extends = "sn40l"\nname = "mine"\nremove = ["Softmax"]\n')
+    assert samba_port("targets", path, "-q").out == "targets: mine\n"
+    assert "Softmax" not in samba_port("ops", "--target", path).out.split()
+
+
+@pytest.mark.parametrize("content", ["", "extends = 1", "\x00", "[", 'extends = "nothing"'])
+def test_a_bad_target_file(samba_port: SambaPort, tmp_path: Path, content: str) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(content)
+    for command in (("targets", path), ("ops", "--target", path)):
+        result = samba_port(*command)
+        assert (result.status, result.out) == (2, "")
+        assert len(result.err.splitlines()) == 1
+
+
+@pytest.mark.parametrize("command", [("targets", "sn50"), ("ops", "--target", "sn50")])
+def test_an_unknown_target(samba_port: SambaPort, command: tuple[str, ...]) -> None:
+    result = samba_port(*command)
+    assert (result.status, result.out) == (2, "")
+    assert "sn40l" in result.err
