@@ -118,7 +118,8 @@ class Device:
 
         Args:
             inputs: Values by name: arrays of the compiled dtype and shape; lists for sequences,
-                None for an empty optional.
+                None for an empty optional. One that is left out keeps its last value; one that was
+                never given takes the model's default, where the model has one.
             outputs: Names of graph outputs to return; None for all that the run computes.
             graph: Name of the graph; may be left out when the PEF has one.
             section_ids: Execute only sections and fallbacks with these ids.
@@ -145,7 +146,9 @@ class Device:
             from_call=from_call,
             until_call=until_call,
         )
-        given = check_inputs(program.specs, inputs or {})
+        given = check_inputs(
+            program.specs, self._with_defaults(program.schedule.graph.inputs, inputs or {})
+        )
         names = program.checked_outputs(outputs)
         program.check_available(self._values, names, given)
         self.ledger.begin_run()
@@ -255,6 +258,12 @@ class Device:
             if self._symbols[argin.name].region:
                 self._values.load(argin.name, value)
             self._values.on_host[argin.name] = value
+
+    def _with_defaults(self, names: Sequence[str], inputs: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Add the model's own defaults for inputs that nobody ever gave."""
+        missing = [name for name in names if name not in inputs and not self._values.has(name)]
+        defaults = {name: self._pef.weight(name) for name in missing if self._symbols[name].stored}
+        return {**defaults, **inputs} if defaults else inputs
 
     def _take_input(self, schedule: GraphSchedule, name: str, value: Any) -> None:
         call = schedule.rdu_readers.get(name)

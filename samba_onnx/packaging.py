@@ -66,18 +66,28 @@ def package(
 def _lay_out(
     manifest: Manifest, values: Mapping[str, ir.Value], outputs: set[str | None]
 ) -> WeightsLayout:
-    """Decide what is kept in the weights member: all but small tensors and strings."""
+    """Decide what is kept in the weights member."""
     entries = []
     for symbol in manifest.symbols:
-        if symbol.kind not in KEPT_KINDS:
-            continue
-        tensor = values[symbol.name].const_value
-        if tensor is None:
+        tensor = values[symbol.name].const_value if symbol.name in values else None
+        if symbol.kind in KEPT_KINDS and tensor is None:
             raise InternalError(f"weight {symbol.name!r} has no content: please report this")
-        # A weight that is an output as well may have no stage file to be kept in.
-        if is_stored(tensor) or (symbol.name in outputs and tensor.dtype != ir.DataType.STRING):
+        if tensor is not None and _is_kept(symbol, tensor, outputs):
             entries.append(_entry(symbol, tensor))
     return lay_out_weights(entries)
+
+
+def _is_kept(symbol: Symbol, tensor: ir.TensorProtocol, outputs: set[str | None]) -> bool:
+    """Return whether a tensor belongs into the weights member: all but small ones and strings.
+
+    Small ones go there too where no stage file has a place for them: the default of an input, and
+    a weight that is an output as well.
+    """
+    if tensor.dtype == ir.DataType.STRING or symbol.bytes is None:
+        return False
+    if symbol.kind == SymbolKind.INPUT or symbol.name in outputs:
+        return True
+    return symbol.kind in KEPT_KINDS and is_stored(tensor)
 
 
 def _entry(symbol: Symbol, tensor: ir.TensorProtocol) -> WeightEntry:

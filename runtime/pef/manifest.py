@@ -170,8 +170,9 @@ class Symbol:
     region: str = ""
     """Empty for a value that lives on the host only."""
     stored: Stored | None = None
-    """Set for weights and constants kept in ``weights.safetensors``; unset for those that are
-    small and kept inside the stage's own ONNX file."""
+    """Set for weights and constants kept in ``weights.safetensors``, and for the default of an
+    input; unset for weights and constants that are small and kept inside the stage's own ONNX
+    file."""
     baked: bool = False
     """A constant operand that becomes part of the section's configuration (a Reshape's shape, a
     Slice's bounds), and is therefore never transferred."""
