@@ -44,8 +44,12 @@ def render(content: RenderableType, *, width: int | None = None, color: bool = F
 
 def titled(title: str, *contents: RenderableType) -> RenderableType:
     """Return a block: a bold title, the contents indented below it."""
-    body = [Padding(content, (0, 0, 0, 2)) for content in contents]
-    return Group(Text(title, style="bold"), *body)
+    return Group(Text(title, style="bold"), *(indent(content) for content in contents))
+
+
+def indent(content: RenderableType) -> RenderableType:
+    """Move a block two columns to the right, and pad it no wider than it is."""
+    return Padding(content, (0, 0, 0, 2), expand=False)
 
 
 def table(

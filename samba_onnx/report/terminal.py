@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from rich.console import Group, RenderableType
-from rich.padding import Padding
 from rich.text import Text
 
-from samba_onnx.report.layout import ARROWS, CAUSES, some, table, titled
+from samba_onnx.report.layout import ARROWS, CAUSES, indent, some, table, titled
 from samba_onnx.report.records import FallbackReport, TransferTotal
 from samba_onnx.report.report import Report
 from samba_onnx.report.units import (
@@ -81,7 +80,7 @@ def _reason(reason: FallbackReport, rows: int | None) -> list[RenderableType]:
     rest = f", and {len(places) - shown:,} more" if len(places) > shown else ""
     lines.append(Text(printable(f"at {', '.join(places[:shown])}{rest}"), style="dim"))
     title = Text(printable(f"{operators}  ({reason.code})"))
-    return [title, *(Padding(line, (0, 0, 0, 2)) for line in lines)]
+    return [title, *(indent(line) for line in lines)]
 
 
 def _boundaries(report: Report, rows: int | None) -> RenderableType | None:
