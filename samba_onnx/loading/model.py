@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -103,18 +104,30 @@ def _finish(
     return LoadedModel(model, path, _summary(proto, name))
 
 
+def _graphs(model: ir.Model) -> Iterator[ir.Graph]:
+    """Yield all graphs, those of functions and all subgraphs included."""
+    for graph in (model.graph, *(function.graph for function in model.functions.values())):
+        yield graph
+        yield from graph.subgraphs()
+
+
 def _map_tensors(model: ir.Model, files: ExternalFiles) -> None:
     """Replace tensors that would open a path by tensors over mapped files."""
-    for graph in model.graphs():
+    for graph in _graphs(model):
         for value in graph.initializers.values():
             if isinstance(value.const_value, ir.ExternalTensor):
                 value.const_value = files.tensor(value.const_value)
         for node in graph:
             for key, attribute in node.attributes.items():
-                if attribute.type == ir.AttributeType.TENSOR and isinstance(
-                    attribute.value, ir.ExternalTensor
-                ):
-                    node.attributes[key] = ir.AttrTensor(key, files.tensor(attribute.value))
+                content = attribute.value
+                if isinstance(content, ir.ExternalTensor):
+                    node.attributes[key] = ir.AttrTensor(key, files.tensor(content))
+                elif attribute.type == ir.AttributeType.TENSORS and content is not None:
+                    mapped = [
+                        files.tensor(each) if isinstance(each, ir.ExternalTensor) else each
+                        for each in content
+                    ]
+                    node.attributes[key] = ir.AttrTensors(key, mapped)
 
 
 def _summary(proto: onnx.ModelProto, name: str) -> SourceModel:

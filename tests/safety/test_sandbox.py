@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import time
 from pathlib import Path
 
@@ -122,13 +123,13 @@ def test_a_model_that_onnxruntime_refuses_is_one_line() -> None:
 def test_an_interrupt_kills_the_child(monkeypatch: pytest.MonkeyPatch) -> None:
     before = _children()
 
-    def interrupt(self: object, timeout: float | None = None) -> int:
+    def interrupt(self: subprocess.Popen[bytes], timeout: float | None = None) -> int:
         if timeout is not None:
             raise KeyboardInterrupt
         return original(self)
 
-    original = sandbox.subprocess.Popen.wait
-    monkeypatch.setattr(sandbox.subprocess.Popen, "wait", interrupt)
+    original = subprocess.Popen.wait
+    monkeypatch.setattr(subprocess.Popen, "wait", interrupt)
     with pytest.raises(KeyboardInterrupt):
         run_sample(HOSTILE["endless_loop"], {"x": X}, seconds=60)
     assert _children() == before
