@@ -120,7 +120,7 @@ def _initializer(
     proto = onnx.TensorProto(
         name=name,
         data_type=int(tensor.dtype),
-        dims=[int(size) for size in tensor.shape],
+        dims=tensor.shape.numpy(),
         data_location=onnx.TensorProto.EXTERNAL,
     )
     entries = {"location": WEIGHTS_MEMBER, "offset": stored.offset, "length": stored.bytes}

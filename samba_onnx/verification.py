@@ -330,8 +330,8 @@ def _compare_array(
 def _exact_errors(actual: np.ndarray, expected: np.ndarray) -> np.ndarray:
     if expected.dtype.kind in "iu":
         wide = actual.astype(np.float64) - expected.astype(np.float64)
-        return np.where(actual == expected, 0.0, np.maximum(np.abs(wide), 1.0))
-    return (actual != expected).astype(np.float64)
+        return np.asarray(np.where(actual == expected, 0.0, np.maximum(np.abs(wide), 1.0)))
+    return np.asarray(actual != expected).astype(np.float64)
 
 
 def _float_errors(
