@@ -91,7 +91,7 @@ def _is_kept(symbol: Symbol, tensor: ir.TensorProtocol, outputs: set[str | None]
 
 
 def _entry(symbol: Symbol, tensor: ir.TensorProtocol) -> WeightEntry:
-    shape = tensor.shape.numpy()
+    shape = tuple(tensor.shape.numpy())
     return WeightEntry(symbol.name, symbol.type, shape, weight_source(tensor))
 
 
