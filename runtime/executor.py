@@ -142,8 +142,6 @@ class SessionFactory:
             entries["session.intra_op.allow_spinning"] = "0"
         if not self._settings.prepack:
             entries["session.disable_prepacking"] = "1"
-            # The next level would copy weights of convolutions into another layout.
-            options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
         for key, value in entries.items():
             options.add_session_config_entry(key, value)
         return options

@@ -19,6 +19,10 @@ from samba_onnx.runtime.pef.manifest import (
     Transfer,
 )
 
+_STATE = frozenset(
+    {SymbolKind.WEIGHT, SymbolKind.GRADIENT, SymbolKind.OPTIMIZER_STATE, SymbolKind.BUFFER}
+)
+
 
 class Residency:
     """The current values of one device: on the host, on the device, or both."""
@@ -134,7 +138,7 @@ def _sharers(symbols: Iterable[Symbol]) -> dict[str, list[tuple[str, bool]]]:
 def _same(one: Symbol, other: Symbol) -> bool:
     """Whether sharing is meant to show one value under two names, as a weight and its update.
 
-    Activations share a region only because their lives do not overlap.
+    Other symbols share a region only because their lives do not overlap.
     """
-    fleeting = SymbolKind.ACTIVATION in (one.kind, other.kind)
-    return not fleeting and (one.type, one.shape) == (other.type, other.shape)
+    state = one.kind in _STATE and other.kind in _STATE
+    return state and (one.type, one.shape) == (other.type, other.shape)

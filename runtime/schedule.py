@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from samba_onnx.errors import ScheduleError, UsageError
@@ -109,12 +109,14 @@ class GraphSchedule:
         Returns:
             The steps in order; every call is in exactly one.
         """
-        groups: list[list[Call]] = []
+        groups: list[_Group] = []
         for call in self.graph.calls if calls is None else calls:
-            if merge and groups and self._may_join(groups[-1], call):
-                groups[-1].append(call)
-            else:
-                groups.append([call])
+            stage = self.stages[call.stage]
+            group = groups[-1] if merge and groups else None
+            if group is None or not group.may_take(stage):
+                group = _Group(self)
+                groups.append(group)
+            group.take(call.id, stage)
         return tuple(self._step(group) for group in groups)
 
     def title(self, call: int) -> str:
@@ -135,51 +137,27 @@ class GraphSchedule:
         for name in stage.outputs:
             self.producers[name] = call.id
 
-    def _may_join(self, group: list[Call], call: Call) -> bool:
-        last, stage = self.stages[group[-1].stage], self.stages[call.stage]
-        homes_differ = (last.id in self.rdu_stages) != (stage.id in self.rdu_stages)
-        # Types are run one by one in training; their sessions serve whole runs too.
-        if homes_differ or last.type is not stage.type:
-            return False
-        # onnxruntime orders nodes by their values only: a region that an earlier stage reads from
-        # must not be overwritten in the same session.
-        written = {self._region(name) for name in stage.outputs} - {""}
-        read = {self._region(name) for name, _ in self._outer_inputs(group)}
-        return not written & read
-
-    def _region(self, name: str) -> str:
+    def region(self, name: str) -> str:
+        """Return the region of a symbol; empty for a value on the host."""
         return self.symbols[name].region
 
-    def _outer_inputs(self, group: Iterable[Call]) -> list[tuple[str, int]]:
-        made: set[str] = set()
-        inputs: dict[str, int] = {}
-        for call in group:
-            stage = self.stages[call.stage]
-            for name in stage.inputs:
-                if name not in made:
-                    inputs.setdefault(name, call.id)
-            made.update(stage.outputs)
-        return list(inputs.items())
-
-    def _step(self, group: list[Call]) -> Step:
-        stages = tuple(self.stages[call.stage] for call in group)
-        inside = {stage.id for stage in stages}
-        made = [name for stage in stages for name in stage.outputs]
+    def _step(self, group: _Group) -> Step:
+        inside = {stage.id for stage in group.stages}
         # Of several values in one region only the last one is left after the step.
-        last = {self._region(name) or name: name for name in made}
+        last = {self.region(name) or name: name for name in group.made}
         visible = [
             name
-            for name in dict.fromkeys(made)
-            if last[self._region(name) or name] == name and self._is_read_outside(name, inside)
+            for name in group.made
+            if last[self.region(name) or name] == name and self._is_read_outside(name, inside)
         ]
         return Step(
-            on_rdu=stages[0].id in self.rdu_stages,
-            calls=tuple(call.id for call in group),
-            stages=stages,
-            inputs=tuple(self._outer_inputs(group)),
+            on_rdu=group.stages[0].id in self.rdu_stages,
+            calls=tuple(group.calls),
+            stages=tuple(group.stages),
+            inputs=tuple(group.inputs.items()),
             # A session must have an output, even where nobody reads one.
-            outputs=tuple(visible) or tuple(made[-1:]),
-            hidden=tuple(name for name in dict.fromkeys(made) if name not in visible),
+            outputs=tuple(visible) or tuple(group.made)[-1:],
+            hidden=tuple(name for name in group.made if name not in visible),
         )
 
     def _is_read_outside(self, name: str, inside: set[int]) -> bool:
@@ -220,6 +198,46 @@ class GraphSchedule:
                     f"0 to {end - 1}"
                 )
         return bounds
+
+
+class _Group:
+    """Calls that will share a step."""
+
+    def __init__(self, schedule: GraphSchedule) -> None:
+        self._schedule = schedule
+        self.calls: list[int] = []
+        self.stages: list[Section | Fallback] = []
+        self.inputs: dict[str, int] = {}
+        self.made: dict[str, None] = {}
+        self._read: set[str] = set()
+        self._written: set[str] = set()
+
+    def may_take(self, stage: Section | Fallback) -> bool:
+        """Return whether a stage may follow in the same session."""
+        last, on_rdu = self.stages[-1], self._schedule.rdu_stages
+        # Types are run one by one in training; their sessions serve whole runs too.
+        if (last.id in on_rdu) != (stage.id in on_rdu) or last.type is not stage.type:
+            return False
+        # onnxruntime orders nodes by the names of their values, and knows nothing of regions: one
+        # that an earlier stage reads must not be overwritten in the same session, and one that an
+        # earlier stage writes must not be read under another name.
+        region = self._schedule.region
+        reads = {region(name) for name in stage.inputs if name not in self.made} - {""}
+        writes = {region(name) for name in stage.outputs} - {""}
+        return not (writes & self._read or reads & self._written)
+
+    def take(self, call: int, stage: Section | Fallback) -> None:
+        """Add a call."""
+        region = self._schedule.region
+        for name in stage.inputs:
+            if name not in self.made:
+                self.inputs.setdefault(name, call)
+                self._read.add(region(name))
+        for name in stage.outputs:
+            self.made[name] = None
+            self._written.add(region(name))
+        self.calls.append(call)
+        self.stages.append(stage)
 
 
 def _listing(items: Sequence[object], limit: int = 12) -> str:
