@@ -13,6 +13,9 @@ it runs the most cases of the ONNX backend suite."""
 NEWEST_RUNNABLE_OPSET = 26
 """Newest version that onnxruntime 1.31 accepts."""
 
+NEWEST_RUNNABLE_IR = 13
+"""Newest version of the file format that onnxruntime 1.31 accepts."""
+
 
 class ConvertOpsetPass(ir.passes.InPlacePass):
     """Convert all nodes, or none of them.
@@ -33,6 +36,7 @@ class ConvertOpsetPass(ir.passes.InPlacePass):
     def call(self, model: ir.Model) -> ir.passes.PassResult:
         """Convert."""
         imports = model.graph.opset_imports
+        model.ir_version = min(model.ir_version, NEWEST_RUNNABLE_IR)
         if "ai.onnx" in imports:
             imports[""] = max(imports.pop("ai.onnx"), imports.get("", 0))
         version = imports.setdefault("", self.target_version)

@@ -204,17 +204,17 @@ def _grown(node: ir.Node, given: Sequence[Array]) -> int:
         shape = tuple(int(dim) for dim in given[1].reshape(-1))
         return math.prod(np.broadcast_shapes(given[0].shape, shape))
     if node.op_type == "Tile":
-        return given[0].size * math.prod(int(count) for count in given[1].reshape(-1))
+        return int(given[0].size) * math.prod(int(count) for count in given[1].reshape(-1))
     if node.op_type == "Range":
-        start, stop, step = (item.reshape(-1)[0].item() for item in given)
+        start, stop, step = (float(item.reshape(-1)[0]) for item in given)
         return max(0, math.ceil((stop - start) / step))
     if node.op_type == "Gather":
         axis = node.attributes["axis"].as_int() if "axis" in node.attributes else 0
         data, indices = given
-        return indices.size * (data.size // max(1, data.shape[axis]))
+        return int(indices.size * (data.size // max(1, data.shape[axis])))
     if node.op_type == "MatMul":
         left, right = given
         inner = max(1, left.shape[-1])
-        work = left.size * right.size // inner  # a bound on the result with broadcasting
-        return work if left.size * right.size <= LARGEST_RESULT * 64 else -1
+        bound = int(left.size * right.size // inner)  # of the result, broadcasting included
+        return bound if left.size * right.size <= LARGEST_RESULT * 64 else -1
     return math.prod(np.broadcast_shapes(*(item.shape for item in given)))

@@ -112,7 +112,7 @@ def _factor_shape(
     before: ir.Node, tensor: ir.TensorProtocol, channels: int
 ) -> tuple[int, ...] | None:
     """Return the shape in which the factors multiply the weight, None when they do not fit."""
-    shape = [int(dim) for dim in tensor.shape]
+    shape = list(tensor.shape.numpy())
     if before.op_type == "Conv":
         axis = 0
     elif before.op_type == "Gemm":
@@ -133,7 +133,7 @@ def _rewrite(
         return ir.Tensor(product.astype(tensor.dtype.numpy()), dtype=tensor.dtype)
 
     name = before.inputs[1].name if before.inputs[1] is not None else None
-    lazy = ir.LazyTensor(compute, dtype=tensor.dtype, shape=ir.Shape(tensor.shape))
+    lazy = ir.LazyTensor(compute, dtype=tensor.dtype, shape=ir.Shape(list(tensor.shape.numpy())))
     weight = add_initializer(model, f"{name}_normalized", lazy, weight=True)
     new_bias = ir.Tensor(bias.astype(tensor.dtype.numpy()), dtype=tensor.dtype)
     if len(before.inputs) < 3:

@@ -22,6 +22,9 @@ BUDGET = 1 << 26
 """Elements that one run of the pass computes at most, so that its time is bounded. A count and not
 a clock: the same model gives the same result on every machine."""
 
+MOST_COPIED = 1024
+"""Elements that folding may take from a weight that other nodes read too."""
+
 LAYOUT = frozenset({"Transpose", "Reshape", "Squeeze", "Unsqueeze", "Flatten"})
 """Operators that only rearrange one operand: folded lazily when the operand is large."""
 
@@ -90,14 +93,13 @@ def _fold(model: ir.Model, node: ir.Node, version: int) -> bool:
 
 
 def _would_copy_weight(node: ir.Node) -> bool:
-    """Return whether folding would store a weight twice that other nodes read as it is."""
-    return (
-        any(
-            value is not None and value.meta.get(WEIGHT) and not is_read_once(value)
-            for value in node.inputs
-        )
-        and math.prod(static_shape(node.outputs[0]) or (1 << 31,)) > 1024
+    """Return whether folding would store a weight a second time that other nodes read as it is."""
+    shared = any(
+        value is not None and value.meta.get(WEIGHT) and not is_read_once(value)
+        for value in node.inputs
     )
+    size = math.prod(static_shape(node.outputs[0]) or (1 << 31,))
+    return shared and (node.op_type in LAYOUT or size > MOST_COPIED)
 
 
 def _fold_lazily(model: ir.Model, node: ir.Node) -> bool:
@@ -156,5 +158,5 @@ def _drop(node: ir.Node) -> None:
     for value in operands:
         owner = value.graph
         unused = value.is_initializer() and not value.uses() and not value.is_graph_output()
-        if unused and isinstance(owner, ir.Graph) and value.name in owner.initializers:
-            del owner.initializers[value.name]
+        if unused and isinstance(owner, ir.Graph):
+            owner.initializers.pop(value.name or "", None)

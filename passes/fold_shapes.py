@@ -8,6 +8,7 @@ from collections.abc import Callable
 import numpy as np
 import onnx_ir as ir
 
+from samba_onnx.passes.interface import dimensions
 from samba_onnx.passes.rewriting import (
     add_constant,
     constant,
@@ -73,16 +74,14 @@ def _fix_reshape(model: ir.Model, node: ir.Node, tracker: _Tracker) -> bool:
     wanted = tracker.elements(operand)
     if wanted is None or integer_attribute(node, "allowzero", 0):
         return False
-    own = [] if source.shape is None else list(source.shape)
+    own = dimensions(source.shape) or ()
     fixed: list[int] = []
     for axis, item in enumerate(wanted):
-        name = (
-            own[axis].value if axis < len(own) and isinstance(own[axis], ir.SymbolicDim) else None
-        )
         if isinstance(item, int):
             fixed.append(item)
         else:
-            fixed.append(0 if item is not None and item == name else -1)
+            copied = item is not None and axis < len(own) and item == own[axis]
+            fixed.append(0 if copied else -1)
     numbers = [item for item in wanted if isinstance(item, int)]
     if fixed.count(-1) > 1 or any(number <= 0 and number != -1 for number in numbers):
         return False
@@ -117,7 +116,7 @@ class _Tracker:
         """Follow one node and return what is known of its first output."""
         rule = _RULES.get(node.op_type)
         output = node.outputs[0]
-        if rule is None or (output.shape is not None and len(output.shape) > 1):
+        if rule is None or output.shape is None or len(output.shape) > 1:
             return None
         elements = rule(self, node)
         if elements is None or len(elements) > MOST_ELEMENTS:
@@ -262,6 +261,8 @@ def _where(tracker: _Tracker, node: ir.Node) -> Elements | None:
 
 
 def _product(tracker: _Tracker, node: ir.Node) -> Elements | None:
+    if integer_attribute(node, "noop_with_empty_axes", 0):
+        return None
     elements = tracker.elements(node.inputs[0])
     numbers = [item for item in elements or () if isinstance(item, int)]
     if elements is None or len(numbers) != len(elements) or len(numbers) == 0:
@@ -277,7 +278,6 @@ _RULES: dict[str, Callable[[_Tracker, ir.Node], Elements | None]] = {
     "Squeeze": _same,
     "Unsqueeze": _same,
     "Reshape": _same,
-    "Flatten": lambda tracker, node: None,
     "Cast": _cast,
     "Gather": _gather,
     "Slice": _slice,

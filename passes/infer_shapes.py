@@ -143,6 +143,9 @@ def _merge(value: ir.Value, inferred: onnx.TypeProto) -> bool:
     if new is None:
         return modified
     old = dimensions(value.shape)
+    if value.is_graph_output() and old is not None:
+        # a nameless dimension of the interface gets no name that inference made up
+        new = tuple(dim if isinstance(dim, int) else None for dim in new)
     merged = _merge_dimensions(old, new)
     if merged != old:
         value.shape = ir.Shape(merged)

@@ -21,12 +21,13 @@ class InlineFunctionsPass(ir.passes.InPlacePass):
         """Inline."""
         if not model.functions:
             return ir.passes.PassResult(model, modified=False)
-        RemoveUnusedFunctionsPass()(model)
+        unused = RemoveUnusedFunctionsPass()  # type: ignore[no-untyped-call]
+        unused(model)
         for function in model.functions.values():
             _keep_versions(model, function)
         keep = _called_with_graphs(model)
         result = InlinePass(criteria=lambda function: function.identifier() not in keep)(model)
-        RemoveUnusedFunctionsPass()(model)
+        unused(model)
         return ir.passes.PassResult(model, modified=result.modified)
 
 

@@ -32,7 +32,7 @@ class Port:
         if self.shape is None or after.shape is None:
             return after.shape is not None
         return len(self.shape) == len(after.shape) and all(
-            old == new or old is None or (isinstance(old, str) and isinstance(new, int))
+            old == new or (not isinstance(old, int) and isinstance(new, int))
             for old, new in zip(self.shape, after.shape, strict=True)
         )
 

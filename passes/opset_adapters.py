@@ -320,3 +320,8 @@ ADAPTERS: dict[str, Entry] = {
     "Unsqueeze": _axes(13),
     "Upsample": Entry(10, _upsample),
 }
+
+ALWAYS_POSSIBLE = frozenset({"Clip", "Pad", "Slice", "Split", "TopK"}) | frozenset(
+    name for name in ADAPTERS if name.startswith("Reduce") or name.endswith("queeze")
+)
+"""Operators whose adapters never refuse, whatever is known of the model."""

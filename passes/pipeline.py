@@ -22,6 +22,7 @@ from samba_onnx.passes.fold_constants import FoldConstantsPass
 from samba_onnx.passes.fold_shapes import FoldShapesPass
 from samba_onnx.passes.fold_transposes import FoldTransposesPass
 from samba_onnx.passes.infer_shapes import InferShapesPass
+from samba_onnx.passes.inline_branches import InlineBranchesPass
 from samba_onnx.passes.inline_functions import InlineFunctionsPass
 from samba_onnx.passes.interface import Dimension, Interface
 from samba_onnx.passes.lift_constants import LiftConstantsPass
@@ -80,10 +81,19 @@ _INFER = Step(lambda options, target: InferShapesPass(), static_outputs=True)
 _SIMPLIFY: tuple[Step, ...] = (
     _plain(FoldShapesPass),
     _plain(FoldConstantsPass),
+    _plain(InlineBranchesPass),
     _plain(RemoveNoopsPass),
     _plain(MergeInitializersPass),  # before nodes: equal operands make equal nodes
     _plain(MergeNodesPass),
     _plain(RemoveUnusedNodesPass),
+)
+
+_EXPAND: tuple[Step, ...] = (
+    Step(lambda options, target: ExpandFunctionsPass(target)),
+    _plain(LiftConstantsPass),  # bodies hold Constant nodes
+    _INFER,
+    _plain(ConvertOpsetPass),  # again: bodies are of their own version, and an operator that was
+    _INFER,  # too new for the conversion may be expanded now
 )
 
 PIPELINE: tuple[Step, ...] = (
@@ -99,9 +109,9 @@ PIPELINE: tuple[Step, ...] = (
     _plain(ConvertOpsetPass),
     _INFER,
     *_SIMPLIFY,
-    Step(lambda options, target: ExpandFunctionsPass(target)),  # bodies depend on inferred types
-    _plain(LiftConstantsPass),  # bodies hold Constant nodes
-    _INFER,
+    *_EXPAND,  # after inference: bodies depend on types
+    *_EXPAND,
+    *_EXPAND,
     _plain(FoldBatchNormalizationPass),
     _plain(FoldTransposesPass),  # before folding, which may take the Transpose of a tied weight
     *_SIMPLIFY,
@@ -144,7 +154,7 @@ def run_pipeline(
     for value, tensor in defaults.items():
         value.const_value = tensor
         model.graph.register_initializer(value)
-    notes = list(dict.fromkeys(runner.notes))
+    notes = [note for later in runner.notes.values() for note in dict.fromkeys(later)]
     if defaults:
         names = ", ".join(sorted(str(value.name) for value in defaults)[:3])
         notes.append(
@@ -169,16 +179,21 @@ class _Runner:
         self.model = model
         self.progress = progress
         self.summaries: list[PassSummary] = []
-        self.notes: list[str] = []
+        self.notes: dict[str, tuple[str, ...]] = {}
+        """By pass: when a pass runs again, its later word counts."""
         self._interface = Interface.of(model)
+        self._changes = 0
+        self._ran_at: dict[str, int] = {}
 
     def run(self, step: Step, rewrite: ir.passes.PassBase) -> None:
-        """Run one pass.
+        """Run one pass, unless nothing has changed since it ran before.
 
         Raises:
             InternalError: It failed or changed the interface.
         """
         name = type(rewrite).__name__.removesuffix("Pass")
+        if self._ran_at.get(name) == self._changes:
+            return
         if self.progress is not None:
             self.progress(name)
         origins = _origins(self.model)
@@ -201,8 +216,11 @@ class _Runner:
         )
         after = count_nodes(self.model)
         logger.debug("%s: %.1f ms", name, (time.perf_counter() - started) * 1e3)
-        self.notes += getattr(rewrite, "notes", ())
-        self.summaries.append(PassSummary(name, bool(modified) or before != after, before, after))
+        self.notes[name] = tuple(getattr(rewrite, "notes", ()))
+        modified = bool(modified) or before != after
+        self._changes += modified
+        self._ran_at[name] = self._changes
+        self.summaries.append(PassSummary(name, modified, before, after))
 
 
 def _origins(model: ir.Model) -> tuple[set[int], dict[str, ir.Node]]:

@@ -12,6 +12,7 @@ from samba_onnx.passes.rewriting import (
     forward,
     integer_attribute,
     integers,
+    replace_node,
     small_array,
     static_shape,
 )
@@ -26,12 +27,13 @@ SINGLE = frozenset({"Concat", "Max", "Mean", "Min", "Sum"})
 class RemoveNoopsPass(ir.passes.InPlacePass):
     """Let readers of a node's output read its input instead, where the two are always equal.
 
-    1. Identity; Dropout outside training; Cast and CastLike to the type that it is.
+    1. Identity; Dropout outside training; Cast to the type that it is.
     2. Transpose in the order that it is, and Concat, Sum, Max, Min, Mean of one input.
     3. Reshape, Expand, Flatten, Squeeze, Tile to the same static shape; Slice of everything; Pad
        by nothing.
     4. Multiplication and division by one, subtraction of zero.
-    5. Two Transposes in a row become one; of two Reshapes in a row the first is skipped.
+    5. Two Transposes in a row become one; of two Reshapes in a row the first is skipped; CastLike
+       of a known type becomes Cast.
 
     A node whose output is a graph's output is kept as an Identity where the input cannot carry
     the output's name.
@@ -43,6 +45,9 @@ class RemoveNoopsPass(ir.passes.InPlacePass):
         for graph in list(each_graph(model)):
             for node in graph:
                 if node.domain != "" or not node.inputs or node.inputs[0] is None:
+                    continue
+                if _name_type(node):
+                    modified = True
                     continue
                 modified |= _merge_transposes(node) or _skip_reshape(node)
                 if _only_first_output(node) and (equal := _equal_input(node)) is not None:
@@ -85,9 +90,15 @@ def _cast(node: ir.Node) -> bool:
     )
 
 
-def _cast_like(node: ir.Node) -> bool:
-    source, like = node.inputs[:2]
-    return source is not None and like is not None and None is not source.dtype == like.dtype
+def _name_type(node: ir.Node) -> bool:
+    """CastLike of a value of known type becomes a Cast."""
+    like = node.inputs[1] if node.op_type == "CastLike" and len(node.inputs) > 1 else None
+    if like is None or like.dtype is None or not isinstance(like.type, ir.TensorType):
+        return False
+    kept = {name: item for name, item in node.attributes.items() if name == "saturate"}
+    cast = ir.node("Cast", [node.inputs[0]], {**kept, "to": int(like.dtype)})
+    replace_node(node, cast, cast.outputs)
+    return True
 
 
 def _transpose(node: ir.Node) -> bool:
@@ -136,7 +147,6 @@ _RULES: dict[str, Callable[[ir.Node], bool]] = {
     "Identity": lambda node: True,
     "Dropout": _dropout,
     "Cast": _cast,
-    "CastLike": _cast_like,
     "Transpose": _transpose,
     "Slice": _slice,
     "Pad": _pad,

@@ -92,7 +92,7 @@ def add_initializer(
     value = ir.Value(
         name=free,
         type=ir.TensorType(tensor.dtype),
-        shape=ir.Shape(tensor.shape),
+        shape=ir.Shape(list(tensor.shape.numpy())),
         const_value=tensor,
     )
     tensor.name = free
