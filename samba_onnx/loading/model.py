@@ -1,4 +1,4 @@
-"""Load a model: open, recognise, parse, check, map."""
+"""Load a model: open, recognise, parse, check."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped] 
 
 from samba_onnx.errors import InvalidModelError, ModelError, ModelLimitError, UsageError
 from samba_onnx.loading.detection import HEAD_BYTES, describe
+from samba_onnx.loading.file_tensors import ExternalFiles
 from samba_onnx.loading.lifting import lift_weights
-from samba_onnx.loading.mapping import ExternalFiles, map_file
 from samba_onnx.loading.normalising import normalise
 from samba_onnx.runtime.pef.manifest import SourceModel
 from samba_onnx.safety.files import open_regular, printable
@@ -66,7 +66,7 @@ def load_model(source: str | os.PathLike[str] | onnx.ModelProto) -> LoadedModel:
     own = f"\0{secrets.token_hex(8)}"
     with open_regular(path) as file:
         proto = _parse(file, path, own)
-        files.add(own, map_file(file))
+        files.add(own, file)
     return _finish(proto, path.name, path, files)
 
 

@@ -1,0 +1,125 @@
+"""Weights that stay in their files: content is read when it is asked for, and no path is opened twice."""
+
+from __future__ import annotations
+
+import os
+import weakref
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import ml_dtypes  # noqa: F401  (registers bfloat16 and the small floats with numpy)
+import numpy as np
+import numpy.typing as npt
+import onnx_ir as ir
+
+from samba_onnx.errors import ModelFileError
+from samba_onnx.runtime.pef.sources import FileRegion
+from samba_onnx.safety.files import open_beneath
+
+__all__ = ["ExternalFiles", "FileTensor", "HeldFile"]
+
+
+class HeldFile:
+    """A file that stays open for reading as long as something refers to it.
+
+    Reading is preferred to mapping: what was read can be freed at once, while every page of a
+    mapping that was looked at counts as this process's memory; and a file that is cut off
+    meanwhile gives an error instead of a signal.
+    """
+
+    def __init__(self, file: BinaryIO) -> None:
+        """Keep a duplicate of the descriptor of an open regular file."""
+        self.descriptor = os.dup(file.fileno())
+        self.size = os.fstat(self.descriptor).st_size
+        weakref.finalize(self, os.close, self.descriptor)
+
+    def read(self, offset: int, length: int) -> npt.NDArray[np.uint8]:
+        """Return a range of bytes as a new array.
+
+        Raises:
+            ModelFileError: The file ends before the range does.
+        """
+        content = np.empty(length, np.uint8)
+        done = 0
+        while done < length:
+            count = os.preadv(self.descriptor, [content[done:].data], offset + done)
+            if count == 0:
+                raise ModelFileError(
+                    f"the model's file or external data was cut off at byte {offset + done} while "
+                    "it was being read"
+                )
+            done += count
+        return content
+
+
+class FileTensor(ir.LazyTensor):
+    """A tensor whose content is a range of a file, read anew on each access."""
+
+    __slots__ = ("_file", "region")
+
+    def __init__(self, file: HeldFile, external: ir.ExternalTensor) -> None:
+        """Take type, shape and place from ``external``, whose range was checked."""
+        super().__init__(
+            self._read,
+            external.dtype,
+            ir.Shape(external.shape.numpy()),
+            name=external.name,
+            doc_string=external.doc_string,
+            metadata_props=dict(external.metadata_props),
+        )
+        self._file = file
+        self.region = FileRegion(file.descriptor, external.offset or 0, external.nbytes)
+        """Where the bytes are, for copying them without reading them as a whole."""
+
+    def _read(self) -> ir.TensorProtocol:
+        content = self._file.read(self.region.offset, self.region.length)
+        shape = self.shape.numpy()
+        if self.dtype.bitwidth < 8:
+            return ir.PackedTensor(content, self.dtype, shape=ir.Shape(shape), name=self.name)
+        array: npt.NDArray[Any] = content.view(self.dtype.numpy()).reshape(shape)
+        return ir.Tensor(array, self.dtype, name=self.name)
+
+
+class ExternalFiles:
+    """The files beside a model that hold its external data, each opened once.
+
+    A tensor made here keeps the open file, not a path: nothing that happens to the folder later
+    can redirect it to another file.
+    """
+
+    def __init__(self, folder: Path | None) -> None:
+        """Prepare to open files in ``folder``; without one there can be none."""
+        self._folder = folder
+        self._held: dict[str, HeldFile] = {}
+
+    def add(self, location: str, file: BinaryIO) -> None:
+        """Let ``location`` stand for a file that is already open."""
+        self._held[location] = HeldFile(file)
+
+    def size(self, location: str) -> int:
+        """Return the size in bytes of the file at ``location``.
+
+        Raises:
+            ModelFileError: It is no regular file inside the model's folder.
+        """
+        return self._file(location).size
+
+    def _file(self, location: str) -> HeldFile:
+        held = self._held.get(location)
+        if held is None:
+            if self._folder is None:
+                raise ModelFileError(
+                    "its external data cannot be found without the model's folder: give the "
+                    "model's path, or load its external data before"
+                )
+            with open_beneath(self._folder, location, what="external data file") as file:
+                held = self._held[location] = HeldFile(file)
+        return held
+
+    def tensor(self, external: ir.ExternalTensor) -> FileTensor:
+        """Return the tensor that ``external`` describes, over the open file.
+
+        Args:
+            external: A tensor that ``check_model`` has passed with ``size`` of this object.
+        """
+        return FileTensor(self._file(str(external.location)), external)
