@@ -8,6 +8,7 @@ import onnx_ir as ir
 from onnx_ir.passes.common import CommonSubexpressionEliminationPass
 
 from samba_onnx.passes.rewriting import WEIGHT
+from samba_onnx.runtime.pef.sources import FileRegion
 
 SMALL_BYTES = 4096
 """Size up to which initializers are compared by content; larger ones by where they are stored."""
@@ -29,7 +30,7 @@ _TAG = "samba_onnx_unique"
 class MergeInitializersPass(ir.passes.InPlacePass):
     """Keep one of initializers with the same type, shape and content.
 
-    Small ones are compared by content, large ones by file, offset and length or by the identity of
+    Small ones are compared by content, large ones by their range of a file or by the identity of
     their tensor, so that no weight is read. Those that are inputs or outputs stay.
     """
 
@@ -59,8 +60,9 @@ def _key(value: ir.Value) -> Hashable | None:
     head = (tensor.dtype, tuple(tensor.shape))
     if tensor.dtype.is_string():
         return None
-    if isinstance(tensor, ir.ExternalTensor) and tensor.nbytes > SMALL_BYTES:
-        return (*head, str(tensor.path), tensor.offset, tensor.length)
+    region = getattr(tensor, "region", None)
+    if isinstance(region, FileRegion) and tensor.nbytes > SMALL_BYTES:
+        return (*head, region)
     return (*head, tensor.tobytes() if tensor.nbytes <= SMALL_BYTES else id(tensor))
 
 
