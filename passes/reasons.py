@@ -37,6 +37,8 @@ class ReasonCode(enum.StrEnum):
     """An input or output is no tensor: a sequence, an optional or a map."""
     EMPTY = "empty"
     """A tensor has no elements: there is nothing to run on the RDU."""
+    ISLAND = "island"
+    """The target could run it, but it computes a few integers for the CPU only."""
 
 
 @dataclass(frozen=True)

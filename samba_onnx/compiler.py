@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from samba_onnx.errors import UsageError
 from samba_onnx.loading import LoadedModel, load_model
 from samba_onnx.packaging import package
+from samba_onnx.passes.islands import demote_islands
 from samba_onnx.passes.partitioning import partition
 from samba_onnx.passes.pipeline import PipelineOptions, PipelineResult, run_pipeline
 from samba_onnx.passes.placement import place
@@ -152,7 +153,7 @@ def _compile(
     loaded = load_model(source)
     result = run_pipeline(loaded.model, profile, options, progress=progress)
     progress("place")
-    placement = place(result.model, profile)
+    placement = demote_islands(result.model, place(result.model, profile), profile, level)
     groups = cut(partition(result.model, placement), profile, level)
     progress("plan")
     planned = plan(
