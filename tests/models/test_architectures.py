@@ -78,6 +78,7 @@ def test_outputs_are_of_order_one_and_react_to_the_input(name: str) -> None:
         assert float((one - other).std()) > 0.3 * float(one.std())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["resnet50", "bert", "vit"])
 def test_deep_models_react_to_the_input_at_full_size(name: str) -> None:
     example = build(name, "full")
