@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 
+from samba_onnx.cli.signals import Interrupted, interruptible
+
 __all__ = ["main"]
 
 _ISOLATED = frozenset({"analyze", "convert", "run", "verify"})
@@ -17,12 +19,20 @@ def main() -> int:
     error message, and Ctrl-C works whatever it does.
 
     Returns:
-        The exit status: 0 yes; 1 ran, but the answer is no; 2 bad input or usage; 130 and 143
-        after SIGINT and SIGTERM; 141 if whoever reads the output went away.
+        The exit status: 0 yes; 1 ran, but the answer is no; 2 bad input or usage; 128 + N after
+        signal N (130 for Ctrl-C); 141 if whoever reads the output went away.
     """
+    interruptible()  # before anything that takes time to import
+    try:
+        return _main(sys.argv[1:])
+    except Interrupted as interruption:
+        sys.stderr.write("samba-port: interrupted\n")
+        return 128 + interruption.number
+
+
+def _main(arguments: list[str]) -> int:
     from samba_onnx.cli.application import answer
 
-    arguments = sys.argv[1:]
     wants_help = not {"-h", "--help"}.isdisjoint(arguments)
     if not arguments or wants_help or arguments[0] not in _ISOLATED:
         return answer(arguments)

@@ -14,7 +14,6 @@ import typer
 import samba_onnx
 from samba_onnx.cli import conversion, inspection, listings, running, verifying
 from samba_onnx.cli.failures import EXIT_USAGE, answer_or_complain
-from samba_onnx.cli.signals import interruptible
 
 
 def answer(arguments: Sequence[str]) -> int:
@@ -26,7 +25,6 @@ def answer(arguments: Sequence[str]) -> int:
     Returns:
         The exit status; see :func:`samba_onnx.cli.main`.
     """
-    interruptible()
     if "-vv" not in arguments:
         warnings.simplefilter("ignore")  # of libraries, about themselves
     return run_command(arguments)

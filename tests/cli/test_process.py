@@ -150,6 +150,22 @@ def test_ctrl_c_reaches_parent_and_child_at_once(mixed: Path) -> None:
     assert (process.returncode, err) == (130, "samba-port run: interrupted\n")
 
 
+@pytest.mark.parametrize("delay", [0.15, 0.25, 0.4, 0.7])
+def test_ctrl_c_while_it_starts(mixed: Path, delay: float) -> None:
+    with running("run", mixed, "--random", 0, "--iterations", 10**9) as process:
+        # What the interpreter itself does before the first line of ours cannot be caught.
+        time.sleep(delay)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=20)
+    assert out == ""
+    if process.returncode == 130:
+        assert err.endswith(": interrupted\n")
+        assert len(err.splitlines()) == 1
+    else:
+        assert process.returncode == -signal.SIGINT
+        assert "samba_onnx/cli/application" not in err
+
+
 @linux
 def test_a_killed_parent_takes_its_child_along(mixed: Path) -> None:
     with running("run", mixed, "--random", 0, "--iterations", 10**9) as process:
