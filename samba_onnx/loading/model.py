@@ -21,7 +21,7 @@ from samba_onnx.loading.normalising import normalise
 from samba_onnx.runtime.pef.manifest import SourceModel
 from samba_onnx.safety.files import open_regular, printable
 from samba_onnx.safety.graph_checks import check_model
-from samba_onnx.safety.operators import DEFAULT_DOMAINS
+from samba_onnx.safety.operators import DEFAULT_DOMAINS, operator
 
 __all__ = ["LoadedModel", "load_model"]
 
@@ -99,6 +99,7 @@ def _finish(
     except ModelError as error:
         raise type(error)(f"{shown}: {error}") from None
     _map_tensors(model, files)
+    _trim_inputs(model)
     for graph in (model.graph, *(function.graph for function in model.functions.values())):
         graph.sort()
     return LoadedModel(model, path, _summary(proto, name))
@@ -128,6 +129,24 @@ def _map_tensors(model: ir.Model, files: ExternalFiles) -> None:
                         for each in content
                     ]
                     node.attributes[key] = ir.AttrTensors(key, mapped)
+
+
+def _trim_inputs(model: ir.Model) -> None:
+    """Drop left-out inputs at the end of a node's list, where they mean nothing.
+
+    onnxruntime's DFT reads a null pointer when both of its optional inputs are there without name.
+    """
+    for graph in _graphs(model):
+        for node in graph:
+            used = len(node.inputs)
+            while used and node.inputs[used - 1] is None:
+                used -= 1
+            if used == len(node.inputs):
+                continue
+            version = graph.opset_imports.get(node.domain, model.opset_imports.get(node.domain, 0))
+            definition = operator(node.op_type, node.domain, version)
+            if definition is not None:
+                node.resize_inputs(max(used, definition.inputs[0]))
 
 
 def _summary(proto: onnx.ModelProto, name: str) -> SourceModel:

@@ -152,6 +152,8 @@ def _check_graph(
     defined = _define(inputs, {}, f"{where}, input")
     declared = _check_declared_types(graph, scope, where, main=depth == 0)
     constants = Constants(constants, inputs)
+    for name, declared_type in declared.items():
+        constants.add_type(name, declared_type)
     _check_initializers(graph, scope, where, defined, declared, constants)
     free = _check_nodes(graph.node, defined, scope, where, constants, depth=depth)
     outputs = [info.name for info in graph.output]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -34,6 +35,30 @@ _AXES = frozenset({"axis", "axes", "batch_axis", "batch_dims", "perm", "time_axi
 _AXES |= {"scan_input_axes", "scan_output_axes"}
 _COUNTS = frozenset({"max_skip_count", "max_gram_length", "sampling_ratio", "end", "start"})
 _MOST_COUNT = 1 << 20
+_EQUATION_TERM = r"[A-Za-z ]*(?:\.\.\.[A-Za-z ]*)?"
+_EQUATION = re.compile(rf"({_EQUATION_TERM})(,{_EQUATION_TERM})*(->{_EQUATION_TERM})?")
+_LONGEST_EQUATION = 1000
+_DIVISIONS = frozenset({"Div", "Mod"})
+_SIZED_BY_OPERAND = frozenset({"ConstantOfShape", "Expand", "Tile", "OneHot"})
+_SIZED_BY_OPERAND |= {"BlackmanWindow", "HammingWindow", "HannWindow"}
+_SIZED_BY_FIRST = _SIZED_BY_OPERAND - {"Expand", "Tile", "OneHot"}
+_ONE_ENTRY_PER_AXIS: dict[str, tuple[int, ...]] = {
+    "AffineGrid": (1,),
+    "CenterCropPad": (1,),
+    "Col2Im": (1, 2),
+    "ConstantOfShape": (0,),
+    "Expand": (1,),
+    "MaxUnpool": (2,),
+    "Pad": (1, 3),
+    "Reshape": (1,),
+    "Resize": (1, 2, 3),
+    "Slice": (1, 2, 3, 4),
+    "Squeeze": (1,),
+    "Tile": (1,),
+    "Unsqueeze": (1,),
+    "Upsample": (1,),
+}
+"""Operands that are vectors with at most two entries for each axis of another tensor."""
 _OWN_DOMAINS = frozenset({"", "ai.onnx.ml"})
 
 
@@ -44,9 +69,12 @@ class Constants:
         """Begin with what is known ``around``, without names that mean something else here."""
         self._around = around
         self._known: dict[str, onnx.TensorProto | Sequence[int] | None] = dict.fromkeys(shadowed)
+        self._lengths: dict[str, int] = {}
 
     def add_tensor(self, name: str, tensor: onnx.TensorProto) -> None:
         """Enter an initializer, if it may be a parameter."""
+        if len(tensor.dims) == 1:
+            self._lengths[name] = tensor.dims[0]
         small = tensor.data_type in _INTEGERS and tensor.data_location != _T.EXTERNAL
         self._known[name] = tensor if small and elements_of(tensor) <= _SMALL else None
 
@@ -61,6 +89,21 @@ class Constants:
             self._known[node.output[0]] = [attribute.i]
         elif attribute.name == "value_ints" and len(attribute.ints) <= _SMALL:
             self._known[node.output[0]] = list(attribute.ints)
+
+    def add_type(self, name: str, declared: onnx.TypeProto.Tensor) -> None:
+        """Enter a declared type, for the length of vectors."""
+        dims = declared.shape.dim
+        if len(dims) == 1:
+            self._lengths[name] = dims[0].dim_value
+
+    def length(self, name: str) -> int:
+        """Return the stated length of a vector; 0 for everything else."""
+        scope: Constants | None = self
+        while scope is not None:
+            if name in scope._lengths:
+                return scope._lengths[name]
+            scope = scope._around
+        return 0
 
     def get(self, name: str) -> npt.NDArray[Any] | None:
         """Return the value of a small integer constant; None for everything else."""
@@ -97,15 +140,30 @@ def check_values(node: onnx.NodeProto, constants: Constants, limits: Limits) -> 
             _check_integers(attribute.name, attribute.ints, limits)
             if attribute.name == "shape":
                 _check_size(attribute.ints, limits)
-    if node.op_type in {"Div", "Mod"}:
+        elif attribute.name == "equation":
+            _check_equation(attribute.s, len(node.input))
+    for position in _ONE_ENTRY_PER_AXIS.get(node.op_type, ()):
+        if position < len(node.input) and constants.length(node.input[position]) > 2 * limits.rank:
+            raise ModelLimitError(
+                f"input {position} has {constants.length(node.input[position])} entries, "
+                f"at most {2 * limits.rank} make sense"
+            )
+    if node.op_type in _DIVISIONS:
         _check_division(node, constants)
-    elif node.op_type in {"ConstantOfShape", "Expand", "Tile", "OneHot"} | _WINDOWS:
+    elif node.op_type in _SIZED_BY_OPERAND:
         _check_operand(node, constants, limits)
     elif node.op_type == "Range":
         _check_range(node, constants, limits)
 
 
-_WINDOWS = frozenset({"BlackmanWindow", "HammingWindow", "HannWindow"})
+def _check_equation(content: bytes, terms: int) -> None:
+    """Refuse an Einsum equation that is none: shape inference never ends on some."""
+    text = content.decode("utf-8", "replace")
+    if len(text) > _LONGEST_EQUATION or not _EQUATION.fullmatch(text):
+        raise InvalidModelError(f"{printable(text, 60)!r} is no equation")
+    found = text.partition("->")[0].count(",") + 1
+    if found != terms:
+        raise InvalidModelError(f"the equation has {found} terms for {terms} inputs")
 
 
 def _check_integers(name: str, values: Sequence[int], limits: Limits) -> None:
@@ -140,7 +198,7 @@ def _check_division(node: onnx.NodeProto, constants: Constants) -> None:
 
 def _check_operand(node: onnx.NodeProto, constants: Constants, limits: Limits) -> None:
     """Refuse a constant shape, repetition, depth or length that makes a giant tensor."""
-    position = 0 if node.op_type in {"ConstantOfShape"} | _WINDOWS else 1
+    position = 0 if node.op_type in _SIZED_BY_FIRST else 1
     value = constants.get(node.input[position])
     if value is None:
         return

@@ -178,6 +178,25 @@ def test_nodes_come_out_sorted() -> None:
     assert [n.name for n in load_model(model(late)).model.graph] == ["1", "2", "3"]
 
 
+def test_left_out_inputs_at_the_end_are_dropped_down_to_the_fewest() -> None:
+    body = helper.make_graph(
+        [node("Identity", ["k"], ["k2"])],
+        "body",
+        [value("i", [], TensorProto.INT64), value("k", [], TensorProto.BOOL)],
+        [value("k2", [], TensorProto.BOOL)],
+    )
+    proto = model(
+        [
+            node("DFT", ["x", "", ""], ["a"]),
+            node("Clip", ["a", "", "x"], ["y"]),
+            node("Loop", ["", ""], [], body=body),
+        ]
+    )
+    proto.graph.node[2].output.append("z")
+    counts = [len(n.inputs) for n in load_model(proto).model.graph]
+    assert counts == [1, 3, 2]
+
+
 def test_sparse_constants_become_dense() -> None:
     def sparse(name: str) -> onnx.SparseTensorProto:
         return helper.make_sparse_tensor(

@@ -108,6 +108,22 @@ def _traps() -> Iterator[Entry]:
     yield "range_step", "a step of 0", model([count], inputs=[], initializers=still)
 
 
+def _inference() -> Iterator[Entry]:
+    """What onnx's shape inference does not survive, or not in time or memory."""
+    for number, equation in enumerate(("." * 30, "ab,c->->", "a" * 5000, "i.j,jk", "ij")):
+        proto = model([node("Einsum", ["x", "x"], ["y"], equation=equation)])
+        yield f"einsum_{number}", f"equation {equation[:20]}", proto
+    long = [value("x"), value("s", [1 << 33], INT64)]
+    for op in ("Reshape", "Expand", "Tile", "Unsqueeze", "Squeeze"):
+        proto = model([node(op, ["x", "s"], ["y"])], inputs=long)
+        yield f"long_operand_{op.lower()}", "a shape with 2^33 entries", proto
+    proto = model([node("Slice", ["x", "s", "s", "s"], ["y"])], inputs=long)
+    yield "long_operand_slice", "2^33 axes", proto
+    proto = model([node("Resize", ["x", "", "", "s"], ["y"])], inputs=long)
+    yield "long_operand_resize", "2^33 sizes", proto
+
+
 def numbers() -> Iterator[Entry]:
     yield from _numbers()
     yield from _traps()
+    yield from _inference()
