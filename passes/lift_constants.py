@@ -12,6 +12,7 @@ from samba_onnx.passes.rewriting import (
     is_operator,
     replace_node,
 )
+from samba_onnx.runtime.pef.element_types import ELEMENT_TYPES
 
 LARGE = 1024
 """Elements from which a Constant node is taken for one of the user's weights."""
@@ -25,14 +26,15 @@ class LiftConstantsPass(ir.passes.InPlacePass):
        output keeps its name and a subgraph never returns a value from outside.
     3. Initializers of subgraphs move to the main graph; those that are also inputs stay.
     4. A Constant without a dense tensor (``sparse_value``) or with a reference stays.
+    5. An initializer of strings that is an output of the main graph becomes an Identity of it: only
+       in a node's company does a PEF have a place for strings.
     """
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
         """Lift."""
         modified = False
         for graph in list(each_graph(model)):
-            if graph is not model.graph:
-                modified |= _lift_initializers(model, graph)
+            modified |= _lift_initializers(model, graph)
             for node in graph:
                 if is_operator(node, "Constant"):
                     modified |= _lift(model, node)
@@ -44,9 +46,10 @@ def _lift(model: ir.Model, node: ir.Node) -> bool:
     if tensor is None or node.graph is None:
         return False
     output = node.outputs[0]
-    lifted = add_initializer(
-        model, output.name or node.name or "constant", tensor, weight=tensor.size > LARGE
-    )
+    name = output.name or node.name or "constant"
+    if output.is_graph_output():
+        name = f"{name}_value"
+    lifted = add_initializer(model, name, tensor, weight=tensor.size > LARGE)
     lifted.metadata_props.update(output.metadata_props)
     if output.is_graph_output():
         identity = ir.node("Identity", [lifted])
@@ -81,10 +84,15 @@ def constant_tensor(node: ir.Node) -> ir.TensorProtocol | None:
 def _lift_initializers(model: ir.Model, graph: ir.Graph) -> bool:
     modified = False
     for name, value in list(graph.initializers.items()):
-        if value.is_graph_input() or value.const_value is None:
-            continue
         tensor = value.const_value
-        lifted = add_initializer(model, name, tensor, weight=bool(value.meta.get(WEIGHT)))
+        if value.is_graph_input() or tensor is None:
+            continue
+        if graph is model.graph and not (
+            value.is_graph_output() and tensor.dtype.name.lower() not in ELEMENT_TYPES
+        ):
+            continue
+        free = f"{name}_value" if value.is_graph_output() else name
+        lifted = add_initializer(model, free, tensor, weight=bool(value.meta.get(WEIGHT)))
         if value.is_graph_output():
             identity = ir.node("Identity", [lifted], name=f"{name}_output")
             identity.outputs[0].type, identity.outputs[0].shape = value.type, value.shape
