@@ -45,12 +45,12 @@ g (float[batch,seq,8] x) => (float[batch,half,2,4] y) <
 """
 
 
-def demoted(text: str, *cpu: str) -> list[str]:
+def demoted(text: str, *cpu: str, level: str = "o3") -> list[str]:
     """Return the results of the nodes that move when the named operators are on the CPU."""
     proto = onnx.shape_inference.infer_shapes(ir.to_proto(parse(text)))
     model = named(ir.from_proto(proto))
     before = placement(model, cpu)
-    after = demote_islands(model, before, target())
+    after = demote_islands(model, before, target(), level)
     assert all(after.reasons[node] is reason for node, reason in before.reasons.items())
     moved = [node for node in after.reasons if node not in before.reasons]
     assert all(after.reasons[node].code is ReasonCode.ISLAND for node in moved)
@@ -102,6 +102,27 @@ def _graph(body: str) -> str:
     text = f"""g (float[2] x, int64[1] k, float[1,3] z, int64[65] many) => (Y)
         <int64[1] one={{1}}> {{ {body} }}"""
     return text.replace("(Y)", "(y, r)" if " r = " in body else "(y)")
+
+
+@pytest.mark.parametrize("level", ["o0", "o3"])
+def test_nothing_moves_where_boundaries_would_become_more(level: str) -> None:
+    # With i on the RDU, x waits for the second switch to the host, as y does; without it x runs
+    # earlier, and what the Splits bring to the host goes to two fallbacks instead of one.
+    text = """g (float[4] z) => (x, y) <int64[1] one={1}> {
+        p1, q1 = Split<num_outputs=2>(z)
+        p2, q2 = Split<num_outputs=2>(p1)
+        p3, q3 = Split<num_outputs=2>(p2)
+        w = Relu(z)
+        u = Shape(w)
+        c = Cos(w)
+        i = Add(u, one)
+        v = Neg(c)
+        x = com.example.Use(i, p1, p2, p3)
+        y = com.example.Use(v, q1, q2, q3)
+    }"""
+    cpu = ("Shape", "Use", "Cos")
+    assert demoted(text, *cpu, level=level) == []
+    assert demoted(text.replace("(v, q1, q2, q3)", "(v)"), *cpu, level=level) == ["i"]
 
 
 def test_the_reason_counts_copies_and_names_the_option(tmp_path: Path) -> None:
