@@ -1,0 +1,76 @@
+"""Every sample in README.md and docs/ runs as printed."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import onnx
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PAGES = sorted([ROOT / "README.md", *ROOT.glob("docs/*.md"), ROOT / "CONTRIBUTING.md"])
+MODEL = """
+    <ir_version: 8, opset_import: ["" : 18]>
+    sample (float[batch, seq] x) => (float[batch, seq] y) {
+        y = Relu(x)
+    }
+"""
+FENCE = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+def _blocks(language: str) -> list[tuple[str, str]]:
+    return [
+        (page.name, body)
+        for page in PAGES
+        for found, body in FENCE.findall(page.read_text())
+        if found == language
+    ]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with the ``model.onnx`` that the samples speak of."""
+    onnx.save(onnx.parser.parse_model(MODEL), tmp_path / "model.onnx")
+    (tmp_path / "out").mkdir()
+    return tmp_path
+
+
+@pytest.mark.parametrize(("page", "body"), _blocks("python"))
+def test_python_samples_run(page: str, body: str, folder: Path) -> None:
+    answer = subprocess.run(
+        [sys.executable, "-W", "error", "-c", body], cwd=folder, capture_output=True, text=True
+    )
+    assert answer.returncode == 0, f"{page}: {answer.stderr}"
+
+
+def test_the_commands_of_the_readme_run_in_their_order(folder: Path) -> None:
+    port = Path(sys.executable).with_name("samba-port")
+    commands = [
+        line.split("#")[0]
+        for page, body in _blocks("sh")
+        if page == "README.md"
+        for line in body.splitlines()
+        if line.startswith("samba-port ")
+    ]
+    assert len(commands) >= 9
+    statuses = {}
+    for command in commands:
+        words = shlex.split(command)
+        answer = subprocess.run([port, *words[1:]], cwd=folder, capture_output=True, text=True)
+        statuses[command] = answer.returncode
+        assert answer.returncode in (0, 1), f"{command}: {answer.stderr}"
+        assert "Traceback" not in answer.stderr
+    # The sample model stays dynamic where no --dim is given, and says so when asked to fail.
+    assert [command for command, status in statuses.items() if status] == [
+        command for command in commands if "--fail-on-fallback" in command
+    ]
+
+
+def test_links_lead_to_files() -> None:
+    for page in PAGES:
+        for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
+            assert (page.parent / target).exists(), f"{page.name}: {target}"
