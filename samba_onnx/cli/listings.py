@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -108,6 +108,8 @@ def _operator_table(target: Target, wanted: list[str]) -> OperatorTableReport:
 
 
 def _operator(row: Row) -> OperatorReport:
+    from samba_onnx.passes.targets.describe import describe_rule
+    from samba_onnx.passes.targets.limits import LIMITS
     from samba_onnx.report.targets import OperatorReport
 
     own = [
@@ -122,8 +124,8 @@ def _operator(row: Row) -> OperatorReport:
         evidence=row.evidence,
         types=_types(row),
         operands=tuple(_operand(operand) for operand in own),
-        attributes={name: _allowed(rule) for name, rule in row.attributes.items()},
-        limits=row.limits,
+        attributes={name: describe_rule(rule) for name, rule in row.attributes.items()},
+        limits=tuple(LIMITS[name].description for name in row.limits),
         source=row.source,
     )
 
@@ -141,15 +143,6 @@ def _types(owner: Row | Operand) -> dict[str, str]:
     from samba_onnx.passes.targets.rows import DTYPE_NAMES
 
     return {DTYPE_NAMES[dtype]: status.name.lower() for dtype, status in owner.types.items()}
-
-
-def _allowed(rule: Any) -> str:
-    """Return the values that an attribute may have, as text."""
-    if isinstance(rule, tuple):
-        return ", ".join(str(value) for value in rule)
-    if rule.min is None or rule.max is None:
-        return f"at least {rule.min:g}" if rule.max is None else f"at most {rule.max:g}"
-    return f"{rule.min:g} to {rule.max:g}"
 
 
 def _target(target: Target) -> TargetReport:

@@ -9,6 +9,7 @@ import jsonschema
 import pytest
 
 from samba_onnx.passes.targets import available_targets, load_target
+from samba_onnx.passes.targets.limits import LIMITS
 from samba_onnx.passes.targets.markdown import operator_table_markdown
 from tests.cli.conftest import SambaPort
 
@@ -43,6 +44,36 @@ def test_ops_as_json(samba_port: SambaPort) -> None:
     assert len(rows) == len(load_target("sn40l").rows)
     reshape = {operand["name"]: operand for operand in rows["Reshape"]["operands"]}
     assert reshape["shape"]["static"]
+
+
+@pytest.mark.parametrize(
+    ("bounds", "words"),
+    [
+        ("min = 1", "at least 1"),
+        ("max = 2.5", "at most 2.5"),
+        ("min = 0, max = 3", "at least 0 and at most 3"),
+        ("", "any number"),
+    ],
+)
+def test_ops_says_what_an_attribute_may_be(
+    samba_port: SambaPort, tmp_path: Path, bounds: str, words: str
+) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(
+        'extends = "sn40l"\nname = "mine"\n[operators.Elu]\n'
+        'full = ["float32"]\nsource = "a test"\n'
+        f"attributes.alpha = {{ {bounds} }}\n"
+    )
+    (row,) = json.loads(samba_port("ops", "Elu", "--target", path, "--json", "-").out)["operators"]
+    assert row["attributes"] == {"alpha": words}
+    assert f"alpha: {words}" in samba_port("ops", "Elu", "--target", path).out
+
+
+def test_ops_describes_limits_in_words(samba_port: SambaPort) -> None:
+    listed = json.loads(samba_port("ops", "--json", "-").out)["operators"]
+    for row, shown in zip(load_target("sn40l").rows, listed, strict=True):
+        assert shown["limits"] == [LIMITS[name].description for name in row.limits]
+    assert any(row["limits"] for row in listed)
 
 
 def test_ops_as_markdown(samba_port: SambaPort) -> None:
