@@ -15,6 +15,7 @@ from samba_onnx.runtime.inputs import InputSpec, check_inputs, own_copy
 from samba_onnx.runtime.ledger import Ledger
 from samba_onnx.runtime.memory import DeviceMemory
 from samba_onnx.runtime.pef.manifest import Cause, Direction, Section, Symbol, SymbolKind
+from samba_onnx.runtime.pef.reader import Pef
 from samba_onnx.runtime.profile import CallTime, Profile
 from samba_onnx.runtime.programs import Bound, Program, Programs
 from samba_onnx.runtime.residency import Residency
@@ -22,8 +23,6 @@ from samba_onnx.runtime.schedule import GraphSchedule, Step
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
-
-    from samba_onnx.runtime.pef.reader import Pef
 
 _CONSTANT_KINDS = frozenset({SymbolKind.WEIGHT, SymbolKind.CONSTANT})
 

@@ -13,7 +13,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import onnx
@@ -25,13 +25,12 @@ from samba_onnx.runtime.assembly import merge_stages, place_weights
 from samba_onnx.runtime.bfloat16 import lower_bfloat16, uses_bfloat16
 from samba_onnx.runtime.elements import Array, from_items, is_native, onnx_number, to_items
 from samba_onnx.runtime.memory import DeviceMemory
+from samba_onnx.runtime.pef import stage_checks  # noqa: F401  # here, and not in the first load
 from samba_onnx.runtime.pef.element_types import ElementType, packed_bytes, tensor_element
+from samba_onnx.runtime.pef.layout import WEIGHTS_MEMBER
+from samba_onnx.runtime.pef.reader import Pef
 from samba_onnx.runtime.schedule import Step
 
-if TYPE_CHECKING:
-    from samba_onnx.runtime.pef.reader import Pef
-
-WEIGHTS_MEMBER = "weights.safetensors"
 _SILENT = 4
 """onnxruntime's severity "fatal": everything else reaches the user as an exception."""
 _LONGEST_REASON = 300
@@ -239,7 +238,7 @@ def _ort_errors() -> tuple[type[Exception], ...]:
         for kind in vars(ort_native).values()
         if isinstance(kind, type) and issubclass(kind, Exception)
     ]
-    return (*own, RuntimeError, ValueError, TypeError)
+    return (*own, MemoryError, RuntimeError, TypeError, ValueError)
 
 
 def _foreign(arguments: Sequence[Any]) -> dict[str, ElementType]:

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from samba_onnx.errors import InputError, ScheduleError, UsageError
 from samba_onnx.runtime.executor import DeviceStep, HostStep, SessionFactory, SessionSettings
 from samba_onnx.runtime.inputs import InputSpec
 from samba_onnx.runtime.memory import DeviceMemory
 from samba_onnx.runtime.pef.manifest import Call
+from samba_onnx.runtime.pef.reader import Pef
 from samba_onnx.runtime.residency import Residency
 from samba_onnx.runtime.schedule import GraphSchedule, Step
-
-if TYPE_CHECKING:
-    from samba_onnx.runtime.pef.reader import Pef
 
 Bound = tuple[Step, DeviceStep | HostStep]
 """A step and the session that executes it."""
@@ -39,7 +37,7 @@ class Program:
     """Whether it executes the whole schedule."""
 
     def checked_outputs(self, outputs: Sequence[str] | None) -> Sequence[str]:
-        """Return the outputs to fetch.
+        """Return the outputs to fetch, each once.
 
         Args:
             outputs: Names that the user gave, or None.
@@ -58,7 +56,7 @@ class Program:
                 raise UsageError(
                     f"output {name!r} does not exist; the graph's outputs are {listed}"
                 )
-        return outputs
+        return tuple(dict.fromkeys(outputs))
 
     def check_available(
         self, values: Residency, outputs: Sequence[str], given: Mapping[str, Any]

@@ -178,6 +178,12 @@ def test_inputs_persist_on_both_sides(tmp_path: Path) -> None:
         assert device.run({}, ["e"])["e"].tolist() == again["e"].tolist()
 
 
+def test_an_output_asked_for_twice_is_copied_once(tmp_path: Path) -> None:
+    with build(tmp_path, linear()) as pef, Device(pef) as device:
+        assert list(device.run({"x": X}, ["y", "y"])) == ["y"]
+        assert [t.symbol for t in device.ledger.run()] == ["x", "y"]
+
+
 def test_nothing_aliases_the_device(tmp_path: Path) -> None:
     plan = sandwich()
     with build(tmp_path, plan) as pef, Device(pef) as device:
