@@ -146,7 +146,7 @@ def _check_shape(
             return Reason(
                 ReasonCode.DYNAMIC_SHAPE,
                 f"{subject} has the dynamic shape {shape}; {target} runs static shapes",
-                dimension_hint(node, dim.value),
+                dimension_hint(node, shape),
             )
         if dim == 0:
             return Reason(ReasonCode.EMPTY, f"{subject} has no elements (shape {shape})")

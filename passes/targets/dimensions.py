@@ -1,4 +1,4 @@
-"""The option that would make a dynamic dimension static."""
+"""The options that would make a dynamic shape static."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ import onnx_ir as ir
 _EXAMPLE = 8
 
 
-def dimension_hint(node: ir.Node, name: str | None) -> str:
-    """Return the command-line option that fixes a dynamic dimension of a node's operand.
+def dimension_hint(node: ir.Node, shape: ir.ShapeProtocol) -> str:
+    """Return the command-line options that fix the dynamic dimensions of a node's operand.
 
     Args:
         node: The node; the inputs of its graph are where dimensions can be fixed.
-        name: The dimension's name, None for a nameless one.
+        shape: The operand's shape.
 
     Returns:
-        As ``--dim batch=8``, or as ``--input-shape x=8,3`` for nameless dimensions. Where the
-        dimension follows from others, all that the graph's inputs have. Empty where every input
-        is static: the dimension then depends on the data.
+        As ``--dim batch=8 --dim seq=8``, or as ``--input-shape x=8,3`` for nameless dimensions.
+        Where a dimension follows from others, all that the graph's inputs have. Empty where every
+        input is static: the shape then depends on the data.
     """
     if not isinstance(node.graph, ir.Graph):
         return ""
@@ -31,9 +31,10 @@ def dimension_hint(node: ir.Node, name: str | None) -> str:
                 nameless.append(value)
             elif dim.value not in names:
                 names.append(dim.value)
-    if name in names:
-        return f"--dim {name}={_EXAMPLE}"
-    options = [f"--dim {known}={_EXAMPLE}" for known in names]
+    own = [dim.value for dim in shape if not isinstance(dim, int)]
+    if all(name in names for name in own):
+        return " ".join(f"--dim {name}={_EXAMPLE}" for name in names if name in own)
+    options = [f"--dim {name}={_EXAMPLE}" for name in names]
     options += [_input_shape(value) for value in dict.fromkeys(nameless)]
     return " ".join(options)
 

@@ -222,7 +222,7 @@ REFUSED = {
         "int64[1] s = {-1}",
         ReasonCode.DYNAMIC_SHAPE,
         "",
-        "--dim batch=8",
+        "--dim batch=8 --dim seq=8",
     ),
     "empty": (
         "float[0,3] x",
