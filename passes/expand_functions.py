@@ -53,6 +53,10 @@ class ExpandFunctionsPass(ir.passes.InPlacePass):
             body = _body(node, node.version or default)
             if body is None or not self._is_worthwhile(body[0], default, DEEPEST):
                 continue
+            del body[0].output[len(node.outputs) :]
+            made = {name for inner in body[0].node for name in inner.output}
+            if not made.issuperset(body[0].output):
+                continue  # it returns less than the node does
             node.overload = f"samba_onnx_{number}"
             bodies[node.op_identifier()] = _as_function(node, body, default)
         if not bodies:
@@ -66,8 +70,8 @@ class ExpandFunctionsPass(ir.passes.InPlacePass):
         return ir.passes.PassResult(model, modified=True)
 
     def _is_known(self, domain: str, op_type: str) -> bool:
-        """Return whether a body may use the operator; CastLike becomes a Cast once types are known."""
-        if domain in ("", "ai.onnx") and op_type == "Constant":
+        """Return whether a body may use it: some vanish, CastLike becomes Cast once types are known."""
+        if domain in ("", "ai.onnx") and op_type in ("Constant", "Identity"):
             return True
         return self.target.knows(domain, "Cast" if op_type == "CastLike" else op_type)
 

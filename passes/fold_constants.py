@@ -8,11 +8,15 @@ import numpy as np
 import onnx_ir as ir
 
 from samba_onnx.passes.evaluation import FOLDABLE, LARGEST_RESULT, evaluate
+from samba_onnx.passes.lazy_weights import LAYOUT, arrangement, lazy_tensor
 from samba_onnx.passes.rewriting import (
+    SMALL,
     WEIGHT,
     add_initializer,
     constant,
     each_graph,
+    folded_name,
+    is_operator,
     is_read_once,
     static_shape,
     substitute,
@@ -25,9 +29,6 @@ a clock: the same model gives the same result on every machine."""
 MOST_COPIED = 1024
 """Elements that folding may take from a weight that other nodes read too."""
 
-LAYOUT = frozenset({"Transpose", "Reshape", "Squeeze", "Unsqueeze", "Flatten"})
-"""Operators that only rearrange one operand: folded lazily when the operand is large."""
-
 
 class FoldConstantsPass(ir.passes.InPlacePass):
     """Replace nodes whose operands are all initializers by initializers.
@@ -36,8 +37,8 @@ class FoldConstantsPass(ir.passes.InPlacePass):
        subgraph, nothing outside the default domain.
     2. A result that is larger than its operands is folded up to 1 MiB; its size is known before
        anything is allocated.
-    3. A layout operator on a large weight that nothing else reads becomes a lazy tensor: the
-       weight is rearranged when it is written, one tensor in memory at a time. A weight with
+    3. An operator that rearranges large weights that nothing else reads becomes a lazy tensor:
+       they are rearranged when they are written, one result in memory at a time. A weight with
        other readers stays single.
     4. What would trap (integer division by zero), overflow a cast, or fail, stays a node.
     """
@@ -53,7 +54,7 @@ class FoldConstantsPass(ir.passes.InPlacePass):
                     value is not None and constant(value) is None for value in node.inputs
                 ):
                     continue
-                if _is_large(node):
+                if _is_large(node) or _would_copy_weight(node):
                     modified |= _fold_lazily(model, node)
                     continue
                 cost = sum(tensor.size for value in node.inputs if (tensor := constant(value)))
@@ -74,8 +75,6 @@ def _is_large(node: ir.Node) -> bool:
 def _fold(model: ir.Model, node: ir.Node, version: int) -> bool:
     tensors = [constant(value) for value in node.inputs]
     if any(tensor is not None and tensor.dtype.is_string() for tensor in tensors):
-        return False
-    if _would_copy_weight(node):
         return False
     operands = [None if tensor is None else tensor.numpy() for tensor in tensors]
     results = evaluate(node, operands, version)
@@ -103,50 +102,50 @@ def _would_copy_weight(node: ir.Node) -> bool:
 
 
 def _fold_lazily(model: ir.Model, node: ir.Node) -> bool:
-    source = node.inputs[0]
-    shape = static_shape(node.outputs[0])
-    tensor = constant(source)
-    if node.op_type not in LAYOUT or source is None or tensor is None or shape is None:
+    output = node.outputs[0]
+    shape = static_shape(output)
+    tensors = [tensor for value in node.inputs if (tensor := constant(value)) is not None]
+    arrange = arrangement(node, shape) if shape is not None else None
+    if arrange is None or shape is None or not _frees_its_operands(node):
         return False
-    if not is_read_once(source) or math.prod(shape) != tensor.size:
-        return False
-    permutation = None
-    if node.op_type == "Transpose":
-        given = node.attributes.get("perm")
-        reverse = tuple(range(len(tensor.shape)))[::-1]
-        permutation = reverse if given is None else tuple(given.as_ints())
-    lazy = rearranged(tensor, shape, permutation)
-    _replace_output(model, node, node.outputs[0], lazy, weight=bool(source.meta.get(WEIGHT)))
+    lazy = lazy_tensor(arrange, tensors[: _whole_operands(node)], shape)
+    weight = any(value is not None and value.meta.get(WEIGHT) for value in node.inputs)
+    _replace_output(model, node, output, lazy, weight=weight)
     _drop(node)
     return True
 
 
-def rearranged(
-    tensor: ir.TensorProtocol, shape: tuple[int, ...], permutation: tuple[int, ...] | None
-) -> ir.LazyTensor:
-    """Return a view of ``tensor``, transposed and reshaped when somebody reads it.
+def _whole_operands(node: ir.Node) -> int:
+    """Return how many operands are data; those after them only say how to arrange it."""
+    return len(node.inputs) if node.op_type == "Concat" else 1
 
-    Args:
-        tensor: The weight as it lies in the model's file.
-        shape: Shape of the result.
-        permutation: Order of dimensions for a transpose; None to only reshape.
+
+def _frees_its_operands(node: ir.Node) -> bool:
+    """Return whether large operands are stored no more than once after folding.
+
+    A weight may have several readers when all of them are Slices of constant bounds that together
+    take no more than there is.
     """
-
-    def compute() -> ir.TensorProtocol:
-        array = tensor.numpy()
-        if permutation is not None:
-            array = array.transpose(permutation)
-        return ir.Tensor(np.ascontiguousarray(array).reshape(shape), dtype=tensor.dtype)
-
-    return ir.LazyTensor(compute, dtype=tensor.dtype, shape=ir.Shape(shape))
+    for value in node.inputs[: _whole_operands(node)]:
+        tensor = constant(value)
+        if value is None or tensor is None:
+            return False
+        if is_read_once(value) or tensor.nbytes <= SMALL:
+            continue
+        readers = value.consumers()
+        taken = sum(math.prod(static_shape(reader.outputs[0]) or (1 << 62,)) for reader in readers)
+        if taken > tensor.size or value.is_graph_output():
+            return False
+        if not all(is_operator(reader, "Slice") for reader in readers):
+            return False
+    return True
 
 
 def _replace_output(
     model: ir.Model, node: ir.Node, output: ir.Value, tensor: ir.TensorProtocol, *, weight: bool
 ) -> None:
-    name = output.name or "value"
-    name = f"{name}_folded" if output.is_graph_output() else name
-    substitute(node, output, add_initializer(model, name, tensor, weight=weight))
+    folded = add_initializer(model, folded_name(output), tensor, weight=weight)
+    substitute(node, output, folded)
 
 
 def _drop(node: ir.Node) -> None:

@@ -13,6 +13,7 @@ from samba_onnx.passes.rewriting import (
     add_constant,
     constant,
     each_graph,
+    folded_name,
     forward,
     integer_attribute,
     integers,
@@ -64,7 +65,7 @@ def _replace(model: ir.Model, node: ir.Node, elements: Elements) -> bool:
     if all(constant(value) is not None for value in node.inputs):
         return False  # FoldConstantsPass does it
     array = np.array(elements, output.dtype.numpy()).reshape(shape)
-    return forward(node, add_constant(model, output.name or "shape", array))
+    return forward(node, add_constant(model, folded_name(output), array))
 
 
 def _fix_reshape(model: ir.Model, node: ir.Node, tracker: _Tracker) -> bool:

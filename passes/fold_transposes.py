@@ -76,8 +76,8 @@ def _fold_high_rank(
     name = node.outputs[0].name
     rows = add_constant(model, f"{name}_rows", np.array([-1, shape[1]], np.int64))
     back = add_constant(model, f"{name}_back", np.array([*leading, shape[0]], np.int64))
-    flat = ir.node("Reshape", [left, rows], name=f"{node.name}_rows")
-    gemm = ir.node("Gemm", [flat.outputs[0], weight], {"transB": 1}, name=f"{node.name}_gemm")
+    flat = ir.node("Reshape", [left, rows])
+    gemm = ir.node("Gemm", [flat.outputs[0], weight], {"transB": 1})
     result = ir.node("Reshape", [gemm.outputs[0], back])
     flat.outputs[0].name, gemm.outputs[0].name = f"{name}_left", f"{name}_product"
     flat.outputs[0].type = gemm.outputs[0].type = left.type

@@ -40,8 +40,8 @@ class InferShapesPass(ir.passes.InPlacePass):
         try:
             inferred = shape_inference.infer_shapes(proto, data_prop=True)
         except Exception as error:
-            text = str(error).splitlines()
-            self.notes.append(f"shapes could not be inferred: {text[0] if text else error!r}")
+            reason = (str(error) or repr(error)).splitlines()[0]
+            self.notes.append(f"shapes could not be inferred: {reason}")
             return ir.passes.PassResult(model, modified=False)
         modified = False
         for name, kind in _inferred_types(inferred.graph):

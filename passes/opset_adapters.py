@@ -130,7 +130,6 @@ def _flattened(model: ir.Model, node: ir.Node) -> Apply | str | None:
         inner = ir.node(node.op_type, [flat.outputs[0]], {"axis": -1})
         back = ir.node("Reshape", [inner.outputs[0], shape.outputs[0]])
         for new in (shape, flat, inner):
-            new.name = f"{node.name}_{new.op_type}"
             new.outputs[0].name = f"{node.outputs[0].name}_{new.op_type}"
         replace_node(node, [shape, flat, inner, back], back.outputs)
 
@@ -274,7 +273,6 @@ def _group_normalization(model: ir.Model, node: ir.Node) -> Apply | str | None:
                 [wide.outputs[0], add_constant(model, f"{name}_flat", np.array([channels]))],
             )
             for new in (column, wide, flat):
-                new.name = f"{node.name}_{position}_{new.op_type}"
                 new.metadata_props.update(node.metadata_props)
             nodes += [column, wide, flat]
             node.replace_input_with(position, flat.outputs[0])

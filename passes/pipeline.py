@@ -218,8 +218,8 @@ class _Runner:
         logger.debug("%s: %.1f ms", name, (time.perf_counter() - started) * 1e3)
         self.notes[name] = tuple(getattr(rewrite, "notes", ()))
         modified = bool(modified) or before != after
+        self._ran_at[name] = self._changes  # one that changed something may find more to change
         self._changes += modified
-        self._ran_at[name] = self._changes
         self.summaries.append(PassSummary(name, modified, before, after))
 
 

@@ -102,6 +102,12 @@ def add_initializer(
     return value
 
 
+def folded_name(output: ir.Value) -> str:
+    """Return a name for the initializer that replaces ``output``; a graph output keeps its own."""
+    name = output.name or "value"
+    return f"{name}_folded" if output.is_graph_output() else name
+
+
 def add_constant(model: ir.Model, name: str, array: NDArray[np.generic]) -> ir.Value:
     """Add a compiler constant to the main graph."""
     return add_initializer(model, name, ir.Tensor(np.ascontiguousarray(array).reshape(array.shape)))
