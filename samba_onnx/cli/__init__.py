@@ -25,9 +25,9 @@ def main() -> int:
     interruptible()  # before anything that takes time to import
     try:
         return _main(sys.argv[1:])
-    except Interrupted as interruption:
+    except Interrupted as interrupted:
         sys.stderr.write("samba-port: interrupted\n")
-        return 128 + interruption.number
+        return 128 + interrupted.number
 
 
 def _main(arguments: list[str]) -> int:

@@ -9,7 +9,7 @@ import sys
 import traceback
 from collections.abc import Callable, Sequence
 
-from samba_onnx.cli.signals import Interrupted
+from samba_onnx.cli.signals import Interrupted, interruption
 from samba_onnx.errors import InternalError, SambaError
 
 COMMANDS = ("convert", "analyze", "inspect", "run", "verify", "ops", "targets")
@@ -50,12 +50,17 @@ def answer_or_complain(action: Callable[[], int], arguments: Sequence[str]) -> i
         status = action()
         flush_output()
     except Exception as error:  # the last stop before the user
+        number = interruption()
+        if number is not None:  # which native code turned into an error of its own
+            complain(name, "interrupted")
+            return 128 + number
         if _wants_traceback(arguments):
             traceback.print_exc()
         return _explain(error, name)
-    except Interrupted as interruption:
+    except Interrupted as interrupted:
+        interruption()
         complain(name, "interrupted")
-        return 128 + interruption.number
+        return 128 + interrupted.number
     except KeyboardInterrupt:
         complain(name, "interrupted")
         return 130

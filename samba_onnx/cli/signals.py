@@ -10,6 +10,12 @@ SIGNALS = tuple(
 )
 """What a user or a supervisor sends to end a command."""
 
+REPEAT_SECONDS = 3.0
+"""Native code that loads a module or calls back can turn the exception into one of its own, or
+lose it; it is raised again after so long, unless the command is about to end."""
+
+_received: list[int] = []
+
 
 class Interrupted(BaseException):
     """A signal asked the command to end.
@@ -23,9 +29,9 @@ class Interrupted(BaseException):
 
 
 def interruptible() -> None:
-    """Let each of ``SIGNALS`` raise ``Interrupted`` in the main thread, once.
+    """Let the first of ``SIGNALS`` that arrives raise ``Interrupted`` in the main thread.
 
-    Further signals are ignored: the shell sends Ctrl-C to every process of a job and a supervisor
+    Further ones are ignored: the shell sends Ctrl-C to every process of a job and a supervisor
     may pass it on once more, and a second one must not disturb the tidying up.
     """
     for number in SIGNALS:
@@ -33,7 +39,20 @@ def interruptible() -> None:
             signal.signal(number, _raise)
 
 
+def interruption() -> int | None:
+    """Return the signal that asked the command to end, and do not raise it any more."""
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    return _received[0] if _received else None
+
+
 def _raise(number: int, frame: FrameType | None) -> None:
     for each in SIGNALS:
         signal.signal(each, signal.SIG_IGN)
+    _received.append(number)
+    signal.signal(signal.SIGALRM, _raise_again)
+    signal.setitimer(signal.ITIMER_REAL, REPEAT_SECONDS)
     raise Interrupted(number)
+
+
+def _raise_again(number: int, frame: FrameType | None) -> None:
+    raise Interrupted(_received[0])

@@ -12,7 +12,6 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from tests.cli.conftest import Result
@@ -58,10 +57,7 @@ def running(*arguments: object) -> Iterator[subprocess.Popen[str]]:
         (("inspect", "{mixed}", "-q"), 0),
         (("run", "{mixed}", "--random", 0, "-q"), 0),
         (("run", "{mixed}"), 2),
-        (("inspect", "missing.pef"), 2),
-        (("verify", "{mixed}"), 2),
         (("analyze", "{mixed}"), 2),
-        (("convert",), 2),
         (("bogus",), 2),
     ],
 )
@@ -150,7 +146,7 @@ def test_ctrl_c_reaches_parent_and_child_at_once(mixed: Path) -> None:
     assert (process.returncode, err) == (130, "samba-port run: interrupted\n")
 
 
-@pytest.mark.parametrize("delay", [0.15, 0.25, 0.4, 0.7])
+@pytest.mark.parametrize("delay", [0.2, 0.6])
 def test_ctrl_c_while_it_starts(mixed: Path, delay: float) -> None:
     with running("run", mixed, "--random", 0, "--iterations", 10**9) as process:
         # What the interpreter itself does before the first line of ours cannot be caught.
@@ -203,6 +199,40 @@ def test_native_code_that_does_not_listen_is_killed() -> None:
     assert err == "samba-port run: interrupted, and killed because it did not end by itself\n"
 
 
+SWALLOWED = """
+import sys, time
+from samba_onnx.cli import signals
+from samba_onnx.cli.failures import answer_or_complain
+from samba_onnx.cli.isolation import isolated
+signals.REPEAT_SECONDS = 0.3
+def swallow():
+    print("ready", flush=True)
+    try:
+        time.sleep(60)
+    except signals.Interrupted:
+        pass
+    {then}
+signals.interruptible()
+sys.exit(isolated(lambda: answer_or_complain(swallow, ["run"]), "samba-port run"))
+"""
+
+
+@pytest.mark.parametrize("then", ["time.sleep(60)", "raise ImportError('initialization failed')"])
+def test_a_signal_that_native_code_swallowed_is_not_lost(then: str) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-c", SWALLOWED.format(then=then)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    with process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(signal.SIGTERM)
+        _, err = process.communicate(timeout=20)
+    assert (process.returncode, err) == (143, "samba-port run: interrupted\n")
+
+
 def test_memory_that_runs_out_is_named() -> None:
     code = (
         "import os, signal, sys\n"
@@ -218,7 +248,7 @@ def test_memory_that_runs_out_is_named() -> None:
     assert len(done.stderr.splitlines()) == 1
 
 
-@pytest.mark.parametrize("arguments", [["ops"], ["targets"], ["ops", "--json", "-"], ["--help"]])
+@pytest.mark.parametrize("arguments", [["ops", "--json", "-"], ["--help"]])
 def test_a_reader_that_goes_away_is_no_error(arguments: list[str]) -> None:
     read, write = os.pipe()
     os.close(read)
@@ -299,9 +329,3 @@ def test_progress_is_shown_after_a_second_and_wiped_out(mixed: Path) -> None:
 
 def test_no_progress_for_what_is_quick() -> None:
     assert "elapsed" not in _on_a_terminal(["targets"], 80)
-
-
-def test_arrays_survive_the_trip(mixed: Path, tmp_path: Path) -> None:
-    result = samba_port("run", mixed, "--random", 3, "-o", tmp_path / "y.npy", "-q")
-    assert result.status == 0
-    assert np.isfinite(np.load(tmp_path / "y.npy")).all()
