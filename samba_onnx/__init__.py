@@ -10,39 +10,121 @@ an emulator that accounts for every byte between host and RDU::
         outputs = device.run({"x": x})
         print(device.ledger.totals())
 
+It is also the ``samba`` of SambaFlow programs, ``import samba_onnx as samba``: SambaTensors, what
+makes them, and every operator of ``samba_onnx.functional`` by its name, such as ``samba.add``.
+
 Importing this package costs next to nothing: each name below loads its module on first use.
 """
 
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from samba_onnx.operator_names import FUNCTIONAL
 from samba_onnx.version import __version__
 
 if TYPE_CHECKING:
+    from samba_onnx import functional
     from samba_onnx.compiler import analyze, convert
     from samba_onnx.errors import SambaError
+    from samba_onnx.functional import (
+        SNType,
+        addmm,
+        sn_fma,
+        sn_gather,
+        sn_imm,
+        sn_iteridx,
+        sn_multinomial,
+        sn_reduce,
+        sn_scatter,
+        sn_select,
+        sn_zipmapreduce,
+        triu_fill,
+    )
     from samba_onnx.passes.targets import available_targets, load_target
     from samba_onnx.report import Report
     from samba_onnx.runtime.device import Device
     from samba_onnx.runtime.pef import Pef, load_pef
+    from samba_onnx.tensor import (
+        SambaParameter,
+        SambaTensor,
+        arange,
+        empty,
+        empty_like,
+        from_named_dict,
+        from_torch,
+        from_torch_model_,
+        from_torch_tensor,
+        from_torch_tensor_,
+        full,
+        full_like,
+        ones,
+        ones_like,
+        rand,
+        rand_like,
+        randint,
+        randn,
+        randn_like,
+        set_seed,
+        to_torch,
+        zeros,
+        zeros_like,
+    )
     from samba_onnx.verification import self_test, verify
 
 __all__ = [
     "Device",
     "Pef",
     "Report",
+    "SNType",
     "SambaError",
+    "SambaParameter",
+    "SambaTensor",
     "__version__",
+    "addmm",
     "analyze",
+    "arange",
     "available_targets",
     "convert",
+    "empty",
+    "empty_like",
+    "from_named_dict",
+    "from_torch",
+    "from_torch_model_",
+    "from_torch_tensor",
+    "from_torch_tensor_",
+    "full",
+    "full_like",
+    "functional",
     "load_pef",
     "load_target",
+    "ones",
+    "ones_like",
+    "rand",
+    "rand_like",
+    "randint",
+    "randn",
+    "randn_like",
     "self_test",
+    "set_seed",
+    "sn_fma",
+    "sn_gather",
+    "sn_imm",
+    "sn_iteridx",
+    "sn_multinomial",
+    "sn_reduce",
+    "sn_scatter",
+    "sn_select",
+    "sn_zipmapreduce",
+    "to_torch",
+    "triu_fill",
     "verify",
+    "zeros",
+    "zeros_like",
 ]
+__all__ += [name for name in FUNCTIONAL if name not in __all__]
+__all__.sort()
 
 _HOMES = {
     "Device": "samba_onnx.runtime.device",
@@ -57,10 +139,41 @@ _HOMES = {
     "self_test": "samba_onnx.verification",
     "verify": "samba_onnx.verification",
 }
+_HOMES |= dict.fromkeys(
+    (
+        "SambaParameter",
+        "SambaTensor",
+        "arange",
+        "empty",
+        "empty_like",
+        "from_named_dict",
+        "from_torch",
+        "from_torch_model_",
+        "from_torch_tensor",
+        "from_torch_tensor_",
+        "full",
+        "full_like",
+        "ones",
+        "ones_like",
+        "rand",
+        "rand_like",
+        "randint",
+        "randn",
+        "randn_like",
+        "set_seed",
+        "to_torch",
+        "zeros",
+        "zeros_like",
+    ),
+    "samba_onnx.tensor",
+)
+_HOMES |= dict.fromkeys(("SNType", *FUNCTIONAL), "samba_onnx.functional")
 
 
-def __getattr__(name: str) -> object:
+def __getattr__(name: str) -> Any:
     """Load a public name on first use (PEP 562)."""
+    if name == "functional":
+        return importlib.import_module("samba_onnx.functional")
     try:
         home = _HOMES[name]
     except KeyError:

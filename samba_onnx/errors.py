@@ -17,23 +17,30 @@ The tree, with the builtin that each class also is::
     ├── DeviceError (RuntimeError)          the emulated device refuses a request
     │   ├── OutOfDeviceMemoryError (MemoryError)   what was asked for does not fit
     │   ├── InputError (ValueError)         a name, shape or dtype differs from the compiled one
-    │   └── ScheduleError (ValueError)      a section, section type or call does not exist
+    │   ├── ScheduleError (ValueError)      a section, section type or call does not exist
+    │   └── NoDeviceError                   a tensor has no copy on a device
     ├── ExecutionError (RuntimeError)       onnxruntime failed, crashed or ran out of time
     └── InternalError (AssertionError)      a promise of ours was broken: please report it
 
 A message says what was given, what was expected and what to do. The first four branches and
-``DeviceError`` are the caller's to mend; ``InternalError`` is ours.
+``DeviceError`` are the caller's to mend; ``InternalError`` is ours. What works but is not what was
+probably meant is a warning::
+
+    SambaWarning (UserWarning)
+    └── HostOperatorWarning                 an operator is computed on the host
 """
 
 __all__ = [
     "DeviceError",
     "ExecutionError",
+    "HostOperatorWarning",
     "InputError",
     "InternalError",
     "InvalidModelError",
     "ModelError",
     "ModelFileError",
     "ModelLimitError",
+    "NoDeviceError",
     "OutOfDeviceMemoryError",
     "OutputError",
     "PefChecksumError",
@@ -41,6 +48,7 @@ __all__ = [
     "PefFormatError",
     "PefVersionError",
     "SambaError",
+    "SambaWarning",
     "ScheduleError",
     "TargetError",
     "UsageError",
@@ -111,9 +119,21 @@ class ScheduleError(DeviceError, ValueError):
     """A section, section type or call does not exist in the PEF."""
 
 
+class NoDeviceError(DeviceError):
+    """A tensor's device copy was asked for, but it has none."""
+
+
 class ExecutionError(SambaError, RuntimeError):
     """onnxruntime failed, crashed or ran out of time."""
 
 
 class InternalError(SambaError, AssertionError):
     """A promise of samba-onnx itself was broken; the message asks for a report."""
+
+
+class SambaWarning(UserWarning):
+    """Base of every warning that samba-onnx gives."""
+
+
+class HostOperatorWarning(SambaWarning):
+    """An operator that the functional interface does not have is computed on the host."""

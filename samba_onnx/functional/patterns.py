@@ -1,0 +1,223 @@
+"""SambaFlow's memory access and reduction patterns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
+
+import torch
+
+from samba_onnx.errors import UsageError
+from samba_onnx.functional.overriding import overridable
+
+_UPDATES: Final = ("kUpdate", "kAdd")
+
+_REDUCTIONS: Final[dict[str, Callable[[torch.Tensor, tuple[int, ...]], torch.Tensor]]] = {
+    "SUM": lambda tensor, dims: tensor.sum(dims, keepdim=True),
+    "MAX": lambda tensor, dims: tensor.amax(dims, keepdim=True),
+    "MIN": lambda tensor, dims: tensor.amin(dims, keepdim=True),
+    "MEAN": lambda tensor, dims: tensor.mean(dims, keepdim=True),
+    "PROD": lambda tensor, dims: _product(tensor, dims),
+}
+
+
+def reduction(name: str) -> Callable[[torch.Tensor, tuple[int, ...]], torch.Tensor]:
+    """The reduction of a name, in any case.
+
+    Args:
+        name: ``SUM``, ``MAX``, ``MIN``, ``MEAN`` or ``PROD``.
+
+    Returns:
+        A function of a tensor and dimensions, which keeps them with size 1.
+
+    Raises:
+        UsageError: There is no such reduction.
+    """
+    try:
+        return _REDUCTIONS[name.upper()]
+    except KeyError:
+        known = ", ".join(_REDUCTIONS)
+        raise UsageError(f"{name!r} is not a reduction; give one of {known}") from None
+
+
+@overridable
+def sn_reduce(input: torch.Tensor, dim: int | tuple[int, ...], fn: str) -> torch.Tensor:
+    """Reduce dimensions of a tensor to size 1.
+
+    Args:
+        input: Any shape.
+        dim: Dimension or dimensions to reduce; negative ones count from the last.
+        fn: ``SUM``, ``MAX``, ``MIN``, ``MEAN`` or ``PROD``, in any case.
+
+    Returns:
+        The reduced dimensions stay, with size 1.
+
+    Raises:
+        UsageError: ``fn`` is none of these.
+    """
+    return reduction(fn)(input, (dim,) if isinstance(dim, int) else tuple(dim))
+
+
+@overridable
+def sn_gather(
+    input_tensor: torch.Tensor,
+    start_indices: torch.Tensor,
+    gather_dims: Sequence[int],
+    gather_lengths: Sequence[int],
+    batched_dims: int = 0,
+) -> torch.Tensor:
+    """Take one slice of a table per vector of start indices.
+
+    Args:
+        input_tensor: The table, of any shape and dtype.
+        start_indices: Integers, shape ``(..., D)`` with one index per gathered dimension.
+        gather_dims: The ``D`` dimensions to gather along, counted after the batched ones.
+            The others are taken whole.
+        gather_lengths: How many elements each slice has along them.
+        batched_dims: How many leading dimensions table and indices share.
+
+    Returns:
+        Shape ``start_indices.shape[:-1] + slice``, the dtype of the table. A slice that would
+        leave the table is moved back until it fits.
+
+    Raises:
+        UsageError: Dimensions, lengths and indices do not fit each other.
+    """
+    dims = _checked_dims(input_tensor, start_indices, gather_dims, batched_dims, "gather")
+    window = list(input_tensor.shape[batched_dims:])
+    if len(gather_lengths) != len(dims):
+        raise UsageError(f"{len(gather_lengths)} gather lengths for {len(dims)} gather dimensions")
+    for dim, length in zip(dims, gather_lengths, strict=True):
+        if not 1 <= length <= window[dim]:
+            raise UsageError(
+                f"gather length {length} of dimension {dim}: its size is {window[dim]}"
+            )
+        window[dim] = length
+    return input_tensor[_positions(input_tensor, start_indices, dims, window, batched_dims)]
+
+
+@overridable
+def sn_scatter(
+    operand: torch.Tensor,
+    update: torch.Tensor,
+    start_indices: torch.Tensor,
+    scatter_dims: Sequence[int],
+    rmw_op: str = "kUpdate",
+    unique_indices: bool = False,
+    batched_dims: int = 0,
+) -> torch.Tensor:
+    """Write one slice of a table per vector of start indices.
+
+    Args:
+        operand: The table, of any shape and dtype; it is not changed.
+        update: The slices, shape ``start_indices.shape[:-1] + slice``. Dimensions that are not
+            scattered are written whole.
+        start_indices: Integers, shape ``(..., D)`` with one index per scattered dimension.
+        scatter_dims: The ``D`` dimensions to scatter along, counted after the batched ones.
+        rmw_op: ``kUpdate`` replaces, ``kAdd`` adds; slices that overlap add up.
+        unique_indices: Promises that no slices overlap; a hint.
+        batched_dims: How many leading dimensions table and indices share.
+
+    Returns:
+        The changed table. A slice that would leave the table is not written.
+
+    Raises:
+        UsageError: Dimensions, shapes or ``rmw_op`` do not fit.
+    """
+    del unique_indices
+    if rmw_op not in _UPDATES:
+        raise UsageError(f"rmw_op is {rmw_op!r}; give one of {', '.join(_UPDATES)}")
+    dims = _checked_dims(operand, start_indices, scatter_dims, batched_dims, "scatter")
+    groups = start_indices.ndim - 1
+    window = list(update.shape[groups:])
+    whole = operand.shape[batched_dims:]
+    expected = (*start_indices.shape[:-1], *window)
+    fits = len(window) == len(whole) and tuple(update.shape) == expected
+    if not fits or any(
+        size > full or (dim not in dims and size != full)
+        for dim, (size, full) in enumerate(zip(window, whole, strict=True))
+    ):
+        raise UsageError(
+            f"update of shape {tuple(update.shape)} does not fit start_indices of shape "
+            f"{tuple(start_indices.shape)} and a table of shape {tuple(operand.shape)}"
+        )
+    limits = torch.tensor([whole[dim] - window[dim] for dim in dims], device=operand.device)
+    inside = ((start_indices >= 0) & (start_indices <= limits)).all(-1)
+    positions = _positions(operand, start_indices, dims, window, batched_dims)
+    kept = inside.reshape(*inside.shape, *[1] * len(window)).expand(expected)
+    places = tuple(position.expand(expected)[kept] for position in positions)
+    values = update[kept].to(operand.dtype)
+    return operand.index_put(places, values, accumulate=rmw_op == "kAdd")
+
+
+@overridable
+def sn_multinomial(probs: torch.Tensor, pre_generated_randoms: torch.Tensor) -> torch.Tensor:
+    """Draw one index per row by inverting the cumulative distribution.
+
+    Args:
+        probs: Probabilities, shape ``(n, k)``, floating point.
+        pre_generated_randoms: One uniform sample in ``[0, 1)`` per row, shape ``(n, 1)``.
+
+    Returns:
+        Indices, shape ``(n,)``, int64: the first whose cumulative probability exceeds the sample.
+
+    Raises:
+        UsageError: The shapes do not fit.
+    """
+    rows = tuple(probs.shape[:1])
+    if probs.ndim != 2 or tuple(pre_generated_randoms.shape) != (*rows, 1):
+        raise UsageError(
+            f"sn_multinomial was given shapes {tuple(probs.shape)} and "
+            f"{tuple(pre_generated_randoms.shape)}; it takes (n, k) and (n, 1)"
+        )
+    cumulative = probs.cumsum(1)
+    passed = (cumulative <= pre_generated_randoms).sum(1)
+    return passed.clamp(max=probs.shape[1] - 1)
+
+
+def _checked_dims(
+    table: torch.Tensor, starts: torch.Tensor, dims: Iterable[int], batched: int, verb: str
+) -> list[int]:
+    rank = table.ndim - batched
+    chosen = [dim + rank if dim < 0 else dim for dim in dims]
+    if not 0 <= batched < table.ndim or starts.ndim <= batched:
+        raise UsageError(f"{batched} batched dimensions of a table with {table.ndim} dimensions")
+    if starts.is_floating_point() or starts.shape[-1] != len(chosen):
+        raise UsageError(
+            f"start_indices of shape {tuple(starts.shape)}, {starts.dtype}; give integers with "
+            f"{len(chosen)} in the last dimension, one for each {verb} dimension"
+        )
+    if len(set(chosen)) != len(chosen) or not all(0 <= dim < rank for dim in chosen):
+        raise UsageError(f"{verb} dimensions {list(dims)}: give distinct ones below {rank}")
+    if table.shape[:batched] != starts.shape[:batched]:
+        raise UsageError(
+            f"the first {batched} dimensions of {tuple(table.shape)} and {tuple(starts.shape)} "
+            "must be equal: they are batched"
+        )
+    return chosen
+
+
+def _positions(
+    table: torch.Tensor, starts: torch.Tensor, dims: list[int], window: list[int], batched: int
+) -> tuple[torch.Tensor, ...]:
+    """For every element of every slice its index in the table, one broadcastable tensor per dim."""
+    groups, rank = starts.ndim - 1, len(window)
+    index = []
+    for dim in range(batched):
+        steps = torch.arange(table.shape[dim], device=table.device)
+        index.append(steps.reshape([-1 if axis == dim else 1 for axis in range(groups + rank)]))
+    for dim, length in enumerate(window):
+        steps = torch.arange(length, device=table.device)
+        steps = steps.reshape([-1 if axis == dim else 1 for axis in range(rank)])
+        if dim in dims:
+            last = table.shape[batched + dim] - length
+            first = starts[..., dims.index(dim)].long().clamp(0, last)
+            steps = first.reshape(*first.shape, *[1] * rank) + steps
+        index.append(steps.expand(*[1] * groups, *steps.shape) if steps.ndim == rank else steps)
+    return tuple(index)
+
+
+def _product(tensor: torch.Tensor, dims: tuple[int, ...]) -> torch.Tensor:
+    for dim in dims:
+        tensor = tensor.prod(dim, keepdim=True)
+    return tensor

@@ -1,0 +1,227 @@
+"""The dispatch table: what a torch function or method means when a SambaTensor is given to it.
+
+One row per operator. A row is found by the operator's name, whichever way it is spelled:
+``torch.add``, ``Tensor.add``, ``Tensor.add_``, ``x + y``, ``y += x`` and ``torch.nn.functional``'s
+functions all lead to one row. A callable without a row is computed on the host and recorded.
+"""
+
+from __future__ import annotations
+
+import enum
+import types
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+import torch
+
+from samba_onnx.errors import InternalError
+from samba_onnx.operator_names import OWN_FUNCTIONS, TORCH_OPERATORS
+
+Function = Callable[..., Any]
+
+
+class Kind(enum.Enum):
+    """What calling a row's function does."""
+
+    OPERATOR = "operator"
+    """It computes tensors; they come back as SambaTensors."""
+    QUERY = "query"
+    """It tells or sets something about a tensor; what it returns stays as torch returns it."""
+    HOST = "host"
+    """It has no row: it is computed on the host, with a warning the first time."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """What the table says of one operator."""
+
+    name: str
+    kind: Kind = Kind.OPERATOR
+    cpu_only: frozenset[str] = field(default=frozenset())
+    """Keywords that work on the host and that the RDU does not have."""
+    keeps_marks: bool = False
+    """The result is the same tensor in another form: it keeps name, region and the like."""
+    reads: bool = True
+    """It needs the values of its tensors, not only what they are like."""
+    overwrites: bool = False
+    """In place, it reads nothing of the tensor that it writes."""
+    implementation: Function | None = None
+    """SambaFlow's own meaning, where it differs from torch's; of the spellings that return."""
+
+
+_CPU_ONLY: Final = {"abs": {"out"}, "add": {"alpha", "out"}, "addmm": {"out"}}
+
+_KEEPS_MARKS: Final = """
+    bfloat16 bool byte char contiguous detach double float half int long requires_grad short to
+    type type_as"""
+
+_OVERWRITES: Final = """
+    constant copy dirac eye fill kaiming_normal kaiming_uniform normal ones orthogonal random
+    trunc_normal uniform xavier_normal xavier_uniform zero zeros"""
+
+_CONSTRUCTION: Final = """
+    clone empty_like full_like grad index new new_empty new_empty_strided new_full new_ones
+    new_tensor new_zeros ones_like rand_like randint_like randn_like sparse zeros_like"""
+
+_VIEWS: Final = "H T mH mT real imag __iter__ __reversed__"
+
+_READS: Final = """
+    __array__ __bool__ __complex__ __contains__ __dlpack__ __float__ __format__ __index__ __int__
+    __long__ __nonzero__ allclose apply_ backward equal is_nonzero item numpy tolist"""
+
+_QUERIES: Final = """
+    __array_wrap__ __cuda_array_interface__ __deepcopy__ __dir__ __dlpack_device__ __hash__ __len__
+    __reduce_ex__ __repr__ __setstate__ _has_compatible_shallow_copy_type _is_view
+    _make_subclass _nested_tensor_size _nested_tensor_strides _reduce_ex_internal _typed_storage
+    can_cast data_ptr dense_dim dim dim_order element_size get_device has_names is_coalesced
+    is_complex is_conj is_contiguous is_distributed is_floating_point is_inference is_neg is_pinned
+    is_same_size is_set_to is_shared is_signed is_storage is_tensor layout ndimension nelement
+    numel promote_types register_hook register_post_accumulate_grad_hook result_type retain_grad
+    share_memory_ size sparse_dim storage storage_offset storage_type stride sym_numel
+    untyped_storage"""
+
+_VERBATIM: Final = frozenset((*_READS.split(), *_QUERIES.split(), *_VIEWS.split()))
+
+_SPELLINGS: Final = {
+    "absolute": "abs",
+    "adaptive_avg_pool": "adaptive_avg_pool1d",
+    "adaptive_max_pool2d_with_indices": "adaptive_max_pool2d",
+    "and": "bitwise_and",
+    "broadcast_tensors": "broadcast_to",
+    "clip": "clamp",
+    "concat": "cat",
+    "concatenate": "cat",
+    "divide": "div",
+    "expand_as": "expand",
+    "floordiv": "floor_divide",
+    "getitem": "index",
+    "greater": "gt",
+    "greater_equal": "ge",
+    "index_put": "index",
+    "invert": "bitwise_not",
+    "less": "lt",
+    "less_equal": "le",
+    "max_pool1d_with_indices": "max_pool1d",
+    "max_pool2d_with_indices": "max_pool2d",
+    "max_pool3d_with_indices": "max_pool3d",
+    "movedim": "moveaxis",
+    "mod": "remainder",
+    "multiply": "mul",
+    "negative": "neg",
+    "not_equal": "ne",
+    "or": "bitwise_or",
+    "pixel_unshuffle": "pixel_shuffle",
+    "reshape_as": "reshape",
+    "rsub": "sub",
+    "setitem": "index",
+    "split_with_sizes": "split",
+    "subtract": "sub",
+    "swapdims": "transpose",
+    "true_divide": "div",
+    "truediv": "div",
+    "upsample": "interpolate",
+    "view_as": "view",
+    "xor": "bitwise_xor",
+    "pos": "contiguous",
+}
+"""Other names of the same operators; those of Python's operators without their underscores."""
+
+_NOT_IN_PLACE: Final = frozenset({"__index__", "__int__", "__invert__", "__iter__"})
+
+_DESCRIPTOR_TYPES: Final = (types.MethodWrapperType, types.MethodType)
+
+
+def _initial_rows() -> dict[str, Row]:
+    rows = {}
+    operators = [name for names in TORCH_OPERATORS.values() for name in names]
+    for name in (*operators, *OWN_FUNCTIONS, *_CONSTRUCTION.split(), *_VIEWS.split()):
+        rows[name] = Row(name, cpu_only=frozenset(_CPU_ONLY.get(name, ())))
+    rows |= {name: Row(name, keeps_marks=True) for name in _KEEPS_MARKS.split()}
+    rows["contiguous"] = Row("contiguous", keeps_marks=True)
+    rows |= {name: Row(name, overwrites=True) for name in _OVERWRITES.split()}
+    rows |= {name: Row(name, Kind.QUERY) for name in _READS.split()}
+    rows |= {name: Row(name, Kind.QUERY, reads=False) for name in _QUERIES.split()}
+    return rows
+
+
+class Table:
+    """All rows, and the answers given so far."""
+
+    def __init__(self) -> None:
+        self._rows = _initial_rows()
+        self._found: dict[Function, Row] = {}
+
+    @property
+    def rows(self) -> Mapping[str, Row]:
+        """Every row by the name of its operator."""
+        return types.MappingProxyType(self._rows)
+
+    def find(self, function: Function) -> Row:
+        """The row of a torch function, a method, or a descriptor's ``__get__`` or ``__set__``.
+
+        Args:
+            function: What torch hands to ``__torch_function__``.
+
+        Returns:
+            The row; one of kind ``HOST`` for a function without a row.
+        """
+        row = self._found.get(function)
+        if row is None:
+            row = self._found[function] = self._look_up(function)
+        return row
+
+    def implement(self, name: str, implementation: Function) -> None:
+        """Give an operator SambaFlow's own meaning.
+
+        Args:
+            name: Name of a row.
+            implementation: Called with the arguments of the call, on whatever tensors they are.
+
+        Raises:
+            InternalError: There is no such row, or it has a meaning of its own already.
+        """
+        row = self._rows.get(name)
+        if row is None or row.implementation is not None:
+            raise InternalError(f"operator {name!r} has no row, or an implementation already")
+        self._rows[name] = replace(row, implementation=implementation)
+        self._found.clear()
+
+    def _look_up(self, function: Function) -> Row:
+        name = _operator_name(function)
+        if name is None:
+            return Row("attribute", Kind.QUERY, reads=False)
+        return self._rows.get(name) or Row(name, Kind.HOST)
+
+
+def is_in_place(function: Function) -> bool:
+    """Whether a callable writes its first argument and returns it, judged by its name.
+
+    Args:
+        function: What torch hands to ``__torch_function__``.
+    """
+    name: str = getattr(function, "__name__", "")
+    if name.startswith("__"):
+        return name == "__setitem__" or (name.startswith("__i") and name not in _NOT_IN_PLACE)
+    return name.endswith("_")
+
+
+def _operator_name(function: Function) -> str | None:
+    """The operator behind a callable: None for an attribute of a tensor that is not a view of it."""
+    name: str = getattr(function, "__name__", type(function).__name__)
+    if name in {"__get__", "__set__", "__delete__"} and isinstance(function, _DESCRIPTOR_TYPES):
+        attribute = getattr(function.__self__, "__name__", "")
+        return attribute if attribute in _VIEWS.split() else None
+    if name in _VERBATIM:
+        return name
+    bare = name.strip("_")
+    if name.startswith("__") and bare not in _SPELLINGS and bare[:1] in {"i", "r"}:
+        # x += y is __iadd__ and y + x may be __radd__: the same operator as x + y.
+        rest = bare[1:]
+        bare = rest if rest in _SPELLINGS or hasattr(torch, rest) else bare
+    if name.startswith("_") and not name.startswith("__"):
+        return name
+    return _SPELLINGS.get(bare, bare)
+
+
+TABLE: Final = Table()

@@ -1,0 +1,71 @@
+"""Operators that SambaFlow defines more widely than torch, or that torch has not."""
+
+from __future__ import annotations
+
+import torch
+
+from samba_onnx.errors import UsageError
+from samba_onnx.functional.overriding import overridable
+
+
+@overridable
+def addmm(
+    input: torch.Tensor,
+    mat1: torch.Tensor,
+    mat2: torch.Tensor,
+    *,
+    beta: float = 1,
+    alpha: float = 1,
+    out: torch.Tensor | None = None,
+    is_transposed: bool = False,
+) -> torch.Tensor:
+    """``beta * input + alpha * (mat1 @ mat2)``.
+
+    Args:
+        input: Broadcastable to the result, such as a bias of shape ``(n,)``.
+        mat1: Shape ``(..., m, k)``: torch allows two dimensions only, SambaFlow more.
+        mat2: Shape ``(k, n)``; ``(n, k)`` when it is transposed. Same dtype as ``mat1``.
+        beta: Factor of ``input``; 0 ignores its content, also NaN.
+        alpha: Factor of the product.
+        out: Filled with the result; on the host only.
+        is_transposed: ``mat2`` is stored as ``(n, k)``, like the weight of ``torch.nn.Linear``.
+
+    Returns:
+        Shape ``(..., m, n)``, dtype as torch gives it.
+
+    Raises:
+        RuntimeError: Shapes or dtypes do not fit; the text is torch's.
+    """
+    factor = mat2.transpose(-2, -1) if is_transposed else mat2
+    if mat1.ndim <= 2:
+        return torch.addmm(input, mat1, factor, beta=beta, alpha=alpha, out=out)
+    rows = mat1.reshape(-1, mat1.shape[-1])
+    shape = (*mat1.shape[:-1], factor.shape[-1])
+    if input.ndim <= 1:
+        result = torch.addmm(input, rows, factor, beta=beta, alpha=alpha).reshape(shape)
+    else:
+        product = alpha * torch.mm(rows, factor).reshape(shape)
+        result = product if beta == 0 else beta * input + product
+    return result if out is None else out.resize_(result.shape).copy_(result)
+
+
+@overridable
+def triu_fill(input: torch.Tensor, value: float) -> torch.Tensor:
+    """Fill what is above the main diagonal of the last two dimensions.
+
+    Args:
+        input: Shape ``(..., n, n)``.
+        value: What to fill with, such as a mask's lowest value.
+
+    Returns:
+        A new tensor of the same shape and dtype.
+
+    Raises:
+        UsageError: The last two dimensions are not of one size.
+    """
+    if input.ndim < 2 or input.shape[-1] != input.shape[-2]:
+        raise UsageError(
+            f"triu_fill was given shape {tuple(input.shape)}; the last two dimensions must be equal"
+        )
+    above = torch.ones(input.shape[-2:], dtype=torch.bool, device=input.device).triu(1)
+    return input.masked_fill(above, value)

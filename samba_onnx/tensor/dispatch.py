@@ -1,0 +1,99 @@
+"""What happens when a torch function or method is given a SambaTensor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+import torch
+
+from samba_onnx.functional import HOST_OPERATORS, TABLE, Kind
+from samba_onnx.functional.limits import check_keywords
+from samba_onnx.functional.table import is_in_place
+from samba_onnx.tensor.host_tensor import HostTensor, natively
+
+
+def call(
+    cls: type[HostTensor],
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    keywords: Mapping[str, Any],
+) -> Any:
+    """Call a torch function or method by the rules of its row in the dispatch table.
+
+    Args:
+        cls: Class of the tensors that come back.
+        function: What was called.
+        args: With what.
+        keywords: With which keywords.
+
+    Returns:
+        What the function returns, its tensors as ``cls``; those written in place stay themselves.
+
+    Raises:
+        UsageError: A tensor has no data, or a keyword is refused by ``device_limits``.
+    """
+    row = TABLE.find(function)
+    if row.kind is Kind.QUERY:
+        if row.reads:
+            _need_data(args, keywords)
+        with natively():
+            return function(*args, **keywords)
+    if row.kind is Kind.HOST:
+        HOST_OPERATORS.enter(row.name)
+    check_keywords(row, keywords)
+    in_place = is_in_place(function)
+    first = args[0] if args else None
+    if isinstance(first, HostTensor) and not first.has_data:
+        if row.name == "detach":
+            return first._detached()
+        if in_place and row.overwrites:
+            first._allocate()
+    _need_data(args, keywords)
+    implementation = None if in_place else row.implementation
+    with natively():
+        answer = (implementation or function)(*args, **keywords)
+        if in_place or keywords.get("out") is not None:
+            return answer
+        wrapped = _wrapped(cls, answer, args, keywords)
+    if row.keeps_marks and wrapped is not first and isinstance(wrapped, cls):
+        marked = next(_tensors((*args, *keywords.values())), None)
+        if isinstance(marked, HostTensor):
+            wrapped._marks = marked._marks
+    return wrapped
+
+
+def _need_data(args: Iterable[Any], keywords: Mapping[str, Any]) -> None:
+    for tensor in _tensors(args):
+        if isinstance(tensor, HostTensor) and not tensor.has_data:
+            tensor.materialize_()
+    if keywords:
+        _need_data(keywords.values(), {})
+
+
+def _tensors(values: Iterable[Any]) -> Iterator[torch.Tensor]:
+    for value in values:
+        if isinstance(value, torch.Tensor):
+            yield value
+        elif isinstance(value, (list, tuple)):
+            yield from _tensors(value)
+
+
+def _wrapped(
+    cls: type[HostTensor], answer: Any, args: tuple[Any, ...], keywords: Mapping[str, Any]
+) -> Any:
+    """An answer with its tensors as ``cls``."""
+    if isinstance(answer, torch.Tensor):
+        if type(answer) is not torch.Tensor:
+            return answer
+        if any(answer is tensor for tensor in _tensors((*args, *keywords.values()))):
+            return answer.as_subclass(cls)
+        # A new tensor becomes one of ours as it is: an alias would be one more node of the graph.
+        answer.__class__ = cls
+        return answer
+    if isinstance(answer, (tuple, list)):
+        parts = [_wrapped(cls, part, args, keywords) for part in answer]
+        return type(answer)(parts) if not hasattr(answer, "_make") else type(answer)(*parts)
+    if isinstance(answer, Iterator):
+        return (_wrapped(cls, part, args, keywords) for part in answer)
+    return answer

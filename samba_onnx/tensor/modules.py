@@ -1,0 +1,100 @@
+"""Turning a torch module into one whose parameters live on host and device."""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+from torch import nn
+
+from samba_onnx.errors import UsageError
+from samba_onnx.tensor.conversion import from_torch_tensor
+from samba_onnx.tensor.parameter import SambaParameter
+from samba_onnx.tensor.samba_tensor import SambaTensor
+
+LOGGER: Final = logging.getLogger(__name__)
+
+BUFFERS: Final[dict[str, SambaTensor]] = {}
+"""Buffers of all converted modules by name; they share memory with the modules' own."""
+
+_NAME: Final = "_samba_name"
+
+
+def from_torch_model_(model: nn.Module, parent_module_prefix: str | None = None) -> None:
+    """Convert a module in place.
+
+    Its parameters become SambaParameters in the same memory, tied ones stay tied. Buffers stay
+    torch tensors and are registered by name. A parameter's name is the path to it, joined by
+    ``__`` and led by the lower-case name of the model's class; every submodule gets its path as
+    ``name`` unless it has an attribute of that name already. Parameters of submodules in
+    evaluation mode no longer require gradients.
+
+    Convert before making optimizers: they refer to the parameters.
+
+    Args:
+        model: The module.
+        parent_module_prefix: Goes in front of all names.
+
+    Raises:
+        UsageError: ``model`` is no module, or has parameters without a shape yet.
+    """
+    if not isinstance(model, nn.Module):
+        raise UsageError(f"from_torch_model_ was given {type(model).__name__}; give a module")
+    for name, parameter in model.named_parameters():
+        if nn.parameter.is_lazy(parameter):
+            raise UsageError(
+                f"parameter {name!r} has no shape yet: run the model once, then convert"
+            )
+    root = type(model).__name__.lower()
+    root = f"{parent_module_prefix}__{root}" if parent_module_prefix else root
+    trained = {
+        id(parameter)
+        for module in model.modules()
+        if module.training
+        for parameter in module.parameters(recurse=False)
+    }
+    converted: dict[int, SambaParameter] = {}
+    for path, module in model.named_modules():
+        name = "__".join([root, *path.split(".")] if path else [root])
+        _set_name(module, name)
+        if not module.training:
+            LOGGER.warning(
+                "Model running in inference. Setting requires_grad of all params to False"
+            )
+        _convert_parameters(module, name, trained, converted)
+        for key, buffer in module.named_buffers(recurse=False):
+            BUFFERS[f"{name}__{key}"] = from_torch_tensor(buffer, name=f"{name}__{key}")
+
+
+def _set_name(module: nn.Module, name: str) -> None:
+    if getattr(module, "name", None) == getattr(module, _NAME, None):
+        setattr(module, "name", name)  # noqa: B010  a module's type knows no such attribute
+        setattr(module, _NAME, name)
+
+
+def _convert_parameters(
+    module: nn.Module, name: str, trained: set[int], converted: dict[int, SambaParameter]
+) -> None:
+    for key, parameter in list(module.named_parameters(recurse=False, remove_duplicate=False)):
+        if id(parameter) not in converted:
+            requires_grad = parameter.requires_grad and id(parameter) in trained
+            twin = _converted(parameter, requires_grad)
+            twin.sn_name = f"{name}__{key}"
+            converted[id(parameter)] = converted[id(twin)] = twin
+        # By attribute: recurrent modules keep a second list of their parameters up to date so.
+        setattr(module, key, converted[id(parameter)])
+
+
+def _converted(parameter: nn.Parameter, requires_grad: bool) -> SambaParameter:
+    if isinstance(parameter, SambaParameter):
+        parameter.requires_grad = requires_grad
+        return parameter
+    if parameter.is_meta:
+        twin = SambaParameter(shape=parameter.shape, dtype=parameter.dtype, requires_grad=False)
+    else:
+        twin = SambaParameter(parameter, requires_grad=False)
+    twin.requires_grad = requires_grad
+    if parameter.grad is not None:
+        twin.grad = parameter.grad
+    twin.__dict__ |= {k: v for k, v in vars(parameter).items() if k not in vars(twin)}
+    return twin
