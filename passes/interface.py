@@ -24,10 +24,13 @@ class Port:
         return f"{self.name}: {self.type}[{shape}]"
 
     def may_become(self, after: Port, *, static_dimensions: bool) -> bool:
-        """Return whether a pass may leave this port as ``after``."""
+        """Return whether a pass may leave this port as ``after``.
+
+        With ``static_dimensions`` it may also give a type to a port that had none.
+        """
         if self == after:
             return True
-        if not static_dimensions or (self.name, self.type) != (after.name, after.type):
+        if not static_dimensions or self.name != after.name or self.type not in ("", after.type):
             return False
         if self.shape is None or after.shape is None:
             return after.shape is not None

@@ -21,6 +21,7 @@ from samba_onnx.passes.fold_batch_normalization import FoldBatchNormalizationPas
 from samba_onnx.passes.fold_constants import FoldConstantsPass
 from samba_onnx.passes.fold_shapes import FoldShapesPass
 from samba_onnx.passes.fold_transposes import FoldTransposesPass
+from samba_onnx.passes.infer_foreign_types import InferForeignTypesPass
 from samba_onnx.passes.infer_shapes import InferShapesPass
 from samba_onnx.passes.inline_branches import InlineBranchesPass
 from samba_onnx.passes.inline_functions import InlineFunctionsPass
@@ -106,6 +107,7 @@ PIPELINE: tuple[Step, ...] = (
     _plain(TopologicalSortPass),
     _plain(LiftConstantsPass),  # before inference: it hides large initializers, not large Constants
     _INFER,  # conversion needs ranks and types
+    Step(lambda options, target: InferForeignTypesPass(), static_outputs=True),
     _plain(ConvertOpsetPass),
     _INFER,
     *_SIMPLIFY,

@@ -50,6 +50,10 @@ def _run(task: str, arguments: dict[str, Any]) -> dict[str, Any]:
         from samba_onnx.safety.child_sample import sample
 
         return sample(**arguments)
+    if task == "types":
+        from samba_onnx.safety.child_types import output_types
+
+        return output_types(**arguments)
     raise ValueError(f"no task {task!r}")
 
 

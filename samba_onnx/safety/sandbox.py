@@ -23,7 +23,7 @@ from samba_onnx.safety.files import printable
 
 __all__ = ["TASKS", "available_memory", "run_child"]
 
-TASKS = frozenset({"sample"})
+TASKS = frozenset({"sample", "types"})
 """What a child can do; module ``samba_onnx.safety.child`` knows how."""
 
 ANSWER, REQUEST, NOISE = "answer.json", "request.json", "stderr.txt"

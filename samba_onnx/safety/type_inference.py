@@ -1,0 +1,58 @@
+"""Ask onnxruntime, in a child process, of which types a model's outputs are."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from samba_onnx.safety.sandbox import run_child
+
+if TYPE_CHECKING:
+    import onnx
+
+__all__ = ["OutputType", "infer_output_types"]
+
+_MEMORY = 4 << 30
+"""Bytes that the child may take: graphs without weights need far less."""
+
+
+@dataclass(frozen=True)
+class OutputType:
+    """What onnxruntime says of one output."""
+
+    type: str
+    """As ``tensor(float)``."""
+    shape: tuple[int | str | None, ...] | None
+    """None where not even the rank is known; names that the model lacks were made up."""
+
+
+def infer_output_types(model: onnx.ModelProto, *, seconds: float = 120.0) -> dict[str, OutputType]:
+    """Infer types and shapes, also through the operators that only onnxruntime knows.
+
+    Args:
+        model: A model whose outputs may lack types; no weights beyond a few integers.
+        seconds: Wall-clock time after which the child is stopped.
+
+    Returns:
+        Type and shape by output name.
+
+    Raises:
+        ModelLimitError: It takes too much time or memory.
+        ExecutionError: onnxruntime refuses the model or dies of it.
+    """
+    with tempfile.TemporaryDirectory(prefix="samba-types-") as name:
+        path = Path(name) / "model.onnx"
+        path.write_bytes(model.SerializeToString())
+        answer = run_child(
+            "types",
+            {"model": str(path)},
+            seconds=seconds,
+            memory_bytes=_MEMORY,
+            doing="inferring types with onnxruntime",
+        )
+    return {
+        output: OutputType(kind, None if shape is None else tuple(shape))
+        for output, kind, shape in answer["outputs"]
+    }
