@@ -90,6 +90,7 @@ _SPELLINGS: Final = {
     "and": "bitwise_and",
     "broadcast_tensors": "broadcast_to",
     "clip": "clamp",
+    "constant_pad_nd": "pad",
     "concat": "cat",
     "concatenate": "cat",
     "divide": "div",
@@ -102,6 +103,7 @@ _SPELLINGS: Final = {
     "invert": "bitwise_not",
     "less": "lt",
     "less_equal": "le",
+    "log_sigmoid": "logsigmoid",
     "max_pool1d_with_indices": "max_pool1d",
     "max_pool2d_with_indices": "max_pool2d",
     "max_pool3d_with_indices": "max_pool3d",
@@ -112,6 +114,7 @@ _SPELLINGS: Final = {
     "not_equal": "ne",
     "or": "bitwise_or",
     "pixel_unshuffle": "pixel_shuffle",
+    "ravel": "flatten",
     "reshape_as": "reshape",
     "rsub": "sub",
     "setitem": "index",
@@ -124,6 +127,7 @@ _SPELLINGS: Final = {
     "view_as": "view",
     "xor": "bitwise_xor",
     "pos": "contiguous",
+    "positive": "contiguous",
 }
 """Other names of the same operators; those of Python's operators without their underscores."""
 

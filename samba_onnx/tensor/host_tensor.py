@@ -80,13 +80,18 @@ class HostTensor(MarkedTensor):
         return source if source is not None and source.is_leaf else None
 
     def _plain(self) -> Tensor:
-        """This tensor as a plain one: same memory, same history."""
+        """This tensor as a plain one: same history, and same memory unless it is sparse."""
         with natively():
+            if self.layout != torch.strided:
+                # A sparse tensor has no storage that an alias could share.
+                return self.clone()
             return self.as_subclass(torch.Tensor)
 
     def _mirrors(self, source: Tensor) -> bool:
         """Whether the wrapped tensor still describes the same memory in the same way."""
         with natively():
+            if self.layout != torch.strided:
+                return True
             return (
                 source.data_ptr() == self.data_ptr()
                 and source.shape == self.shape
@@ -300,6 +305,12 @@ class HostTensor(MarkedTensor):
         tensor = self.torch_tensor()
         with natively():
             return tensor.detach().requires_grad_(self.requires_grad)
+
+    def __format__(self, format_spec: str) -> str:
+        """A number for a tensor without dimensions, as torch formats it; else the repr."""
+        if self.dim() or self._is_empty:
+            return object.__format__(self, format_spec)
+        return format(self._plain(), format_spec)
 
     def __repr__(self, *, tensor_contents: Any = None) -> str:  # type: ignore[override]  # torch's is Any
         plain: Any = self._plain()

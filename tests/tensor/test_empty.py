@@ -1,0 +1,127 @@
+"""Empty tensors have a shape and a dtype, take no memory, and get their values when needed."""
+
+from __future__ import annotations
+
+import copy
+import io
+
+import pytest
+import torch
+
+import samba_onnx as samba
+from samba_onnx import SambaParameter, SambaTensor
+from samba_onnx.errors import UsageError
+from tests.tensor.memory_store import attached
+
+HUGE = (1 << 30, 1 << 10)
+
+
+def _counting() -> tuple[list[torch.Size], SambaTensor]:
+    calls: list[torch.Size] = []
+
+    def make(tensor: torch.Tensor) -> torch.Tensor:
+        calls.append(tensor.shape)
+        return torch.full(tensor.shape, float(len(calls)))
+
+    return calls, SambaTensor(shape=(2, 3), dtype=torch.float32, name="x", materializer=make)
+
+
+def test_a_shape_may_be_any_iterable_and_takes_no_memory() -> None:
+    tensor = SambaTensor(shape=reversed(HUGE), dtype=torch.bfloat16)
+    assert tensor.shape == HUGE[::-1]
+    assert tensor.dtype == torch.bfloat16
+    assert not tensor.has_data
+    assert not tensor.reusable()
+    assert SambaTensor(shape=()).dtype == torch.float32
+    assert "keep_data: False" in repr(tensor)
+
+
+def test_values_are_made_once_in_place_and_anew_for_torch_tensor() -> None:
+    calls, tensor = _counting()
+    assert tensor.torch_tensor().unique().tolist() == [1.0]
+    assert tensor.torch_tensor().unique().tolist() == [2.0]
+    assert not tensor.has_data
+    tensor.materialize_()
+    tensor.materialize_()
+    assert tensor.has_data
+    assert tensor.data.unique().tolist() == [3.0]
+    assert calls == [torch.Size([2, 3])] * 3
+    assert tensor.stride() == (3, 1)
+
+
+def test_computing_and_transferring_make_the_values() -> None:
+    _, tensor = _counting()
+    assert (tensor + 1).sum().item() == 12
+    _, tensor = _counting()
+    assert torch.stack([tensor, tensor]).sum().item() == 12
+    _, tensor = _counting()
+    assert tensor[0, 0].item() == 1
+    _, tensor = _counting()
+    with attached(x=torch.zeros(2, 3)) as store:
+        tensor.rdu()
+        assert store.places["x"].sum().item() == 6
+
+
+def test_a_materializer_may_take_the_documented_keywords() -> None:
+    def make(shape: tuple[int, ...], dtype: torch.dtype, requires_grad: bool) -> torch.Tensor:
+        return torch.ones(shape, dtype=dtype, requires_grad=requires_grad)
+
+    parameter = SambaParameter(shape=(2,), dtype=torch.bfloat16, materializer=make)
+    assert parameter.torch_tensor().dtype == torch.bfloat16
+    assert (parameter * 2).requires_grad
+
+
+def test_the_materialized_values_take_the_tensor_s_dtype() -> None:
+    tensor = SambaTensor(shape=(2,), dtype=torch.bfloat16, materializer=lambda t: torch.ones(2))
+    assert tensor.torch_tensor().dtype == torch.bfloat16
+
+
+def test_without_materializer_reading_is_refused_and_writing_is_not() -> None:
+    tensor = SambaTensor(shape=(2,), name="weight")
+    for read in (tensor.torch, tensor.materialize_, tensor.tolist, tensor.abs, tensor.rdu):
+        with (
+            attached(weight=torch.ones(2)),
+            pytest.raises(UsageError, match=r"'weight' of shape \(2,\) has no data"),
+        ):
+            read()
+    tensor.copy_(torch.ones(2))
+    assert tensor.tolist() == [1.0, 1.0]
+    parameter = SambaParameter(shape=(2,))
+    torch.nn.init.ones_(parameter)
+    assert parameter.tolist() == [1.0, 1.0]
+
+
+def test_a_materializer_that_makes_something_else_is_refused() -> None:
+    tensor = SambaTensor(shape=(2,), name="x", materializer=lambda t: torch.ones(3))
+    with pytest.raises(UsageError, match=r"'x' made \(3,\); it must make a tensor of shape \(2,\)"):
+        tensor.materialize_()
+    tensor.materializer = lambda t: None
+    with pytest.raises(UsageError, match="made NoneType"):
+        tensor.materialize_()
+
+
+def test_clearing_leaves_the_wrapped_tensor_alone() -> None:
+    plain = torch.ones(2)
+    tensor = samba.from_torch_tensor(plain, name="x")
+    tensor.clear_data()
+    assert plain.tolist() == [1.0, 1.0]
+    assert (tensor.has_data, tensor.shape, tensor.sn_name) == (False, (2,), "x")
+    tensor.data = torch.zeros(2)
+    assert tensor.has_data
+
+
+def test_copies_and_state_of_empty_parameters_stay_empty() -> None:
+    parameter = SambaParameter(shape=HUGE, materializer=lambda t: torch.ones(1))
+    for twin in (copy.deepcopy(parameter), copy.copy(parameter), parameter.detach()):
+        assert isinstance(twin, SambaTensor)
+        assert not twin.has_data
+        assert twin.materializer is parameter.materializer
+    assert not parameter.detach().requires_grad
+
+
+def test_saving_makes_the_values() -> None:
+    _, tensor = _counting()
+    file = io.BytesIO()
+    torch.save(tensor, file)
+    file.seek(0)
+    assert torch.load(file).sum().item() == 6
