@@ -22,7 +22,7 @@ TORCH_OPERATORS: Final[dict[str, tuple[str, ...]]] = {
             all amax amin any argmax argmin count_nonzero logsumexp max mean min norm prod std sum
             topk var""",
         "logical": """
-            bitwise_and bitwise_not bitwise_or bitwise_xor eq equal ge gt isclose isfinite isinf
+            bitwise_and bitwise_not bitwise_or bitwise_xor eq ge gt isclose isfinite isinf
             isnan le logical_and logical_not logical_or logical_xor lt ne""",
         "tensorops": """
             broadcast_to cat chunk contiguous diagonal expand flatten flip gather index_add

@@ -52,11 +52,10 @@ class Row:
 
 _CPU_ONLY: Final = {"abs": {"out"}, "add": {"alpha", "out"}, "addmm": {"out"}}
 
-_KEEPS_MARKS: Final = """
-    bfloat16 bool byte char contiguous detach double float half int long requires_grad short to
-    type type_as"""
+_CASTS: Final = """
+    bfloat16 bool byte char detach double float half int long short to type type_as"""
 
-_OVERWRITES: Final = """
+_INITIALISERS: Final = """
     constant copy dirac eye fill kaiming_normal kaiming_uniform normal ones orthogonal random
     trunc_normal uniform xavier_normal xavier_uniform zero zeros"""
 
@@ -81,7 +80,8 @@ _QUERIES: Final = """
     share_memory_ size sparse_dim storage storage_offset storage_type stride sym_numel
     untyped_storage"""
 
-_VERBATIM: Final = frozenset((*_READS.split(), *_QUERIES.split(), *_VIEWS.split()))
+_QUERY_NAMES: Final = frozenset((*_READS.split(), *_QUERIES.split()))
+_VERBATIM: Final = _QUERY_NAMES | frozenset(_VIEWS.split())
 
 _SPELLINGS: Final = {
     "absolute": "abs",
@@ -137,15 +137,20 @@ _DESCRIPTOR_TYPES: Final = (types.MethodWrapperType, types.MethodType)
 
 
 def _initial_rows() -> dict[str, Row]:
-    rows = {}
+    rows: dict[str, Row] = {}
     operators = [name for names in TORCH_OPERATORS.values() for name in names]
-    for name in (*operators, *OWN_FUNCTIONS, *_CONSTRUCTION.split(), *_VIEWS.split()):
-        rows[name] = Row(name, cpu_only=frozenset(_CPU_ONLY.get(name, ())))
-    rows |= {name: Row(name, keeps_marks=True) for name in _KEEPS_MARKS.split()}
-    rows["contiguous"] = Row("contiguous", keeps_marks=True)
-    rows |= {name: Row(name, overwrites=True) for name in _OVERWRITES.split()}
-    rows |= {name: Row(name, Kind.QUERY) for name in _READS.split()}
-    rows |= {name: Row(name, Kind.QUERY, reads=False) for name in _QUERIES.split()}
+    others = (_CONSTRUCTION, _VIEWS, _CASTS, _INITIALISERS, _READS, _QUERIES)
+    for name in (*operators, *OWN_FUNCTIONS, *(name for part in others for name in part.split())):
+        if name in rows:
+            raise InternalError(f"operator {name!r} has two rows")
+        rows[name] = Row(
+            name,
+            Kind.QUERY if name in _QUERY_NAMES else Kind.OPERATOR,
+            cpu_only=frozenset(_CPU_ONLY.get(name, ())),
+            keeps_marks=name == "contiguous" or name in _CASTS.split(),
+            reads=name not in _QUERIES.split(),
+            overwrites=name in _INITIALISERS.split(),
+        )
     return rows
 
 
