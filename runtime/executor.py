@@ -28,12 +28,15 @@ from samba_onnx.runtime.memory import DeviceMemory
 from samba_onnx.runtime.pef import stage_checks  # noqa: F401  # here, and not in the first load
 from samba_onnx.runtime.pef.element_types import ElementType, packed_bytes, tensor_element
 from samba_onnx.runtime.pef.layout import WEIGHTS_MEMBER
+from samba_onnx.runtime.pef.manifest import Section
 from samba_onnx.runtime.pef.reader import Pef
 from samba_onnx.runtime.schedule import Step
 
 _SILENT = 4
 """onnxruntime's severity "fatal": everything else reaches the user as an exception."""
 _LONGEST_REASON = 300
+_LIGHT_FLOPS = 1_000_000
+"""A core does this much in about 20 µs, some times what waking another one takes."""
 
 
 @dataclass(frozen=True)
@@ -122,6 +125,8 @@ class SessionFactory:
 
     def _session(self, model: onnx.ModelProto, step: Step) -> ort.InferenceSession:
         options = self._options()
+        if self._several and _is_light(step):
+            options.intra_op_num_threads = 1
         try:
             return ort.InferenceSession(
                 model.SerializeToString(), options, providers=["CPUExecutionProvider"]
@@ -138,12 +143,21 @@ class SessionFactory:
         if self._several:
             # Every session has its own threads; those that still spin after their step would take
             # the cores away from the next one.
-            entries["session.intra_op.allow_spinning"] = "0"
+            entries["session.force_spinning_stop"] = "1"
         if not self._settings.prepack:
             entries["session.disable_prepacking"] = "1"
         for key, value in entries.items():
             options.add_session_config_entry(key, value)
         return options
+
+
+def _is_light(step: Step) -> bool:
+    """Return whether waking threads would take longer than the work that they share."""
+    return step.on_rdu and sum(stage.flops for stage in _sections(step)) < _LIGHT_FLOPS
+
+
+def _sections(step: Step) -> list[Section]:
+    return [stage for stage in step.stages if isinstance(stage, Section)]
 
 
 class DeviceStep:
