@@ -67,7 +67,8 @@ def from_torch_model_(model: nn.Module, parent_module_prefix: str | None = None)
 
 
 def _set_name(module: nn.Module, name: str) -> None:
-    if getattr(module, "name", None) == getattr(module, _NAME, None):
+    ours = vars(module).get(_NAME)
+    if vars(module).get("name") == ours if ours else not hasattr(module, "name"):
         setattr(module, "name", name)  # noqa: B010  a module's type knows no such attribute
         setattr(module, _NAME, name)
 

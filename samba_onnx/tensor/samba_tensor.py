@@ -9,13 +9,13 @@ import torch
 from torch import Tensor
 
 from samba_onnx.errors import UsageError
-from samba_onnx.tensor.device_tensor import DeviceTensor
 from samba_onnx.tensor.dispatch import call
 from samba_onnx.tensor.host_tensor import DType, Materializer, natively, placeholder
 from samba_onnx.tensor.marks import Marks, dim_names
+from samba_onnx.tensor.typed_tensor import TypedTensor
 
 
-class SambaTensor(DeviceTensor):
+class SambaTensor(TypedTensor):
     """A torch.Tensor with a name and a copy on the device.
 
     It shares memory with the tensor that it wraps: what is written through one is seen through the

@@ -205,3 +205,15 @@ def test_what_cannot_be_converted_is_refused() -> None:
         samba.from_torch_model_([])  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="'weight' has no shape yet"):
         samba.from_torch_model_(nn.LazyLinear(3))
+
+
+def test_a_name_that_cannot_be_set_is_left_alone() -> None:
+    class Named(nn.Linear):
+        @property
+        def name(self) -> None:
+            return None
+
+    model = Named(2, 3)
+    samba.from_torch_model_(model)
+    assert model.name is None
+    assert [p.sn_name for p in model.parameters()] == ["named__weight", "named__bias"]  # type: ignore[attr-defined]
