@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 
 import onnx
 import onnx_ir as ir
 
+from samba_onnx.passes.inference_limits import ARITHMETIC, unsafe_nodes
 from samba_onnx.passes.interface import dimensions
 from samba_onnx.passes.rewriting import SMALL
 
 Shape = tuple[int | str | None, ...]
+ROUNDS = 3
+"""At most: each lets content through nodes of which the one before learnt that they are small. The
+pipeline runs the pass several times."""
+MADE_UP = "unk__"
+"""How the names begin that onnx gives to dimensions which it does not know."""
 _SHAPE_TYPES = (ir.DataType.INT64, ir.DataType.INT32)
 
 
@@ -22,6 +28,8 @@ class InferShapesPass(ir.passes.InPlacePass):
     2. A dimension that is known stays; one that is not takes the inferred size or name.
     3. A node that onnx cannot infer leaves its outputs unknown and the others unharmed. When the
        inference fails as a whole, a note says so.
+    4. The content of short integer vectors is propagated, since shapes are computed from it. Nodes
+       at which vectors could be long are inferred without their content (``inference_limits``).
     """
 
     def __init__(self) -> None:
@@ -31,32 +39,49 @@ class InferShapesPass(ir.passes.InPlacePass):
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
         """Infer."""
-        from onnx import shape_inference
-
         if any(node.version for node in model.graph.all_nodes()):
             return ir.passes.PassResult(model, modified=False)
-        writer = _Writer()
+        modified = False
+        for _ in range(ROUNDS):
+            unsafe = unsafe_nodes(model)
+            hidden = {node for node in unsafe if node.op_type not in ARITHMETIC}
+            changed = bool(hidden) and self._infer(model, frozenset(), content=False)
+            if changed:
+                unsafe = unsafe_nodes(model)
+            changed |= self._infer(model, unsafe, content=not model.functions)
+            modified |= changed
+            if not (hidden and changed):
+                break
+        return ir.passes.PassResult(model, modified=modified)
+
+    def _infer(self, model: ir.Model, unsafe: Set[ir.Node], *, content: bool) -> bool:
+        """Run onnx's inference once, with or without the content of vectors."""
+        from onnx import shape_inference
+
+        writer = _Writer(unsafe)
         proto = writer.write(model)
         try:
-            inferred = shape_inference.infer_shapes(proto, data_prop=True)
+            inferred = shape_inference.infer_shapes(proto, data_prop=content)
         except Exception as error:
             reason = (str(error) or repr(error)).splitlines()[0]
-            self.notes.append(f"shapes could not be inferred: {reason}")
-            return ir.passes.PassResult(model, modified=False)
+            self.notes = [f"shapes could not be inferred: {reason}"]
+            return False
         modified = False
         for name, kind in _inferred_types(inferred.graph):
             if name in writer.values:
-                modified |= _merge(writer.values[name], kind)
-        return ir.passes.PassResult(model, modified=modified)
+                modified |= _merge(writer.values[name], kind, keep_made_up=content)
+        return modified
 
 
 class _Writer:
     """Writes graphs as far as inference looks at them, under names of its own.
 
-    Between passes the names of a model need not be unique.
+    Between passes the names of a model need not be unique. Nodes that onnx must not see are left
+    out, so that their results are what is declared, or written as an operator that infers alike.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, unsafe: Set[ir.Node]) -> None:
+        self._unsafe = unsafe
         self.values: dict[str, ir.Value] = {}
         self._names: dict[ir.Value, str] = {}
 
@@ -96,13 +121,16 @@ class _Writer:
         for value in graph.outputs:
             self._declare(proto.output.add(), value)
         for node in graph:
-            self._write_node(proto.node.add(), node)
+            if node not in self._unsafe or node.op_type in ARITHMETIC:
+                self._write_node(proto.node.add(), node)
             for value in node.outputs:
                 if value.type is not None and not value.is_graph_output() and self._name(value):
                     self._declare(proto.value_info.add(), value)
 
     def _write_node(self, proto: onnx.NodeProto, node: ir.Node) -> None:
         proto.op_type, proto.domain, proto.overload = node.op_type, node.domain, node.overload
+        if node in self._unsafe:
+            proto.op_type = "Div"
         proto.input.extend(self._name(value) for value in node.inputs)
         proto.output.extend(self._name(value) for value in node.outputs)
         for attribute in node.attributes.values():
@@ -131,8 +159,12 @@ def _inferred_types(graph: onnx.GraphProto) -> Iterator[tuple[str, onnx.TypeProt
                 yield from _inferred_types(attribute.g)
 
 
-def _merge(value: ir.Value, inferred: onnx.TypeProto) -> bool:
-    """Take over type and dimensions that ``value`` lacks."""
+def _merge(value: ir.Value, inferred: onnx.TypeProto, *, keep_made_up: bool) -> bool:
+    """Take over type and dimensions that ``value`` lacks.
+
+    Names that inference makes up are left out before all content is known: they would stay, where
+    the content then gives the model's own.
+    """
     if inferred.WhichOneof("value") is None:
         return False
     modified = False
@@ -143,6 +175,8 @@ def _merge(value: ir.Value, inferred: onnx.TypeProto) -> bool:
     if new is None:
         return modified
     old = dimensions(value.shape)
+    if not keep_made_up:
+        new = tuple(None if str(dim).startswith(MADE_UP) else dim for dim in new)
     if value.is_graph_output() and old is not None:
         # a nameless dimension of the interface gets no name that inference made up
         new = tuple(dim if isinstance(dim, int) else None for dim in new)

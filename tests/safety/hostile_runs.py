@@ -71,6 +71,7 @@ def only_at_run_time() -> Iterator[tuple[str, str, onnx.ModelProto]]:
         "float plus int64",
         model([node("Add", ["x", "w"], ["y"])], initializers=[integers("w", [1, 2, 3])]),
     )
+    yield from _long_vectors()
     zero = [node("Sub", ["a", "a"], ["b"]), node("Div", ["a", "b"], ["y"])]
     yield (
         "division_by_computed_zero",
@@ -87,6 +88,40 @@ def only_at_run_time() -> Iterator[tuple[str, str, onnx.ModelProto]]:
             least,
             inputs=[],
             initializers=[integers("a", [1]), integers("c", [INT64_MIN])],
+            outputs=[value("y", None, INT64)],
+        ),
+    )
+
+
+def _long_vectors() -> Iterator[Entry]:
+    """What onnx would propagate element by element while it infers shapes."""
+    made = [
+        node("Shape", ["x"], ["s"]),
+        node("Gather", ["s", "zero"], ["n"]),
+        node("Mul", ["n", "n"], ["m"]),
+        node("ConstantOfShape", ["m"], ["t"]),
+        node("Cast", ["t"], ["c"], to=INT64),
+        node("Concat", ["c", "c"], ["y"], axis=0),
+    ]
+    yield (
+        "long_vector_computed",
+        "2^34 elements, known only once the content of a shape is",
+        model(
+            made,
+            inputs=[value("x", [1 << 17, 1])],
+            outputs=[value("y", None, INT64)],
+            initializers=[integers("zero", [0])],
+        ),
+    )
+    grow = [
+        node("Concat", [f"v{n}", f"v{n}"], [f"v{n + 1}"], axis=0, name=f"double{n}")
+        for n in range(36)
+    ]
+    yield (
+        "long_vector_doubled",
+        "2^37 integers",
+        model(
+            [node("Shape", ["x"], ["v0"]), *grow, node("Neg", ["v36"], ["y"], name="last")],
             outputs=[value("y", None, INT64)],
         ),
     )
