@@ -139,7 +139,12 @@ class SessionFactory:
         options.log_severity_level = _SILENT
         options.intra_op_num_threads = self._settings.threads or 0
         options.use_deterministic_compute = True
-        entries = {"session.model_external_initializers_file_folder_path": self._folder}
+        entries = {
+            "session.model_external_initializers_file_folder_path": self._folder,
+            # Work is dealt out in ever smaller blocks, so that a core that is disturbed does not
+            # keep the others waiting at the end of each operator.
+            "session.dynamic_block_base": "4",
+        }
         if self._several:
             # Every session has its own threads; those that still spin after their step would take
             # the cores away from the next one.
