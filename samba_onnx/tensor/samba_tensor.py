@@ -19,7 +19,8 @@ class SambaTensor(TypedTensor):
     """A torch.Tensor with a name and a copy on the device.
 
     It shares memory with the tensor that it wraps: what is written through one is seen through the
-    other, and gradients that reach it are the wrapped tensor's. On the host it computes what torch
+    other, and gradients that ``backward`` brings to it are the wrapped tensor's. It is itself the
+    leaf that ``torch.autograd.grad`` is to be asked about. On the host it computes what torch
     computes; see ``samba_onnx.functional`` for how. The values on the device are separate:
     ``sn_data``, ``sn_grad``, ``rdu()`` and ``cpu()`` copy.
 
@@ -63,7 +64,7 @@ class SambaTensor(TypedTensor):
                 given with a tensor, or ``torch_tensor`` is no tensor.
         """
         tensor = cls._made(torch_tensor, shape, dtype)
-        tensor._materializer = materializer
+        tensor._materializer = materializer or tensor._materializer
         tensor._marks = Marks(
             name or "",
             region_name or "",
@@ -90,6 +91,12 @@ class SambaTensor(TypedTensor):
             raise UsageError(
                 f"{cls.__name__} was given a tensor and dtype {dtype}; convert the tensor first"
             )
+        if isinstance(tensor, SambaTensor):
+            if not tensor.has_data:
+                empty = cls._made(None, tensor.shape, tensor.dtype)
+                empty._materializer = tensor.materializer
+                return empty
+            tensor = tensor.torch_tensor()
         wrapped = cls._wrap(tensor)
         wrapped._keep_source(tensor)
         return wrapped

@@ -119,6 +119,18 @@ def test_copies_and_state_of_empty_parameters_stay_empty() -> None:
     assert not parameter.detach().requires_grad
 
 
+def test_wrapping_an_empty_tensor_gives_an_empty_tensor() -> None:
+    _, tensor = _counting()
+    for twin in (SambaTensor(tensor, name="y"), SambaParameter(tensor, name="y")):
+        assert (twin.has_data, twin.shape, twin.sn_name) == (False, (2, 3), "y")
+        assert twin.materializer is tensor.materializer
+    module = torch.nn.Module()
+    module.weight = torch.nn.Parameter(samba.ones(2, name="mine"))
+    samba.from_torch_model_(module)
+    assert isinstance(module.weight, SambaParameter)
+    assert module.weight.sn_name == "module__weight"
+
+
 def test_saving_makes_the_values() -> None:
     _, tensor = _counting()
     file = io.BytesIO()

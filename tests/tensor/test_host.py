@@ -37,6 +37,14 @@ def test_wrapping_returns_what_is_wrapped_already() -> None:
     assert nothing is None
 
 
+def test_a_samba_tensor_that_is_wrapped_again_has_the_same_torch_tensor() -> None:
+    plain = torch.ones(2, requires_grad=True)
+    twice = SambaTensor(SambaTensor(plain, name="first"), name="second")
+    assert twice.torch() is plain
+    (twice * 2).sum().backward()
+    assert plain.grad is not None
+
+
 def test_named_dict() -> None:
     tensors = samba.from_named_dict({"a": torch.ones(1), "b": torch.zeros(2)})
     assert {key: tensor.sn_name for key, tensor in tensors.items()} == {"a": "a", "b": "b"}
