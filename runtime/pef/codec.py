@@ -2,31 +2,17 @@
 
 from __future__ import annotations
 
-import functools
 import json
-from typing import TYPE_CHECKING
+from typing import Any
 
 from samba_onnx.errors import InternalError, PefFormatError, PefVersionError
+from samba_onnx.runtime.pef.decoding import MismatchError, from_tree, to_tree
 from samba_onnx.runtime.pef.manifest import FORMAT_VERSION, Manifest
-
-if TYPE_CHECKING:
-    from pydantic import TypeAdapter, ValidationError
 
 __all__ = ["MANIFEST_LIMIT", "decode_manifest", "encode_manifest"]
 
 MANIFEST_LIMIT = 256 << 20
 """Largest manifest that is read; one of a million symbols takes about 200 MB."""
-
-
-@functools.cache
-def _adapter() -> TypeAdapter[tuple[Manifest]]:
-    """Return the validator; built once per process, in about 0.1 s."""
-    from pydantic import ConfigDict, TypeAdapter
-
-    # A configuration can be given from outside only to a type that is no dataclass itself;
-    # the records inside the tuple inherit it.
-    config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
-    return TypeAdapter(tuple[Manifest], config=config)
 
 
 def encode_manifest(manifest: Manifest) -> bytes:
@@ -44,14 +30,9 @@ def encode_manifest(manifest: Manifest) -> bytes:
     Raises:
         InternalError: A field holds a value of another type, or one that JSON cannot express.
     """
-    from pydantic import ValidationError
-
     try:
-        (normal,) = _adapter().validate_json(b"[" + _dump(manifest) + b"]")
-        return _dump(normal)
-    except ValidationError as error:
-        raise InternalError(f"the manifest cannot be written: {_first(error)}") from None
-    except (TypeError, ValueError) as error:
+        return _dump(to_tree(from_tree(Manifest, to_tree(manifest), whole=True)))
+    except (MismatchError, TypeError, ValueError, OverflowError) as error:
         raise InternalError(f"the manifest cannot be written: {error}") from None
 
 
@@ -69,17 +50,19 @@ def decode_manifest(text: bytes) -> Manifest:
         PefFormatError: The text is not the canonical JSON of a manifest: not JSON, a field is
             missing, unknown or of the wrong type, keys out of order, white space.
     """
-    from pydantic import ValidationError
-
     if len(text) > MANIFEST_LIMIT:
         raise PefFormatError(f"the manifest has {len(text)} bytes, more than {MANIFEST_LIMIT}")
     try:
-        (manifest,) = _adapter().validate_json(b"[" + text + b"]")
-        canonical = _dump(manifest)
-    except ValidationError as error:
-        _refuse_newer(text)
-        raise PefFormatError(f"the manifest is malformed: {_first(error)}") from None
+        tree = json.loads(text.decode())
     except ValueError as error:
+        raise PefFormatError(f"the manifest is malformed: {error}") from None
+    except RecursionError:
+        raise PefFormatError("the manifest is malformed: it is nested too deeply") from None
+    _refuse_newer(tree)
+    try:
+        manifest: Manifest = from_tree(Manifest, tree)
+        canonical = _dump(tree)
+    except (MismatchError, ValueError, OverflowError) as error:
         raise PefFormatError(f"the manifest is malformed: {error}") from None
     if manifest.format_version != FORMAT_VERSION:
         raise version_error(manifest.format_version)
@@ -98,27 +81,16 @@ def version_error(version: int) -> PefFormatError | PefVersionError:
     return PefFormatError(f"there is no PEF format version {version}")
 
 
-def _dump(manifest: Manifest) -> bytes:
-    """Return sorted, compact JSON of the records as they are."""
-    (tree,) = _adapter().dump_python((manifest,), mode="json", warnings="none")
+def _dump(tree: Any) -> bytes:
+    """Return sorted, compact JSON."""
     text = json.dumps(
         tree, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
     )
     return text.encode()
 
 
-def _first(error: ValidationError) -> str:
-    """Return the first problem that pydantic found, on one line."""
-    problem = error.errors(include_url=False, include_input=False)[0]
-    place = ".".join(str(step) for step in problem["loc"][1:]) or "top level"
-    return f"{place[:200]!r}: {problem['msg'][:200]!r}"
-
-
-def _refuse_newer(text: bytes) -> None:
-    """Raise the version error for a manifest that is malformed because it is newer."""
-    try:
-        version = json.loads(text)["format_version"]
-    except (ValueError, TypeError, KeyError, RecursionError):
-        return
-    if isinstance(version, int) and version > FORMAT_VERSION:
+def _refuse_newer(tree: Any) -> None:
+    """Raise the version error for a manifest that may look different because it is newer."""
+    version = tree.get("format_version") if isinstance(tree, dict) else None
+    if type(version) is int and version > FORMAT_VERSION:
         raise version_error(version)

@@ -122,6 +122,7 @@ class Pef:
         self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         self._view = memoryview(self._map)
         self._symbols = {symbol.name: symbol for symbol in self.manifest.symbols}
+        self._stages = self.manifest.stages()
         self._stop = threading.Event()
         self._verification: concurrent.futures.Future[None] | None = None
         check_layout(weights_layout(self.manifest), self.member(WEIGHTS_MEMBER))
@@ -241,7 +242,7 @@ class Pef:
         """
         from samba_onnx.runtime.pef.stage_checks import parse_stage
 
-        stage = self.manifest.stages().get(stage_id)
+        stage = self._stages.get(stage_id)
         if stage is None:
             raise UsageError(f"{self._name}: there is no stage {stage_id}")
         with _naming(self._name):
@@ -266,7 +267,7 @@ class Pef:
             with _naming(self._name):
                 self._check(member, _shifted(progress, done, total))
             done += member.bytes
-        for stage_id in self.manifest.stages():
+        for stage_id in self._stages:
             self.stage_model(stage_id)
 
     def verify_weights(self, progress: Progress | None = None) -> None:

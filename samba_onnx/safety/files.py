@@ -32,7 +32,9 @@ def printable(text: object, limit: int = 120) -> str:
     Names inside a file from outside can hold line breaks, terminal sequences or megabytes; every
     message that repeats one passes it through here.
     """
-    line = "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in str(text)[: limit + 1])
+    line = str(text)[: limit + 1]
+    if not line.isprintable():
+        line = "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in line)
     return line if len(line) <= limit else line[: limit - 1] + "…"
 
 
