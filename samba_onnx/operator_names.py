@@ -12,9 +12,10 @@ TORCH_OPERATORS: Final[dict[str, tuple[str, ...]]] = {
     part: tuple(names.split())
     for part, names in {
         "arithmetic": """
-            abs add addcdiv addcmul ceil clamp clamp_max clamp_min cos deg2rad div exp exp2 expm1
-            floor floor_divide fmod frac lerp log log10 log1p log2 maximum minimum mul neg pow
-            rad2deg reciprocal remainder round rsqrt sign sin sqrt square sub tan trunc""",
+            abs acosh add addcdiv addcmul asinh atanh ceil clamp clamp_max clamp_min cos cosh
+            deg2rad div exp exp2 expm1 floor floor_divide fmod frac lerp log log10 log1p log2
+            maximum minimum mul neg pow rad2deg reciprocal remainder round rsqrt sign sin sinh
+            sqrt square sub tan trunc""",
         "tensorarithmetic": """
             addbmm addmm addmv addr baddbmm bilinear bmm cumprod cumsum dot einsum inner linear
             matmul mm mv outer scaled_dot_product_attention tensordot vdot""",
@@ -25,14 +26,15 @@ TORCH_OPERATORS: Final[dict[str, tuple[str, ...]]] = {
             bitwise_and bitwise_not bitwise_or bitwise_xor eq ge gt isclose isfinite isinf
             isnan le logical_and logical_not logical_or logical_xor lt ne""",
         "tensorops": """
-            broadcast_to cat chunk contiguous diagonal expand flatten flip gather index_add
+            broadcast_to cat chunk contiguous diagonal expand flatten flip gather hstack index_add
             index_copy index_fill index_select masked_fill moveaxis narrow one_hot pad permute
-            pixel_shuffle repeat repeat_interleave reshape roll scatter scatter_add select split
-            squeeze stack swapaxes t take_along_dim tile transpose tril triu unbind unflatten
-            unfold unsqueeze view where""",
+            pixel_shuffle repeat repeat_interleave reshape roll scatter scatter_add scatter_reduce
+            select split squeeze stack swapaxes t take_along_dim tile transpose tril triu unbind
+            unflatten unfold unsqueeze view vstack where""",
         "activation": """
-            elu erf gelu glu hardsigmoid hardswish hardtanh leaky_relu log_softmax logsigmoid mish
-            prelu relu relu6 selu sigmoid silu softmax softmin softplus tanh""",
+            celu elu erf gelu glu hardshrink hardsigmoid hardswish hardtanh leaky_relu log_softmax
+            logsigmoid mish prelu relu relu6 selu sigmoid silu softmax softmin softplus softshrink
+            softsign tanh tanhshrink threshold""",
         "layers": """
             adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d adaptive_max_pool2d
             alpha_dropout avg_pool1d avg_pool2d avg_pool3d batch_norm conv1d conv2d conv3d

@@ -84,21 +84,29 @@ _QUERY_NAMES: Final = frozenset((*_READS.split(), *_QUERIES.split()))
 _VERBATIM: Final = _QUERY_NAMES | frozenset(_VIEWS.split())
 
 _SPELLINGS: Final = {
+    "_threshold": "threshold",
     "absolute": "abs",
     "adaptive_avg_pool": "adaptive_avg_pool1d",
     "adaptive_max_pool2d_with_indices": "adaptive_max_pool2d",
     "and": "bitwise_and",
+    "arccosh": "acosh",
+    "arcsinh": "asinh",
+    "arctanh": "atanh",
     "broadcast_tensors": "broadcast_to",
     "clip": "clamp",
-    "constant_pad_nd": "pad",
     "concat": "cat",
     "concatenate": "cat",
+    "constant_pad_nd": "pad",
     "divide": "div",
+    "dsplit": "split",
     "expand_as": "expand",
+    "fliplr": "flip",
+    "flipud": "flip",
     "floordiv": "floor_divide",
     "getitem": "index",
     "greater": "gt",
     "greater_equal": "ge",
+    "hsplit": "split",
     "index_put": "index",
     "invert": "bitwise_not",
     "less": "lt",
@@ -107,13 +115,15 @@ _SPELLINGS: Final = {
     "max_pool1d_with_indices": "max_pool1d",
     "max_pool2d_with_indices": "max_pool2d",
     "max_pool3d_with_indices": "max_pool3d",
-    "movedim": "moveaxis",
     "mod": "remainder",
+    "movedim": "moveaxis",
     "multiply": "mul",
     "negative": "neg",
     "not_equal": "ne",
     "or": "bitwise_or",
     "pixel_unshuffle": "pixel_shuffle",
+    "pos": "contiguous",
+    "positive": "contiguous",
     "ravel": "flatten",
     "reshape_as": "reshape",
     "rsub": "sub",
@@ -121,13 +131,13 @@ _SPELLINGS: Final = {
     "split_with_sizes": "split",
     "subtract": "sub",
     "swapdims": "transpose",
+    "tensor_split": "split",
     "true_divide": "div",
     "truediv": "div",
     "upsample": "interpolate",
     "view_as": "view",
+    "vsplit": "split",
     "xor": "bitwise_xor",
-    "pos": "contiguous",
-    "positive": "contiguous",
 }
 """Other names of the same operators; those of Python's operators without their underscores."""
 
@@ -229,7 +239,7 @@ def _operator_name(function: Function) -> str | None:
         rest = bare[1:]
         bare = rest if rest in _SPELLINGS or hasattr(torch, rest) else bare
     if name.startswith("_") and not name.startswith("__"):
-        return name
+        return _SPELLINGS.get(name, name)
     return _SPELLINGS.get(bare, bare)
 
 
