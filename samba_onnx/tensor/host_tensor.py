@@ -312,10 +312,9 @@ class HostTensor(MarkedTensor):
             return object.__format__(self, format_spec)
         return format(self._plain(), format_spec)
 
-    def __repr__(self, *, tensor_contents: Any = None) -> str:  # type: ignore[override]  # torch's is Any
+    def __repr__(self, *, tensor_contents: Any = None) -> str:  # type: ignore[override]
         plain: Any = self._plain()
-        shown = plain.__repr__(tensor_contents=tensor_contents)
-        values = "" if self._is_empty else f"{shown}\n"
+        values = "" if self._is_empty else f"{plain.__repr__(tensor_contents=tensor_contents)}\n"
         return (
             f"{values}samba.{self._repr_name}(name: {self.name}, shape: {self.shape}, "
             f"dtype: {self.dtype}, batch_dim: {self.batch_dim}, named_dims: {self.named_dims}, "
