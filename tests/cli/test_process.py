@@ -179,7 +179,8 @@ import signal, sys, time
 from samba_onnx.cli import isolation
 isolation.GRACE_SECONDS = 0.5
 def work():
-    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT, signal.SIGTERM])
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
     print("ready", flush=True)
     time.sleep(60)
 sys.exit(isolation.isolated(work, "samba-port run"))
