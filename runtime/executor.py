@@ -6,7 +6,6 @@ step takes and returns host values: arrays, lists for sequences, None for empty 
 
 from __future__ import annotations
 
-import ctypes
 import functools
 import os
 import re
@@ -23,10 +22,9 @@ from onnxruntime.capi import onnxruntime_pybind11_state as ort_native
 from samba_onnx.errors import ExecutionError, PefFormatError
 from samba_onnx.runtime.assembly import merge_stages, place_weights
 from samba_onnx.runtime.bfloat16 import lower_bfloat16, uses_bfloat16
-from samba_onnx.runtime.elements import Array, from_items, is_native, onnx_number, to_items
+from samba_onnx.runtime.host_values import ValueRunner
 from samba_onnx.runtime.memory import DeviceMemory
 from samba_onnx.runtime.pef import stage_checks  # noqa: F401  # here, and not in the first load
-from samba_onnx.runtime.pef.element_types import ElementType, packed_bytes, tensor_element
 from samba_onnx.runtime.pef.layout import WEIGHTS_MEMBER
 from samba_onnx.runtime.pef.manifest import Section
 from samba_onnx.runtime.pef.reader import Pef
@@ -189,11 +187,8 @@ class HostStep:
     """Fallbacks that run on the host's CPU."""
 
     def __init__(self, session: ort.InferenceSession, title: str) -> None:
-        self._session = session
+        self._runner = ValueRunner(session)
         self._title = title
-        self._names = [output.name for output in session.get_outputs()]
-        self._foreign_inputs = _foreign(session.get_inputs())
-        self._foreign_outputs = bool(_foreign(session.get_outputs()))
 
     def run(self, feed: Mapping[str, Any]) -> Sequence[Any]:
         """Execute on host values.
@@ -207,26 +202,10 @@ class HostStep:
         Raises:
             ExecutionError: An operator failed, or a value cannot be handed to onnxruntime.
         """
-        given = dict(feed)
         try:
-            for name, element in self._foreign_inputs.items():
-                if given[name] is not None:
-                    given[name] = _to_ort_value(given[name], element)
-            if self._foreign_outputs:
-                return self._run_with_values(given)
-            results: Sequence[Any] = self._session.run(self._names, given)
+            return self._runner.run(feed)
         except _ort_errors() as error:
             raise ExecutionError(f"{self._title} failed: {reason_of(error)}") from None
-        return results
-
-    def _run_with_values(self, given: dict[str, Any]) -> list[Any]:
-        values = {
-            name: value
-            if isinstance(value, ort.OrtValue)
-            else ort.OrtValue.ortvalue_from_numpy(value)
-            for name, value in given.items()
-        }
-        return [_to_host(value) for value in self._session.run_with_ort_values(self._names, values)]
 
 
 def reason_of(error: BaseException) -> str:
@@ -258,36 +237,6 @@ def _ort_errors() -> tuple[type[Exception], ...]:
         if isinstance(kind, type) and issubclass(kind, Exception)
     ]
     return (*own, MemoryError, RuntimeError, TypeError, ValueError)
-
-
-def _foreign(arguments: Sequence[Any]) -> dict[str, ElementType]:
-    """Return the tensors among a session's arguments whose type numpy lacks."""
-    elements = {argument.name: tensor_element(argument.type) for argument in arguments}
-    return {
-        name: element
-        for name, element in elements.items()
-        if element is not None and not is_native(element)
-    }
-
-
-def _to_ort_value(array: Array, element: ElementType) -> ort.OrtValue:
-    items = np.asarray(to_items(array, element), order="C")
-    number = onnx_number(element)
-    if not element.packs:
-        return ort.OrtValue.ortvalue_from_numpy_with_onnx_type(items, number)
-    value = ort.OrtValue.ortvalue_from_shape_and_type(array.shape, number)
-    ctypes.memmove(value.data_ptr(), items.ctypes.data, items.nbytes)
-    return value
-
-
-def _to_host(value: ort.OrtValue) -> Any:
-    element = tensor_element(value.data_type())
-    if element is None or is_native(element):
-        return value.numpy()
-    shape = value.shape()
-    content = ctypes.string_at(value.data_ptr(), packed_bytes(element, shape))
-    items = np.frombuffer(content, np.uint16 if element.bits == 16 else np.uint8)
-    return from_items(items, element, shape)
 
 
 def initializer(pef: Pef, name: str) -> Any:

@@ -197,6 +197,8 @@ def run_original(
     """
     import onnxruntime
 
+    from samba_onnx.runtime.host_values import ValueRunner
+
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     options.intra_op_num_threads = threads or 0
@@ -204,7 +206,7 @@ def run_original(
     try:
         session = onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
         names = [output.name for output in session.get_outputs()]
-        return dict(zip(names, session.run(names, dict(inputs)), strict=True))
+        return dict(zip(names, ValueRunner(session).run(inputs), strict=True))
     except Exception as error:  # onnxruntime's exceptions share no other base
         line = str(error).strip().splitlines()[0]
         raise ExecutionError(f"onnxruntime cannot run the original model: {line}") from error

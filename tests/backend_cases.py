@@ -23,6 +23,8 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
+from samba_onnx.runtime.host_values import ValueRunner
+
 DATA = pathlib.Path(onnx.__file__).parent / "backend" / "test" / "data"
 DISK_KINDS = ("simple", "pytorch-converted", "pytorch-operator", "light")
 NEWEST_OPSET = 27
@@ -195,7 +197,7 @@ def assert_outputs(case: BackendCase, wanted: Sequence[Any], got: Sequence[Any])
 def run_onnxruntime(model: bytes, inputs: Sequence[Any], *, optimise: bool = False) -> list[Any]:
     """Run a serialised model on onnxruntime's CPU provider; inputs are given in their order.
 
-    Element types that numpy lacks (bfloat16, float8, int4, ...) pass through by their bits.
+    Element types that numpy lacks (bfloat16, float8, int4, ...) are handed over by their bits.
     """
     import onnxruntime
 
@@ -205,22 +207,6 @@ def run_onnxruntime(model: bytes, inputs: Sequence[Any], *, optimise: bool = Fal
     if not optimise:
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-    feeds = {
-        declared.name: _to_onnxruntime(value)
-        for declared, value in zip(session.get_inputs(), inputs, strict=False)
-    }
-    return [_from_onnxruntime(value) for value in session.run(None, feeds)]
-
-
-def _to_onnxruntime(value: Any) -> Any:
-    if not isinstance(value, np.ndarray) or value.dtype.kind in "biufcUSO":
-        return value
-    import onnxruntime
-
-    element_type = onnx.helper.np_dtype_to_tensor_dtype(value.dtype)
-    bits = np.ascontiguousarray(value).view(f"u{value.dtype.itemsize}")
-    return onnxruntime.OrtValue.ortvalue_from_numpy_with_onnx_type(bits, element_type)
-
-
-def _from_onnxruntime(value: Any) -> Any:
-    return [_from_onnxruntime(item) for item in value] if isinstance(value, list) else value
+    names = [declared.name for declared in session.get_inputs()]
+    results = ValueRunner(session).run(dict(zip(names, inputs, strict=False)))
+    return list(results)
