@@ -22,7 +22,7 @@ from samba_onnx.passes.placement import place
 from samba_onnx.passes.planning import GraphPlan, plan
 from samba_onnx.passes.sectioning import cut
 from samba_onnx.passes.targets import Target, load_target
-from samba_onnx.reference import make_sample
+from samba_onnx.reference import SECONDS, make_sample
 from samba_onnx.runtime.pef import Pef, load_pef
 from samba_onnx.runtime.pef.manifest import Manifest, Producer
 from samba_onnx.version import __version__
@@ -94,6 +94,7 @@ def convert(
     dims: Mapping[str, int] | None = None,
     input_shapes: InputShapes | None = None,
     sample: bool | None = None,
+    sample_seconds: float = SECONDS,
     seed: int = 0,
     metadata: Mapping[str, str] | None = None,
     progress: Progress | None = None,
@@ -112,6 +113,7 @@ def convert(
         sample: Whether to run the original model once on seeded random inputs, in a child process
             with limits, and to keep inputs and outputs in the PEF for self-tests. None does so
             unless the weights take more than 1 GiB.
+        sample_seconds: Wall-clock time after which that run is given up.
         seed: Seed of the sample's inputs.
         metadata: Key-value pairs to keep in the PEF.
         progress: Called with the name of each step before it begins.
@@ -124,7 +126,7 @@ def convert(
         TargetError: The target is unknown or malformed.
         UsageError: An option contradicts the model, or no output is given for a model in memory.
         OutOfDeviceMemoryError: The model does not fit into the target's memory.
-        ExecutionError: onnxruntime crashes on the original model or does not finish.
+        ExecutionError: onnxruntime crashes on the original model.
         OutputError: The PEF cannot be written.
     """
     destination = _destination(model, output)
@@ -133,7 +135,9 @@ def convert(
     compiled = _compile(model, target, level, options, report, metadata)
     report("sample")
     rewritten = compiled.result.model
-    reference = make_sample(model, compiled.loaded, rewritten, seed, wanted=sample)
+    reference = make_sample(
+        model, compiled.loaded, rewritten, seed, wanted=sample, seconds=sample_seconds
+    )
     package(destination, rewritten, compiled.plan, compiled.manifest, reference, report)
     return load_pef(destination)
 

@@ -6,21 +6,27 @@ model that crashes or never ends shows itself, where it can do no harm.
 
 from __future__ import annotations
 
+import math
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import onnx_ir as ir
 
-from samba_onnx.errors import SambaError
+from samba_onnx.errors import InvalidModelError, ModelLimitError, SambaError, UsageError
 from samba_onnx.loading import LoadedModel
+from samba_onnx.passes.interface import dimensions
 from samba_onnx.passes.records import type_text
 from samba_onnx.runtime.pef import can_be_sample, encode_reference
+from samba_onnx.runtime.pef.element_types import tensor_element
 from samba_onnx.runtime.pef.manifest import ReferenceSample
+from samba_onnx.safety.files import printable
 from samba_onnx.safety.sample_inputs import random_inputs
 from samba_onnx.safety.sampling import run_sample
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
     import onnx
 
 RTOL = 1e-4
@@ -33,6 +39,9 @@ WEIGHT_BYTES = 1 << 30
 """Beyond this much weight a sample is made on request only: it would read all of it once more."""
 DYNAMIC_SIZE = 2
 """Size of dynamic dimensions in a sample: the smallest that is neither empty nor broadcast."""
+SECONDS = 60.0
+"""Time for the sample unless the user gives more: no model of less than 1 GiB of weights that runs
+at all needs a tenth of it, and one that never ends should not be waited for longer."""
 RANDOM_OPERATORS = frozenset(
     {
         "Bernoulli",
@@ -63,6 +72,7 @@ def make_sample(
     seed: int,
     *,
     wanted: bool | None,
+    seconds: float = SECONDS,
 ) -> Sample:
     """Run the original model once and keep what it answered.
 
@@ -72,14 +82,19 @@ def make_sample(
         model: The rewritten model; its inputs have the sizes that the PEF is compiled for.
         seed: Seed of the inputs.
         wanted: Whether to make a sample; None makes one unless the weights are very large.
+        seconds: Wall-clock time after which the run is given up.
 
     Returns:
         The sample, or a note that says why there is none.
 
     Raises:
+        UsageError: ``seconds`` is no time.
         ModelLimitError: The run takes too much time or memory.
+        InvalidModelError: The model's answer contradicts the outputs that it declares.
         ExecutionError: onnxruntime died of the model or refused it as wrong.
     """
+    if not 0 < seconds < math.inf:
+        raise UsageError(f"sample_seconds is {seconds}: expected a number of seconds above 0")
     if wanted is False:
         return Sample()
     reason = _obstacle(model, explicit=wanted is True)
@@ -89,9 +104,15 @@ def make_sample(
         inputs = random_inputs(_specifications(model), seed)
     except (SambaError, KeyError) as error:
         return _without(str(error))
-    run = run_sample(loaded.path or source, inputs, threads=1)
+    try:
+        run = run_sample(loaded.path or source, inputs, threads=1, seconds=seconds)
+    except ModelLimitError as error:
+        raise ModelLimitError(
+            f"{error}; give the sample more time (--sample-seconds) or leave it out (--no-sample)"
+        ) from None
     if run.not_sampled:
         return _without(run.not_sampled)
+    _check_outputs(model, run.outputs, loaded.path or loaded.summary.name)
     if not can_be_sample(inputs) or not can_be_sample(run.outputs):
         return _without("its inputs or outputs are not all numbers")
     size = sum(array.nbytes for array in (*inputs.values(), *run.outputs.values()))
@@ -107,6 +128,34 @@ def make_sample(
     )
     content = encode_reference(list(inputs.values()), list(run.outputs.values()))
     return Sample(record, content)
+
+
+def _check_outputs(
+    model: ir.Model, outputs: Mapping[str, npt.NDArray[Any]], source: object
+) -> None:
+    """Refuse a model whose answer is not of the types and shapes that it declares."""
+    for value in model.graph.outputs:
+        name, kind, shape = value.name or "", type_text(value), dimensions(value.shape)
+        found = outputs[name]
+        element = tensor_element(kind)
+        fits = shape is None or (
+            len(shape) == len(found.shape)
+            and all(
+                want == have or not isinstance(want, int)
+                for want, have in zip(shape, found.shape, strict=True)
+            )
+        )
+        if not fits or (element is not None and element.numpy != found.dtype):
+            declared = (
+                "?"
+                if shape is None
+                else ", ".join("?" if dim is None else str(dim) for dim in shape)
+            )
+            raise InvalidModelError(
+                f"{printable(source)}: output {printable(name)!r} is declared as {kind} "
+                f"[{declared}], but the model computes {found.dtype} {list(found.shape)}: "
+                "correct the declaration"
+            )
 
 
 def _without(reason: str) -> Sample:

@@ -95,13 +95,23 @@ def convert(
     target: TargetOption = "sn40l",
     level: LevelOption = "o3",
     sample: Annotated[
-        bool,
+        bool | None,
         typer.Option(
             "--sample/--no-sample",
             help="Keep a seeded input with the model's outputs in the PEF, so that it can test "
-            "itself.",
+            "itself. Unless asked for, none is made of more than 1 GiB of weights.",
+            show_default=False,
         ),
-    ] = True,
+    ] = None,
+    sample_seconds: Annotated[
+        float,
+        typer.Option(
+            "--sample-seconds",
+            metavar="S",
+            min=0.001,
+            help="Give up the run that makes the sample after S seconds.",
+        ),
+    ] = 60.0,
     seed: SeedOption = 0,
     dim: DimOption = None,
     input_shape: InputShapeOption = None,
@@ -142,6 +152,7 @@ def convert(
             dims=dims,
             input_shapes=shapes,
             sample=sample,
+            sample_seconds=sample_seconds,
             seed=seed,
             progress=activity.step,
         ) as pef,

@@ -40,7 +40,7 @@ def run_sample(
     inputs: Mapping[str, npt.NDArray[Any]],
     *,
     outputs: Sequence[str] | None = None,
-    seconds: float = 600.0,
+    seconds: float = 60.0,
     memory_bytes: int | None = None,
     threads: int | None = None,
 ) -> SampleRun:

@@ -59,15 +59,17 @@ def test_convert_writes_beside_the_model_unless_told_otherwise(
     samba_port: SambaPort, compiler: Compiler, model: Path, tmp_path: Path
 ) -> None:
     calls = compiler(all_on_rdu())
-    assert samba_port("convert", model, "--no-sample", "--seed", 7).status == 0
+    assert (
+        samba_port("convert", model, "--no-sample", "--seed", 7, "--sample-seconds", 5).status == 0
+    )
     result = samba_port("convert", model, "-o", tmp_path / "other.pef")
     assert result.out.endswith(f"\nWrote {tmp_path / 'other.pef'} (2.0 kB)\n")
     assert [call["output"] for call in calls] == [
         str(tmp_path / "model.pef"),
         str(tmp_path / "other.pef"),
     ]
-    assert (calls[0]["sample"], calls[0]["seed"]) == (False, 7)
-    assert (calls[1]["sample"], calls[1]["seed"]) == (True, 0)
+    options = [(call["sample"], call["seed"], call["sample_seconds"]) for call in calls]
+    assert options == [(False, 7, 5.0), (None, 0, 60.0)]
 
 
 def test_json_to_standard_output_replaces_the_text(
