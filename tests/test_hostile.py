@@ -1,0 +1,67 @@
+"""Hostile files through the front door: one clear line, exit status 2, nothing written."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import samba_onnx
+from samba_onnx.errors import SambaError
+from tests.runtime.pef.builders import write_toy
+from tests.runtime.pef.hostile_pefs import hostile_pefs
+from tests.safety.hostile_models import hostile_models
+
+PORT = Path(sys.executable).with_name("samba-port")
+SECONDS = 60
+"""Far above what any of them takes: a hang must fail, a busy machine must not."""
+SAMPLE_SECONDS = 3
+"""One of them never ends; the others, whose sample runs at all, take a tenth of it."""
+
+
+def _check_refused(command: list[str], name: str, leftovers: Path) -> None:
+    answer = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
+    assert answer.returncode == 2, f"{name}: {answer.returncode} {answer.stdout}{answer.stderr}"
+    assert "Traceback" not in answer.stderr, name
+    assert 1 <= len(answer.stderr.strip().splitlines()) <= 2, f"{name}: {answer.stderr}"
+    assert not list(leftovers.iterdir()), f"{name} left {list(leftovers.iterdir())}"
+
+
+def test_convert_refuses_every_hostile_model(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "out").mkdir()
+    seen = 0
+    for case in hostile_models(tmp_path / "in"):
+        output = tmp_path / "out" / "m.pef"
+        with pytest.raises(SambaError) as refusal:
+            samba_onnx.convert(case.path, output, sample_seconds=SAMPLE_SECONDS).close()
+        message = str(refusal.value)
+        assert len(message.splitlines()) == 1, f"{case.name}: {message}"
+        assert not list((tmp_path / "out").iterdir()), case.name
+        seen += 1
+    assert seen >= 150
+
+
+@pytest.mark.slow
+def test_the_command_line_refuses_every_hostile_model(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "out").mkdir()
+    for case in hostile_models(tmp_path / "in"):
+        command = [str(PORT), "convert", str(case.path), "-o", str(tmp_path / "out" / "m.pef")]
+        command += ["--sample-seconds", str(SAMPLE_SECONDS)]
+        _check_refused(command, case.name, tmp_path / "out")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", [["inspect", "--verify"], ["run", "--random", "0"], ["verify"]])
+def test_the_command_line_refuses_every_hostile_pef(command: list[str], tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "out").mkdir()
+    good = tmp_path / "good.pef"
+    write_toy(good)
+    for number, case in enumerate(hostile_pefs(tmp_path / "in", good)):
+        if number % 5 == 0:  # the reader's own tests take all of them; here it is the command
+            words = [str(PORT), command[0], str(case.path), *command[1:]]
+            _check_refused(words, case.name, tmp_path / "out")
