@@ -31,7 +31,8 @@ _T = onnx.TensorProto
 BITS: dict[int, int] = {
     **dict.fromkeys((_T.INT2, _T.UINT2), 2),
     **dict.fromkeys((_T.INT4, _T.UINT4, _T.FLOAT4E2M1), 4),
-    **dict.fromkeys((_T.FLOAT6E2M3, _T.FLOAT6E3M2), 6),
+    # Known to onnx since 1.23.
+    **{getattr(_T, name): 6 for name in ("FLOAT6E2M3", "FLOAT6E3M2") if hasattr(_T, name)},
     **dict.fromkeys((_T.BOOL, _T.INT8, _T.UINT8, _T.FLOAT8E4M3FN, _T.FLOAT8E4M3FNUZ), 8),
     **dict.fromkeys((_T.FLOAT8E5M2, _T.FLOAT8E5M2FNUZ, _T.FLOAT8E8M0), 8),
     **dict.fromkeys((_T.INT16, _T.UINT16, _T.FLOAT16, _T.BFLOAT16), 16),
