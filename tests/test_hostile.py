@@ -49,6 +49,8 @@ def test_the_command_line_refuses_every_hostile_model(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "out").mkdir()
     for case in hostile_models(tmp_path / "in"):
+        if "\0" in str(case.path):
+            continue  # no command line can say that
         command = [str(PORT), "convert", str(case.path), "-o", str(tmp_path / "out" / "m.pef")]
         command += ["--sample-seconds", str(SAMPLE_SECONDS)]
         _check_refused(command, case.name, tmp_path / "out")
