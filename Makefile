@@ -1,7 +1,7 @@
 # Every target makes what it needs: a virtual environment per purpose, from pyproject.toml and constraints.txt.
 PYTHON ?= python3
 # Exact versions: on Linux a range would fetch torch with several gigabytes of CUDA.
-INSTALL = PIP_CONSTRAINT=constraints.txt pip install --quiet --disable-pip-version-check
+INSTALL = PIP_CONSTRAINT=constraints.txt .venv/bin/pip install --quiet --disable-pip-version-check
 MODEL ?= resnet50
 OUT ?= out
 
@@ -11,12 +11,17 @@ help:  ## Show the targets.
 
 .venv/bin/samba-port: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
-	.venv/bin/$(INSTALL) torch
-	.venv/bin/$(INSTALL) -e '.[dev]'
+	$(INSTALL) torch
+	$(INSTALL) -e '.[dev]'
 	@touch $@
 
 .venv/bench: .venv/bin/samba-port
-	.venv/bin/$(INSTALL) -e '.[bench]'
+	$(INSTALL) -e '.[bench]'
+	@touch $@
+
+# One process exports them all: each on its own would import torch and transformers again.
+.cache/models/tiny: .venv/bin/samba-port $(wildcard models/*.py)
+	.venv/bin/python -m models --cache --variant tiny
 	@touch $@
 
 demo: .venv/bin/samba-port  ## Build a real model, convert it, report, run it on the emulator, compare.
@@ -26,10 +31,10 @@ demo: .venv/bin/samba-port  ## Build a real model, convert it, report, run it on
 	.venv/bin/samba-port run $(OUT)/$(MODEL).pef --random 0 --ledger $(OUT)/ledger.json
 	.venv/bin/samba-port verify $(OUT)/$(MODEL).onnx $(OUT)/$(MODEL).pef
 
-test: .venv/bin/samba-port  ## The fast tests.
+test: .cache/models/tiny  ## The fast tests.
 	.venv/bin/pytest -n 2 -m "not slow"
 
-test-all: .venv/bin/samba-port  ## The slow tests too.
+test-all: .cache/models/tiny  ## The slow tests too.
 	.venv/bin/pytest -n 2
 
 lint: .venv/bin/samba-port  ## Style.
