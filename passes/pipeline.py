@@ -21,6 +21,7 @@ from samba_onnx.passes.fold_batch_normalization import FoldBatchNormalizationPas
 from samba_onnx.passes.fold_constants import FoldConstantsPass
 from samba_onnx.passes.fold_shapes import FoldShapesPass
 from samba_onnx.passes.fold_transposes import FoldTransposesPass
+from samba_onnx.passes.forget_shapes import ForgetShapesPass
 from samba_onnx.passes.infer_foreign_types import InferForeignTypesPass
 from samba_onnx.passes.infer_shapes import InferShapesPass
 from samba_onnx.passes.inline_branches import InlineBranchesPass
@@ -98,11 +99,12 @@ _EXPAND: tuple[Step, ...] = (
 )
 
 PIPELINE: tuple[Step, ...] = (
+    _plain(ForgetShapesPass),  # before dimensions are bound: afterwards the model may look static
     Step(
         lambda options, target: BindDimensionsPass(options.dims, options.input_shapes),
         static_inputs=True,
         static_outputs=True,
-    ),  # first: everything after it sees static dimensions
+    ),  # early: everything after it sees static dimensions
     _plain(InlineFunctionsPass),  # before conversion, which sees calls only as they are
     _plain(TopologicalSortPass),
     _plain(LiftConstantsPass),  # before inference: it hides large initializers, not large Constants

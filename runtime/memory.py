@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from samba_onnx.errors import InternalError, OutOfDeviceMemoryError
+from samba_onnx.errors import ExecutionError, InternalError, OutOfDeviceMemoryError
 from samba_onnx.runtime.elements import (
     Array,
     from_items,
@@ -78,7 +78,19 @@ class DeviceTensor:
         self._items = items if element.packs else items.reshape(shape)
 
     def store(self, array: Array) -> None:
-        """Copy a host array of the tensor's shape and ``element.numpy`` to the device."""
+        """Copy a host array to the device.
+
+        Args:
+            array: Of the tensor's shape and ``element.numpy``.
+
+        Raises:
+            ExecutionError: The array has another shape: the model computed what it did not state.
+        """
+        if array.shape != self.shape:
+            raise ExecutionError(
+                f"value {self.symbol.name!r} has shape {list(array.shape)}, but the model states "
+                f"{list(self.shape)} for it; convert the model again without that statement"
+            )
         items = array if self._native else to_items(array, self.element)
         np.copyto(self._items, items, casting="no")
 

@@ -142,7 +142,11 @@ def test_progress_and_summaries_name_every_pass_that_ran() -> None:
     )
     assert {"InlineFunctions", "LiftConstants", "ConvertOpset"} <= set(by_name)
     again = run_pipeline(result.model, KnowsAll())
-    assert not any(summary.modified for summary in again.passes)
+    # Of a dynamic model the shapes are inferred again, and come out as they were.
+    assert {summary.name for summary in again.passes if summary.modified} <= {
+        "ForgetShapes",
+        "InferShapes",
+    }
 
 
 class Breaks(ir.passes.InPlacePass):
@@ -162,7 +166,7 @@ class Breaks(ir.passes.InPlacePass):
 @pytest.mark.parametrize(
     ("fault", "message"),
     [
-        ("raise", "pass Breaks failed: of all things; passes before it: BindDimensions;"),
+        ("raise", "pass Breaks failed: of all things; passes before it: ForgetShapes;"),
         ("rename", "pass Breaks changed the interface: outputs had y: .*, now other: "),
     ],
 )
