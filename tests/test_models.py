@@ -17,7 +17,17 @@ TARGETS = ("sn10", "sn30", "sn40l")
 @pytest.mark.parametrize("level", ["o0", "o3"])
 @pytest.mark.parametrize("name", sorted(MODELS))
 def test_numbers_and_accounting(name: str, level: str, tmp_path: Path) -> None:
-    path = cached_onnx(name, "tiny")
+    _check(cached_onnx(name, "tiny"), level, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("level", ["o0", "o3"])
+@pytest.mark.parametrize("name", sorted(MODELS))
+def test_numbers_and_accounting_at_full_size(name: str, level: str, tmp_path: Path) -> None:
+    _check(cached_onnx(name, "full"), level, tmp_path)
+
+
+def _check(path: Path, level: str, tmp_path: Path) -> None:
     for target in TARGETS:
         output = tmp_path / f"{target}.pef"
         with samba_onnx.convert(path, output, target=target, level=level, sample=False) as pef:
@@ -31,6 +41,7 @@ def test_numbers_and_accounting(name: str, level: str, tmp_path: Path) -> None:
             )
             assert verification.passed, verification
             assert ledger == graph.load_transfers + graph.run_transfers
+        output.unlink()
 
 
 @pytest.mark.parametrize("name", sorted(MODELS))
