@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import os
+import signal
 
 import pytest
 
@@ -11,6 +12,11 @@ import pytest
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
+
+# A shell starts background jobs with Ctrl-C ignored, and their children inherit it: the processes
+# that tests interrupt would not notice.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
