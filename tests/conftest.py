@@ -13,10 +13,14 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
-# A shell starts background jobs with Ctrl-C ignored, and their children inherit it: the processes
-# that tests interrupt would not notice.
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+# Under a background shell or nohup these are ignored, and children inherit that: the processes that
+# tests interrupt would not notice.
+for number, action in (
+    (signal.SIGINT, signal.default_int_handler),
+    (signal.SIGHUP, signal.SIG_DFL),
+):
+    if signal.getsignal(number) is signal.SIG_IGN:
+        signal.signal(number, action)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
