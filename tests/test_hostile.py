@@ -45,6 +45,7 @@ def test_convert_refuses_every_hostile_model(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)  # some 260 processes, one after the other
 def test_the_command_line_refuses_every_hostile_model(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "out").mkdir()
