@@ -6,12 +6,17 @@ allocates no interface buffers for them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 import onnx
 
 from samba_onnx.errors import PefFormatError
+from samba_onnx.runtime.elements import onnx_number
+from samba_onnx.runtime.memory import DeviceTensor
+
+_INLINE_BYTES = 1024
+"""Tensors of shapes and bounds, which onnxruntime's optimizer wants to see, are smaller."""
 
 Named = TypeVar("Named", onnx.ValueInfoProto, onnx.TensorProto)
 
@@ -70,6 +75,38 @@ def place_weights(model: onnx.ModelProto, location: str, offset: int) -> None:
             del tensor.external_data[:]
             for key, value in entries.items():
                 tensor.external_data.add(key=key, value=value)
+
+
+def freeze_inputs(
+    model: onnx.ModelProto, tensors: Mapping[str, DeviceTensor]
+) -> dict[str, DeviceTensor]:
+    """Turn inputs into initializers, so that onnxruntime may compute with them in advance.
+
+    Args:
+        model: Is changed in place.
+        tensors: Inputs by name, with values whose elements do not share bytes. They must keep
+            these values as long as the session lives.
+
+    Returns:
+        Those whose content onnxruntime must be given, for the model only names them; the content
+        of small ones is in the model.
+    """
+    kept = [value for value in model.graph.input if value.name not in tensors]
+    del model.graph.input[:]
+    model.graph.input.extend(kept)
+    outside: dict[str, DeviceTensor] = {}
+    for name, tensor in tensors.items():
+        proto = model.graph.initializer.add(
+            name=name, data_type=onnx_number(tensor.element), dims=tensor.shape
+        )
+        if tensor.items.nbytes <= _INLINE_BYTES:
+            proto.raw_data = tensor.items.tobytes()
+            continue
+        proto.data_location = onnx.TensorProto.EXTERNAL
+        for key, text in (("location", name), ("offset", 0), ("length", tensor.items.nbytes)):
+            proto.external_data.add(key=key, value=str(text))
+        outside[name] = tensor
+    return outside
 
 
 def _interface(models: Iterable[onnx.ModelProto]) -> Iterator[onnx.ValueInfoProto]:

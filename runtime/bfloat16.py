@@ -3,7 +3,8 @@
 Every bfloat16 value becomes a float32 value that holds numbers of bfloat16 only: operators run in
 float32, and what they return is rounded to bfloat16, to nearest even. So a MatMul accumulates in
 float32 and rounds once, as the device does, and an elementwise operator gives the correctly rounded
-result. Graph inputs, outputs and initializers keep their bfloat16 type.
+result. Graph inputs, outputs and initializers keep their bfloat16 type, and so does a graph input of which
+only some elements are overwritten to give a graph output: that may then happen where it lies.
 """
 
 from __future__ import annotations
@@ -34,6 +35,10 @@ EXACT = frozenset(
 # fmt: on
 """Operators that return bfloat16 numbers when given such: they move, select or negate them.
 (ScatterElements and ScatterND only without a reduction.)"""
+
+
+_SCATTERS = frozenset({"ScatterElements", "ScatterND"})
+"""Operators that overwrite elements, for which onnxruntime has bfloat16 kernels."""
 
 
 def uses_bfloat16(model: onnx.ModelProto) -> bool:
@@ -109,16 +114,20 @@ class _Lowering:
         self._narrow = {value.name for value in values if _is_bfloat16(value.type)}
         self._narrow |= {item.name for item in graph.initializer if item.data_type == _BFLOAT16}
         self._outer: frozenset[str] = frozenset()
+        self._given: frozenset[str] = frozenset()
 
     def lower(self, outer: frozenset[str]) -> None:
         """Rewrite the main graph: its interface and initializers keep their types."""
         self._outer = outer
+        self._given = frozenset(value.name for value in self._graph.input) & self._narrow
         for value in self._graph.input:
             self._widen_if_narrow(value.name)
         for tensor in self._graph.initializer:
             self._widen_if_narrow(tensor.name)
         narrow_outputs = {value.name for value in self._graph.output} & self._narrow
         self._lower_nodes(narrow_outputs)
+        used = {value.name for value in self._graph.output} | _read_names(self._nodes)
+        self._nodes = [node for node in self._nodes if not used.isdisjoint(node.output)]
         self._finish()
 
     def lower_subgraph(self, outer: frozenset[str]) -> None:
@@ -152,8 +161,21 @@ class _Lowering:
         for node in self._graph.node:
             self._lower_node(node, kept)
 
+    def _overwrite(self, node: onnx.NodeProto) -> None:
+        """Keep a node that overwrites elements, and its result, in bfloat16."""
+        result = node.output[0]
+        updates = f"{result}.updates"
+        self._cast(_wide(node.input[2]), updates, _BFLOAT16)
+        node.input[2] = updates
+        self._nodes.append(node)
+        self._cast(result, _wide(result), _FLOAT)
+
     def _lower_node(self, node: onnx.NodeProto, kept: frozenset[str]) -> None:
         known = self._outer | self._narrow
+        scatters = node.op_type in _SCATTERS and _is_exact(node)
+        if scatters and node.input[0] in self._given and node.output[0] in kept:
+            self._overwrite(node)
+            return
         for index, name in enumerate(node.input):
             if name in known:
                 node.input[index] = _wide(name)
@@ -173,6 +195,17 @@ class _Lowering:
                 self._cast(name, _wide(name), _FLOAT)
             elif name in kept:
                 self._cast(_wide(name), name, _BFLOAT16)
+
+
+def _read_names(nodes: Iterable[onnx.NodeProto]) -> set[str]:
+    """Return all names that nodes read, those in their subgraphs included."""
+    found: set[str] = set()
+    for node in nodes:
+        found.update(node.input)
+        for attribute in node.attribute:
+            for graph in _graphs(attribute):
+                found |= _read_names(graph.node) | {value.name for value in graph.output}
+    return found
 
 
 def _is_exact(node: onnx.NodeProto) -> bool:

@@ -2,29 +2,35 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
-import numpy as np
-
 from samba_onnx.errors import DeviceError, PefChecksumError, ScheduleError, UsageError
+from samba_onnx.runtime.anomaly import check_outputs
+from samba_onnx.runtime.contents import Contents
 from samba_onnx.runtime.elements import Array
-from samba_onnx.runtime.executor import DeviceStep, SessionSettings, initializer
+from samba_onnx.runtime.execution import Execution
+from samba_onnx.runtime.executor import SessionSettings
 from samba_onnx.runtime.inputs import InputSpec, check_inputs, own_copy
 from samba_onnx.runtime.ledger import Ledger
 from samba_onnx.runtime.memory import DeviceMemory
-from samba_onnx.runtime.pef.manifest import Cause, Direction, Section, Symbol, SymbolKind
+from samba_onnx.runtime.pef.manifest import (
+    Cause,
+    Direction,
+    SymbolKind,
+)
 from samba_onnx.runtime.pef.reader import Pef
-from samba_onnx.runtime.profile import CallTime, Profile
-from samba_onnx.runtime.programs import Bound, Program, Programs
+from samba_onnx.runtime.profile import Profile
+from samba_onnx.runtime.programs import Program, Programs
+from samba_onnx.runtime.registers import Registers
+from samba_onnx.runtime.replay import Replay, make_replay
 from samba_onnx.runtime.residency import Residency
-from samba_onnx.runtime.schedule import GraphSchedule, Step
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
 _CONSTANT_KINDS = frozenset({SymbolKind.WEIGHT, SymbolKind.CONSTANT})
+_MOST_REPLAYS = 64
 
 
 class Device:
@@ -74,14 +80,18 @@ class Device:
         self._verification: Future[None] | None = pef.start_verification() if verify else None
         self._pef = pef
         manifest = pef.manifest
-        self._symbols = {symbol.name: symbol for symbol in manifest.symbols}
         self.memory = DeviceMemory(manifest.target.tiers, manifest.regions, manifest.symbols)
         self.ledger = Ledger()
         self.profile = Profile()
         self._time_sections = time_sections
         self._values = Residency(manifest, self.memory, self.ledger)
-        self._load_weights()
-        self._load_argins()
+        self._contents = Contents(pef, self._values, self.ledger)
+        self._contents.load_stored()
+        self._argins = Registers(manifest, self.memory)
+        self._contents.load_argins(self._argins)
+        timed = self.profile if time_sections else None
+        self._execution = Execution(self._contents, self._values, self.memory, timed)
+        self._replays: dict[object, Replay] = {}
         settings = SessionSettings(threads, prepack)
         self._programs: Programs | None = Programs(
             pef, self.memory, settings, merge=not time_sections
@@ -96,7 +106,30 @@ class Device:
     def close(self) -> None:
         """Release sessions and values; ledger, profile and memory usage stay readable."""
         self._programs = None
-        self._values.forget(tuple(self._symbols))
+        self._replays.clear()
+        self._values.forget([symbol.name for symbol in self._pef.manifest.symbols])
+
+    def load(self, values: Mapping[str, Array]) -> None:
+        """Copy weights, buffers and optimizer state to the device, as the PEF was loaded with them.
+
+        Each value is one transfer from the host with cause ``weight``, outside any run. A PEF of a
+        torch module has no weights inside: load all of them before the first run.
+
+        Args:
+            values: Arrays of the compiled dtype and shape, by the names of residents.
+
+        Raises:
+            InputError: A value does not fit. The device is unchanged.
+            UsageError: There is no such resident. The device is unchanged.
+            DeviceError: The device was closed.
+        """
+        programs = self._open_programs()
+        loadable = self._contents.loadable
+        checked = {name: loadable(name).check(value) for name, value in values.items()}
+        for name in self._contents.in_order(checked):
+            self._values.upload(name, checked[name], Cause.WEIGHT, None)
+            self._contents.mirror(name, checked[name])
+        programs.forget_values({other for name in checked for other in self._values.sharers(name)})
 
     def run(
         self,
@@ -108,12 +141,16 @@ class Device:
         section_types: Collection[str] | None = None,
         from_call: int | None = None,
         until_call: int | None = None,
+        argins: Mapping[str, Any] | None = None,
+        detect_anomaly: bool = False,
     ) -> dict[str, Any]:
         """Copy inputs to the device, execute calls, and copy outputs back.
 
-        An input that is not given keeps its last value. A partial run leaves what it computes on
-        the device, for later runs. After a run of the whole schedule it is not kept: what
-        neighbouring sections pass to each other never leaves their common session.
+        An input that is not given keeps its last value; one whose region another graph writes has
+        what is there. A partial run leaves what it computes on the device, for later runs. After a
+        run of the whole schedule activations are not kept: what neighbouring sections pass to each
+        other never leaves their common session. Weights, buffers, optimizer state and gradients
+        always stay.
 
         Args:
             inputs: Values by name: arrays of the compiled dtype and shape; lists for sequences,
@@ -125,47 +162,137 @@ class Device:
             section_types: Execute only those of these types, as ``FWD``, in any case.
             from_call: Execute only this call and later ones.
             until_call: Execute only calls before this one.
+            argins: Numbers by the names of argins, which keep them for later runs; they may be
+                given among the inputs, too. Setting one is no transfer.
+            detect_anomaly: Look for NaN and infinite numbers in what each section and fallback
+                writes; every call then runs on its own, and slower.
 
         Returns:
             Host values by name, in the order asked for; they share no memory with the device.
 
         Raises:
-            InputError: An input does not fit, or was never given. The device is unchanged.
+            InputError: An input or argin does not fit, or was never given. The device is unchanged.
             UsageError: The graph or an output does not exist, or both ids and types are given.
             ScheduleError: A section, type or call does not exist, or a call would read a value
-                that nothing has computed. The device is unchanged.
+                that nothing has loaded or computed. The device is unchanged.
+            AnomalyError: ``detect_anomaly`` found something; names the first section and value.
             ExecutionError: An operator failed; activations and outputs have no reliable values.
             PefChecksumError: A weight differs from what was written.
             DeviceError: The device was closed.
         """
+        key: Any = (graph, _hashable(inputs), _hashable(outputs))
+        limits_calls = from_call is not None or until_call is not None
+        if section_ids is not None or section_types is not None or limits_calls:
+            key += (_hashable(section_ids), _hashable(section_types), from_call, until_call)
+        try:
+            replay = None if detect_anomaly else self._replays.get(key)
+        except TypeError:  # Names that are none; they are refused below.
+            replay = None
+        if replay is not None and replay.state is self._values.state:
+            arrays = replay.check(inputs) if inputs else ()
+            if argins:
+                self._argins.set(self._argins.split({}, argins)[1])
+            return replay.run(arrays)
         program = self._open_programs().get(
             graph,
             section_ids=section_ids,
             section_types=section_types,
             from_call=from_call,
             until_call=until_call,
+            single=detect_anomaly,
         )
+        state = self._values.state
+        given, names, results = self._run(program, inputs or {}, outputs, argins, detect_anomaly)
+        if self._values.settle() is state and not (detect_anomaly or self._time_sections):
+            self._remember(key, program, given, names)
+        return results
+
+    @property
+    def state(self) -> object | None:
+        """Where all values are: the same object whenever they are there again, None in between."""
+        return self._values.state
+
+    def replay(
+        self,
+        inputs: Collection[str],
+        outputs: Sequence[str],
+        *,
+        graph: str | None = None,
+        section_types: Collection[str] | None = None,
+    ) -> Replay | None:
+        """Return a run that was made before, for callers that make it many times.
+
+        Args:
+            inputs: Names of the inputs that it was given, in order.
+            outputs: Names of the outputs that it was asked for.
+            graph: As of ``run``.
+            section_types: As of ``run``.
+
+        Returns:
+            The run, which may be made while its ``state`` is this device's; None if no run can be
+            made again like this.
+        """
+        key: Any = (graph, tuple(inputs), tuple(outputs))
+        if section_types is not None:
+            key += (None, _hashable(section_types), None, None)
+        return self._replays.get(key)
+
+    def _run(
+        self,
+        program: Program,
+        inputs: Mapping[str, Any],
+        outputs: Sequence[str] | None,
+        argins: Mapping[str, Any] | None,
+        detect_anomaly: bool,
+    ) -> tuple[Sequence[str], Sequence[str], dict[str, Any]]:
+        """Run a program; return the names of inputs and outputs, and the results."""
+        inputs, registers = self._argins.split(inputs, argins)
         given = check_inputs(
-            program.specs, self._with_defaults(program.schedule.graph.inputs, inputs or {})
+            program.specs, self._contents.with_defaults(program.schedule.graph.inputs, inputs)
         )
         names = program.checked_outputs(outputs)
         program.check_available(self._values, names, given)
         self.ledger.begin_run()
+        self._argins.set(registers)
         for name, value in given.items():
-            self._take_input(program.schedule, name, value)
-        for bound in program.steps:
-            self._execute(program.schedule, bound)
-        self._join_verification()
-        results = {name: self._fetch(program, name) for name in names}
+            self._execution.take_input(program.schedule, name, value)
+        try:
+            for bound in program.steps:
+                self._execution.execute(program.schedule, bound)
+                if detect_anomaly:
+                    check_outputs(bound[0], self._contents.symbol, self._execution.peek)
+            self._join_verification()
+            results = {name: self._execution.fetch(program, name) for name in names}
+        finally:
+            self._values.release_host(program.host_residents)
         if program.whole:
             self._values.release_host(program.made)
-        return results
+        return tuple(given), names, results
+
+    def _remember(
+        self, key: object, program: Program, given: Sequence[str], names: Sequence[str]
+    ) -> None:
+        replay = make_replay(
+            program,
+            given,
+            names,
+            state=self._values.settle(),
+            memory=self.memory,
+            ledger=self.ledger,
+        )
+        if replay is not None:
+            if len(self._replays) >= _MOST_REPLAYS:
+                self._replays.clear()
+            self._replays[key] = replay
 
     def write(self, symbol: str, array: Array) -> None:
         """Copy a host array to a symbol on the device; an ``explicit`` transfer.
 
+        Symbols of the same region, type and shape then have that value, too, activations excepted.
+
         Args:
-            symbol: A graph input, or a weight, state or activation that sections read as input.
+            symbol: Any symbol in device memory that is no initializer of a section: an input, an
+                output, a weight, gradient, state or activation. An argin is set without a transfer.
             array: Of the symbol's dtype and shape.
 
         Raises:
@@ -173,8 +300,11 @@ class Device:
             InputError: The array does not fit.
             DeviceError: The symbol is not in device memory or read-only, or the device was closed.
         """
-        self._open_programs()
-        found = self._symbol(symbol)
+        programs = self._open_programs()
+        found = self._contents.symbol(symbol)
+        if symbol in self._argins:
+            self._argins.set(self._argins.split({}, {symbol: array})[1])
+            return
         checked = InputSpec(found).check(array)
         if not found.region:
             raise DeviceError(f"symbol {symbol!r} lives on the host only; it cannot be written")
@@ -184,14 +314,16 @@ class Device:
             )
         self._values.upload(symbol, checked, Cause.EXPLICIT, None)
         self._values.release_host((symbol,))
+        self._contents.mirror(symbol, checked)
         if any(symbol in graph.inputs for graph in self._pef.manifest.graphs):
-            self._values.on_host[symbol] = own_copy(checked)
+            self._values.keep_on_host(symbol, own_copy(checked))
+        programs.forget_values(self._values.sharers(symbol))
 
     def read(self, symbol: str) -> Any:
         """Copy a symbol from the device; an ``explicit`` transfer.
 
         Args:
-            symbol: Any symbol that has a value.
+            symbol: Any symbol that has a value. Reading an argin is no transfer.
 
         Returns:
             A fresh host array.
@@ -203,16 +335,19 @@ class Device:
             DeviceError: The symbol lives on the host only, or the device was closed.
         """
         self._open_programs()
-        found = self._symbol(symbol)
+        found = self._contents.symbol(symbol)
         self._join_verification()
+        if symbol in self._argins:
+            return own_copy(self._values.host_value(symbol))
         if not found.region:
             raise DeviceError(f"symbol {symbol!r} lives on the host only; ask run() for it")
-        if symbol in self._values.on_device:
+        if self._values.is_on_device(symbol):
             return self._values.download(symbol, Cause.EXPLICIT, None)
+        self._contents.refuse_unloaded(found)
         if found.kind in _CONSTANT_KINDS:
             record = self._values.record(symbol, Direction.RDU_TO_HOST, Cause.EXPLICIT, None)
             self.ledger.enter(record)
-            return self._constant(symbol)
+            return self._contents.constant(symbol)
         raise ScheduleError(
             f"symbol {symbol!r} has no value on the device; run the section that computes it first "
             "(values between merged sections are not kept: select the sections, or use "
@@ -223,94 +358,6 @@ class Device:
         if self._programs is None:
             raise DeviceError("the device was closed; make a new one")
         return self._programs
-
-    def _symbol(self, name: str) -> Symbol:
-        symbol = self._symbols.get(name)
-        if symbol is None:
-            raise UsageError(f"symbol {name!r} does not exist in {self._pef.path.name}")
-        return symbol
-
-    def _load_weights(self) -> None:
-        manifest = self._pef.manifest
-        inputs = {name for graph in manifest.graphs for name in graph.inputs}
-        read = [name for section in manifest.sections for name in section.weights]
-        for section in manifest.sections:
-            for name in section.inputs:
-                if name not in inputs and self._symbols[name].stored is not None:
-                    self._values.load(name, self._pef.weight(name))
-                    read.append(name)
-        loaded = {name for name in read if not self._symbols[name].baked}
-        planned = [move.symbol for graph in manifest.graphs for move in graph.load_transfers]
-        # All happens at one moment, so that the plan's order is as good as any.
-        order = {name: place for place, name in reversed(list(enumerate(planned)))}
-        for name in sorted(loaded, key=lambda name: (order.get(name, len(order)), name)):
-            constant = self._symbols[name].kind is SymbolKind.CONSTANT
-            cause = Cause.CONSTANT if constant else Cause.WEIGHT
-            self.ledger.enter(self._values.record(name, Direction.HOST_TO_RDU, cause, None))
-
-    def _load_argins(self) -> None:
-        """Give argins their defaults; these are part of the program, and no transfer."""
-        for argin in self._pef.manifest.argins:
-            spec = InputSpec(self._symbols[argin.name])
-            shape = [size for size in spec.shape or () if isinstance(size, int)]
-            value = np.full(shape, argin.default, spec.dtype)
-            if self._symbols[argin.name].region:
-                self._values.load(argin.name, value)
-            self._values.on_host[argin.name] = value
-
-    def _with_defaults(self, names: Sequence[str], inputs: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Add the model's own defaults for inputs that nobody ever gave."""
-        missing = [name for name in names if name not in inputs and not self._values.has(name)]
-        defaults = {name: self._pef.weight(name) for name in missing if self._symbols[name].stored}
-        return {**defaults, **inputs} if defaults else inputs
-
-    def _take_input(self, schedule: GraphSchedule, name: str, value: Any) -> None:
-        call = schedule.rdu_readers.get(name)
-        if call is not None:
-            self._values.upload(name, value, Cause.INPUT, call)
-        if call is None or name in schedule.host_readers or name in schedule.graph.outputs:
-            self._values.on_host[name] = own_copy(value)
-
-    def _execute(self, schedule: GraphSchedule, bound: Bound) -> None:
-        values = self._values
-        step, session = bound
-        if isinstance(session, DeviceStep):
-            for name, call in step.inputs:
-                if name not in values.on_device:
-                    values.upload(name, values.on_host[name], Cause.FALLBACK, call)
-            begin = time.perf_counter()
-            session.run()
-            seconds = time.perf_counter() - begin
-            values.forget(step.hidden)
-            values.written_on_device(step.outputs)
-        else:
-            for name, call in step.inputs:
-                if name not in values.on_host:
-                    values.on_host[name] = values.download(name, Cause.FALLBACK, call)
-            begin = time.perf_counter()
-            results = session.run({name: values.on_host[name] for name, _ in step.inputs})
-            seconds = time.perf_counter() - begin
-            values.forget(step.hidden)
-            for name, result in zip(step.outputs, results, strict=True):
-                values.written_on_host(name, result)
-        if self._time_sections:
-            self.profile.add(schedule.graph.name, _call_time(step, seconds))
-
-    def _fetch(self, program: Program, name: str) -> Any:
-        values = self._values
-        if name in values.on_host:
-            value = values.on_host[name]
-            # What the host keeps for later runs must not be shared with the user.
-            return value if program.whole and name in program.made else own_copy(value)
-        if name in values.on_device:
-            return values.download(name, Cause.OUTPUT, program.schedule.producers.get(name))
-        return self._constant(name)
-
-    def _constant(self, name: str) -> Array:
-        if self._symbols[name].stored is not None:
-            return np.array(self._pef.weight(name), order="C")
-        content: Array = initializer(self._pef, name)
-        return content
 
     def _join_verification(self) -> None:
         if self._verification is None:
@@ -323,7 +370,6 @@ class Device:
         self._verification = None
 
 
-def _call_time(step: Step, seconds: float) -> CallTime:
-    (call,), (stage,) = step.calls, step.stages
-    modelled = stage.seconds if isinstance(stage, Section) else None
-    return CallTime(call, stage.id, stage.name, step.on_rdu, 1, seconds, seconds, modelled)
+def _hashable(names: Collection[Any] | None) -> Any:
+    """Return names as part of a key; a text, which is no list of names, as itself."""
+    return names if names is None or isinstance(names, str) else tuple(names)

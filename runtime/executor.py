@@ -9,9 +9,10 @@ from __future__ import annotations
 import functools
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -20,19 +21,27 @@ import onnxruntime as ort
 from onnxruntime.capi import onnxruntime_pybind11_state as ort_native
 
 from samba_onnx.errors import ExecutionError, PefFormatError
-from samba_onnx.runtime.assembly import merge_stages, place_weights
+from samba_onnx.runtime.assembly import freeze_inputs, merge_stages, place_weights
 from samba_onnx.runtime.bfloat16 import lower_bfloat16, uses_bfloat16
+from samba_onnx.runtime.binding import Bound, BoundSession, BoundSteps, bind_session
+from samba_onnx.runtime.blocks import BlockPool, bind_blocks, may_be_blocked
+from samba_onnx.runtime.dropout import expand_dropout_masks
+from samba_onnx.runtime.elementwise import split_elementwise
 from samba_onnx.runtime.host_values import ValueRunner
-from samba_onnx.runtime.memory import DeviceMemory
+from samba_onnx.runtime.memory import DeviceMemory, release_free_memory
+from samba_onnx.runtime.optimizer_faults import faulty_optimizers
 from samba_onnx.runtime.pef import stage_checks  # noqa: F401  # here, and not in the first load
 from samba_onnx.runtime.pef.layout import WEIGHTS_MEMBER
-from samba_onnx.runtime.pef.manifest import Section
+from samba_onnx.runtime.pef.manifest import Section, SectionType
 from samba_onnx.runtime.pef.reader import Pef
 from samba_onnx.runtime.schedule import Step
 
 _SILENT = 4
 """onnxruntime's severity "fatal": everything else reaches the user as an exception."""
 _LONGEST_REASON = 300
+_PATIENCE = 4
+"""Sessions that are made for changed initializers before the step stops having any."""
+NO_VALUES: Mapping[str, ort.OrtValue] = MappingProxyType({})
 _LIGHT_FLOPS = 1_000_000
 """A core does this much in about 20 µs, some times what waking another one takes."""
 
@@ -65,31 +74,60 @@ class SessionFactory:
         path = Path(os.path.realpath(pef.path))
         self._folder, self._file = str(path.parent), path.name
         self._offset = pef.member_offset(WEIGHTS_MEMBER)
+        self._pool = BlockPool(settings.threads or os.cpu_count() or 1)
 
-    def device_step(self, step: Step, memory: DeviceMemory) -> DeviceStep:
+    def device_step(
+        self, step: Step, memory: DeviceMemory, constant: Collection[str] = ()
+    ) -> DeviceStep:
         """Make the session of sections, bound to device memory.
 
         Args:
             step: Of sections.
             memory: Where the step's inputs and outputs live.
+            constant: Values that no section writes. The session is made with those that the step
+                reads as initializers, when it runs for the first time.
 
         Returns:
-            The step, ready to run.
+            The step, ready to run once its values are there.
 
         Raises:
             ExecutionError: onnxruntime refuses the model.
             PefFormatError: The stages do not fit together.
         """
+        frozen = frozenset(
+            name
+            for name, _ in step.inputs
+            if name in constant and not memory.tensor(name).element.packs
+        )
+        return DeviceStep(lambda names: self._bind(step, memory, names), frozen, step.title)
+
+    def _bind(self, step: Step, memory: DeviceMemory, frozen: Collection[str]) -> Bound:
         model = self._model(step)
+        if frozen or not all(stage.type is SectionType.OPT for stage in step.stages):
+            return self._bind_whole(model, step, memory, frozen)
+        split = split_elementwise(model, memory.region, functools.partial(may_be_blocked, memory))
+        runs = bind_blocks(split.components, memory, functools.partial(self._block_session, step))
+        blocks = self._pool.blocks(runs)
+        if split.rest is None:
+            return BoundSteps((blocks,))
+        rest = self._bind_whole(split.rest, step, memory, frozen)
+        return BoundSteps((blocks, rest)) if runs else rest
+
+    def _bind_whole(
+        self, model: onnx.ModelProto, step: Step, memory: DeviceMemory, frozen: Collection[str]
+    ) -> BoundSession:
+        outside = freeze_inputs(model, {name: memory.tensor(name) for name in frozen})
         if uses_bfloat16(model):
             lower_bfloat16(model)
-        session = self._session(model, step)
-        binding = session.io_binding()
-        for name, _ in step.inputs:
-            memory.tensor(name).bind_input(binding, name)
-        for name in step.outputs:
-            memory.tensor(name).bind_output(binding, name)
-        return DeviceStep(session, binding, step.title)
+        values = {name: tensor.ort_value() for name, tensor in outside.items()}
+        session = self._session(model, step, values)
+        if values:
+            release_free_memory()
+            self._pef.ensure_unchanged()
+        return bind_session(session, model, memory, values)
+
+    def _block_session(self, step: Step, model: onnx.ModelProto) -> ort.InferenceSession:
+        return self._session(model, step, threads=1)
 
     def host_step(self, step: Step) -> HostStep:
         """Make the session of fallbacks.
@@ -119,15 +157,30 @@ class SessionFactory:
         models = [self._pef.stage_model(stage.id) for stage in step.stages]
         model = merge_stages(models, [name for name, _ in step.inputs], step.outputs)
         place_weights(model, self._file, self._offset)
+        expand_dropout_masks(model)
         return model
 
-    def _session(self, model: onnx.ModelProto, step: Step) -> ort.InferenceSession:
+    def _session(
+        self,
+        model: onnx.ModelProto,
+        step: Step,
+        values: Mapping[str, ort.OrtValue] = NO_VALUES,
+        threads: int | None = None,
+    ) -> ort.InferenceSession:
         options = self._options()
-        if self._several and _is_light(step):
-            options.intra_op_num_threads = 1
+        if values:
+            options.add_external_initializers(list(values), list(values.values()))
+            # What the optimizer makes of them and then packs is freed one by one, not kept for
+            # later in an arena.
+            options.add_session_config_entry("session.use_device_allocator_for_initializers", "1")
+        if threads or _is_light(step):
+            options.intra_op_num_threads = threads or 1
         try:
             return ort.InferenceSession(
-                model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+                model.SerializeToString(),
+                options,
+                providers=["CPUExecutionProvider"],
+                disabled_optimizers=faulty_optimizers(model),
             )
         except _ort_errors() as error:
             raise ExecutionError(f"{step.title} cannot be prepared: {reason_of(error)}") from None
@@ -166,21 +219,62 @@ def _sections(step: Step) -> list[Section]:
 class DeviceStep:
     """Sections that run on the emulated device."""
 
-    def __init__(self, session: ort.InferenceSession, binding: Any, title: str) -> None:
-        self._session = session
-        self._binding = binding
+    def __init__(
+        self, bind: Callable[[Collection[str]], Bound], frozen: frozenset[str], title: str
+    ) -> None:
+        """Make the session now, or in the first run if it shall have initializers.
+
+        Args:
+            bind: Makes the session, with those inputs as initializers.
+            frozen: Names of inputs that seldom change.
+            title: What messages call the step.
+        """
+        self._bind = bind
         self._title = title
+        self._frozen = frozen
+        self._patience = _PATIENCE
+        self._bound = None if frozen else bind(())
+
+    @property
+    def frozen(self) -> frozenset[str]:
+        """Inputs that the session has as initializers, or will have."""
+        return self._frozen
 
     def run(self) -> None:
         """Execute; reads and writes device memory only.
 
         Raises:
-            ExecutionError: An operator failed.
+            ExecutionError: An operator failed, or onnxruntime refuses the model.
+            PefChecksumError: The file was replaced before the session was made.
         """
+        bound = self._bound or self.prepare()
         try:
-            self._session.run_with_iobinding(self._binding)
+            bound.run()
         except _ort_errors() as error:
             raise ExecutionError(f"{self._title} failed: {reason_of(error)}") from None
+
+    def prepare(self) -> Bound:
+        """Make the session if there is none; values that it has as initializers must be there.
+
+        Raises:
+            ExecutionError: onnxruntime refuses the model.
+            PefChecksumError: The file was replaced meanwhile.
+        """
+        if self._bound is None:
+            self._bound = self._bind(self._frozen)
+        return self._bound
+
+    def forget_values(self) -> None:
+        """Drop the session because a frozen input changed; the next run makes a new one.
+
+        An input that keeps changing is no constant: after some sessions the step reads all of its
+        inputs where they are.
+        """
+        if self._bound is not None and self._frozen:
+            self._bound = None
+            self._patience -= 1
+            if not self._patience:
+                self._frozen = frozenset()
 
 
 class HostStep:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+import itertools
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,10 +37,18 @@ def totals(transfers: Iterable[Transfer]) -> tuple[Total, ...]:
         One total for every pair that occurs, in the order of the enumerations.
     """
     sums: dict[tuple[Cause, Direction], Total] = {}
+    _add_up(sums, transfers)
+    return _in_order(sums)
+
+
+def _add_up(sums: dict[tuple[Cause, Direction], Total], transfers: Iterable[Transfer]) -> None:
     for made in transfers:
         key = (made.cause, made.direction)
         old = sums.get(key) or Total(*key, count=0, bytes=0, seconds=0.0)
         sums[key] = Total(*key, old.count + 1, old.bytes + made.bytes, old.seconds + made.seconds)
+
+
+def _in_order(sums: Mapping[tuple[Cause, Direction], Total]) -> tuple[Total, ...]:
     return tuple(
         sums[cause, direction]
         for cause in Cause
@@ -48,22 +57,40 @@ def totals(transfers: Iterable[Transfer]) -> tuple[Total, ...]:
     )
 
 
+def _flat(entries: Iterable[Transfer | tuple[Transfer, ...]]) -> Iterator[Transfer]:
+    for entry in entries:
+        if isinstance(entry, tuple):
+            yield from entry
+        else:
+            yield entry
+
+
 class Ledger:
-    """Records of every host↔RDU copy since the PEF was loaded or the ledger was reset."""
+    """Records of every host↔RDU copy since the PEF was loaded or the ledger was reset.
+
+    Runs that copy the same share their records, so that a run costs the ledger one reference.
+    """
 
     def __init__(self) -> None:
-        self._transfers: list[Transfer] = []
-        self._starts: list[int] = []
+        self._entries: list[Transfer | tuple[Transfer, ...]] = []
+        """Copies between runs one by one, those of a run together."""
+        self._open: list[Transfer] | None = None
+        """Copies of the run that was begun last, until the next one or another copy."""
+        self._sums: dict[tuple[Cause, Direction], Total] = {}
+        self._summed = 0
+        """Entries that are part of the sums."""
 
     @property
     def transfers(self) -> tuple[Transfer, ...]:
         """All records, oldest first."""
-        return tuple(self._transfers)
+        self._close()
+        return tuple(_flat(self._entries))
 
     @property
     def runs(self) -> int:
         """Number of runs begun since the last reset."""
-        return len(self._starts)
+        self._close()
+        return sum(isinstance(entry, tuple) for entry in self._entries)
 
     def run(self, index: int = -1) -> tuple[Transfer, ...]:
         """Return the records of one run.
@@ -77,31 +104,73 @@ class Ledger:
         Raises:
             UsageError: There was no such run.
         """
-        try:
-            start = self._starts[index]
-        except IndexError:
-            raise UsageError(f"run {index} is not in the ledger, which has {self.runs}") from None
-        following = index % self.runs + 1
-        end = self._starts[following] if following < self.runs else len(self._transfers)
-        # Load and explicit transfers have no call; those after a run are not part of it.
-        return tuple(made for made in self._transfers[start:end] if made.call is not None)
+        self._close()
+        entries = self._entries if index >= 0 else reversed(self._entries)
+        skipped = index if index >= 0 else -index - 1
+        runs = (entry for entry in entries if isinstance(entry, tuple))
+        found = next(itertools.islice(runs, skipped, None), None)
+        if found is None:
+            raise UsageError(f"run {index} is not in the ledger, which has {self.runs}")
+        return found
+
+    def mark(self) -> int:
+        """Return the present end of the ledger, for :meth:`since`."""
+        self._close()
+        return len(self._entries)
+
+    def since(self, mark: int) -> tuple[Transfer, ...]:
+        """Return the records that were made after a mark.
+
+        Args:
+            mark: From :meth:`mark`, made since the last reset.
+        """
+        self._close()
+        return tuple(_flat(self._entries[mark:]))
 
     def totals(self) -> tuple[Total, ...]:
-        """Add up all records by cause and direction."""
-        return totals(self._transfers)
+        """Add up all records by cause and direction; each is looked at once."""
+        self._close()
+        _add_up(self._sums, _flat(self._entries[self._summed :]))
+        self._summed = len(self._entries)
+        return _in_order(self._sums)
 
     def begin_run(self) -> None:
         """Mark the start of a run."""
-        self._starts.append(len(self._transfers))
+        self._close()
+        self._open = []
 
     def enter(self, transfer: Transfer) -> None:
         """Add a record; the device calls this beside every copy."""
-        self._transfers.append(transfer)
+        if transfer.call is not None and self._open is not None:
+            self._open.append(transfer)
+        else:
+            # Copies at load or on request have no call, and are part of no run.
+            self._close()
+            self._entries.append(transfer)
+
+    def enter_run(self, transfers: tuple[Transfer, ...]) -> None:
+        """Add a whole run.
+
+        Args:
+            transfers: Its records, in order; all have a call.
+        """
+        if self._open is not None:
+            self._close()
+        self._entries.append(transfers)
 
     def reset(self) -> None:
         """Forget all records and runs."""
-        self._transfers.clear()
-        self._starts.clear()
+        self._entries.clear()
+        self._open = None
+        self._sums.clear()
+        self._summed = 0
+
+    def _close(self) -> None:
+        if self._open is not None:
+            made = tuple(self._open)
+            last = self._entries[-1] if self._entries else None
+            self._entries.append(last if isinstance(last, tuple) and last == made else made)
+            self._open = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the ledger as JSON-able data.
@@ -115,5 +184,5 @@ class Ledger:
             "version": JSON_VERSION,
             "runs": self.runs,
             "totals": [dataclasses.asdict(total) for total in self.totals()],
-            "transfers": [dataclasses.asdict(made) for made in self._transfers],
+            "transfers": [dataclasses.asdict(made) for made in self.transfers],
         }

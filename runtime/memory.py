@@ -7,12 +7,16 @@ them: read-only weights are mapped from the PEF and never need any.
 
 from __future__ import annotations
 
+import ctypes
+import functools
 import math
-from collections.abc import Iterable, Sequence
+import os
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import onnxruntime as ort
 
 from samba_onnx.errors import ExecutionError, InternalError, OutOfDeviceMemoryError
 from samba_onnx.runtime.elements import (
@@ -99,6 +103,27 @@ class DeviceTensor:
         if self._native:
             return self._items.copy()
         return from_items(self._items, self.element, self.shape)
+
+    def storing(self) -> Callable[[Array], None]:
+        """Return :meth:`store` for arrays whose shape and dtype were checked, made to be fast."""
+        return functools.partial(self._items.__setitem__, ...) if self._native else self.store
+
+    def loading(self) -> Callable[[], Array]:
+        """Return :meth:`load`, made to be fast."""
+        return self._items.copy if self._native else self.load
+
+    @property
+    def items(self) -> Array:
+        """The content itself, as ``storage_dtype``; for whoever moves data over the link."""
+        return self._items
+
+    def ort_value(self) -> ort.OrtValue:
+        """Return onnxruntime's view of the content, which shares its memory.
+
+        The elements must not share bytes.
+        """
+        number = onnx_number(self.element)
+        return ort.OrtValue.ortvalue_from_numpy_with_onnx_type(self._items, number)
 
     def bind_input(self, binding: Any, name: str) -> None:
         """Let an onnxruntime ``IOBinding`` read input ``name`` from here."""
@@ -191,6 +216,18 @@ class DeviceMemory:
             self._tensors[symbol] = tensor
         return tensor
 
+    def private(self, symbol: str) -> DeviceTensor:
+        """Return a tensor like a symbol's, in a place of its own that no tier accounts for.
+
+        Args:
+            symbol: Name of a symbol that has a region.
+        """
+        return DeviceTensor(self._symbols[symbol], _aligned(self._symbols[symbol].bytes or 0))
+
+    def region(self, symbol: str) -> str:
+        """Return the name of a symbol's region."""
+        return self._symbols[symbol].region
+
     def _reserve(self, region: Region) -> None:
         tier = self._tiers.get(region.tier)
         if tier is None:
@@ -216,10 +253,23 @@ class DeviceMemory:
     def _buffer(self, region: Region) -> Array:
         buffer = self._buffers.get(region.name)
         if buffer is None:
-            # Zeros come as untouched pages from the system: a region costs memory when it is used.
-            size = math.ceil(region.bytes / ALIGNMENT) * ALIGNMENT
-            whole = np.zeros(size + ALIGNMENT, np.uint8)
-            start = -whole.ctypes.data % ALIGNMENT
-            buffer = whole[start : start + region.bytes]
+            buffer = _aligned(region.bytes)
             self._buffers[region.name] = buffer
         return buffer
+
+
+def _aligned(size: int) -> Array:
+    """Return zeros; they come as untouched pages from the system, and cost memory when used."""
+    whole = np.zeros(math.ceil(size / ALIGNMENT) * ALIGNMENT + ALIGNMENT, np.uint8)
+    start = -whole.ctypes.data % ALIGNMENT
+    return whole[start : start + size]
+
+
+def release_free_memory() -> None:
+    """Give memory that was freed back to the system, where the C library can be asked to.
+
+    It keeps large blocks that lie below others: after weights were rewritten, as much as they take.
+    """
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if os.name == "posix" else None
+    if trim is not None:
+        trim(0)

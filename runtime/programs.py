@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,9 +11,9 @@ from samba_onnx.errors import InputError, ScheduleError, UsageError
 from samba_onnx.runtime.executor import DeviceStep, HostStep, SessionFactory, SessionSettings
 from samba_onnx.runtime.inputs import InputSpec
 from samba_onnx.runtime.memory import DeviceMemory
-from samba_onnx.runtime.pef.manifest import Call
+from samba_onnx.runtime.pef.manifest import LOADED_KINDS, Call, Manifest
 from samba_onnx.runtime.pef.reader import Pef
-from samba_onnx.runtime.residency import Residency
+from samba_onnx.runtime.residency import Residency, sharers
 from samba_onnx.runtime.schedule import GraphSchedule, Step
 
 Bound = tuple[Step, DeviceStep | HostStep]
@@ -35,6 +36,20 @@ class Program:
     """Values that can be fetched after the run."""
     whole: bool
     """Whether it executes the whole schedule."""
+
+    fixed: frozenset[str]
+    """Residents whose values the host knows."""
+
+    @functools.cached_property
+    def host_residents(self) -> frozenset[str]:
+        """Residents that fallbacks read or write, of which the host keeps no copy after a run."""
+        names = {
+            name
+            for step, _ in self.steps
+            if not step.on_rdu
+            for name in (*(name for name, _ in step.inputs), *step.outputs)
+        }
+        return (self.schedule.residents & names) - self.fixed
 
     def checked_outputs(self, outputs: Sequence[str] | None) -> Sequence[str]:
         """Return the outputs to fetch, each once.
@@ -85,6 +100,10 @@ class Program:
         if spec is not None:
             return InputError(f"input {name!r} was never given; {who} it: give {spec} to run()")
         producer = self.schedule.producers.get(name)
+        kind = self.schedule.symbols[name].kind
+        if name in self.schedule.residents and kind in LOADED_KINDS:
+            what = kind.value.replace("_", " ")
+            return ScheduleError(f"{who} {what} {name!r}, which has no value: give it to load()")
         mend = "write it" if producer is None else f"run {self.schedule.title(producer)}"
         return ScheduleError(f"{who} {name!r}, which has no value on the device: {mend} first")
 
@@ -112,12 +131,15 @@ class Programs:
         self._pef = pef
         self._memory = memory
         self._merge = merge
+        self._constant = _frozen_residents(manifest) if settings.prepack else frozenset()
+        self._fixed = manifest.fixed_residents()
+        self._sharers = sharers(manifest.symbols)
         self._schedules = {graph.name: GraphSchedule(manifest, graph) for graph in manifest.graphs}
         steps = {name: plan.steps(merge=merge) for name, plan in self._schedules.items()}
         several = sum(map(len, steps.values())) > 1
         self._factory = SessionFactory(pef, settings, several=several)
         self._sessions: dict[tuple[str, tuple[int, ...]], DeviceStep | HostStep] = {}
-        self._programs: dict[tuple[str, tuple[Call, ...]], Program] = {}
+        self._programs: dict[tuple[str, tuple[Call, ...], bool], Program] = {}
         self._whole = {
             name: self._make(plan, plan.graph.calls, steps[name])
             for name, plan in self._schedules.items()
@@ -131,8 +153,11 @@ class Programs:
         section_types: Collection[str] | None = None,
         from_call: int | None = None,
         until_call: int | None = None,
+        single: bool = False,
     ) -> Program:
         """Return the program for a selection of calls; the arguments are those of ``Device.run``.
+
+        With ``single``, every call has a step of its own.
 
         Raises:
             UsageError: The graph does not exist, or both ids and types are given.
@@ -140,17 +165,23 @@ class Programs:
             ExecutionError: onnxruntime refuses a stage.
         """
         name = self._graph_name(graph)
-        if not section_ids and not section_types and from_call is None and until_call is None:
-            return self._whole[name]
         plan = self._schedules[name]
         calls = plan.select(section_ids, section_types, from_call, until_call)
-        if calls == plan.graph.calls:
+        merge = self._merge and not single
+        if calls == plan.graph.calls and merge == self._merge:
             return self._whole[name]
-        program = self._programs.get((name, calls))
+        program = self._programs.get((name, calls, merge))
         if program is None:
-            program = self._make(plan, calls, plan.steps(calls, merge=self._merge))
-            self._programs[name, calls] = program
+            program = self._make(plan, calls, plan.steps(calls, merge=merge))
+            self._programs[name, calls, merge] = program
         return program
+
+    def forget_values(self, names: Collection[str]) -> None:
+        """Note that the host gave these residents new values."""
+        if not self._constant.isdisjoint(names):
+            for session in self._sessions.values():
+                if isinstance(session, DeviceStep) and not session.frozen.isdisjoint(names):
+                    session.forget_values()
 
     def _graph_name(self, graph: str | None) -> str:
         if graph in self._schedules:
@@ -170,11 +201,16 @@ class Programs:
         self._pef.ensure_unchanged()
         needs: dict[str, int] = {}
         made: set[str] = set()
+        readable: set[str] = set()
         for step in steps:
             for name, call in step.inputs:
-                if name not in made:
+                if name not in readable:
                     needs.setdefault(name, call)
             made.update(step.outputs)
+            # What is written under one name can be read under others, as a zeroed gradient is.
+            for name in step.outputs:
+                readable.update(other for other, same in self._sharers.get(name, ()) if same)
+            readable.update(step.outputs)
         whole = calls == schedule.graph.calls
         outputs = schedule.graph.outputs
         return Program(
@@ -185,6 +221,7 @@ class Programs:
             outputs if whole else tuple(name for name in outputs if name in made),
             frozenset(made),
             whole,
+            self._fixed,
         )
 
     def _session(self, graph: str, step: Step) -> DeviceStep | HostStep:
@@ -192,8 +229,14 @@ class Programs:
         session = self._sessions.get(key)
         if session is None:
             if step.on_rdu:
-                session = self._factory.device_step(step, self._memory)
+                session = self._factory.device_step(step, self._memory, self._constant)
             else:
                 session = self._factory.host_step(step)
             self._sessions[key] = session
         return session
+
+
+def _frozen_residents(manifest: Manifest) -> frozenset[str]:
+    """Return the residents that sessions may take for constants."""
+    stored = {symbol.name for symbol in manifest.symbols if symbol.stored is not None}
+    return manifest.fixed_residents() - stored

@@ -19,9 +19,9 @@ from samba_onnx.runtime.pef.manifest import (
     Transfer,
 )
 
-_STATE = frozenset(
-    {SymbolKind.WEIGHT, SymbolKind.GRADIENT, SymbolKind.OPTIMIZER_STATE, SymbolKind.BUFFER}
-)
+_MOST_STATES = 64
+_OVERLAID = frozenset({SymbolKind.ACTIVATION, SymbolKind.CONSTANT})
+"""Kinds whose symbols may share a region only because their lives do not overlap."""
 
 
 class Residency:
@@ -32,16 +32,42 @@ class Residency:
         self._memory = memory
         self._ledger = ledger
         self._symbols = {symbol.name: symbol for symbol in manifest.symbols}
-        self._sharers = _sharers(manifest.symbols)
+        self._sharers = sharers(manifest.symbols)
         self._records: dict[tuple[str, Direction, Cause, int | None], Transfer] = {}
-        self.on_device: set[str] = set()
-        """Symbols whose current value is in device memory."""
-        self.on_host: dict[str, Any] = {}
-        """Current values that the host has; no array is shared with the user."""
+        self._on_device: set[str] = set()
+        self._on_host: dict[str, Any] = {}
+        self._states: dict[tuple[frozenset[str], frozenset[str]], object] = {}
+        self.state: object | None = None
+        """Stands for which values are where; None until :meth:`settle` after a change."""
 
     def has(self, name: str) -> bool:
         """Return whether a symbol has a value anywhere."""
-        return name in self.on_device or name in self.on_host
+        return name in self._on_device or name in self._on_host
+
+    def is_on_device(self, name: str) -> bool:
+        """Return whether a symbol's current value is in device memory."""
+        return name in self._on_device
+
+    def is_on_host(self, name: str) -> bool:
+        """Return whether the host has a symbol's current value."""
+        return name in self._on_host
+
+    def host_value(self, name: str) -> Any:
+        """Return a value that the host has; it must not be shared with the user."""
+        return self._on_host[name]
+
+    def settle(self) -> object:
+        """Return what stands for which values are where: equal places, the same object."""
+        if self.state is None:
+            key = frozenset(self._on_device), frozenset(self._on_host)
+            if len(self._states) >= _MOST_STATES:
+                self._states.clear()
+            self.state = self._states.setdefault(key, object())
+        return self.state
+
+    def sharers(self, name: str) -> tuple[str, ...]:
+        """Return the symbols of a symbol's region, itself included."""
+        return (name, *(other for other, _ in self._sharers.get(name, ())))
 
     def load(self, name: str, array: Any) -> None:
         """Fill a tensor while the PEF is loaded; the ledger knows of it already."""
@@ -49,18 +75,17 @@ class Residency:
         self.written_on_device((name,))
 
     def upload(self, name: str, array: Any, cause: Cause, call: int | None) -> None:
-        """Copy a host array to the device.
+        """Copy a host array to the device; what the host has of the symbol stays as it is.
 
         Args:
             name: Symbol of that shape and type.
             array: What to copy.
             cause: Why.
-            call: The call that reads it; None on request.
+            call: The call that reads or wrote it; None on request.
         """
         self._memory.tensor(name).store(array)
         self._ledger.enter(self.record(name, Direction.HOST_TO_RDU, cause, call))
-        self._displace(name)
-        self.on_device.add(name)
+        self._place(name)
 
     def download(self, name: str, cause: Cause, call: int | None) -> Any:
         """Copy a value from the device.
@@ -80,25 +105,30 @@ class Residency:
     def written_on_device(self, names: Iterable[str]) -> None:
         """Note that sections wrote these symbols."""
         for name in names:
-            self._displace(name)
-            self.on_device.add(name)
-            self.on_host.pop(name, None)
+            self._place(name)
+            self._drop(name)
 
     def written_on_host(self, name: str, value: Any) -> None:
         """Note that a fallback or the user made this value; the array must not be shared."""
-        self.on_host[name] = value
-        self.on_device.discard(name)
+        self.keep_on_host(name, value)
+        self._leave(name)
+
+    def keep_on_host(self, name: str, value: Any) -> None:
+        """Note that the host has the current value, too; the array must not be shared."""
+        if name not in self._on_host:
+            self.state = None
+        self._on_host[name] = value
 
     def forget(self, names: Iterable[str]) -> None:
         """Note that these symbols have no value any more."""
         for name in names:
-            self.on_device.discard(name)
-            self.on_host.pop(name, None)
+            self._leave(name)
+            self._drop(name)
 
     def release_host(self, names: Iterable[str]) -> None:
         """Drop the host's copies of these symbols, to free memory."""
         for name in names:
-            self.on_host.pop(name, None)
+            self._drop(name)
 
     def record(self, name: str, direction: Direction, cause: Cause, call: int | None) -> Transfer:
         """Return the record of a copy; equal copies share one."""
@@ -111,18 +141,38 @@ class Residency:
             self._records[key] = record
         return record
 
-    def _displace(self, name: str) -> None:
-        """Update the symbols that share the region of a symbol that was just written."""
+    def _place(self, name: str) -> None:
+        """Note that a symbol was written on the device, and what that is to its sharers."""
+        self._enter(name)
         for other, same in self._sharers.get(name, ()):
-            self.on_host.pop(other, None)
+            self._drop(other)
             if same:
-                self.on_device.add(other)
+                self._enter(other)
             else:
-                self.on_device.discard(other)
+                self._leave(other)
+
+    def _enter(self, name: str) -> None:
+        if name not in self._on_device:
+            self._on_device.add(name)
+            self.state = None
+
+    def _leave(self, name: str) -> None:
+        if name in self._on_device:
+            self._on_device.remove(name)
+            self.state = None
+
+    def _drop(self, name: str) -> None:
+        if name in self._on_host:
+            del self._on_host[name]
+            self.state = None
 
 
-def _sharers(symbols: Iterable[Symbol]) -> dict[str, list[tuple[str, bool]]]:
-    """Return for every symbol those of its region, and whether they are two names of one value."""
+def sharers(symbols: Iterable[Symbol]) -> dict[str, list[tuple[str, bool]]]:
+    """Return for every symbol those of its region, and whether they are two names of one value.
+
+    Args:
+        symbols: Those of a PEF.
+    """
     regions: dict[str, list[Symbol]] = {}
     for symbol in symbols:
         if symbol.region:
@@ -136,9 +186,10 @@ def _sharers(symbols: Iterable[Symbol]) -> dict[str, list[tuple[str, bool]]]:
 
 
 def _same(one: Symbol, other: Symbol) -> bool:
-    """Whether sharing is meant to show one value under two names, as a weight and its update.
+    """Whether sharing is meant to show one value under two names.
 
-    Other symbols share a region only because their lives do not overlap.
+    So it is with a weight and its update, and with an output of one graph that is an input of
+    another one.
     """
-    state = one.kind in _STATE and other.kind in _STATE
-    return state and (one.type, one.shape) == (other.type, other.shape)
+    overlaid = one.kind in _OVERLAID or other.kind in _OVERLAID
+    return not overlaid and (one.type, one.shape) == (other.type, other.shape)

@@ -51,6 +51,7 @@ class GraphSchedule:
         self.stages = manifest.stages()
         self.symbols = {symbol.name: symbol for symbol in manifest.symbols}
         self.rdu_stages = frozenset(section.id for section in manifest.sections)
+        self.residents = manifest.residents()
         self.producers: dict[str, int] = {}
         self.rdu_readers: dict[str, int] = {}
         self.host_readers: dict[str, int] = {}
@@ -218,13 +219,26 @@ class _Group:
         # Types are run one by one in training; their sessions serve whole runs too.
         if (last.id in on_rdu) != (stage.id in on_rdu) or last.type is not stage.type:
             return False
+        # What a fallback writes to a resident is copied to the device before the next one begins.
+        if stage.id not in on_rdu and not self._schedule.residents.isdisjoint(self.made):
+            return False
         # onnxruntime orders nodes by the names of their values, and knows nothing of regions: one
         # that an earlier stage reads must not be overwritten in the same session, and one that an
         # earlier stage writes must not be read under another name.
         region = self._schedule.region
         reads = {region(name) for name in stage.inputs if name not in self.made} - {""}
-        writes = {region(name) for name in stage.outputs} - {""}
+        writes = {region(name) for name in stage.outputs if self._is_exposed(stage, name)} - {""}
         return not (writes & self._read or reads & self._written)
+
+    def _is_exposed(self, stage: Section | Fallback, name: str) -> bool:
+        """Whether nothing but the order of stages keeps the old value of a region from a writer.
+
+        An optimizer's parts read a weight before its update, which depends on what they read: in
+        one session that is proven in place, or else goes through a buffer.
+        """
+        if stage.type is not SectionType.OPT:
+            return True
+        return self._schedule.symbols[name].kind in _TRANSIENT
 
     def take(self, call: int, stage: Section | Fallback) -> None:
         """Add a call."""

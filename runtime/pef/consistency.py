@@ -21,6 +21,7 @@ from samba_onnx.runtime.pef.manifest import (
     Region,
     Section,
     Symbol,
+    SymbolKind,
     TargetSummary,
 )
 from samba_onnx.runtime.pef.schedule_checks import check_boundaries, check_schedule, check_transfers
@@ -57,13 +58,16 @@ def check_manifest(manifest: Manifest) -> None:
         _check_symbol(symbol, index)
     for stage in index.stages.values():
         _check_stage(stage, index)
+    _check_argins(manifest, index)
+    residents = manifest.residents()
+    filled = _filled_residents(manifest, residents, index)
+    argins = {argin.name for argin in manifest.argins}
     for graph in manifest.graphs:
         _known("graph", graph.name, "symbol", (*graph.inputs, *graph.outputs), index.symbols)
         _unique(f"input of graph {graph.name}", graph.inputs)
-        check_schedule(graph, index.stages, index.symbols)
-        check_transfers(graph, index.stages, index.symbols)
+        check_schedule(graph, index.stages, index.symbols, filled)
+        check_transfers(graph, index.stages, index.symbols, residents, argins)
         check_boundaries(graph, index.stages, index.symbols)
-    _check_argins(manifest, index)
     _check_reference(manifest, index)
     _check_figures(manifest)
     weights_layout(manifest)
@@ -208,13 +212,31 @@ def _check_stage(stage: Section | Fallback, index: _Index) -> None:
         _not_negative(name, flops=stage.flops, seconds=stage.seconds, **traffic)
 
 
+def _filled_residents(
+    manifest: Manifest, residents: Iterable[str], index: _Index
+) -> frozenset[str]:
+    """Return the residents that have a value before the first run, or are given one on request."""
+    loaded = {
+        index.symbols[move.symbol].region
+        for graph in manifest.graphs
+        for move in graph.load_transfers
+        if move.symbol in index.symbols
+    }
+    return frozenset(
+        name
+        for name in residents
+        if index.symbols[name].kind is SymbolKind.GRADIENT or index.symbols[name].region in loaded
+    )
+
+
 def _check_argins(manifest: Manifest, index: _Index) -> None:
     inputs = {name for graph in manifest.graphs for name in graph.inputs}
     for argin in manifest.argins:
         _known("argin", argin.name, "graph input", (argin.name,), inputs)
         _known("argin", argin.name, "stage", argin.stages, index.stages)
-        if argin.type != index.symbols[argin.name].type:
-            _refuse(f"argin {argin.name} is {argin.type}, its symbol is not")
+        symbol = index.symbols[argin.name]
+        if argin.type != symbol.type or tensor_element(argin.type) is None or symbol.shape != ():
+            _refuse(f"argin {argin.name} is {argin.type}, its symbol is no such scalar")
 
 
 def _check_reference(manifest: Manifest, index: _Index) -> None:

@@ -40,6 +40,14 @@ class SymbolKind(enum.StrEnum):
     BUFFER = "buffer"
 
 
+RESIDENT_KINDS = frozenset(
+    {SymbolKind.WEIGHT, SymbolKind.BUFFER, SymbolKind.OPTIMIZER_STATE, SymbolKind.GRADIENT}
+)
+"""Kinds of symbols that stay in device memory between runs."""
+LOADED_KINDS = RESIDENT_KINDS - {SymbolKind.GRADIENT}
+"""Kinds of residents that are given their values before the first run."""
+
+
 class Direction(enum.StrEnum):
     """Which way a transfer goes."""
 
@@ -281,7 +289,8 @@ class Graph:
     outputs: tuple[str, ...]
     calls: tuple[Call, ...]
     load_transfers: tuple[Transfer, ...]
-    """Made once, when the PEF is loaded: weights and constants."""
+    """Made once: weights and constants when the PEF is loaded, residents when they are given
+    their values."""
     run_transfers: tuple[Transfer, ...]
     """Made by every run that is given all inputs and asked for all outputs."""
     boundaries: tuple[Boundary, ...] = ()
@@ -306,7 +315,10 @@ class Boundary:
 
 @dataclass(frozen=True)
 class Argin:
-    """A scalar that the user may change at run time: a graph input with a value that persists."""
+    """A scalar that the user may change at run time: a graph input with a value that persists.
+
+    It is a register of the device, which is set without a transfer.
+    """
 
     name: str
     type: str
@@ -393,3 +405,36 @@ class Manifest:
         """Return sections and fallbacks by id."""
         stages: tuple[Section | Fallback, ...] = (*self.sections, *self.fallbacks)
         return {stage.id: stage for stage in stages}
+
+    def residents(self) -> frozenset[str]:
+        """Return the symbols that stay in device memory between runs, and are no initializers.
+
+        Sections read and write them where they are; the host copies them on request only. Unless
+        it is stored, a resident has no value before it is loaded, written or computed.
+        """
+        inner = {name for stage in self.stages().values() for name in stage.weights}
+        exchanged = {name for graph in self.graphs for name in graph.inputs}
+        return frozenset(
+            symbol.name
+            for symbol in self.symbols
+            if symbol.kind in RESIDENT_KINDS
+            and symbol.region
+            and symbol.name not in inner
+            and symbol.name not in exchanged
+        )
+
+    def fixed_residents(self) -> frozenset[str]:
+        """Return the residents that nothing but loading and explicit writes changes.
+
+        The host knows their values: a fallback that reads one needs no copy from the device.
+        """
+        regions = {symbol.name: symbol.region for symbol in self.symbols}
+        changed = {name for stage in self.stages().values() for name in stage.outputs}
+        changed |= {name for graph in self.graphs for name in graph.inputs}
+        places = {regions[name] for name in changed}
+        kinds = {symbol.name: symbol.kind for symbol in self.symbols}
+        return frozenset(
+            name
+            for name in self.residents()
+            if kinds[name] in LOADED_KINDS and regions[name] not in places
+        )

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import NoReturn
 
 from samba_onnx.errors import PefFormatError
 from samba_onnx.runtime.pef.manifest import (
+    LOADED_KINDS,
     Cause,
     Direction,
     Fallback,
     Graph,
     Section,
     Symbol,
+    SymbolKind,
     Transfer,
 )
 from samba_onnx.safety.files import printable
@@ -23,15 +25,19 @@ Stages = Mapping[int, Section | Fallback]
 Symbols = Mapping[str, Symbol]
 
 _LOAD_CAUSES = (Cause.WEIGHT, Cause.CONSTANT)
+_LOADED_KINDS = LOADED_KINDS | {SymbolKind.CONSTANT}
 
 
-def check_schedule(graph: Graph, stages: Stages, symbols: Symbols) -> None:
+def check_schedule(
+    graph: Graph, stages: Stages, symbols: Symbols, residents: Collection[str]
+) -> None:
     """Check that calls count from 0, run stages of this graph, and read nothing unwritten.
 
     Args:
         graph: The graph.
         stages: All stages by id.
         symbols: All symbols by name.
+        residents: Symbols that get values from outside a run.
 
     Raises:
         PefFormatError: They do not.
@@ -43,6 +49,7 @@ def check_schedule(graph: Graph, stages: Stages, symbols: Symbols) -> None:
     elsewhere = {n for i, s in stages.items() if i not in own for n in (*s.inputs, *s.outputs)}
     given = elsewhere.union(graph.inputs, *(stages[i].weights for i in own))
     given |= {symbol.name for symbol in symbols.values() if symbol.stored}
+    given |= set(residents)
     written: set[str] = set()
     for call in graph.calls:
         stage = stages[call.stage]
@@ -55,13 +62,21 @@ def check_schedule(graph: Graph, stages: Stages, symbols: Symbols) -> None:
             _refuse(graph, f"output {name} is never written")
 
 
-def check_transfers(graph: Graph, stages: Stages, symbols: Symbols) -> None:
+def check_transfers(
+    graph: Graph,
+    stages: Stages,
+    symbols: Symbols,
+    residents: Collection[str],
+    argins: Collection[str],
+) -> None:
     """Check that every planned transfer has a reason in the schedule.
 
     Args:
         graph: The graph.
         stages: All stages by id.
         symbols: All symbols by name.
+        residents: Symbols that stay in device memory between runs.
+        argins: Names of argins, which are registers.
 
     Raises:
         PefFormatError: A transfer moves an unknown symbol or other bytes than the symbol has,
@@ -80,7 +95,8 @@ def check_transfers(graph: Graph, stages: Stages, symbols: Symbols) -> None:
     for transfer in graph.load_transfers:
         _check_load_transfer(graph, transfer, symbols[transfer.symbol])
     for transfer in graph.run_transfers:
-        if not _has_reason(graph, transfer, stages):
+        kept = transfer.symbol in residents
+        if transfer.symbol in argins or not _has_reason(graph, transfer, stages, kept=kept):
             _refuse(
                 graph,
                 f"the transfer of {transfer.symbol} with cause {transfer.cause.value}, "
@@ -93,13 +109,14 @@ def _check_load_transfer(graph: Graph, transfer: Transfer, symbol: Symbol) -> No
         transfer.call is not None
         or transfer.direction is not Direction.HOST_TO_RDU
         or transfer.cause not in _LOAD_CAUSES
+        or symbol.kind not in _LOADED_KINDS
         or symbol.baked
     )
     if wrong:
         _refuse(graph, f"the transfer of {transfer.symbol} is none made by loading")
 
 
-def _has_reason(graph: Graph, transfer: Transfer, stages: Stages) -> bool:
+def _has_reason(graph: Graph, transfer: Transfer, stages: Stages, *, kept: bool) -> bool:
     """Return whether the call that a transfer names explains it."""
     if transfer.call is None or not 0 <= transfer.call < len(graph.calls):
         return False
@@ -112,7 +129,8 @@ def _has_reason(graph: Graph, transfer: Transfer, stages: Stages) -> bool:
         case Cause.OUTPUT, Direction.RDU_TO_HOST:
             return on_rdu and writes and transfer.symbol in graph.outputs
         case Cause.FALLBACK, Direction.HOST_TO_RDU:
-            return on_rdu and reads and transfer.symbol not in graph.inputs
+            copied_back = not on_rdu and writes and kept
+            return (on_rdu and reads and transfer.symbol not in graph.inputs) or copied_back
         case Cause.FALLBACK, Direction.RDU_TO_HOST:
             return not on_rdu and reads
     return False

@@ -16,6 +16,7 @@ from onnx import numpy_helper, parser
 from samba_onnx.runtime.pef.element_types import packed_bytes, tensor_element
 from samba_onnx.runtime.pef.layout import stage_member
 from samba_onnx.runtime.pef.manifest import (
+    RESIDENT_KINDS,
     Argin,
     Call,
     Cause,
@@ -245,7 +246,9 @@ def _symbol(
     elif name in outputs:
         part = SymbolKind.OUTPUT
     part = plan.kinds.get(name, part)
-    region = plan.shared.get(name, name) if name in touched and size else ""
+    # Residents live on the device, even those that only fallbacks read.
+    placed = name in touched or (part in RESIDENT_KINDS and name in plan.kinds)
+    region = plan.shared.get(name, name) if placed and size is not None else ""
     return Symbol(name, part, kind, shape, region, bytes=size)
 
 

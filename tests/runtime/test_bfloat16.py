@@ -13,6 +13,7 @@ from onnx import parser
 
 from samba_onnx.runtime.bfloat16 import lower_bfloat16, uses_bfloat16
 from samba_onnx.runtime.device import Device
+from samba_onnx.runtime.hazards import unsafe_outputs
 from tests.runtime.building import (
     FALLBACK,
     FROM,
@@ -28,6 +29,7 @@ from tests.runtime.building import (
 )
 
 BF16 = ml_dtypes.bfloat16
+BFLOAT16 = onnx.TensorProto.BFLOAT16
 RNG = np.random.default_rng(1)
 
 
@@ -217,3 +219,33 @@ def test_casts_constants_and_attributes() -> None:
 def test_float32_models_are_left_alone() -> None:
     model = parser.parse_model(HEADER + "g (float[4] x) => (float[4] y) { y = Add(x, x) }")
     assert not uses_bfloat16(model)
+
+
+@pytest.mark.parametrize(
+    ("scatter", "places"),
+    [("ScatterND(old, at, new)", [[2]]), ("ScatterElements<axis = 0>(old, at, new)", [[2, 2]])],
+    ids=["ScatterND", "ScatterElements"],
+)
+def test_elements_are_overwritten_where_they_lie(scatter: str, places: list[list[int]]) -> None:
+    at = np.array(places)
+    model = parser.parse_model(
+        f"{HEADER} g (bfloat16[4, 2] old, int64[1, {at.shape[1]}] at, bfloat16[1, 2] x) "
+        "=> (bfloat16[4, 2] y, bfloat16[4] z) <bfloat16[1, 2] new> "
+        f"{{ new = Mul(x, x) y = {scatter} z = ReduceMax<axes = [1], keepdims = 0>(y) }}"
+    )
+    model.opset_import[0].version = 17  # axes as an attribute
+    lower_bfloat16(model)
+    assert unsafe_outputs(model, {"y": ["old"]}) == frozenset()
+    cache, x, highest = random(4, 2), random(1, 2), random(4)
+    expected = cache.copy()
+    expected[2] = x * x
+    session = ort.InferenceSession(model.SerializeToString())
+    binding = session.io_binding()
+    for name, value in {"old": cache, "x": x}.items():
+        binding.bind_input(name, "cpu", 0, BFLOAT16, value.shape, value.ctypes.data)
+    binding.bind_cpu_input("at", at)
+    for name, value in {"y": cache, "z": highest}.items():
+        binding.bind_output(name, "cpu", 0, BFLOAT16, value.shape, value.ctypes.data)
+    session.run_with_iobinding(binding)
+    assert_same_bits(cache, expected)
+    assert_same_bits(highest, expected.max(1))

@@ -95,14 +95,14 @@ def test_mapped_weights_cost_no_memory(tmp_path: Path) -> None:
         weights={"w": np.zeros((size, size), np.float32)},
     )
     with build(tmp_path, plan) as pef:
-        before = _private_bytes()
+        before = private_bytes()
         with Device(pef, prepack=False, threads=1) as device:
             device.run({"x": np.ones((1, size), np.float32)})
-            assert _private_bytes() - before < 32 << 20
+            assert private_bytes() - before < 32 << 20
         with Device(pef, prepack=True, threads=1) as device:
             device.run({"x": np.ones((1, size), np.float32)})
             # The test can tell: prepacking copies the weight.
-            assert _private_bytes() - before > 48 << 20
+            assert private_bytes() - before > 48 << 20
 
 
 def test_stages_of_two_operator_sets_cannot_be_merged() -> None:
@@ -128,7 +128,7 @@ def test_names_and_metadata_of_nodes() -> None:
     assert len(model.graph.node[0].metadata_props) == 1
 
 
-def _private_bytes() -> int:
+def private_bytes() -> int:
     """Memory of this process that no file stands behind."""
     for line in Path("/proc/self/smaps_rollup").read_text().splitlines():
         if line.startswith("Private_Dirty:"):

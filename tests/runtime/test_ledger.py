@@ -7,7 +7,7 @@ import json
 import pytest
 
 from samba_onnx.errors import UsageError
-from samba_onnx.runtime.ledger import Ledger, Total
+from samba_onnx.runtime.ledger import Ledger, Total, totals
 from samba_onnx.runtime.pef.manifest import Cause, Direction, Transfer
 
 TO, FROM = Direction.HOST_TO_RDU, Direction.RDU_TO_HOST
@@ -71,3 +71,22 @@ def test_json_and_reset() -> None:
     assert (ledger.transfers, ledger.runs, ledger.totals()) == ((), 0, ())
     with pytest.raises(UsageError):
         ledger.run()
+
+
+def test_marks_and_shared_runs() -> None:
+    ledger = Ledger()
+    ledger.enter(WEIGHT)
+    mark = ledger.mark()
+    for _ in range(3):
+        ledger.begin_run()
+        ledger.enter(IN)
+        ledger.enter(OUT)
+    assert ledger.since(mark) == (IN, OUT) * 3
+    assert ledger.run(0) is ledger.run(2)
+    assert ledger.totals()[0].count == 3
+    ledger.enter_run(ledger.run())
+    ledger.enter(READ)
+    assert ledger.since(ledger.mark()) == ()
+    assert (ledger.runs, ledger.totals()) == (4, totals(ledger.transfers))
+    ledger.begin_run()
+    assert (ledger.runs, ledger.run()) == (5, ())

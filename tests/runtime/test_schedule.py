@@ -16,6 +16,7 @@ from samba_onnx.runtime.pef.manifest import (
     Producer,
     Region,
     Section,
+    SectionType,
     SourceModel,
     Symbol,
     SymbolKind,
@@ -23,6 +24,7 @@ from samba_onnx.runtime.pef.manifest import (
 from samba_onnx.runtime.schedule import GraphSchedule, Step
 from tests.runtime.building import TARGET, WEIGHT, Plan, build, section
 
+OPT = SectionType.OPT
 Shape = tuple[bool, Sequence[str], Sequence[str]]
 """Whether a stage runs on the RDU, what it reads and what it writes."""
 
@@ -155,3 +157,56 @@ def test_updates_in_place_are_right_within_one_type(tmp_path: Path) -> None:
             np.testing.assert_array_equal(y, x * state)
             state = state + y
             np.testing.assert_array_equal(device.read("state"), state)
+
+
+def test_sections_of_one_optimizer_share_a_step(tmp_path: Path) -> None:
+    """The update of a weight that was cut in two needs no place for what is in between."""
+    plan = Plan(
+        [
+            section("a (float[4] w, float d) => (float[4] a) { a = Mul(w, d) }", type=OPT),
+            section("b (float[4] a, float[4] g) => (float[4] w1) { w1 = Sub(a, g) }", type=OPT),
+            section("c (float[4] v, float[4] g) => (float[4] v1) { v1 = Sub(v, g) }", type=OPT),
+        ],
+        ["d", "g"],
+        [],
+        load=[("w", WEIGHT), ("v", WEIGHT)],
+        kinds=dict.fromkeys(("w", "w1", "v", "v1"), SymbolKind.WEIGHT),
+        shared={"w1": "w", "v1": "v"},
+    )
+    with build(tmp_path, plan) as pef, Device(pef) as device:
+        manifest = pef.manifest
+        (step,) = GraphSchedule(manifest, manifest.graphs[0]).steps(merge=True)
+        assert (step.hidden, step.outputs) == (("a",), ("w1", "v1"))
+        device.load({"w": np.full(4, 3, np.float32), "v": np.full(4, 5, np.float32)})
+        gradient = np.ones(4, np.float32)
+        device.run({"d": np.float32(2), "g": gradient})
+        assert set(device.read("w")) == {5}
+        device.run({"d": np.float32(2), "g": gradient}, section_types=["opt"])
+        assert set(device.read("w")) == {9}
+        device.run(section_ids=[0, 1])
+        assert (set(device.read("w1")), set(device.read("v"))) == ({17}, {3})
+
+
+def test_an_optimizer_that_shows_what_it_read_uses_a_buffer(tmp_path: Path) -> None:
+    size = 1 << 17
+    plan = Plan(
+        [
+            section(
+                f"a (float[{size}] w, float d) => (float[{size}] a) {{ a = Mul(w, d) }}", type=OPT
+            ),
+            section(
+                f"b (float[{size}] w, float d) => (float[{size}] w1) {{ w1 = Add(w, d) }}", type=OPT
+            ),
+        ],
+        ["d"],
+        ["a"],
+        load=[("w", WEIGHT)],
+        kinds=dict.fromkeys(("w", "w1"), SymbolKind.WEIGHT),
+        shared={"w1": "w"},
+    )
+    with build(tmp_path, plan) as pef, Device(pef) as device:
+        device.load({"w": np.ones(size, np.float32)})
+        # Were the weight overwritten first, what is shown would be one step ahead.
+        for weight in (1, 3, 5):
+            assert set(device.run({"d": np.float32(2)})["a"]) == {2 * weight}
+        assert set(device.read("w")) == {7}

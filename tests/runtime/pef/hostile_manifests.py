@@ -50,6 +50,56 @@ def _exchange_calls(tree: Tree) -> None:
     calls[0]["stage"], calls[2]["stage"] = calls[2]["stage"], calls[0]["stage"]
 
 
+def _all(*changes: Change) -> Change:
+    """Return a change that makes several."""
+
+    def change(tree: Tree) -> None:
+        for one in changes:
+            one(tree)
+
+    return change
+
+
+def _add(value: Any, *path: str | int) -> Change:
+    """Return a change that appends an element to a list."""
+
+    def change(tree: Any) -> None:
+        for step in path:
+            tree = tree[step]
+        tree.append(value)
+
+    return change
+
+
+_SYMBOL: Tree = {
+    "baked": False,
+    "bytes": 4800,
+    "kind": "weight",
+    "name": "resident",
+    "region": "work",
+    "shape": [4, 300],
+    "stored": None,
+    "type": "tensor(float)",
+}
+
+
+def _resident(kind: str, region: str = "work") -> Change:
+    """Return a change that lets the first section read a value that no stage writes."""
+    symbol = {**_SYMBOL, "kind": kind, "region": region}
+    return _all(_add(symbol, "symbols"), _put(["x", "resident"], *S, "inputs"))
+
+
+def _move(symbol: str, cause: str, call: int | None, size: int = 4800) -> Tree:
+    return {
+        "bytes": size,
+        "call": call,
+        "cause": cause,
+        "direction": "host_to_rdu",
+        "seconds": 1e-05,
+        "symbol": symbol,
+    }
+
+
 G: tuple[str | int, ...] = ("graphs", 0)
 S: tuple[str | int, ...] = ("sections", 0)
 F: tuple[str | int, ...] = ("fallbacks", 0)
@@ -174,6 +224,20 @@ CHANGES: dict[str, Change] = {
     "weight loaded back": _put("rdu_to_host", *LOAD, 0, "direction"),
     "weight loaded as input": _put("input", *LOAD, 0, "cause"),
     "baked weight loaded": _put(True, *W, "baked"),
+    "input loaded as a weight": _add(_move("x", "weight", None), *LOAD),
+    "activation loaded as a weight": _add(_move("h", "weight", None), *LOAD),
+    # Residents that have no value, or are none.
+    "weight without content that nobody loads": _resident("weight"),
+    "state that nobody loads": _resident("optimizer_state"),
+    "resident without a region": _resident("buffer", ""),
+    "gradient loaded": _all(_resident("gradient"), _add(_move("resident", "weight", None), *LOAD)),
+    "activation that nobody writes": _resident("activation"),
+    "resident copied to the device by its reader": _all(
+        _resident("buffer"),
+        _add(_move("resident", "weight", None), *LOAD),
+        _add(_move("resident", "input", 0), *RUN),
+    ),
+    "fallback's result copied to the device at once": _put(1, *RUN, 2, "call"),
     # Boundaries that are none.
     "boundary from no stage": _put(99, *EDGE, "before"),
     "boundary to no stage": _put(99, *EDGE, "after"),
@@ -194,6 +258,16 @@ CHANGES: dict[str, Change] = {
     ),
     "argin of another type": _put(
         [{"default": 0.1, "name": "x", "stages": [0], "type": "tensor(int64)"}], "argins"
+    ),
+    "argin with dimensions": _put(
+        [{"default": 0.1, "name": "x", "stages": [0], "type": "tensor(float)"}], "argins"
+    ),
+    "argin that is copied": _all(
+        _add({**_SYMBOL, "bytes": 4, "kind": "input", "name": "lr", "shape": []}, "symbols"),
+        _put(["x", "lr"], *G, "inputs"),
+        _put(["x", "lr"], *S, "inputs"),
+        _put([{"default": 0.1, "name": "lr", "stages": [0], "type": "tensor(float)"}], "argins"),
+        _add(_move("lr", "input", 0, 4), *RUN),
     ),
     "argin of no stage": _put(
         [{"default": 0.1, "name": "x", "stages": [9], "type": "tensor(float)"}], "argins"

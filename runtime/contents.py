@@ -1,0 +1,139 @@
+"""Values that do not come from a run: from the PEF, and from whoever loads residents."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from samba_onnx.errors import ScheduleError, UsageError
+from samba_onnx.runtime.elements import Array
+from samba_onnx.runtime.executor import initializer
+from samba_onnx.runtime.inputs import InputSpec, own_copy
+from samba_onnx.runtime.ledger import Ledger
+from samba_onnx.runtime.pef.manifest import (
+    LOADED_KINDS,
+    Cause,
+    Direction,
+    Symbol,
+    SymbolKind,
+)
+from samba_onnx.runtime.pef.reader import Pef
+from samba_onnx.runtime.registers import Registers
+from samba_onnx.runtime.residency import Residency
+
+
+class Contents:
+    """What a device is filled with before its first run."""
+
+    def __init__(self, pef: Pef, values: Residency, ledger: Ledger) -> None:
+        manifest = pef.manifest
+        self._pef = pef
+        self._values = values
+        self._ledger = ledger
+        self._symbols = {symbol.name: symbol for symbol in manifest.symbols}
+        self.residents = manifest.residents()
+        """Names of symbols that stay in device memory between runs."""
+        read = {name for fallback in manifest.fallbacks for name in fallback.inputs}
+        self._mirrored = manifest.fixed_residents() & read
+        planned = [move.symbol for graph in manifest.graphs for move in graph.load_transfers]
+        self._order = {name: place for place, name in reversed(list(enumerate(planned)))}
+
+    def symbol(self, name: str) -> Symbol:
+        """Return a symbol.
+
+        Raises:
+            UsageError: There is no such symbol.
+        """
+        symbol = self._symbols.get(name)
+        if symbol is None:
+            raise UsageError(f"symbol {name!r} does not exist in {self._pef.path.name}")
+        return symbol
+
+    def load_stored(self) -> None:
+        """Copy what the PEF holds to the device, and enter it and initializers in the ledger."""
+        manifest = self._pef.manifest
+        inputs = {name for graph in manifest.graphs for name in graph.inputs}
+        read = [name for section in manifest.sections for name in section.weights]
+        for section in manifest.sections:
+            for name in section.inputs:
+                if name not in inputs and self._symbols[name].stored is not None:
+                    self._values.load(name, self._pef.weight(name))
+                    read.append(name)
+        for name in self._mirrored:
+            if self._symbols[name].stored is not None:
+                self._values.load(name, self._pef.weight(name))
+                self._values.keep_on_host(name, self._pef.weight(name))
+                read.append(name)
+        for name in self.in_order({name for name in read if not self._symbols[name].baked}):
+            constant = self._symbols[name].kind is SymbolKind.CONSTANT
+            cause = Cause.CONSTANT if constant else Cause.WEIGHT
+            self._ledger.enter(self._values.record(name, Direction.HOST_TO_RDU, cause, None))
+
+    def mirror(self, name: str, value: Array) -> None:
+        """Keep a copy of a resident for the fallbacks that read it, if nothing else changes it.
+
+        Args:
+            name: Of a symbol that was just written on the device.
+            value: Its value; may share the user's memory.
+        """
+        if name in self._mirrored:
+            self._values.keep_on_host(name, own_copy(value))
+
+    def load_argins(self, registers: Registers) -> None:
+        """Note that argins have values; these are part of the program, and no transfer."""
+        for name in registers.items():
+            if self._symbols[name].region:
+                self._values.written_on_device((name,))
+        for name, register in registers.items().items():
+            self._values.keep_on_host(name, register.host)
+
+    def in_order(self, names: Iterable[str]) -> list[str]:
+        """Return names in the order in which the plan loads them.
+
+        Loading happens at one moment, so that the plan's order is as good as any.
+        """
+        return sorted(names, key=lambda name: (self._order.get(name, len(self._order)), name))
+
+    def loadable(self, name: str) -> InputSpec:
+        """Return what a resident must be loaded with.
+
+        Raises:
+            UsageError: There is no such resident, or it is computed.
+        """
+        symbol = self.symbol(name)
+        if name not in self.residents or symbol.kind not in LOADED_KINDS:
+            raise UsageError(
+                f"symbol {name!r} is no weight, buffer or optimizer state that lives in device "
+                "memory; give inputs to run(), and other values to write()"
+            )
+        return InputSpec(symbol)
+
+    def refuse_unloaded(self, symbol: Symbol) -> None:
+        """Refuse to read a resident that has no value.
+
+        Raises:
+            ScheduleError: It is one.
+        """
+        if symbol.name in self.residents and symbol.kind in LOADED_KINDS:
+            what = symbol.kind.value.replace("_", " ")
+            raise ScheduleError(f"{what} {symbol.name!r} has no value: give it to load() first")
+
+    def with_defaults(self, names: Sequence[str], inputs: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Add the model's own defaults for inputs that nobody ever gave.
+
+        Args:
+            names: Of a graph's inputs.
+            inputs: Those that are given now.
+        """
+        missing = [name for name in names if name not in inputs and not self._values.has(name)]
+        defaults = {name: self._pef.weight(name) for name in missing if self._symbols[name].stored}
+        return {**defaults, **inputs} if defaults else inputs
+
+    def constant(self, name: str) -> Array:
+        """Return a fresh copy of what the PEF holds of a symbol."""
+        if self._symbols[name].stored is not None:
+            return np.array(self._pef.weight(name), order="C")
+        content: Array = initializer(self._pef, name)
+        return content

@@ -1,0 +1,108 @@
+"""What happens in a run: inputs are placed, steps are executed, outputs are fetched."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from samba_onnx.runtime.contents import Contents
+from samba_onnx.runtime.executor import DeviceStep
+from samba_onnx.runtime.inputs import own_copy
+from samba_onnx.runtime.memory import DeviceMemory
+from samba_onnx.runtime.pef.manifest import Cause, Section
+from samba_onnx.runtime.profile import CallTime, Profile
+from samba_onnx.runtime.programs import Bound, Program
+from samba_onnx.runtime.residency import Residency
+from samba_onnx.runtime.schedule import GraphSchedule, Step
+
+
+class Execution:
+    """Executes steps on the values of one device."""
+
+    def __init__(
+        self, contents: Contents, values: Residency, memory: DeviceMemory, profile: Profile | None
+    ) -> None:
+        """Take the parts of a device; ``profile`` is filled with the times of single calls."""
+        self._contents = contents
+        self._values = values
+        self._memory = memory
+        self._profile = profile
+
+    def take_input(self, schedule: GraphSchedule, name: str, value: Any) -> None:
+        """Put an input where its readers are.
+
+        Args:
+            schedule: Of the graph that is run.
+            name: Of the input.
+            value: Checked; may share the user's memory.
+        """
+        call = schedule.rdu_readers.get(name)
+        if call is not None:
+            self._values.upload(name, value, Cause.INPUT, call)
+        if call is None or name in schedule.host_readers or name in schedule.graph.outputs:
+            self._values.keep_on_host(name, own_copy(value))
+
+    def execute(self, schedule: GraphSchedule, bound: Bound) -> None:
+        """Execute a step, with the copies that it needs before and after.
+
+        Args:
+            schedule: Of the graph that is run.
+            bound: The step with its session.
+
+        Raises:
+            ExecutionError: An operator failed.
+        """
+        values = self._values
+        step, session = bound
+        if isinstance(session, DeviceStep):
+            for name, call in step.inputs:
+                if not values.is_on_device(name):
+                    values.upload(name, values.host_value(name), Cause.FALLBACK, call)
+            session.prepare()
+            begin = time.perf_counter()
+            session.run()
+            seconds = time.perf_counter() - begin
+            values.forget(step.hidden)
+            values.written_on_device(step.outputs)
+        else:
+            for name, call in step.inputs:
+                if not values.is_on_host(name):
+                    values.keep_on_host(name, values.download(name, Cause.FALLBACK, call))
+            begin = time.perf_counter()
+            results = session.run({name: values.host_value(name) for name, _ in step.inputs})
+            seconds = time.perf_counter() - begin
+            values.forget(step.hidden)
+            for name, result in zip(step.outputs, results, strict=True):
+                values.written_on_host(name, result)
+                if name in self._contents.residents:
+                    values.upload(name, result, Cause.FALLBACK, step.calls[-1])
+        if self._profile is not None:
+            self._profile.add(schedule.graph.name, _call_time(step, seconds))
+
+    def fetch(self, program: Program, name: str) -> Any:
+        """Return an output to the user, copied from the device if the host does not have it.
+
+        Args:
+            program: What was executed.
+            name: Of the output.
+        """
+        values = self._values
+        if values.is_on_host(name):
+            value = values.host_value(name)
+            # What the host keeps for later runs must not be shared with the user.
+            return value if program.whole and name in program.made else own_copy(value)
+        if values.is_on_device(name):
+            return values.download(name, Cause.OUTPUT, program.schedule.producers.get(name))
+        return self._contents.constant(name)
+
+    def peek(self, name: str) -> Any:
+        """Return a value without copying it over the link, to look at it only."""
+        if self._values.is_on_host(name):
+            return self._values.host_value(name)
+        return self._memory.tensor(name).load()
+
+
+def _call_time(step: Step, seconds: float) -> CallTime:
+    (call,), (stage,) = step.calls, step.stages
+    modelled = stage.seconds if isinstance(stage, Section) else None
+    return CallTime(call, stage.id, stage.name, step.on_rdu, 1, seconds, seconds, modelled)

@@ -1,0 +1,34 @@
+"""What onnxruntime's graph optimizer does wrong."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import onnx
+
+FAULTY: Final = ("Pad_Fusion",)
+"""All of them, for models that are not looked at."""
+
+
+def faulty_optimizers(model: onnx.ModelProto) -> list[str]:
+    """Return the optimizers of onnxruntime that would change what a model computes.
+
+    Version 1.31 moves a Pad into the MaxPool that reads it, whatever it pads with; but a pooling
+    never chooses what it has padded itself, as if that were minus infinity.
+
+    Args:
+        model: To be run.
+
+    Returns:
+        Names for ``InferenceSession(disabled_optimizers=...)``.
+    """
+    makers = {name: node for node in model.graph.node for name in node.output}
+    for node in model.graph.node:
+        if node.op_type != "MaxPool":
+            continue
+        maker = makers.get(node.input[0])
+        if maker is not None and maker.op_type == "Cast":
+            maker = makers.get(maker.input[0])
+        if maker is not None and maker.op_type == "Pad":
+            return list(FAULTY)
+    return []

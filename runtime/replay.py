@@ -1,0 +1,135 @@
+"""A run that was made before, ready to be made again with other values.
+
+What a run copies and executes depends on the selection of calls, on the names of its inputs and
+outputs, and on where every value is. While none of these changes, a run need not find them out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from samba_onnx.runtime.elements import Array
+from samba_onnx.runtime.executor import DeviceStep
+from samba_onnx.runtime.inputs import InputSpec
+from samba_onnx.runtime.ledger import Ledger
+from samba_onnx.runtime.memory import DeviceMemory
+from samba_onnx.runtime.pef.manifest import Cause, Transfer
+from samba_onnx.runtime.programs import Program
+
+_ARRAY = np.ndarray
+
+
+@dataclass(frozen=True)
+class Replay:
+    """Copies and steps of a run whose values all go to and come from the device."""
+
+    state: object
+    """Where values must be for it, and are again afterwards."""
+    inputs: tuple[tuple[str, np.dtype[Any] | None, Any, InputSpec], ...]
+    """Name, dtype and shape of each, taken out of its specification."""
+    places: tuple[Callable[[Array], None], ...]
+    """Copy the inputs to the device, in the same order."""
+    steps: tuple[Callable[[], None], ...]
+    outputs: tuple[tuple[str, Callable[[], Array]], ...]
+    """Name of each, and what copies it from the device."""
+    transfers: tuple[Transfer, ...]
+    """The ledger's records of the run, uploads first."""
+    ledger: Ledger
+
+    def check(self, given: Mapping[str, Any]) -> list[Any]:
+        """Return the arrays to copy, in the replay's order.
+
+        Args:
+            given: The user's values, which have the replay's names.
+
+        Raises:
+            InputError: A value does not fit.
+        """
+        arrays = []
+        for name, dtype, shape, spec in self.inputs:
+            value = given[name]
+            if type(value) is not _ARRAY or value.dtype is not dtype or value.shape != shape:
+                value = spec.check(value)
+            arrays.append(value)
+        return arrays
+
+    def run(self, arrays: Sequence[Any]) -> dict[str, Any]:
+        """Copy, execute and copy back.
+
+        Args:
+            arrays: From :meth:`check`.
+
+        Returns:
+            Fresh host arrays by name.
+
+        Raises:
+            ExecutionError: An operator failed.
+        """
+        for place, array in zip(self.places, arrays, strict=True):
+            place(array)
+        self.execute()
+        return {name: fetch() for name, fetch in self.outputs}
+
+    def execute(self) -> None:
+        """Execute with inputs that were copied to the device already; enter all copies.
+
+        Raises:
+            ExecutionError: An operator failed.
+        """
+        try:
+            for step in self.steps:
+                step()
+        except BaseException:
+            self.ledger.enter_run(self.transfers[: len(self.inputs)])
+            raise
+        self.ledger.enter_run(self.transfers)
+
+
+def make_replay(
+    program: Program,
+    given: Sequence[str],
+    outputs: Sequence[str],
+    *,
+    state: object,
+    memory: DeviceMemory,
+    ledger: Ledger,
+) -> Replay | None:
+    """Return the last run as one that can be replayed.
+
+    Args:
+        program: What was executed.
+        given: Names of the inputs that were given.
+        outputs: Names of the outputs that were fetched.
+        state: Where values were before and after the run.
+        memory: Of the device.
+        ledger: Whose last run it was.
+
+    Returns:
+        The replay; None if values passed over the link in any other way than from inputs to the
+        device and from the device to outputs.
+    """
+    schedule = program.schedule
+    steps = tuple(session for _, session in program.steps if isinstance(session, DeviceStep))
+    stays = any(name in schedule.host_readers or name in schedule.graph.outputs for name in given)
+    made = ledger.run()
+    expected = [(name, Cause.INPUT) for name in given] + [(name, Cause.OUTPUT) for name in outputs]
+    if (
+        len(steps) != len(program.steps)
+        or stays
+        or [(move.symbol, move.cause) for move in made] != expected
+    ):
+        return None
+    specs = [program.specs[name] for name in given]
+    return Replay(
+        state,
+        tuple((spec.name, spec.dtype, spec.shape, spec) for spec in specs),
+        tuple(memory.tensor(name).storing() for name in given),
+        tuple(step.run for step in steps),
+        tuple((name, memory.tensor(name).loading()) for name in outputs),
+        made,
+        ledger,
+    )
