@@ -16,6 +16,8 @@ ONNX_DOMAINS = frozenset({"", "ai.onnx", "ai.onnx.ml", "ai.onnx.preview.training
 """Domains whose operators onnx itself infers."""
 RUNTIME_DOMAINS = frozenset({"com.microsoft", "com.microsoft.nchwc", "com.microsoft.experimental"})
 """Domains whose operators onnxruntime brings along."""
+SAMBA_DOMAIN = "samba"
+"""Domain of operators that ONNX lacks and the emulator brings along."""
 _SHAPE_TYPES = (ir.DataType.INT64, ir.DataType.INT32)
 
 
@@ -70,7 +72,7 @@ class InferForeignTypesPass(ir.passes.InPlacePass):
         unknown = {
             f"{node.domain}::{node.op_type}"
             for node in model.graph.all_nodes()
-            if node.domain not in ONNX_DOMAINS | RUNTIME_DOMAINS
+            if node.domain not in ONNX_DOMAINS | RUNTIME_DOMAINS | {SAMBA_DOMAIN}
         }
         if unknown:
             self.notes.append(

@@ -18,6 +18,7 @@ from samba_onnx.passes.partitioning import partition
 from samba_onnx.passes.placement import Placement
 from samba_onnx.passes.reasons import Reason, ReasonCode
 from samba_onnx.passes.records import operator_name
+from samba_onnx.passes.roles import Roles
 from samba_onnx.passes.scheduling import boundaries, run_transfers, schedule
 from samba_onnx.passes.sectioning import cut
 from samba_onnx.passes.stages import interfaces
@@ -206,5 +207,5 @@ def _pairs(model: ir.Model, placement: Placement, target: Target, level: str) ->
     """Return the number of boundaries that a report of the placement would show."""
     groups = cut(partition(model, placement), target, level)
     stages = interfaces(model.graph, groups, target)
-    transfers = run_transfers(model.graph, stages, target.summary)
+    transfers = run_transfers(Roles.of(model.graph), stages, target.summary)
     return len(boundaries(stages, schedule(0, len(stages)), transfers))

@@ -10,6 +10,8 @@ import onnx_ir as ir
 
 SCOPES_KEY = "pkg.torch.onnx.name_scopes"
 """Metadata of torch's exporter: the node's enclosing modules as the text of a Python list."""
+OWN_SCOPE_KEY = "samba.scope"
+"""Metadata of our own exporter: the path of the module, led by the model's name, joined by ``__``."""
 _LONGEST_TEXT = 10_000
 _QUOTED = re.compile(r"'([^']*)'|\"([^\"]*)\"")
 
@@ -18,13 +20,16 @@ def scope(node: ir.Node) -> tuple[str, ...] | None:
     """Return the path of the module that a node comes from.
 
     Args:
-        node: A node, with torch's ``pkg.torch.onnx.name_scopes`` or with a name like
-            ``/layer1/layer1.0/conv1/Conv``.
+        node: A node, with torch's ``pkg.torch.onnx.name_scopes`` or our exporter's ``samba.scope``,
+            or with a name like ``/layer1/layer1.0/conv1/Conv``.
 
     Returns:
         Attribute names from the outermost module inwards, as ``("layer1", "0", "conv1")``; empty
         for the outermost module itself, None where the node does not say.
     """
+    own = node.metadata_props.get(OWN_SCOPE_KEY, "")[:_LONGEST_TEXT]
+    if own:
+        return tuple(part for part in own.split("__")[1:] if part)
     text = node.metadata_props.get(SCOPES_KEY, "")[:_LONGEST_TEXT]
     found = [first or second for first, second in _QUOTED.findall(text)]
     if len(found) > 1:  # the last entry names the operator itself

@@ -25,6 +25,7 @@ import onnx_ir as ir
 
 from samba_onnx.passes.costs import value_bytes
 from samba_onnx.passes.dataflow import Dataflow
+from samba_onnx.runtime.pef.manifest import SectionType
 
 if TYPE_CHECKING:
     from samba_onnx.passes.placement import Placement
@@ -48,6 +49,8 @@ class Group:
 
     home: Home
     nodes: tuple[ir.Node, ...]
+    type: SectionType = SectionType.FWD
+    """What the group does in a training or inference step."""
 
 
 def partition(model: ir.Model, placement: Placement) -> tuple[Group, ...]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
-from samba_onnx.errors import InternalError
+from samba_onnx.errors import InternalError, UsageError
 from samba_onnx.passes.allocation import allocate
 from samba_onnx.passes.dataflow import is_weight
 from samba_onnx.passes.naming import stage_name, unique
@@ -21,6 +21,7 @@ from samba_onnx.passes.records import (
     stage_record,
     symbol_record,
 )
+from samba_onnx.passes.roles import Roles
 from samba_onnx.passes.scheduling import (
     boundaries,
     fixed_bytes,
@@ -36,7 +37,6 @@ from samba_onnx.runtime.pef.manifest import (
     Graph,
     Region,
     Section,
-    SectionType,
     Symbol,
     SymbolKind,
     TargetSummary,
@@ -74,7 +74,7 @@ def plan(
     graph_name: str,
     weight_names: Collection[str],
     placement: Placement,
-    section_type: SectionType = SectionType.FWD,
+    roles: Roles | None = None,
     first_stage: int = 0,
     earlier: Sequence[GraphPlan] = (),
 ) -> GraphPlan:
@@ -87,10 +87,11 @@ def plan(
         graph_name: Name of the graph in the PEF.
         weight_names: Initializers that hold the user's weights; the others are constants.
         placement: The reason of every node on the CPU, and the support of the others.
-        section_type: What the graph's sections do.
+        roles: What its inputs and outputs are to the device; None when all of them are exchanged in
+            every run.
         first_stage: Id of the first stage; stages of all graphs of a PEF are counted together.
-        earlier: Plans of graphs of the same PEF. A value with the name of one of theirs shares its
-            region, and a weight that they load is not loaded again.
+        earlier: Plans of graphs of the same PEF. A value in a region of theirs shares it, and what
+            they load is not loaded again.
 
     Returns:
         The plan. The transfers are exactly those that the emulator's ledger will hold after
@@ -98,28 +99,34 @@ def plan(
 
     Raises:
         OutOfDeviceMemoryError: The device has no room for what must be kept in its memory.
+        UsageError: Two values of different sizes are to share a region.
         InternalError: Two values share a name, or the RDU would need a value of unknown size.
     """
     graph = model.graph
+    roles = roles or Roles.of(graph)
     stages = interfaces(graph, groups, target)
     _check_names(graph, stages)
-    kinds = _kinds(graph, stages, weight_names)
+    kinds = _kinds(roles, stages, weight_names)
     shared = {region.name: region for previous in earlier for region in previous.regions}
-    regions = _regions(graph, stages, target, shared)
-    by_name = {**shared, **{region.name: region for region in regions}}
+    regions = _regions(roles, stages, target, shared)
+    by_region = {**shared, **{region.name: region for region in regions}}
+    by_name = {
+        value.name or "": by_region[roles.region(value)] for value in on_device(roles, stages)
+    }
     calls = schedule(first_stage, len(stages))
     sections: list[Section] = []
     fallbacks: list[Fallback] = []
-    for call, stage, name in zip(calls, stages, _stage_names(stages), strict=True):
-        label = section_type.value if stage.on_rdu else "cpu"
+    for call, stage, name in zip(calls, stages, _stage_names(stages, earlier), strict=True):
+        kind = stage.group.type
+        label = kind.value if stage.on_rdu else "cpu"
         common = stage_record(stage, call.stage, name, graph_name, label)
         if stage.on_rdu:
-            sections.append(section_record(common, stage, section_type, target, by_name))
+            sections.append(section_record(common, stage, kind, target, by_name))
         else:
-            fallbacks.append(fallback_record(common, stage, section_type, placement))
+            fallbacks.append(fallback_record(common, stage, kind, placement))
     constant = baked(stages)
     return GraphPlan(
-        graph=_graph_record(graph_name, graph, stages, calls, kinds, target.summary, earlier),
+        graph=_graph_record(graph_name, roles, stages, calls, kinds, target.summary, earlier),
         sections=tuple(sections),
         fallbacks=tuple(fallbacks),
         symbols=tuple(
@@ -133,13 +140,15 @@ def plan(
     )
 
 
-def _stage_names(stages: Sequence[Interface]) -> tuple[str, ...]:
-    return unique([stage_name(stage.group.nodes) for stage in stages])
+def _stage_names(stages: Sequence[Interface], earlier: Sequence[GraphPlan]) -> tuple[str, ...]:
+    taken = [stage.name for plan in earlier for stage in (*plan.sections, *plan.fallbacks)]
+    names = [stage_name(stage.group.nodes) for stage in stages]
+    return unique([*taken, *names])[len(taken) :]
 
 
 def _graph_record(
     name: str,
-    graph: ir.Graph,
+    roles: Roles,
     stages: Sequence[Interface],
     calls: tuple[Call, ...],
     kinds: Mapping[ir.Value, SymbolKind],
@@ -147,16 +156,17 @@ def _graph_record(
     earlier: Sequence[GraphPlan],
 ) -> Graph:
     """Return the graph's interface, schedule and transfers."""
-    transfers = run_transfers(graph, stages, target)
+    transfers = run_transfers(roles, stages, target)
     present = {t.symbol for previous in earlier for t in previous.graph.load_transfers}
-    weights = dict.fromkeys(value for stage in stages for value in stage.loaded)
+    weights = {v: Cause(kinds[v].value) for stage in stages for v in stage.loaded}
+    weights |= dict.fromkeys(roles.loaded(), Cause.WEIGHT)
     return Graph(
         name=name,
-        inputs=tuple(value.name or "" for value in graph.inputs),
-        outputs=tuple(value.name or "" for value in graph.outputs),
+        inputs=tuple(value.name or "" for value in roles.inputs),
+        outputs=tuple(value.name or "" for value in roles.outputs),
         calls=calls,
         load_transfers=load_transfers(
-            [(v, Cause(kinds[v].value)) for v in weights if v.name not in present], target
+            [(v, cause) for v, cause in weights.items() if v.name not in present], target
         ),
         run_transfers=transfers,
         boundaries=boundaries(stages, calls, transfers),
@@ -177,34 +187,39 @@ def _check_names(graph: ir.Graph, stages: Sequence[Interface]) -> None:
 
 
 def _kinds(
-    graph: ir.Graph, stages: Sequence[Interface], weight_names: Collection[str]
+    roles: Roles, stages: Sequence[Interface], weight_names: Collection[str]
 ) -> dict[ir.Value, SymbolKind]:
     """Return the values that are symbols, in their order in the manifest, with their kind."""
-    kinds = dict.fromkeys(graph.inputs, SymbolKind.INPUT)
-    outputs = set(graph.outputs)
+    kinds = {**dict.fromkeys(roles.inputs, SymbolKind.INPUT), **roles.residents}
+    outputs = set(roles.outputs)
     weights = [value for stage in stages for value in stage.weights]
-    for value in [*weights, *(value for value in graph.outputs if is_weight(value))]:
+    for value in [*weights, *(value for value in roles.outputs if is_weight(value))]:
         is_user_weight = value.name in weight_names
         kinds[value] = SymbolKind.WEIGHT if is_user_weight else SymbolKind.CONSTANT
     for stage in stages:
         for value in stage.outputs:
-            kinds[value] = SymbolKind.OUTPUT if value in outputs else SymbolKind.ACTIVATION
+            kind = SymbolKind.OUTPUT if value in outputs else SymbolKind.ACTIVATION
+            kinds.setdefault(value, kind)
     return kinds
 
 
 def _regions(
-    graph: ir.Graph, stages: Sequence[Interface], target: Target, shared: Mapping[str, Region]
+    roles: Roles, stages: Sequence[Interface], target: Target, shared: Mapping[str, Region]
 ) -> tuple[Region, ...]:
     """Return new regions for the values on the device."""
-    sizes = {value.name or "": fixed_bytes(value) for value in on_device(graph, stages)}
-    for name, size in sizes.items():
-        if name in shared and shared[name].bytes != size:
-            raise InternalError(
-                f"{name!r} has {size} bytes in one graph and {shared[name].bytes} in another: "
-                "please report this"
+    sizes = {name: region.bytes for name, region in shared.items()}
+    for value in on_device(roles, stages):
+        name, size = roles.region(value), fixed_bytes(value)
+        if sizes.setdefault(name, size) != size:
+            raise UsageError(
+                f"tensor {value.name!r} of {size:,} bytes is to share region {name!r} with one of "
+                f"{sizes[name]:,} bytes; give tensors of different sizes different names and regions"
             )
     written = frozenset(
-        value.name or "" for stage in stages if stage.on_rdu for value in stage.outputs
+        roles.region(value)
+        for stage in stages
+        for value in stage.outputs
+        if stage.on_rdu or value in roles.residents
     )
     new = {name: size for name, size in sizes.items() if name not in shared}
     return allocate(new, written, target.summary, tuple(shared.values()))

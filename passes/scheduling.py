@@ -9,6 +9,10 @@ The rules, which the emulator implements from its own side:
 * Graph outputs written on the RDU that are not on the host by then are copied after the last call,
   in graph-output order.
 * Weights and constants that sections load are copied once, when the PEF is loaded.
+* Residents stay on the device: what a fallback reads of them is copied from there once in a run,
+  unless nothing changes it and the host knows it, and what it writes to one is copied there just
+  after it.
+* Argins are registers, set without a transfer.
 """
 
 from __future__ import annotations
@@ -19,6 +23,7 @@ import onnx_ir as ir
 
 from samba_onnx.errors import InternalError
 from samba_onnx.passes.costs import value_bytes
+from samba_onnx.passes.roles import Roles
 from samba_onnx.passes.stages import Interface
 from samba_onnx.runtime.pef.manifest import (
     Boundary,
@@ -82,30 +87,38 @@ def load_transfers(
 
 
 def run_transfers(
-    graph: ir.Graph, stages: Sequence[Interface], target: TargetSummary
+    roles: Roles, stages: Sequence[Interface], target: TargetSummary
 ) -> tuple[Transfer, ...]:
     """Return the copies that a run makes when it is given all inputs and asked for all outputs.
 
     Args:
-        graph: The graph.
+        roles: What inputs and outputs of the graph are to the device.
         stages: The interfaces of its stages in execution order.
         target: The device's figures.
 
     Returns:
         Transfers in the order in which they happen.
     """
-    transfers = _input_transfers(graph, stages, target)
+    transfers = _input_transfers(roles, stages, target)
     written = {value: call for call, stage in enumerate(stages) for value in stage.outputs}
     on_host = {v for v, call in written.items() if not stages[call].on_rdu}
     on_rdu = {v for v, call in written.items() if stages[call].on_rdu}
+    kept = set(roles.residents)
+    on_rdu |= kept.difference(written)
+    on_host |= {value for value in kept if roles.known_to_host(value)}
     for call, stage in enumerate(stages):
         here = on_rdu if stage.on_rdu else on_host
         way = Direction.HOST_TO_RDU if stage.on_rdu else Direction.RDU_TO_HOST
         for value in stage.inputs:
-            if value in written and value not in here:
+            if (value in written or value in kept) and value not in here:
                 here.add(value)
                 transfers.append(_transfer(value, way, Cause.FALLBACK, call, target))
-    for value in graph.outputs:
+        for value in stage.outputs if not stage.on_rdu else ():
+            if value in kept:
+                on_rdu.add(value)
+                up = Direction.HOST_TO_RDU
+                transfers.append(_transfer(value, up, Cause.FALLBACK, call, target))
+    for value in roles.outputs:
         if value in written and value not in on_host:
             on_host.add(value)
             transfers.append(
@@ -126,7 +139,7 @@ def boundaries(
 
     Returns:
         One for each pair of a writing and a reading stage with a copy between them, in the order
-        of the first copy.
+        of the first copy. Copies from and to residents lie between no two stages.
     """
     writer = {
         value.name: call.stage
@@ -136,8 +149,9 @@ def boundaries(
     crossings: dict[tuple[int, int], list[Transfer]] = {}
     for transfer in transfers:
         if transfer.cause is Cause.FALLBACK and transfer.call is not None:
-            pair = (writer[transfer.symbol], calls[transfer.call].stage)
-            crossings.setdefault(pair, []).append(transfer)
+            before, after = writer.get(transfer.symbol), calls[transfer.call].stage
+            if before is not None and before != after:
+                crossings.setdefault((before, after), []).append(transfer)
     return tuple(
         Boundary(
             before=before,
@@ -151,7 +165,7 @@ def boundaries(
 
 
 def _input_transfers(
-    graph: ir.Graph, stages: Sequence[Interface], target: TargetSummary
+    roles: Roles, stages: Sequence[Interface], target: TargetSummary
 ) -> list[Transfer]:
     first_call: dict[ir.Value, int] = {}
     for call, stage in enumerate(stages):
@@ -160,8 +174,8 @@ def _input_transfers(
                 first_call.setdefault(value, call)
     return [
         _transfer(value, Direction.HOST_TO_RDU, Cause.INPUT, first_call[value], target)
-        for value in graph.inputs
-        if value in first_call
+        for value in roles.inputs
+        if value in first_call and value not in roles.argins
     ]
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import onnx_ir as ir
 
@@ -15,6 +17,9 @@ _MAX_CHARACTERS = 100_000
 _TRACE_FRAME = re.compile(r'^\s*File "([^"\n]{1,1000})", line (\d{1,9}), in ', re.MULTILINE)
 _DOC_FRAME = re.compile(r"^(\S[^\n]{0,1000}?)\((\d{1,9})\): ", re.MULTILINE)
 _INSTALLED = re.compile(r"(?:site|dist)-packages/(.+)$")
+# Not in site-packages when it is installed from a checkout.
+_OURS = f"{Path(sys.modules['samba_onnx'].__file__ or '').parent.as_posix()}/"
+_LIBRARIES = ("torch/", "samba_onnx/")
 # Below these frames lies the program that called the exporter, not the model.
 _EXPORTER = ("torch/jit/_trace.py", "torch/onnx/")
 
@@ -29,6 +34,8 @@ class _Frame:
     @property
     def package_path(self) -> str | None:
         """The path below ``site-packages``; None for a file that is not an installed package's."""
+        if self.path.startswith(_OURS):
+            return f"samba_onnx/{self.path.removeprefix(_OURS)}"
         match = _INSTALLED.search(self.path)
         return match[1] if match else None
 
@@ -51,9 +58,26 @@ def source_location(node: ir.Node) -> str:
         As ``model.py:12``, or ``transformers/models/bert/modeling_bert.py:93`` for an installed
         package; empty if the node carries no stack.
     """
-    frames = list(_frames(node))
+    return _best(list(_frames(node)))
+
+
+def trace_location(trace: str) -> str:
+    """Return where in the user's model a stack trace leads.
+
+    Args:
+        trace: As torch records it, outermost frame first.
+
+    Returns:
+        As ``source_location``.
+    """
+    return _best(list(_parse(_TRACE_FRAME, trace))[::-1])
+
+
+def _best(frames: list[_Frame]) -> str:
     own = (frame for frame in frames if frame.package_path is None)
-    other = (frame for frame in frames if not (frame.package_path or "torch/").startswith("torch/"))
+    other = (
+        frame for frame in frames if not (frame.package_path or "torch/").startswith(_LIBRARIES)
+    )
     best = next(own, None) or next(other, None) or next(iter(frames), None)
     return best.short if best else ""
 

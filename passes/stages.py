@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -10,6 +10,7 @@ import onnx_ir as ir
 
 from samba_onnx.passes.dataflow import is_weight, reads
 from samba_onnx.passes.partitioning import Group, Home
+from samba_onnx.passes.roles import Roles, unique
 from samba_onnx.passes.sectioning import data_reads
 
 if TYPE_CHECKING:
@@ -51,14 +52,14 @@ def interfaces(graph: ir.Graph, groups: Sequence[Group], target: Target) -> tupl
     wanted: set[ir.Value] = set(graph.outputs)
     found: list[Interface] = []
     for group in reversed(groups):
-        operands = _unique(value for node in group.nodes for value in reads(node))
+        operands = unique(value for node in group.nodes for value in reads(node))
         results = [value for node in group.nodes for value in node.outputs if value.name]
         inside = set(results)
         outputs = [value for value in results if value in wanted] or results[-1:]
         inputs = [v for v in operands if not is_weight(v) and v not in inside]
         loaded: list[ir.Value] = []
         if group.home is Home.RDU:
-            data = _unique(value for node in group.nodes for value in data_reads(node, target))
+            data = unique(value for node in group.nodes for value in data_reads(node, target))
             loaded = [value for value in data if is_weight(value)]
         wanted.update(inputs)
         found.append(
@@ -73,22 +74,22 @@ def interfaces(graph: ir.Graph, groups: Sequence[Group], target: Target) -> tupl
     return tuple(reversed(found))
 
 
-def on_device(graph: ir.Graph, stages: Sequence[Interface]) -> tuple[ir.Value, ...]:
+def on_device(roles: Roles, stages: Sequence[Interface]) -> tuple[ir.Value, ...]:
     """Return the values that need a place in off-chip device memory.
 
     Args:
-        graph: The graph.
+        roles: What inputs and outputs of the graph are to the device.
         stages: The interfaces of all groups.
 
     Returns:
-        Each value once: graph inputs that sections read, then what passes between stages and
-        sections write or read, in the order of execution, then the weights that sections load.
+        Each value once: graph inputs that sections read, residents, then what passes between stages
+        and sections write or read, in the order of execution, then the weights that sections load.
     """
     read = {value for stage in stages if stage.on_rdu for value in stage.inputs}
-    inputs = [value for value in graph.inputs if value in read]
+    inputs = [value for value in roles.inputs if value in read]
     passed = [value for stage in stages for value in stage.outputs if stage.on_rdu or value in read]
     loaded = [value for stage in stages for value in stage.loaded]
-    return _unique([*inputs, *passed, *loaded])
+    return unique([*inputs, *roles.residents, *passed, *loaded])
 
 
 def baked(stages: Sequence[Interface]) -> frozenset[ir.Value]:
@@ -102,7 +103,3 @@ def baked(stages: Sequence[Interface]) -> frozenset[ir.Value]:
     """
     used = {value for stage in stages if stage.on_rdu for value in stage.weights}
     return frozenset(used.difference(value for stage in stages for value in stage.loaded))
-
-
-def _unique(values: Iterable[ir.Value]) -> tuple[ir.Value, ...]:
-    return tuple(dict.fromkeys(values))

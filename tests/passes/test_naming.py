@@ -3,7 +3,7 @@ from __future__ import annotations
 import onnx_ir as ir
 import pytest
 
-from samba_onnx.passes.naming import SCOPES_KEY, scope, stage_name, unique
+from samba_onnx.passes.naming import OWN_SCOPE_KEY, SCOPES_KEY, scope, stage_name, unique
 
 
 def node(operator: str, *, scopes: list[str] | None = None, name: str = "n") -> ir.Node:
@@ -25,6 +25,14 @@ def node(operator: str, *, scopes: list[str] | None = None, name: str = "n") -> 
 )
 def test_scope(found: ir.Node, expected: tuple[str, ...] | None) -> None:
     assert scope(found) == expected
+
+
+def test_our_own_exporter_says_the_scope_without_the_name_of_the_model() -> None:
+    found = node("Conv", name="lenet__conv1__conv")
+    found.metadata_props[OWN_SCOPE_KEY] = "lenet__features__conv1"
+    assert scope(found) == ("features", "conv1")
+    found.metadata_props[OWN_SCOPE_KEY] = "lenet"
+    assert scope(found) == ()
 
 
 def test_metadata_that_is_no_list_is_no_scope() -> None:

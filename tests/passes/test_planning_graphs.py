@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from samba_onnx.errors import InternalError
+from samba_onnx.errors import UsageError
 from samba_onnx.runtime.pef.manifest import Call, SectionType
 from tests.passes.planned import made
 
@@ -22,13 +22,12 @@ def test_graphs_of_one_pef_share_weights_and_values_by_name() -> None:
             e = Mul (f, a)
         }""",
         graph_name="backward",
-        section_type=SectionType.BCKWD,
         first_stage=1,
         earlier=(forward,),
     )
     (section,) = backward.sections
-    assert (section.id, section.type, section.graph) == (1, SectionType.BCKWD, "backward")
-    assert section.member == "stages/001_BCKWD.onnx"
+    assert (section.id, section.type, section.graph) == (1, SectionType.FWD, "backward")
+    assert section.member == "stages/001_FWD.onnx"
     assert backward.graph.calls == (Call(0, 1),)
     assert backward.graph.load_transfers == ()
     assert [region.name for region in backward.regions] == ["d", "e"]
@@ -37,5 +36,5 @@ def test_graphs_of_one_pef_share_weights_and_values_by_name() -> None:
 
 def test_graphs_that_mean_different_values_by_one_name() -> None:
     forward = made("g (float[4] x) => (float[4] y) { y = Relu (x) }")
-    with pytest.raises(InternalError, match="'x' has 32 bytes in one graph and 16 in another"):
+    with pytest.raises(UsageError, match="share region 'x' with one of 16 bytes"):
         made("g (float[8] x) => (float[8] z) { z = Relu (x) }", earlier=(forward,))

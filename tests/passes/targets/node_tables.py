@@ -32,10 +32,10 @@ SUPPORTED = {
         "float[1,1,1,1,1] w = {1}",
     ),
     "max pool": ("float[1,1,4,4] x", "float[1,1,2,2] y", "y = MaxPool<kernel_shape=[3,3]>(x)", ""),
-    "unused indices": (
+    "pool indices": (
         "float[1,1,4,4] x",
-        "float[1,1,2,2] y",
-        "y, unused = MaxPool<kernel_shape=[3,3]>(x)",
+        "float[1,1,2,2] y, int64[1,1,2,2] i",
+        "y, i = MaxPool<kernel_shape=[3,3]>(x)",
         "",
     ),
     "slice": (
@@ -294,15 +294,6 @@ REFUSED = {
         "int64 a = {0}",
         ReasonCode.ATTRIBUTE,
         "reverse is 1",
-        "",
-    ),
-    "pool indices": (
-        "float[1,1,4,4] x",
-        "float[1,1,2,2] y, int64[1,1,2,2] i",
-        "y, i = MaxPool<kernel_shape=[3,3]>(x)",
-        "",
-        ReasonCode.LIMIT,
-        "output Indices",
         "",
     ),
     "pool 3d": (
