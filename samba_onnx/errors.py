@@ -7,19 +7,25 @@ The tree, with the builtin that each class also is::
     ├── ModelError (ValueError)             the model that was given cannot be used
     │   ├── ModelFileError (OSError)        its file or external data cannot be read safely
     │   ├── InvalidModelError               its content breaks the rules of ONNX
+    │   ├── ExportMismatchError             its graph computes something else than torch
+    │   ├── GradientError                   a loss cannot be differentiated
     │   └── ModelLimitError                 it asks for more than a safe limit allows
     ├── TargetError (ValueError)            a target profile is unknown or malformed
     ├── PefError (ValueError)               a PEF cannot be used
     │   ├── PefFormatError                  it is not a whole, well-formed PEF
     │   ├── PefChecksumError                a byte differs from what was written
-    │   └── PefVersionError                 a newer samba-onnx wrote it
+    │   ├── PefVersionError                 a newer samba-onnx wrote it
+    │   └── GraphMismatchError              it was compiled from another model
     ├── OutputError (OSError)               a result cannot be written
     ├── DeviceError (RuntimeError)          the emulated device refuses a request
     │   ├── OutOfDeviceMemoryError (MemoryError)   what was asked for does not fit
     │   ├── InputError (ValueError)         a name, shape or dtype differs from the compiled one
     │   ├── ScheduleError (ValueError)      a section, section type or call does not exist
-    │   └── NoDeviceError                   a tensor has no copy on a device
+    │   ├── NoDeviceError                   a tensor has no copy on a device
+    │   └── NotTracedError                  the session has no program yet
+    ├── TransferLimitError (AssertionError) more was copied than a test allows
     ├── ExecutionError (RuntimeError)       onnxruntime failed, crashed or ran out of time
+    │   └── AnomalyError (ArithmeticError)  a section made a NaN or an infinite number
     └── InternalError (AssertionError)      a promise of ours was broken: please report it
 
 A message says what was given, what was expected and what to do. The first four branches and
@@ -27,12 +33,20 @@ A message says what was given, what was expected and what to do. The first four 
 probably meant is a warning::
 
     SambaWarning (UserWarning)
+    ├── BranchWarning                       what a module does depends on values of tensors
+    ├── FoldedWeightsWarning                a model was optimised for inference, not for training
     └── HostOperatorWarning                 an operator is computed on the host
 """
 
 __all__ = [
+    "AnomalyError",
+    "BranchWarning",
     "DeviceError",
     "ExecutionError",
+    "ExportMismatchError",
+    "FoldedWeightsWarning",
+    "GradientError",
+    "GraphMismatchError",
     "HostOperatorWarning",
     "InputError",
     "InternalError",
@@ -41,6 +55,7 @@ __all__ = [
     "ModelFileError",
     "ModelLimitError",
     "NoDeviceError",
+    "NotTracedError",
     "OutOfDeviceMemoryError",
     "OutputError",
     "PefChecksumError",
@@ -51,6 +66,7 @@ __all__ = [
     "SambaWarning",
     "ScheduleError",
     "TargetError",
+    "TransferLimitError",
     "UsageError",
 ]
 
@@ -73,6 +89,14 @@ class ModelFileError(ModelError, OSError):
 
 class InvalidModelError(ModelError):
     """A model's content breaks the rules of ONNX."""
+
+
+class ExportMismatchError(ModelError):
+    """An exported graph computes something else than the module."""
+
+
+class GradientError(ModelError):
+    """A loss reaches no parameter, or an operator on the way to one has no gradient."""
 
 
 class ModelLimitError(ModelError):
@@ -99,6 +123,10 @@ class PefVersionError(PefError):
     """A PEF was written by a newer samba-onnx, in a format that this one does not know."""
 
 
+class GraphMismatchError(PefError):
+    """A PEF was compiled from another model than the one that is to run."""
+
+
 class OutputError(SambaError, OSError):
     """A result cannot be written."""
 
@@ -123,8 +151,20 @@ class NoDeviceError(DeviceError):
     """A tensor's device copy was asked for, but it has none."""
 
 
+class NotTracedError(DeviceError):
+    """The session was asked to run or read before it had a program."""
+
+
+class TransferLimitError(SambaError, AssertionError):
+    """More was copied between host and device than was expected."""
+
+
 class ExecutionError(SambaError, RuntimeError):
     """onnxruntime failed, crashed or ran out of time."""
+
+
+class AnomalyError(ExecutionError, ArithmeticError):
+    """A section or fallback made a NaN or an infinite number, in a run that looks for them."""
 
 
 class InternalError(SambaError, AssertionError):
@@ -133,6 +173,14 @@ class InternalError(SambaError, AssertionError):
 
 class SambaWarning(UserWarning):
     """Base of every warning that samba-onnx gives."""
+
+
+class FoldedWeightsWarning(SambaWarning):
+    """A model's weights were merged or folded for inference, and would train differently."""
+
+
+class BranchWarning(SambaWarning):
+    """A module looks at the values of tensors: only what it does for the given ones is compiled."""
 
 
 class HostOperatorWarning(SambaWarning):

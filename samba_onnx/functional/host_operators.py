@@ -6,6 +6,8 @@ import os
 import sys
 import threading
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -37,6 +39,16 @@ class HostOperators:
     def __init__(self) -> None:
         self._entries: dict[str, HostOperator] = {}
         self._lock = threading.Lock()
+        self._paused = 0
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Neither count nor warn inside, where this package computes for itself."""
+        self._paused += 1
+        try:
+            yield
+        finally:
+            self._paused -= 1
 
     def enter(self, name: str) -> None:
         """Count one call of an operator; warn when it is the first.
@@ -47,6 +59,8 @@ class HostOperators:
         Warns:
             HostOperatorWarning: The first call of this operator since the last ``clear``.
         """
+        if self._paused:
+            return
         with self._lock:
             entry = self._entries.get(name)
             if entry is not None:

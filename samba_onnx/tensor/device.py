@@ -57,6 +57,11 @@ class DeviceConnection:
     def __init__(self) -> None:
         self._store: DeviceStore | None = None
 
+    @property
+    def attached(self) -> bool:
+        """Whether there is a device."""
+        return self._store is not None
+
     def attach(self, store: DeviceStore) -> None:
         """Let tensors read and write this device from now on.
 

@@ -99,11 +99,19 @@ class DeviceTensor(HostTensor):
             self.grad = values
 
     def _grad_place(self) -> str:
-        if not self.requires_grad and not DEVICE.has(self.sn_grad_name):
+        place = self.sn_grad_name
+        if DEVICE.has(place):
+            return place
+        if not self.requires_grad:
             raise NoDeviceError(
                 f"tensor {self.name!r} has no gradient on the device: it does not require gradients"
             )
-        return self.sn_grad_name
+        if DEVICE.has(self.sn_region_name):
+            raise NoDeviceError(
+                f"tensor {self.name!r} has no gradient on the device: it was compiled without; give "
+                "session.compile an optimizer, and a loss that depends on the tensor"
+            )
+        return place
 
     def _transferable(self, value: torch.Tensor, member: str) -> torch.Tensor:
         """A plain tensor of this tensor's shape and dtype."""

@@ -150,6 +150,72 @@ class SambaTensor(TypedTensor):
         """
         super().__setitem__(_index(x), update)
 
+    def new_empty(  # type: ignore[override]  # as documented
+        self,
+        size: int | Iterable[int],
+        *sizes: int,
+        dtype: DType | None = None,
+        requires_grad: bool = False,
+        **options: Any,
+    ) -> SambaTensor:
+        """A tensor whose values are not set.
+
+        Args:
+            size: Its shape, or its first size.
+            *sizes: The other sizes, if ``size`` is the first one.
+            dtype: Its dtype; this tensor's when None.
+            requires_grad: Whether gradients are computed for it.
+            **options: What else torch takes.
+        """
+        options |= {"dtype": dtype, "requires_grad": requires_grad}
+        shape = _shape(size, sizes)
+        made: SambaTensor = super().new_empty(shape, **options)  # type: ignore[assignment]
+        return made
+
+    def new_ones(  # type: ignore[override]  # as documented
+        self,
+        size: int | Iterable[int],
+        *sizes: int,
+        dtype: DType | None = None,
+        requires_grad: bool = False,
+        **options: Any,
+    ) -> SambaTensor:
+        """A tensor of ones.
+
+        Args:
+            size: Its shape, or its first size.
+            *sizes: The other sizes, if ``size`` is the first one.
+            dtype: Its dtype; this tensor's when None.
+            requires_grad: Whether gradients are computed for it.
+            **options: What else torch takes.
+        """
+        options |= {"dtype": dtype, "requires_grad": requires_grad}
+        shape = _shape(size, sizes)
+        made: SambaTensor = super().new_ones(shape, **options)  # type: ignore[assignment]
+        return made
+
+    def new_zeros(  # type: ignore[override]  # as documented
+        self,
+        size: int | Iterable[int],
+        *sizes: int,
+        dtype: DType | None = None,
+        requires_grad: bool = False,
+        **options: Any,
+    ) -> SambaTensor:
+        """A tensor of zeros.
+
+        Args:
+            size: Its shape, or its first size.
+            *sizes: The other sizes, if ``size`` is the first one.
+            dtype: Its dtype; this tensor's when None.
+            requires_grad: Whether gradients are computed for it.
+            **options: What else torch takes.
+        """
+        options |= {"dtype": dtype, "requires_grad": requires_grad}
+        shape = _shape(size, sizes)
+        made: SambaTensor = super().new_zeros(shape, **options)  # type: ignore[assignment]
+        return made
+
     def new_full(  # type: ignore[override]  # as documented
         self,
         size: Iterable[int],
@@ -197,6 +263,19 @@ class SambaTensor(TypedTensor):
             return name
         cast: SambaTensor = super().type(dtype)  # type: ignore[assignment]
         return cast
+
+    def type_as(self, tensor: Tensor) -> SambaTensor:
+        """This tensor cast to the dtype of another; itself if it has it already.
+
+        Args:
+            tensor: Of the dtype that is wanted.
+        """
+        cast: SambaTensor = super().type_as(tensor)  # type: ignore[assignment]
+        return cast
+
+
+def _shape(size: int | Iterable[int], sizes: tuple[int, ...]) -> tuple[int, ...]:
+    return (size, *sizes) if isinstance(size, int) else (*size, *sizes)
 
 
 def _index(x: Any) -> Any:

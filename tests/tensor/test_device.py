@@ -90,7 +90,7 @@ def test_gradients_need_a_tensor_that_requires_them() -> None:
     with attached(x=torch.zeros(2)), pytest.raises(NoDeviceError, match="not require gradients"):
         _ = tensor.sn_grad
     tensor.requires_grad_()
-    with attached(x=torch.zeros(2)), pytest.raises(NoDeviceError, match="'x__grad' has no copy"):
+    with attached(x=torch.zeros(2)), pytest.raises(NoDeviceError, match=r"'x' .*compiled without"):
         tensor.sn_grad = torch.zeros(2)
 
 
