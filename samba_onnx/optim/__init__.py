@@ -1,0 +1,48 @@
+"""Optimizers that step on the host as torch's do, and what the device needs to step as they do."""
+
+from samba_onnx.optim.adam import Adam, AdamW
+from samba_onnx.optim.argins import (
+    HyperparameterValue,
+    argin_name,
+    derive,
+    hyperparameter_names,
+)
+from samba_onnx.optim.device_optimizer import DeviceOptimizer
+from samba_onnx.optim.reading import optimizer_record
+from samba_onnx.optim.records import (
+    MASTER,
+    Flag,
+    GroupRecord,
+    OptimizerKind,
+    OptimizerRecord,
+    from_json,
+    state_keys,
+    state_name,
+    to_json,
+)
+from samba_onnx.optim.sgd import SGD
+from samba_onnx.optim.transfers import steps_done, to_cpu, to_rdu
+
+__all__ = [
+    "MASTER",
+    "SGD",
+    "Adam",
+    "AdamW",
+    "DeviceOptimizer",
+    "Flag",
+    "GroupRecord",
+    "HyperparameterValue",
+    "OptimizerKind",
+    "OptimizerRecord",
+    "argin_name",
+    "derive",
+    "from_json",
+    "hyperparameter_names",
+    "optimizer_record",
+    "state_keys",
+    "state_name",
+    "steps_done",
+    "to_cpu",
+    "to_json",
+    "to_rdu",
+]

@@ -1,0 +1,186 @@
+"""What the host computes for an optimizer's step: the values of the scalars that sections read.
+
+torch computes bias corrections and the like in Python's floats; so does this, and rounds once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Final, TypeAlias
+
+from samba_onnx.errors import UsageError
+from samba_onnx.optim.records import (
+    HYPERPARAMETERS,
+    Flag,
+    GroupRecord,
+    OptimizerKind,
+    OptimizerRecord,
+)
+
+HyperparameterValue: TypeAlias = float | Sequence[float]
+"""A number; for ``betas`` two."""
+
+MAX_GRAD_NORM: Final = "max_grad_norm"
+"""Key of the largest norm of an optimizer's gradients, and the end of its argin's name."""
+
+_BETAS: Final = ("beta1", "beta2")
+_SEPARATORS: Final = ("_", "", "__")
+_BELOW_ONE: Final = frozenset(_BETAS)
+
+
+def argin_name(owner: str, argin: str) -> str:
+    """Return the name of an argin.
+
+    Args:
+        owner: Name of a group, or of an optimizer for ``MAX_GRAD_NORM``.
+        argin: What it is.
+    """
+    return f"{owner}__{argin}"
+
+
+def hyperparameter_names(record: OptimizerRecord) -> tuple[str, ...]:
+    """Return the keys by which a run sets an optimizer's hyperparameters.
+
+    Args:
+        record: The optimizer.
+
+    Returns:
+        Each key once. With an ``argin_region_name`` keys are led by it and ``_``; they are also
+        understood with ``__`` and with nothing in between.
+    """
+    names = [
+        _key(group.argin_region_name, name)
+        for group in record.groups
+        for name in HYPERPARAMETERS[record.kind]
+    ]
+    if record.max_grad_norm is not None:
+        names.append(_key(record.argin_region_name, MAX_GRAD_NORM))
+    return tuple(dict.fromkeys(names))
+
+
+def derive(
+    record: OptimizerRecord, hyperparameters: Mapping[str, HyperparameterValue], step: int
+) -> dict[str, float]:
+    """Compute the argins of one step.
+
+    Args:
+        record: The optimizer.
+        hyperparameters: Values by key, as ``hyperparameter_names`` lists them; ``betas`` sets both
+            of ``beta1`` and ``beta2``. What is not there is as it was when the optimizer was made.
+            Keys of other optimizers and of no optimizer are passed over.
+        step: Number of the step that will be made, counted from 1.
+
+    Returns:
+        The value of every argin by name, in double precision.
+
+    Raises:
+        UsageError: A value is no number or out of range, is not zero although the compiled
+            program does not have it, or ``step`` is less than 1.
+    """
+    if step < 1:
+        raise UsageError(f"step is {step}; steps are counted from 1")
+    values: dict[str, float] = {}
+    for group in record.groups:
+        current = _current(record.kind, group, hyperparameters)
+        for argin, value in _ARGINS[record.kind](group, current, step):
+            values[argin_name(group.name, argin)] = value
+    if record.max_grad_norm is not None:
+        given = _given(record.argin_region_name, MAX_GRAD_NORM, hyperparameters)
+        norm = record.max_grad_norm if given is None else _checked(MAX_GRAD_NORM, given)
+        values[argin_name(record.name, MAX_GRAD_NORM)] = norm
+    return values
+
+
+def _current(
+    kind: OptimizerKind, group: GroupRecord, hyperparameters: Mapping[str, HyperparameterValue]
+) -> dict[str, float]:
+    current = dict(group.hyperparameters)
+    for name in current:
+        given = _given(group.argin_region_name, name, hyperparameters)
+        if given is not None:
+            current[name] = _checked(name, given)
+    for flag in (Flag.MOMENTUM, Flag.DAMPENING):
+        if kind is OptimizerKind.SGD and flag not in group.flags and current[flag]:
+            raise UsageError(
+                f"{flag} is {current[flag]}, but the program was compiled with SGD without "
+                f"{flag}: make SGD with {flag} other than 0 and compile again"
+            )
+    return current
+
+
+def _given(
+    region: str, name: str, hyperparameters: Mapping[str, HyperparameterValue]
+) -> HyperparameterValue | None:
+    for separator in _SEPARATORS if region else ("",):
+        key = f"{region}{separator}{name}"
+        if key in hyperparameters:
+            return hyperparameters[key]
+        if name in _BETAS and (betas := hyperparameters.get(f"{region}{separator}betas")):
+            return _beta(betas, _BETAS.index(name))
+    return None
+
+
+def _beta(betas: HyperparameterValue, index: int) -> float:
+    if not isinstance(betas, Sequence) or len(betas) != len(_BETAS):
+        raise UsageError(f"betas is {betas!r}; give two numbers")
+    return betas[index]
+
+
+def _checked(name: str, value: HyperparameterValue) -> float:
+    try:
+        number = float(value)  # type: ignore[arg-type]  # whatever has a value: also tensors
+    except (TypeError, ValueError):
+        raise UsageError(f"hyperparameter {name} is {value!r}; give a number") from None
+    if not math.isfinite(number) or number < 0:
+        raise UsageError(f"hyperparameter {name} is {number}; give a number of at least 0")
+    if name in _BELOW_ONE and number >= 1:
+        raise UsageError(f"hyperparameter {name} is {number}; give a number below 1")
+    return number
+
+
+def _key(region: str, name: str) -> str:
+    return f"{region}_{name}" if region else name
+
+
+_Values: TypeAlias = Iterator[tuple[str, float]]
+
+
+def _sgd(group: GroupRecord, current: Mapping[str, float], step: int) -> _Values:
+    yield "lr", current["lr"]
+    yield "weight_decay", current["weight_decay"]
+    if Flag.MOMENTUM in group.flags:
+        yield "momentum", current["momentum"]
+        if Flag.DAMPENING in group.flags:
+            # torch's first buffer is the gradient itself, not dampened.
+            yield "one_minus_dampening", 1.0 if step == 1 else 1 - current["dampening"]
+
+
+def _moments(current: Mapping[str, float], step: int) -> _Values:
+    beta1, beta2 = current["beta1"], current["beta2"]
+    # torch divides sqrt(v) by this root and adds eps. Here both sides are multiplied by it, which
+    # saves a pass over memory: step_size * m / (sqrt(v) + eps * root).
+    root = math.sqrt(1 - beta2**step)
+    yield "one_minus_beta1", 1 - beta1
+    yield "beta2", beta2
+    yield "one_minus_beta2", 1 - beta2
+    yield "epsilon", current["eps"] * root
+    yield "step_size", current["lr"] / (1 - beta1**step) * root
+
+
+def _adam(_group: GroupRecord, current: Mapping[str, float], step: int) -> _Values:
+    yield "weight_decay", current["weight_decay"]
+    yield from _moments(current, step)
+
+
+def _adamw(_group: GroupRecord, current: Mapping[str, float], step: int) -> _Values:
+    yield "decay", 1 - current["lr"] * current["weight_decay"]
+    yield from _moments(current, step)
+
+
+_ARGINS: Final[
+    Mapping[OptimizerKind, Callable[[GroupRecord, Mapping[str, float], int], _Values]]
+] = MappingProxyType(
+    {OptimizerKind.SGD: _sgd, OptimizerKind.ADAM: _adam, OptimizerKind.ADAMW: _adamw}
+)

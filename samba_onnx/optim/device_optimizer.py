@@ -1,0 +1,159 @@
+"""What the optimizers of this package have beyond torch's."""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+import torch
+from torch import nn
+
+from samba_onnx.errors import UsageError
+from samba_onnx.optim.records import MASTER
+from samba_onnx.optim.transfers import has_master, master_of, to_cpu, to_rdu
+from samba_onnx.tensor.conversion import to_torch
+
+_REGION: Final = "argin_region_name"
+_OWN: Final = ("max_grad_norm", "fp32_params", _REGION, "device_step")
+
+
+class DeviceOptimizer(torch.optim.Optimizer):
+    """A torch optimizer whose state also lives on the device.
+
+    To be put in front of one of torch's classes. On the host it computes what torch computes; on
+    the device its update is the OPT section of the program that it is compiled into.
+    """
+
+    max_grad_norm: float | None
+    """Largest norm of all gradients together; larger ones are scaled down before the update."""
+    fp32_params: bool
+    """Whether parameters of low precision have a float32 copy that is updated in their place."""
+    argin_region_name: str
+    """Leads the keys by which a run sets hyperparameters; a group may have its own."""
+    device_step: int = 0
+    """Number of steps that the state on the device stands for; the session counts them."""
+
+    def _extend(
+        self, max_grad_norm: float | None, fp32_params: bool, argin_region_name: str
+    ) -> None:
+        if max_grad_norm is not None and not max_grad_norm >= 0:
+            raise UsageError(f"max_grad_norm is {max_grad_norm}; give at least 0, or None")
+        self.max_grad_norm = max_grad_norm
+        self.fp32_params = fp32_params
+        self.argin_region_name = argin_region_name
+
+    def rdu(self) -> None:
+        """Copy the state from the host to the device.
+
+        State that the host does not have yet is what torch begins with.
+
+        Raises:
+            NoDeviceError: No program with this optimizer is loaded.
+            UsageError: A parameter has no name, or parameters differ in their number of steps.
+        """
+        self.device_step = to_rdu(self)
+
+    def cpu(self, inplace: bool = False) -> None:
+        """Copy the state from the device to the host.
+
+        Args:
+            inplace: Write into the tensors that the state has. Otherwise it gets new ones.
+
+        Raises:
+            NoDeviceError: No program with this optimizer is loaded.
+            UsageError: A parameter has no name.
+        """
+        to_cpu(self, self.device_step, inplace=inplace)
+
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Update the parameters on the host from their ``grad``; the device does not change.
+
+        Args:
+            closure: Computes the loss anew, and the gradients.
+
+        Returns:
+            What the closure returned.
+        """
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        # torch wraps the step of every class that it makes an optimizer of, for its hooks: this
+        # class's is wrapped already, and hooks are to be called once.
+        update = inspect.unwrap(super().step)
+        with torch.no_grad(), self._plain_parameters() as parameters:
+            if self.max_grad_norm is not None:
+                nn.utils.clip_grad_norm_(parameters, self.max_grad_norm)
+            update(self)
+        return loss
+
+    step._samba_step = True  # type: ignore[attr-defined]
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take over the state of another optimizer.
+
+        Args:
+            state_dict: What ``state_dict`` of an optimizer of the same kind returned, this
+                package's or torch's.
+
+        Raises:
+            ValueError: It has other groups; from torch.
+        """
+        regions = [group.get(_REGION) for group in self.param_groups]
+        super().load_state_dict(state_dict)
+        for group, region in zip(self.param_groups, regions, strict=True):
+            if region is not None:
+                group.setdefault(_REGION, region)
+        # torch converts state to the parameter's dtype; float32 copies are not to lose precision.
+        saved = itertools.chain.from_iterable(g["params"] for g in state_dict["param_groups"])
+        ours = itertools.chain.from_iterable(g["params"] for g in self.param_groups)
+        for key, parameter in zip(saved, ours, strict=True):
+            if has_master(parameter, fp32_params=self.fp32_params):
+                for name, value in state_dict["state"].get(key, {}).items():
+                    if isinstance(value, torch.Tensor):
+                        self.state[parameter][name] = to_torch(value).detach().clone()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), **{name: getattr(self, name) for name in _OWN}}
+
+    @contextmanager
+    def _plain_parameters(self) -> Iterator[list[nn.Parameter]]:
+        """Let torch see plain parameters, in float32 where they have a copy, with own gradients."""
+        twins: list[tuple[torch.Tensor, nn.Parameter]] = []
+        originals = [group["params"] for group in self.param_groups]
+        try:
+            for group in self.param_groups:
+                pairs = [(parameter, self._twin(parameter)) for parameter in group["params"]]
+                group["params"] = [twin for _, twin in pairs]
+                twins += pairs
+            yield [twin for _, twin in twins]
+        finally:
+            for group, parameters in zip(self.param_groups, originals, strict=True):
+                group["params"] = parameters
+            for parameter, twin in twins:
+                self._take_back(parameter, twin)
+
+    def _twin(self, parameter: torch.Tensor) -> nn.Parameter:
+        state = self.state.pop(parameter, {})
+        plain = to_torch(parameter).detach()
+        if has_master(parameter, fp32_params=self.fp32_params):
+            plain = master_of(parameter, state)
+        twin = nn.Parameter(plain, requires_grad=False)
+        if parameter.grad is not None:
+            gradient = to_torch(parameter.grad).detach().to(plain.dtype)
+            # Clipping scales in place; as on the device, ``grad`` stays as it was computed.
+            twin.grad = gradient if self.max_grad_norm is None else gradient.clone()
+        if state:
+            self.state[twin] = state
+        return twin
+
+    def _take_back(self, parameter: torch.Tensor, twin: nn.Parameter) -> None:
+        state = self.state.pop(twin, {})
+        if has_master(parameter, fp32_params=self.fp32_params) and twin.grad is not None:
+            state[MASTER] = twin.detach()
+            to_torch(parameter).detach().copy_(twin)
+        if state:
+            self.state[parameter] = state

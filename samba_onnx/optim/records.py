@@ -1,0 +1,209 @@
+"""What the device has to know about an optimizer: frozen records that a PEF can carry."""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Final, NoReturn
+
+from samba_onnx.errors import PefFormatError
+
+MASTER: Final = "master"
+"""Key of the state that is a weight of low precision in float32."""
+
+
+class OptimizerKind(enum.StrEnum):
+    """The update rule, as torch.optim names it."""
+
+    SGD = "SGD"
+    ADAM = "Adam"
+    ADAMW = "AdamW"
+
+
+class Flag(enum.StrEnum):
+    """What the graph of an update does; fixed when a program is compiled."""
+
+    MOMENTUM = "momentum"
+    DAMPENING = "dampening"
+    NESTEROV = "nesterov"
+    MAXIMIZE = "maximize"
+    AMSGRAD = "amsgrad"
+
+
+HYPERPARAMETERS: Final[Mapping[OptimizerKind, tuple[str, ...]]] = MappingProxyType(
+    {
+        OptimizerKind.SGD: ("lr", "momentum", "dampening", "weight_decay"),
+        OptimizerKind.ADAM: ("lr", "beta1", "beta2", "eps", "weight_decay"),
+        OptimizerKind.ADAMW: ("lr", "beta1", "beta2", "eps", "weight_decay"),
+    }
+)
+"""Names of the hyperparameters of a group."""
+
+
+@dataclass(frozen=True)
+class GroupRecord:
+    """Parameters that share hyperparameters."""
+
+    name: str
+    """Unique in its program; leads the names of the group's argins."""
+    parameters: tuple[str, ...]
+    """Their ``sn_name``."""
+    hyperparameters: Mapping[str, float]
+    """Value of each of ``HYPERPARAMETERS`` when the optimizer was made."""
+    argin_region_name: str = ""
+    """Leads the keys by which a run sets the group's hyperparameters."""
+    flags: frozenset[Flag] = frozenset()
+
+
+@dataclass(frozen=True)
+class OptimizerRecord:
+    """An optimizer."""
+
+    kind: OptimizerKind
+    name: str
+    """Unique in its program; leads the names of what belongs to the optimizer as a whole."""
+    groups: tuple[GroupRecord, ...]
+    max_grad_norm: float | None = None
+    """Largest norm of all gradients together; None leaves gradients as they are."""
+    fp32_params: bool = False
+    """Whether weights of low precision have a float32 copy that is updated in their place."""
+    argin_region_name: str = ""
+    """Leads the key by which a run sets ``max_grad_norm``."""
+    parameters: tuple[str, ...] = field(init=False)
+    """Those of all groups."""
+
+    def __post_init__(self) -> None:
+        names = tuple(name for group in self.groups for name in group.parameters)
+        object.__setattr__(self, "parameters", names)
+
+
+def state_keys(kind: OptimizerKind, flags: frozenset[Flag]) -> tuple[str, ...]:
+    """Return torch's keys of the state that a parameter has on the device.
+
+    Args:
+        kind: The update rule.
+        flags: Of the parameter's group.
+
+    Returns:
+        The keys, without ``step``, which is the host's, and without ``MASTER``.
+    """
+    if kind is OptimizerKind.SGD:
+        return ("momentum_buffer",) if Flag.MOMENTUM in flags else ()
+    largest = ("max_exp_avg_sq",) if Flag.AMSGRAD in flags else ()
+    return ("exp_avg", "exp_avg_sq", *largest)
+
+
+def state_name(parameter: str, key: str) -> str:
+    """Return the name of a state on the device.
+
+    Args:
+        parameter: The parameter's ``sn_name``.
+        key: torch's key of the state.
+    """
+    return f"{parameter}__{key}"
+
+
+def to_json(record: OptimizerRecord) -> dict[str, Any]:
+    """Return a record as a document of JSON.
+
+    Args:
+        record: Any.
+    """
+    return {
+        "kind": str(record.kind),
+        "name": record.name,
+        "max_grad_norm": record.max_grad_norm,
+        "fp32_params": record.fp32_params,
+        "argin_region_name": record.argin_region_name,
+        "groups": [
+            {
+                "name": group.name,
+                "parameters": list(group.parameters),
+                "hyperparameters": dict(group.hyperparameters),
+                "argin_region_name": group.argin_region_name,
+                "flags": sorted(map(str, group.flags)),
+            }
+            for group in record.groups
+        ],
+    }
+
+
+def from_json(document: object) -> OptimizerRecord:
+    """Return the record that ``to_json`` was given.
+
+    Args:
+        document: What ``to_json`` returned, after any number of trips through JSON.
+
+    Raises:
+        PefFormatError: It is no such document.
+    """
+    content = _mapping(document, "an optimizer")
+    try:
+        kind = OptimizerKind(_text(content, "kind"))
+    except ValueError:
+        _refuse(f"has an optimizer of unknown kind {content['kind']!r}")
+    norm = content.get("max_grad_norm")
+    precise = content.get("fp32_params")
+    if not isinstance(precise, bool):
+        _refuse("does not say whether weights have a float32 copy")
+    return OptimizerRecord(
+        kind=kind,
+        name=_text(content, "name"),
+        groups=tuple(_group(kind, item) for item in _items(content, "groups")),
+        max_grad_norm=None if norm is None else _number(norm, "max_grad_norm"),
+        fp32_params=precise,
+        argin_region_name=_text(content, "argin_region_name"),
+    )
+
+
+def _group(kind: OptimizerKind, document: object) -> GroupRecord:
+    content = _mapping(document, "a group of an optimizer")
+    given = _mapping(content.get("hyperparameters"), "the hyperparameters of an optimizer")
+    if set(given) != set(HYPERPARAMETERS[kind]):
+        _refuse(f"has {kind} with hyperparameters {', '.join(map(str, given))}")
+    parameters = _items(content, "parameters")
+    flags = _items(content, "flags")
+    if not all(isinstance(name, str) for name in parameters):
+        _refuse("has a parameter of an optimizer whose name is no text")
+    if not all(flag in list(Flag) for flag in flags):
+        _refuse(f"has an optimizer with unknown flags {flags}")
+    return GroupRecord(
+        name=_text(content, "name"),
+        parameters=tuple(parameters),
+        hyperparameters=MappingProxyType({k: _number(v, k) for k, v in given.items()}),
+        argin_region_name=_text(content, "argin_region_name"),
+        flags=frozenset(map(Flag, flags)),
+    )
+
+
+def _mapping(document: object, what: str) -> Mapping[str, Any]:
+    if not isinstance(document, Mapping):
+        _refuse(f"has {type(document).__name__} where {what} should be")
+    return document
+
+
+def _items(content: Mapping[str, Any], key: str) -> list[Any]:
+    items = content.get(key)
+    if not isinstance(items, list):
+        _refuse(f"has an optimizer without a list of {key}")
+    return items
+
+
+def _text(content: Mapping[str, Any], key: str) -> str:
+    text = content.get(key)
+    if not isinstance(text, str):
+        _refuse(f"has an optimizer without {key}")
+    return text
+
+
+def _number(value: object, key: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        _refuse(f"has an optimizer whose {key} is {value!r}")
+    return float(value)
+
+
+def _refuse(complaint: str) -> NoReturn:
+    raise PefFormatError(f"the PEF {complaint}; compile the model again")

@@ -1,0 +1,62 @@
+"""Stochastic gradient descent."""
+
+from __future__ import annotations
+
+import torch
+from torch.optim.optimizer import ParamsT
+
+from samba_onnx.optim.device_optimizer import DeviceOptimizer
+
+
+class SGD(DeviceOptimizer, torch.optim.SGD):
+    """``torch.optim.SGD`` on host and device.
+
+    A run may set ``lr`` and ``weight_decay``; ``momentum`` and ``dampening`` too, if they were not
+    0 when the program was compiled.
+    """
+
+    def __init__(
+        self,
+        params: ParamsT,
+        lr: float = 1e-3,
+        momentum: float = 0,
+        dampening: float = 0,
+        weight_decay: float = 0,
+        nesterov: bool = False,
+        *,
+        maximize: bool = False,
+        max_grad_norm: float | None = None,
+        fp32_params: bool = False,
+        argin_region_name: str = "",
+    ) -> None:
+        """Make an optimizer.
+
+        Args:
+            params: Parameters, named parameters, or groups of them with hyperparameters of their
+                own.
+            lr: Learning rate.
+            momentum: Momentum factor.
+            dampening: Dampening for momentum.
+            weight_decay: L2 penalty.
+            nesterov: Whether to use Nesterov momentum.
+            maximize: Whether to go up instead of down.
+            max_grad_norm: Largest norm of all gradients together; None leaves them as they are.
+            fp32_params: Whether to keep float32 copies of bfloat16 and float16 parameters, and
+                update these.
+            argin_region_name: Leads the keys by which a run sets these hyperparameters.
+
+        Raises:
+            UsageError: ``max_grad_norm`` is negative.
+            ValueError: Another value is out of range; from torch.
+        """
+        self._extend(max_grad_norm, fp32_params, argin_region_name)
+        torch.optim.SGD.__init__(
+            self,
+            params,
+            lr,
+            momentum,
+            dampening,
+            weight_decay,
+            nesterov,
+            maximize=maximize,
+        )

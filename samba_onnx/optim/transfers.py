@@ -1,0 +1,176 @@
+"""Copies of optimizer state between host and device."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from samba_onnx.errors import UsageError
+from samba_onnx.optim.reading import optimizer_record
+from samba_onnx.optim.records import MASTER, OptimizerKind, state_keys, state_name
+from samba_onnx.tensor.conversion import to_torch
+from samba_onnx.tensor.device import DEVICE
+
+_LOW_PRECISION = frozenset({torch.bfloat16, torch.float16})
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """The state of one parameter."""
+
+    parameter: torch.Tensor
+    kind: OptimizerKind
+    places: Mapping[str, str]
+    """Name on the device by torch's key."""
+    dtype: torch.dtype
+
+
+def has_master(parameter: torch.Tensor, *, fp32_params: bool) -> bool:
+    """Return whether a parameter has a float32 copy.
+
+    Args:
+        parameter: Of an optimizer.
+        fp32_params: The optimizer's.
+    """
+    return fp32_params and parameter.dtype in _LOW_PRECISION
+
+
+def master_of(parameter: torch.Tensor, state: Mapping[str, Any]) -> torch.Tensor:
+    """Return a parameter in float32.
+
+    Args:
+        parameter: Of low precision.
+        state: The optimizer's for this parameter.
+
+    Returns:
+        The copy in ``state``, except where the parameter is not its rounding: there somebody has
+        written the parameter since, as by loading a checkpoint.
+    """
+    plain = to_torch(parameter.detach())
+    master = state.get(MASTER)
+    if master is None:
+        return plain.float()
+    return torch.where(master.to(plain.dtype) == plain, master, plain.float())
+
+
+def steps_done(optimizer: torch.optim.Optimizer) -> int:
+    """Return how many steps the state of an optimizer on the host stands for.
+
+    Args:
+        optimizer: Any that can be compiled.
+
+    Returns:
+        The number; for SGD, which does not count, 1 if there have been any.
+
+    Raises:
+        UsageError: Its parameters were not all updated equally often.
+    """
+    counts = set()
+    for state in optimizer.state.values():
+        if "step" in state:
+            counts.add(int(state["step"]))
+        elif state.get("momentum_buffer") is not None:
+            counts.add(1)
+    if len(counts) > 1:
+        raise UsageError(
+            f"{type(optimizer).__name__} has updated some parameters {min(counts)} times and "
+            f"others {max(counts)} times: the device counts steps per optimizer; use one optimizer "
+            "for each of these sets"
+        )
+    return max(counts, default=0)
+
+
+def to_rdu(
+    optimizer: torch.optim.Optimizer, names: Mapping[str, torch.Tensor] | None = None
+) -> int:
+    """Copy the state of an optimizer to the device.
+
+    State that the host does not have yet is what torch begins with: zeros, and the weight for its
+    float32 copy.
+
+    Args:
+        optimizer: Any that can be compiled.
+        names: Parameters by name, for those that are not SambaParameters.
+
+    Returns:
+        The number of steps that the state stands for.
+
+    Raises:
+        NoDeviceError: No program with this optimizer is loaded.
+        UsageError: As of ``optimizer_record`` and ``steps_done``.
+    """
+    steps = steps_done(optimizer)
+    for entry in _present(optimizer, names):
+        state = optimizer.state.get(entry.parameter, {})
+        for key, place in entry.places.items():
+            if key == MASTER:
+                value = master_of(entry.parameter, state)
+            elif state.get(key) is None:
+                value = torch.zeros(tuple(entry.parameter.shape), dtype=entry.dtype)
+            else:
+                value = to_torch(state[key])
+            DEVICE.store(place).write(place, value)
+    return steps
+
+
+def to_cpu(
+    optimizer: torch.optim.Optimizer,
+    steps: int,
+    names: Mapping[str, torch.Tensor] | None = None,
+    *,
+    inplace: bool = False,
+) -> None:
+    """Copy the state of an optimizer from the device to the host.
+
+    Args:
+        optimizer: Any that can be compiled.
+        steps: Number of steps that the device has made. After none there is no state, and nothing
+            is copied.
+        names: Parameters by name, for those that are not SambaParameters.
+        inplace: Write into the tensors that the state has.
+
+    Raises:
+        NoDeviceError: No program with this optimizer is loaded.
+        UsageError: As of ``optimizer_record``.
+    """
+    for entry in _present(optimizer, names):
+        if steps == 0:
+            optimizer.state.pop(entry.parameter, None)
+            continue
+        state = optimizer.state[entry.parameter]
+        for key, place in entry.places.items():
+            values = DEVICE.store(place).read(place)
+            if inplace and isinstance(state.get(key), torch.Tensor):
+                state[key].copy_(values)
+            else:
+                state[key] = values
+        if entry.kind is not OptimizerKind.SGD:
+            state["step"] = torch.tensor(float(steps))
+
+
+def _present(
+    optimizer: torch.optim.Optimizer, names: Mapping[str, torch.Tensor] | None
+) -> list[_Entry]:
+    """Return the entries that are on the device: a frozen parameter has none there."""
+    entries = [entry for entry in _entries(optimizer, names) if entry.places]
+    present = [e for e in entries if all(map(DEVICE.has, e.places.values()))]
+    if entries and not present:
+        DEVICE.store(next(iter(entries[0].places.values())))
+    return present
+
+
+def _entries(
+    optimizer: torch.optim.Optimizer, names: Mapping[str, torch.Tensor] | None
+) -> Iterator[_Entry]:
+    record = optimizer_record(optimizer, names=names)
+    for group, described in zip(optimizer.param_groups, record.groups, strict=True):
+        for parameter, name in zip(group["params"], described.parameters, strict=True):
+            keys = state_keys(record.kind, described.flags)
+            dtype = parameter.dtype
+            if has_master(parameter, fp32_params=record.fp32_params):
+                keys, dtype = (*keys, MASTER), torch.float32
+            places = {key: state_name(name, key) for key in keys}
+            yield _Entry(parameter, record.kind, places, dtype)

@@ -1,0 +1,93 @@
+"""Parts of optimizers on plain onnxruntime: every region is one block of memory, as on a device."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import onnx_ir as ir
+import onnxruntime as ort
+import torch
+
+from samba_onnx.export.dtypes import onnx_type, torch_type
+from samba_onnx.export.optimizers import OptimizerParts, gradient_name, optimizer_parts
+from samba_onnx.optim import HyperparameterValue, OptimizerRecord, derive, optimizer_record
+from samba_onnx.passes.program import Part
+from samba_onnx.runtime.pef.manifest import SectionType
+
+
+class PartRunner:
+    """Runs parts in place: a new value is written over the old one while the part runs."""
+
+    def __init__(self, records: Sequence[OptimizerRecord], parts: OptimizerParts) -> None:
+        self.records = records
+        self.parts = parts
+        self.memory: dict[str, torch.Tensor] = {}
+        self.step = 0
+        self._sessions = [(part.type, self._bound(part)) for part in parts.parts]
+        for argin in parts.argins:
+            self.memory[argin.name].fill_(argin.default)
+
+    def region(self, name: str) -> torch.Tensor:
+        return self.memory[self.parts.regions.get(name, name)]
+
+    def run(
+        self, *types: SectionType, hyperparameters: Mapping[str, HyperparameterValue] | None = None
+    ) -> None:
+        wanted = types or (SectionType.GRADNORM, SectionType.OPT)
+        if SectionType.OPT in wanted:
+            self.step += 1
+            for record in self.records:
+                for name, value in derive(record, hyperparameters or {}, self.step).items():
+                    self.memory[name].fill_(value)
+        for kind, (session, binding) in self._sessions:
+            if kind in wanted:
+                session.run_with_iobinding(binding)
+
+    def _bound(self, part: Part) -> tuple[ort.InferenceSession, ort.IOBinding]:
+        options = ort.SessionOptions()
+        options.intra_op_num_threads = 1
+        session = ort.InferenceSession(
+            ir.to_proto(part.model).SerializeToString(), options, ["CPUExecutionProvider"]
+        )
+        binding = session.io_binding()
+        for value in part.model.graph.inputs:
+            binding.bind_input(*self._place(value))
+        for value in part.model.graph.outputs:
+            binding.bind_output(*self._place(value))
+        return session, binding
+
+    def _place(self, value: ir.Value) -> tuple[str, str, int, int, tuple[int, ...], int]:
+        assert value.name is not None
+        assert value.dtype is not None
+        assert value.shape is not None
+        shape = tuple(value.shape.numpy())
+        region = self.parts.regions.get(value.name, value.name)
+        tensor = self.memory.setdefault(region, torch.zeros(shape, dtype=torch_type(value.dtype)))
+        assert (tensor.shape, tensor.dtype) == (shape, torch_type(value.dtype))
+        return value.name, "cpu", 0, int(value.dtype), shape, tensor.data_ptr()
+
+
+def prepare(
+    optimizers: Sequence[torch.optim.Optimizer],
+    names: Mapping[str, torch.Tensor],
+    *,
+    gradient_accumulation: bool = False,
+) -> PartRunner:
+    """Compile optimizers and put the parameters into device memory."""
+    records = [optimizer_record(o, i, names) for i, o in enumerate(optimizers)]
+    specs = {name: (onnx_type(t.dtype), tuple(t.shape)) for name, t in names.items()}
+    parts = optimizer_parts(records, specs, gradient_accumulation=gradient_accumulation)
+    runner = PartRunner(records, parts)
+    for name, tensor in names.items():
+        if name in runner.memory:
+            runner.memory[name].copy_(tensor.detach())
+        if f"{name}__master" in runner.memory:
+            runner.memory[f"{name}__master"].copy_(tensor.detach())
+    return runner
+
+
+def set_gradients(runner: PartRunner, names: Mapping[str, torch.Tensor]) -> None:
+    """Copy gradients from the host."""
+    for name, tensor in names.items():
+        if tensor.grad is not None and gradient_name(name) in runner.memory:
+            runner.memory[gradient_name(name)].copy_(tensor.grad)

@@ -1,0 +1,198 @@
+"""The scalars of a step, and which hyperparameter keys reach whom."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from samba_onnx.errors import PefFormatError, UsageError
+from samba_onnx.optim import (
+    SGD,
+    Adam,
+    AdamW,
+    DeviceOptimizer,
+    Flag,
+    OptimizerKind,
+    OptimizerRecord,
+    derive,
+    from_json,
+    hyperparameter_names,
+    optimizer_record,
+    to_json,
+)
+
+
+def record(kind: type[DeviceOptimizer], **options: Any) -> OptimizerRecord:
+    weight = nn.Parameter(torch.ones(2))
+    return optimizer_record(kind([weight], **options), names={"w": weight})
+
+
+def test_bias_corrections_are_those_of_torch_in_double_precision() -> None:
+    values = derive(record(AdamW, lr=0.01, weight_decay=0.1), {}, 7)
+    corrections = 1 - 0.9**7, math.sqrt(1 - 0.997**7)
+    assert values == {
+        "optimizer0__group0__decay": 1 - 0.01 * 0.1,
+        "optimizer0__group0__one_minus_beta1": 1 - 0.9,
+        "optimizer0__group0__beta2": 0.997,
+        "optimizer0__group0__one_minus_beta2": 1 - 0.997,
+        "optimizer0__group0__epsilon": 1e-8 * corrections[1],
+        "optimizer0__group0__step_size": 0.01 / corrections[0] * corrections[1],
+    }
+
+
+def test_the_first_momentum_buffer_is_not_dampened() -> None:
+    dampened = record(SGD, momentum=0.9, dampening=0.25)
+    name = "optimizer0__group0__one_minus_dampening"
+    assert [derive(dampened, {}, step)[name] for step in (1, 2, 3)] == [1.0, 0.75, 0.75]
+
+
+def test_keys_without_prefix_reach_every_optimizer_without_one() -> None:
+    plain, prefixed = record(SGD, lr=0.1), record(SGD, lr=0.1, argin_region_name="head")
+    for key, reached in (("lr", plain), ("head_lr", prefixed), ("headlr", prefixed)):
+        for one in (plain, prefixed):
+            expected = 0.5 if one is reached else 0.1
+            assert derive(one, {key: 0.5, "p": 0.3}, 1)["optimizer0__group0__lr"] == expected
+
+
+def test_a_group_may_have_keys_of_its_own() -> None:
+    first, second = nn.Parameter(torch.ones(2)), nn.Parameter(torch.ones(3))
+    groups: list[Any] = [
+        {"params": [first]},
+        {"params": [second], "argin_region_name": "bias", "lr": 0.3},
+    ]
+    both = optimizer_record(SGD(groups, lr=0.1), names={"a": first, "b": second})
+    assert hyperparameter_names(both)[:1] == ("lr",)
+    assert "bias_lr" in hyperparameter_names(both)
+    values = derive(both, {"lr": 0.2}, 1)
+    assert values["optimizer0__group0__lr"] == 0.2
+    assert values["optimizer0__group1__lr"] == 0.3
+    assert derive(both, {"bias_lr": 0.4}, 1)["optimizer0__group1__lr"] == 0.4
+
+
+@pytest.mark.parametrize("given", [{"betas": (0.5, 0.25)}, {"beta1": 0.5, "beta2": 0.25}])
+def test_betas_are_set_together_or_one_by_one(given: dict[str, Any]) -> None:
+    values = derive(record(Adam), given, 1)
+    assert values["optimizer0__group0__one_minus_beta1"] == 0.5
+    assert values["optimizer0__group0__beta2"] == 0.25
+
+
+def test_the_largest_norm_is_an_argin_of_the_optimizer() -> None:
+    clipped = record(AdamW, max_grad_norm=2.0)
+    assert "max_grad_norm" in hyperparameter_names(clipped)
+    assert derive(clipped, {}, 1)["optimizer0__max_grad_norm"] == 2.0
+    assert derive(clipped, {"max_grad_norm": 3}, 1)["optimizer0__max_grad_norm"] == 3.0
+    assert "max_grad_norm" not in hyperparameter_names(record(AdamW))
+
+
+@pytest.mark.parametrize(
+    ("kind", "given", "message"),
+    [
+        (SGD, {"lr": "fast"}, "hyperparameter lr is 'fast'; give a number"),
+        (SGD, {"lr": -1.0}, "hyperparameter lr is -1.0; give a number of at least 0"),
+        (SGD, {"lr": math.nan}, "hyperparameter lr is nan"),
+        (AdamW, {"beta1": 1.0}, "hyperparameter beta1 is 1.0; give a number below 1"),
+        (AdamW, {"betas": 0.9}, "betas is 0.9; give two numbers"),
+        (AdamW, {"betas": (0.9,)}, "give two numbers"),
+        (SGD, {"momentum": 0.9}, "compiled with SGD without momentum: make SGD with momentum"),
+    ],
+)
+def test_impossible_hyperparameters_are_refused(kind: Any, given: Any, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        derive(record(kind), given, 1)
+
+
+def test_no_momentum_is_no_news_to_an_optimizer_without() -> None:
+    given = {"lr": 0.1, "momentum": 0.0, "weight_decay": 0.01}
+    assert derive(record(SGD, lr=0.0), given, 1)["optimizer0__group0__weight_decay"] == 0.01
+
+
+def test_steps_are_counted_from_one() -> None:
+    with pytest.raises(UsageError, match="step is 0"):
+        derive(record(SGD), {}, 0)
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        record(SGD, lr=0.1, momentum=0.9, nesterov=True, maximize=True),
+        record(AdamW, amsgrad=True, max_grad_norm=1, fp32_params=True, argin_region_name="x"),
+    ],
+)
+def test_records_survive_json(made: OptimizerRecord) -> None:
+    assert from_json(json.loads(json.dumps(to_json(made)))) == made
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"kind": "Adagrad"},
+        {"name": 3},
+        {"groups": {}},
+        {"groups": [1]},
+        {"max_grad_norm": "1"},
+        {"max_grad_norm": math.inf},
+        {"fp32_params": None},
+        {"argin_region_name": None},
+        {"flags": ["slow"]},
+        {"flags": [["momentum"]]},
+        {"parameters": [1]},
+        {"hyperparameters": {"lr": 0.1}},
+        {"hyperparameters": {"lr": 1, "momentum": 1, "dampening": 1, "weight_decay": True}},
+    ],
+)
+def test_what_is_no_record_is_refused(change: dict[str, Any]) -> None:
+    document = to_json(record(SGD, momentum=0.9))
+    inner = set(change) <= set(document["groups"][0]) - set(document)
+    (document["groups"][0] if inner else document).update(change)
+    with pytest.raises(PefFormatError, match="compile the model again"):
+        from_json(document)
+
+
+def test_a_record_that_is_no_mapping_is_refused() -> None:
+    with pytest.raises(PefFormatError, match="has list where an optimizer should be"):
+        from_json([])
+
+
+def test_optimizers_of_torch_are_described_too() -> None:
+    weight = nn.Parameter(torch.ones(2))
+    names = {"w": weight}
+    cases = [
+        (torch.optim.SGD([weight], lr=0.1, momentum=0.5), OptimizerKind.SGD),
+        (torch.optim.Adam([weight], lr=torch.tensor(0.1)), OptimizerKind.ADAM),
+        (torch.optim.AdamW([weight], lr=0.1), OptimizerKind.ADAMW),
+        (torch.optim.Adam([weight], lr=0.1, decoupled_weight_decay=True), OptimizerKind.ADAMW),
+    ]
+    for optimizer, kind in cases:
+        described = optimizer_record(optimizer, 3, names)
+        assert (described.kind, described.parameters) == (kind, ("w",))
+        assert described.groups[0].hyperparameters["lr"] == pytest.approx(0.1, rel=1e-7)
+        assert described.groups[0].name == "optimizer3__group0"
+    assert optimizer_record(cases[0][0], 0, names).groups[0].flags == {Flag.MOMENTUM}
+
+
+class HalfSteps(torch.optim.SGD):
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+        raise NotImplementedError
+
+
+@pytest.mark.parametrize("kind", [torch.optim.Adagrad, torch.optim.RMSprop, HalfSteps])
+def test_optimizers_with_other_rules_are_refused(kind: Any) -> None:
+    weight = nn.Parameter(torch.ones(2))
+    with pytest.raises(UsageError, match=f"{kind.__name__} cannot be compiled: use SGD"):
+        optimizer_record(kind([weight], lr=0.1), names={"w": weight})
+
+
+def test_a_differentiable_optimizer_is_refused() -> None:
+    weight = nn.Parameter(torch.ones(2))
+    with pytest.raises(UsageError, match="differentiable"):
+        optimizer_record(torch.optim.SGD([weight], lr=0.1, differentiable=True))
+
+
+def test_parameters_need_names() -> None:
+    with pytest.raises(UsageError, match=r"shape \(2,\) without a name: convert the model"):
+        optimizer_record(SGD([nn.Parameter(torch.ones(2))]))

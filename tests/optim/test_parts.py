@@ -1,0 +1,152 @@
+"""What optimizers add to a program, apart from the numbers: see test_updates.py for these."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from samba_onnx.errors import UsageError
+from samba_onnx.export.dtypes import onnx_type
+from samba_onnx.export.optimizers import (
+    OptimizerParts,
+    gradient_name,
+    optimizer_parts,
+    zeroed_gradient_name,
+)
+from samba_onnx.optim import SGD, Adam, AdamW, optimizer_record
+from samba_onnx.runtime.pef.manifest import SectionType, SymbolKind
+from tests.optim.running import prepare
+from tests.optim.update_cases import CASES, parameters
+
+
+def test_accumulated_gradients_are_set_to_zero_in_their_place() -> None:
+    names: dict[str, torch.Tensor] = dict(parameters())
+    names["model__half"] = nn.Parameter(torch.ones(3, dtype=torch.float16))
+    runner = prepare([SGD(names.values(), lr=0.1)], names, gradient_accumulation=True)
+    (part,) = runner.parts.zero_grad
+    assert part.type is SectionType.ZEROGRAD
+    assert not part.model.graph.inputs
+    for name in names:
+        zeroed = zeroed_gradient_name(name)
+        assert runner.parts.regions[zeroed] == gradient_name(name)
+        assert runner.parts.residents[zeroed] is SymbolKind.GRADIENT
+        runner.memory[gradient_name(name)].fill_(math.nan)
+    runner.run(SectionType.ZEROGRAD)
+    for name in names:
+        assert not runner.memory[gradient_name(name)].any()
+        # What is read is what the backward pass made of the old value, in the same place.
+        assert runner.parts.regions[f"{name}__grad__updated"] == gradient_name(name)
+    before = runner.memory["model__w0"].clone()
+    runner.memory[gradient_name("model__w0")].fill_(10)
+    runner.run()
+    torch.testing.assert_close(runner.memory["model__w0"], before - 1)
+
+
+def test_parameters_without_gradient_or_elements_have_no_part_in_it() -> None:
+    trained, frozen, empty = (nn.Parameter(torch.ones(shape)) for shape in ((2,), (3,), (0, 4)))
+    optimizer = AdamW([trained, frozen, empty])
+    names = {"w": trained, "frozen": frozen, "empty": empty}
+    record = optimizer_record(optimizer, names=names)
+    specs = {"w": (onnx_type(trained.dtype), (2,)), "empty": (onnx_type(empty.dtype), (0, 4))}
+    parts = optimizer_parts([record], specs, gradient_accumulation=True)
+    assert {name.split("__")[0] for name in parts.residents} == {"w"}
+    only_empty = optimizer_parts([record], {"empty": specs["empty"]}, gradient_accumulation=True)
+    assert only_empty.parts == ()
+    assert only_empty.argins == ()
+
+
+def test_residents_are_weights_gradients_and_state() -> None:
+    names = parameters(torch.bfloat16)
+    runner = prepare([AdamW(names.values(), fp32_params=True, max_grad_norm=1.0)], names)
+    kinds = {n: k for n, k in runner.parts.residents.items() if n.startswith("model__w0")}
+    state = SymbolKind.OPTIMIZER_STATE
+    assert kinds == {
+        "model__w0": SymbolKind.WEIGHT,
+        "model__w0__updated": SymbolKind.WEIGHT,
+        "model__w0__grad": SymbolKind.GRADIENT,
+        **{
+            f"model__w0__{key}{suffix}": state
+            for key in ("master", "exp_avg", "exp_avg_sq")
+            for suffix in ("", "__updated")
+        },
+    }
+    assert runner.parts.regions["model__w0__exp_avg__updated"] == "model__w0__exp_avg"
+
+
+ELEMENTWISE = frozenset({"Add", "Sub", "Mul", "Div", "Sqrt", "Max", "Cast"})
+
+
+def hazards(parts: OptimizerParts) -> list[str]:
+    """Readers of old values that may run after, or are disturbed by, the writing of new ones."""
+    found = []
+    for part in parts.update:
+        outputs = {value.name: value for value in part.model.graph.outputs}
+        for old in part.model.graph.inputs:
+            new = outputs.get(f"{old.name}__updated")
+            if new is None:
+                continue
+            writer = new.producer()
+            assert writer is not None
+            earlier, pending = set(), [writer]
+            while pending:
+                node = pending.pop()
+                earlier.add(node)
+                pending += [p for v in node.inputs if v and (p := v.producer()) is not None]
+            shapes = {tuple(v.shape.numpy()) for v in writer.inputs if v is not None and v.shape}
+            reads = {use.node for use in old.uses()}
+            if not reads <= earlier or not {n.op_type for n in reads} <= ELEMENTWISE:
+                found.append(f"{old.name} is read later or not elementwise")
+            if writer in reads and shapes - {(), tuple(new.shape.numpy())}:  # type: ignore[union-attr]
+                found.append(f"{old.name} is broadcast into its own new value")
+    return found
+
+
+@pytest.mark.parametrize(("ours", "theirs", "options"), CASES)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_new_values_may_be_written_over_old_ones(
+    ours: Any, theirs: Any, options: dict[str, Any], dtype: torch.dtype
+) -> None:
+    names = parameters(dtype)
+    for fp32_params in (False, True):
+        optimizer = ours(names.values(), lr=0.1, fp32_params=fp32_params, **options)
+        assert hazards(prepare([optimizer], names).parts) == []
+
+
+@pytest.mark.parametrize(
+    ("ours", "options", "most"),
+    [
+        (SGD, {}, 4),
+        (SGD, {"momentum": 0.9}, 6),
+        (AdamW, {}, 13),
+        (Adam, {}, 14),
+    ],
+)
+def test_a_step_takes_few_passes_over_memory(ours: Any, options: dict[str, Any], most: int) -> None:
+    names = parameters()
+    runner = prepare([ours(names.values(), lr=0.1, **options)], names)
+    (part,) = runner.parts.update
+    assert len(part.model.graph) <= most * len(names)
+
+
+def test_every_parameter_has_one_optimizer() -> None:
+    names = parameters()
+    with pytest.raises(UsageError, match="'model__w0' is given to the optimizers more than once"):
+        prepare([SGD(names.values()), AdamW([names["model__w0"]])], names)
+
+
+def test_an_optimizer_of_another_model_is_refused() -> None:
+    other = nn.Parameter(torch.ones(2))
+    record = optimizer_record(SGD([other]), names={"other": other})
+    with pytest.raises(UsageError, match="none of the parameters that the loss reaches"):
+        optimizer_parts([record], {"w": (onnx_type(torch.float32), (2,))})
+
+
+def test_integers_are_not_updated() -> None:
+    weight = nn.Parameter(torch.ones(2))
+    record = optimizer_record(SGD([weight]), names={"w": weight})
+    with pytest.raises(UsageError, match="'w' of INT32: only floating-point"):
+        optimizer_parts([record], {"w": (onnx_type(torch.int32), (2,))})
