@@ -1,0 +1,130 @@
+"""Reads ``.pt2`` files of ``torch.export.save`` without running anything that is inside them.
+
+torch's own reader unpickles what it finds there and hands expressions to an evaluator. Here a file is
+looked through first, and what could run code is refused.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import io
+import json
+import os
+import re
+import zipfile
+from collections.abc import Iterator
+from typing import Any
+from unittest import mock
+
+import torch
+
+from samba_onnx.errors import InvalidModelError, ModelError, ModelFileError, ModelLimitError
+from samba_onnx.safety.files import open_regular, printable
+
+SUFFIX = ".pt2"
+"""What files of exported programs are called."""
+
+_LONGEST_DOCUMENT = 1 << 28
+"""Bytes of JSON that are read: the graph of the largest model known takes a tenth of it."""
+_FUNCTIONS = "Add|Mul|Pow|Integer|Rational|FloorDiv|CleanDiv|CeilDiv|PythonMod|Mod|Max|Min"
+_EXPRESSION = re.compile(
+    r"(?:Symbol\('[su]\d{1,9}'(?:, (?:positive|integer|nonnegative)=True)*\)"
+    rf"|[su]?\d{{1,18}}|(?:{_FUNCTIONS})\(|true|false|[-+*/(), <>=]){{0,10000}}"
+)
+"""Sizes as torch writes them; anything else would be evaluated, too."""
+
+
+def load_exported_program(path: str | os.PathLike[str]) -> torch.export.ExportedProgram:
+    """Read an exported program.
+
+    Args:
+        path: A file written by ``torch.export.save``.
+
+    Returns:
+        The program with its weights and example inputs.
+
+    Raises:
+        ModelFileError: The file cannot be read, or is no archive of an exported program.
+        ModelLimitError: It holds more than can be looked through.
+        InvalidModelError: It holds something that only running code could restore, or torch refuses
+            it.
+    """
+    name = printable(path)
+    with open_regular(path, what="model", error=ModelFileError) as file:
+        try:
+            with zipfile.ZipFile(file) as archive:
+                _check(archive, name)
+        except ModelError:  # some of ours are a ValueError as well
+            raise
+        except (zipfile.BadZipFile, RecursionError, ValueError, KeyError) as error:
+            raise ModelFileError(
+                f"{name}: is no exported program ({error}); write it with torch.export.save"
+            ) from None
+        file.seek(0)
+        try:
+            with _nothing_unpickled(name):
+                return torch.export.load(file)
+        except (InvalidModelError, MemoryError):
+            raise
+        except Exception as error:  # torch has no class for what its files can be
+            reason = " ".join(str(error).split())[:300]
+            raise InvalidModelError(f"{name}: torch cannot read it: {reason}") from None
+
+
+def _check(archive: zipfile.ZipFile, name: str) -> None:
+    """Refuse an archive that says of itself that code is needed to restore it."""
+    documents = [info for info in archive.infolist() if info.filename.endswith(".json")]
+    if not any("/models/" in info.filename for info in documents):
+        raise ModelFileError(
+            f"{name}: is an archive, but not of an exported program; write it with torch.export.save"
+        )
+    if sum(info.file_size for info in documents) > _LONGEST_DOCUMENT:
+        raise ModelLimitError(f"{name}: its graph takes more than {_LONGEST_DOCUMENT >> 20} MiB")
+    for info in archive.infolist():
+        if info.compress_type != zipfile.ZIP_STORED:
+            raise ModelLimitError(f"{name}: member {printable(info.filename)!r} is compressed")
+    for info in documents:
+        _check_document(json.loads(archive.read(info)), name)
+
+
+def _check_document(document: Any, name: str) -> None:
+    pending = [document]
+    while pending:
+        item = pending.pop()
+        if isinstance(item, list):
+            pending += item
+        if not isinstance(item, dict):
+            continue
+        pending += item.values()
+        path = item.get("path_name", "")
+        if item.get("use_pickle") or str(path).startswith(("custom_obj", "opaque_obj")):
+            raise InvalidModelError(
+                f"{name}: {printable(path)!r} is a pickled object, which is never loaded; export "
+                "the model without tensor subclasses and custom objects"
+            )
+        expression = item.get("expr_str")
+        if expression is not None and not _EXPRESSION.fullmatch(str(expression)):
+            raise InvalidModelError(
+                f"{name}: the size {printable(expression)!r} is none that torch.export writes"
+            )
+
+
+@contextlib.contextmanager
+def _nothing_unpickled(name: str) -> Iterator[None]:
+    """Let torch's reader restore tensors only, whatever the file says."""
+
+    def refuse(*_: object, **__: object) -> Any:
+        raise InvalidModelError(f"{name}: holds a pickled object, which is never loaded")
+
+    load = functools.partial(torch.load, weights_only=True)
+
+    def restore(source: io.BytesIO, *_: object, **__: object) -> Any:
+        return load(source)
+
+    with (
+        mock.patch.object(torch, "load", restore),
+        mock.patch.object(torch._C, "_pickle_load_obj", refuse),
+        mock.patch("torch.export.pt2_archive._package.pickle.loads", refuse),
+    ):
+        yield

@@ -1,0 +1,87 @@
+"""Sampling of volumes at positions, in terms of operators whose gradients can be written in ONNX."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Final
+
+import torch
+from torch import Tensor
+
+_NEAREST: Final = 1
+_ZEROS, _BORDER = 0, 1
+
+
+def grid_sampler_3d(
+    value: Tensor, grid: Tensor, interpolation_mode: int, padding_mode: int, align_corners: bool
+) -> Tensor:
+    """Sample volumes; names and meaning are torch's.
+
+    Args:
+        value: (N, C, D, H, W).
+        grid: (N, d, h, w, 3), positions x, y, z from -1 to 1.
+        interpolation_mode: 0 for linear, 1 for nearest.
+        padding_mode: 0 for zeros, 1 for the border, 2 for reflection outside of the volume.
+        align_corners: Whether -1 and 1 mean the centres of the outermost elements.
+
+    Returns:
+        (N, C, d, h, w).
+    """
+    sizes = value.shape[2:]
+    places = [
+        _padded(_scaled(grid[..., 2 - i], size, align_corners), size, padding_mode, align_corners)
+        for i, size in enumerate(sizes)
+    ]
+    if interpolation_mode == _NEAREST:
+        return _taken(value, [place.detach().round() for place in places])
+    below = [place.detach().floor() for place in places]
+    parts = []
+    for corner in itertools.product((0, 1), repeat=len(sizes)):
+        weight = torch.ones_like(places[0])
+        for place, start, step in zip(places, below, corner, strict=True):
+            weight = weight * (place - start if step else start + 1 - place)
+        at = [start + step for start, step in zip(below, corner, strict=True)]
+        # An upper corner that nothing weighs may lie outside of the border.
+        parts.append(_taken(value, at) * weight.unsqueeze(1))
+    return torch.stack(parts).sum(0)
+
+
+def _scaled(place: Tensor, size: int, align_corners: bool) -> Tensor:
+    """Return positions in elements."""
+    if align_corners:
+        return (place + 1) * ((size - 1) / 2)
+    return ((place + 1) * size - 1) / 2
+
+
+def _padded(place: Tensor, size: int, padding_mode: int, align_corners: bool) -> Tensor:
+    """Return where positions outside of a volume are read."""
+    if padding_mode == _ZEROS:
+        return place
+    if padding_mode != _BORDER:
+        place = _reflected(place, *((0.0, size - 1.0) if align_corners else (-0.5, size - 0.5)))
+    return place.clamp(0, size - 1)
+
+
+def _reflected(place: Tensor, low: float, high: float) -> Tensor:
+    span = high - low
+    if span == 0:
+        return torch.zeros_like(place)
+    way = (place - low).abs()
+    turns = (way.detach() / span).floor()
+    rest = way - turns * span
+    return torch.where(turns % 2 == 0, low + rest, high - rest)
+
+
+def _taken(value: Tensor, places: Sequence[Tensor]) -> Tensor:
+    """Return the elements at whole positions; zeros where there are none."""
+    batch, channels, *sizes = value.shape
+    index = torch.zeros_like(places[0], dtype=torch.int64)
+    inside = torch.ones_like(places[0], dtype=torch.bool)
+    for place, size in zip(places, sizes, strict=True):
+        inside = inside & (place >= 0) & (place < size)
+        index = index * size + place.clamp(0, size - 1).to(torch.int64)
+    flat = index.reshape(batch, 1, -1).expand(-1, channels, -1)
+    found = value.reshape(batch, channels, -1).gather(2, flat)
+    found = found.reshape(batch, channels, *index.shape[1:])
+    return torch.where(inside.unsqueeze(1), found, 0.0)

@@ -1,0 +1,87 @@
+"""Names of symbols: the path through the module tree, joined by two underscores."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import torch
+from torch import fx, nn
+
+from samba_onnx.passes.source_location import trace_location
+from samba_onnx.tensor import SambaTensor
+
+SEPARATOR: Final = "__"
+
+_CALL_NUMBER: Final = re.compile(r"@\d+")
+
+
+def root_name(module: nn.Module, prefix: str | None = None) -> str:
+    """Return the name that leads all names of a module's parameters and outputs.
+
+    Args:
+        module: The module that is exported.
+        prefix: Goes in front, as ``parent_module_prefix`` of ``from_torch_model_``.
+    """
+    root = type(module).__name__.lower()
+    return f"{prefix}{SEPARATOR}{root}" if prefix else root
+
+
+def symbol_name(root: str, qualified: str) -> str:
+    """Return the name of a parameter, buffer or module.
+
+    Args:
+        root: As ``root_name`` returns it.
+        qualified: The path from the root, joined by dots; may be empty.
+    """
+    return SEPARATOR.join([root, *qualified.split(".")]) if qualified else root
+
+
+def scope_name(root: str, node: fx.Node) -> str:
+    """Return the name of the module that a node of a captured graph belongs to.
+
+    Args:
+        root: As ``root_name`` returns it.
+        node: A node with torch's record of the modules that were being called.
+    """
+    stack: Mapping[str, tuple[str, Any]] = node.meta.get("nn_module_stack") or {}
+    path = next((path for path, _ in reversed(list(stack.values()))), "")
+    return symbol_name(root, _CALL_NUMBER.sub("", path))
+
+
+def operator_name(node: fx.Node) -> str:
+    """Return the ATen operator of a node without namespace and overload, as ``linear``."""
+    target = node.target
+    if isinstance(target, torch._ops.OpOverload):
+        return target._schema.name.rpartition("::")[2].strip("_")
+    return getattr(target, "__name__", str(target))
+
+
+def place(node: fx.Node) -> str:
+    """Return the user's line that a node comes from, as ``model.py:12``, for messages."""
+    return trace_location(node.meta.get("stack_trace") or "") or "an unknown line"
+
+
+def flat_names(inputs: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield every leaf of nested inputs with its name, in torch's flat order.
+
+    Args:
+        inputs: Nested tuples, lists and mappings.
+        name: What its parts are named after: ``name__0``, ``name__key``.
+
+    Yields:
+        Name and leaf. A SambaTensor goes by its own name if it has one.
+    """
+    paths, _ = torch.utils._pytree.tree_flatten_with_path(inputs)
+    for path, leaf in paths:
+        own = leaf.sn_name if isinstance(leaf, SambaTensor) else ""
+        yield own or SEPARATOR.join(filter(None, [name, *map(_key, path)])), leaf
+
+
+def _key(entry: Any) -> str:
+    """One step of the path to a leaf: an index, a key or an attribute."""
+    for attribute in ("key", "idx", "name"):
+        if hasattr(entry, attribute):
+            return str(getattr(entry, attribute))
+    return str(entry)

@@ -1,0 +1,180 @@
+"""Products of matrices and vectors."""
+
+from __future__ import annotations
+
+import math
+
+import onnx_ir as ir
+
+from samba_onnx.export.builder import GraphBuilder, Scalar, broadcast, element, sizes
+from samba_onnx.export.dtypes import FLOATING
+from samba_onnx.export.operators.promotion import arithmetic, wider
+from samba_onnx.export.operators.registry import Context, translates
+
+
+def _product(context: Context, left: ir.Value, right: ir.Value, shape: tuple[int, ...]) -> ir.Value:
+    """Return a product in the type of the result."""
+    build, dtype = context.build, wider(context.result.dtype)
+    if not math.prod(sizes(left)) or not math.prod(sizes(right)):
+        # onnxruntime leaves the result of an empty sum open.
+        return build.full(shape, 0, context.result.dtype)
+    operands = [build.cast(left, dtype), build.cast(right, dtype)]
+    return build.cast(build.emit("MatMul", operands, dtype, shape), context.result.dtype)
+
+
+@translates("mm", "bmm", "matmul", "mv", "dot", "vdot")
+def matmul(context: Context, left: ir.Value, right: ir.Value, *_: object) -> ir.Value:
+    """Write a MatMul.
+
+    Vectors become matrices: onnxruntime's fusion of Transpose and MatMul is wrong for them.
+    """
+    build = context.build
+    row = build.reshape(left, [1, *sizes(left)]) if len(sizes(left)) == 1 else left
+    column = build.reshape(right, [*sizes(right), 1]) if len(sizes(right)) == 1 else right
+    if row is left and column is right:
+        return _product(context, left, right, context.result.shape)
+    shape = (*broadcast(sizes(row)[:-2], sizes(column)[:-2]), sizes(row)[-2], sizes(column)[-1])
+    return build.reshape(_product(context, row, column, shape), context.result.shape)
+
+
+@translates("linalg_det", "det")
+def determinant(context: Context, value: ir.Value) -> ir.Value:
+    """Write a Det."""
+    return context.build.emit("Det", [value], context.result.dtype, context.result.shape)
+
+
+@translates("outer", "ger")
+def outer(context: Context, left: ir.Value, right: ir.Value) -> ir.Value:
+    """Write the product of every two elements."""
+    column = context.build.reshape(left, [*sizes(left), 1])
+    return arithmetic(context, "Mul", column, right)
+
+
+@translates("linear")
+def linear(
+    context: Context, value: ir.Value, weight: ir.Value, bias: ir.Value | None = None
+) -> ir.Value:
+    """Write a Gemm over rows, whatever the axes in front."""
+    build, shape = context.build, context.result.shape
+    dtype = context.result.dtype
+    if len(sizes(weight)) != 2 or dtype not in FLOATING or not math.prod(shape):
+        product = _product(context, value, build.transpose(weight, _turned(weight)), shape)
+        return product if bias is None else build.add(product, bias)
+    rows = build.reshape(value, [math.prod(shape[:-1]), sizes(value)[-1]])
+    return build.reshape(_gemm(build, rows, weight, bias, 1.0, 1.0, True), shape)
+
+
+def _turned(value: ir.Value) -> list[int]:
+    return [1, 0] if len(sizes(value)) == 2 else [0]
+
+
+def _gemm(
+    build: GraphBuilder,
+    left: ir.Value,
+    right: ir.Value,
+    addend: ir.Value | None,
+    alpha: float,
+    beta: float,
+    turned: bool,
+) -> ir.Value:
+    columns = sizes(right)[0 if turned else 1]
+    return build.emit(
+        "Gemm",
+        [left, right, addend],
+        element(left),
+        [sizes(left)[0], columns],
+        alpha=alpha if alpha != 1 else None,
+        beta=beta if beta != 1 and addend is not None else None,
+        transB=1 if turned else None,
+    )
+
+
+def _before_transpose(value: ir.Value) -> ir.Value | None:
+    """Return the matrix that a value is the transpose of."""
+    producer = value.producer()
+    if producer is None or producer.op_type != "Transpose" or len(sizes(value)) != 2:
+        return None
+    return producer.inputs[0]
+
+
+@translates("addmm")
+def addmm(
+    context: Context,
+    addend: ir.Value,
+    left: ir.Value,
+    right: ir.Value,
+    beta: Scalar = 1,
+    alpha: Scalar = 1,
+) -> ir.Value:
+    """Write a Gemm; a transposed matrix is read as it lies."""
+    if context.result.dtype not in FLOATING or not math.prod(sizes(left)) or beta == 0:
+        return _sum(context, addend, left, right, beta, alpha)
+    whole = _before_transpose(right)
+    operand = right if whole is None else whole
+    return _gemm(context.build, left, operand, addend, float(alpha), float(beta), whole is not None)
+
+
+@translates("baddbmm", "addmv")
+def add_product(
+    context: Context,
+    addend: ir.Value,
+    left: ir.Value,
+    right: ir.Value,
+    beta: Scalar = 1,
+    alpha: Scalar = 1,
+) -> ir.Value:
+    """Write a product and what is added to it."""
+    return _sum(context, addend, left, right, beta, alpha)
+
+
+@translates("addbmm")
+def addbmm(
+    context: Context,
+    addend: ir.Value,
+    left: ir.Value,
+    right: ir.Value,
+    beta: Scalar = 1,
+    alpha: Scalar = 1,
+) -> ir.Value:
+    """Write a sum of products and what is added to it."""
+    shape = (sizes(left)[0], *context.result.shape)
+    products = _product(context, left, right, shape)
+    return _combined(context, addend, context.build.reduce("ReduceSum", products, [0]), beta, alpha)
+
+
+@translates("addr")
+def addr(
+    context: Context,
+    addend: ir.Value,
+    left: ir.Value,
+    right: ir.Value,
+    beta: Scalar = 1,
+    alpha: Scalar = 1,
+) -> ir.Value:
+    """Write the product of every two elements and what is added to it."""
+    return _combined(context, addend, outer(context, left, right), beta, alpha)
+
+
+def _sum(
+    context: Context,
+    addend: ir.Value,
+    left: ir.Value,
+    right: ir.Value,
+    beta: Scalar,
+    alpha: Scalar,
+) -> ir.Value:
+    shape = context.result.shape
+    return _combined(context, addend, _product(context, left, right, shape), beta, alpha)
+
+
+def _combined(
+    context: Context, addend: ir.Value, product: ir.Value, beta: Scalar, alpha: Scalar
+) -> ir.Value:
+    """Return ``beta * addend + alpha * product``; without the addend where ``beta`` is zero."""
+    if alpha != 1:
+        product = arithmetic(context, "Mul", product, alpha)
+    if beta == 0:
+        return product
+    if beta != 1:
+        addend = arithmetic(context, "Mul", addend, beta)
+    return arithmetic(context, "Add", addend, product)

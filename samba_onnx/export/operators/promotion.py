@@ -1,0 +1,90 @@
+"""Types in which operators compute, as torch promotes them."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import Final
+
+import onnx_ir as ir
+import torch
+
+from samba_onnx.export.builder import GraphBuilder, Operand, element, sizes
+from samba_onnx.export.dtypes import onnx_type, torch_type
+from samba_onnx.export.operators.registry import Context
+
+_WIDER: Final = MappingProxyType(
+    {
+        ir.DataType.BOOL: ir.DataType.INT32,
+        ir.DataType.INT8: ir.DataType.INT32,
+        ir.DataType.UINT8: ir.DataType.INT32,
+        ir.DataType.INT16: ir.DataType.INT32,
+        ir.DataType.UINT16: ir.DataType.INT32,
+        ir.DataType.UINT32: ir.DataType.INT64,
+    }
+)
+
+
+def wider(dtype: ir.DataType) -> ir.DataType:
+    """Return the type in which arithmetic is done: onnxruntime has none in narrow integers."""
+    return _WIDER.get(dtype, dtype)
+
+
+def arithmetic(context: Context, op_type: str, left: Operand, right: Operand) -> ir.Value:
+    """Apply an operator to two operands in the type of the result.
+
+    Narrow integers are computed in a wider type; what is too large wraps around.
+
+    Args:
+        context: Of the ATen operator.
+        op_type: ``Add``, ``Mul``, ...
+        left: A value or a number.
+        right: A value or a number.
+    """
+    build, dtype = context.build, context.result.dtype
+    one, other = build.value(left, wider(dtype)), build.value(right, wider(dtype))
+    return build.cast(build.binary(op_type, one, other, wider(dtype)), dtype)
+
+
+def unary(context: Context, op_type: str, value: ir.Value) -> ir.Value:
+    """Apply an operator in the type of the result.
+
+    Args:
+        context: Of the ATen operator.
+        op_type: ``Exp``, ``Neg``, ...
+        value: Of any type.
+    """
+    build, dtype = context.build, context.result.dtype
+    return build.cast(build.unary(op_type, build.cast(value, wider(dtype))), dtype)
+
+
+def common(build: GraphBuilder, left: Operand, right: Operand) -> tuple[ir.Value, ir.Value]:
+    """Return two operands in the type that torch compares them in.
+
+    Args:
+        build: The graph.
+        left: A value or a number.
+        right: A value or a number.
+    """
+    dtype = onnx_type(torch.result_type(_example(left), _example(right)))
+    # A number becomes one of the narrow type first: 255 stands for -1 among bytes.
+    one, other = (
+        operand if isinstance(operand, ir.Value) else build.constant(operand, dtype)
+        for operand in (left, right)
+    )
+    return _in(build, one, dtype), _in(build, other, dtype)
+
+
+def _in(build: GraphBuilder, value: ir.Value, dtype: ir.DataType) -> ir.Value:
+    """Return a value in a type, held in the wider one; a constant as a constant."""
+    held = build.cast(value, dtype) if element(value) != dtype else value
+    if held.const_value is not None:
+        return build.constant(held.const_value.numpy(), wider(dtype))
+    return build.cast(held, wider(dtype))
+
+
+def _example(operand: Operand) -> torch.Tensor | bool | int | float:
+    """An operand without values: type promotion depends on type and on whether there are axes."""
+    if not isinstance(operand, ir.Value):
+        return operand
+    shape = (1,) if sizes(operand) else ()
+    return torch.empty(shape, dtype=torch_type(element(operand)), device="meta")

@@ -1,0 +1,241 @@
+"""Recurrent layers: ONNX's own operators forward, a Scan for what runs step by step backward.
+
+The operators are those of :mod:`samba_onnx.export.recurrence`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import onnx_ir as ir
+
+from samba_onnx.export.builder import GraphBuilder, element, sizes
+from samba_onnx.export.operators.recurrent import GRU_GATES, LSTM_GATES, reordered
+from samba_onnx.export.operators.registry import Context, translates
+
+
+@translates("samba::lstm_layer")
+def lstm_layer(
+    context: Context,
+    value: ir.Value,
+    hidden: ir.Value,
+    cell: ir.Value,
+    w_ih: ir.Value,
+    w_hh: ir.Value,
+    b_ih: ir.Value | None,
+    b_hh: ir.Value | None,
+    reverse: bool,
+) -> list[ir.Value | None]:
+    """Write one direction of one layer as LSTM."""
+    build = context.build
+    operands = _operands(build, value, (w_ih, w_hh), (b_ih, b_hh), LSTM_GATES)
+    states, final = _layer(build, "LSTM", operands, (hidden, cell), reverse)
+    return [states, final]
+
+
+@translates("samba::gru_layer")
+def gru_layer(
+    context: Context,
+    value: ir.Value,
+    hidden: ir.Value,
+    w_ih: ir.Value,
+    w_hh: ir.Value,
+    b_ih: ir.Value | None,
+    b_hh: ir.Value | None,
+    reverse: bool,
+) -> ir.Value:
+    """Write one direction of one layer as GRU; torch applies the reset gate after its product."""
+    build = context.build
+    operands = _operands(build, value, (w_ih, w_hh), (b_ih, b_hh), GRU_GATES)
+    return _layer(build, "GRU", operands, (hidden,), reverse, linear_before_reset=1)[0]
+
+
+@translates("samba::rnn_layer")
+def rnn_layer(
+    context: Context,
+    value: ir.Value,
+    hidden: ir.Value,
+    w_ih: ir.Value,
+    w_hh: ir.Value,
+    b_ih: ir.Value | None,
+    b_hh: ir.Value | None,
+    activation: str,
+    reverse: bool,
+) -> ir.Value:
+    """Write one direction of one layer as RNN."""
+    build = context.build
+    operands = _operands(build, value, (w_ih, w_hh), (b_ih, b_hh), (0,))
+    name = [activation.capitalize()]
+    return _layer(build, "RNN", operands, (hidden,), reverse, activations=name)[0]
+
+
+@translates("samba::linear_recurrence")
+def linear_recurrence(
+    context: Context, decay: ir.Value, increment: ir.Value, initial: ir.Value, reverse: bool
+) -> ir.Value:
+    """Write ``s[t] = decay[t] * s[before] + increment[t]``."""
+    scan = _Scan(context.build, "linear_recurrence", reverse)
+    state = scan.state(initial)
+    kept = scan.body.add(scan.body.multiply(scan.step(decay), state), scan.step(increment))
+    return scan.run([kept], [kept])[1]
+
+
+@translates("samba::gate_recurrence")
+def gate_recurrence(
+    context: Context,
+    gradient: ir.Value,
+    carry: ir.Value,
+    factors: ir.Value,
+    weight: ir.Value,
+    reverse: bool,
+) -> list[ir.Value | None]:
+    """Write the gradients of the states of a layer without memory cells."""
+    build = context.build
+    steps, gates, batch, hidden = sizes(factors)
+    # The gates of one step side by side, as the product wants them.
+    flat = build.reshape(build.transpose(factors, [0, 2, 1, 3]), [steps, batch, gates * hidden])
+    scan = _Scan(build, "gate_recurrence", not reverse)
+    state = scan.state(build.full((batch, hidden), 0, element(gradient)))
+    body = scan.body
+    total = body.add(scan.step(gradient), state)
+    product = body.matmul(body.multiply(body.concat([total] * gates, -1), scan.step(flat)), weight)
+    before = body.add(body.multiply(total, scan.step(carry)), product)
+    last, totals = scan.run([before], [total])
+    return [totals, last]
+
+
+@translates("samba::cell_recurrence")
+def cell_recurrence(
+    context: Context,
+    gradient: ir.Value,
+    final: ir.Value,
+    exposed: ir.Value,
+    forget: ir.Value,
+    factors: ir.Value,
+    weight: ir.Value,
+    reverse: bool,
+) -> list[ir.Value | None]:
+    """Write the gradients of the gates of a layer with memory cells."""
+    build = context.build
+    scan = _Scan(build, "cell_recurrence", not reverse)
+    body = scan.body
+    hidden = scan.state(build.full(sizes(final), 0, element(final)))
+    cell = scan.state(final)
+    total = body.add(scan.step(gradient), hidden)
+    inner = body.add(cell, body.multiply(total, scan.step(exposed)))
+    gates = body.multiply(body.concat([inner, inner, inner, total], -1), scan.step(factors))
+    kept = [body.matmul(gates, weight), body.multiply(inner, scan.step(forget))]
+    d_hidden, d_cell, found = scan.run(kept, [gates])
+    return [found, d_hidden, d_cell]
+
+
+def _operands(
+    build: GraphBuilder,
+    value: ir.Value,
+    weights: Sequence[ir.Value],
+    biases: Sequence[ir.Value | None],
+    order: Sequence[int],
+) -> list[ir.Value | None]:
+    """Return input, weights and biases as ONNX's operators take them, for one direction."""
+    found = [_with_direction(build, reordered(build, weight, order)) for weight in weights]
+    present = [bias for bias in biases if bias is not None]
+    if not present:
+        return [value, *found, None, None]
+    ordered = [reordered(build, bias, order) for bias in present]
+    return [value, *found, _with_direction(build, build.concat(ordered, 0)), None]
+
+
+def _with_direction(build: GraphBuilder, value: ir.Value) -> ir.Value:
+    return build.reshape(value, (1, *sizes(value)))
+
+
+def _layer(
+    build: GraphBuilder,
+    op_type: str,
+    operands: Sequence[ir.Value | None],
+    initial: Sequence[ir.Value],
+    reverse: bool,
+    **attributes: Any,
+) -> list[ir.Value]:
+    """Return all hidden states, and the final cell state where there is one."""
+    value, states = operands[0], sizes(initial[0])
+    assert value is not None
+    steps, dtype = sizes(value)[0], element(value)
+    outputs: list[tuple[ir.DataType, Sequence[int]] | None] = [(dtype, (steps, 1, *states))]
+    if len(initial) > 1:
+        outputs += [None, (dtype, (1, *states))]
+    found = build.emit_several(
+        op_type,
+        [*operands, *(_with_direction(build, state) for state in initial)],
+        outputs,
+        hidden_size=states[-1],
+        direction="reverse" if reverse else None,
+        **attributes,
+    )
+    results = [build.reshape(found[0], (steps, *states))]
+    return results + [build.reshape(final, states) for final in found[2:]]
+
+
+@dataclass
+class _Operand:
+    outer: ir.Value
+    inner: ir.Value
+
+
+class _Scan:
+    """A Scan over the first axis, built from the inside; the body may read values of the outside."""
+
+    def __init__(self, build: GraphBuilder, name: str, reverse: bool) -> None:
+        self._build = build
+        self._name = build.unique(f"{build.scope}__{name}")
+        self._reverse = reverse
+        self._states: list[_Operand] = []
+        self._steps: list[_Operand] = []
+        self.body = GraphBuilder(self._name)
+        self.body.metadata = build.metadata
+
+    def state(self, initial: ir.Value) -> ir.Value:
+        """Return what the step before left, inside the body."""
+        name = f"{self._name}__state_{len(self._states)}"
+        inner = _typed(name, element(initial), sizes(initial))
+        self._states.append(_Operand(initial, inner))
+        return inner
+
+    def step(self, sequence: ir.Value) -> ir.Value:
+        """Return this step's element of a sequence, inside the body."""
+        name = f"{self._name}__step_{len(self._steps)}"
+        inner = _typed(name, element(sequence), sizes(sequence)[1:])
+        self._steps.append(_Operand(sequence, inner))
+        return inner
+
+    def run(self, states: Sequence[ir.Value], elements: Sequence[ir.Value]) -> list[ir.Value]:
+        """Return the final states, then the sequences.
+
+        Args:
+            states: What each step leaves for the next, in the order of the states.
+            elements: What each step adds to a sequence.
+        """
+        operands = [*self._states, *self._steps]
+        graph = self.body.graph
+        graph.inputs.extend(operand.inner for operand in operands)
+        # An output of its own for each, also where one value is both state and element.
+        for number, value in enumerate((*states, *elements)):
+            self.body.output(value, f"{self._name}__result_{number}")
+        steps = sizes(self._steps[0].outer)[0]
+        backwards = int(self._reverse)
+        return self._build.emit_several(
+            "Scan",
+            [operand.outer for operand in operands],
+            [(element(value), sizes(value)) for value in states]
+            + [(element(value), (steps, *sizes(value))) for value in elements],
+            body=graph,
+            num_scan_inputs=len(self._steps),
+            scan_input_directions=[backwards] * len(self._steps),
+            scan_output_directions=[backwards] * len(elements),
+        )
+
+
+def _typed(name: str, dtype: ir.DataType, shape: Sequence[int]) -> ir.Value:
+    return ir.Value(name=name, type=ir.TensorType(dtype), shape=ir.Shape(shape))

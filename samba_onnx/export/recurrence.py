@@ -1,0 +1,402 @@
+"""Recurrent layers as a few whole operators with gradients, instead of one graph per time step.
+
+torch decomposes ``aten.lstm`` into every operator of every step: 17,700 nodes for 256 steps. Here the
+forward pass is one operator per layer and direction, which ONNX has too. The backward pass computes
+the gates again, for all steps in one matrix product each, and only what one step truly hands to the
+next runs step by step.
+
+All sequences are time first: ``[steps, batch, ...]``. A layer that runs backwards in time leaves its
+results at the steps that they belong to, as torch does.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+__all__ = ["gru_layer", "last_state", "lstm_layer", "rnn_layer"]
+
+
+def _order(steps: int, reverse: bool) -> range:
+    return range(steps - 1, -1, -1) if reverse else range(steps)
+
+
+def _previous(states: Tensor, initial: Tensor, reverse: bool) -> Tensor:
+    """Return the state before each step."""
+    first = initial.unsqueeze(0)
+    return torch.cat([states[1:], first]) if reverse else torch.cat([first, states[:-1]])
+
+
+def last_state(states: Tensor, reverse: bool) -> Tensor:
+    """Return the state after the last step of a direction.
+
+    Args:
+        states: ``[steps, batch, hidden]``.
+        reverse: Whether time runs backwards.
+    """
+    return states[0] if reverse else states[-1]
+
+
+def _add_atlast_state(gradient: Tensor, extra: Tensor, reverse: bool) -> Tensor:
+    """Add the gradient of the final state to that of the step that made it."""
+    extra = extra.unsqueeze(0)
+    if reverse:
+        return torch.cat([gradient[:1] + extra, gradient[1:]])
+    return torch.cat([gradient[:-1], gradient[-1:] + extra])
+
+
+def _projected(value: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    result = value @ weight.t()
+    return result if bias is None else result + bias
+
+
+# --- What runs step by step
+
+
+@torch.library.custom_op("samba::linear_recurrence", mutates_args=())
+def linear_recurrence(decay: Tensor, increment: Tensor, initial: Tensor, reverse: bool) -> Tensor:
+    """Return ``s[t] = decay[t] * s[before] + increment[t]``.
+
+    Args:
+        decay: ``[steps, batch, size]``.
+        increment: Of the same shape.
+        initial: The state before the first step, ``[batch, size]``.
+        reverse: Whether time runs backwards.
+
+    Returns:
+        The states, ``[steps, batch, size]``.
+    """
+    states, state = torch.empty_like(increment), initial
+    for step in _order(len(decay), reverse):
+        state = decay[step] * state + increment[step]
+        states[step] = state
+    return states
+
+
+@linear_recurrence.register_fake
+def _(decay: Tensor, increment: Tensor, initial: Tensor, reverse: bool) -> Tensor:
+    return torch.empty_like(increment)
+
+
+@torch.library.custom_op("samba::gate_recurrence", mutates_args=())
+def gate_recurrence(
+    gradient: Tensor, carry: Tensor, factors: Tensor, weight: Tensor, reverse: bool
+) -> tuple[Tensor, Tensor]:
+    """Return the gradients of the states of a recurrent layer without memory cells.
+
+    At each step, ``d = gradient[t] + d_next``, and what goes on to the step before is
+    ``d * carry[t] + (d * factors[t]) @ weight``.
+
+    Args:
+        gradient: Of the states, ``[steps, batch, hidden]``.
+        carry: What part of a state the next one keeps, of the same shape.
+        factors: Derivatives of the gates by the state, ``[steps, gates, batch, hidden]``.
+        weight: Recurrent weight, ``[gates * hidden, hidden]``.
+        reverse: Whether the layer's time runs backwards; the gradients' runs against it.
+
+    Returns:
+        The total gradient of each state ``[steps, batch, hidden]``, and that of the initial state
+        ``[batch, hidden]``.
+    """
+    totals, state = torch.empty_like(gradient), torch.zeros_like(gradient[0])
+    for step in _order(len(gradient), not reverse):
+        total = gradient[step] + state
+        gates = torch.cat(list(total * factors[step]), -1)
+        state = total * carry[step] + gates @ weight
+        totals[step] = total
+    return totals, state
+
+
+@gate_recurrence.register_fake
+def _(
+    gradient: Tensor, carry: Tensor, factors: Tensor, weight: Tensor, reverse: bool
+) -> tuple[Tensor, Tensor]:
+    return torch.empty_like(gradient), torch.empty_like(gradient[0])
+
+
+@torch.library.custom_op("samba::cell_recurrence", mutates_args=())
+def cell_recurrence(
+    gradient: Tensor,
+    final: Tensor,
+    exposed: Tensor,
+    forget: Tensor,
+    factors: Tensor,
+    weight: Tensor,
+    reverse: bool,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the gradients of the gates of a layer with memory cells.
+
+    At each step, ``h = gradient[t] + h_next`` and ``c = c_next + h * exposed[t]``; the gates get
+    ``g = [c, c, c, h] * factors[t]``; ``g @ weight`` and ``c * forget[t]`` go on to the step before.
+
+    Args:
+        gradient: Of the hidden states, ``[steps, batch, hidden]``.
+        final: Of the final cell state, ``[batch, hidden]``.
+        exposed: Derivative of the hidden state by the cell state, as ``gradient``.
+        forget: The forget gate, as ``gradient``.
+        factors: Derivatives of the four gates, ``[steps, batch, 4 * hidden]``.
+        weight: Recurrent weight, ``[4 * hidden, hidden]``.
+        reverse: Whether the layer's time runs backwards; the gradients' runs against it.
+
+    Returns:
+        The gradients of the gates ``[steps, batch, 4 * hidden]``, of the initial hidden state and of
+        the initial cell state ``[batch, hidden]``.
+    """
+    gates, hidden, cell = torch.empty_like(factors), torch.zeros_like(gradient[0]), final.clone()
+    for step in _order(len(gradient), not reverse):
+        total = gradient[step] + hidden
+        cell = cell + total * exposed[step]
+        gates[step] = torch.cat([cell, cell, cell, total], -1) * factors[step]
+        hidden = gates[step] @ weight
+        cell = cell * forget[step]
+    return gates, hidden, cell
+
+
+@cell_recurrence.register_fake
+def _(
+    gradient: Tensor,
+    final: Tensor,
+    exposed: Tensor,
+    forget: Tensor,
+    factors: Tensor,
+    weight: Tensor,
+    reverse: bool,
+) -> tuple[Tensor, Tensor, Tensor]:
+    return torch.empty_like(factors), torch.empty_like(final), torch.empty_like(final)
+
+
+# --- Whole layers of one direction
+
+
+@torch.library.custom_op("samba::lstm_layer", mutates_args=())
+def lstm_layer(
+    value: Tensor,
+    hidden: Tensor,
+    cell: Tensor,
+    w_ih: Tensor,
+    w_hh: Tensor,
+    b_ih: Tensor | None,
+    b_hh: Tensor | None,
+    reverse: bool,
+) -> tuple[Tensor, Tensor]:
+    """Run an LSTM layer in one direction.
+
+    Args:
+        value: ``[steps, batch, features]``.
+        hidden: Initial hidden state, ``[batch, hidden]``.
+        cell: Initial cell state, ``[batch, hidden]``.
+        w_ih: Input weight, ``[4 * hidden, features]``, gates in torch's order.
+        w_hh: Recurrent weight, ``[4 * hidden, hidden]``.
+        b_ih: Bias, ``[4 * hidden]``.
+        b_hh: Second bias, ``[4 * hidden]``.
+        reverse: Whether time runs backwards.
+
+    Returns:
+        The hidden states ``[steps, batch, hidden]`` and the final cell state ``[batch, hidden]``.
+    """
+    inputs = _projected(value, w_ih, b_ih)
+    states = torch.empty((*value.shape[:2], hidden.shape[1]), dtype=value.dtype)
+    for step in _order(len(value), reverse):
+        gates = inputs[step] + _projected(hidden, w_hh, b_hh)
+        i, f, g, o = gates.chunk(4, -1)
+        cell = f.sigmoid() * cell + i.sigmoid() * g.tanh()
+        hidden = o.sigmoid() * cell.tanh()
+        states[step] = hidden
+    return states, cell.clone()
+
+
+@lstm_layer.register_fake
+def _(
+    value: Tensor,
+    hidden: Tensor,
+    cell: Tensor,
+    w_ih: Tensor,
+    w_hh: Tensor,
+    b_ih: Tensor | None,
+    b_hh: Tensor | None,
+    reverse: bool,
+) -> tuple[Tensor, Tensor]:
+    return value.new_empty((*value.shape[:2], hidden.shape[1])), torch.empty_like(cell)
+
+
+@torch.library.custom_op("samba::gru_layer", mutates_args=())
+def gru_layer(
+    value: Tensor,
+    hidden: Tensor,
+    w_ih: Tensor,
+    w_hh: Tensor,
+    b_ih: Tensor | None,
+    b_hh: Tensor | None,
+    reverse: bool,
+) -> Tensor:
+    """Run a GRU layer in one direction.
+
+    Args:
+        value: ``[steps, batch, features]``.
+        hidden: Initial hidden state, ``[batch, hidden]``.
+        w_ih: Input weight, ``[3 * hidden, features]``, gates in torch's order.
+        w_hh: Recurrent weight, ``[3 * hidden, hidden]``.
+        b_ih: Bias, ``[3 * hidden]``.
+        b_hh: Second bias, ``[3 * hidden]``.
+        reverse: Whether time runs backwards.
+
+    Returns:
+        The hidden states, ``[steps, batch, hidden]``.
+    """
+    inputs = _projected(value, w_ih, b_ih)
+    states = torch.empty((*value.shape[:2], hidden.shape[1]), dtype=value.dtype)
+    for step in _order(len(value), reverse):
+        r_in, z_in, n_in = inputs[step].chunk(3, -1)
+        r_hid, z_hid, n_hid = _projected(hidden, w_hh, b_hh).chunk(3, -1)
+        reset, update = (r_in + r_hid).sigmoid(), (z_in + z_hid).sigmoid()
+        candidate = (n_in + reset * n_hid).tanh()
+        hidden = (1 - update) * candidate + update * hidden
+        states[step] = hidden
+    return states
+
+
+@gru_layer.register_fake
+def _(
+    value: Tensor,
+    hidden: Tensor,
+    w_ih: Tensor,
+    w_hh: Tensor,
+    b_ih: Tensor | None,
+    b_hh: Tensor | None,
+    reverse: bool,
+) -> Tensor:
+    return value.new_empty((*value.shape[:2], hidden.shape[1]))
+
+
+@torch.library.custom_op("samba::rnn_layer", mutates_args=())
+def rnn_layer(
+    value: Tensor,
+    hidden: Tensor,
+    w_ih: Tensor,
+    w_hh: Tensor,
+    b_ih: Tensor | None,
+    b_hh: Tensor | None,
+    activation: str,
+    reverse: bool,
+) -> Tensor:
+    """Run a simple recurrent layer in one direction.
+
+    Args:
+        value: ``[steps, batch, features]``.
+        hidden: Initial hidden state, ``[batch, hidden]``.
+        w_ih: Input weight, ``[hidden, features]``.
+        w_hh: Recurrent weight, ``[hidden, hidden]``.
+        b_ih: Bias, ``[hidden]``.
+        b_hh: Second bias, ``[hidden]``.
+        activation: ``tanh`` or ``relu``.
+        reverse: Whether time runs backwards.
+
+    Returns:
+        The hidden states, ``[steps, batch, hidden]``.
+    """
+    inputs = _projected(value, w_ih, b_ih)
+    states = torch.empty((*value.shape[:2], hidden.shape[1]), dtype=value.dtype)
+    for step in _order(len(value), reverse):
+        hidden = inputs[step] + _projected(hidden, w_hh, b_hh)
+        hidden = hidden.tanh() if activation == "tanh" else hidden.relu()
+        states[step] = hidden
+    return states
+
+
+@rnn_layer.register_fake
+def _(
+    value: Tensor,
+    hidden: Tensor,
+    w_ih: Tensor,
+    w_hh: Tensor,
+    b_ih: Tensor | None,
+    b_hh: Tensor | None,
+    activation: str,
+    reverse: bool,
+) -> Tensor:
+    return value.new_empty((*value.shape[:2], hidden.shape[1]))
+
+
+# --- Their gradients
+
+
+def _keep_lstm(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+    *tensors, reverse = inputs
+    ctx.save_for_backward(*tensors, output[0])
+    ctx.reverse = reverse
+
+
+def _keep_layer(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    tensors = inputs[:6]
+    ctx.save_for_backward(*tensors, output)
+    ctx.options = inputs[6:]
+
+
+def _lstm_gradient(ctx: Any, gradient: Tensor, final: Tensor) -> tuple[Tensor | None, ...]:
+    value, hidden, cell, w_ih, w_hh, b_ih, b_hh, states = ctx.saved_tensors
+    before = _previous(states, hidden, ctx.reverse)
+    gates = _projected(value, w_ih, b_ih) + _projected(before, w_hh, b_hh)
+    i, f, g, o = gates.chunk(4, -1)
+    i, f, g, o = i.sigmoid(), f.sigmoid(), g.tanh(), o.sigmoid()
+    cells = linear_recurrence(f, i * g, cell, ctx.reverse)
+    shown = cells.tanh()
+    earlier = _previous(cells, cell, ctx.reverse)
+    factors = torch.cat(
+        [g * i * (1 - i), earlier * f * (1 - f), i * (1 - g * g), shown * o * (1 - o)], -1
+    )
+    exposed = o * (1 - shown * shown)
+    gates, d_hidden, d_cell = cell_recurrence(
+        gradient, final, exposed, f, factors, w_hh, ctx.reverse
+    )
+    d_value, d_w_ih, d_bias = _input_gradients(value, w_ih, gates)
+    d_w_hh = gates.flatten(0, 1).t() @ before.flatten(0, 1)
+    biases = (None if b_ih is None else d_bias, None if b_hh is None else d_bias)
+    return d_value, d_hidden, d_cell, d_w_ih, d_w_hh, *biases, None
+
+
+def _gru_gradient(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+    value, hidden, w_ih, w_hh, b_ih, b_hh, states = ctx.saved_tensors
+    (reverse,) = ctx.options
+    before = _previous(states, hidden, reverse)
+    r_in, z_in, n_in = _projected(value, w_ih, b_ih).chunk(3, -1)
+    r_hid, z_hid, n_hid = _projected(before, w_hh, b_hh).chunk(3, -1)
+    reset, update = (r_in + r_hid).sigmoid(), (z_in + z_hid).sigmoid()
+    candidate = (n_in + reset * n_hid).tanh()
+    by_candidate = (1 - update) * (1 - candidate * candidate)
+    by_reset = by_candidate * n_hid * reset * (1 - reset)
+    by_update = (before - candidate) * update * (1 - update)
+    factors = torch.stack([by_reset, by_update, by_candidate * reset], 1)
+    total, d_hidden = gate_recurrence(gradient, update, factors, w_hh, reverse)
+    d_reset, d_update, d_candidate = by_reset * total, by_update * total, by_candidate * total
+    inner = torch.cat([d_reset, d_update, d_candidate], -1)
+    outer = torch.cat([d_reset, d_update, d_candidate * reset], -1)
+    d_value, d_w_ih, d_b_ih = _input_gradients(value, w_ih, inner)
+    d_w_hh = outer.flatten(0, 1).t() @ before.flatten(0, 1)
+    d_b_hh = None if b_hh is None else outer.sum((0, 1))
+    return d_value, d_hidden, d_w_ih, d_w_hh, None if b_ih is None else d_b_ih, d_b_hh, None
+
+
+def _rnn_gradient(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+    value, hidden, w_ih, w_hh, b_ih, b_hh, states = ctx.saved_tensors
+    activation, reverse = ctx.options
+    before = _previous(states, hidden, reverse)
+    slope = 1 - states * states if activation == "tanh" else (states > 0).to(states.dtype)
+    carry = torch.zeros_like(slope)
+    total, d_hidden = gate_recurrence(gradient, carry, slope.unsqueeze(1), w_hh, reverse)
+    gates = total * slope
+    d_value, d_w_ih, d_bias = _input_gradients(value, w_ih, gates)
+    d_w_hh = gates.flatten(0, 1).t() @ before.flatten(0, 1)
+    biases = (None if b_ih is None else d_bias, None if b_hh is None else d_bias)
+    return d_value, d_hidden, d_w_ih, d_w_hh, *biases, None, None
+
+
+def _input_gradients(value: Tensor, w_ih: Tensor, gates: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    d_weight = gates.flatten(0, 1).t() @ value.flatten(0, 1)
+    return gates @ w_ih, d_weight, gates.sum((0, 1))
+
+
+lstm_layer.register_autograd(_lstm_gradient, setup_context=_keep_lstm)
+gru_layer.register_autograd(_gru_gradient, setup_context=_keep_layer)
+rnn_layer.register_autograd(_rnn_gradient, setup_context=_keep_layer)

@@ -1,0 +1,112 @@
+"""What is kept between forward and backward."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from samba_onnx.export.builder import element, sizes
+from samba_onnx.export.minimum_cut import SINK, SOURCE, Network
+from samba_onnx.export.training import export_training
+from samba_onnx.passes.program import Program
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_the_cut_is_the_cheapest(seed: int) -> None:
+    source = random.Random(seed)
+    points: list[str] = [SOURCE, SINK, "a", "b", "c", "d"]
+    edges = [
+        (one, other, source.randint(0, 9))
+        for one, other in itertools.permutations(points, 2)
+        if source.random() < 0.5
+    ]
+    network = Network()
+    for edge in edges:
+        network.edge(*edge)
+    found = network.before_cut()
+    assert SOURCE in found
+    assert SINK not in found
+
+    def price(side: set[str]) -> int:
+        return sum(room for one, other, room in edges if one in side and other not in side)
+
+    inner = points[2:]
+    sides = [{SOURCE, *chosen} for n in range(5) for chosen in itertools.combinations(inner, n)]
+    assert price({str(point) for point in found}) == min(map(price, sides))
+
+
+def kept(program: Program) -> dict[str, int]:
+    """Return the bytes of what a program keeps for its backward, by name."""
+    public = {*program.outputs, *program.residents}
+    values = [v for v in program.parts[0].model.graph.outputs if v.name not in public]
+    return {v.name or "": math.prod(sizes(v)) * int(element(v).itemsize) for v in values}
+
+
+class Chain(nn.Module):
+    """Two layers with an activation between them."""
+
+    def __init__(self, activation: nn.Module) -> None:
+        super().__init__()
+        self.first = nn.Linear(8, 64)
+        self.activation = activation
+        self.second = nn.Linear(64, 4)
+
+    def forward(self, value: Tensor, wanted: Tensor) -> Tensor:
+        hidden = self.activation(self.first(value))
+        return functional.mse_loss(self.second(hidden), wanted)
+
+
+INPUTS = (torch.randn(16, 8), torch.randn(16, 4))
+HIDDEN = 16 * 64
+
+
+@pytest.mark.parametrize(
+    ("activation", "size"),
+    [
+        # The result feeds the second layer's gradient, and its sign is that of the argument.
+        (nn.ReLU(), 4 * HIDDEN),
+        (nn.Tanh(), 4 * HIDDEN),
+        (nn.Flatten(), 4 * HIDDEN),
+        (nn.Dropout(0.5), (4 + 1) * HIDDEN),
+        # One tensor after it, one before.
+        (nn.GELU(), 8 * HIDDEN),
+    ],
+)
+def test_no_more_is_kept_than_needed(activation: nn.Module, size: int) -> None:
+    values = kept(export_training(Chain(activation), INPUTS).program)
+    difference = 16 * 4 * 4
+    assert sum(values.values()) == size + difference, values
+
+
+def test_a_comparison_is_kept_as_booleans() -> None:
+    class Signs(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = nn.Linear(8, 64)
+
+        def forward(self, value: Tensor) -> Tensor:
+            return torch.relu(self.linear(value)).sum()
+
+    values = kept(export_training(Signs(), INPUTS[:1]).program)
+    assert list(values.values()) == [HIDDEN]
+
+
+def test_views_inputs_weights_and_outputs_are_not_kept() -> None:
+    class Views(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = nn.Linear(8, 64)
+            self.last = nn.Linear(8, 8)
+
+        def forward(self, value: Tensor) -> tuple[Tensor, Tensor]:
+            hidden = self.linear(value)
+            turned = hidden.view(16, 8, 8).transpose(1, 2)
+            return self.last(turned).sum(), hidden
+
+    assert kept(export_training(Views(), INPUTS[:1], loss_indices=[0]).program) == {}
