@@ -1,0 +1,167 @@
+"""Checkpoints of training, and the ONNX models that their weights go into."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import onnx_ir as ir
+import torch
+from torch import Tensor, nn
+
+from samba_onnx.errors import ModelFileError, UsageError
+from samba_onnx.importing.module import attribute_name
+from samba_onnx.importing.original import Original, named_tensors
+from samba_onnx.importing.values import FLOATING, Array, to_numpy
+from samba_onnx.importing.writing import write_model
+from samba_onnx.loading import load_model
+from samba_onnx.loading.checkpoints import SUFFIX, read_safetensors
+from samba_onnx.safety.files import open_regular, printable
+
+__all__ = ["Trained", "export_trained", "read_checkpoint"]
+
+_INNER = ("model", "state_dict", "model_state_dict", "module")
+"""Under these keys programs put the ``state_dict`` of the model, beside that of the optimizer."""
+_ROOT = "onnxmodule__"
+_COUNTER = "num_batches_tracked"
+"""A buffer of torch's batch normalisation that no ONNX model has."""
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A model that was written."""
+
+    written: tuple[str, ...]
+    """Initializers that the checkpoint has."""
+    kept: tuple[str, ...]
+    """Other floating-point initializers, which are as they were."""
+
+
+def export_trained(
+    model: str | os.PathLike[str],
+    checkpoint: str | os.PathLike[str],
+    output: str | os.PathLike[str],
+) -> Trained:
+    """Write the weights of a checkpoint into the ONNX model that was trained.
+
+    Args:
+        model: Path of the ONNX model.
+        checkpoint: A ``state_dict``, as of :func:`read_checkpoint`: of what ``samba.from_onnx``
+            returned, or of any module with the names of the initializers.
+        output: Where to write the model; weights beside it if they were so in the original.
+
+    Returns:
+        Which initializers have new content.
+
+    Raises:
+        ModelError: The model or the checkpoint cannot be read, or a weight has another shape.
+        UsageError: The checkpoint has weights that the model does not have, or none at all.
+        OutputError: The file cannot be written.
+    """
+    load_model(model)  # refuses what is broken or hostile
+    state = read_checkpoint(checkpoint)
+    weights = _floating(model)
+    names = _initializers(state, weights, str(checkpoint))
+    original = Original.of(model, set(names.values()))
+    arrays = {names[key]: array for key, array in state.items() if key in names}
+    write_model(original, arrays, Path(output))
+    return Trained(
+        tuple(name for name in weights if name in arrays),
+        tuple(name for name in weights if name not in arrays),
+    )
+
+
+def read_checkpoint(path: str | os.PathLike[str]) -> dict[str, Array]:
+    """Read the tensors of a checkpoint; nothing but tensors is ever unpickled.
+
+    Args:
+        path: A safetensors file, or a file of ``torch.save``: a ``state_dict``, or a dict that has
+            one under ``model`` or ``state_dict``.
+
+    Raises:
+        ModelFileError: The file cannot be read, or holds other objects.
+        UsageError: There is no ``state_dict`` in it.
+    """
+    if Path(path).suffix.lower() == SUFFIX:
+        return read_safetensors(path)
+    with open_regular(path, what="checkpoint", error=ModelFileError) as file:
+        try:
+            content = torch.load(file, map_location="cpu", weights_only=True)
+        except MemoryError:
+            raise
+        except Exception:  # torch has no class for what its files can be
+            raise ModelFileError(
+                f"{printable(path)}: is no file of torch.save that holds tensors alone, and other "
+                "objects are never unpickled; save model.state_dict() with torch.save, or as "
+                "safetensors"
+            ) from None
+    return {key: to_numpy(tensor) for key, tensor in _state_dict(content, str(path)).items()}
+
+
+def _state_dict(content: Any, path: str) -> dict[str, Tensor]:
+    inner = [content]
+    if isinstance(content, Mapping):
+        inner += [content[key] for key in _INNER if isinstance(content.get(key), Mapping)]
+    for candidate in reversed(inner):
+        if isinstance(candidate, Mapping):
+            tensors = {str(k): v for k, v in candidate.items() if isinstance(v, Tensor)}
+            if tensors:
+                return tensors
+    raise UsageError(
+        f"{printable(path)} holds no state_dict: save model.state_dict(), alone or in a dict under "
+        "'model'"
+    )
+
+
+def _floating(path: str | os.PathLike[str]) -> list[str]:
+    """Names of what weights can be: floating-point initializers and results of Constants."""
+    skeleton = Original.of(path, ()).skeleton
+    return [
+        name
+        for name, tensor in named_tensors(skeleton).items()
+        if ir.DataType(tensor.data_type) in FLOATING
+    ]
+
+
+def _initializers(state: Mapping[str, Array], weights: list[str], path: str) -> dict[str, str]:
+    """Find the initializer of every entry of a checkpoint that has one."""
+    known: dict[str, list[str]] = {}
+    for name in weights:
+        for key in _keys(name):
+            known.setdefault(key, []).append(name)
+    found: dict[str, str] = {}
+    for key, array in state.items():
+        names = [key] if key in weights else known.get(key, [])
+        if len(names) == 1:
+            found[key] = names[0]
+        elif names:
+            raise UsageError(
+                f"{printable(path)}: {printable(key)!r} may be any of "
+                f"{', '.join(map(printable, names))}: give the names of the ONNX model"
+            )
+        elif array.dtype.kind in "fV" and not key.endswith(_COUNTER):
+            raise UsageError(
+                f"{printable(path)} has {printable(key)!r}, which the model does not have; its "
+                f"initializers are {_some(weights)}"
+            )
+    if not found:
+        raise UsageError(
+            f"{printable(path)} has none of the model's initializers, which are {_some(weights)}"
+        )
+    return found
+
+
+def _keys(name: str) -> Iterator[str]:
+    attribute = attribute_name(name)
+    while hasattr(nn.Module, attribute):
+        attribute += "_"
+    yield attribute
+    yield f"{_ROOT}{attribute}"
+
+
+def _some(names: list[str]) -> str:
+    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+    return ", ".join(map(printable, names[:5])) + more if names else "none"

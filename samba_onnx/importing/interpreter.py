@@ -1,0 +1,136 @@
+"""Run a plan on tensors, so that torch traces it and its autograd follows."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from samba_onnx.errors import ModelError, SambaError
+from samba_onnx.importing import control
+from samba_onnx.importing.plan import Body, Step
+from samba_onnx.importing.values import Array, Host, Value
+from samba_onnx.passes.evaluation import FOLDABLE, evaluate
+
+__all__ = ["Interpreter"]
+
+_EVALUATED = FOLDABLE | {"Relu"}
+"""What is computed with numpy where all operands are known; Relu is in the body of Range."""
+
+
+class Interpreter:
+    """One run of a plan.
+
+    What does not depend on the content of tensors is computed with numpy and becomes no operation
+    of torch's.
+    """
+
+    def __init__(
+        self,
+        values: dict[int, Value],
+        opset: int,
+        *,
+        training: bool = False,
+        moving: Mapping[int, Tensor] | None = None,
+    ) -> None:
+        """Start with the values that are given.
+
+        Args:
+            values: By slot: inputs, weights and constants.
+            opset: Version of the default operator set.
+            training: Whether dropout drops.
+            moving: By slot: buffers that follow the moving statistics of batch normalisations.
+        """
+        self.values = values
+        self._opset = opset
+        self._training = training
+        self._moving = dict(moving or {})
+
+    def run(self, body: Body) -> list[Value]:
+        """Run a body whose inputs are among the values, and return its outputs.
+
+        Raises:
+            ModelError: A node cannot be computed, or needs to know what only a run can tell.
+        """
+        for step in body.steps:
+            operands = [None if slot is None else self.values[slot] for slot in step.inputs]
+            results = self._results(step, operands)
+            for slot, result in zip(step.outputs, results, strict=False):
+                if slot is not None:
+                    self.values[slot] = result
+            if step.call.operator == "BatchNormalization" and len(results) == 3:
+                self._move_statistics(step, results)
+        return [self.values[slot] for slot in body.outputs]
+
+    def call(self, body: Body, operands: Sequence[Value]) -> list[Value]:
+        """Run the body of a node on operands."""
+        self.values.update(zip(body.inputs, operands, strict=True))
+        return self.run(body)
+
+    def _results(self, step: Step, operands: list[Value]) -> list[Value]:
+        if step.bodies:
+            return control.run(self, step, operands)
+        known = self._evaluate(step, operands)
+        if known is not None:
+            return known
+        if step.entry is None:
+            raise step.call.refuse("it can only be computed where shapes and constants decide it")
+        arguments = [_argument(step, place, value) for place, value in enumerate(operands)]
+        call = dataclasses.replace(step.call, training=True) if self._training else step.call
+        try:
+            result = step.entry.compute(call, *arguments)
+        except SambaError:
+            raise
+        except (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError) as error:
+            reason = (str(error) or repr(error)).splitlines()[0]
+            raise step.call.refuse(f"torch cannot compute it: {reason}") from error
+        several = result if isinstance(result, tuple) else (result,)
+        return [Host(item) if isinstance(item, np.ndarray) else item for item in several]
+
+    def _evaluate(self, step: Step, operands: list[Value]) -> list[Value] | None:
+        """Return the results of a node all of whose operands are known."""
+        node = step.node
+        if node.domain != "" or node.op_type not in _EVALUATED or not operands:
+            return None
+        arrays: list[Array | None] = []
+        for operand in operands:
+            if operand is not None and not isinstance(operand, Host):
+                return None
+            arrays.append(None if operand is None else operand.array)
+        results = evaluate(node, arrays, self._opset)
+        return None if results is None else [Host(result) for result in results]
+
+    def _move_statistics(self, step: Step, results: list[Value]) -> None:
+        if not self._training:
+            return
+        for slot, result in zip(step.inputs[3:5], results[1:], strict=True):
+            buffer = None if slot is None else self._moving.get(slot)
+            if buffer is not None and isinstance(result, Tensor):
+                with torch.no_grad():
+                    buffer.copy_(result)
+
+
+def _argument(step: Step, place: int, value: Value) -> Any:
+    """Return an operand as the node's computation wants it."""
+    entry = step.entry
+    if isinstance(value, Host):
+        known = entry is not None and place in entry.known | entry.flexible
+        return value.array if known else _as_tensor(step, value)
+    if isinstance(value, Tensor) and entry is not None and place in entry.known:
+        name = step.node.inputs[place]
+        raise step.call.refuse(
+            f"operand {place} ({name.name if name is not None else ''!r}) depends on the content "
+            "of tensors, but must be known beforehand: make it a constant of the model"
+        )
+    return value
+
+
+def _as_tensor(step: Step, value: Host) -> Tensor:
+    try:
+        return value.tensor()
+    except ModelError as error:
+        raise step.call.refuse(str(error)) from None

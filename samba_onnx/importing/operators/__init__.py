@@ -1,0 +1,23 @@
+"""Importing this package fills the table of operators."""
+
+from samba_onnx.importing.operators import (  # noqa: F401
+    activations,
+    attention,
+    convolutions,
+    elementwise,
+    foreign,
+    indexing,
+    losses,
+    matrix,
+    normalisation,
+    pooling,
+    quantisation,
+    randomness,
+    recurrent,
+    reductions,
+    resizing,
+    sampling,
+    sequences,
+    shapes,
+    signals,
+)

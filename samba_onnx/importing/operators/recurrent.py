@@ -1,0 +1,296 @@
+"""Recurrent networks: by torch's own operators where they can, else step by step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F  # noqa: N812  (torch's own convention)
+from torch import Tensor
+
+from samba_onnx.importing.operators.registry import Node, computes
+from samba_onnx.importing.operators.shapes import reversed_steps
+
+Activation = Callable[[Tensor], Tensor]
+
+_GATES = {"RNN": [0], "GRU": [1, 0, 2], "LSTM": [0, 2, 3, 1]}
+"""Where torch's gates lie in ONNX's: LSTM i, o, f, c to i, f, g, o; GRU z, r, h to r, z, n."""
+_DEFAULT = {"RNN": ["Tanh"], "GRU": ["Sigmoid", "Tanh"], "LSTM": ["Sigmoid", "Tanh", "Tanh"]}
+
+
+@dataclass(frozen=True)
+class _Operands:
+    """The operands of a recurrent node; sequences are [steps, batch, features]."""
+
+    value: Tensor
+    weights: Tensor
+    recurrence: Tensor
+    bias: Tensor | None
+    lengths: Tensor | None
+    hidden: Tensor
+    cell: Tensor | None
+    peepholes: Tensor | None
+
+    @property
+    def directions(self) -> int:
+        """1 or 2."""
+        return self.weights.shape[0]
+
+
+@computes("RNN")
+def rnn(node: Node, *operands: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Elman network."""
+    given = _operands(node, operands)
+    results, last = _native(node, given) if _is_native(node, given) else _loop(node, given)
+    return _results(node, given, results), _state(node, last[0])
+
+
+@computes("GRU")
+def gru(node: Node, *operands: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Gated recurrent unit."""
+    return rnn(node, *operands)
+
+
+@computes("LSTM")
+def lstm(node: Node, *operands: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+    """Long short-term memory."""
+    given = _operands(node, operands)
+    results, last = _native(node, given) if _is_native(node, given) else _loop(node, given)
+    return _results(node, given, results), _state(node, last[0]), _state(node, last[1])
+
+
+def _operands(node: Node, operands: Sequence[Tensor | None]) -> _Operands:
+    full = [*operands, *[None] * (8 - len(operands))]
+    value, weights, recurrence, bias, lengths, hidden, cell, peepholes = full
+    if value is None or weights is None or recurrence is None:
+        raise node.refuse("it lacks its sequence or weights")
+    if node.integer("layout"):
+        value = value.transpose(0, 1)
+        hidden = None if hidden is None else hidden.transpose(0, 1)
+        cell = None if cell is None else cell.transpose(0, 1)
+    zeros = value.new_zeros(weights.shape[0], value.shape[1], recurrence.shape[2])
+    hidden = zeros if hidden is None else hidden
+    if node.operator == "LSTM":
+        cell = zeros if cell is None else cell
+    return _Operands(value, weights, recurrence, bias, lengths, hidden, cell, peepholes)
+
+
+def _results(node: Node, given: _Operands, results: Tensor) -> Tensor:
+    """Bring [steps, batch, directions x hidden] into ONNX's order."""
+    steps, batch = results.shape[:2]
+    parted = results.reshape(steps, batch, given.directions, -1)
+    return parted.transpose(0, 1) if node.integer("layout") else parted.transpose(1, 2)
+
+
+def _state(node: Node, state: Tensor) -> Tensor:
+    return state.transpose(0, 1) if node.integer("layout") else state
+
+
+def _activations(node: Node, directions: int) -> list[str]:
+    names = node.attributes.get("activations")
+    return [str(name) for name in names] if names else _DEFAULT[node.operator] * directions
+
+
+def _is_native(node: Node, given: _Operands) -> bool:
+    names = [name.lower() for name in _activations(node, given.directions)]
+    usual = [name.lower() for name in _DEFAULT[node.operator] * given.directions]
+    if node.operator == "RNN" and set(names) == {"relu"}:
+        usual = names
+    return (
+        names == usual
+        and given.lengths is None
+        and given.peepholes is None
+        and "clip" not in node.attributes
+        and not node.integer("input_forget")
+        and (node.operator != "GRU" or node.integer("linear_before_reset") == 1)
+    )
+
+
+def _native(node: Node, given: _Operands) -> tuple[Tensor, list[Tensor]]:
+    """Call torch's own operator, its gates in its own order."""
+    order = _GATES[node.operator]
+    flat: list[Tensor] = []
+    for direction in range(given.directions):
+        flat += [_reorder(given.weights[direction], order)]
+        flat += [_reorder(given.recurrence[direction], order)]
+        if given.bias is not None:
+            own, other = given.bias[direction].chunk(2)
+            flat += [_reorder(own, order), _reorder(other, order)]
+    backwards = node.text("direction", "forward") == "reverse"
+    value = given.value.flip(0) if backwards else given.value
+    rest = (flat, given.bias is not None, 1, 0.0, False, given.directions == 2, False)
+    if given.cell is not None:
+        results, hidden, cell = torch.lstm(value, (given.hidden, given.cell), *rest)
+        last = [hidden, cell]
+    else:
+        names = _activations(node, 1)
+        simple = torch.rnn_relu if names[0].lower() == "relu" else torch.rnn_tanh
+        results, hidden = (torch.gru if node.operator == "GRU" else simple)(
+            value, given.hidden, *rest
+        )
+        last = [hidden]
+    return (results.flip(0) if backwards else results), last
+
+
+def _reorder(stacked: Tensor, order: list[int]) -> Tensor:
+    parts = stacked.chunk(len(order))
+    return torch.cat([parts[gate] for gate in order]) if len(order) > 1 else stacked
+
+
+def _loop(node: Node, given: _Operands) -> tuple[Tensor, list[Tensor]]:
+    """Go step by step, each direction by itself."""
+    results, states = [], []
+    names = _activations(node, given.directions)
+    count = len(names) // given.directions
+    for direction in range(given.directions):
+        backwards = direction == 1 or node.text("direction", "forward") == "reverse"
+        chosen = names[direction * count : (direction + 1) * count]
+        functions = [
+            _activation(node, name, direction * count + k) for k, name in enumerate(chosen)
+        ]
+        sequence = _turned(given.value, given.lengths) if backwards else given.value
+        outputs, state = _steps(node, given, direction, sequence, functions)
+        results.append(_turned(outputs, given.lengths) if backwards else outputs)
+        states.append(state)
+    return torch.cat(results, -1), [torch.stack(parts) for parts in zip(*states, strict=True)]
+
+
+def _turned(value: Tensor, lengths: Tensor | None) -> Tensor:
+    return value.flip(0) if lengths is None else reversed_steps(value, lengths)
+
+
+def _steps(
+    node: Node, given: _Operands, direction: int, sequence: Tensor, functions: list[Activation]
+) -> tuple[Tensor, list[Tensor]]:
+    step = {"RNN": _rnn_step, "GRU": _gru_step, "LSTM": _lstm_step}[node.operator]
+    state = [given.hidden[direction]]
+    if given.cell is not None:
+        state.append(given.cell[direction])
+    outputs = []
+    for time, value in enumerate(sequence.unbind(0)):
+        new = step(node, given, direction, value, state, functions)
+        output = new[0]
+        if given.lengths is not None:
+            active = (time < given.lengths).unsqueeze(-1)
+            new = [torch.where(active, one, old) for one, old in zip(new, state, strict=True)]
+            output = torch.where(active, output, torch.zeros_like(output))
+        state = new
+        outputs.append(output)
+    return torch.stack(outputs), state
+
+
+def _biases(given: _Operands, direction: int) -> tuple[Tensor | None, Tensor | None]:
+    if given.bias is None:
+        return None, None
+    own, other = given.bias[direction].chunk(2)
+    return own, other
+
+
+def _clipped(node: Node, value: Tensor) -> Tensor:
+    limit = node.attributes.get("clip")
+    return value if limit is None else torch.clamp(value, -float(limit), float(limit))
+
+
+def _rnn_step(
+    node: Node,
+    given: _Operands,
+    direction: int,
+    value: Tensor,
+    state: list[Tensor],
+    functions: list[Activation],
+) -> list[Tensor]:
+    own, other = _biases(given, direction)
+    total = F.linear(value, given.weights[direction], own)
+    total = total + F.linear(state[0], given.recurrence[direction], other)
+    return [functions[0](_clipped(node, total))]
+
+
+def _gru_step(
+    node: Node,
+    given: _Operands,
+    direction: int,
+    value: Tensor,
+    state: list[Tensor],
+    functions: list[Activation],
+) -> list[Tensor]:
+    own, other = _biases(given, direction)
+    hidden, recurrence = state[0], given.recurrence[direction]
+    size = hidden.shape[-1]
+    given_gates = F.linear(value, given.weights[direction], own)
+    kept_gates = F.linear(
+        hidden, recurrence[: 2 * size], None if other is None else other[: 2 * size]
+    )
+    gates = functions[0](_clipped(node, given_gates[..., : 2 * size] + kept_gates))
+    update, reset = gates.chunk(2, -1)
+    last_bias = None if other is None else other[2 * size :]
+    if node.integer("linear_before_reset"):
+        candidate = reset * F.linear(hidden, recurrence[2 * size :], last_bias)
+    else:
+        candidate = F.linear(reset * hidden, recurrence[2 * size :], last_bias)
+    candidate = functions[1](_clipped(node, given_gates[..., 2 * size :] + candidate))
+    return [(1 - update) * candidate + update * hidden]
+
+
+def _lstm_step(
+    node: Node,
+    given: _Operands,
+    direction: int,
+    value: Tensor,
+    state: list[Tensor],
+    functions: list[Activation],
+) -> list[Tensor]:
+    own, other = _biases(given, direction)
+    hidden, cell = state
+    gates = F.linear(value, given.weights[direction], own)
+    gates = gates + F.linear(hidden, given.recurrence[direction], other)
+    entry, output, forget, candidate = gates.chunk(4, -1)
+    peep = None if given.peepholes is None else given.peepholes[direction].chunk(3)
+    if peep is not None:
+        entry, forget = entry + peep[0] * cell, forget + peep[2] * cell
+    opened = functions[0](_clipped(node, entry))
+    kept = 1 - opened if node.integer("input_forget") else functions[0](_clipped(node, forget))
+    new = kept * cell + opened * functions[1](_clipped(node, candidate))
+    if peep is not None:
+        output = output + peep[1] * new
+    return [functions[0](_clipped(node, output)) * functions[2](new), new]
+
+
+_PLAIN: dict[str, Activation] = {
+    "relu": torch.relu,
+    "sigmoid": torch.sigmoid,
+    "softplus": F.softplus,
+    "softsign": F.softsign,
+    "tanh": torch.tanh,
+}
+
+
+def _activation(node: Node, name: str, position: int) -> Activation:
+    """Return an activation function with the parameters that stand at its position."""
+    kind = name.lower()
+    if kind in _PLAIN:
+        return _PLAIN[kind]
+    alpha = _parameter(node, "activation_alpha", position)
+    beta = _parameter(node, "activation_beta", position)
+    found: dict[str, Activation] = {
+        "affine": lambda x: x * (1.0 if alpha is None else alpha) + (beta or 0.0),
+        "elu": lambda x: F.elu(x, 1.0 if alpha is None else alpha),
+        "hardsigmoid": lambda x: torch.clamp(
+            x * (0.2 if alpha is None else alpha) + (0.5 if beta is None else beta), 0.0, 1.0
+        ),
+        "leakyrelu": lambda x: F.leaky_relu(x, 0.01 if alpha is None else alpha),
+        "scaledtanh": lambda x: (
+            (1.0 if alpha is None else alpha) * torch.tanh(x * (1.0 if beta is None else beta))
+        ),
+        "thresholdedrelu": lambda x: torch.where(
+            x > (1.0 if alpha is None else alpha), x, torch.zeros_like(x)
+        ),
+    }
+    if kind not in found:
+        raise node.refuse(f"activation {name!r} is unknown")
+    return found[kind]
+
+
+def _parameter(node: Node, name: str, position: int) -> float | None:
+    numbers = node.attributes.get(name)
+    return float(numbers[position]) if numbers is not None and position < len(numbers) else None

@@ -1,0 +1,141 @@
+"""The table of ONNX operators that can be computed by torch, and how."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias, TypeVar
+
+import onnx_ir as ir
+
+from samba_onnx.errors import InternalError, ModelError
+from samba_onnx.importing.values import Array
+from samba_onnx.safety.files import printable
+
+__all__ = ["Computation", "Entry", "Node", "computes", "enter", "entries", "find", "integers"]
+
+
+@dataclass(frozen=True, eq=False)
+class Node:
+    """What a computation is told besides its operands."""
+
+    name: str
+    operator: str
+    """With its domain unless that is the default one, as ``com.microsoft::Gelu``."""
+    attributes: Mapping[str, Any]
+    """Numbers, lists, texts and ``onnx_ir`` tensors, by name."""
+    wanted: tuple[bool, ...]
+    """Per output: whether anything reads it."""
+    training: bool = False
+    """Whether the module is in training mode."""
+
+    def integer(self, name: str, default: int = 0) -> int:
+        """Return an integer attribute or its default."""
+        return int(self.attributes.get(name, default))
+
+    def number(self, name: str, default: float = 0.0) -> float:
+        """Return a float attribute or its default."""
+        return float(self.attributes.get(name, default))
+
+    def text(self, name: str, default: str = "") -> str:
+        """Return a string attribute or its default."""
+        return str(self.attributes.get(name, default))
+
+    def integers(self, name: str, default: list[int] | None = None) -> list[int]:
+        """Return an attribute of several integers, or its default."""
+        given = self.attributes.get(name)
+        return list(default or []) if given is None else [int(item) for item in given]
+
+    def tensor(self, name: str) -> Array | None:
+        """Return a tensor attribute as an array; None when it is not given."""
+        given: ir.TensorProtocol | None = self.attributes.get(name)
+        return None if given is None else given.numpy()
+
+    def wants(self, position: int) -> bool:
+        """Return whether an output is read."""
+        return position < len(self.wanted) and self.wanted[position]
+
+    def refuse(self, reason: str) -> ModelError:
+        """Return the error that says why this node cannot be computed by torch.
+
+        Args:
+            reason: What is missing, and what to do.
+        """
+        return ModelError(f"node {printable(self.name)!r} ({self.operator}): {reason}")
+
+
+Computation: TypeAlias = Callable[..., Any]
+"""``(node, *operands) -> result``: a tensor, an array where the result is known without looking at
+tensors, a list for a sequence, or a tuple of these for several outputs. Operands are tensors; None
+where left out; arrays at the positions that the entry names as known, and at flexible ones when they are
+known; lists for sequences."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One row of the table."""
+
+    compute: Computation
+    known: frozenset[int]
+    """Positions of operands that must not depend on tensors, such as a shape."""
+    flexible: frozenset[int]
+    """Positions of operands that come as arrays when they do not depend on tensors."""
+
+
+_Function = TypeVar("_Function", bound=Computation)
+_TABLE: dict[str, Entry] = {}
+
+
+def enter(
+    name: str,
+    compute: Computation,
+    known: tuple[int, ...] = (),
+    flexible: tuple[int, ...] = (),
+) -> None:
+    """Enter one operator into the table.
+
+    Args:
+        name: As ``Conv``; of another than the default domain as ``com.microsoft::Gelu``.
+        compute: The computation.
+        known: Positions of operands that it gets as arrays.
+        flexible: Positions of operands that it gets as arrays where they are known.
+
+    Raises:
+        InternalError: The operator is in the table already.
+    """
+    if name in _TABLE:
+        raise InternalError(f"two computations of {name}: please report this")
+    _TABLE[name] = Entry(compute, frozenset(known), frozenset(flexible))
+
+
+def computes(
+    *names: str, known: tuple[int, ...] = (), flexible: tuple[int, ...] = ()
+) -> Callable[[_Function], _Function]:
+    """Enter a function into the table under each of ``names``; see ``enter``."""
+
+    def decorate(function: _Function) -> _Function:
+        for name in names:
+            enter(name, function, known, flexible)
+        return function
+
+    return decorate
+
+
+def find(domain: str, op_type: str) -> Entry | None:
+    """Return the row of an operator, if there is one."""
+    return _TABLE.get(qualified(domain, op_type))
+
+
+def qualified(domain: str, op_type: str) -> str:
+    """Return an operator's name as the table has it."""
+    return op_type if domain in ("", "ai.onnx") else f"{domain}::{op_type}"
+
+
+def entries() -> Iterator[str]:
+    """Return the names in the table, in alphabetical order."""
+    return iter(sorted(_TABLE))
+
+
+def integers(array: Array | None) -> list[int] | None:
+    """Return a known operand as a flat list of integers; None when it was left out."""
+    return None if array is None else [int(item) for item in array.reshape(-1)]

@@ -1,0 +1,175 @@
+"""The model as it was given, to be written again with other weights."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+
+from samba_onnx.errors import ModelError
+from samba_onnx.importing.values import Array
+from samba_onnx.loading.file_tensors import ExternalFiles
+from samba_onnx.safety.files import open_regular, printable
+from samba_onnx.safety.node_checks import subgraphs
+
+__all__ = ["Original", "Source", "fill", "named_tensors", "require_shape"]
+
+Source: TypeAlias = "onnx.ModelProto | str | os.PathLike[str]"
+"""A model in memory, or the path of one."""
+
+_FLOATS = (
+    onnx.TensorProto.FLOAT,
+    onnx.TensorProto.DOUBLE,
+    onnx.TensorProto.FLOAT16,
+    onnx.TensorProto.BFLOAT16,
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Original:
+    """A model without the content of the initializers that a module holds."""
+
+    skeleton: onnx.ModelProto
+    held: frozenset[str]
+    """Names of the floating-point initializers whose content the module holds."""
+    external: bool
+    """Whether the model had data beside its file."""
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Original:
+        """Return itself: it never changes."""
+        return self
+
+    @staticmethod
+    def of(source: Source, held: Collection[str]) -> Original:
+        """Keep a model, already loaded and checked once, but for the content of ``held``.
+
+        Args:
+            source: A path or a model in memory.
+            held: Names of initializers, or of results of Constant nodes, of the main graph.
+
+        Raises:
+            ModelFileError: The file, or external data that is not held, cannot be read.
+        """
+        skeleton = onnx.ModelProto()
+        if isinstance(source, onnx.ModelProto):
+            skeleton.CopyFrom(source)
+            files = ExternalFiles(None)
+        else:
+            with open_regular(source) as file:
+                skeleton.ParseFromString(file.read())
+            files = ExternalFiles(Path(source).parent)
+        external = False
+        kept = named_tensors(skeleton)
+        names = frozenset(name for name in held if name in kept and kept[name].data_type in _FLOATS)
+        mine = {id(kept[name]) for name in names}
+        for tensor in _all_tensors(skeleton):
+            outside = tensor.data_location == onnx.TensorProto.EXTERNAL
+            external |= outside
+            if id(tensor) in mine:
+                _empty(tensor)
+            elif outside:
+                _embed(tensor, files)
+        return Original(skeleton, names, external)
+
+
+def fill(tensor: onnx.TensorProto, array: Array) -> None:
+    """Give a tensor of a skeleton its content, in the form in which the model had it.
+
+    Args:
+        tensor: What ``Original`` emptied, or external data.
+        array: Of its type.
+
+    Raises:
+        ModelError: The shape is another than the model's.
+    """
+    require_shape(tensor, array)
+    if tensor.data_location == onnx.TensorProto.EXTERNAL or tensor.HasField("raw_data"):
+        tensor.ClearField("external_data")
+        tensor.ClearField("data_location")
+        tensor.raw_data = array.tobytes()
+    elif tensor.data_type == onnx.TensorProto.FLOAT:
+        tensor.float_data.extend(array.reshape(-1).tolist())
+    elif tensor.data_type == onnx.TensorProto.DOUBLE:
+        tensor.double_data.extend(array.reshape(-1).tolist())
+    elif tensor.data_type in (onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16):
+        tensor.int32_data.extend(array.view(np.uint16).reshape(-1).tolist())
+    else:
+        tensor.raw_data = array.tobytes()
+
+
+def require_shape(tensor: onnx.TensorProto, array: Array) -> None:
+    """Refuse content of another shape.
+
+    Args:
+        tensor: Of a model.
+        array: What it is to hold.
+
+    Raises:
+        ModelError: The shapes differ.
+    """
+    if tuple(tensor.dims) != array.shape:
+        raise ModelError(
+            f"{printable(tensor.name)} has shape {list(tensor.dims)} in the model, but the weight "
+            f"has {list(array.shape)} now: weights cannot change their shapes"
+        )
+
+
+def _empty(tensor: onnx.TensorProto) -> None:
+    """Drop the content; that ``raw_data`` was used stays visible, and the place of external data."""
+    if tensor.HasField("raw_data"):
+        tensor.raw_data = b""
+    for field in ("float_data", "double_data", "int32_data"):
+        if tensor.data_type in _FLOATS:
+            tensor.ClearField(field)
+
+
+def named_tensors(model: onnx.ModelProto) -> dict[str, onnx.TensorProto]:
+    """Return the tensors of the main graph that a name leads to: initializers and Constants."""
+    found = {
+        node.output[0]: attribute.t
+        for node in model.graph.node
+        if node.op_type == "Constant" and node.output
+        for attribute in node.attribute
+        if attribute.name == "value"
+    }
+    found.update((tensor.name, tensor) for tensor in model.graph.initializer)
+    return found
+
+
+def _all_tensors(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
+    yield from _graph_tensors(model.graph)
+    for function in model.functions:
+        for node in function.node:
+            yield from _node_tensors(node)
+
+
+def _graph_tensors(graph: onnx.GraphProto) -> Iterator[onnx.TensorProto]:
+    yield from graph.initializer
+    for node in graph.node:
+        yield from _node_tensors(node)
+
+
+def _node_tensors(node: onnx.NodeProto) -> Iterator[onnx.TensorProto]:
+    for attribute in node.attribute:
+        if attribute.HasField("t"):
+            yield attribute.t
+        yield from attribute.tensors
+    for _, graph in subgraphs(node):
+        yield from _graph_tensors(graph)
+
+
+def _embed(tensor: onnx.TensorProto, files: ExternalFiles) -> None:
+    """Take external data that no module holds into the model."""
+    outside = ir.serde.deserialize_tensor(tensor)
+    if not isinstance(outside, ir.ExternalTensor):
+        return
+    content = files.tensor(outside).tobytes()
+    tensor.ClearField("external_data")
+    tensor.ClearField("data_location")
+    tensor.raw_data = content
