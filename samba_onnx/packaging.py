@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import onnx_ir as ir
@@ -27,32 +28,44 @@ KEPT_KINDS = (SymbolKind.WEIGHT, SymbolKind.CONSTANT)
 """Kinds of symbols whose content is inside the PEF."""
 
 
+@dataclass(frozen=True)
+class PlannedGraph:
+    """A rewritten model with its plan."""
+
+    model: ir.Model
+    """Its initializers are read one at a time."""
+    plan: GraphPlan
+
+
 def package(
     destination: Path,
-    model: ir.Model,
-    plan: GraphPlan,
+    graphs: Sequence[PlannedGraph],
     manifest: Manifest,
     sample: Sample,
     progress: Callable[[str], None],
+    *,
+    residents: Mapping[str, Source] | None = None,
 ) -> None:
     """Write a PEF and its log, in whole or not at all.
 
     Args:
         destination: Where the PEF goes; the log goes beside it, as ``.pef.log``.
-        model: The rewritten model, whose initializers are read one at a time.
-        plan: Its plan.
+        graphs: The graphs of the PEF.
         manifest: All records but members, stored ranges and the reference sample.
         sample: The reference sample, or the reason why there is none.
         progress: Called with the name of each step before it begins.
+        residents: What the PEF is to load into residents, by name; the others are loaded by the
+            program that runs it.
 
     Raises:
         OutputError: A file cannot be written.
         ModelFileError: The model's weights cannot be read any more.
     """
-    values = index_values(model.graph)
-    weights = _lay_out(manifest, values, {value.name for value in model.graph.outputs})
+    weights = _lay_out(manifest, graphs, residents or {})
     manifest = _with_stored(manifest, weights)
-    stages = _stage_files(model, values, plan, manifest, weights)
+    stages: dict[str, bytes] = {}
+    for planned in graphs:
+        stages |= _stage_files(planned, manifest, weights)
     manifest = dataclasses.replace(
         manifest, reference=sample.record, notes=manifest.notes + sample.notes
     )
@@ -64,20 +77,34 @@ def package(
 
 
 def _lay_out(
-    manifest: Manifest, values: Mapping[str, ir.Value], outputs: set[str | None]
+    manifest: Manifest, graphs: Sequence[PlannedGraph], residents: Mapping[str, Source]
 ) -> WeightsLayout:
     """Decide what is kept in the weights member."""
+    values: dict[str, ir.Value] = {}
+    for planned in reversed(graphs):
+        values |= index_values(planned.model.graph)
+    outputs = {name for planned in graphs for name in planned.plan.graph.outputs}
+    computed = {
+        name for stage in manifest.stages().values() for name in (*stage.inputs, *stage.outputs)
+    }
     entries = []
     for symbol in manifest.symbols:
-        tensor = values[symbol.name].const_value if symbol.name in values else None
-        if symbol.kind in KEPT_KINDS and tensor is None:
+        if symbol.name in residents:
+            shape = tuple(size for size in symbol.shape or () if isinstance(size, int))
+            entries.append(WeightEntry(symbol.name, symbol.type, shape, residents[symbol.name]))
+            continue
+        value = values.get(symbol.name)
+        tensor = None if value is None else value.const_value
+        if value is not None and value.is_graph_input() and tensor is None:
+            continue  # a resident; passes may have found that nothing depends on it
+        if symbol.kind in KEPT_KINDS and tensor is None and symbol.name not in computed:
             raise InternalError(f"weight {symbol.name!r} has no content: please report this")
         if tensor is not None and _is_kept(symbol, tensor, outputs):
             entries.append(_entry(symbol, tensor))
     return lay_out_weights(entries)
 
 
-def _is_kept(symbol: Symbol, tensor: ir.TensorProtocol, outputs: set[str | None]) -> bool:
+def _is_kept(symbol: Symbol, tensor: ir.TensorProtocol, outputs: set[str]) -> bool:
     """Return whether a tensor belongs into the weights member: all but small ones and strings.
 
     Small ones go there too where no stage file has a place for them: the default of an input, and
@@ -122,15 +149,12 @@ def _with_stored(manifest: Manifest, weights: WeightsLayout) -> Manifest:
 
 
 def _stage_files(
-    model: ir.Model,
-    values: Mapping[str, ir.Value],
-    plan: GraphPlan,
-    manifest: Manifest,
-    weights: WeightsLayout,
+    planned: PlannedGraph, manifest: Manifest, weights: WeightsLayout
 ) -> dict[str, bytes]:
-    records = manifest.stages()
+    model, records = planned.model, manifest.stages()
+    values = index_values(model.graph)
     files = {}
-    for number, group in plan.stages:
+    for number, group in planned.plan.stages:
         stage = records[number]
         proto = emit_stage(model, values, group.nodes, stage, weights.stored)
         files[stage.member] = proto.SerializeToString(deterministic=True)

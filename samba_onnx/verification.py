@@ -198,13 +198,16 @@ def run_original(
     import onnxruntime
 
     from samba_onnx.runtime.host_values import ValueRunner
+    from samba_onnx.runtime.optimizer_faults import FAULTY
 
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     options.intra_op_num_threads = threads or 0
     source = os.fspath(model) if isinstance(model, str | os.PathLike) else model.SerializeToString()
     try:
-        session = onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
+        session = onnxruntime.InferenceSession(
+            source, options, providers=["CPUExecutionProvider"], disabled_optimizers=list(FAULTY)
+        )
         names = [output.name for output in session.get_outputs()]
         return dict(zip(names, ValueRunner(session).run(inputs), strict=True))
     except Exception as error:  # onnxruntime's exceptions share no other base

@@ -6,6 +6,7 @@ from rich.console import RenderableType
 
 from samba_onnx.report.layout import ARROWS, CAUSES, some, table, titled
 from samba_onnx.report.report import Report
+from samba_onnx.report.state_text import argins_table, residents_table
 from samba_onnx.report.terminal import SUMMARY, Block, stack
 from samba_onnx.report.units import byte_text, second_text, shape_text
 
@@ -16,7 +17,8 @@ def details(report: Report, rows: int | None = 12) -> RenderableType:
 
 
 def _interface(report: Report, rows: int | None) -> RenderableType | None:
-    """Show inputs and outputs of every graph."""
+    """Show inputs and outputs of every graph, other than argins."""
+    scalars = {argin.name for argin in report.argins}
     cells = [
         (
             graph.name,
@@ -29,6 +31,7 @@ def _interface(report: Report, rows: int | None) -> RenderableType | None:
         for graph in report.graphs
         for side, values in (("input", graph.inputs), ("output", graph.outputs))
         for value in values
+        if value.name not in scalars
     ]
     columns = ("graph", "side", "name", "type", "shape", ">bytes")
     return titled("Interface", table(columns, cells, limit=rows)) if cells else None
@@ -89,4 +92,22 @@ def _members(report: Report, rows: int | None) -> RenderableType | None:
     return titled("Members", table(columns, cells, limit=rows)) if cells else None
 
 
-DETAILS: tuple[Block, ...] = (_interface, _schedule, _plan, _regions, _members)
+def _argins(report: Report, rows: int | None) -> RenderableType | None:
+    """Show the scalars that a run may change."""
+    return argins_table(report.argins, rows)
+
+
+def _residents(report: Report, rows: int | None) -> RenderableType | None:
+    """Show what stays in device memory between runs."""
+    return residents_table(report.residents, rows)
+
+
+DETAILS: tuple[Block, ...] = (
+    _interface,
+    _argins,
+    _schedule,
+    _plan,
+    _residents,
+    _regions,
+    _members,
+)

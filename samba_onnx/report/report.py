@@ -32,6 +32,15 @@ from samba_onnx.report.records import (
     record,
 )
 from samba_onnx.report.run import total_transfers
+from samba_onnx.report.state import (
+    ArginReport,
+    PartReport,
+    ResidentReport,
+    argins,
+    parts,
+    regions,
+    residents,
+)
 from samba_onnx.runtime.pef.manifest import (
     Cause,
     Direction,
@@ -92,6 +101,12 @@ class Report:
     """Device memory by region."""
     members: tuple[MemberReport, ...]
     """Files inside the PEF; empty before it is written."""
+    parts: tuple[PartReport, ...] = ()
+    """Sections and fallbacks by type, in the order of the schedule."""
+    residents: tuple[ResidentReport, ...] = ()
+    """What stays in device memory between runs, other than weights inside sections."""
+    argins: tuple[ArginReport, ...] = ()
+    """Scalars that a run may change."""
     schema_version: int = SCHEMA_VERSION
     """Version of this document's form."""
 
@@ -141,11 +156,14 @@ class Report:
                 for done in manifest.passes
             ),
             graphs=_graphs(manifest),
-            regions=_regions(manifest),
+            regions=regions(manifest),
             members=tuple(
                 MemberReport(member.name, member.bytes, member.sha256)
                 for member in manifest.members
             ),
+            parts=parts(manifest),
+            residents=residents(manifest),
+            argins=argins(manifest),
         )
 
     def to_json(self) -> str:
@@ -369,21 +387,4 @@ def _transfer(transfer: Transfer) -> TransferReport:
         transfer.cause,
         transfer.seconds,
         transfer.call,
-    )
-
-
-def _regions(manifest: Manifest) -> tuple[RegionReport, ...]:
-    """Return the regions with the symbols that share them."""
-    members: dict[str, list[str]] = {}
-    for symbol in manifest.symbols:
-        members.setdefault(symbol.region, []).append(symbol.name)
-    return tuple(
-        RegionReport(
-            region.name,
-            region.tier,
-            region.bytes,
-            region.mutable,
-            tuple(members.get(region.name, ())),
-        )
-        for region in manifest.regions
     )

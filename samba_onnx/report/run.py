@@ -79,6 +79,8 @@ class RunReport:
     """Measured on this machine: shortest wall time of a run of the emulation."""
     calls: tuple[CallTimeReport, ...]
     """Time of each call; empty unless asked for."""
+    stages: tuple[int, ...] = ()
+    """Ids of the sections and fallbacks that each run executed, in the order of the schedule."""
     schema_version: int = SCHEMA_VERSION
     """Version of this document's form."""
 

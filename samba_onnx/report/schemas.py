@@ -11,6 +11,7 @@ from samba_onnx.report.documents import json_schema
 from samba_onnx.report.report import Report
 from samba_onnx.report.run import RunReport
 from samba_onnx.report.targets import OperatorTableReport, TargetListReport
+from samba_onnx.report.trained import TrainedModelReport
 
 DOCUMENTS: dict[str, type] = {
     "report": Report,
@@ -18,6 +19,7 @@ DOCUMENTS: dict[str, type] = {
     "verification": VerificationReport,
     "operators": OperatorTableReport,
     "targets": TargetListReport,
+    "trained": TrainedModelReport,
 }
 """Records that are documents, by the name of their schema file."""
 

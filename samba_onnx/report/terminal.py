@@ -10,6 +10,7 @@ from rich.text import Text
 from samba_onnx.report.layout import ARROWS, CAUSES, indent, some, table, titled
 from samba_onnx.report.records import FallbackReport, TransferTotal
 from samba_onnx.report.report import Report
+from samba_onnx.report.state_text import parts_table, resident_totals
 from samba_onnx.report.units import (
     byte_text,
     count_text,
@@ -150,6 +151,16 @@ def _sections(report: Report, rows: int | None) -> RenderableType | None:
     return titled(title, table(columns, cells, limit=rows))
 
 
+def _parts(report: Report, rows: int | None) -> RenderableType | None:
+    """Show the types of sections, where there are several."""
+    return parts_table(report.parts)
+
+
+def _residents(report: Report, rows: int | None) -> RenderableType | None:
+    """Show what stays in device memory, by kind."""
+    return resident_totals(report.residents)
+
+
 def _memory(report: Report, rows: int | None) -> RenderableType | None:
     """Show how full the tiers are."""
     cells = [
@@ -270,7 +281,9 @@ SUMMARY: tuple[Block, ...] = (
     _boundaries,
     _coverage,
     _sections,
+    _parts,
     _memory,
+    _residents,
     _transfers,
     _time,
     _dynamic,

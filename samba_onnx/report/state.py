@@ -1,0 +1,139 @@
+"""What a report says of device memory between runs, and of training: parts, residents, argins."""
+
+from __future__ import annotations
+
+from samba_onnx.report.records import RegionReport, record
+from samba_onnx.runtime.pef.manifest import LOADED_KINDS, Manifest, SectionType, SymbolKind
+
+
+@record
+class PartReport:
+    """All sections and fallbacks of one type."""
+
+    type: str
+    """``FWD``, ``BCKWD``, ``OPT``, ``ZEROGRAD``, ``REDUCE`` or ``GRADNORM``."""
+    sections: int
+    """How many run on the RDU."""
+    fallbacks: int
+    """How many groups of nodes run on the CPU."""
+    nodes: int
+    """Nodes of all of them."""
+    flops: int
+    """Floating-point operations of all sections."""
+    modelled_seconds: float
+    """Time of all sections."""
+
+
+@record
+class ResidentReport:
+    """A weight, buffer, optimizer state or gradient that stays in device memory between runs."""
+
+    name: str
+    """Its name."""
+    kind: SymbolKind
+    """``weight``, ``buffer``, ``optimizer_state`` or ``gradient``."""
+    type: str
+    """ONNX's text form, as ``tensor(float)``."""
+    shape: tuple[int | str | None, ...] | None
+    """As of inputs."""
+    bytes: int | None
+    """Size."""
+    region: str
+    """Place in device memory, which updates of it share."""
+    source: str
+    """Where its first value comes from: ``pef``, ``user`` (whoever runs the PEF loads it), or
+    ``device`` (a section computes it, or a gradient is set)."""
+
+
+@record
+class ArginReport:
+    """A scalar that a run may change, and that keeps its value."""
+
+    name: str
+    """Its name."""
+    type: str
+    """ONNX's text form, as ``tensor(float)``."""
+    default: float
+    """Its value until a run changes it."""
+    stages: tuple[int, ...]
+    """Ids of the sections and fallbacks that read it."""
+
+
+def parts(manifest: Manifest) -> tuple[PartReport, ...]:
+    """Add sections and fallbacks up by type, in the order of the schedule.
+
+    Args:
+        manifest: Of a PEF.
+    """
+    types = [kind for kind in SectionType if any(s.type is kind for s in manifest.sections)]
+    stages = manifest.stages()
+    types += [f.type for f in manifest.fallbacks if f.type not in types]
+    order = [stages[call.stage].type for graph in manifest.graphs for call in graph.calls]
+    types.sort(key=lambda kind: order.index(kind) if kind in order else len(order))
+    return tuple(_part(kind, manifest) for kind in dict.fromkeys(types))
+
+
+def _part(kind: SectionType, manifest: Manifest) -> PartReport:
+    sections = [section for section in manifest.sections if section.type is kind]
+    fallbacks = [fallback for fallback in manifest.fallbacks if fallback.type is kind]
+    return PartReport(
+        type=kind,
+        sections=len(sections),
+        fallbacks=len(fallbacks),
+        nodes=sum(stage.nodes for stage in (*sections, *fallbacks)),
+        flops=sum(section.flops for section in sections),
+        modelled_seconds=sum(section.seconds for section in sections),
+    )
+
+
+def residents(manifest: Manifest) -> tuple[ResidentReport, ...]:
+    """Return what stays in device memory between runs, each place once.
+
+    Args:
+        manifest: Of a PEF.
+    """
+    names = manifest.residents()
+    found: dict[str, ResidentReport] = {}
+    for symbol in manifest.symbols:
+        if symbol.name not in names or symbol.region in found:
+            continue
+        source = "device"
+        if symbol.kind in LOADED_KINDS:
+            source = "user" if symbol.stored is None else "pef"
+        found[symbol.region] = ResidentReport(
+            symbol.name, symbol.kind, symbol.type, symbol.shape, symbol.bytes, symbol.region, source
+        )
+    return tuple(found.values())
+
+
+def argins(manifest: Manifest) -> tuple[ArginReport, ...]:
+    """Return the scalars that a run may change.
+
+    Args:
+        manifest: Of a PEF.
+    """
+    return tuple(
+        ArginReport(argin.name, argin.type, argin.default, argin.stages)
+        for argin in manifest.argins
+    )
+
+
+def regions(manifest: Manifest) -> tuple[RegionReport, ...]:
+    """Return the places in device memory with the symbols that share them.
+
+    Args:
+        manifest: Of a PEF.
+    """
+    members: dict[str, list[str]] = {}
+    for symbol in manifest.symbols:
+        members.setdefault(symbol.region, []).append(symbol.name)
+    return tuple(
+        RegionReport(
+            region.name,
+            region.tier,
+            region.bytes,
+            region.mutable,
+            tuple(members.get(region.name, ())),
+        )
+        for region in manifest.regions
+    )
