@@ -10,8 +10,9 @@ an emulator that accounts for every byte between host and RDU::
         outputs = device.run({"x": x})
         print(device.ledger.totals())
 
-It is also the ``samba`` of SambaFlow programs, ``import samba_onnx as samba``: SambaTensors, what
-makes them, and every operator of ``samba_onnx.functional`` by its name, such as ``samba.add``.
+It is also the ``samba`` of SambaFlow programs, ``import samba_onnx as samba``: the session that
+compiles and runs modules, ``samba.session``, SambaTensors, what makes them, and every operator of
+``samba_onnx.functional`` by its name, such as ``samba.add``.
 
 Importing this package costs next to nothing: each name below loads its module on first use.
 """
@@ -25,7 +26,7 @@ from samba_onnx.operator_names import FUNCTIONAL
 from samba_onnx.version import __version__
 
 if TYPE_CHECKING:
-    from samba_onnx import functional
+    from samba_onnx import functional, graph, nn, optim, utils
     from samba_onnx.compiler import analyze, convert
     from samba_onnx.errors import SambaError
     from samba_onnx.functional import (
@@ -46,6 +47,8 @@ if TYPE_CHECKING:
     from samba_onnx.report import Report
     from samba_onnx.runtime.device import Device
     from samba_onnx.runtime.pef import Pef, load_pef
+    from samba_onnx.sessions import SESSION as session  # noqa: N811  documented in lower case
+    from samba_onnx.sessions import from_onnx
     from samba_onnx.tensor import (
         SambaParameter,
         SambaTensor,
@@ -90,6 +93,7 @@ __all__ = [
     "empty",
     "empty_like",
     "from_named_dict",
+    "from_onnx",
     "from_torch",
     "from_torch_model_",
     "from_torch_tensor",
@@ -97,16 +101,20 @@ __all__ = [
     "full",
     "full_like",
     "functional",
+    "graph",
     "load_pef",
     "load_target",
+    "nn",
     "ones",
     "ones_like",
+    "optim",
     "rand",
     "rand_like",
     "randint",
     "randn",
     "randn_like",
     "self_test",
+    "session",
     "set_seed",
     "sn_fma",
     "sn_gather",
@@ -119,12 +127,15 @@ __all__ = [
     "sn_zipmapreduce",
     "to_torch",
     "triu_fill",
+    "utils",
     "verify",
     "zeros",
     "zeros_like",
 ]
 __all__ += [name for name in FUNCTIONAL if name not in __all__]
 __all__.sort()
+
+_MODULES = ("functional", "graph", "nn", "optim", "utils")
 
 _HOMES = {
     "Device": "samba_onnx.runtime.device",
@@ -134,6 +145,7 @@ _HOMES = {
     "analyze": "samba_onnx.compiler",
     "available_targets": "samba_onnx.passes.targets",
     "convert": "samba_onnx.compiler",
+    "from_onnx": "samba_onnx.sessions",
     "load_pef": "samba_onnx.runtime.pef",
     "load_target": "samba_onnx.passes.targets",
     "self_test": "samba_onnx.verification",
@@ -172,8 +184,10 @@ _HOMES |= dict.fromkeys(("SNType", *FUNCTIONAL), "samba_onnx.functional")
 
 def __getattr__(name: str) -> Any:
     """Load a public name on first use (PEP 562)."""
-    if name == "functional":
-        return importlib.import_module("samba_onnx.functional")
+    if name in _MODULES:
+        return importlib.import_module(f"samba_onnx.{name}")
+    if name == "session":
+        return importlib.import_module("samba_onnx.sessions").SESSION
     try:
         home = _HOMES[name]
     except KeyError:

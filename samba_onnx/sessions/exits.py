@@ -1,0 +1,67 @@
+"""Ending a program at once, whatever other processes and threads are doing."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+import traceback
+from collections.abc import Callable
+from typing import Any, Final
+
+_HANDLERS: Final[list[Callable[[], Any]]] = []
+"""Exit handlers in the order of registration."""
+
+
+def register(function: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
+    """Register a function that is called when the program ends, in whichever way.
+
+    Args:
+        function: What to call.
+        *args: With what.
+        **kwargs: With which keywords.
+    """
+    called = False
+
+    def once() -> None:
+        nonlocal called
+        if not called:
+            called = True
+            function(*args, **kwargs)
+
+    _HANDLERS.append(once)
+    atexit.register(once)
+
+
+def run_and_exit(function: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
+    """Run a function, then end the process without waiting for anything.
+
+    The process ends with status 0, the status of a SystemExit, or 1 after any other exception,
+    whose traceback is shown. Handlers of ``register`` run, last one first; those of ``atexit`` and
+    other threads do not.
+
+    Args:
+        function: The program.
+        *args: With what.
+        **kwargs: With which keywords.
+    """
+    status = _status(function, *args, **kwargs)
+    for handler in reversed(_HANDLERS):
+        status = _status(handler) or status
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    os._exit(status)
+
+
+def _status(function: Callable[..., Any], *args: Any, **kwargs: Any) -> int:
+    try:
+        function(*args, **kwargs)
+    except SystemExit as leaving:
+        if leaving.code is None or isinstance(leaving.code, int):
+            return leaving.code or 0
+        sys.stderr.write(f"{leaving.code}\n")
+        return 1
+    except BaseException:  # Whatever it is, the process must end.
+        traceback.print_exc()
+        return 1
+    return 0

@@ -1,0 +1,149 @@
+"""Scalars that a run sends to the device: hyperparameters that persist, dropout rates and seeds."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+import torch
+
+from samba_onnx.errors import UsageError
+from samba_onnx.optim import HyperparameterValue
+from samba_onnx.runtime.pef.manifest import Argin
+from samba_onnx.sessions.optimizer_steps import OptimizerSteps
+
+DROPOUT_KEY: Final = "p"
+"""Hyperparameter that sets the rate of every dropout."""
+RATE: Final = "__rate"
+"""How the name of a dropout's rate ends."""
+SEED: Final = "__seed"
+"""How the name of a dropout's seed ends."""
+SEED_VARIABLE: Final = "SAMBA_SEED"
+"""Environment variable that seeds the device's dropout masks; torch's seed counts without it."""
+
+NO_ARGINS: Final[Mapping[str, float]] = {}
+
+
+class Hyperparameters:
+    """The hyperparameters of a session, and what they make of a program's argins."""
+
+    def __init__(
+        self, argins: Iterable[Argin] = (), optimizers: OptimizerSteps | None = None
+    ) -> None:
+        """Begin with what was compiled.
+
+        Args:
+            argins: Those of the PEF.
+            optimizers: Derives those of the optimizers; None without any.
+        """
+        self._argins = {argin.name: argin for argin in argins}
+        self._optimizers = optimizers or OptimizerSteps()
+        self.rate_names = tuple(name for name in self._argins if name.endswith(RATE))
+        """Argins that are dropout rates."""
+        self.seed_names = tuple(name for name in self._argins if name.endswith(SEED))
+        """Argins that are dropout seeds."""
+        self.values: dict[str, HyperparameterValue] = {}
+        """What users gave so far."""
+        self._runs = 0
+        self._base = _base_seed()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of all argins, in the PEF's order."""
+        return tuple(self._argins)
+
+    def checked(self, given: Mapping[str, Any]) -> dict[str, HyperparameterValue]:
+        """Return hyperparameters as numbers, changing nothing.
+
+        Keys that the program has no argin for are kept, too: programs send the same ones to every
+        graph.
+
+        Args:
+            given: Numbers by name; two for ``betas``.
+
+        Raises:
+            UsageError: One is no number, or a dropout rate outside 0 to 1.
+        """
+        if not isinstance(given, Mapping):
+            raise UsageError(
+                f"hyperparam_dict is {type(given).__name__}; give numbers by name, as {{'lr': 0.1}}"
+            )
+        checked = {str(name): _number(str(name), value) for name, value in given.items()}
+        for name in (DROPOUT_KEY, *self.rate_names):
+            rate = checked.get(name, 0.0)
+            if not (isinstance(rate, float) and 0.0 <= rate <= 1.0):
+                raise UsageError(f"dropout rate {name!r} is {rate}; give one from 0 to 1")
+        return checked
+
+    def argins(
+        self, given: Mapping[str, HyperparameterValue], *, train: bool, forward: bool, step: bool
+    ) -> Mapping[str, float]:
+        """Return what a run sends to the device.
+
+        Args:
+            given: Hyperparameters of this run, as ``checked`` returns them.
+            train: Whether dropouts drop anything.
+            forward: Whether the run executes forward sections, which draws new masks.
+            step: Whether it executes optimizer sections.
+
+        Returns:
+            Values by argin.
+        """
+        if not self._argins:
+            return NO_ARGINS
+        values = {**self.values, **given}
+        chosen = self._optimizers.argins(values, step)
+        chosen |= {name: float(values[name]) for name in chosen if name in values}  # type: ignore[arg-type]
+        for name in self.rate_names:
+            rate = values.get(name, values.get(DROPOUT_KEY, self._argins[name].default))
+            chosen[name] = float(rate) if train else 0.0  # type: ignore[arg-type]
+        for name in self.seed_names:
+            if name in values:
+                chosen[name] = int(values[name])  # type: ignore[arg-type]
+            elif forward:
+                chosen[name] = self._seed(name)
+        return chosen
+
+    def keep(self, given: Mapping[str, HyperparameterValue], *, forward: bool, step: bool) -> None:
+        """Note that a run succeeded: its hyperparameters persist.
+
+        Args:
+            given: As ``checked`` returns them.
+            forward: Whether it executed forward sections.
+            step: Whether it executed optimizer sections.
+        """
+        self.values.update(given)
+        self._runs += forward
+        if step:
+            self._optimizers.stepped()
+
+    def reset_random(self) -> None:
+        """Draw the same masks again as from the beginning."""
+        self._runs = 0
+        self._base = _base_seed()
+
+    def _seed(self, name: str) -> int:
+        """A positive int32 that differs from run to run and from dropout to dropout."""
+        text = f"{self._base} {self._runs} {name}".encode()
+        return int.from_bytes(hashlib.blake2b(text, digest_size=4).digest(), "little") >> 1
+
+
+def _number(name: str, value: Any) -> HyperparameterValue:
+    try:
+        if isinstance(value, (list, tuple)):
+            return tuple(float(part) for part in value)
+        return float(value)
+    except (TypeError, ValueError):
+        raise UsageError(
+            f"hyperparameter {name!r} is {type(value).__name__}; give a number"
+        ) from None
+
+
+def _base_seed() -> int:
+    text = os.environ.get(SEED_VARIABLE, "")
+    try:
+        return int(text) if text else torch.initial_seed()
+    except ValueError:
+        raise UsageError(f"{SEED_VARIABLE} is {text!r}; give an integer") from None

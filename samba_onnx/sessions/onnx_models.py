@@ -1,0 +1,91 @@
+"""ONNX models in the place of torch modules."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import onnx
+from torch import nn
+
+from samba_onnx.errors import UsageError
+from samba_onnx.loading import load_model
+from samba_onnx.sessions.fingerprint import Fingerprint, graph_lines, value_type
+from samba_onnx.sessions.inputs import tensors_of
+from samba_onnx.tensor import SambaTensor
+
+OnnxModel: TypeAlias = onnx.ModelProto | str | os.PathLike[str]
+
+
+def is_onnx(model: object) -> bool:
+    """Return whether a model is an ONNX model or the path to one.
+
+    Args:
+        model: What a user gave.
+
+    Raises:
+        UsageError: It is no torch module either.
+    """
+    if isinstance(model, nn.Module):
+        return False
+    if isinstance(model, (onnx.ModelProto, str, os.PathLike)):
+        return True
+    raise UsageError(
+        f"the model is {type(model).__name__}; give a torch.nn.Module, an onnx.ModelProto or the "
+        "path to an ONNX file"
+    )
+
+
+def input_symbols(names: Sequence[str], inputs: Any) -> dict[str, SambaTensor]:
+    """Return the example inputs by the names that the ONNX model has for them.
+
+    Args:
+        names: The model's inputs.
+        inputs: Named tensors. If one has a name that the model does not have, they are in the
+            model's order.
+
+    Raises:
+        UsageError: There are more than the model has.
+    """
+    if isinstance(inputs, Mapping) and set(inputs) <= set(names):
+        return {name: tensor for name, tensor in inputs.items() if isinstance(tensor, SambaTensor)}
+    tensors = list(tensors_of(inputs))
+    if all(tensor.sn_name in names for tensor in tensors):
+        return {tensor.sn_name: tensor for tensor in tensors}
+    if len(tensors) > len(names):
+        raise UsageError(f"{len(tensors)} inputs were given; the ONNX model has {', '.join(names)}")
+    return dict(zip(names, tensors, strict=False))
+
+
+def onnx_fingerprint(
+    model: OnnxModel, shapes: Mapping[str, tuple[int, ...]]
+) -> tuple[Fingerprint, tuple[str, ...]]:
+    """Return what an ONNX model looks like, and the names of its inputs.
+
+    Args:
+        model: Any; large weights are looked at in samples only.
+        shapes: Of the inputs, where they are known.
+
+    Raises:
+        ModelError: The model cannot be used.
+    """
+    loaded = load_model(model).model
+    graph = loaded.graph
+    given = [v for v in graph.inputs if v.name not in graph.initializers]
+
+    def lines() -> Iterator[str]:
+        for value in given:
+            size = shapes.get(value.name or "")
+            yield f"input {value.name!r} {value_type(value) if size is None else list(size)}"
+        for value in graph.outputs:
+            yield f"output {value.name!r} {value_type(value)}"
+
+    parts = (("FWD", tuple(graph_lines(graph))),)
+    return Fingerprint(tuple(lines()), parts), tuple(value.name or "" for value in given)
+
+
+def model_source(model: OnnxModel) -> str:
+    """Return what messages call an ONNX model."""
+    return model.graph.name if isinstance(model, onnx.ModelProto) else Path(model).name

@@ -1,0 +1,314 @@
+"""Modules made of ONNX models, whose weights optimizers can be given."""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Final, TypeAlias
+
+import onnx
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from samba_onnx.errors import FoldedWeightsWarning, PefFormatError, UsageError
+from samba_onnx.importing import Loss, OnnxModule, module_from_onnx
+from samba_onnx.importing.original import Original, Source, named_tensors
+from samba_onnx.loading import load_model
+from samba_onnx.safety.files import printable
+from samba_onnx.sessions.inputs import name_inputs
+from samba_onnx.sessions.onnx_models import is_onnx
+from samba_onnx.tensor import SambaParameter, from_torch_model_
+
+LossLike: TypeAlias = Loss | Mapping[str, Any] | str
+"""A loss, its fields by name, or its kind alone."""
+Losses: TypeAlias = LossLike | Sequence[LossLike] | None
+
+DEFAULT_LABEL: Final = "label"
+"""Input of a loss that does not name its label."""
+
+_OWNER: Final = "_onnx_module"
+"""Attribute of a parameter: optimizers hold parameters, and models are known by them."""
+_VARIANTS: Final = "_with_losses"
+
+
+def from_onnx(
+    model: Source, *, weights: Collection[str] | None = None, losses: Losses = None
+) -> OnnxModule:
+    """Return a module that computes what an ONNX model computes, and that can be trained.
+
+    Its parameters are SambaParameters that have the names of the initializers; give them to an
+    optimizer of ``samba.optim``. ``samba.session.compile`` and ``samba.utils.trace_graph`` take
+    the module like any other, or the ONNX model itself together with such an optimizer.
+    ``samba.session.to_onnx`` writes the trained weights back.
+
+    Args:
+        model: A path, or a model in memory with its data inside; it is not changed.
+        weights: Names of the initializers that become parameters; by default those that the
+            exporter of torch marked as parameters, else all that are floating point, have at least
+            one axis, and are no statistics, sizes or masks.
+        losses: Losses to build on outputs, one or several: ``Loss`` records of
+            ``samba_onnx.importing``, dicts of their fields, or kinds (``cross_entropy``, ``mse``,
+            ``bce_with_logits``, ``l1``, ``nll``). Without ``output`` a loss is built on the only
+            output that there is; without ``label`` its label is the input ``label``.
+
+    Returns:
+        A module in training mode. It returns the losses, then the model's outputs.
+
+    Raises:
+        ModelError: The model cannot be loaded, or an operator has no counterpart in torch.
+        UsageError: A name of a weight is wrong, or a loss has no meaning.
+
+    Warns:
+        FoldedWeightsWarning: The model was optimised for inference, and trains differently.
+
+    Example:
+        >>> module = samba.from_onnx("model.onnx", losses="cross_entropy")  # doctest: +SKIP
+        >>> optimizer = samba.optim.AdamW(module.parameters())  # doctest: +SKIP
+    """
+    module = module_from_onnx(model, weights=weights, losses=losses_of(losses, model))
+    _check_labels(module)
+    from_torch_model_(module)
+    for attribute, name in module.onnx_names.items():
+        parameter = getattr(module, attribute)
+        if isinstance(parameter, SambaParameter):
+            parameter.sn_name = name
+            setattr(parameter, _OWNER, module)
+    return module
+
+
+def losses_of(given: Losses, model: Source) -> tuple[Loss, ...]:
+    """Return losses as records.
+
+    Args:
+        given: What a user gave; None for no losses.
+        model: Whose outputs they are built on.
+
+    Raises:
+        UsageError: One has no meaning.
+    """
+    if given is None:
+        return ()
+    listed = [given] if isinstance(given, (Loss, str, Mapping)) else list(given)
+    return tuple(_loss(one, model) for one in listed)
+
+
+def _loss(given: object, model: Source) -> Loss:
+    if isinstance(given, Loss):
+        return given
+    fields: dict[str, Any] = {"kind": given} if isinstance(given, str) else {}
+    if isinstance(given, Mapping):
+        fields = {str(key): value for key, value in given.items()}
+    known = {field.name for field in dataclasses.fields(Loss)}
+    if "kind" not in fields or not set(fields) <= known:
+        raise UsageError(
+            f"a loss is {printable(str(given))}; give its kind, as 'cross_entropy', or a dict with "
+            f"kind and any of {', '.join(sorted(known - {'kind'}))}"
+        )
+    fields.setdefault("label", DEFAULT_LABEL)
+    if "output" not in fields:
+        fields["output"] = _only_output(model, str(fields["kind"]))
+    try:
+        return Loss(**fields)
+    except TypeError as error:
+        raise UsageError(f"a loss cannot be {printable(str(given))}: {error}") from None
+
+
+def _only_output(model: Source, kind: str) -> str:
+    outputs = [value.name or "" for value in load_model(model).model.graph.outputs]
+    if len(outputs) != 1:
+        raise UsageError(
+            f"loss {printable(kind)!r} does not say on which output it is built, and the model has "
+            f"{', '.join(map(printable, outputs))}: give a dict, as "
+            f"{{'kind': {printable(kind)!r}, 'output': {printable(outputs[0])!r}}}"
+        )
+    return outputs[0]
+
+
+def _check_labels(module: OnnxModule) -> None:
+    for loss in module.losses:
+        if loss.label in module.onnx_names.values():
+            raise UsageError(
+                f"label {printable(loss.label)!r} is an initializer of the model already: choose "
+                "another name"
+            )
+
+
+def trained_module(
+    model: Any,
+    optimizers: Sequence[Optimizer],
+    weights: Collection[str] | None,
+    losses: Losses,
+    recorded: object = None,
+) -> Any:
+    """Return what is compiled or traced in the place of what a user gave.
+
+    Args:
+        model: A torch module, an ONNX model or the path to one.
+        optimizers: Those that are compiled with it.
+        weights: As of ``from_onnx``; None leaves it to the optimizers.
+        losses: As of ``from_onnx``; None leaves it to the module that the optimizers are of.
+        recorded: What ``onnx_record`` returned for the module that was compiled; counts where
+            nothing else says which weights and losses there are.
+
+    Returns:
+        A torch module and an ONNX model without optimizers and losses are themselves. Any other
+        ONNX model is the module that ``from_onnx`` made of it, which the optimizers know.
+
+    Raises:
+        UsageError: The optimizers are of no such module, or of another model's; or weights or
+            losses are given with a module.
+        ModelError: The model cannot be trained.
+        PefFormatError: ``recorded`` is nothing of the kind.
+    """
+    is_onnx(model)
+    if isinstance(model, nn.Module):
+        if weights is not None or losses is not None:
+            raise UsageError(
+                f"weights and losses were given with a module, {type(model).__name__}: give them to "
+                "samba.from_onnx, or compute losses in forward"
+            )
+        return model
+    if not optimizers:
+        if recorded is not None and weights is None and losses is None:
+            weights, losses = _parsed(recorded)
+        if weights is None and losses is None:
+            return model
+        return from_onnx(model, weights=weights, losses=losses)
+    owner = _owner(optimizers)
+    if not same_model(owner, model):
+        raise UsageError(
+            "the optimizer has the weights of another ONNX model than this one: give the model "
+            "that samba.from_onnx was given"
+        )
+    _check_weights(owner, weights)
+    if losses is None:
+        losses = owner.losses or (() if recorded is None else _parsed(recorded)[1])
+    wanted = losses_of(losses, model)
+    return owner if wanted == owner.losses else _with_losses(owner, model, wanted)
+
+
+def _owner(optimizers: Sequence[Optimizer]) -> OnnxModule:
+    parameters = [p for one in optimizers for group in one.param_groups for p in group["params"]]
+    owners: dict[int, OnnxModule | None] = {}
+    for parameter in parameters:
+        owner = getattr(parameter, _OWNER, None)
+        owners[id(owner)] = owner
+    owner = next(iter(owners.values()), None)
+    if len(owners) != 1 or owner is None:
+        raise UsageError(
+            "an ONNX model was given with an optimizer of other parameters: make the module with "
+            "module = samba.from_onnx(model), and the optimizer of module.parameters()"
+        )
+    return owner
+
+
+def _check_weights(owner: OnnxModule, weights: Collection[str] | None) -> None:
+    trained = set(trained_names(owner))
+    if weights is not None and set(weights) != trained:
+        raise UsageError(
+            f"weights are {', '.join(map(printable, sorted(weights)))}, but the optimizer's module "
+            f"was made with {', '.join(map(printable, sorted(trained)))}: give weights to "
+            "samba.from_onnx"
+        )
+
+
+def trained_names(module: OnnxModule) -> tuple[str, ...]:
+    """Return the names that a module's parameters have in its ONNX model."""
+    return tuple(module.onnx_names[name] for name, _ in module.named_parameters())
+
+
+def _with_losses(owner: OnnxModule, model: Source, losses: tuple[Loss, ...]) -> OnnxModule:
+    """Return a module with the owner's weights and other losses, always the same one."""
+    variants: dict[tuple[Loss, ...], OnnxModule] = vars(owner).setdefault(_VARIANTS, {})
+    if losses not in variants:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FoldedWeightsWarning)  # said when the owner was made
+            made = module_from_onnx(model, weights=trained_names(owner), losses=losses)
+        _check_labels(made)
+        for attribute in made.onnx_names:
+            setattr(made, attribute, getattr(owner, attribute))
+        variants[losses] = made
+    return variants[losses].train(owner.training)
+
+
+def same_model(module: OnnxModule, model: Source) -> bool:
+    """Return whether a module was made of an ONNX model, whatever the weights.
+
+    Args:
+        module: As ``from_onnx`` returns it.
+        model: A path, or a model in memory.
+    """
+    held = module.original.held
+    return _bare(Original.of(model, held)) == _bare(module.original)
+
+
+def _bare(original: Original) -> onnx.ModelProto:
+    """The model without any trace of where weights were kept."""
+    model = onnx.ModelProto()
+    model.CopyFrom(original.skeleton)
+    tensors = named_tensors(model)
+    for name in original.held & tensors.keys():
+        for field in ("raw_data", "external_data", "data_location"):
+            tensors[name].ClearField(field)
+    return model
+
+
+def named_inputs(model: Any, inputs: Any) -> Any:
+    """Give every tensor among a model's example inputs a name; see ``inputs.name_inputs``.
+
+    Args:
+        model: What is compiled or traced. Inputs of a module made of an ONNX model have the names
+            of that model, and may be given by them.
+        inputs: As users give them.
+
+    Raises:
+        UsageError: Inputs are of another kind, or two have one name.
+    """
+    if not isinstance(model, OnnxModule):
+        return name_inputs(model, inputs)
+    if isinstance(inputs, Tensor):
+        inputs = (inputs,)
+    keywords = dict(zip(model.input_names, model.input_keywords, strict=True))
+    names = {keyword: name for name, keyword in keywords.items()}
+    if isinstance(inputs, Mapping):
+        named = name_inputs(model, {names.get(key, key): value for key, value in inputs.items()})
+        return {keywords.get(key, key): value for key, value in named.items()}
+    if not isinstance(inputs, (list, tuple)) or len(inputs) > len(keywords):
+        return name_inputs(model, inputs)
+    return tuple(name_inputs(model, dict(zip(keywords, inputs, strict=False))).values())
+
+
+def attached_losses(model: Any, loss_indices: Any) -> Any:
+    """Return which outputs are losses: those that were given, else those that were attached.
+
+    Args:
+        model: What is compiled.
+        loss_indices: As a user gave them; None for no choice.
+    """
+    if loss_indices is None and isinstance(model, OnnxModule) and model.losses:
+        return list(model.loss_indices)
+    return loss_indices
+
+
+def _parsed(recorded: object) -> tuple[list[str], tuple[Loss, ...]]:
+    """Weights and losses of a PEF."""
+    try:
+        fields: Any = recorded
+        return [str(name) for name in fields["weights"]], tuple(Loss(**f) for f in fields["losses"])
+    except (TypeError, KeyError, UsageError) as error:
+        raise PefFormatError(
+            f"the PEF's record of losses cannot be read ({error}); compile it again"
+        ) from None
+
+
+def onnx_record(model: Any) -> dict[str, Any] | None:
+    """Return what a PEF says of how a module was made of an ONNX model.
+
+    Args:
+        model: What was compiled; None is returned for other modules.
+    """
+    if not isinstance(model, OnnxModule):
+        return None
+    losses = [dataclasses.asdict(loss) for loss in model.losses]
+    return {"weights": list(trained_names(model)), "losses": losses}

@@ -1,0 +1,105 @@
+"""The steps that optimizers make on the device."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch.optim import Optimizer
+
+from samba_onnx.errors import UsageError
+from samba_onnx.optim import HyperparameterValue, OptimizerRecord, derive, to_cpu, to_rdu
+
+_COUNT = "device_step"
+"""Attribute of an optimizer: steps that its state on the device stands for."""
+
+
+class OptimizerSteps:
+    """The optimizers of a program that is loaded."""
+
+    def __init__(
+        self, records: Sequence[OptimizerRecord] = (), optimizers: Sequence[Optimizer] = ()
+    ) -> None:
+        """Begin with what was traced.
+
+        Args:
+            records: What was compiled.
+            optimizers: The same on the host; none if the model was traced without.
+        """
+        self._records = tuple(records)
+        self._optimizers = tuple(optimizers)
+        self._counts = [device_steps(optimizer) for optimizer in optimizers] or [0] * len(records)
+
+    def argins(
+        self, hyperparameters: Mapping[str, HyperparameterValue], step: bool
+    ) -> dict[str, float]:
+        """Return the scalars of the next step.
+
+        Args:
+            hyperparameters: Values by key.
+            step: Whether the run makes a step; without, nothing reads the scalars.
+
+        Raises:
+            UsageError: A value is out of range, or the optimizers cannot use it.
+        """
+        if not step:
+            return {}
+        self._counts = [device_steps(one) for one in self._optimizers] or self._counts
+        found: dict[str, float] = {}
+        for record, count in zip(self._records, self._counts, strict=True):
+            found |= derive(record, hyperparameters, count + 1)
+        return found
+
+    def stepped(self) -> None:
+        """Note that a run made a step."""
+        self._counts = [count + 1 for count in self._counts]
+        for optimizer, count in zip(self._optimizers, self._counts, strict=False):
+            setattr(optimizer, _COUNT, count)
+
+
+def device_steps(optimizer: Optimizer) -> int:
+    """Return how many steps an optimizer's state on the device stands for.
+
+    Args:
+        optimizer: Any.
+    """
+    return int(getattr(optimizer, _COUNT, 0))
+
+
+def send_state(optimizer: Optimizer, names: Mapping[str, torch.Tensor]) -> None:
+    """Copy an optimizer's state to the device.
+
+    Args:
+        optimizer: Any that was compiled.
+        names: Parameters by name.
+    """
+    setattr(optimizer, _COUNT, to_rdu(optimizer, names))
+
+
+def fetch_state(optimizer: Optimizer, names: Mapping[str, torch.Tensor], inplace: bool) -> None:
+    """Copy an optimizer's state from the device.
+
+    Args:
+        optimizer: Any that was compiled.
+        names: Parameters by name.
+        inplace: Write into the tensors that the state has.
+    """
+    to_cpu(optimizer, device_steps(optimizer), names, inplace=inplace)
+
+
+def check_records(compiled: Sequence[OptimizerRecord], traced: Sequence[OptimizerRecord]) -> None:
+    """Refuse optimizers that are not those of the PEF.
+
+    Args:
+        compiled: Of the PEF.
+        traced: Those that were given.
+
+    Raises:
+        UsageError: They differ in number or kind.
+    """
+    had, has = ([str(record.kind) for record in records] for records in (compiled, traced))
+    if has and had != has:
+        raise UsageError(
+            f"the PEF was compiled with {', '.join(had) or 'no optimizer'}; it was traced with "
+            f"{', '.join(has)}: give the same optimizers"
+        )

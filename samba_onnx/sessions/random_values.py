@@ -1,0 +1,139 @@
+"""Random values in blocks that several threads fill, the same with any number of threads."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, Final
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from samba_onnx.errors import UsageError
+
+_BLOCK: Final = 1 << 20
+"""Values that one generator draws."""
+_ROUNDINGS: Final = ("nearest_even", "truncation")
+
+
+@dataclass(frozen=True)
+class RandomOptions:
+    """How random values are drawn."""
+
+    threads: int = 8
+    inverse_transform_sampling: bool = False
+    """Normal values from uniform ones by the inverse of the distribution function."""
+    rounding: str = "nearest_even"
+    """From float32 to bfloat16: ``nearest_even`` or ``truncation``."""
+
+    def check(self) -> None:
+        """Refuse what makes no sense.
+
+        Raises:
+            UsageError: Of the first option that does.
+        """
+        if self.threads < 1:
+            raise UsageError(f"init_threads is {self.threads}; give 1 or more")
+        if self.rounding not in _ROUNDINGS:
+            raise UsageError(
+                f"fp32_to_bf16_rounding is {self.rounding!r}; give {' or '.join(_ROUNDINGS)}"
+            )
+
+
+_KINDS: Final[dict[Any, str]] = {
+    torch.ops.aten.uniform_.default: "uniform_",
+    torch.ops.aten.normal_.default: "normal_",
+}
+_DEFAULTS: Final = (0.0, 1.0)
+"""Bounds, or mean and standard deviation."""
+
+FAITHFUL: Final = RandomOptions()
+"""The documented defaults."""
+
+
+class Drawing(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Inside, ``uniform_`` and ``normal_`` fill tensors block by block."""
+
+    def __init__(self, options: RandomOptions) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._options = options
+
+    def __torch_dispatch__(
+        self,
+        func: Callable[..., Any],
+        types: Iterable[type],
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        """Carry an operator out; called by torch."""
+        kwargs = kwargs or {}
+        kind = _KINDS.get(func)
+        if kind is None or kwargs.get("generator") is not None:
+            return func(*args, **kwargs)
+        given = [*args[1:], *_DEFAULTS[len(args) - 1 :]]
+        return fill(args[0], kind, given[0], given[1], self._options)
+
+
+def fill(tensor: Tensor, kind: str, first: float, second: float, options: RandomOptions) -> Tensor:
+    """Fill a tensor with random values; torch's generator seeds them.
+
+    Args:
+        tensor: Filled in place.
+        kind: ``uniform_`` or ``normal_``.
+        first: Lower bound, or mean.
+        second: Upper bound, or standard deviation.
+        options: How values are drawn.
+
+    Returns:
+        The tensor.
+    """
+    base = int(torch.randint(2**62, ()))
+    drawn = tensor if _is_flat(tensor) else torch.empty(tensor.shape, dtype=torch.float32)
+    blocks = torch.split(drawn.view(-1), _BLOCK)
+    with ThreadPoolExecutor(min(options.threads, len(blocks) or 1)) as pool:
+        jobs = [
+            pool.submit(_draw, block, kind, first, second, base + index, options)
+            for index, block in enumerate(blocks)
+        ]
+        for job in jobs:
+            job.result()
+    if drawn is not tensor:
+        tensor.copy_(rounded(drawn, tensor.dtype, options))
+    return tensor
+
+
+def rounded(values: Tensor, dtype: torch.dtype, options: RandomOptions) -> Tensor:
+    """Cast values.
+
+    Args:
+        values: Any tensor.
+        dtype: What to cast to.
+        options: How float32 becomes bfloat16.
+    """
+    cut = dtype is torch.bfloat16 and values.dtype is torch.float32
+    if cut and options.rounding == "truncation":
+        return (values.view(torch.int32) >> 16).to(torch.int16).view(torch.bfloat16)
+    return values.to(dtype)
+
+
+def _is_flat(tensor: Tensor) -> bool:
+    return tensor.dtype in (torch.float32, torch.float64) and tensor.is_contiguous()
+
+
+def _draw(
+    block: Tensor, kind: str, first: float, second: float, seed: int, options: RandomOptions
+) -> None:
+    generator = torch.Generator().manual_seed(seed % 2**63)
+    with torch.no_grad():
+        if kind == "uniform_":
+            block.uniform_(first, second, generator=generator)
+        elif not options.inverse_transform_sampling:
+            block.normal_(first, second, generator=generator)
+        else:
+            # Symmetric and open on both sides: the inverse is infinite at -1 and 1.
+            edge = 1.0 - torch.finfo(block.dtype).eps
+            block.uniform_(-edge, edge, generator=generator)
+            block.erfinv_().mul_(second * math.sqrt(2.0)).add_(first)

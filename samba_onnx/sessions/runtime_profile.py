@@ -1,0 +1,85 @@
+"""A profile of one stretch of a program: Python's functions, and the device's calls."""
+
+from __future__ import annotations
+
+import cProfile
+import io
+import logging
+import os
+import pstats
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+from samba_onnx.runtime.profile import Profile
+from samba_onnx.safety.files import atomic_output
+
+LOGGER: Final = logging.getLogger(__name__)
+
+VARIABLE: Final = "ENABLE_RUNTIME_PERF"
+"""Environment variable that turns profiling on."""
+_LEVELS: Final = ("SUMMARY", "DETAILED")
+_FUNCTIONS = 50
+"""Python functions that are listed, those that took longest first."""
+
+
+def level() -> str:
+    """Return ``SUMMARY``, ``DETAILED``, or nothing when the environment asks for neither."""
+    value = os.environ.get(VARIABLE, "").upper()
+    return value if value in _LEVELS else ""
+
+
+class RuntimeProfile:
+    """Profiles what happens between its start and its end."""
+
+    def __init__(self) -> None:
+        self._profile: cProfile.Profile | None = None
+        self._begin: float | None = None
+
+    def start(self, timer_enabled: bool) -> None:
+        """Begin, if the environment asks for it.
+
+        Args:
+            timer_enabled: Whether the end logs the wall time since now.
+        """
+        if not level() or self._profile is not None:
+            return
+        self._begin = time.perf_counter() if timer_enabled else None
+        self._profile = cProfile.Profile()
+        self._profile.enable()
+
+    def end(self, log_file: str, device: Profile | None, graphs: Iterable[str]) -> None:
+        """End and write what was measured; without a beginning nothing happens.
+
+        Args:
+            log_file: The text to write.
+            device: Times of the device's calls, if there is a device.
+            graphs: Names of the device's graphs.
+
+        Raises:
+            OutputError: It cannot be written.
+        """
+        if self._profile is None:
+            return
+        profile, self._profile = self._profile, None
+        profile.disable()
+        lines = []
+        if self._begin is not None:
+            seconds = time.perf_counter() - self._begin
+            lines.append(f"wall time {seconds:.6f} s")
+            LOGGER.info("%s", lines[0])
+        lines += [] if device is None else _device_lines(device, graphs)
+        text = io.StringIO()
+        pstats.Stats(profile, stream=text).sort_stats("cumulative").print_stats(_FUNCTIONS)
+        with atomic_output(Path(log_file)) as file:
+            file.write("\n".join([*lines, text.getvalue()]).encode())
+
+
+def _device_lines(profile: Profile, graphs: Iterable[str]) -> list[str]:
+    return [
+        f"graph {graph}  call {time.call}  {time.name}  {time.executions} executions  "
+        f"{time.measured_seconds:.6f} s"
+        for graph in graphs
+        for time in profile.calls(graph)
+    ]

@@ -1,0 +1,124 @@
+"""Runs that were made before, made again with as little as possible around them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from ctypes import memmove
+from dataclasses import dataclass
+from typing import Any, NamedTuple, cast
+
+import torch
+
+from samba_onnx.runtime.device import Device
+from samba_onnx.runtime.elements import Array
+from samba_onnx.runtime.replay import Replay
+from samba_onnx.sessions.arrays import FOREIGN
+from samba_onnx.tensor import SambaTensor
+from samba_onnx.tensor.host_tensor import natively
+from samba_onnx.tensor.marks import Marks
+
+
+class Slot(NamedTuple):
+    """Where an input of a run goes."""
+
+    place: int
+    """Position among the tensors of the call."""
+    shape: torch.Size
+    dtype: torch.dtype
+    address: int
+    """In device memory."""
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Shortcut:
+    """A run with other values: same names, shapes and types, and all values where they were.
+
+    It does what ``SambaSession.run`` does, in fewer steps: on a small model each of them would
+    take as long as an operator.
+    """
+
+    device: Device
+    replay: Replay
+    inputs: tuple[Slot, ...]
+    outputs: tuple[tuple[Callable[[], Array], Marks], ...]
+
+    def run(self, tensors: Sequence[Any]) -> tuple[SambaTensor, ...] | None:
+        """Make the run.
+
+        Args:
+            tensors: SambaTensors with the names of the run.
+
+        Returns:
+            The outputs; None, and nothing was done, if it cannot be made like this.
+
+        Raises:
+            ExecutionError: An operator failed.
+        """
+        replay = self.replay
+        if replay.state is not self.device.state:
+            return None
+        copies = []
+        with natively():
+            for place, shape, dtype, address, size in self.inputs:
+                tensor = tensors[place]
+                if (
+                    tensor._is_empty
+                    or tensor.shape != shape
+                    or tensor.dtype is not dtype
+                    or not tensor.is_contiguous()
+                ):
+                    return None
+                copies.append((address, tensor.data_ptr(), size))
+        for copy in copies:
+            memmove(*copy)
+        replay.execute()
+        return tuple([_samba_tensor(fetch(), marks) for fetch, marks in self.outputs])
+
+
+def make_shortcut(
+    device: Device,
+    replay: Replay,
+    names: Sequence[str],
+    tensors: Sequence[SambaTensor],
+    outputs: Sequence[SambaTensor],
+) -> Shortcut | None:
+    """Return a shortcut for a run that was just made.
+
+    Args:
+        device: What made it.
+        replay: The device's record of it.
+        names: Symbols of the tensors.
+        tensors: Those of the call.
+        outputs: What it returned.
+
+    Returns:
+        The shortcut; None if the run's tensors have types that numpy does not have, or are not on
+        the host.
+    """
+    places = {name: index for index, name in enumerate(names)}
+    with natively():
+        if any(t.dtype in FOREIGN or t.device.type != "cpu" for t in (*tensors, *outputs)):
+            return None
+        slots = []
+        for name, *_ in replay.inputs:
+            tensor, items = tensors[places[name]], device.memory.tensor(name).items
+            if tensor.is_complex():
+                # Its memory may hold the conjugate.
+                return None
+            slots.append(
+                Slot(places[name], tensor.shape, tensor.dtype, items.ctypes.data, items.nbytes)
+            )
+    fetches = [fetch for _, fetch in replay.outputs]
+    marks = [output._marks for output in outputs]
+    return Shortcut(device, replay, tuple(slots), tuple(zip(fetches, marks, strict=True)))
+
+
+def _samba_tensor(array: Array, marks: Marks) -> SambaTensor:
+    """A SambaTensor with the values of a fresh array."""
+    tensor = torch.from_numpy(array)
+    # The same object: a wrapper would take as long again.
+    tensor.__class__ = SambaTensor
+    made = cast(SambaTensor, tensor)
+    made._marks = marks
+    return made

@@ -1,0 +1,98 @@
+"""Device memory by place, as SambaTensors see it."""
+
+from __future__ import annotations
+
+import torch
+
+from samba_onnx.errors import InputError
+from samba_onnx.runtime.device import Device
+from samba_onnx.runtime.pef.manifest import Manifest, Symbol
+from samba_onnx.sessions.arrays import from_array, to_array
+from samba_onnx.sessions.profiler import GET_TENSORS, SET_TENSORS, Profiler
+
+
+class SessionStore:
+    """The memory of one device.
+
+    A place is the name of a symbol, or else of a region; of several symbols in one region it is
+    the first.
+    """
+
+    def __init__(self, device: Device, manifest: Manifest, profiler: Profiler) -> None:
+        """Show a device's memory.
+
+        Args:
+            device: The device.
+            manifest: That of its PEF.
+            profiler: Measures reads and writes.
+        """
+        self._device = device
+        self._profiler = profiler
+        self._places: dict[str, Symbol] = {}
+        for symbol in manifest.symbols:
+            if symbol.region:
+                self._places.setdefault(symbol.region, symbol)
+        self._places |= {symbol.name: symbol for symbol in manifest.symbols if symbol.region}
+
+    def has(self, place: str) -> bool:
+        """Whether the device has this place."""
+        return place in self._places
+
+    def symbol(self, place: str) -> Symbol:
+        """Return the symbol at a place.
+
+        Args:
+            place: Name of a symbol or region.
+
+        Raises:
+            InputError: The device has no such place.
+        """
+        symbol = self._places.get(place)
+        if symbol is None:
+            raise InputError(
+                f"tensor {place!r} has no place in device memory; the loaded program has "
+                f"{_some(self._places)}"
+            )
+        return symbol
+
+    def read(self, place: str) -> torch.Tensor:
+        """Copy from the device to the host.
+
+        Args:
+            place: Name of a symbol or region.
+
+        Returns:
+            A new tensor in memory that nothing else refers to.
+
+        Raises:
+            InputError: The device has no such place.
+            ScheduleError: It has no value now.
+        """
+        symbol = self.symbol(place)
+        handle = self._profiler.start_event(GET_TENSORS)
+        try:
+            return from_array(self._device.read(symbol.name))
+        finally:
+            self._profiler.end_event(handle)
+
+    def write(self, place: str, tensor: torch.Tensor) -> None:
+        """Copy from the host to the device.
+
+        Args:
+            place: Name of a symbol or region.
+            tensor: Of the shape and dtype that the device has there.
+
+        Raises:
+            InputError: No such place, or shape or dtype differ.
+        """
+        symbol = self.symbol(place)
+        handle = self._profiler.start_event(SET_TENSORS)
+        try:
+            self._device.write(symbol.name, to_array(tensor))
+        finally:
+            self._profiler.end_event(handle)
+
+
+def _some(places: dict[str, Symbol], limit: int = 12) -> str:
+    shown = ", ".join(map(repr, list(places)[:limit]))
+    return f"{shown}, ..." if len(places) > limit else shown or "none"

@@ -1,0 +1,176 @@
+"""How fast a traced model runs."""
+
+from __future__ import annotations
+
+import json as json_format
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import nn
+
+from samba_onnx.errors import UsageError
+from samba_onnx.safety.files import atomic_output
+from samba_onnx.sessions import SESSION
+
+ITERATIONS = 100
+"""Runs that are measured unless another number is given."""
+
+
+class Performance(NamedTuple):
+    """What was measured."""
+
+    throughput: float
+    """Samples per second."""
+    latency: float
+    """Seconds per run."""
+
+
+def measure_performance(
+    model: nn.Module,
+    inputs: Any,
+    batch_size: int = 1,
+    n_chips: int = 1,
+    inference: bool = False,
+    run_graph_only: bool = False,
+    n_iterations: int = ITERATIONS,
+    json: str | None = None,
+    compiled_stats_json: str | None = None,
+    data_parallel: bool = False,
+    reduce_on_rdu: bool = False,
+    use_sambaloader: bool = False,
+    min_duration: float = 0.0,
+    set_output_grads: bool = True,
+    json_counters: str | None = None,
+) -> Performance:
+    """Run a traced model many times, and tell how long it takes.
+
+    Args:
+        model: As it was traced.
+        inputs: Named tensors.
+        batch_size: Samples that one run takes.
+        n_chips: Accepted, without effect.
+        inference: Run forward sections only.
+        run_graph_only: Copy no inputs and outputs.
+        n_iterations: Number of runs.
+        json: A file to write the result to.
+        compiled_stats_json: Accepted, without effect.
+        data_parallel: As of ``session.run``.
+        reduce_on_rdu: As of ``session.run``.
+        use_sambaloader: Accepted, without effect.
+        min_duration: Seconds that the runs must take at least; more are made.
+        set_output_grads: Accepted, without effect.
+        json_counters: Accepted, without effect.
+
+    Returns:
+        Samples per second, and seconds per run.
+
+    Raises:
+        UsageError: The model was not traced, or a number is not positive.
+    """
+    del n_chips, compiled_stats_json, use_sambaloader, set_output_grads, json_counters
+    outputs = () if run_graph_only else _outputs_of(model)
+    given = None if run_graph_only else inputs
+    types = ("FWD",) if inference and "FWD" in SESSION.get_section_types() else ()
+
+    def once() -> None:
+        SESSION.run(
+            given,
+            outputs,
+            data_parallel=data_parallel,
+            reduce_on_rdu=reduce_on_rdu,
+            section_types=types,
+        )
+
+    if run_graph_only:
+        SESSION.run(inputs, ())
+    count, seconds = _timed(once, n_iterations, min_duration)
+    result = Performance(batch_size * count / seconds, seconds / count)
+    sys.stdout.write(
+        f"e2e_throughput: {result.throughput} samples/s, measured over {count} iterations. "
+        f"Average latency: {result.latency} s.\ne2e_latency: {seconds} s\n"
+    )
+    if json:
+        figures = {"e2e_throughput": result.throughput, "e2e_latency": seconds}
+        _write(json, {**figures, "average_latency": result.latency, "iterations": count})
+    return result
+
+
+def measure_sections(
+    model: nn.Module,
+    inputs: Any,
+    num_sections: int | None = None,
+    n_iterations: int = ITERATIONS,
+    batch_size: int = 1,
+    data_parallel: bool = False,
+    reduce_on_rdu: bool = False,
+    json: str | None = None,
+    min_duration: float = 0.0,
+) -> dict[int, float]:
+    """Run every section of a traced model on its own many times.
+
+    Args:
+        model: As it was traced.
+        inputs: Named tensors.
+        num_sections: Only the first so many sections; all when None.
+        n_iterations: Number of runs of each.
+        batch_size: Samples that one run takes; for the file.
+        data_parallel: As of ``session.run``.
+        reduce_on_rdu: As of ``session.run``.
+        json: A file to write the result to.
+        min_duration: Seconds that the runs of a section must take at least.
+
+    Returns:
+        Seconds per run by section id.
+
+    Raises:
+        UsageError: The model was not traced, or a number is not positive.
+    """
+    _outputs_of(model)
+    sections = SESSION.get_section_ids()[:num_sections]
+    # Every section leaves its values on the device for those after it.
+    SESSION.run(inputs, (), data_parallel=data_parallel, reduce_on_rdu=reduce_on_rdu)
+    result = {}
+    for section in sections:
+        SESSION.run(None, (), section_ids=[section])
+        count, seconds = _timed(
+            lambda number=section: SESSION.run(None, (), section_ids=[number]),  # type: ignore[misc]
+            n_iterations,
+            min_duration,
+        )
+        result[section] = seconds / count
+        sys.stdout.write(f"section {section}: {seconds / count} s over {count} iterations\n")
+    if json:
+        _write(json, {"batch_size": batch_size, "sections": result})
+    return result
+
+
+def _outputs_of(model: nn.Module) -> Any:
+    outputs = getattr(model, "output_tensors", None)
+    if outputs is None:
+        raise UsageError(
+            f"{type(model).__name__} was not traced: call samba.utils.trace_graph first"
+        )
+    return outputs
+
+
+def _timed(run: Callable[[], Any], iterations: int, min_duration: float) -> tuple[int, float]:
+    if iterations < 1 or min_duration < 0:
+        raise UsageError(
+            f"n_iterations is {iterations} and min_duration {min_duration}; give at least 1 and 0"
+        )
+    count = 0
+    begin = time.perf_counter()
+    with torch.no_grad():
+        while count < iterations or time.perf_counter() - begin < min_duration:
+            run()
+            count += 1
+    return count, time.perf_counter() - begin
+
+
+def _write(path: str, content: Mapping[str, Any]) -> None:
+    with atomic_output(Path(path)) as file:
+        file.write(json_format.dumps(content, indent=1).encode())

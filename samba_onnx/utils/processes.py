@@ -1,0 +1,24 @@
+"""Which process of a group this one is."""
+
+from __future__ import annotations
+
+from torch import distributed
+
+
+def get_rank() -> int:
+    """Return the number of this process in its group; 0 without a group."""
+    return distributed.get_rank() if _in_group() else 0
+
+
+def get_world_size() -> int:
+    """Return the number of processes in the group; 1 without a group."""
+    return distributed.get_world_size() if _in_group() else 1
+
+
+def is_main_process() -> bool:
+    """Return whether this is process 0."""
+    return get_rank() == 0
+
+
+def _in_group() -> bool:
+    return distributed.is_available() and distributed.is_initialized()

@@ -1,0 +1,151 @@
+"""Preparing models to run."""
+
+from __future__ import annotations
+
+import os
+from argparse import Namespace
+from collections.abc import Collection, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final
+
+import onnx
+import torch
+from torch import nn
+from torch.optim import Optimizer
+
+from samba_onnx.sessions import SESSION
+from samba_onnx.sessions.onnx_modules import Losses
+from samba_onnx.tensor import SambaTensor
+
+_NO_GRADIENTS: Final[Mapping[str, torch.Tensor]] = MappingProxyType({})
+
+
+def trace_graph(
+    model: nn.Module | onnx.ModelProto | str | os.PathLike[str],
+    inputs: Any,
+    optim: Optimizer | Sequence[Optimizer] | None = None,
+    init_output_grads: bool = True,
+    loss_indices: Any = None,
+    pef: str | os.PathLike[str] = "",
+    mapping: str = "section",
+    data_parallel_mode: str = "normal",
+    transfer_device: bool = True,
+    *,
+    config_dict: Mapping[str, Any] | Namespace | None = None,
+    distlearn_config: Any = None,
+    dev_mode: bool = False,
+    squeeze_bs_dim: bool = False,
+    weights: Collection[str] | None = None,
+    losses: Losses = None,
+) -> tuple[SambaTensor, ...]:
+    """Trace a model, and prepare the device to run it. Call it once before ``session.run``.
+
+    The PEF is loaded, the model is exported again and compared with what was compiled, and
+    parameters, buffers and inputs are copied to the device. Works in a process that compiled
+    nothing.
+
+    Args:
+        model: The module or ONNX model that was compiled.
+        inputs: As they were given to ``session.compile``; shapes and dtypes must be the same.
+        optim: The optimizers that it was compiled with; None to run without.
+        init_output_grads: Set the gradients of losses on the device, to one.
+        loss_indices: Which outputs have a gradient then; all losses when None.
+        pef: Path of the PEF; the one that the session has when empty.
+        mapping: ``section`` or ``spatial``.
+        data_parallel_mode: ``normal``, ``inorder`` or ``optimal``.
+        transfer_device: Copy parameters, buffers and inputs to the device. Otherwise
+            ``session.to_device``, ``session.to_rdu`` or ``rdu()`` of a tensor do.
+        config_dict: Accepted, without effect.
+        distlearn_config: Accepted, without effect.
+        dev_mode: Accepted, without effect.
+        squeeze_bs_dim: Accepted, without effect.
+        weights: As of ``session.compile``.
+        losses: As of ``session.compile``; those that it was compiled with when None.
+
+    Returns:
+        The outputs, flat and without None; they have names and no values. They are
+        ``model.output_tensors``, too.
+
+    Raises:
+        GraphMismatchError: The PEF was compiled from another model; the first difference is named.
+        NotTracedError: There is no PEF.
+        PefError: The PEF cannot be used.
+        UsageError: An argument is of the wrong kind.
+        OutOfDeviceMemoryError: The model does not fit into the device's memory.
+    """
+    del config_dict, distlearn_config, dev_mode, squeeze_bs_dim
+    return SESSION.trace(
+        model,
+        inputs,
+        optim,
+        init_output_grads=init_output_grads,
+        loss_indices=loss_indices,
+        pef=pef,
+        mapping=mapping,
+        data_parallel_mode=data_parallel_mode,
+        transfer_device=transfer_device,
+        weights=weights,
+        losses=losses,
+    )
+
+
+def trace_multigraph(
+    graph: nn.Module,
+    inputs: Any,
+    optimizers: Sequence[Optimizer] | None = None,
+    init_output_grads: bool | None = None,
+    mapping: str = "",
+    trace_prefix: str | None = None,
+) -> tuple[SambaTensor, ...]:
+    """Trace one of several graphs that run from one PEF. Call it once for each.
+
+    Tensors that get the same ``sn_region_name`` afterwards share memory on the device.
+
+    Args:
+        graph: The module.
+        inputs: What ``forward`` takes: a tensor, a tuple by position or a dict by keyword.
+        optimizers: None; such programs do not train.
+        init_output_grads: Accepted, without effect.
+        mapping: ``section`` or ``spatial``.
+        trace_prefix: Goes in front of the names of the outputs.
+
+    Returns:
+        The outputs, flat and without None; they have names and no values.
+
+    Raises:
+        UsageError: An argument is of the wrong kind.
+        ModelError: The module cannot be traced.
+    """
+    del init_output_grads
+    return SESSION.trace_multigraph(
+        graph, inputs, optimizers, mapping=mapping, trace_prefix=trace_prefix
+    )
+
+
+def init_output_grads(
+    output_tensors: Sequence[str | SambaTensor],
+    unspecified_tensor_grad: Sequence[str] = (),
+    customized_tensors_dict: Mapping[str, torch.Tensor] | None = _NO_GRADIENTS,
+    is_variable_batch_size: bool = False,
+) -> None:
+    """Set gradients of outputs on the device, from which the backward sections start.
+
+    Args:
+        output_tensors: Traced outputs, or their names.
+        unspecified_tensor_grad: Names whose gradient is one.
+        customized_tensors_dict: Gradients by the name of the output; those of other outputs are
+            one.
+        is_variable_batch_size: Accepted, without effect.
+
+    Raises:
+        InputError: An output was not traced, or a gradient has another shape or dtype.
+    """
+    del is_variable_batch_size
+    SESSION.set_output_grads(
+        [
+            SESSION.get_samba_tensor_by_name(output) if isinstance(output, str) else output
+            for output in output_tensors
+        ],
+        unspecified_tensor_grad,
+        customized_tensors_dict or {},
+    )

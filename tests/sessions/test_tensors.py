@@ -1,0 +1,97 @@
+"""Tensors by name, on host and device, between runs."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import samba_onnx as samba
+from samba_onnx.errors import InputError, ScheduleError
+from samba_onnx.sessions import OrderedSet, SambaSession
+from tests.sessions.conftest import Compiled
+
+
+def test_values_are_read_by_tensor_name_and_region(
+    session: SambaSession, compiled: Compiled
+) -> None:
+    outputs = compiled.trace()
+    results = session.run(compiled.inputs, outputs)
+    for read in (
+        session.get_tensors(outputs),
+        session.get_tensors_by_name([output.sn_name for output in outputs]),
+    ):
+        for one, other in zip(read, results, strict=True):
+            assert one.sn_name == other.sn_name
+            assert one.data_ptr() != other.data_ptr()
+            torch.testing.assert_close(one.torch(), other.torch(), rtol=0, atol=0)
+    assert not outputs[0].has_data
+    with pytest.raises(InputError, match="no tensor 'nothing'; traced were 'features'"):
+        session.get_tensors_by_name(["nothing"])
+
+
+def test_an_output_has_no_value_before_a_run(session: SambaSession, compiled: Compiled) -> None:
+    outputs = compiled.trace()
+    with pytest.raises(ScheduleError, match="has no value"):
+        session.get_tensors(outputs)
+
+
+def test_traced_tensors_are_found_and_updated(session: SambaSession, compiled: Compiled) -> None:
+    outputs = compiled.trace()
+    assert session.get_samba_tensor_by_name("features") is compiled.features
+    weight = session.get_samba_tensor_by_name("classifier__outer__bias")
+    assert weight is compiled.model.outer.bias
+    before = compiled.model.outer.bias.data.clone()
+    with session.expect_transfers(max_count=0):
+        session.update_tensor("classifier__outer__bias", samba.ones(3))
+    session.to_device()
+    torch.testing.assert_close(compiled.model.outer.bias.sn_data, torch.ones(3))
+    (_, logits) = session.run(None, outputs)
+    torch.testing.assert_close(
+        logits.torch(), compiled.expected(*compiled.inputs)[1], rtol=1e-5, atol=1e-6
+    )
+    session.update_tensor("classifier__outer__bias", before)
+    with pytest.raises(InputError, match=r"of shape \[3\]; it was given .* \[4\]"):
+        session.update_tensor("classifier__outer__bias", samba.ones(4))
+    session.update_tensor("features", None)
+    with pytest.raises(InputError, match="'features' was not traced"):
+        session.get_samba_tensor_by_name("features")
+
+
+def test_parameters_go_to_the_host_and_back(session: SambaSession, compiled: Compiled) -> None:
+    compiled.trace()
+    parameter = compiled.model.inner.bias
+    before, memory = parameter.data.clone(), parameter.data_ptr()
+    parameter.sn_data = torch.full((5,), 2.0)
+    torch.testing.assert_close(parameter.data, before)
+    session.to_cpu_(compiled.model)
+    torch.testing.assert_close(parameter.data, torch.full((5,), 2.0))
+    assert parameter.data_ptr() == memory
+    parameter.data.copy_(before)
+    session.to_rdu(compiled.model)
+    torch.testing.assert_close(parameter.sn_data, before)
+    session.to_cpu(compiled.model)
+    assert parameter.data_ptr() != memory
+
+
+def test_the_pef_is_asked_about_its_names(session: SambaSession, compiled: Compiled) -> None:
+    session.reset(compiled.path)
+    assert session.get_weight_names() == [
+        f"classifier__{layer}__{key}" for layer in ("inner", "outer") for key in ("weight", "bias")
+    ]
+    assert session.get_argin_names() == OrderedSet()
+    assert session.get_dropout_rate_argin_names() == session.get_dropout_seed_argin_names() == []
+    assert session.get_section_types() == {"FWD"}
+
+
+def test_traced_tensors_are_listed_by_group(session: SambaSession, compiled: Compiled) -> None:
+    outputs = compiled.trace()
+    groups = session.tensor_dict
+    assert list(groups["inputs"]) == ["features", "shift"]
+    assert list(groups["outputs"].values()) == list(outputs)
+    assert list(groups["weights"]) == session.get_weight_names()
+    assert len(list(session._traced_tensors())) == 8
+    for tensor in session._traced_tensors():
+        if tensor.has_data:
+            tensor.rdu()
+    assert session.dynamic_dims == {}
+    assert session.optim_dict == {}
