@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 import samba_onnx
-from samba_onnx.cli import conversion, inspection, listings, running, verifying
+from samba_onnx.cli import conversion, inspection, listings, running, trained_models, verifying
 from samba_onnx.cli.failures import EXIT_USAGE, answer_or_complain
 
 
@@ -76,7 +76,7 @@ def _options(
         ),
     ] = False,
 ) -> None:
-    """Port ONNX models to SambaNova's RDU: convert, see what falls back to the CPU and why, run.
+    """Port PyTorch and ONNX models to SambaNova's RDU: convert, see what falls back to the CPU and why, run.
 
     Examples:
       samba-port convert model.onnx
@@ -108,10 +108,11 @@ def build_application(markup: Literal["rich"] | None = None) -> typer.Typer:
         inspection.inspect,
         running.run,
         verifying.verify,
+        trained_models.train_export,
         listings.ops,
         listings.targets,
     ):
-        application.command(function.__name__, help=_help(function))(function)
+        application.command(function.__name__.replace("_", "-"), help=_help(function))(function)
     return application
 
 

@@ -12,11 +12,12 @@ from samba_onnx.cli.display import Display, refuse_overwriting
 from samba_onnx.cli.failures import EXIT_NO, EXIT_YES, complain
 from samba_onnx.cli.options import (
     LIMITS,
+    TORCH,
     DimOption,
     InputShapeOption,
     JsonOption,
     LevelOption,
-    ModelArgument,
+    PortableArgument,
     QuietOption,
     SeedOption,
     TargetOption,
@@ -26,6 +27,8 @@ from samba_onnx.cli.options import (
     parse_input_shapes,
 )
 from samba_onnx.cli.progress import Activity
+from samba_onnx.cli.torch_models import analyze_torch, convert_torch, is_factory, is_torch_model
+from samba_onnx.errors import UsageError
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -82,7 +85,7 @@ class Limits:
 
 
 def convert(
-    model: ModelArgument,
+    model: PortableArgument,
     output: Annotated[
         str | None,
         typer.Option(
@@ -118,51 +121,91 @@ def convert(
     fail_on_fallback: FailOption = False,
     max_fallbacks: FallbacksOption = None,
     max_transfer_bytes: TransferOption = None,
+    check: Annotated[
+        bool,
+        typer.Option(
+            "--check/--no-check",
+            help="Compare what was exported with eager torch on the example inputs, and write "
+            "nothing if it computes something else.",
+            show_default=False,
+            rich_help_panel=TORCH,
+        ),
+    ] = True,
+    train: Annotated[
+        bool,
+        typer.Option(
+            "--train",
+            help="The function returns a module, inputs and an optimizer: convert for training. The "
+            "PEF carries no weights.",
+            rich_help_panel=TORCH,
+        ),
+    ] = False,
     json: JsonOption = None,
     quiet: QuietOption = False,
     verbose: VerboseOption = 0,
 ) -> int:
-    """Convert an ONNX model into a PEF, and report what runs where.
+    """Convert a model into a PEF, and report what runs where.
+
+    A PyTorch model is put into evaluation mode, and its sizes are those of its example inputs; the
+    sample is what eager torch computes from them. Whatever a factory does, it does with the rights
+    of whoever runs this command; a .pt2 file runs nothing.
 
     Examples:
       samba-port convert model.onnx
       samba-port convert model.onnx -o out/m.pef --target sn30 --dim batch=8
       samba-port convert model.onnx --json report.json --fail-on-fallback
+      samba-port convert my_project.models:resnet -o resnet.pef
+      samba-port convert exported.pt2
+      samba-port convert my_project.training:lenet --train
 
     A limit that is exceeded gives exit status 1; the PEF is written all the same.
     """
     display = Display(json, quiet, verbose)
     limits = _limits(fail_on_fallback, max_fallbacks, max_transfer_bytes)
     dims, shapes = parse_dims(dim), parse_input_shapes(input_shape)
-    destination = output or str(Path(model).with_suffix(".pef"))
+    destination = output or _destination(model)
     refuse_overwriting(
         model, outputs={"--output": destination, "the log": f"{destination}.log", "--json": json}
     )
 
-    from samba_onnx.compiler import convert as compile_model
     from samba_onnx.report import Report
 
-    with (
-        Activity(quiet) as activity,
-        compile_model(
-            model,
-            destination,
-            target=target,
-            level=level,
-            dims=dims,
-            input_shapes=shapes,
-            sample=sample,
-            sample_seconds=sample_seconds,
-            seed=seed,
-            progress=activity.step,
-        ) as pef,
-    ):
-        report = Report.from_manifest(pef.manifest)
+    with Activity(quiet) as activity:
+        if is_torch_model(model):
+            _refuse_shapes(dim, input_shape)
+            opened = convert_torch(
+                model,
+                destination,
+                activity.step,
+                target=target,
+                level=level,
+                sample=sample is not False,
+                check=check,
+                train=train,
+            )
+        else:
+            _refuse_torch_options(check, train)
+            from samba_onnx.compiler import convert as compile_model
+
+            opened = compile_model(
+                model,
+                destination,
+                target=target,
+                level=level,
+                dims=dims,
+                input_shapes=shapes,
+                sample=sample,
+                sample_seconds=sample_seconds,
+                seed=seed,
+                progress=activity.step,
+            )
+        with opened as pef:
+            report = Report.from_manifest(pef.manifest)
     return _give(report, display, limits, "convert", written=destination)
 
 
 def analyze(
-    model: ModelArgument,
+    model: PortableArgument,
     target: TargetOption = "sn40l",
     level: LevelOption = "o3",
     dim: DimOption = None,
@@ -182,25 +225,58 @@ def analyze(
       samba-port analyze model.onnx
       samba-port analyze model.onnx --target sn10 --dim batch=8 --dim seq=128
       samba-port analyze model.onnx --json - --max-transfer-bytes 2MB
+      samba-port analyze my_project.models:resnet
     """
     display = Display(json, quiet, verbose)
     limits = _limits(fail_on_fallback, max_fallbacks, max_transfer_bytes)
     dims, shapes = parse_dims(dim), parse_input_shapes(input_shape)
     refuse_overwriting(model, outputs={"--json": json})
 
-    from samba_onnx.compiler import analyze as analyze_model
     from samba_onnx.report import Report
 
     with Activity(quiet) as activity:
-        manifest = analyze_model(
-            model,
-            target=target,
-            level=level,
-            dims=dims,
-            input_shapes=shapes,
-            progress=activity.step,
-        )
+        if is_torch_model(model):
+            _refuse_shapes(dim, input_shape)
+            manifest = analyze_torch(model, target, level, activity.step)
+        else:
+            from samba_onnx.compiler import analyze as analyze_model
+
+            manifest = analyze_model(
+                model,
+                target=target,
+                level=level,
+                dims=dims,
+                input_shapes=shapes,
+                progress=activity.step,
+            )
     return _give(Report.from_manifest(manifest), display, limits, "analyze")
+
+
+def _destination(model: str) -> str:
+    """Return where a PEF goes without being told: beside a file, into the working folder else."""
+    if is_factory(model):
+        return f"{model.rpartition(':')[2].rpartition('.')[2]}.pef"
+    return str(Path(model).with_suffix(".pef"))
+
+
+def _refuse_shapes(dims: list[str] | None, shapes: list[str] | None) -> None:
+    if dims or shapes:
+        raise UsageError(
+            "--dim and --input-shape are for ONNX models: the sizes of a PyTorch model are those of "
+            "its example inputs"
+        )
+
+
+def _refuse_torch_options(check: bool, train: bool) -> None:
+    if train:
+        raise UsageError(
+            "--train takes package.module:factory; an ONNX model is trained from Python, with "
+            "samba.from_onnx"
+        )
+    if not check:
+        raise UsageError(
+            "--no-check is for PyTorch models; leave out the run of an ONNX model with --no-sample"
+        )
 
 
 def _limits(fail_on_fallback: bool, fallbacks: int | None, transfer_bytes: str | None) -> Limits:

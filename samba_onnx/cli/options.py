@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Annotated
 
 import typer
@@ -13,8 +14,18 @@ from samba_onnx.errors import UsageError
 SHAPES = "Shapes"
 LIMITS = "Limits: exit status 1 if exceeded"
 OUTPUT = "Output"
+TORCH = "PyTorch models"
+SECTIONS = "Sections"
 
 ModelArgument = Annotated[str, typer.Argument(metavar="MODEL", help="An ONNX model.")]
+PortableArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="MODEL",
+        help="An ONNX model; a .pt2 file of torch.export.save; or package.module:factory, a function "
+        "that returns a torch.nn.Module and its example inputs.",
+    ),
+]
 PefArgument = Annotated[str, typer.Argument(metavar="PEF", help="A converted model.")]
 TargetOption = Annotated[
     str,
@@ -130,6 +141,36 @@ def parse_input_shapes(texts: Sequence[str] | None) -> dict[str, tuple[int | str
             raise UsageError(f"--input-shape {text}: the shape of {name} is given twice")
         shapes[name] = tuple(_dimension(part) for part in parts)
     return shapes
+
+
+@dataclass(frozen=True)
+class SectionLimits:
+    """Which sections the user wants to execute; all where both are empty."""
+
+    types: tuple[str, ...]
+    """In upper case."""
+    ids: tuple[int, ...]
+
+
+def parse_sections(types: Sequence[str] | None, ids: Sequence[str] | None) -> SectionLimits:
+    """Read ``--section-types`` and ``--section-ids`` options.
+
+    Args:
+        types: As ``fwd,BCKWD``, each.
+        ids: As ``0,1``, each.
+
+    Raises:
+        UsageError: One is malformed, or both are given.
+    """
+    kinds = [part.strip().upper() for text in types or () for part in text.split(",")]
+    numbers = [part.strip() for text in ids or () for part in text.split(",")]
+    if kinds and numbers:
+        raise UsageError("--section-types and --section-ids were both given: give one of them")
+    if not all(kinds):
+        raise UsageError("--section-types: expected types, as --section-types FWD,BCKWD")
+    if not all(number == "0" or _is_size(number) for number in numbers):
+        raise UsageError(f"--section-ids {','.join(numbers)}: expected numbers, as 0,1")
+    return SectionLimits(tuple(dict.fromkeys(kinds)), tuple(dict.fromkeys(map(int, numbers))))
 
 
 def _is_size(text: str) -> bool:

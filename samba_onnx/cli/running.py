@@ -13,13 +13,16 @@ from samba_onnx.cli.display import Display, refuse_overwriting, write_file
 from samba_onnx.cli.failures import EXIT_YES
 from samba_onnx.cli.options import (
     OUTPUT,
+    SECTIONS,
     SHAPES,
     JsonOption,
     PefArgument,
     QuietOption,
+    SectionLimits,
     ThreadsOption,
     VerboseOption,
     parse_dims,
+    parse_sections,
 )
 from samba_onnx.cli.progress import Activity
 from samba_onnx.errors import UsageError
@@ -29,7 +32,7 @@ if TYPE_CHECKING:
     from samba_onnx.runtime.device import Device
     from samba_onnx.runtime.inputs import InputSpec
     from samba_onnx.runtime.pef import Pef
-    from samba_onnx.runtime.pef.manifest import Graph
+    from samba_onnx.runtime.pef.manifest import Fallback, Graph, Manifest, Section
 
 PREPACK_FROM = 10
 """From so many iterations on, weights are copied into the layout that kernels like best: it costs
@@ -85,6 +88,33 @@ def run(
             rich_help_panel=OUTPUT,
         ),
     ] = None,
+    weights: Annotated[
+        str | None,
+        typer.Option(
+            "--weights",
+            metavar="FILE",
+            help="state_dict of the module, for a PEF of samba.session.compile: .safetensors, or a "
+            "file of torch.save.",
+        ),
+    ] = None,
+    section_types: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--section-types",
+            metavar="TYPES",
+            help="Execute only sections of these types, as FWD,BCKWD in any case; repeatable.",
+            rich_help_panel=SECTIONS,
+        ),
+    ] = None,
+    section_ids: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--section-ids",
+            metavar="IDS",
+            help="Execute only sections and fallbacks with these ids, as 0,1; repeatable.",
+            rich_help_panel=SECTIONS,
+        ),
+    ] = None,
     iterations: Annotated[
         int, typer.Option("--iterations", metavar="N", min=1, help="Run N times and measure.")
     ] = 1,
@@ -100,18 +130,21 @@ def run(
     quiet: QuietOption = False,
     verbose: VerboseOption = 0,
 ) -> int:
-    """Run a PEF on the emulator, with every transfer accounted for.
+    """Run a PEF on the emulator, and count every transfer.
 
     Examples:
       samba-port run model.pef --random 0
       samba-port run model.pef --input x=x.npy --output y.npz --ledger ledger.json
       samba-port run model.pef --input inputs.npz --iterations 100 --threads 2
+      samba-port run training.pef --random 0 --weights model.safetensors --section-types fwd,bckwd
     """
     inputs = input_file or []
-    sources = (pef, *(text.rpartition("=")[2] for text in inputs))
+    sources = (pef, *(text.rpartition("=")[2] for text in inputs), *([weights] if weights else ()))
+    limits = parse_sections(section_types, section_ids)
     refuse_overwriting(*sources, outputs={"--output": output, "--ledger": ledger, "--json": json})
 
     from samba_onnx.cli.arrays import check_output_path, write_outputs
+    from samba_onnx.cli.residents import read_residents, set_gradients
     from samba_onnx.report.documents import to_json
     from samba_onnx.report.run_text import run_text
     from samba_onnx.runtime.device import Device
@@ -120,18 +153,23 @@ def run(
     begin = time.perf_counter()
     with Activity(quiet) as activity, load_pef(pef) as opened:
         graph = _only_graph(opened)
+        chosen = executed_stages(opened.manifest, graph, limits)
         if output is not None:
-            check_output_path(output, graph.outputs)
-        fed = _inputs(opened, graph, inputs, random, parse_dims(dim))
+            written = {name for stage in chosen for name in stage.outputs}
+            check_output_path(output, [name for name in graph.outputs if name in written])
+        values = read_residents(opened, weights)
+        fed = _inputs(opened, _read_by(graph, chosen), inputs, random, parse_dims(dim))
         activity.step("prepare the emulator")
         prepack = iterations >= PREPACK_FROM
         with Device(
             opened, threads=threads, prepack=prepack, time_sections=time_sections
         ) as device:
+            device.load(values)
+            set_gradients(device, opened.manifest, chosen)
             load_seconds = time.perf_counter() - begin
             activity.step("run")
-            outputs, seconds = _iterate(device, fed, iterations, activity)
-        report = _report(opened, graph, device, outputs, load_seconds, seconds)
+            outputs, seconds = _iterate(device, fed, iterations, limits, activity)
+        report = _report(opened, graph, device, outputs, load_seconds, seconds, chosen)
     if output is not None:
         write_outputs(output, outputs)
     if ledger is not None:
@@ -149,9 +187,49 @@ def _only_graph(pef: Pef) -> Graph:
     return graphs[0]
 
 
+def executed_stages(
+    manifest: Manifest, graph: Graph, limits: SectionLimits
+) -> list[Section | Fallback]:
+    """Return what a run executes, in the order of the schedule.
+
+    Args:
+        manifest: Of the PEF.
+        graph: What is run.
+        limits: What the user wants of it.
+
+    Raises:
+        UsageError: A section or type does not exist.
+    """
+    stages = manifest.stages()
+    ids = [call.stage for call in graph.calls]
+    types = {stages[number].type.value for number in ids}
+    for kind in limits.types:
+        if kind not in types:
+            known = ", ".join(dict.fromkeys(stages[number].type.value for number in ids))
+            raise UsageError(f"--section-types {kind}: the PEF has {known}")
+    for number in limits.ids:
+        if number not in ids:
+            known = ", ".join(map(str, sorted(ids)[:20]))
+            raise UsageError(f"--section-ids {number}: the PEF has {known}")
+    return [
+        stages[number]
+        for number in ids
+        if (not limits.ids or number in limits.ids)
+        and (not limits.types or stages[number].type.value in limits.types)
+    ]
+
+
+def _read_by(graph: Graph, stages: Sequence[Section | Fallback]) -> list[str]:
+    """Inputs that stages read, or that the graph returns as they are."""
+    read = {name for stage in stages for name in stage.inputs} | set(graph.outputs)
+    written = {name for stage in stages for name in stage.outputs}
+    partial = len(stages) < len(graph.calls)
+    return [name for name in graph.inputs if name in read - written or not partial]
+
+
 def _inputs(
     pef: Pef,
-    graph: Graph,
+    names: Sequence[str],
     texts: Sequence[str],
     seed: int | None,
     dims: Mapping[str, int],
@@ -160,12 +238,14 @@ def _inputs(
     from samba_onnx.cli.arrays import read_inputs
     from samba_onnx.runtime.inputs import InputSpec
 
-    specs = {name: InputSpec(pef.symbol(name)) for name in graph.inputs}
+    specs = {name: InputSpec(pef.symbol(name)) for name in names}
     given = read_inputs(texts, specs)
-    missing = {name: spec for name, spec in specs.items() if name not in given}
+    persistent = {argin.name for argin in pef.manifest.argins}
+    missing = {
+        name: spec for name, spec in specs.items() if name not in given and name not in persistent
+    }
     if seed is None:
-        persistent = {argin.name for argin in pef.manifest.argins}
-        needed = [f"{name} {spec}" for name, spec in missing.items() if name not in persistent]
+        needed = [f"{name} {spec}" for name, spec in missing.items()]
         if needed:
             raise UsageError(
                 f"no value for {'input' if len(needed) == 1 else 'inputs'} {'; '.join(needed)}: "
@@ -200,14 +280,20 @@ def _random(
 
 
 def _iterate(
-    device: Device, inputs: Mapping[str, Any], iterations: int, activity: Activity
+    device: Device,
+    inputs: Mapping[str, Any],
+    iterations: int,
+    limits: SectionLimits,
+    activity: Activity,
 ) -> tuple[dict[str, Any], list[float]]:
     """Run, and measure every run."""
     seconds = []
     outputs: dict[str, Any] = {}
     for index in range(iterations):
         begin = time.perf_counter()
-        outputs = device.run(inputs)
+        outputs = device.run(
+            inputs, section_ids=limits.ids or None, section_types=limits.types or None
+        )
         seconds.append(time.perf_counter() - begin)
         activity.count(index + 1, iterations)
     return outputs, seconds
@@ -220,6 +306,7 @@ def _report(
     outputs: Mapping[str, Any],
     load_seconds: float,
     seconds: Sequence[float],
+    stages: Sequence[Section | Fallback],
 ) -> RunReport:
     """Put the answer together."""
     from samba_onnx.report.run import (
@@ -261,4 +348,5 @@ def _report(
             )
             for timed in device.profile.calls(graph.name)
         ),
+        stages=tuple(stage.id for stage in stages),
     )

@@ -79,12 +79,16 @@ def verify(
         raise UsageError("--input needs MODEL and PEF: the sample inside a PEF has its own inputs")
     refuse_overwriting(*files, outputs={"--json": json})
 
+    from samba_onnx.cli.residents import refuse_missing_weights
     from samba_onnx.report.run_text import verification_text
     from samba_onnx.runtime.pef import load_pef
     from samba_onnx.verification import self_test
     from samba_onnx.verification import verify as compare_with_original
 
     with Activity(quiet) as activity, load_pef(files[-1]) as pef:
+        refuse_missing_weights(
+            pef, "samba.session.compile compared it with torch; samba-port run takes --weights"
+        )
         activity.step("compare")
         if len(files) == 1:
             found = self_test(pef, rtol=rtol, atol=atol, threads=threads)

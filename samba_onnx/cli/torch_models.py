@@ -1,0 +1,156 @@
+"""The PyTorch models that ``samba-port convert`` takes; torch is imported only when one is given."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any
+
+from samba_onnx.errors import UsageError
+
+if TYPE_CHECKING:
+    from samba_onnx.runtime.pef import Pef
+    from samba_onnx.runtime.pef.manifest import Manifest
+
+_FACTORY = re.compile(r"[^/\\\\:]+:[^/\\\\:]+")
+
+
+def is_factory(model: str) -> bool:
+    """Return whether a text names a Python function, as ``package.module:factory``."""
+    return _FACTORY.fullmatch(model) is not None and not os.path.lexists(model)
+
+
+def is_torch_model(model: str) -> bool:
+    """Return whether a text names a PyTorch model: a factory, or a file of ``torch.export.save``."""
+    return is_factory(model) or model.endswith(".pt2")
+
+
+def convert_torch(
+    model: str,
+    output: str,
+    progress: Callable[[str], None],
+    *,
+    target: str,
+    level: str,
+    sample: bool,
+    check: bool,
+    train: bool,
+) -> Pef:
+    """Convert a PyTorch model; the arguments are those of ``samba_onnx.porting.port``.
+
+    Args:
+        model: A factory or a ``.pt2`` file.
+        output: The PEF to write.
+        progress: Called with the name of each step before it begins.
+        target: The device.
+        level: ``o0`` or ``o3``.
+        sample: Keep the example inputs with eager torch's outputs.
+        check: Compare what was exported with eager torch.
+        train: The factory returns optimizers, too: convert for training.
+
+    Raises:
+        UsageError: torch is not installed, or an argument is wrong.
+        ModelError: The model cannot be converted.
+    """
+    progress("import torch")
+    _require_torch()
+    from samba_onnx import porting
+
+    progress("load")
+    with _prints_elsewhere():
+        loaded = porting.load_torch_model(model, train=train)
+        if train:
+            return porting.port_training(
+                loaded, output, target=target, level=level, check=check, progress=progress
+            )
+        return porting.port(
+            loaded,
+            output,
+            target=target,
+            level=level,
+            sample=sample,
+            check=check,
+            progress=progress,
+        )
+
+
+def analyze_torch(model: str, target: str, level: str, progress: Callable[[str], None]) -> Manifest:
+    """Analyze a PyTorch model; the arguments are those of ``samba_onnx.porting.analyze_torch``.
+
+    Raises:
+        UsageError: torch is not installed, or an argument is wrong.
+        ModelError: The model cannot be exported.
+    """
+    progress("import torch")
+    _require_torch()
+    from samba_onnx import porting
+
+    progress("load")
+    with _prints_elsewhere():
+        loaded = porting.load_torch_model(model)
+        return porting.analyze_torch(loaded, target=target, level=level, progress=progress)
+
+
+def export_trained(
+    model: str, checkpoint: str, output: str, progress: Callable[[str], None]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Write a checkpoint into an ONNX model.
+
+    Args:
+        model: Path of the model.
+        checkpoint: Path of the checkpoint.
+        output: Path of the model to write.
+        progress: Called with the name of each step before it begins.
+
+    Returns:
+        Names of the initializers with new content, and of the others that could have it.
+
+    Raises:
+        UsageError: torch is not installed, or the checkpoint is of another model.
+        ModelError: A file cannot be read.
+        OutputError: The file cannot be written.
+    """
+    progress("import torch")
+    _require_torch()
+    from samba_onnx import porting
+
+    progress("write")
+    done = porting.export_trained(model, checkpoint, output)
+    return done.written, done.kept
+
+
+def read_checkpoint(path: str) -> dict[str, Any]:
+    """Read a file of ``torch.save``; nothing but tensors is unpickled.
+
+    Args:
+        path: Of the file.
+
+    Returns:
+        Arrays by name.
+
+    Raises:
+        UsageError: torch is not installed, or there is no ``state_dict``.
+        ModelError: The file cannot be read.
+    """
+    _require_torch()
+    from samba_onnx import porting
+
+    return porting.read_checkpoint(path)
+
+
+def _prints_elsewhere() -> AbstractContextManager[object]:
+    """Keep what the user's own code prints out of the answer."""
+    return contextlib.redirect_stdout(sys.stderr)
+
+
+def _require_torch() -> None:
+    try:
+        import torch  # noqa: F401
+    except ImportError:
+        raise UsageError(
+            "PyTorch models need torch: install it with pip install 'samba-onnx[torch]'"
+        ) from None
