@@ -9,17 +9,17 @@ import sys
 import tempfile
 from pathlib import Path
 
-from benchmarks import command_line, convert, load, steady
+from benchmarks import command_line, convert, load, steady, training
 from benchmarks.table import Row, markdown
 
-PARTS = ("convert", "steady", "load", "command_line")
+PARTS = ("convert", "steady", "load", "command_line", "training")
 
 
 def main() -> None:
     """Run the parts that are asked for, all by default, and print their rows as Markdown."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"one of {', '.join(PARTS)}")
-    parser.add_argument("--quick", action="store_true", help="leave out the model over 2 GB")
+    parser.add_argument("--quick", action="store_true", help="leave out what takes long")
     arguments = parser.parse_args()
     unknown = set(arguments.parts) - set(PARTS)
     if unknown:
@@ -31,6 +31,7 @@ def main() -> None:
         "convert": lambda: convert.rows(folder / "convert", quick=arguments.quick),
         "steady": lambda: steady.rows(folder / "steady"),
         "load": lambda: load.rows(folder / "load", quick=arguments.quick),
+        "training": lambda: training.rows(folder / "training", quick=arguments.quick),
         "command_line": lambda: command_line.rows(folder / "cli", quick=arguments.quick),
     }
     try:

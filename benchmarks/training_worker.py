@@ -1,0 +1,97 @@
+"""One side of a training benchmark, in a process of its own.
+
+``python -m benchmarks.training_worker SIDE MODEL THREADS PEF`` prints a line when the model is
+ready: wall and CPU seconds that preparing took. Then it reads a number of steps per line from
+standard input, trains that many, and prints the wall and CPU seconds they took. ``peak`` prints the
+process's peak memory in bytes instead. The side ``ours`` compiles the PEF unless it exists.
+"""
+
+from __future__ import annotations
+
+import resource
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+from benchmarks.training_models import TRAININGS, Training
+
+
+def main() -> None:
+    """Prepare one side, and train whenever asked to."""
+    side, name, threads = sys.argv[1:4]
+    torch.set_num_threads(int(threads))
+    torch.manual_seed(0)
+    begin = _clocks()
+    step = SIDES[side](TRAININGS[name])
+    step()
+    _report(begin)
+    for line in sys.stdin:
+        if line.strip() == "peak":
+            print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024, flush=True)
+            continue
+        begin = _clocks()
+        for _ in range(int(line)):
+            step()
+        _report(begin)
+
+
+def _clocks() -> tuple[float, float]:
+    return time.perf_counter(), time.process_time()
+
+
+def _report(begin: tuple[float, float]) -> None:
+    wall, processor = _clocks()
+    print(wall - begin[0], processor - begin[1], flush=True)
+
+
+def eager(training: Training, *, compiled: bool = False) -> Callable[[], float]:
+    """Return a step of eager torch, or of ``torch.compile``, that returns the loss."""
+    model = training.build().train()
+    optimizer = training.optimize(torch.optim, model, foreach=True)
+    batch = training.draw()
+    forward = torch.compile(model) if compiled else model
+
+    def step() -> float:
+        loss = forward(**batch)
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        optimizer.step()
+        return float(loss.detach())
+
+    return step
+
+
+def ours(training: Training) -> Callable[[], float]:
+    """Return a step of ``samba.session.run`` that returns the loss."""
+    import samba_onnx as samba
+
+    path = sys.argv[4]
+    model = training.build().train()
+    batch = training.draw()
+    samba.from_torch_model_(model)
+    optimizer = training.optimize(samba.optim, model)
+    inputs = {name: samba.from_torch_tensor(value, name=name) for name, value in batch.items()}
+    if not Path(path).exists():
+        samba.session.compile(model, inputs, optimizer, output=path, check=False)
+    outputs = samba.utils.trace_graph(model, inputs, optimizer, pef=path)
+    given = list(inputs.values())
+
+    def step() -> float:
+        (loss,) = samba.session.run(given, outputs)
+        return float(loss)
+
+    return step
+
+
+SIDES: dict[str, Callable[[Training], Callable[[], float]]] = {
+    "ours": ours,
+    "eager": eager,
+    "compile": lambda training: eager(training, compiled=True),
+}
+"""By name; each returns a step."""
+
+if __name__ == "__main__":
+    main()
