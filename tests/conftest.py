@@ -36,3 +36,15 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
             f"ONNX backend suite: {counts['passed']} of the {counts['onnxruntime']} cases that "
             f"onnxruntime passes also pass as a PEF on the emulator ({counts['seen']} cases seen)"
         )
+
+
+SLOW_FOLDERS = frozenset({"architectures", "generation", "training"})
+"""Whole networks, run for minutes: the fast tests of their rooms are in ``export`` and ``sessions``."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what is slow as a whole."""
+    for item in items:
+        if item.path.parent.name in SLOW_FOLDERS:
+            item.add_marker(pytest.mark.slow)

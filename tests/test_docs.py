@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import re
 import shlex
 import subprocess
@@ -13,6 +14,8 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([ROOT / "README.md", *ROOT.glob("docs/*.md"), ROOT / "CONTRIBUTING.md"])
+GUIDES = [ROOT / "docs" / "python.md"]
+"""Pages whose samples follow one another; that on training is tested where training is."""
 MODEL = """
     <ir_version: 8, opset_import: ["" : 18]>
     sample (float[batch, seq] x) => (float[batch, seq] y) {
@@ -33,8 +36,12 @@ def _blocks(language: str) -> list[tuple[str, str]]:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder with the ``model.onnx`` that the samples speak of."""
+    """A folder with the files that the samples speak of: ``model.onnx``, and their own modules."""
     onnx.save(onnx.parser.parse_model(MODEL), tmp_path / "model.onnx")
+    for _, body in _blocks("python"):
+        named = re.match(r"# (\w+\.py)\n", body)
+        if named:
+            (tmp_path / named[1]).write_text(body)
     (tmp_path / "out").mkdir()
     return tmp_path
 
@@ -45,6 +52,23 @@ def test_python_samples_run(page: str, body: str, folder: Path) -> None:
         [sys.executable, "-W", "error", "-c", body], cwd=folder, capture_output=True, text=True
     )
     assert answer.returncode == 0, f"{page}: {answer.stderr}"
+
+
+@pytest.mark.parametrize("page", GUIDES, ids=lambda page: page.name)
+def test_interactive_samples_run(page: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from samba_onnx.sessions import SESSION
+
+    monkeypatch.chdir(folder)
+    samples = page.read_text().replace("```\n", "\n")
+    test = doctest.DocTestParser().get_doctest(samples, {}, page.name, str(page), 0)
+    said: list[str] = []
+    try:
+        results = doctest.DocTestRunner(verbose=False).run(test, out=said.append)
+    finally:
+        SESSION.disable_lazy_param()
+        SESSION.reset()
+    assert results.attempted > 30
+    assert not results.failed, "".join(said)
 
 
 def test_the_commands_of_the_readme_run_in_their_order(folder: Path) -> None:
