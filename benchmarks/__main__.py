@@ -9,10 +9,10 @@ import sys
 import tempfile
 from pathlib import Path
 
-from benchmarks import command_line, convert, load, steady, training
+from benchmarks import command_line, convert, inference, load, steady, training
 from benchmarks.table import Row, markdown
 
-PARTS = ("convert", "steady", "load", "command_line", "training")
+PARTS = ("convert", "steady", "load", "command_line", "inference", "training")
 
 
 def main() -> None:
@@ -31,6 +31,7 @@ def main() -> None:
         "convert": lambda: convert.rows(folder / "convert", quick=arguments.quick),
         "steady": lambda: steady.rows(folder / "steady"),
         "load": lambda: load.rows(folder / "load", quick=arguments.quick),
+        "inference": lambda: inference.rows(folder / "inference", quick=arguments.quick),
         "training": lambda: training.rows(folder / "training", quick=arguments.quick),
         "command_line": lambda: command_line.rows(folder / "cli", quick=arguments.quick),
     }

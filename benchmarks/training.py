@@ -10,13 +10,11 @@ from __future__ import annotations
 
 import os
 import shutil
-import statistics
-import subprocess
-import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from benchmarks.table import Row, geometric_mean
+from benchmarks.turns import Side, ratio
 
 MODELS = ("lenet", "resnet18", "gpt2_small", "bert_small")
 """Those of the geometric mean."""
@@ -57,79 +55,26 @@ def rows(folder: Path, *, quick: bool = False, turns: int = 9) -> Iterator[Row]:
         yield from _memory(folder)
 
 
-class TrainingProcess:
-    """One side, waiting for its turn."""
-
-    def __init__(self, side: str, model: str, threads: int, pef: Path) -> None:
-        """Start the side, and wait until it has made one step."""
-        module = "benchmarks.training_worker"
-        command = [sys.executable, "-m", module, side, model, str(threads), str(pef)]
-        # Threads that wait must not take the cores away from the other side.
-        environment = {**os.environ, "OMP_WAIT_POLICY": "PASSIVE"}
-        self._process = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-            env=environment,
-        )
-        self._clock = 1 if threads == 1 else 0
-        self.seconds = self._answer()[1]
-        """CPU time of preparing and the first step."""
-
-    def time(self, steps: int) -> float:
-        """Return the seconds that some steps take: CPU time on one thread, else wall time."""
-        return self._ask(str(steps))[self._clock]
-
-    def peak(self) -> float:
-        """Return the peak of resident memory so far, in bytes."""
-        return self._ask("peak")[0]
-
-    def _ask(self, line: str) -> list[float]:
-        assert self._process.stdin is not None
-        self._process.stdin.write(f"{line}\n")
-        self._process.stdin.flush()
-        return self._answer()
-
-    def _answer(self) -> list[float]:
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        if not line:
-            raise RuntimeError(f"a worker died with {self._process.wait()}")
-        return [float(number) for number in line.split()]
-
-    def __enter__(self) -> TrainingProcess:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._process.kill()
-        self._process.wait()
-
-
 def _steps(
     name: str, threads: int, baselines: list[str], folder: Path, turns: int
 ) -> Iterator[Row]:
     pef = folder / f"{name}.pef"
-    with TrainingProcess("ours", name, threads, pef) as ours:
+    with _side("ours", name, threads, pef) as ours:
         for baseline in baselines:
             what = f"training step, {_threads(threads)}: {name}"
             aim = AIMS.get(name) if baseline == "eager" else None
-            with TrainingProcess(baseline, name, threads, pef) as theirs:
-                ratio, seconds = _ratio(ours, theirs, turns)
-            note = f"({1e3 * seconds:.1f} ms per step of torch)"
-            yield Row(what, _TITLES[baseline], ratio, aim, note)
+            with _side(baseline, name, threads, pef) as theirs:
+                value, seconds = ratio(ours, theirs, turns)
+            note = f"({1e3 * seconds:.1f} ms per step of torch"
+            if name == RECURRENT:
+                note += f"; {ours.preparation:.1f} s from the module to the first step"
+            note += ")"
+            yield Row(what, _TITLES[baseline], value, aim, note)
 
 
-def _ratio(
-    ours: TrainingProcess, theirs: TrainingProcess, turns: int, turn_seconds: float = 0.4
-) -> tuple[float, float]:
-    ours.time(2)
-    once = theirs.time(2) / 2
-    steps = max(1, round(turn_seconds / once))
-    pairs = [(ours.time(steps), theirs.time(steps)) for _ in range(turns)]
-    seconds = statistics.median(their for _, their in pairs) / steps
-    return statistics.median(our / their for our, their in pairs), seconds
+def _side(side: str, name: str, threads: int, pef: Path) -> Side:
+    module = "benchmarks.training_worker"
+    return Side(["-m", module, side, name, str(threads), str(pef)], processor_time=threads == 1)
 
 
 def _memory(folder: Path) -> Iterator[Row]:
@@ -155,7 +100,7 @@ _MEMORY_SIDES = (
 
 
 def _peak(side: str, name: str, pef: Path) -> float:
-    with TrainingProcess(side, name, 2, pef) as process:
+    with _side(side, name, 2, pef) as process:
         process.time(2)
         return process.peak()
 

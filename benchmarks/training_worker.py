@@ -1,22 +1,19 @@
 """One side of a training benchmark, in a process of its own.
 
-``python -m benchmarks.training_worker SIDE MODEL THREADS PEF`` prints a line when the model is
-ready: wall and CPU seconds that preparing took. Then it reads a number of steps per line from
-standard input, trains that many, and prints the wall and CPU seconds they took. ``peak`` prints the
-process's peak memory in bytes instead. The side ``ours`` compiles the PEF unless it exists.
+``python -m benchmarks.training_worker SIDE MODEL THREADS PEF``. The side ``ours`` compiles the PEF
+unless it exists.
 """
 
 from __future__ import annotations
 
-import resource
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import torch
 
 from benchmarks.training_models import TRAININGS, Training
+from benchmarks.turns import serve
 
 
 def main() -> None:
@@ -24,27 +21,7 @@ def main() -> None:
     side, name, threads = sys.argv[1:4]
     torch.set_num_threads(int(threads))
     torch.manual_seed(0)
-    begin = _clocks()
-    step = SIDES[side](TRAININGS[name])
-    step()
-    _report(begin)
-    for line in sys.stdin:
-        if line.strip() == "peak":
-            print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024, flush=True)
-            continue
-        begin = _clocks()
-        for _ in range(int(line)):
-            step()
-        _report(begin)
-
-
-def _clocks() -> tuple[float, float]:
-    return time.perf_counter(), time.process_time()
-
-
-def _report(begin: tuple[float, float]) -> None:
-    wall, processor = _clocks()
-    print(wall - begin[0], processor - begin[1], flush=True)
+    serve(lambda: SIDES[side](TRAININGS[name]))
 
 
 def eager(training: Training, *, compiled: bool = False) -> Callable[[], float]:
