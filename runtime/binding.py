@@ -12,6 +12,7 @@ import onnxruntime as ort
 from samba_onnx.runtime.elements import Array
 from samba_onnx.runtime.hazards import unsafe_outputs
 from samba_onnx.runtime.memory import DeviceMemory, DeviceTensor
+from samba_onnx.runtime.nodes import declared_shape
 
 
 class Bound(Protocol):
@@ -61,25 +62,26 @@ def bind_session(
 
     Args:
         session: Of the model.
-        model: As onnxruntime got it; its inputs and outputs are symbols.
+        model: As onnxruntime got it; its inputs and outputs are symbols, outputs maybe in other
+            shapes.
         memory: Where these live.
         values: What the session uses as initializers.
     """
     inputs = [value.name for value in model.graph.input]
-    outputs = [value.name for value in model.graph.output]
+    outputs = {value.name: declared_shape(value) for value in model.graph.output}
     binding = session.io_binding()
     for name in inputs:
         memory.tensor(name).bind_input(binding, name)
-    unsafe = unsafe_in_place(model, memory, inputs, outputs)
+    unsafe = unsafe_in_place(model, memory, inputs, list(outputs))
     copies: list[tuple[Array, Array]] = []
-    for name in outputs:
+    for name, shape in outputs.items():
         tensor = memory.tensor(name)
         if name in unsafe:
             buffer = memory.private(name)
             copies.append((tensor.items, buffer.items))
-            buffer.bind_output(binding, name)
+            buffer.bind_output(binding, name, shape)
         else:
-            tensor.bind_output(binding, name)
+            tensor.bind_output(binding, name, shape)
     return BoundSession(session, binding, tuple(copies), values)
 
 
@@ -118,6 +120,17 @@ def unsafe_in_place(
     }
     unsafe = unsafe_outputs(model, overwritten)
     return frozenset(name for name in shared if name not in alike or inside[name] in unsafe)
+
+
+def written_over(model: onnx.ModelProto, memory: DeviceMemory) -> frozenset[str]:
+    """Return the outputs of a model that live where it reads inputs.
+
+    Args:
+        model: Its inputs and outputs are symbols.
+        memory: Where these live.
+    """
+    read = {memory.region(value.name) for value in model.graph.input}
+    return frozenset(v.name for v in model.graph.output if memory.region(v.name) in read)
 
 
 def _alike(one: DeviceTensor, other: DeviceTensor) -> bool:

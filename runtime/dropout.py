@@ -13,15 +13,14 @@ bits only.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 import numpy.typing as npt
 import onnx
-from onnx import helper, numpy_helper
 
 from samba_onnx.errors import PefFormatError
+from samba_onnx.runtime.nodes import Nodes
 
 DOMAIN = "samba"
 OPERATOR = "DropoutMask"
@@ -91,8 +90,8 @@ class _Mask:
         self._result = node.output[0]
         self._shape = shape
         self._stream = given["stream"].i
-        self._nodes: list[onnx.NodeProto] = []
-        self._seed = self._make("Cast", [seed], to=onnx.TensorProto.UINT32)
+        self._nodes = Nodes(self._result)
+        self._seed = self._nodes.make("Cast", [seed], to=onnx.TensorProto.UINT32)
 
     def nodes(self) -> Iterator[onnx.NodeProto]:
         """Yield the nodes in an order in which they can run."""
@@ -101,33 +100,33 @@ class _Mask:
         rows = -(-words // _LONGEST_ROW)
         columns = -(-words // rows)
         hashed = self._lanes(self._hashed(self._counters(rows, columns)))
-        kept = self._make("GreaterOrEqual", [hashed, self._threshold()])
+        kept = self._nodes.make("GreaterOrEqual", [hashed, self._threshold()])
         if rows * columns * _LANES != size:
-            flat = self._make("Reshape", [kept, self._constant(np.array([-1]))])
-            bounds = [self._constant(np.array([bound])) for bound in (0, size)]
-            kept = self._make("Slice", [flat, *bounds])
-        shape = self._constant(np.array(self._shape, np.int64))
-        self._make("Reshape", [kept, shape], result=self._result)
-        yield from self._nodes
+            flat = self._nodes.make("Reshape", [kept, self._nodes.constant(np.array([-1]))])
+            bounds = [self._nodes.constant(np.array([bound])) for bound in (0, size)]
+            kept = self._nodes.make("Slice", [flat, *bounds])
+        shape = self._nodes.constant(np.array(self._shape, np.int64))
+        self._nodes.make("Reshape", [kept, shape], result=self._result)
+        yield from self._nodes.made
 
     def _counters(self, rows: int, columns: int) -> str:
         """Return distinct words, which begin elsewhere for every seed and stream."""
         (start,) = _words([self._stream, 0], 1)
-        step = self._make("Mul", [self._seed, self._constant(np.uint32(_SEED_STEP))])
+        step = self._nodes.make("Mul", [self._seed, self._nodes.constant(np.uint32(_SEED_STEP))])
         across = np.arange(columns, dtype=np.uint32) * np.uint32(_WEYL)
         down = np.arange(rows, dtype=np.uint32) * np.uint32(columns * _WEYL % 2**32) + start
-        first = self._make("Add", [step, self._constant(down.reshape(-1, 1))])
-        return self._make("Add", [first, self._constant(across)])
+        first = self._nodes.make("Add", [step, self._nodes.constant(down.reshape(-1, 1))])
+        return self._nodes.make("Add", [first, self._nodes.constant(across)])
 
     def _hashed(self, words: str) -> str:
         words = self._fold(words, _FIRST_SHIFT)
-        words = self._make("Mul", [words, self._constant(np.uint32(_MULTIPLIER))])
+        words = self._nodes.make("Mul", [words, self._nodes.constant(np.uint32(_MULTIPLIER))])
         return self._fold(words, _SECOND_SHIFT)
 
     def _fold(self, words: str, distance: int) -> str:
-        by = self._constant(np.uint32(distance))
-        upper = self._make("BitShift", [words, by], direction="RIGHT")
-        return self._make("BitwiseXor", [words, upper])
+        by = self._nodes.constant(np.uint32(distance))
+        upper = self._nodes.make("BitShift", [words, by], direction="RIGHT")
+        return self._nodes.make("BitwiseXor", [words, upper])
 
     def _lanes(self, words: str) -> str:
         """Multiply every word by eight multipliers, which differ by seed and stream.
@@ -137,27 +136,20 @@ class _Mask:
         # A product with a multiple of 4 leaves the lowest bits of the stream's own share: 2.
         by_seed = _words([0, 1], _LANES) & ~np.uint32(3)
         by_stream = _words([self._stream, 2], _LANES) & ~np.uint32(3) | np.uint32(2)
-        scaled = self._make("Mul", [self._seed, self._constant(by_seed.reshape(-1, 1, 1))])
-        multipliers = self._make("Add", [scaled, self._constant(by_stream.reshape(-1, 1, 1))])
-        return self._make("Mul", [words, multipliers])
+        scaled = self._nodes.make(
+            "Mul", [self._seed, self._nodes.constant(by_seed.reshape(-1, 1, 1))]
+        )
+        multipliers = self._nodes.make(
+            "Add", [scaled, self._nodes.constant(by_stream.reshape(-1, 1, 1))]
+        )
+        return self._nodes.make("Mul", [words, multipliers])
 
     def _threshold(self) -> str:
         """Return the word below which values are dropped: 0 at rate 0, the last one at rate 1."""
-        scaled = self._make("Mul", [self._rate, self._constant(np.float32(2**32))])
-        whole = self._make("Cast", [scaled], to=onnx.TensorProto.INT64)
-        bounded = self._make("Min", [whole, self._constant(np.int64(_LAST_WORD))])
-        return self._make("Cast", [bounded], to=onnx.TensorProto.UINT32)
-
-    def _constant(self, value: Any) -> str:
-        return self._make("Constant", [], value=numpy_helper.from_array(np.asarray(value)))
-
-    def _make(
-        self, operator: str, inputs: Sequence[str], *, result: str = "", **attributes: Any
-    ) -> str:
-        name = result or f"{self._result}.{len(self._nodes)}"
-        node = helper.make_node(operator, inputs, [name], name=name, **attributes)
-        self._nodes.append(node)
-        return name
+        scaled = self._nodes.make("Mul", [self._rate, self._nodes.constant(np.float32(2**32))])
+        whole = self._nodes.make("Cast", [scaled], to=onnx.TensorProto.INT64)
+        bounded = self._nodes.make("Min", [whole, self._nodes.constant(np.int64(_LAST_WORD))])
+        return self._nodes.make("Cast", [bounded], to=onnx.TensorProto.UINT32)
 
 
 def _words(key: Iterable[int], count: int) -> npt.NDArray[np.uint32]:

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 
 import onnx
 
+from samba_onnx.runtime.nodes import Shape, declared_shape
+
 # fmt: off
 _EXACT = frozenset(
     {
@@ -22,8 +24,6 @@ _EXACT = frozenset(
 # fmt: on
 """Elementwise operators whose kernels give the same bits wherever an element lies."""
 _DIMENSION = "n"
-
-Shape = tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class _Graph:
         self._initializers = {tensor.name: tensor for tensor in model.graph.initializer}
         self._producers = {name: i for i, node in enumerate(self._nodes) for name in node.output}
         self._shapes: dict[str, Shape | None] = {
-            **{name: _declared(value) for name, value in self._inputs.items()},
+            **{name: declared_shape(value) for name, value in self._inputs.items()},
             **{name: tuple(tensor.dims) for name, tensor in self._initializers.items()},
         }
         for node in self._nodes:
@@ -256,14 +256,6 @@ def same_models(components: Iterable[Component]) -> Mapping[bytes, list[Componen
         content = component.model.SerializeToString(deterministic=True)
         groups.setdefault(content, []).append(component)
     return groups
-
-
-def _declared(value: onnx.ValueInfoProto) -> Shape | None:
-    tensor = value.type.tensor_type
-    if not tensor.HasField("shape"):
-        return None
-    sizes = [size.dim_value for size in tensor.shape.dim if size.HasField("dim_value")]
-    return tuple(sizes) if len(sizes) == len(tensor.shape.dim) else None
 
 
 def _is_plain(node: onnx.NodeProto) -> bool:

@@ -23,10 +23,17 @@ from onnxruntime.capi import onnxruntime_pybind11_state as ort_native
 from samba_onnx.errors import ExecutionError, PefFormatError
 from samba_onnx.runtime.assembly import freeze_inputs, merge_stages, place_weights
 from samba_onnx.runtime.bfloat16 import lower_bfloat16, uses_bfloat16
-from samba_onnx.runtime.binding import Bound, BoundSession, BoundSteps, bind_session
+from samba_onnx.runtime.binding import (
+    Bound,
+    BoundSession,
+    BoundSteps,
+    bind_session,
+    written_over,
+)
 from samba_onnx.runtime.blocks import BlockPool, bind_blocks, may_be_blocked
 from samba_onnx.runtime.dropout import expand_dropout_masks
 from samba_onnx.runtime.elementwise import split_elementwise
+from samba_onnx.runtime.final_reshapes import shed_final_reshapes
 from samba_onnx.runtime.host_values import ValueRunner
 from samba_onnx.runtime.memory import DeviceMemory, release_free_memory
 from samba_onnx.runtime.optimizer_faults import faulty_optimizers
@@ -35,6 +42,7 @@ from samba_onnx.runtime.pef.layout import WEIGHTS_MEMBER
 from samba_onnx.runtime.pef.manifest import Section, SectionType
 from samba_onnx.runtime.pef.reader import Pef
 from samba_onnx.runtime.schedule import Step
+from samba_onnx.runtime.small_convolutions import multiply_small_convolutions
 
 _SILENT = 4
 """onnxruntime's severity "fatal": everything else reaches the user as an exception."""
@@ -119,6 +127,9 @@ class SessionFactory:
         outside = freeze_inputs(model, {name: memory.tensor(name) for name in frozen})
         if uses_bfloat16(model):
             lower_bfloat16(model)
+        else:
+            multiply_small_convolutions(model)
+            shed_final_reshapes(model, kept=written_over(model, memory))
         values = {name: tensor.ort_value() for name, tensor in outside.items()}
         session = self._session(model, step, values)
         if values:

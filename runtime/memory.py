@@ -130,10 +130,17 @@ class DeviceTensor:
         number = onnx_number(self.element)
         binding.bind_input(name, "cpu", 0, number, self.shape, self._items.ctypes.data)
 
-    def bind_output(self, binding: Any, name: str) -> None:
-        """Let an onnxruntime ``IOBinding`` write output ``name`` to here."""
+    def bind_output(self, binding: Any, name: str, shape: Sequence[int] | None = None) -> None:
+        """Let an onnxruntime ``IOBinding`` write output ``name`` to here.
+
+        Args:
+            binding: Of a session.
+            name: Of one of its outputs.
+            shape: Another one of as many elements, if the output has it.
+        """
         number = onnx_number(self.element)
-        binding.bind_output(name, "cpu", 0, number, self.shape, self._items.ctypes.data)
+        seen = self.shape if shape is None else shape
+        binding.bind_output(name, "cpu", 0, number, seen, self._items.ctypes.data)
 
 
 def static_type(symbol: Symbol) -> tuple[ElementType, tuple[int, ...]]:

@@ -1,0 +1,74 @@
+"""Reading and writing ONNX nodes of stages before onnxruntime gets them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import helper, numpy_helper
+
+Shape = tuple[int, ...]
+
+
+class Nodes:
+    """Nodes that take the place of one, in an order in which they can run."""
+
+    def __init__(self, result: str) -> None:
+        """Begin without nodes.
+
+        Args:
+            result: The value of the node that is replaced; names others.
+        """
+        self._result = result
+        self.made: list[onnx.NodeProto] = []
+        """All nodes so far."""
+
+    def make(
+        self, operator: str, inputs: Sequence[str], *, result: str = "", **attributes: Any
+    ) -> str:
+        """Add a node with one output, and return its name.
+
+        Args:
+            operator: Of the default domain.
+            inputs: Names of values.
+            result: Name of the output; a new one by default.
+            **attributes: Of the node.
+        """
+        name = result or f"{self._result}.{len(self.made)}"
+        self.made.append(helper.make_node(operator, inputs, [name], name=name, **attributes))
+        return name
+
+    def constant(self, value: Any) -> str:
+        """Add a constant, and return its name."""
+        return self.make("Constant", [], value=numpy_helper.from_array(np.asarray(value)))
+
+    def integers(self, *values: int) -> str:
+        """Add a vector of int64, and return its name."""
+        return self.constant(np.array(values, np.int64))
+
+
+def declared_shape(value: onnx.ValueInfoProto) -> Shape | None:
+    """Return the sizes that are declared for a value; None if one of them is not known."""
+    tensor = value.type.tensor_type
+    if not tensor.HasField("shape"):
+        return None
+    sizes = [size.dim_value for size in tensor.shape.dim if size.HasField("dim_value")]
+    return tuple(sizes) if len(sizes) == len(tensor.shape.dim) else None
+
+
+def declared_shapes(graph: onnx.GraphProto) -> Mapping[str, Shape]:
+    """Return the shapes that a graph states in full, by value."""
+    stated = {
+        value.name: declared_shape(value)
+        for value in (*graph.input, *graph.output, *graph.value_info)
+    }
+    known = {name: shape for name, shape in stated.items() if shape is not None}
+    return known | {tensor.name: tuple(tensor.dims) for tensor in graph.initializer}
+
+
+def default_version(model: onnx.ModelProto) -> int:
+    """Return the version of the default operator set that a model imports; 0 if it does not."""
+    versions = [o.version for o in model.opset_import if o.domain in {"", "ai.onnx"}]
+    return max(versions, default=0)
