@@ -112,14 +112,9 @@ def _scattered_input_gradient(
     """
     batch, outer, *plane = sizes(gradient)
     inner, *kernel = sizes(weight)[1:]
-    offsets, rank = math.prod(kernel), len(plane)
-    rows = _channels_last(build, gradient)
-    by_offset = build.transpose(build.reshape(weight, [outer, inner, offsets]), [0, 2, 1])
-    product = build.matmul(
-        build.reshape(rows, [batch * math.prod(plane), outer]),
-        build.reshape(by_offset, [outer, offsets * inner]),
-    )
-    parts = build.split(product, [inner] * offsets, 1)
+    rank = len(plane)
+    rows = build.reshape(_channels_last(build, gradient), [batch * math.prod(plane), outer])
+    parts = _products_by_offset(build, rows, weight)
     placed = []
     for part, offset in zip(parts, _offsets(kernel, geometry), strict=True):
         spread = _interleave(build, build.reshape(part, [batch, *plane, inner]), geometry.stride)
@@ -131,6 +126,22 @@ def _scattered_input_gradient(
     if len(placed) > 1:
         total = build.emit("Sum", placed, element(total), sizes(total))
     return build.transpose(total, [0, rank + 1, *range(1, rank + 1)])
+
+
+def _products_by_offset(build: GraphBuilder, rows: ir.Value, weight: ir.Value) -> list[ir.Value]:
+    """Multiply rows of outer channels by a weight; yield rows of inner channels per offset.
+
+    Either the weight or the product is put in order so that offsets are apart: what is smaller.
+    """
+    outer, inner, *kernel = sizes(weight)
+    offsets, positions = math.prod(kernel), sizes(rows)[0]
+    if positions < outer:
+        product = build.matmul(rows, build.reshape(weight, [outer, inner * offsets]))
+        product = build.reshape(product, [positions, inner, offsets])
+        return build.split(build.transpose(product, [2, 0, 1]), [1] * offsets, 0)
+    by_offset = build.transpose(build.reshape(weight, [outer, inner, offsets]), [0, 2, 1])
+    product = build.matmul(rows, build.reshape(by_offset, [outer, offsets * inner]))
+    return build.split(product, [inner] * offsets, 1)
 
 
 def _interleave(build: GraphBuilder, rows: ir.Value, stride: Sequence[int]) -> ir.Value:
@@ -247,6 +258,12 @@ def _channels_last_products(
         build.reshape(part, [positions, inner])
         for part in _windows(build, padded, over, kernel, geometry, 1)
     ]
+    if positions < outer:
+        columns = build.concat(rows, 1)
+        offsets = math.prod(kernel)
+        columns = build.reshape(columns, [positions, offsets, inner])
+        columns = build.reshape(build.transpose(columns, [0, 2, 1]), [positions, offsets * inner])
+        return build.reshape(build.matmul(left, columns), shape)
     if positions <= _SMALL_BATCH:
         return _offsets_last(build, build.matmul(left, build.concat(rows, 1)), shape)
     products = [build.reshape(build.matmul(left, part), [outer, inner, 1]) for part in rows]
