@@ -5,6 +5,7 @@ The operators are those of :mod:`samba_onnx.export.recurrence`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +15,9 @@ import onnx_ir as ir
 from samba_onnx.export.builder import GraphBuilder, element, sizes
 from samba_onnx.export.operators.recurrent import GRU_GATES, LSTM_GATES, reordered
 from samba_onnx.export.operators.registry import Context, translates
+
+_MANY_STEPS = 32
+"""With fewer, going through them one by one is as fast."""
 
 
 @translates("samba::lstm_layer")
@@ -75,11 +79,76 @@ def rnn_layer(
 def linear_recurrence(
     context: Context, decay: ir.Value, increment: ir.Value, initial: ir.Value, reverse: bool
 ) -> ir.Value:
-    """Write ``s[t] = decay[t] * s[before] + increment[t]``."""
-    scan = _Scan(context.build, "linear_recurrence", reverse)
+    """Write ``s[t] = decay[t] * s[before] + increment[t]``.
+
+    Many steps are cut into pieces, which are gone through side by side. Where each piece begins is
+    then known from what the ones before do to a state: multiply it and add to it.
+    """
+    build = context.build
+    steps = sizes(increment)[0]
+    if steps < _MANY_STEPS:
+        return _stepwise(build, decay, increment, initial, reverse)
+    length = math.isqrt(steps)
+    pieces = -(-steps // length)
+    decays = _in_pieces(build, decay, pieces, length, 1)
+    increments = _in_pieces(build, increment, pieces, length, 0)
+    sums, products, added, multiplied = _piecewise(build, decays, increments, reverse)
+    starts = _starts(build, multiplied, added, initial, reverse)
+    states = build.add(sums, build.multiply(products, starts))
+    states = build.transpose(states, [1, 0, 2, 3])
+    states = build.reshape(states, (pieces * length, *sizes(initial)))
+    return build.slice(states, 0, 0, steps)
+
+
+def _stepwise(
+    build: GraphBuilder, decay: ir.Value, increment: ir.Value, initial: ir.Value, reverse: bool
+) -> ir.Value:
+    scan = _Scan(build, "linear_recurrence", reverse)
     state = scan.state(initial)
     kept = scan.body.add(scan.body.multiply(scan.step(decay), state), scan.step(increment))
     return scan.run([kept], [kept])[1]
+
+
+def _in_pieces(
+    build: GraphBuilder, value: ir.Value, pieces: int, length: int, rest: int
+) -> ir.Value:
+    """Return (steps, ...) as (steps of a piece, pieces, ...), filled up with a number."""
+    steps, *shape = sizes(value)
+    nothing = [0] * len(shape)
+    value = build.pad(value, [0, *nothing], [pieces * length - steps, *nothing], rest)
+    return build.transpose(build.reshape(value, (pieces, length, *shape)), [1, 0, 2, 3])
+
+
+def _piecewise(
+    build: GraphBuilder, decays: ir.Value, increments: ir.Value, reverse: bool
+) -> list[ir.Value]:
+    """Return what each step adds and multiplies since its piece began, and what whole pieces do.
+
+    Each is (steps of a piece, pieces, ...), those of whole pieces (pieces, ...).
+    """
+    dtype, shape = element(decays), sizes(decays)[1:]
+    scan = _Scan(build, "pieces", reverse)
+    total = scan.state(build.full(shape, 0, dtype))
+    factor = scan.state(build.full(shape, 1, dtype))
+    decay = scan.step(decays)
+    total = scan.body.add(scan.body.multiply(decay, total), scan.step(increments))
+    factor = scan.body.multiply(decay, factor)
+    added, multiplied, sums, products = scan.run([total, factor], [total, factor])
+    return [sums, products, added, multiplied]
+
+
+def _starts(
+    build: GraphBuilder,
+    multiplied: ir.Value,
+    added: ir.Value,
+    initial: ir.Value,
+    reverse: bool,
+) -> ir.Value:
+    """Return the states that pieces begin with, (pieces, ...)."""
+    scan = _Scan(build, "starts", reverse)
+    state = scan.state(initial)
+    after = scan.body.add(scan.body.multiply(scan.step(multiplied), state), scan.step(added))
+    return scan.run([after], [state])[1]
 
 
 @translates("samba::gate_recurrence")

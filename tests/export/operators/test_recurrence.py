@@ -57,3 +57,14 @@ def test_recurrences(reverse: bool) -> None:
         weight,
         reverse,
     )
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("steps", [31, 32, 36, 37, 256])
+def test_a_recurrence_of_many_steps(steps: int, reverse: bool) -> None:
+    torch.manual_seed(0)
+    decay, increment = torch.rand(steps, BATCH, HIDDEN), torch.randn(steps, BATCH, HIDDEN)
+    # One that lasts over all steps, one that nothing is left of.
+    decay[..., 0], decay[..., 1] = 1, 0
+    state = torch.randn(BATCH, HIDDEN)
+    check_operator(OPERATORS.linear_recurrence.default, decay, increment, state, reverse)
