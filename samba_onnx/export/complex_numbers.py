@@ -15,6 +15,7 @@ from torch.utils import _pytree as pytree
 
 from samba_onnx.errors import ModelError
 from samba_onnx.export.builder import GraphBuilder, element, sizes
+from samba_onnx.export.operators.padding import constant_pad
 from samba_onnx.export.operators.registry import Context, Outcome, Result, Translation
 
 
@@ -34,11 +35,12 @@ REAL_TYPES: Final[Mapping[ir.DataType, ir.DataType]] = MappingProxyType(
 )
 """Types of the parts."""
 _PARTWISE: Final = frozenset({
-    "_reshape_alias", "_unsafe_view", "alias", "cat", "chunk", "clone", "contiguous",
+    "_reshape_alias", "_unsafe_view", "alias", "cat", "chunk", "clone", "contiguous", "copy",
     "detach", "expand", "expand_as", "flatten", "flip", "index", "index_select",
-    "lift_fresh_copy", "mean", "narrow", "neg", "permute", "repeat", "reshape", "resolve_conj",
-    "resolve_neg", "roll", "select", "slice", "split", "split_with_sizes", "squeeze", "stack",
-    "sum", "swapaxes", "t", "transpose", "unbind", "unflatten", "unsqueeze", "view",
+    "lift_fresh_copy", "mean", "narrow", "neg", "new_zeros", "permute", "repeat", "reshape",
+    "resolve_conj", "resolve_neg", "roll", "select", "select_backward", "slice", "slice_backward",
+    "slice_scatter", "split", "split_with_sizes", "squeeze", "stack", "sum", "swapaxes", "t",
+    "transpose", "unbind", "unflatten", "unsqueeze", "view", "zeros", "zeros_like",
 })  # fmt: skip
 """Operators that do the same to real and imaginary parts."""
 
@@ -243,12 +245,47 @@ def product(context: Context, left: Any, right: Any) -> Complex:
     )
 
 
+@_handles("div")
+def quotient(context: Context, left: Any, right: Any) -> Complex:
+    """Write the quotients of the parts, or for a complex divisor a product with its inverse."""
+    build, dtype = context.build, REAL_TYPES[context.result.dtype]
+    one, other = _complex(build, left, dtype), _complex(build, right, dtype)
+    if isinstance(right, Complex):
+        one = product(context, one, Complex(other.real, build.unary("Neg", other.imaginary)))
+        squares = [build.multiply(part, part) for part in (other.real, other.imaginary)]
+        other = Complex(build.add(*squares), other.imaginary)
+    elif not isinstance(right, ir.Value) and complex(right).imag:
+        return product(context, one, 1 / complex(right))
+    return Complex(build.divide(one.real, other.real), build.divide(one.imaginary, other.real))
+
+
 @_handles("abs")
 def length(context: Context, value: Complex) -> ir.Value:
     """Write the square root of the sum of squares."""
     build = context.build
     squares = [build.multiply(one, one) for one in (value.real, value.imaginary)]
     return build.unary("Sqrt", build.add(*squares))
+
+
+@_handles("sgn")
+def direction(context: Context, value: Complex) -> Complex:
+    """Write the quotient of number and length; nought has none and stays nought."""
+    build = context.build
+    size = length(context, value)
+    divisor = build.where(build.compare("Equal", size, 0), 1, size)
+    return Complex(build.divide(value.real, divisor), build.divide(value.imaginary, divisor))
+
+
+@_handles("constant_pad_nd")
+def padded(
+    context: Context, value: Complex, amounts: Sequence[int], content: complex = 0
+) -> Complex:
+    """Write a padding of each part."""
+    number = complex(content)
+    return Complex(
+        constant_pad(context, value.real, amounts, number.real),
+        constant_pad(context, value.imaginary, amounts, number.imag),
+    )
 
 
 @_handles("_fft_r2c")

@@ -32,6 +32,15 @@ CASES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     ),
     "numbers added": lambda x, y: torch.view_as_real(1 - (torch.complex(x, y) + 2j + 3)),
     "integers": lambda x, y: torch.view_as_real(torch.complex(x, y) + (x > 0).long()),
+    "longer in the middle": lambda x, y: torch.fft.fft2(torch.complex(x, y), s=(6, 4)).real,
+    "framed": lambda x, y: torch.view_as_real(
+        nn.functional.pad(torch.complex(x, y), (1, 2), value=3.0)
+    ),
+    "direction": lambda x, y: torch.view_as_real(torch.complex(x.relu(), y.relu()).sgn()),
+    "quotients": lambda x, y: torch.view_as_real(
+        torch.complex(x, y) / torch.complex(y, x) / x / 3 / (2 - 1j)
+    ),
+    "real over complex": lambda x, y: (x / torch.complex(y, x)).imag,
     "integers, back": lambda x, y: torch.fft.irfft((x * 9).long(), dim=-1),
     "choice": lambda x, y: torch.view_as_real(torch.where(x > 0, torch.complex(x, y), 1.0)),
     "sums": lambda x, y: (torch.complex(x, y) + x - torch.complex(y, y)).sum(0).abs(),
@@ -103,3 +112,24 @@ class Mixing(nn.Module):
 def test_gradients_pass_through_complex_numbers() -> None:
     torch.manual_seed(5)
     trained(Mixing(), (torch.randn(4, 6),))
+
+
+class Spectrogram(nn.Module):
+    """Learns through overlapping frames of a signal, directions and padded planes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Linear(6, 16)
+        self.last = nn.Linear(4, 4)
+
+    def forward(self, value: Tensor) -> Tensor:
+        frames = torch.stft(self.first(value), 8, hop_length=2, return_complex=True)
+        rows = self.last(value[:, :4])
+        planes = torch.fft.ifft2(torch.complex(rows, value[:, 2:]), s=(3, 7))
+        turned = torch.polar(rows, rows.cos()).sgn()
+        return frames.abs().mean() + planes.real.square().sum() + (turned * turned).imag.sum()
+
+
+def test_gradients_pass_through_frames_and_directions() -> None:
+    torch.manual_seed(6)
+    trained(Spectrogram(), (torch.randn(4, 6),))
