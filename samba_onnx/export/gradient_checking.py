@@ -104,7 +104,7 @@ def _step(module: nn.Module, flat: list[Any], exported: Exported) -> dict[str, N
     program = exported.program
     feeds = feeds_of(module, flat, exported)
     forward = run_model(_part(program, SectionType.FWD).model, feeds)
-    if isinstance(forward, str):
+    if isinstance(forward, str) or all(p.type is not SectionType.BCKWD for p in program.parts):
         return forward
     backward = _part(program, SectionType.BCKWD).model
     feeds = {**feeds, **forward}

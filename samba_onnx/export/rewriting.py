@@ -114,7 +114,7 @@ def _product(
 ) -> Tensor:
     value = value if dtype is None else value.to(dtype)
     if value.dim() == 0 or value.shape[dim] == 0:
-        return value if value.dim() == 0 else torch.ones_like(value.sum(dim, keepdim))
+        return value if value.dim() == 0 else value.sum(dim, keepdim) + 1
     slices = value.unbind(dim)
     result = slices[0]
     for factor in slices[1:]:

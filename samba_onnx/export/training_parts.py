@@ -88,7 +88,7 @@ def write_program(
             their own.
 
     Returns:
-        The program without optimizers.
+        The program without optimizers; without a backward if no parameter has a gradient.
 
     Raises:
         ModelError: An operator cannot be written in ONNX; the message names the user's line.
@@ -122,10 +122,9 @@ class _Writer:
         """Return all parts, and what their values are."""
         forward, backward = self._halves()
         given, made = self._given(), self._made(forward)
-        parts = [
-            Part(SectionType.FWD, self._forward(forward, given, made)),
-            Part(SectionType.BCKWD, self._backward(backward, {**given, **made})),
-        ]
+        parts = [Part(SectionType.FWD, self._forward(forward, given, made))]
+        if self._gradients:
+            parts.append(Part(SectionType.BCKWD, self._backward(backward, {**given, **made})))
         if self._accumulate:
             parts.insert(0, Part(SectionType.ZEROGRAD, self._zeros()))
         read = {value.name for part in parts for value in part.model.graph.inputs}

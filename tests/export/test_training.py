@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from models import build
+from samba_onnx.export.gradient_checking import compare_training
 from samba_onnx.export.training import export_training
 from samba_onnx.runtime.pef.manifest import SectionType, SymbolKind
 from tests.export.training_models import (
@@ -219,6 +220,27 @@ def test_only_parameters_that_a_loss_reaches_have_gradients() -> None:
     (loss,) = machine.losses
     assert gradients == {"shared__embedding__weight__grad", f"{loss}__grad"}
     assert residents[f"{loss}__grad"] is SymbolKind.GRADIENT
+
+
+def test_a_loss_without_any_gradient_has_no_backward() -> None:
+    class Counting(nn.Linear):
+        def forward(self, value: Tensor) -> Tensor:
+            return torch.linalg.vector_norm(super().forward(value), 0)
+
+    module, value = Counting(4, 3), torch.randn(2, 4)
+    exported = export_training(module, (value,))
+    assert [part.type for part in exported.program.parts] == [SectionType.FWD]
+    assert compare_training(module, (value,), exported) == ""
+    module(value).backward()
+    assert module.weight.grad is None
+
+
+def test_a_product_of_nothing_has_a_gradient_of_zeros() -> None:
+    class Product(nn.Linear):
+        def forward(self, value: Tensor) -> Tensor:
+            return super().forward(value)[:, :0].prod(1).sum()
+
+    trained(Product(4, 3), (torch.randn(2, 4),))
 
 
 def test_chosen_losses_and_inputs_have_gradients() -> None:
