@@ -32,11 +32,12 @@ _HEADER = """\
 # Gradients of torch's operators in ONNX
 
 Operators of torch's own operator database (`torch.testing._internal`, torch {version}) that torch can
-differentiate in float32, each with up to {samples} samples. The loss is the sum of an operator's results
-times fixed random weights; forward and backward are exported as parts of a training program and run
-with onnxruntime, one after the other. The gradients of all its inputs are compared with torch's
-autograd in float64: allowed is ten times what torch itself is off in float32, and a millionth of the
-largest number. A cell says how many samples pass; *first* is what the first of them does.
+differentiate in float32, each with up to {samples} samples, evenly spread. The loss is the sum of an
+operator's results times fixed random weights, complex results as pairs; forward and backward are exported
+as parts of a training program and run with onnxruntime, one after the other. The gradients of all its
+inputs are compared with torch's autograd in float64, or in float32 where that is nearer: allowed is ten
+times what torch itself is off in float32, and a millionth of the largest number. A cell says how many
+samples pass; *first* is what the first of them does.
 
 Samples are not counted that torch has no gradient of, and those whose forward is not written in ONNX
 either ([torch_operators.md](torch_operators.md) says why); nor is what torch's own exporter would write.
@@ -74,7 +75,7 @@ class Row:
         return f"| {self.name} | {self.first} | {count} |"
 
 
-def run_operator(operator: Any, limit: int | None = SAMPLES) -> Row:
+def run_operator(operator: Any, limit: int = SAMPLES) -> Row:
     """Run the samples of an operator."""
     row = Row(operator.full_name)
     if row.name in LEFT_OUT:
@@ -111,7 +112,7 @@ def summary(rows: Sequence[Row]) -> str:
 
 
 def render(rows: Iterable[Row]) -> str:
-    """Return the whole page."""
+    """Return the whole page, from rows with ``SAMPLES`` samples each."""
     ordered = sorted(rows, key=lambda row: row.name)
     head = _HEADER.format(
         version=torch.__version__.partition("+")[0], samples=SAMPLES, summary=summary(ordered)
@@ -134,17 +135,18 @@ def main() -> None:
     """Write the table, or print rows of some operators."""
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("names", nargs="*", help="operators to print instead of writing the page")
-    parser.add_argument("--samples", type=int, default=SAMPLES)
+    parser.add_argument("--samples", type=int, help="of each; the page is not written either")
     options = parser.parse_args()
+    printed = bool(options.names or options.samples)
     quiet()
     rows = []
     for operator in candidates():
         if not options.names or operator.full_name in options.names:
-            rows.append(run_operator(operator, options.samples))
+            rows.append(run_operator(operator, options.samples or SAMPLES))
             sys.stdout.write(rows[-1].render() + "\n")
             sys.stdout.flush()
     sys.stdout.write(summary(rows) + "\n")
-    if not options.names:
+    if not printed:
         PATH.write_text(render(rows))
 
 
