@@ -48,8 +48,9 @@ def _add_atlast_state(gradient: Tensor, extra: Tensor, reverse: bool) -> Tensor:
 
 
 def _projected(value: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    result = value @ weight.t()
-    return result if bias is None else result + bias
+    rows = value.flatten(0, -2)
+    result = rows @ weight.t() if bias is None else torch.addmm(bias, rows, weight.t())
+    return result.view(*value.shape[:-1], -1)
 
 
 # --- What runs step by step
@@ -337,8 +338,10 @@ def _keep_layer(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
 def _lstm_gradient(ctx: Any, gradient: Tensor, final: Tensor) -> tuple[Tensor | None, ...]:
     value, hidden, cell, w_ih, w_hh, b_ih, b_hh, states = ctx.saved_tensors
     before = _previous(states, hidden, ctx.reverse)
-    gates = _projected(value, w_ih, b_ih) + _projected(before, w_hh, b_hh)
-    i, f, g, o = gates.chunk(4, -1)
+    # Input and state side by side: one product, and its large result is written once.
+    seen, weight = torch.cat([value, before], -1), torch.cat([w_ih, w_hh], 1)
+    bias = b_ih if b_ih is None or b_hh is None else b_ih + b_hh
+    i, f, g, o = _projected(seen, weight, bias).chunk(4, -1)
     i, f, g, o = i.sigmoid(), f.sigmoid(), g.tanh(), o.sigmoid()
     cells = linear_recurrence(f, i * g, cell, ctx.reverse)
     shown = cells.tanh()
@@ -350,10 +353,11 @@ def _lstm_gradient(ctx: Any, gradient: Tensor, final: Tensor) -> tuple[Tensor | 
     gates, d_hidden, d_cell = cell_recurrence(
         gradient, final, exposed, f, factors, w_hh, ctx.reverse
     )
-    d_value, d_w_ih, d_bias = _input_gradients(value, w_ih, gates)
-    d_w_hh = gates.flatten(0, 1).t() @ before.flatten(0, 1)
+    rows = gates.flatten(0, 1)
+    d_w_ih, d_w_hh = (rows.t() @ seen.flatten(0, 1)).split([w_ih.shape[1], w_hh.shape[1]], 1)
+    d_bias = rows.sum(0)
     biases = (None if b_ih is None else d_bias, None if b_hh is None else d_bias)
-    return d_value, d_hidden, d_cell, d_w_ih, d_w_hh, *biases, None
+    return gates @ w_ih, d_hidden, d_cell, d_w_ih, d_w_hh, *biases, None
 
 
 def _gru_gradient(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
