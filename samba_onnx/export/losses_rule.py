@@ -16,6 +16,8 @@ LossIndex: TypeAlias = int | Sequence[int]
 
 _LOSS_OPERATORS: Final = frozenset(
     {
+        "_linear_cross_entropy_batch_chunked",
+        "_linear_cross_entropy_batch_chunked_no_reduction",
         "binary_cross_entropy",
         "binary_cross_entropy_with_logits",
         "kl_div",

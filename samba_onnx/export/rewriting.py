@@ -7,13 +7,14 @@ takes its mask from the graph.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
 import torch
 from torch import Tensor
 from torch._decomp import decomposition_table
+from torch.nn import functional
 
 from samba_onnx.export import linear_systems, recurrent_stacks
 from samba_onnx.export.dropout import Draw, dropout, dropped
@@ -230,6 +231,60 @@ def _recurrent(
     return value, *(torch.cat(parts) for parts in zip(*finals, strict=True))
 
 
+def _reflected(
+    value: Tensor, factors: Tensor, other: Tensor, left: bool = True, transpose: bool = False
+) -> Tensor:
+    """Multiply by the orthogonal matrix of a QR decomposition, one reflection after the other."""
+    if not left:
+        return _reflected(value, factors, other.mT, transpose=not transpose).mT
+    height, width = value.shape[-2:]
+    vectors = value.tril(-1) + torch.eye(height, width, dtype=value.dtype, device=value.device)
+    columns = range(factors.shape[-1])
+    for column in columns if transpose else reversed(columns):
+        vector = vectors[..., column : column + 1]
+        factor = factors[..., column, None, None]
+        other = other - factor * (vector @ (vector.mT @ other))
+    return other
+
+
+def _linear_cross_entropy(
+    value: Tensor,
+    matrix: Tensor,
+    target: Tensor,
+    bias: Tensor | None,
+    weight: Tensor | None,
+    reduction: str,
+    ignore_index: int,
+    label_smoothing: float,
+    *_: Any,
+) -> tuple[Tensor | None, ...]:
+    """Compute a loss of a linear layer at once; its gradients, also results, come by themselves."""
+    scores = functional.linear(value, matrix, bias)
+    loss = functional.cross_entropy(
+        scores,
+        target,
+        weight,
+        ignore_index=ignore_index,
+        reduction=reduction,
+        label_smoothing=label_smoothing,
+    )
+    return loss, None, None, None
+
+
+def _linear_cross_entropies(
+    value: Tensor,
+    matrix: Tensor,
+    target: Tensor,
+    bias: Tensor | None,
+    weight: Tensor | None,
+    ignore_index: int,
+    *_: Any,
+) -> Tensor | None:
+    """Compute the loss of every row of a linear layer at once."""
+    operands = (value, matrix, target, bias, weight)
+    return _linear_cross_entropy(*operands, "none", ignore_index, 0.0)[0]
+
+
 _RECURRENT: Final = MappingProxyType(
     {
         aten.lstm.input: recurrent_stacks.lstm,
@@ -260,12 +315,21 @@ REWRITINGS: Final = MappingProxyType(
         aten.index_put.default: _index_put,
         aten.multi_margin_loss.default: multi_margin_loss,
         aten.multilabel_margin_loss.default: multilabel_margin_loss,
+        aten.ormqr.default: _reflected,
         aten.segment_reduce.default: segment_reduce,
         aten.grid_sampler.default: _grid_sampler,
         aten.grid_sampler_2d.default: _grid_sampler,
     }
 )
 """What is called in the place of an operator."""
+
+_CUSTOM: Final[Mapping[str, Rewriting]] = MappingProxyType(
+    {
+        "torch_nn::_linear_cross_entropy_batch_chunked": _linear_cross_entropy,
+        "torch_nn::_linear_cross_entropy_batch_chunked_no_reduction": _linear_cross_entropies,
+    }
+)
+"""The same for operators that torch defines when they are first called."""
 
 
 def rewritten(target: object, args: Sequence[Any], draw: Draw | None) -> Rewriting | None:
@@ -281,7 +345,8 @@ def rewritten(target: object, args: Sequence[Any], draw: Draw | None) -> Rewriti
     function = _RECURRENT.get(target)  # type: ignore[call-overload]
     if function is not None and not _is_projected(args):
         return functools.partial(_recurrent, function, draw=draw)
-    rewriting: Rewriting | None = REWRITINGS.get(target)  # type: ignore[call-overload]
+    custom = _CUSTOM.get(target._schema.name) if isinstance(target, torch._ops.OpOverload) else None
+    rewriting: Rewriting | None = REWRITINGS.get(target, custom)  # type: ignore[call-overload]
     return rewriting
 
 
