@@ -1,6 +1,7 @@
 """The table of torch's operators: which are written in ONNX and compute what torch does.
 
-``python -m tests.export.operator_table`` runs the samples and writes it anew, in a quarter of an hour.
+``python -m tests.export.operator_table`` runs the samples and writes it anew, in a quarter of an hour;
+with names of operators it writes their rows anew.
 """
 
 from __future__ import annotations
@@ -85,7 +86,7 @@ class Row:
         reasons = self.reasons.copy()
         if self.borrowed:
             reasons["through torch's own exporter"] += self.ran
-        why = "; ".join(text for text, _ in reasons.most_common(3))
+        why = "; ".join(text.strip() for text, _ in reasons.most_common(3))
         return " | ".join(["| " + self.name, self.first, *cells, why.replace("|", "/")]) + " |"
 
 
@@ -165,6 +166,23 @@ def render(rows: Sequence[Row]) -> str:
     return head + "".join(row.render() + "\n" for row in sorted(rows, key=lambda row: row.name))
 
 
+def read(page: str) -> list[Row]:
+    """Return the rows of a page; what it says about each operator is one reason."""
+    lines = [line for line in page.splitlines() if line.startswith("| ")]
+    return [_read_row([cell.strip() for cell in line.split("|")[1:-1]]) for line in lines[1:]]
+
+
+def _read_row(cells: list[str]) -> Row:
+    row = Row(*cells[:2])
+    for dtype, cell in zip(DTYPES, cells[2:], strict=False):
+        if cell:
+            passed, ran = map(int, cell.split("/"))
+            row.counts[_name(dtype)] = (passed, ran)
+    if cells[-1]:
+        row.reasons[cells[-1]] += 1
+    return row
+
+
 def read_first(page: str) -> dict[str, str]:
     """Return the state of the first sample by operator, from a page."""
     rows = [line.split(" | ") for line in page.splitlines() if line.startswith("| ")]
@@ -184,9 +202,9 @@ def quiet() -> None:
 
 
 def main() -> None:
-    """Write the table, or print rows of some operators."""
+    """Write the table, or the rows of some operators in it."""
     parser = argparse.ArgumentParser(description=main.__doc__)
-    parser.add_argument("names", nargs="*", help="operators to print instead of writing the page")
+    parser.add_argument("names", nargs="*", help="operators, all by default")
     parser.add_argument("--mode", choices=sorted(MODES), default="value")
     options = parser.parse_args()
     quiet()
@@ -197,9 +215,11 @@ def main() -> None:
             rows.append(run_operator(operator, mode, exporter))
             sys.stdout.write(rows[-1].render() + "\n")
             sys.stdout.flush()
+    path, new = PATHS[options.mode], {row.name for row in rows}
+    if options.names:
+        rows += [row for row in read(path.read_text()) if row.name not in new]
     sys.stdout.write(summary(rows) + "\n")
-    if not options.names:
-        PATHS[options.mode].write_text(render(rows))
+    path.write_text(render(rows))
 
 
 if __name__ == "__main__":
