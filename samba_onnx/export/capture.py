@@ -26,6 +26,7 @@ from samba_onnx.export.assignments import written_back
 from samba_onnx.export.branches import Values, ValuesNeededError
 from samba_onnx.export.functionalizing import functionalized
 from samba_onnx.export.naming import flat_names, place
+from samba_onnx.export.unchecked import Unchecked
 from samba_onnx.export.whole_layers import whole_layers
 from samba_onnx.functional import device_limits
 from samba_onnx.passes.source_location import trace_location
@@ -202,7 +203,7 @@ def _traced(
     mode = FakeTensorMode(allow_non_fake_inputs=True)
     given, named = pytree.tree_map(lambda leaf: _fake(leaf, mode), (args, dict(keywords)))
     try:
-        with _fake_members(module, mode), device_limits(), warnings.catch_warnings():
+        with _fake_members(module, mode), device_limits(), warnings.catch_warnings(), Unchecked():
             warnings.simplefilter("ignore")
             with values.replayed(), whole_layers(), written_back(module), _DataAsValue():
                 return torch.export.export(module, given, named, strict=False)
