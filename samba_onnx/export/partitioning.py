@@ -8,6 +8,7 @@ from typing import Final
 
 import torch
 from torch import Tensor, fx
+from torch._ops import OpOverload
 
 from samba_onnx.export.minimum_cut import ENDLESS, SINK, SOURCE, Network
 
@@ -60,8 +61,9 @@ def partition(
 ) -> tuple[Half, Half]:
     """Split a joint graph so that the fewest bytes are kept between its halves.
 
-    Views are computed again; what only the backward needs is computed on the side where it is
-    smaller; nothing else is computed twice. Inputs of the graph and results of the forward cost
+    Views and elementwise arithmetic are computed again, which takes no longer than to write and
+    read their results; what only the backward needs is computed on the side where it is smaller;
+    nothing else is computed twice. Inputs of the graph and results of the forward cost
     nothing, for they are in memory anyway.
 
     Args:
@@ -152,7 +154,13 @@ def _as_real(node: fx.Node) -> fx.Node:
 
 def _computed_again(node: fx.Node) -> bool:
     """Return whether a value of the forward may be computed once more by the backward."""
-    return node.target in _CHEAP or all(map(_is_number, [node, *node.all_input_nodes]))
+    if node.target in _CHEAP or _is_elementwise(node):
+        return True
+    return all(map(_is_number, [node, *node.all_input_nodes]))
+
+
+def _is_elementwise(node: fx.Node) -> bool:
+    return isinstance(node.target, OpOverload) and torch.Tag.pointwise in node.target.tags
 
 
 def _is_number(node: fx.Node) -> bool:
@@ -165,8 +173,8 @@ def _cost(node: fx.Node, in_forward: bool) -> int:
     value = node.meta.get("val")
     if not isinstance(value, Tensor):
         return ENDLESS
-    moved = in_forward and node.target in _CHEAP and node.target not in _FREE
-    preference = 0 if moved else 2 if node.target in _CHEAP else 1
+    works = node.target not in _FREE and _computed_again(node)
+    preference = 0 if in_forward and works else 2 if node.target in _CHEAP else 1
     return value.numel() * value.element_size() * _TIE + preference
 
 

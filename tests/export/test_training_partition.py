@@ -74,8 +74,12 @@ HIDDEN = 16 * 64
         (nn.Tanh(), 4 * HIDDEN),
         (nn.Flatten(), 4 * HIDDEN),
         (nn.Dropout(0.5), (4 + 1) * HIDDEN),
-        # One tensor after it, one before.
-        (nn.GELU(), 8 * HIDDEN),
+        # Its argument; its result is computed again.
+        (nn.GELU(), 4 * HIDDEN),
+        (nn.Sequential(nn.SiLU(), nn.Tanh(), nn.GELU("tanh")), 4 * HIDDEN),
+        # A sum over rows is not: one tensor after it, one before.
+        (nn.Softmax(-1), 4 * HIDDEN),
+        (nn.Sequential(nn.GELU(), nn.Softmax(-1)), 8 * HIDDEN),
     ],
 )
 def test_no_more_is_kept_than_needed(activation: nn.Module, size: int) -> None:
