@@ -1,37 +1,43 @@
-"""Sampling of volumes at positions, in terms of operators whose gradients can be written in ONNX."""
+"""Sampling of planes and volumes at positions, in terms of operators whose gradients can be written in ONNX."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from typing import Final
 
 import torch
 from torch import Tensor
+from torch._decomp import decomposition_table
 
-_NEAREST: Final = 1
+_LINEAR, _NEAREST = 0, 1
 _ZEROS, _BORDER = 0, 1
 
 
-def grid_sampler_3d(
+def grid_sampler(
     value: Tensor, grid: Tensor, interpolation_mode: int, padding_mode: int, align_corners: bool
 ) -> Tensor:
-    """Sample volumes; names and meaning are torch's.
+    """Sample planes or volumes; names and meaning are torch's.
 
     Args:
-        value: (N, C, D, H, W).
-        grid: (N, d, h, w, 3), positions x, y, z from -1 to 1.
-        interpolation_mode: 0 for linear, 1 for nearest.
-        padding_mode: 0 for zeros, 1 for the border, 2 for reflection outside of the volume.
+        value: (N, C, H, W), or with D before H.
+        grid: (N, h, w, 2), positions x, y from -1 to 1; or (N, d, h, w, 3), x, y, z.
+        interpolation_mode: 0 for linear, 1 for nearest, 2 for cubic, which is of planes only.
+        padding_mode: 0 for zeros, 1 for the border, 2 for reflection outside of what is sampled.
         align_corners: Whether -1 and 1 mean the centres of the outermost elements.
 
     Returns:
-        (N, C, d, h, w).
+        (N, C, h, w), or with d before h.
     """
+    options = (padding_mode, align_corners)
+    if interpolation_mode != _LINEAR and value.dim() == 4:
+        rule = decomposition_table[torch.ops.aten.grid_sampler_2d.default]
+        result: Tensor = rule(value, grid, interpolation_mode, *options)
+        return result
     sizes = value.shape[2:]
+    axes = reversed(grid.unbind(-1))
     places = [
-        _padded(_scaled(grid[..., 2 - i], size, align_corners), size, padding_mode, align_corners)
-        for i, size in enumerate(sizes)
+        _padded(_scaled(axis, size, align_corners), size, *options)
+        for axis, size in zip(axes, sizes, strict=True)
     ]
     if interpolation_mode == _NEAREST:
         return _taken(value, [place.detach().round() for place in places])
@@ -55,12 +61,14 @@ def _scaled(place: Tensor, size: int, align_corners: bool) -> Tensor:
 
 
 def _padded(place: Tensor, size: int, padding_mode: int, align_corners: bool) -> Tensor:
-    """Return where positions outside of a volume are read."""
+    """Return where positions outside are read."""
     if padding_mode == _ZEROS:
         return place
     if padding_mode != _BORDER:
         place = _reflected(place, *((0.0, size - 1.0) if align_corners else (-0.5, size - 0.5)))
-    return place.clamp(0, size - 1)
+    # On the border itself, torch's gradient is zero already.
+    inside = (place > 0) & (place < size - 1)
+    return torch.where(inside, place, place.detach().clamp(0, size - 1))
 
 
 def _reflected(place: Tensor, low: float, high: float) -> Tensor:

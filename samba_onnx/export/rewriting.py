@@ -13,12 +13,11 @@ from typing import Any, Final, TypeAlias
 
 import torch
 from torch import Tensor
-from torch._decomp import decomposition_table
 from torch.nn import functional
 
 from samba_onnx.export import linear_systems, recurrent_stacks
 from samba_onnx.export.dropout import Draw, dropout, dropped
-from samba_onnx.export.grid_sampling import grid_sampler_3d
+from samba_onnx.export.grid_sampling import grid_sampler
 from samba_onnx.export.margin_losses import multi_margin_loss, multilabel_margin_loss
 from samba_onnx.export.segments import segment_reduce
 
@@ -137,6 +136,21 @@ def _distances_of_rows(value: Tensor, p: float = 2.0) -> Tensor:
     return _lengths(value[rows] - value[others], p)
 
 
+class _Largest(torch.autograd.Function):
+    """The largest number of the last axis; each of several has the whole gradient, as in torch."""
+
+    @staticmethod
+    def forward(ctx: Any, value: Tensor) -> Tensor:
+        result = value.amax(-1)
+        ctx.save_for_backward(value, result)
+        return result
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        value, result = ctx.saved_tensors
+        return torch.where(value == result.unsqueeze(-1), gradient.unsqueeze(-1), 0.0)
+
+
 def _lengths(difference: Tensor, p: float) -> Tensor:
     """Return norms over the last axis, whose gradient is zero where they are."""
     if p == 0.0:
@@ -144,7 +158,9 @@ def _lengths(difference: Tensor, p: float) -> Tensor:
     if p == 1.0:
         return difference.abs().sum(-1)
     if p == float("inf"):
-        return difference.abs().amax(-1)
+        largest = difference.abs()
+        is_constant = not (torch.is_grad_enabled() and largest.requires_grad)
+        return largest.amax(-1) if is_constant else _Largest.apply(largest)  # type: ignore[no-untyped-call]
     powers = difference * difference if p == 2.0 else difference.abs().pow(p)
     total = powers.sum(-1)
     # A root's gradient is infinite at zero, where torch says zero.
@@ -189,12 +205,6 @@ def _index_put(
         return _put_where_true(value, indices, content, accumulate)
     result: Tensor = aten.index_put.default(value, indices, content, accumulate)
     return result
-
-
-def _grid_sampler(value: Tensor, grid: Tensor, mode: int, padding: int, align: bool) -> Any:
-    if value.dim() > 4:
-        return grid_sampler_3d(value, grid, mode, padding, align)
-    return decomposition_table[aten.grid_sampler_2d.default](value, grid, mode, padding, align)
 
 
 def _recurrent(
@@ -310,15 +320,15 @@ REWRITINGS: Final = MappingProxyType(
         aten.linalg_solve.default: linear_systems.solve,
         aten.linalg_solve_ex.default: linear_systems.solve_ex,
         aten.linalg_tensorsolve.default: linear_systems.tensorsolve,
-        aten.grid_sampler_3d.default: grid_sampler_3d,
+        aten.grid_sampler_3d.default: grid_sampler,
         aten.index_fill.int_Tensor: _index_fill,
         aten.index_put.default: _index_put,
         aten.multi_margin_loss.default: multi_margin_loss,
         aten.multilabel_margin_loss.default: multilabel_margin_loss,
         aten.ormqr.default: _reflected,
         aten.segment_reduce.default: segment_reduce,
-        aten.grid_sampler.default: _grid_sampler,
-        aten.grid_sampler_2d.default: _grid_sampler,
+        aten.grid_sampler.default: grid_sampler,
+        aten.grid_sampler_2d.default: grid_sampler,
     }
 )
 """What is called in the place of an operator."""
