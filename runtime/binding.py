@@ -57,6 +57,7 @@ def bind_session(
     model: onnx.ModelProto,
     memory: DeviceMemory,
     values: Mapping[str, ort.OrtValue],
+    places: Mapping[str, str],
 ) -> BoundSession:
     """Bind a session to device memory.
 
@@ -66,16 +67,19 @@ def bind_session(
             shapes.
         memory: Where these live.
         values: What the session uses as initializers.
+        places: Symbols by outputs that are none themselves, but live where a symbol does; the last
+            of the model.
     """
     inputs = [value.name for value in model.graph.input]
     outputs = {value.name: declared_shape(value) for value in model.graph.output}
     binding = session.io_binding()
     for name in inputs:
         memory.tensor(name).bind_input(binding, name)
-    unsafe = unsafe_in_place(model, memory, inputs, list(outputs))
+    symbols = [name for name in outputs if name not in places]
+    unsafe = unsafe_in_place(model, memory, inputs, symbols)
     copies: list[tuple[Array, Array]] = []
     for name, shape in outputs.items():
-        tensor = memory.tensor(name)
+        tensor = memory.tensor(places.get(name, name))
         if name in unsafe:
             buffer = memory.private(name)
             copies.append((tensor.items, buffer.items))
@@ -94,7 +98,7 @@ def unsafe_in_place(
         model: As onnxruntime gets it.
         memory: Where its inputs and outputs live.
         inputs: The symbols that the model's inputs are, by position.
-        outputs: The symbols that its outputs are.
+        outputs: The symbols that its first outputs are.
 
     Returns:
         Symbols.
@@ -102,7 +106,7 @@ def unsafe_in_place(
     inside = {
         symbol: value.name
         for symbols, values in ((inputs, model.graph.input), (outputs, model.graph.output))
-        for symbol, value in zip(symbols, values, strict=True)
+        for symbol, value in zip(symbols, values, strict=False)
     }
     readers: dict[str, list[str]] = {}
     for name in inputs:

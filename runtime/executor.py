@@ -34,6 +34,7 @@ from samba_onnx.runtime.blocks import BlockPool, bind_blocks, may_be_blocked
 from samba_onnx.runtime.dropout import expand_dropout_masks
 from samba_onnx.runtime.elementwise import split_elementwise
 from samba_onnx.runtime.final_reshapes import shed_final_reshapes
+from samba_onnx.runtime.final_scatters import scatter_in_place
 from samba_onnx.runtime.host_values import ValueRunner
 from samba_onnx.runtime.memory import DeviceMemory, release_free_memory
 from samba_onnx.runtime.optimizer_faults import faulty_optimizers
@@ -129,13 +130,15 @@ class SessionFactory:
             lower_bfloat16(model)
         else:
             multiply_small_convolutions(model)
-            shed_final_reshapes(model, kept=written_over(model, memory))
+        overwriting = written_over(model, memory)
+        shed_final_reshapes(model, kept=overwriting)
+        places = scatter_in_place(model, kept=overwriting)
         values = {name: tensor.ort_value() for name, tensor in outside.items()}
         session = self._session(model, step, values)
         if values:
             release_free_memory()
             self._pef.ensure_unchanged()
-        return bind_session(session, model, memory, values)
+        return bind_session(session, model, memory, values, places)
 
     def _block_session(self, step: Step, model: onnx.ModelProto) -> ort.InferenceSession:
         return self._session(model, step, threads=1)
