@@ -37,6 +37,7 @@ from samba_onnx.runtime.final_reshapes import shed_final_reshapes
 from samba_onnx.runtime.final_scatters import scatter_in_place
 from samba_onnx.runtime.host_values import ValueRunner
 from samba_onnx.runtime.memory import DeviceMemory, release_free_memory
+from samba_onnx.runtime.node_order import put_results_first
 from samba_onnx.runtime.optimizer_faults import faulty_optimizers
 from samba_onnx.runtime.pef import stage_checks  # noqa: F401  # here, and not in the first load
 from samba_onnx.runtime.pef.layout import WEIGHTS_MEMBER
@@ -80,6 +81,7 @@ class SessionFactory:
         self._pef = pef
         self._settings = settings
         self._several = several
+        self._trains = any(section.type is SectionType.BCKWD for section in pef.manifest.sections)
         path = Path(os.path.realpath(pef.path))
         self._folder, self._file = str(path.parent), path.name
         self._offset = pef.member_offset(WEIGHTS_MEMBER)
@@ -133,6 +135,7 @@ class SessionFactory:
         overwriting = written_over(model, memory)
         shed_final_reshapes(model, kept=overwriting)
         places = scatter_in_place(model, kept=overwriting)
+        put_results_first(model)
         values = {name: tensor.ort_value() for name, tensor in outside.items()}
         session = self._session(model, step, values)
         if values:
@@ -204,6 +207,9 @@ class SessionFactory:
         options.log_severity_level = _SILENT
         options.intra_op_num_threads = self._settings.threads or 0
         options.use_deterministic_compute = True
+        # A plan of all values of a run is one block as large as they are at their most, which
+        # onnxruntime allocates beside what it has from the first run.
+        options.enable_mem_pattern = not self._trains
         entries = {
             "session.model_external_initializers_file_folder_path": self._folder,
             # Work is dealt out in ever smaller blocks, so that a core that is disturbed does not

@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import onnx_ir as ir
 
 from samba_onnx.export.builder import GraphBuilder, element, is_floating, sizes
 from samba_onnx.export.operators.losses import MEAN, NONE, reduced
 from samba_onnx.export.operators.registry import Context, translates
+
+AT_LABELS = "samba::at_labels"
+"""Key of ``AtLabels`` in the metadata of a value."""
+
+
+@dataclass(frozen=True)
+class AtLabels:
+    """Where a gradient of scores is not zero: for each row at its label's class."""
+
+    labels: ir.Value
+    numbers: ir.Value
+    """What is there, for each row; zero where a label does not count."""
 
 
 def class_axis(value: ir.Value) -> int:

@@ -6,7 +6,14 @@ import numpy as np
 import onnx_ir as ir
 
 from samba_onnx.export.builder import GraphBuilder, element, sizes
-from samba_onnx.export.operators.class_losses import class_axis, labels, per_label, with_classes
+from samba_onnx.export.operators.class_losses import (
+    AT_LABELS,
+    AtLabels,
+    class_axis,
+    labels,
+    per_label,
+    with_classes,
+)
 from samba_onnx.export.operators.losses import MEAN, mean_share
 from samba_onnx.export.operators.registry import Context, translates
 
@@ -111,7 +118,9 @@ def nll_loss_backward(
     narrow = build.cast(with_classes(build, label, value), ir.DataType.INT32)
     hit = build.compare("Equal", narrow, build.constant(classes, ir.DataType.INT32))
     zero = build.constant(0, element(value))
-    return build.where(hit, with_classes(build, slope, value), zero)
+    result = build.where(hit, with_classes(build, slope, value), zero)
+    result.meta[AT_LABELS] = AtLabels(label, slope)
+    return result
 
 
 def _clipped(build: GraphBuilder, value: ir.Value, limit: float) -> ir.Value:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import onnx_ir as ir
 
-from samba_onnx.export.builder import GraphBuilder, sizes
+from samba_onnx.export.builder import GraphBuilder, element, sizes
+from samba_onnx.export.operators.class_losses import AT_LABELS, AtLabels
 from samba_onnx.export.operators.registry import Context, translates
-from samba_onnx.export.operators.spatial import widen
+from samba_onnx.export.operators.spatial import HALVES, widen
 
 
 @translates("_softmax", "softmax.int", "special_softmax")
@@ -51,10 +53,26 @@ def log_softmax_backward(
 ) -> ir.Value:
     """Write ``gradient - exp(output) * sum(gradient)``."""
     build = context.build
+    placed = gradient.meta.get(AT_LABELS)
+    plain = len(sizes(output)) == 2 and element(output) == context.result.dtype not in HALVES
+    if isinstance(placed, AtLabels) and plain:
+        return _from_labels(build, placed, output)
     slope, logarithms = widen(build, gradient), widen(build, output)
     chances = build.unary("Exp", logarithms)
     rest = build.subtract(slope, build.multiply(chances, _sum(build, slope, axis)))
     return build.cast(rest, context.result.dtype)
+
+
+def _from_labels(build: GraphBuilder, placed: AtLabels, output: ir.Value) -> ir.Value:
+    """Write a gradient that comes from one number per row, without ever filling rows with zeros."""
+    rows = sizes(output)[0]
+    numbers = build.constant(np.arange(rows).reshape(rows, 1), ir.DataType.INT64)
+    places = build.concat([numbers, build.reshape(placed.labels, [rows, 1])], 1)
+    ones = build.constant(np.full(rows, -1), element(output))
+    inputs = [build.unary("Exp", output), places, ones]
+    rest = build.emit("ScatterND", inputs, element(output), sizes(output), reduction="add")
+    slope = build.reshape(build.unary("Neg", placed.numbers), [rows, 1])
+    return build.multiply(rest, slope)
 
 
 def _along(context: Context, op_type: str, value: ir.Value, axis: int) -> ir.Value:
