@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import onnx_ir as ir
 
@@ -24,11 +25,14 @@ def _product(context: Context, left: ir.Value, right: ir.Value, shape: tuple[int
 
 @translates("mm", "bmm", "matmul", "mv", "dot", "vdot")
 def matmul(context: Context, left: ir.Value, right: ir.Value, *_: object) -> ir.Value:
-    """Write a MatMul.
+    """Write a MatMul, or a Gemm, which reads transposed matrices as they lie.
 
     Vectors become matrices: onnxruntime's fusion of Transpose and MatMul is wrong for them.
     """
     build = context.build
+    operands = _matrix(left), _matrix(right)
+    if any(operand.turned for operand in operands) and _suits_gemm(left, right):
+        return _gemm(build, *operands)
     row = build.reshape(left, [1, *sizes(left)]) if len(sizes(left)) == 1 else left
     column = build.reshape(right, [*sizes(right), 1]) if len(sizes(right)) == 1 else right
     if row is left and column is right:
@@ -61,40 +65,61 @@ def linear(
         product = _product(context, value, build.transpose(weight, _turned(weight)), shape)
         return product if bias is None else build.add(product, bias)
     rows = build.reshape(value, [math.prod(shape[:-1]), sizes(value)[-1]])
-    return build.reshape(_gemm(build, rows, weight, bias, 1.0, 1.0, True), shape)
+    product = _gemm(build, _Matrix(rows), _Matrix(weight, turned=True), bias)
+    return build.reshape(product, shape)
 
 
 def _turned(value: ir.Value) -> list[int]:
     return [1, 0] if len(sizes(value)) == 2 else [0]
 
 
+@dataclass(frozen=True)
+class _Matrix:
+    """An operand of Gemm, which reads it as it lies."""
+
+    value: ir.Value
+    turned: bool = False
+    """Whether its transpose is meant."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Sizes of what is meant."""
+        return sizes(self.value)[:: -1 if self.turned else 1]
+
+
+def _matrix(value: ir.Value) -> _Matrix:
+    """Return a value as an operand; what transposed it is left out."""
+    producer = value.producer()
+    if producer is None or producer.op_type != "Transpose" or len(sizes(value)) != 2:
+        return _Matrix(value)
+    source = producer.inputs[0]
+    assert source is not None
+    return _Matrix(source, turned=True)
+
+
 def _gemm(
     build: GraphBuilder,
-    left: ir.Value,
-    right: ir.Value,
-    addend: ir.Value | None,
-    alpha: float,
-    beta: float,
-    turned: bool,
+    left: _Matrix,
+    right: _Matrix,
+    addend: ir.Value | None = None,
+    alpha: float = 1,
+    beta: float = 1,
 ) -> ir.Value:
-    columns = sizes(right)[0 if turned else 1]
     return build.emit(
         "Gemm",
-        [left, right, addend],
-        element(left),
-        [sizes(left)[0], columns],
+        [left.value, right.value, addend],
+        element(left.value),
+        [left.shape[0], right.shape[1]],
         alpha=alpha if alpha != 1 else None,
         beta=beta if beta != 1 and addend is not None else None,
-        transB=1 if turned else None,
+        transA=1 if left.turned else None,
+        transB=1 if right.turned else None,
     )
 
 
-def _before_transpose(value: ir.Value) -> ir.Value | None:
-    """Return the matrix that a value is the transpose of."""
-    producer = value.producer()
-    if producer is None or producer.op_type != "Transpose" or len(sizes(value)) != 2:
-        return None
-    return producer.inputs[0]
+def _suits_gemm(left: ir.Value, right: ir.Value) -> bool:
+    matrices = len(sizes(left)) == len(sizes(right)) == 2
+    return matrices and element(left) in FLOATING and 0 not in (*sizes(left), *sizes(right))
 
 
 @translates("addmm")
@@ -109,9 +134,8 @@ def addmm(
     """Write a Gemm; a transposed matrix is read as it lies."""
     if context.result.dtype not in FLOATING or not math.prod(sizes(left)) or beta == 0:
         return _sum(context, addend, left, right, beta, alpha)
-    whole = _before_transpose(right)
-    operand = right if whole is None else whole
-    return _gemm(context.build, left, operand, addend, float(alpha), float(beta), whole is not None)
+    operands = _matrix(left), _matrix(right)
+    return _gemm(context.build, *operands, addend, float(alpha), float(beta))
 
 
 @translates("baddbmm", "addmv")
