@@ -97,7 +97,7 @@ def _drop_nothing(config: PretrainedConfig) -> None:
             _drop_nothing(value)
         elif _draws(name) and isinstance(value, int | float) and not isinstance(value, bool):
             setattr(config, name, type(value)(0))
-        elif _draws(name) and isinstance(value, list):
+        elif _draws(name) and isinstance(value, list | tuple):
             setattr(config, name, [0.0] * len(value))
 
 

@@ -8,6 +8,7 @@ from tests.architectures.record import Architecture, plain
 from tests.architectures.tasks import BATCH, LENGTH, Task
 
 _FAMILY: Final = "encoder"
+_OWN_BACKWARD: Final = "a backward of their own, which `torch.export` does not keep"
 _BOXES: Final = {"bbox": (BATCH, LENGTH, 4)}
 
 ARCHITECTURES: Final = (
@@ -103,6 +104,7 @@ ARCHITECTURES: Final = (
             "feed_forward_size": 48,
             "is_decoder": False,
         },
+        training_limit=f"Its layers have {_OWN_BACKWARD}.",
     ),
     Architecture("xlnet", _FAMILY, Task.SEQUENCE, {"max_position_embeddings": None}),
     Architecture(

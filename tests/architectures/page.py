@@ -100,7 +100,8 @@ _TRAINING: Final = (
 
 
 def _tried(results: Results, architecture: Architecture, job: str) -> bool:
-    return (job, architecture.name) in results
+    untold = job == "train" and architecture.trains  # found out before that was known
+    return not untold and (job, architecture.name) in results
 
 
 def _passed(results: Results, architecture: Architecture, job: str) -> bool:
@@ -149,10 +150,10 @@ def _training_row(results: Results, architecture: Architecture) -> list[str]:
 def _failures(architectures: Sequence[Architecture], results: Results) -> str:
     """Return the errors in their own words, and why what is not tried is not."""
     lines = [
-        f"- **{one.name}**, {'training' if job == 'train' else 'inference'}: {_text(one, found)}"
+        f"- **{one.name}**, {'training' if job == 'train' else 'inference'}: {_text(one, job, found)}"
         for one in architectures
         for job in ("compile", "run", "train")
-        if (found := results.get((job, one.name))) is not None and not found["passed"]
+        if _tried(results, one, job) and not (found := results[job, one.name])["passed"]
     ]
     text = "\n".join(["\n## What does not pass", "", *lines, ""]) if lines else ""
     untrained: dict[str, list[str]] = {}
@@ -163,9 +164,10 @@ def _failures(architectures: Sequence[Architecture], results: Results) -> str:
     return text + "\n".join(["\n## What is not trained here", "", *reasons, ""])
 
 
-def _text(architecture: Architecture, found: Mapping[str, Any]) -> str:
+def _text(architecture: Architecture, job: str, found: Mapping[str, Any]) -> str:
     said = f"`{_plain(found['failed'])}`" if "failed" in found else ""
-    return " ".join(filter(None, (said, architecture.limit))) or "results differ."
+    reason = architecture.training_limit if job == "train" else architecture.limit
+    return " ".join(filter(None, (said, reason))) or "results differ."
 
 
 def _plain(message: str) -> str:

@@ -31,6 +31,8 @@ class Architecture:
     """Why it is not trained, if so: its head takes no labels that are tensors."""
     limit: str = ""
     """Why it does not pass, if so."""
+    training_limit: str = ""
+    """Why its training does not pass, if so."""
 
 
 def plain(family: str, task: Task, names: str) -> Iterable[Architecture]:
