@@ -55,9 +55,18 @@ def shed_final_reshapes(model: onnx.ModelProto, kept: Collection[str]) -> None:
         del sizes.dim[:]
         for size in shapes[value]:
             sizes.dim.add(dim_value=size)
+    if not renamed:
+        return
     _rename(nodes, renamed)
-    kept_values = [value for value in graph.value_info if value.name not in renamed]
-    for field, content in ((graph.node, nodes), (graph.value_info, kept_values)):
+    values = [value for value in graph.value_info if value.name not in renamed]
+    # onnxruntime refuses a shape that nothing reads any more in a model of an old IR version.
+    read = {name for node in nodes for name in node.input}.union(outputs)
+    initializers = [tensor for tensor in graph.initializer if tensor.name in read]
+    for field, content in (
+        (graph.node, nodes),
+        (graph.value_info, values),
+        (graph.initializer, initializers),
+    ):
         del field[:]
         field.extend(content)
 

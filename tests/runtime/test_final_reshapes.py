@@ -69,6 +69,16 @@ def test_only_one_of_two_outputs_gets_a_value() -> None:
         np.testing.assert_array_equal(got.reshape(expected.shape), expected)
 
 
+def test_a_shape_that_nothing_reads_goes_too() -> None:
+    graph = """g (float[2, 3] x) => (float[6] y) <int64[1] shape = {6}, float[2, 3] a>
+        { a = Neg(x)\n y = Reshape(a, shape) }"""
+    before, after = shed(graph)
+    assert not after.graph.initializer
+    for proto in (before, after):
+        proto.ir_version = 4
+    np.testing.assert_array_equal(run(after)[0].reshape(6), run(before)[0])
+
+
 INPUT_RESHAPED = f"g (float[2, 3] x) => (float[6] y) {{ {SHAPE} y = Reshape(x, shape) }}"
 READ_ON = (
     "g (float[2, 3] x) => (float[6] y, float[6] z) <float[2, 3] a> {"
