@@ -7,8 +7,7 @@ its input on. In device memory a shape is only a way to look at the same bytes.
 
 from __future__ import annotations
 
-import collections
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Mapping
 
 import onnx
 
@@ -26,41 +25,54 @@ def shed_final_reshapes(model: onnx.ModelProto, kept: Collection[str]) -> None:
         kept: Outputs that stay as they are.
     """
     graph = model.graph
-    shapes = declared_shapes(graph)
-    outputs = {value.name: value for value in graph.output}
-    made = {name for node in graph.node for name in node.output}
-    readers = collections.Counter(name for node in graph.node for name in node.input)
     if any(attribute.g.node for node in graph.node for attribute in node.attribute):
         # What subgraphs read is not among the readers.
         return
+    renamed = _shed(graph, kept)
+    if renamed:
+        nodes = [node for node in graph.node if not _is_shed(node, renamed)]
+        _rename(nodes, renamed)
+        _tidy(graph, nodes, renamed)
+
+
+def _shed(graph: onnx.GraphProto, kept: Collection[str]) -> dict[str, str]:
+    """Give outputs the shapes of what is reshaped to them, and return them by that."""
+    shapes = declared_shapes(graph)
+    outputs = {value.name: value for value in graph.output}
+    made = {name for node in graph.node for name in node.output}
+    read = {name for node in graph.node for name in node.input}
     renamed: dict[str, str] = {}
-    nodes = []
     for node in graph.node:
-        value = node.input[0] if node.op_type == "Reshape" else ""
-        target = node.output[0] if node.output else ""
-        sheds = (
-            value in made
-            and value in shapes
-            and value not in outputs
-            and value not in renamed
-            and target in outputs
-            and target not in kept
-            and not readers[target]
-        )
-        if not sheds:
-            nodes.append(node)
+        if node.op_type != "Reshape" or node.output[0] not in outputs.keys() - {*kept} - read:
             continue
-        renamed[value] = target
-        sizes = outputs[target].type.tensor_type.shape
-        del sizes.dim[:]
-        for size in shapes[value]:
-            sizes.dim.add(dim_value=size)
-    if not renamed:
-        return
-    _rename(nodes, renamed)
-    values = [value for value in graph.value_info if value.name not in renamed]
+        value, target = node.input[0], node.output[0]
+        if value in made and value in shapes and value not in outputs and value not in renamed:
+            renamed[value] = target
+            sizes = outputs[target].type.tensor_type.shape
+            del sizes.dim[:]
+            for size in shapes[value]:
+                sizes.dim.add(dim_value=size)
+    return renamed
+
+
+def _is_shed(node: onnx.NodeProto, renamed: Mapping[str, str]) -> bool:
+    return node.op_type == "Reshape" and renamed.get(node.input[0]) == node.output[0]
+
+
+def _rename(nodes: Iterable[onnx.NodeProto], renamed: Mapping[str, str]) -> None:
+    for node in nodes:
+        for names in (node.input, node.output):
+            for index, name in enumerate(names):
+                if name in renamed:
+                    names[index] = renamed[name]
+
+
+def _tidy(graph: onnx.GraphProto, nodes: Iterable[onnx.NodeProto], gone: Collection[str]) -> None:
+    """Give a graph other nodes, and leave out what they do not have or read."""
     # onnxruntime refuses a shape that nothing reads any more in a model of an old IR version.
-    read = {name for node in nodes for name in node.input}.union(outputs)
+    read = {name for node in nodes for name in node.input}
+    read.update(value.name for value in graph.output)
+    values = [value for value in graph.value_info if value.name not in gone]
     initializers = [tensor for tensor in graph.initializer if tensor.name in read]
     for field, content in (
         (graph.node, nodes),
@@ -69,11 +81,3 @@ def shed_final_reshapes(model: onnx.ModelProto, kept: Collection[str]) -> None:
     ):
         del field[:]
         field.extend(content)
-
-
-def _rename(nodes: list[onnx.NodeProto], renamed: dict[str, str]) -> None:
-    for node in nodes:
-        for names in (node.input, node.output):
-            for index, name in enumerate(names):
-                if name in renamed:
-                    names[index] = renamed[name]
