@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ import samba_onnx as samba
 from models.generation import Generator, Sizes
 from samba_onnx.errors import InputError, UsageError
 from samba_onnx.graph import FwdGraph
+from samba_onnx.runtime.memory import DeviceMemory, DeviceTensor
 from samba_onnx.sessions import SambaSession
 from tests.generation.conftest import llama
 
@@ -101,9 +101,16 @@ def test_weights_and_cache_are_on_the_device_once(
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 def test_a_row_is_written_where_it_lies(
-    session: SambaSession, dtype: torch.dtype, tmp_path: Path
+    session: SambaSession,
+    dtype: torch.dtype,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    rows, width = 1 << 16, 128
+    def refuse(_: DeviceMemory, name: str) -> DeviceTensor:
+        raise AssertionError(f"{name} is written to a buffer first")
+
+    monkeypatch.setattr(DeviceMemory, "private", refuse)
+    rows, width = 1 << 10, 128
     at = empty("at", 1, dtype=torch.int64)
     (after,) = add(
         "put",
@@ -120,18 +127,10 @@ def test_a_row_is_written_where_it_lies(
     first = {"row": torch.ones(1, width, dtype=dtype), "at": torch.tensor([7]), "table": table}
     session.run(samba.from_named_dict(first), (), graph_name="put")
     session.transfers.reset()
-    seconds, copying = [], []
     for place in range(20):
         given = {"row": torch.full((1, width), 2.0, dtype=dtype), "at": torch.tensor([place])}
-        begin = time.perf_counter()
         session.run(samba.from_named_dict(given), (), graph_name="put")
-        seconds.append(time.perf_counter() - begin)
-        begin = time.perf_counter()
-        table.clone()
-        copying.append(time.perf_counter() - begin)
     assert session.transfers.bytes == 20 * (width * dtype.itemsize + 8)
-    # A step that copied the table, of 16 or 32 MB, would take longer than a copy of it.
-    assert min(seconds) < 0.5 * min(copying)
     table[:20] = 2.0
     (kept,) = session.get_tensors_by_name(["table"])
     assert torch.equal(kept.torch(), table)
