@@ -244,7 +244,7 @@ def captured(program: ExportedProgram, names: Sequence[str]) -> Captured:
             program = program.run_decompositions({})
         graph_module = program.graph_module
         graph_module.meta["written"] = {}
-    _check_sizes(graph_module)
+    check_sizes(graph_module)
     given = iter(names)
     nodes = graph_module.graph.find_nodes(op="placeholder")
     placeholders = tuple(
@@ -267,8 +267,15 @@ def captured(program: ExportedProgram, names: Sequence[str]) -> Captured:
     )
 
 
-def _check_sizes(graph_module: fx.GraphModule) -> None:
-    """Refuse tensors whose sizes are known only when the graph runs."""
+def check_sizes(graph_module: fx.GraphModule) -> None:
+    """Refuse tensors whose sizes are known only when the graph runs.
+
+    Args:
+        graph_module: A graph of ATen operators.
+
+    Raises:
+        ModelError: There is such a tensor.
+    """
     for node in graph_module.graph.nodes:
         for value in pytree.tree_leaves(node.meta.get("val")):
             sizes = value.shape if isinstance(value, torch.Tensor) else (value,)

@@ -15,6 +15,7 @@ from torch.utils import _pytree as pytree
 
 from samba_onnx.errors import GradientError, InternalError, ModelError
 from samba_onnx.export.dropout import Draw, applied, is_dropout
+from samba_onnx.export.functionalizing import is_written
 from samba_onnx.export.naming import operator_name
 from samba_onnx.export.rewriting import rewritten
 from samba_onnx.passes.source_location import trace_location
@@ -125,7 +126,9 @@ class ModuleTrace(fx.Interpreter):
         self._node = n
         try:
             result = super().run_node(n)
-        except (RuntimeError, NotImplementedError) as error:
+        except ModelError:
+            raise
+        except (RuntimeError, NotImplementedError, ValueError) as error:
             raise self.refused(error) from error
         self._marks.claim(result, n)
         if any(isinstance(t, Tensor) and t.requires_grad for t in pytree.tree_leaves(result)):
@@ -146,6 +149,9 @@ class ModuleTrace(fx.Interpreter):
         rewriting = rewritten(target, args, draw)
         if rewriting is not None:
             return rewriting(*args, **kwargs)
+        if target is torch.ops.aten.view.default and not is_written(node):
+            # What is in an operator's place may lay its result out in another way.
+            return args[0].reshape(args[1])
         if kwargs.get("device") is not None:
             # A module on the meta device is compiled for the same device as any other.
             kwargs = {**kwargs, "device": torch.device("cpu")}

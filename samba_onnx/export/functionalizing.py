@@ -72,6 +72,36 @@ def functionalized(graph_module: fx.GraphModule) -> fx.GraphModule | None:
     return graph_module
 
 
+def is_written(node: fx.Node) -> bool:
+    """Return whether anything in a graph may write to the memory of a node's value.
+
+    Args:
+        node: Of a graph of ATen operators.
+    """
+    family, pending = set[fx.Node](), [node]
+    while pending:
+        member = pending.pop()
+        if member in family:
+            continue
+        family.add(member)
+        pending += _may_share(member)
+        for user in member.users:
+            if isinstance(user.target, torch._ops.OpOverload) and user.target._schema.is_mutable:
+                return True
+            if member in _may_share(user):
+                pending.append(user)
+    return False
+
+
+def _may_share(node: fx.Node) -> list[fx.Node]:
+    """Return the operands whose memory a node's value may share."""
+    if node.op != "call_function":
+        return []
+    return (
+        _aliased(node) if isinstance(node.target, torch._ops.OpOverload) else node.all_input_nodes
+    )
+
+
 def _is_pure(node: fx.Node, graph_module: fx.GraphModule) -> bool:
     """Return whether a node calls a graph that writes nothing and only switches gradients."""
     if node.target.name() != "wrap_with_set_grad_enabled":  # type: ignore[union-attr]

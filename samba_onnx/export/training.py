@@ -11,7 +11,7 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, TensorArgument
 
 from samba_onnx.errors import GradientError, UsageError
-from samba_onnx.export.capture import Inputs, arguments, captured, export_module
+from samba_onnx.export.capture import Inputs, arguments, captured, check_sizes, export_module
 from samba_onnx.export.capture import input_names as flat_names
 from samba_onnx.export.dropout import sites
 from samba_onnx.export.inference import Exported, output_name, renamed, symbols
@@ -115,6 +115,7 @@ def export_training(
     args, keywords = arguments(inputs)
     given = renamed(flat_names(module, args, keywords), input_names)
     exported = export_module(module, args, keywords)
+    check_sizes(exported.graph_module)
     root = root_name(module, prefix)
     names = _names(module, exported, given, root)
     dropped = sites(

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from models import build
+from samba_onnx.errors import GradientError
 from samba_onnx.export.gradient_checking import compare_training
 from samba_onnx.export.training import export_training
 from samba_onnx.runtime.pef.manifest import SectionType, SymbolKind
@@ -112,6 +113,32 @@ def test_what_is_written_through_views_is_differentiated() -> None:
             return functional.mse_loss(field + self.seen.sum(), found), found
 
     trained(Writing(), (torch.randn(3, 4),))
+
+
+class _Attending(nn.Module):
+    """Attention whose result is laid out by heads behind positions, as torch's own kernel does."""
+
+    def __init__(self, writing: bool = False) -> None:
+        super().__init__()
+        self.linear = nn.Linear(8, 24)
+        self.writing = writing
+
+    def forward(self, value: Tensor) -> Tensor:
+        query, key, content = self.linear(value).view(2, 6, 3, 2, 4).permute(2, 0, 3, 1, 4)
+        found = functional.scaled_dot_product_attention(query, key, content).transpose(1, 2)
+        merged = found.view(2, 6, 8)
+        if self.writing:
+            merged.mul_(2.0)
+        return (merged * found.reshape(2, 6, 8)).mean()
+
+
+def test_a_view_of_what_is_laid_out_in_another_way_is_differentiated() -> None:
+    trained(_Attending(), (torch.randn(2, 6, 8),))
+
+
+def test_writing_to_a_view_of_what_is_laid_out_in_another_way_is_never_lost() -> None:
+    with pytest.raises(GradientError, match=r"view.* at test_training\.py:\d+"):
+        trained(_Attending(writing=True), (torch.randn(2, 6, 8),))
 
 
 def test_buffers_written_through_out_arguments_without_gradient() -> None:

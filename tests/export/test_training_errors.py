@@ -53,6 +53,12 @@ def test_an_operator_that_torch_cannot_differentiate(name: str) -> None:
         training_program(module, (VALUE,))
 
 
+def test_sizes_that_depend_on_values() -> None:
+    module = Calling(lambda found: found[found > 0].mean())
+    with pytest.raises(ModelError, match=r"test_training_errors\.py:\d+ returns sizes that depend"):
+        training_program(module, (VALUE,))
+
+
 def test_outputs_of_integers_are_no_losses() -> None:
     module = Calling(lambda found: found.argmax(-1))
     with pytest.raises(GradientError, match="floating-point"):
