@@ -42,9 +42,7 @@ ARCHITECTURES: Final = (
     Architecture("deberta", _FAMILY, Task.MASKED),
     Architecture("deberta-v2", _FAMILY, Task.MASKED),
     Architecture("big_bird", _FAMILY, Task.SEQUENCE, {"attention_type": "original_full"}),
-    Architecture(
-        "canine", _FAMILY, Task.SEQUENCE, trains="torch computes NaN in float64, which is no oracle"
-    ),
+    Architecture("canine", _FAMILY, Task.SEQUENCE),
     Architecture(
         "funnel",
         _FAMILY,
