@@ -181,6 +181,8 @@ class ModuleTrace(fx.Interpreter):
         cut = self._cut(self.graph.output_node().args[0][index])  # type: ignore[index]
         if cut is None:
             return f"{start}: compute it from parameters, or name another output in loss_indices"
+        if isinstance(cut.target, torch._ops.HigherOrderOperator):
+            return f"{start}: what is computed {where(_first(cut))} is under torch.no_grad"
         return f"{start}: {cut.target} {where(cut)} has no gradient"
 
     def _cut(self, output: Any) -> fx.Node | None:
@@ -202,6 +204,15 @@ class ModuleTrace(fx.Interpreter):
         place = f"{node.target} {where(node)}" if node is not None else "an operator"
         first = str(error).strip().partition("\n")[0]
         return GradientError(f"{place} cannot be differentiated: {first}")
+
+
+def _first(call: fx.Node) -> fx.Node:
+    """Return the first operator of the graph that a node calls."""
+    owner = call.graph.owning_module
+    inner = next(
+        owner.get_submodule(node.target) for node in call.all_input_nodes if node.op == "get_attr"
+    )
+    return next(node for node in inner.graph.nodes if node.op == "call_function")
 
 
 def _no_context(*_: Any) -> contextlib.AbstractContextManager[None]:

@@ -39,6 +39,18 @@ def test_a_loss_behind_an_operator_without_gradient_names_it() -> None:
         training_program(module, (VALUE,))
 
 
+def test_a_loss_behind_a_part_without_gradients_names_its_line() -> None:
+    def constant(found: Tensor) -> Tensor:
+        with torch.no_grad():
+            doubled = found * 2.0
+        return doubled.sum()
+
+    with pytest.raises(
+        GradientError, match=r"test_training_errors\.py:\d+ is under torch\.no_grad"
+    ):
+        training_program(Calling(constant), (VALUE,))
+
+
 def test_frozen_parameters_only() -> None:
     module = Calling(torch.sum).requires_grad_(False)
     with pytest.raises(GradientError, match="reaches no parameter"):
