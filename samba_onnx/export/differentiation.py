@@ -209,9 +209,10 @@ class ModuleTrace(fx.Interpreter):
 def _first(call: fx.Node) -> fx.Node:
     """Return the first operator of the graph that a node calls."""
     owner = call.graph.owning_module
-    inner = next(
-        owner.get_submodule(node.target) for node in call.all_input_nodes if node.op == "get_attr"
-    )
+    assert owner is not None
+    called = next(str(node.target) for node in call.all_input_nodes if node.op == "get_attr")
+    inner = owner.get_submodule(called)
+    assert isinstance(inner, fx.GraphModule)
     return next(node for node in inner.graph.nodes if node.op == "call_function")
 
 
