@@ -116,8 +116,13 @@ ARCHITECTURES: Final = (
     *plain(
         _STATES,
         Task.CAUSAL,
-        "bailing_hybrid falcon_mamba jamba lfm2 mamba minimax olmo_hybrid "
-        "recurrent_gemma rwkv xlstm",
+        "falcon_mamba jamba lfm2 mamba minimax olmo_hybrid recurrent_gemma rwkv xlstm",
+    ),
+    Architecture(
+        "bailing_hybrid",
+        _STATES,
+        Task.CAUSAL,
+        trains="in float32, torch itself is off by 2e-5 or 1.5e-3, as it happens to order its sums",
     ),
     Architecture(
         "mamba2",

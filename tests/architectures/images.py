@@ -145,6 +145,7 @@ ARCHITECTURES: Final = (
             "stage_numb_of_layers": [2, 2],
         },
     ),
+    # A batch norm before its head sees one number of each image.
     Architecture(
         "levit",
         _FAMILY,
@@ -158,7 +159,7 @@ ARCHITECTURES: Final = (
             "image_size": 64,
         },
         model="LevitForImageClassification",
-        inputs=_LARGE,
+        inputs={"pixel_values": (8, 3, 64, 64)},
     ),
     Architecture(
         "poolformer",
@@ -269,6 +270,7 @@ ARCHITECTURES: Final = (
         _FAMILY,
         Task.IMAGE,
         {"embed_dim": [8, 16, 32], "depth": [1, 2, 3], "num_heads": [1, 2, 4]},
+        inputs=_LARGE,
     ),
     Architecture(
         "glpn",

@@ -95,12 +95,13 @@ def labels(task: Task, inputs: Mapping[str, Tensor], seed: int) -> dict[str, Ten
     """
     generator = torch.Generator().manual_seed(seed + 1)
     if task in _CLASSIFIERS:
-        return {"labels": torch.randint(0, LABELS, (BATCH,), generator=generator)}
+        size = next(iter(inputs.values())).shape[:1]
+        return {"labels": torch.randint(0, LABELS, size, generator=generator)}
     if task in (Task.SEGMENTATION, Task.DEPTH):
-        size = inputs["pixel_values"].shape[-2:]
+        images = inputs["pixel_values"].shape[-2:]
         if task is Task.DEPTH:
-            return {"labels": torch.rand(BATCH, *size, generator=generator) + 0.5}
-        return {"labels": torch.randint(0, LABELS, (BATCH, *size), generator=generator)}
+            return {"labels": torch.rand(BATCH, *images, generator=generator) + 0.5}
+        return {"labels": torch.randint(0, LABELS, (BATCH, *images), generator=generator)}
     predicted = inputs.get("decoder_input_ids", inputs.get("input_ids"))
     if predicted is None:
         return {}
