@@ -213,7 +213,8 @@ def _first(call: fx.Node) -> fx.Node:
     called = next(str(node.target) for node in call.all_input_nodes if node.op == "get_attr")
     inner = owner.get_submodule(called)
     assert isinstance(inner, fx.GraphModule)
-    return next(node for node in inner.graph.nodes if node.op == "call_function")
+    nodes: list[fx.Node] = list(inner.graph.nodes)
+    return next(node for node in nodes if node.op == "call_function")
 
 
 def _no_context(*_: Any) -> contextlib.AbstractContextManager[None]:
