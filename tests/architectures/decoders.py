@@ -194,6 +194,8 @@ ARCHITECTURES: Final = (
             "linear_value_head_dim": 8,
             "layer_types": ["linear_attention", "full_attention"],
         },
+        trains="in float32, torch itself loses 5e-4 of the loss in five steps, and the choice of an "
+        "expert is as close",
     ),
     Architecture(
         "qwen3_5_text",
