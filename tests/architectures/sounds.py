@@ -132,6 +132,7 @@ ARCHITECTURES: Final = (
         },
         inputs={"pixel_values": None, "input_values": (BATCH, 1, 320)},
         trains=_NO_LABELS,
+        limit="`torch.export` does not get past its choice of how much padding to cut off the sound.",
     ),
     Architecture(
         "univnet",
