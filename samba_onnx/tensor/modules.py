@@ -53,14 +53,12 @@ def from_torch_model_(model: nn.Module, parent_module_prefix: str | None = None)
         if module.training
         for parameter in module.parameters(recurse=False)
     }
+    if not all(module.training for module in model.modules()):
+        LOGGER.warning("Model running in inference. Setting requires_grad of all params to False")
     converted: dict[int, SambaParameter] = {}
     for path, module in model.named_modules():
         name = "__".join([root, *path.split(".")] if path else [root])
         _set_name(module, name)
-        if not module.training:
-            LOGGER.warning(
-                "Model running in inference. Setting requires_grad of all params to False"
-            )
         _convert_parameters(module, name, trained, converted)
         for key, buffer in module.named_buffers(recurse=False):
             BUFFERS[f"{name}__{key}"] = from_torch_tensor(buffer, name=f"{name}__{key}")

@@ -152,7 +152,7 @@ def test_an_attribute_called_name_is_left_alone() -> None:
 def test_modules_in_evaluation_mode_no_longer_require_gradients(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    model = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2).eval())
+    model = nn.Sequential(nn.Linear(2, 2), nn.Sequential(nn.Linear(2, 2)).eval())
     with caplog.at_level(logging.WARNING):
         samba.from_torch_model_(model)
     assert [parameter.requires_grad for parameter in model.parameters()] == [
