@@ -101,7 +101,10 @@ class _Graph:
 
     def groups(self, region: Callable[[str], str]) -> list[list[int]]:
         """Return the nodes, scalar ones excepted, that hang together by values or regions."""
-        group = _UnionFind(len(self._nodes))
+        # Only optimizers need it, and it takes a while to load.
+        from networkx.utils import UnionFind
+
+        group: UnionFind[int] = UnionFind()
         owners: dict[str, int] = {}
         written = {region(name) for name in self._outputs}
         for index, node in enumerate(self._nodes):
@@ -112,11 +115,11 @@ class _Graph:
                 if name in self._inputs or name in self._outputs:
                     keys += [f" {region(name)}"] if region(name) in written else []
                 for key in keys:
-                    group.join(owners.setdefault(key, index), index)
+                    group.union(owners.setdefault(key, index), index)
         members: dict[int, list[int]] = {}
         for index in range(len(self._nodes)):
             if not self._scalar[index]:
-                members.setdefault(group.find(index), []).append(index)
+                members.setdefault(group[index], []).append(index)
         return list(members.values())
 
     def component(self, members: Sequence[int]) -> Component | None:
@@ -228,25 +231,6 @@ class _Graph:
         shapes = {self._shapes.get(name) for name in node.input if name}
         full = shapes - {()}
         return full.pop() if len(full) == 1 else None if full else ()
-
-
-class _UnionFind:
-    """Groups of numbers."""
-
-    def __init__(self, count: int) -> None:
-        self._parents = list(range(count))
-
-    def find(self, item: int) -> int:
-        """Return what stands for the item's group."""
-        while self._parents[item] != item:
-            self._parents[item] = self._parents[self._parents[item]]
-            item = self._parents[item]
-        return item
-
-    def join(self, one: int, other: int) -> None:
-        """Make two groups one."""
-        one, other = self.find(one), self.find(other)
-        self._parents[max(one, other)] = min(one, other)
 
 
 def same_models(components: Iterable[Component]) -> Mapping[bytes, list[Component]]:
