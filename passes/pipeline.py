@@ -13,28 +13,28 @@ import onnx_ir as ir
 from onnx_ir.passes.common import RemoveUnusedNodesPass, TopologicalSortPass
 
 from samba_onnx.errors import InternalError, SambaError
-from samba_onnx.passes.bind_dimensions import BindDimensionsPass
-from samba_onnx.passes.convert_opset import ConvertOpsetPass
-from samba_onnx.passes.expand_functions import ExpandFunctionsPass
-from samba_onnx.passes.fix_names import FixNamesPass
-from samba_onnx.passes.fold_batch_normalization import FoldBatchNormalizationPass
-from samba_onnx.passes.fold_constants import FoldConstantsPass
-from samba_onnx.passes.fold_shapes import FoldShapesPass
-from samba_onnx.passes.fold_transposes import FoldTransposesPass
-from samba_onnx.passes.forget_shapes import ForgetShapesPass
-from samba_onnx.passes.infer_foreign_types import InferForeignTypesPass
-from samba_onnx.passes.infer_shapes import InferShapesPass
-from samba_onnx.passes.inline_branches import InlineBranchesPass
-from samba_onnx.passes.inline_functions import InlineFunctionsPass
-from samba_onnx.passes.interface import Dimension, Interface
-from samba_onnx.passes.lift_constants import LiftConstantsPass
-from samba_onnx.passes.merge_duplicates import MergeInitializersPass, MergeNodesPass
-from samba_onnx.passes.remove_noops import RemoveNoopsPass
-from samba_onnx.passes.rewriting import WEIGHT, count_nodes, inherit
-from samba_onnx.runtime.pef.manifest import DynamicDimension, PassSummary
+from samba_onnx.passes.rewrites.bind_dimensions import BindDimensionsPass
+from samba_onnx.passes.rewrites.convert_opset import ConvertOpsetPass
+from samba_onnx.passes.rewrites.expand_functions import ExpandFunctionsPass
+from samba_onnx.passes.rewrites.fix_names import FixNamesPass
+from samba_onnx.passes.rewrites.fold_batch_normalization import FoldBatchNormalizationPass
+from samba_onnx.passes.rewrites.fold_constants import FoldConstantsPass
+from samba_onnx.passes.rewrites.fold_shapes import FoldShapesPass
+from samba_onnx.passes.rewrites.fold_transposes import FoldTransposesPass
+from samba_onnx.passes.rewrites.forget_shapes import ForgetShapesPass
+from samba_onnx.passes.rewrites.infer_foreign_types import InferForeignTypesPass
+from samba_onnx.passes.rewrites.infer_shapes import InferShapesPass
+from samba_onnx.passes.rewrites.inline_branches import InlineBranchesPass
+from samba_onnx.passes.rewrites.inline_functions import InlineFunctionsPass
+from samba_onnx.passes.rewrites.interface import Dimension, Interface
+from samba_onnx.passes.rewrites.lift_constants import LiftConstantsPass
+from samba_onnx.passes.rewrites.merge_duplicates import MergeInitializersPass, MergeNodesPass
+from samba_onnx.passes.rewrites.remove_noops import RemoveNoopsPass
+from samba_onnx.passes.rewrites.rewriting import WEIGHT, count_nodes, inherit
+from samba_onnx.pef.manifest import DynamicDimension, PassSummary
 
 if TYPE_CHECKING:
-    from samba_onnx.passes.expand_functions import Knows
+    from samba_onnx.passes.rewrites.expand_functions import Knows
 
 logger = logging.getLogger(__name__)
 

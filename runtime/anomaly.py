@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from samba_onnx.errors import AnomalyError
-from samba_onnx.runtime.pef.manifest import Symbol, SymbolKind
+from samba_onnx.pef.manifest import Symbol
+from samba_onnx.program.kinds import SymbolKind
 from samba_onnx.runtime.schedule import Step
 
 

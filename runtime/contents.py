@@ -8,18 +8,13 @@ from typing import Any
 import numpy as np
 
 from samba_onnx.errors import ScheduleError, UsageError
+from samba_onnx.pef.manifest import Cause, Direction, Symbol
+from samba_onnx.pef.reader import Pef
+from samba_onnx.program.kinds import LOADED_KINDS, SymbolKind
 from samba_onnx.runtime.elements import Array
-from samba_onnx.runtime.executor import initializer
+from samba_onnx.runtime.engine.executor import initializer
 from samba_onnx.runtime.inputs import InputSpec, own_copy
 from samba_onnx.runtime.ledger import Ledger
-from samba_onnx.runtime.pef.manifest import (
-    LOADED_KINDS,
-    Cause,
-    Direction,
-    Symbol,
-    SymbolKind,
-)
-from samba_onnx.runtime.pef.reader import Pef
 from samba_onnx.runtime.registers import Registers
 from samba_onnx.runtime.residency import Residency
 

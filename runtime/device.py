@@ -6,20 +6,17 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 from samba_onnx.errors import DeviceError, PefChecksumError, ScheduleError, UsageError
+from samba_onnx.pef.manifest import Cause, Direction
+from samba_onnx.pef.reader import Pef
+from samba_onnx.program.kinds import SymbolKind
 from samba_onnx.runtime.anomaly import check_outputs
 from samba_onnx.runtime.contents import Contents
 from samba_onnx.runtime.elements import Array
+from samba_onnx.runtime.engine.executor import SessionSettings
 from samba_onnx.runtime.execution import Execution
-from samba_onnx.runtime.executor import SessionSettings
 from samba_onnx.runtime.inputs import InputSpec, check_inputs, own_copy
 from samba_onnx.runtime.ledger import Ledger
 from samba_onnx.runtime.memory import DeviceMemory
-from samba_onnx.runtime.pef.manifest import (
-    Cause,
-    Direction,
-    SymbolKind,
-)
-from samba_onnx.runtime.pef.reader import Pef
 from samba_onnx.runtime.profile import Profile
 from samba_onnx.runtime.programs import Program, Programs
 from samba_onnx.runtime.registers import Registers

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import onnx
 
-from samba_onnx.runtime.pef.element_types import ElementType, pack, unpack
+from samba_onnx.pef.element_types import ElementType, pack, unpack
 
 Array = npt.NDArray[Any]
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from typing import Any
 
+from samba_onnx.pef.manifest import Cause, Section
 from samba_onnx.runtime.contents import Contents
-from samba_onnx.runtime.executor import DeviceStep
+from samba_onnx.runtime.engine.executor import DeviceStep
 from samba_onnx.runtime.inputs import own_copy
 from samba_onnx.runtime.memory import DeviceMemory
-from samba_onnx.runtime.pef.manifest import Cause, Section
 from samba_onnx.runtime.profile import CallTime, Profile
 from samba_onnx.runtime.programs import Bound, Program
 from samba_onnx.runtime.residency import Residency

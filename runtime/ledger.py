@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from samba_onnx.errors import UsageError
-from samba_onnx.runtime.pef.manifest import Cause, Direction, Transfer
+from samba_onnx.pef.manifest import Cause, Direction, Transfer
 
 JSON_VERSION = 1
 """Version of the layout of :meth:`Ledger.to_json`."""

@@ -19,6 +19,8 @@ import numpy as np
 import onnxruntime as ort
 
 from samba_onnx.errors import ExecutionError, InternalError, OutOfDeviceMemoryError
+from samba_onnx.pef.element_types import ElementType, packed_bytes, tensor_element
+from samba_onnx.pef.manifest import Region, Symbol, Tier
 from samba_onnx.runtime.elements import (
     Array,
     from_items,
@@ -27,8 +29,6 @@ from samba_onnx.runtime.elements import (
     storage_dtype,
     to_items,
 )
-from samba_onnx.runtime.pef.element_types import ElementType, packed_bytes, tensor_element
-from samba_onnx.runtime.pef.manifest import Region, Symbol, Tier
 
 ALIGNMENT = 64
 """Bytes; a cache line, and the widest vector register."""

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from samba_onnx.errors import InputError, ScheduleError, UsageError
-from samba_onnx.runtime.executor import DeviceStep, HostStep, SessionFactory, SessionSettings
+from samba_onnx.pef.manifest import Call, Manifest
+from samba_onnx.pef.reader import Pef
+from samba_onnx.program.kinds import LOADED_KINDS
+from samba_onnx.runtime.engine.executor import DeviceStep, HostStep, SessionFactory, SessionSettings
 from samba_onnx.runtime.inputs import InputSpec
 from samba_onnx.runtime.memory import DeviceMemory
-from samba_onnx.runtime.pef.manifest import LOADED_KINDS, Call, Manifest
-from samba_onnx.runtime.pef.reader import Pef
 from samba_onnx.runtime.residency import Residency, sharers
 from samba_onnx.runtime.schedule import GraphSchedule, Step
 

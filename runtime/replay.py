@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
+from samba_onnx.pef.manifest import Cause, Transfer
 from samba_onnx.runtime.elements import Array
-from samba_onnx.runtime.executor import DeviceStep
+from samba_onnx.runtime.engine.executor import DeviceStep
 from samba_onnx.runtime.inputs import InputSpec
 from samba_onnx.runtime.ledger import Ledger
 from samba_onnx.runtime.memory import DeviceMemory
-from samba_onnx.runtime.pef.manifest import Cause, Transfer
 from samba_onnx.runtime.programs import Program
 
 _ARRAY = np.ndarray

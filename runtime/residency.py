@@ -8,16 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from samba_onnx.pef.manifest import Cause, Direction, Manifest, Symbol, Transfer
+from samba_onnx.program.kinds import SymbolKind
 from samba_onnx.runtime.ledger import Ledger
 from samba_onnx.runtime.memory import DeviceMemory
-from samba_onnx.runtime.pef.manifest import (
-    Cause,
-    Direction,
-    Manifest,
-    Symbol,
-    SymbolKind,
-    Transfer,
-)
 
 _MOST_STATES = 64
 _OVERLAID = frozenset({SymbolKind.ACTIVATION, SymbolKind.CONSTANT})

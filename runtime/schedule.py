@@ -6,15 +6,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from samba_onnx.errors import ScheduleError, UsageError
-from samba_onnx.runtime.pef.manifest import (
-    Call,
-    Fallback,
-    Graph,
-    Manifest,
-    Section,
-    SectionType,
-    SymbolKind,
-)
+from samba_onnx.pef.manifest import Call, Fallback, Graph, Manifest, Section
+from samba_onnx.program.kinds import SectionType, SymbolKind
 
 _TRANSIENT = frozenset({SymbolKind.ACTIVATION, SymbolKind.INPUT, SymbolKind.OUTPUT})
 

@@ -27,7 +27,6 @@ from samba_onnx.version import __version__
 
 if TYPE_CHECKING:
     from samba_onnx import functional, graph, nn, optim, utils
-    from samba_onnx.compiler import analyze, convert
     from samba_onnx.errors import SambaError
     from samba_onnx.functional import (
         SNType,
@@ -44,9 +43,9 @@ if TYPE_CHECKING:
         triu_fill,
     )
     from samba_onnx.passes.targets import available_targets, load_target
+    from samba_onnx.pef import Pef, load_pef
     from samba_onnx.report import Report
     from samba_onnx.runtime.device import Device
-    from samba_onnx.runtime.pef import Pef, load_pef
     from samba_onnx.sessions import SESSION as session  # noqa: N811  documented in lower case
     from samba_onnx.sessions import from_onnx
     from samba_onnx.tensor import (
@@ -74,7 +73,8 @@ if TYPE_CHECKING:
         zeros,
         zeros_like,
     )
-    from samba_onnx.verification import self_test, verify
+    from samba_onnx.workflows.compiler import analyze, convert
+    from samba_onnx.workflows.verification import self_test, verify
 
 __all__ = [
     "Device",
@@ -139,17 +139,17 @@ _MODULES = ("functional", "graph", "nn", "optim", "utils")
 
 _HOMES = {
     "Device": "samba_onnx.runtime.device",
-    "Pef": "samba_onnx.runtime.pef",
+    "Pef": "samba_onnx.pef",
     "Report": "samba_onnx.report",
     "SambaError": "samba_onnx.errors",
-    "analyze": "samba_onnx.compiler",
+    "analyze": "samba_onnx.workflows.compiler",
     "available_targets": "samba_onnx.passes.targets",
-    "convert": "samba_onnx.compiler",
+    "convert": "samba_onnx.workflows.compiler",
     "from_onnx": "samba_onnx.sessions",
-    "load_pef": "samba_onnx.runtime.pef",
+    "load_pef": "samba_onnx.pef",
     "load_target": "samba_onnx.passes.targets",
-    "self_test": "samba_onnx.verification",
-    "verify": "samba_onnx.verification",
+    "self_test": "samba_onnx.workflows.verification",
+    "verify": "samba_onnx.workflows.verification",
 }
 _HOMES |= dict.fromkeys(
     (

@@ -11,7 +11,7 @@ import onnxruntime as ort
 import pytest
 
 import samba_onnx
-from samba_onnx.runtime.pef.manifest import Manifest
+from samba_onnx.pef.manifest import Manifest
 
 HEADER = '<ir_version: 8, opset_import: ["": 17]>\n'
 

@@ -10,8 +10,8 @@ import pytest
 
 import samba_onnx
 from samba_onnx.errors import SambaError
-from tests.runtime.pef.builders import write_toy
-from tests.runtime.pef.hostile_pefs import hostile_pefs
+from tests.pef.builders import write_toy
+from tests.pef.hostile_pefs import hostile_pefs
 from tests.safety.hostile_models import hostile_models
 
 PORT = Path(sys.executable).with_name("samba-port")

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import onnx
 import onnx_ir as ir
 
-from samba_onnx.passes.reasons import ReasonCode
+from samba_onnx.passes.targets.reasons import ReasonCode
 from samba_onnx.passes.targets.schema import (
     DTYPES,
     NumberRange,

@@ -12,8 +12,8 @@ from typing import Annotated, Literal, Self
 import onnx_ir as ir
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from samba_onnx.passes.reasons import ReasonCode
 from samba_onnx.passes.targets.limits import LIMITS
+from samba_onnx.passes.targets.reasons import ReasonCode
 
 _ONNX_NAMES = {"FLOAT": "float32", "DOUBLE": "float64"}
 

@@ -11,10 +11,10 @@ import onnx
 import onnx_ir as ir
 
 from samba_onnx.errors import TargetError
-from samba_onnx.passes.reasons import Reason, ReasonCode
 from samba_onnx.passes.targets import checks
 from samba_onnx.passes.targets.files import available_targets, read_profile
 from samba_onnx.passes.targets.hardware import summarise
+from samba_onnx.passes.targets.reasons import Reason, ReasonCode
 from samba_onnx.passes.targets.rows import (
     Row,
     Status,
@@ -23,7 +23,7 @@ from samba_onnx.passes.targets.rows import (
     build_unsupported,
     qualified,
 )
-from samba_onnx.runtime.pef.manifest import TargetSummary
+from samba_onnx.pef.manifest import TargetSummary
 
 _OWN_DOMAINS = frozenset({"", "ai.onnx"})
 

@@ -185,7 +185,7 @@ def convert(
             )
         else:
             _refuse_torch_options(check, train)
-            from samba_onnx.compiler import convert as compile_model
+            from samba_onnx.workflows.compiler import convert as compile_model
 
             opened = compile_model(
                 model,
@@ -239,7 +239,7 @@ def analyze(
             _refuse_shapes(dim, input_shape)
             manifest = analyze_torch(model, target, level, activity.step)
         else:
-            from samba_onnx.compiler import analyze as analyze_model
+            from samba_onnx.workflows.compiler import analyze as analyze_model
 
             manifest = analyze_model(
                 model,

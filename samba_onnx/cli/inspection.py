@@ -30,9 +30,9 @@ def inspect(
     """
     refuse_overwriting(pef, outputs={"--json": json})
 
+    from samba_onnx.pef import load_pef
     from samba_onnx.report import Report
     from samba_onnx.report.details import details
-    from samba_onnx.runtime.pef import load_pef
 
     with Activity(quiet) as activity, load_pef(pef) as opened:
         if verify:

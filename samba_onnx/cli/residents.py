@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from samba_onnx.errors import UsageError
-from samba_onnx.runtime.pef.manifest import LOADED_KINDS, Manifest, Symbol, SymbolKind
+from samba_onnx.pef.manifest import Manifest, Symbol
+from samba_onnx.program.kinds import LOADED_KINDS, SymbolKind
 
 if TYPE_CHECKING:
+    from samba_onnx.pef import Pef
+    from samba_onnx.pef.manifest import Fallback, Section
     from samba_onnx.runtime.device import Device
-    from samba_onnx.runtime.pef import Pef
-    from samba_onnx.runtime.pef.manifest import Fallback, Section
 
 _MASTER = "__master"
 

@@ -28,11 +28,11 @@ from samba_onnx.cli.progress import Activity
 from samba_onnx.errors import UsageError
 
 if TYPE_CHECKING:
+    from samba_onnx.pef import Pef
+    from samba_onnx.pef.manifest import Fallback, Graph, Manifest, Section
     from samba_onnx.report.run import RunReport
     from samba_onnx.runtime.device import Device
     from samba_onnx.runtime.inputs import InputSpec
-    from samba_onnx.runtime.pef import Pef
-    from samba_onnx.runtime.pef.manifest import Fallback, Graph, Manifest, Section
 
 PREPACK_FROM = 10
 """From so many iterations on, weights are copied into the layout that kernels like best: it costs
@@ -145,10 +145,10 @@ def run(
 
     from samba_onnx.cli.arrays import check_output_path, write_outputs
     from samba_onnx.cli.residents import read_residents, set_gradients
+    from samba_onnx.pef import load_pef
     from samba_onnx.report.documents import to_json
     from samba_onnx.report.run_text import run_text
     from samba_onnx.runtime.device import Device
-    from samba_onnx.runtime.pef import load_pef
 
     begin = time.perf_counter()
     with Activity(quiet) as activity, load_pef(pef) as opened:

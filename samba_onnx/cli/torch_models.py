@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from samba_onnx.errors import UsageError
 
 if TYPE_CHECKING:
-    from samba_onnx.runtime.pef import Pef
-    from samba_onnx.runtime.pef.manifest import Manifest
+    from samba_onnx.pef import Pef
+    from samba_onnx.pef.manifest import Manifest
 
 _FACTORY = re.compile(r"[^/\\\\:]+:[^/\\\\:]+")
 
@@ -40,7 +40,7 @@ def convert_torch(
     check: bool,
     train: bool,
 ) -> Pef:
-    """Convert a PyTorch model; the arguments are those of ``samba_onnx.porting.port``.
+    """Convert a PyTorch model; the arguments are those of ``samba_onnx.workflows.porting.port``.
 
     Args:
         model: A factory or a ``.pt2`` file.
@@ -58,7 +58,7 @@ def convert_torch(
     """
     progress("import torch")
     _require_torch()
-    from samba_onnx import porting
+    from samba_onnx.workflows import porting
 
     progress("load")
     with _prints_elsewhere():
@@ -79,7 +79,7 @@ def convert_torch(
 
 
 def analyze_torch(model: str, target: str, level: str, progress: Callable[[str], None]) -> Manifest:
-    """Analyze a PyTorch model; the arguments are those of ``samba_onnx.porting.analyze_torch``.
+    """Analyze a PyTorch model; the arguments are those of ``samba_onnx.workflows.porting.analyze_torch``.
 
     Raises:
         UsageError: torch is not installed, or an argument is wrong.
@@ -87,7 +87,7 @@ def analyze_torch(model: str, target: str, level: str, progress: Callable[[str],
     """
     progress("import torch")
     _require_torch()
-    from samba_onnx import porting
+    from samba_onnx.workflows import porting
 
     progress("load")
     with _prints_elsewhere():
@@ -116,7 +116,7 @@ def export_trained(
     """
     progress("import torch")
     _require_torch()
-    from samba_onnx import porting
+    from samba_onnx.workflows import porting
 
     progress("write")
     done = porting.export_trained(model, checkpoint, output)
@@ -137,7 +137,7 @@ def read_checkpoint(path: str) -> dict[str, Any]:
         ModelError: The file cannot be read.
     """
     _require_torch()
-    from samba_onnx import porting
+    from samba_onnx.workflows import porting
 
     return porting.read_checkpoint(path)
 

@@ -22,7 +22,7 @@ from samba_onnx.errors import UsageError
 
 if TYPE_CHECKING:
     from samba_onnx.report.comparison import VerificationReport
-    from samba_onnx.verification import Verification
+    from samba_onnx.workflows.verification import Verification
 
 
 def verify(
@@ -80,10 +80,10 @@ def verify(
     refuse_overwriting(*files, outputs={"--json": json})
 
     from samba_onnx.cli.residents import refuse_missing_weights
+    from samba_onnx.pef import load_pef
     from samba_onnx.report.run_text import verification_text
-    from samba_onnx.runtime.pef import load_pef
-    from samba_onnx.verification import self_test
-    from samba_onnx.verification import verify as compare_with_original
+    from samba_onnx.workflows.verification import self_test
+    from samba_onnx.workflows.verification import verify as compare_with_original
 
     with Activity(quiet) as activity, load_pef(files[-1]) as pef:
         refuse_missing_weights(

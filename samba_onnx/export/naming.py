@@ -9,7 +9,7 @@ from typing import Any, Final
 import torch
 from torch import fx, nn
 
-from samba_onnx.passes.source_location import trace_location
+from samba_onnx.program.source_location import trace_location
 from samba_onnx.tensor import SambaTensor
 
 SEPARATOR: Final = "__"

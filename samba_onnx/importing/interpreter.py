@@ -14,7 +14,7 @@ from samba_onnx.errors import ModelError, SambaError
 from samba_onnx.importing import control
 from samba_onnx.importing.plan import Body, Step
 from samba_onnx.importing.values import Array, Host, Value
-from samba_onnx.passes.evaluation import FOLDABLE, evaluate
+from samba_onnx.passes.rewrites.evaluation import FOLDABLE, evaluate
 
 __all__ = ["Interpreter"]
 

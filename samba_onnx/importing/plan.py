@@ -10,7 +10,7 @@ import onnx_ir as ir
 
 from samba_onnx.errors import ModelError
 from samba_onnx.importing.operators.registry import Entry, Node, find, qualified
-from samba_onnx.passes.evaluation import FOLDABLE
+from samba_onnx.passes.rewrites.evaluation import FOLDABLE
 from samba_onnx.safety.files import printable
 
 __all__ = ["CONTROL", "Body", "Plan", "Step", "make_plan"]

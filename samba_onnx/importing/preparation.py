@@ -15,19 +15,19 @@ from samba_onnx.importing.operators.registry import find
 from samba_onnx.importing.plan import CONTROL
 from samba_onnx.importing.selection import Selection, select
 from samba_onnx.loading import load_model
-from samba_onnx.passes.convert_opset import INTERNAL_OPSET, ConvertOpsetPass
-from samba_onnx.passes.evaluation import FOLDABLE
-from samba_onnx.passes.expand_functions import ExpandFunctionsPass
-from samba_onnx.passes.fold_constants import FoldConstantsPass
-from samba_onnx.passes.fold_shapes import FoldShapesPass
-from samba_onnx.passes.forget_shapes import ForgetShapesPass
-from samba_onnx.passes.infer_foreign_types import InferForeignTypesPass
-from samba_onnx.passes.infer_shapes import InferShapesPass
-from samba_onnx.passes.inline_branches import InlineBranchesPass
-from samba_onnx.passes.inline_functions import InlineFunctionsPass
-from samba_onnx.passes.lift_constants import LiftConstantsPass
-from samba_onnx.passes.remove_noops import RemoveNoopsPass
-from samba_onnx.passes.rewriting import each_graph
+from samba_onnx.passes.rewrites.convert_opset import INTERNAL_OPSET, ConvertOpsetPass
+from samba_onnx.passes.rewrites.evaluation import FOLDABLE
+from samba_onnx.passes.rewrites.expand_functions import ExpandFunctionsPass
+from samba_onnx.passes.rewrites.fold_constants import FoldConstantsPass
+from samba_onnx.passes.rewrites.fold_shapes import FoldShapesPass
+from samba_onnx.passes.rewrites.forget_shapes import ForgetShapesPass
+from samba_onnx.passes.rewrites.infer_foreign_types import InferForeignTypesPass
+from samba_onnx.passes.rewrites.infer_shapes import InferShapesPass
+from samba_onnx.passes.rewrites.inline_branches import InlineBranchesPass
+from samba_onnx.passes.rewrites.inline_functions import InlineFunctionsPass
+from samba_onnx.passes.rewrites.lift_constants import LiftConstantsPass
+from samba_onnx.passes.rewrites.remove_noops import RemoveNoopsPass
+from samba_onnx.passes.rewrites.rewriting import each_graph
 
 __all__ = ["Prepared", "prepare"]
 

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import onnx_ir as ir
 
 from samba_onnx.errors import ModelFileError
-from samba_onnx.runtime.pef.sources import FileRegion
+from samba_onnx.pef.sources import FileRegion
 from samba_onnx.safety.files import open_beneath
 
 __all__ = ["ExternalFiles", "FileTensor", "HeldFile"]

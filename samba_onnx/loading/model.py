@@ -18,7 +18,7 @@ from samba_onnx.loading.detection import HEAD_BYTES, describe
 from samba_onnx.loading.file_tensors import ExternalFiles
 from samba_onnx.loading.lifting import lift_weights
 from samba_onnx.loading.normalising import normalise
-from samba_onnx.runtime.pef.manifest import SourceModel
+from samba_onnx.pef.manifest import SourceModel
 from samba_onnx.safety.files import open_regular, printable
 from samba_onnx.safety.graph_checks import check_model
 from samba_onnx.safety.operators import DEFAULT_DOMAINS, operator

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from samba_onnx.pef.manifest import Cause, Manifest
 from samba_onnx.report.records import Coverage, TransferTotal
 from samba_onnx.report.units import byte_text, count_text, percent_text, printable, second_text
-from samba_onnx.runtime.pef.manifest import Cause, Manifest
 
 
 def headline_text(

@@ -9,8 +9,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from samba_onnx.pef.manifest import Cause, Direction
 from samba_onnx.report.units import printable
-from samba_onnx.runtime.pef.manifest import Cause, Direction
 
 ARROWS = {Direction.HOST_TO_RDU: "host → RDU", Direction.RDU_TO_HOST: "RDU → host"}
 CAUSES = {Cause.FALLBACK: "fallback boundary"}

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeVar, dataclass_transform
 
-from samba_onnx.runtime.pef.manifest import Cause, Direction
+from samba_onnx.pef.manifest import Cause, Direction
 
 SCHEMA_VERSION = 1
 """Version of the JSON document. A new field keeps it; a renamed or removed one raises it."""

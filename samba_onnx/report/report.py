@@ -6,6 +6,17 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from samba_onnx.pef.manifest import (
+    Cause,
+    Direction,
+    Fallback,
+    FallbackNode,
+    Graph,
+    Manifest,
+    Section,
+    Symbol,
+    Transfer,
+)
 from samba_onnx.report.headline import headline_text
 from samba_onnx.report.records import (
     SCHEMA_VERSION,
@@ -40,17 +51,6 @@ from samba_onnx.report.state import (
     parts,
     regions,
     residents,
-)
-from samba_onnx.runtime.pef.manifest import (
-    Cause,
-    Direction,
-    Fallback,
-    FallbackNode,
-    Graph,
-    Manifest,
-    Section,
-    Symbol,
-    Transfer,
 )
 
 if TYPE_CHECKING:

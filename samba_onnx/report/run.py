@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from samba_onnx.pef.manifest import Transfer
 from samba_onnx.report.records import SCHEMA_VERSION, TransferTotal, record
 from samba_onnx.report.units import byte_text, count_text, printable, second_text
-from samba_onnx.runtime.pef.manifest import Transfer
 
 
 @record

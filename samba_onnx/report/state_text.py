@@ -6,10 +6,10 @@ from collections.abc import Iterable
 
 from rich.console import RenderableType
 
+from samba_onnx.program.kinds import SymbolKind
 from samba_onnx.report.layout import table, titled
 from samba_onnx.report.state import ArginReport, PartReport, ResidentReport
 from samba_onnx.report.units import byte_text, count_text, flop_text, second_text, shape_text
-from samba_onnx.runtime.pef.manifest import SymbolKind
 
 _SOURCES = {"pef": "in the PEF", "user": "loaded before it is read", "device": "computed"}
 

@@ -11,13 +11,11 @@ from typing import Any
 from torch import nn
 from torch.optim import Optimizer
 
-from samba_onnx.compiler import compile_programs, convert
 from samba_onnx.errors import ExportMismatchError, UsageError
-from samba_onnx.export.checking import compare_with_eager
-from samba_onnx.export.inference import export_inference
+from samba_onnx.export.programs.inference import export_inference
 from samba_onnx.graph import SambaGraph
 from samba_onnx.optim import to_json
-from samba_onnx.passes.program import Program
+from samba_onnx.program.program import Program
 from samba_onnx.sessions.arrays import to_array
 from samba_onnx.sessions.exporting import (
     FORWARD,
@@ -47,7 +45,9 @@ from samba_onnx.sessions.output_names import with_own_names
 from samba_onnx.sessions.records import GraphRecord, write_records
 from samba_onnx.sessions.state import SessionState
 from samba_onnx.sessions.traced import TracedGraph
-from samba_onnx.verification import verify
+from samba_onnx.workflows.compiler import compile_programs, convert
+from samba_onnx.workflows.eager_check import compare_with_eager
+from samba_onnx.workflows.verification import verify
 
 Settings = Mapping[str, Any] | Namespace | None
 

@@ -13,22 +13,22 @@ from torch import nn
 from torch.optim import Optimizer
 
 from samba_onnx.errors import UsageError
-from samba_onnx.export.builder import element, sizes
-from samba_onnx.export.gradient_checking import compare_training
-from samba_onnx.export.inference import symbols
 from samba_onnx.export.naming import root_name
-from samba_onnx.export.optimizers import optimizer_parts
-from samba_onnx.export.training import differentiated, with_parts
-from samba_onnx.export.training import export_training as export_halves
+from samba_onnx.export.programs.inference import symbols
+from samba_onnx.export.programs.optimizers import optimizer_parts
+from samba_onnx.export.programs.training import differentiated, with_parts
+from samba_onnx.export.programs.training import export_training as export_halves
+from samba_onnx.export.translation.builder import element, sizes
 from samba_onnx.optim import OptimizerRecord, optimizer_record
-from samba_onnx.passes.program import Program
-from samba_onnx.runtime.pef.manifest import SymbolKind
+from samba_onnx.program.kinds import SymbolKind
+from samba_onnx.program.program import Program
 from samba_onnx.sessions.arrays import torch_dtype
 from samba_onnx.sessions.fingerprint import fingerprint
 from samba_onnx.sessions.inputs import tensors_of
 from samba_onnx.sessions.output_names import with_own_names
 from samba_onnx.sessions.traced import TracedGraph, host_buffers, host_parameters
 from samba_onnx.tensor import SambaTensor
+from samba_onnx.workflows.gradient_check import compare_training
 
 FORWARD = "forward"
 """Name of the graph of a PEF that has only one."""

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import onnx_ir as ir
 
 from samba_onnx.errors import PefFormatError
-from samba_onnx.passes.program import Part, Program
+from samba_onnx.program.program import Part, Program
 
 _LONGEST = 1 << 26
 """Bytes that a stored fingerprint may expand to."""

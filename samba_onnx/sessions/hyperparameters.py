@@ -11,7 +11,7 @@ import torch
 
 from samba_onnx.errors import UsageError
 from samba_onnx.optim import HyperparameterValue
-from samba_onnx.runtime.pef.manifest import Argin
+from samba_onnx.pef.manifest import Argin
 from samba_onnx.sessions.optimizer_steps import OptimizerSteps
 
 DROPOUT_KEY: Final = "p"

@@ -13,8 +13,8 @@ import onnx
 from pydantic import BaseModel
 from torch import nn
 
-from samba_onnx.compiler import DEFAULT_TARGET
 from samba_onnx.errors import UsageError
+from samba_onnx.workflows.compiler import DEFAULT_TARGET
 
 OUTPUT_FOLDER: Final = "out"
 """Where programs go when nobody says where."""

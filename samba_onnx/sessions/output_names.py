@@ -8,9 +8,9 @@ from collections.abc import Mapping
 import onnx_ir as ir
 from torch import nn
 
-from samba_onnx.export.training_parts import GRADIENT
+from samba_onnx.export.programs.training_parts import GRADIENT
 from samba_onnx.importing import OnnxModule
-from samba_onnx.passes.program import Program
+from samba_onnx.program.program import Program
 
 
 def with_own_names(program: Program, model: nn.Module) -> Program:

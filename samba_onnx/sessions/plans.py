@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from samba_onnx.errors import ScheduleError, UsageError
-from samba_onnx.runtime.pef.manifest import Graph, Manifest, SectionType
+from samba_onnx.pef.manifest import Graph, Manifest
+from samba_onnx.program.kinds import SectionType
 from samba_onnx.sessions.selection import Selection
 from samba_onnx.tensor.marks import Marks
 

@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from samba_onnx.errors import PefFormatError
 from samba_onnx.optim.records import OptimizerRecord, from_json
-from samba_onnx.runtime.pef import Pef
-from samba_onnx.runtime.pef.manifest import Manifest
+from samba_onnx.pef import Pef
+from samba_onnx.pef.manifest import Manifest
 from samba_onnx.sessions.fingerprint import Fingerprint
 
 KEY: Final = "samba.session"

@@ -10,9 +10,9 @@ import torch
 from torch import nn
 
 from samba_onnx.errors import InputError, UsageError
+from samba_onnx.pef.manifest import Graph, Symbol
 from samba_onnx.runtime.elements import Array
 from samba_onnx.runtime.inputs import describe
-from samba_onnx.runtime.pef.manifest import Graph, Symbol
 from samba_onnx.sessions.arrays import from_array, to_array
 from samba_onnx.sessions.data_parallel import check_data_parallel
 from samba_onnx.sessions.inputs import by_name

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from samba_onnx.runtime.pef.manifest import SectionType
+from samba_onnx.program.kinds import SectionType
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,10 @@ import torch
 
 from samba_onnx.errors import NotTracedError, UsageError
 from samba_onnx.graph import SambaGraph
+from samba_onnx.pef import Pef, load_pef
+from samba_onnx.pef.manifest import Graph, Manifest, Symbol
 from samba_onnx.runtime.device import Device
 from samba_onnx.runtime.ledger import Ledger
-from samba_onnx.runtime.pef import Pef, load_pef
-from samba_onnx.runtime.pef.manifest import Graph, Manifest, Symbol
 from samba_onnx.sessions.hyperparameters import Hyperparameters
 from samba_onnx.sessions.lazy_parameters import LAZY
 from samba_onnx.sessions.optimizer_steps import OptimizerSteps

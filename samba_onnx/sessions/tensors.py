@@ -10,7 +10,7 @@ from torch.optim import Optimizer
 
 from samba_onnx.errors import InputError, NoDeviceError, UsageError
 from samba_onnx.optim.argins import hyperparameter_names
-from samba_onnx.runtime.pef.manifest import SymbolKind
+from samba_onnx.program.kinds import SymbolKind
 from samba_onnx.sessions.exporting import parameter_names
 from samba_onnx.sessions.optimizer_steps import fetch_state, send_state
 from samba_onnx.sessions.ordered_set import OrderedSet

@@ -11,10 +11,10 @@ from torch import nn
 from torch.optim import Optimizer
 
 from samba_onnx.errors import GraphMismatchError, UsageError
-from samba_onnx.export.inference import inference_program
+from samba_onnx.export.programs.inference import inference_program
 from samba_onnx.optim import from_json
-from samba_onnx.runtime.pef import Pef
-from samba_onnx.runtime.pef.manifest import SymbolKind
+from samba_onnx.pef import Pef
+from samba_onnx.program.kinds import SymbolKind
 from samba_onnx.sessions.arrays import to_array
 from samba_onnx.sessions.data_parallel import check_data_parallel
 from samba_onnx.sessions.exporting import (

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 from samba_onnx.errors import TransferLimitError, UsageError
+from samba_onnx.pef.manifest import Transfer
 from samba_onnx.runtime.ledger import Ledger, Total, totals
-from samba_onnx.runtime.pef.manifest import Transfer
 
 _LISTED = 20
 """Rows of the table of offenders; the rest is counted."""

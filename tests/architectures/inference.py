@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 import samba_onnx as samba
-from samba_onnx.runtime.pef.manifest import Manifest
-from samba_onnx.runtime.pef.reader import load_pef
+from samba_onnx.pef.manifest import Manifest
+from samba_onnx.pef.reader import load_pef
 from tests.architectures.building import Example, build, example_inputs, tensors
 from tests.architectures.record import Architecture
 

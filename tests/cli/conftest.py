@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from samba_onnx.cli.application import run_command
-from samba_onnx.runtime.pef import Pef
-from samba_onnx.runtime.pef.manifest import Manifest
+from samba_onnx.pef import Pef
+from samba_onnx.pef.manifest import Manifest
 from tests.runtime.building import (
     FALLBACK,
     FROM,
@@ -66,10 +66,10 @@ def compiler(monkeypatch: pytest.MonkeyPatch) -> Callable[[Any], list[dict[str, 
             Path(output).write_bytes(b"x" * 2048)
             return _Opened(manifest)
 
-        module = types.ModuleType("samba_onnx.compiler")
+        module = types.ModuleType("samba_onnx.workflows.compiler")
         module.analyze = analyze  # type: ignore[attr-defined]
         module.convert = convert  # type: ignore[attr-defined]
-        monkeypatch.setitem(__import__("sys").modules, "samba_onnx.compiler", module)
+        monkeypatch.setitem(__import__("sys").modules, "samba_onnx.workflows.compiler", module)
         return calls
 
     return install

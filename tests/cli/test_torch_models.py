@@ -16,8 +16,8 @@ from torch import nn
 
 import samba_onnx as samba
 from samba_onnx.export.operators import activations, registry
+from samba_onnx.pef import load_pef
 from samba_onnx.runtime.device import Device
-from samba_onnx.runtime.pef import load_pef
 from tests.cli.conftest import SambaPort
 from tests.cli.factories import batch, net
 

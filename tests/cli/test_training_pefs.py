@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 import samba_onnx as samba
-from samba_onnx.runtime.pef import load_pef
+from samba_onnx.pef import load_pef
 from tests.cli.conftest import SambaPort
 from tests.cli.factories import batch, net
 

@@ -9,8 +9,8 @@ import jsonschema
 import numpy as np
 import pytest
 
-from samba_onnx import verification
-from samba_onnx.verification import OutputComparison, Verification
+from samba_onnx.workflows import verification
+from samba_onnx.workflows.verification import OutputComparison, Verification
 from tests.cli.conftest import SambaPort
 
 DOCS = Path(__file__).parents[2] / "docs"

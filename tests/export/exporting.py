@@ -10,8 +10,8 @@ import torch
 from torch import nn
 from torch.utils import _pytree as pytree
 
-from samba_onnx.export.capture import Inputs, arguments
-from samba_onnx.export.inference import Exported, export_inference
+from samba_onnx.export.capture.modules import Inputs, arguments
+from samba_onnx.export.programs.inference import Exported, export_inference
 from tests.export.operators.harness import run_model
 
 # Two orders of summation through a few layers of float32.

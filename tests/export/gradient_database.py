@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 from samba_onnx.errors import ModelError
-from samba_onnx.export.training import export_training
+from samba_onnx.export.programs.training import export_training
 from tests.export.operator_database import EXCLUDED, MODES, Case, Verdict, reason, verdict
 from tests.export.training_runs import Machine
 

@@ -18,11 +18,11 @@ from torch import Tensor, fx, nn
 from torch.utils import _pytree as pytree
 
 from samba_onnx.errors import ModelError
-from samba_onnx.export import translation
-from samba_onnx.export.builder import GraphBuilder
-from samba_onnx.export.capture import Kind, capture
-from samba_onnx.export.dtypes import onnx_type
-from samba_onnx.export.translation import constant, translate
+from samba_onnx.export.capture.modules import Kind, capture
+from samba_onnx.export.translation import graphs as translation
+from samba_onnx.export.translation.builder import GraphBuilder
+from samba_onnx.export.translation.dtypes import onnx_type
+from samba_onnx.export.translation.graphs import constant, translate
 from tests.export.operators.harness import run_model
 
 DTYPES = (torch.float32, torch.int64, torch.bool)

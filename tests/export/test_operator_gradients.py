@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from samba_onnx.errors import ModelError
-from samba_onnx.export.training import export_training
+from samba_onnx.export.programs.training import export_training
 from tests.export import gradient_table
 from tests.export.gradient_database import (
     gradient_verdict,

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from samba_onnx.errors import GradientError, ModelError, UsageError
-from samba_onnx.export.training import training_program
+from samba_onnx.export.programs.training import training_program
 
 VALUE = torch.randn(3, 4)
 

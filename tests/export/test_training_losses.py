@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from samba_onnx.errors import GradientError
-from samba_onnx.export.losses_rule import chosen_losses, find_losses
+from samba_onnx.export.programs.losses_rule import chosen_losses, find_losses
 
 
 def losses_of(function: Any) -> list[int]:

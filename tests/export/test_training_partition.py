@@ -11,10 +11,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from samba_onnx.export.builder import element, sizes
-from samba_onnx.export.minimum_cut import SINK, SOURCE, Network
-from samba_onnx.export.training import export_training
-from samba_onnx.passes.program import Program
+from samba_onnx.export.differentiation.minimum_cut import SINK, SOURCE, Network
+from samba_onnx.export.programs.training import export_training
+from samba_onnx.export.translation.builder import element, sizes
+from samba_onnx.program.program import Program
 
 
 @pytest.mark.parametrize("seed", range(30))

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from samba_onnx.export.training import export_training
+from samba_onnx.export.programs.training import export_training
 from tests.export.training_runs import Machine, compare
 
 

@@ -19,12 +19,12 @@ import torch
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
-from samba_onnx.export.inference import Exported
-from samba_onnx.export.training_parts import LOSSES
-from samba_onnx.passes.program import Part
-from samba_onnx.runtime.bfloat16 import lower_bfloat16
-from samba_onnx.runtime.dropout import expand_dropout_masks
-from samba_onnx.runtime.pef.manifest import SectionType
+from samba_onnx.export.programs.inference import Exported
+from samba_onnx.export.programs.training_parts import LOSSES
+from samba_onnx.program.kinds import SectionType
+from samba_onnx.program.program import Part
+from samba_onnx.runtime.engine.bfloat16 import lower_bfloat16
+from samba_onnx.runtime.engine.dropout import expand_dropout_masks
 
 Array = npt.NDArray[Any]
 

@@ -10,7 +10,7 @@ from transformers import PreTrainedModel
 
 from models.generation import Generator, Sizes
 from samba_onnx.errors import UsageError
-from samba_onnx.runtime.pef.manifest import Cause, Direction
+from samba_onnx.pef.manifest import Cause, Direction
 from samba_onnx.sessions import SambaSession
 from tests.generation.conftest import VOCABULARY, continuations, gpt2, llama, qwen
 

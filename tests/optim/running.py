@@ -8,11 +8,11 @@ import onnx_ir as ir
 import onnxruntime as ort
 import torch
 
-from samba_onnx.export.dtypes import onnx_type, torch_type
-from samba_onnx.export.optimizers import OptimizerParts, gradient_name, optimizer_parts
+from samba_onnx.export.programs.optimizers import OptimizerParts, gradient_name, optimizer_parts
+from samba_onnx.export.translation.dtypes import onnx_type, torch_type
 from samba_onnx.optim import HyperparameterValue, OptimizerRecord, derive, optimizer_record
-from samba_onnx.passes.program import Part
-from samba_onnx.runtime.pef.manifest import SectionType
+from samba_onnx.program.kinds import SectionType
+from samba_onnx.program.program import Part
 
 
 class PartRunner:

@@ -10,15 +10,15 @@ import torch
 from torch import nn
 
 from samba_onnx.errors import UsageError
-from samba_onnx.export.dtypes import onnx_type
-from samba_onnx.export.optimizers import (
+from samba_onnx.export.programs.optimizers import (
     OptimizerParts,
     gradient_name,
     optimizer_parts,
     zeroed_gradient_name,
 )
+from samba_onnx.export.translation.dtypes import onnx_type
 from samba_onnx.optim import SGD, Adam, AdamW, optimizer_record
-from samba_onnx.runtime.pef.manifest import SectionType, SymbolKind
+from samba_onnx.program.kinds import SectionType, SymbolKind
 from tests.optim.running import prepare
 from tests.optim.update_cases import CASES, parameters
 

@@ -12,12 +12,12 @@ import pytest
 import torch
 from torch import nn
 
-from samba_onnx.export.optimizers import (
+from samba_onnx.export.programs.optimizers import (
     clip_coefficient_name,
     gradient_name,
 )
 from samba_onnx.optim import SGD, Adam, AdamW
-from samba_onnx.runtime.pef.manifest import SectionType
+from samba_onnx.program.kinds import SectionType
 from tests.optim.running import prepare, set_gradients
 from tests.optim.update_cases import CASES, parameters
 

@@ -11,7 +11,15 @@ from samba_onnx.errors import InternalError, UsageError
 from samba_onnx.passes import pipeline
 from samba_onnx.passes.pipeline import PIPELINE, PipelineOptions, Step, run_pipeline
 from tests.backend_cases import BackendCase, assert_outputs, disk_cases, node_cases, run_onnxruntime
-from tests.passes.rewrites import TRACE, KnowsAll, add_weights, numbers, operators, parse, run
+from tests.passes.rewrites.applying import (
+    TRACE,
+    KnowsAll,
+    add_weights,
+    numbers,
+    operators,
+    parse,
+    run,
+)
 
 SAMPLE = (
     "batch_normalization", "castlike", "clip", "constantofshape", "dropout", "expand", "gather",

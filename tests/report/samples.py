@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from samba_onnx.runtime.pef.manifest import (
+from samba_onnx.pef.manifest import (
     Assumption,
     Boundary,
     Call,
@@ -20,11 +20,11 @@ from samba_onnx.runtime.pef.manifest import (
     Section,
     SourceModel,
     Symbol,
-    SymbolKind,
     TargetSummary,
     Tier,
     Transfer,
 )
+from samba_onnx.program.kinds import SymbolKind
 
 LATENCY = 10e-6
 LINK = 32e9

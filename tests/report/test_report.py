@@ -6,8 +6,7 @@ import dataclasses
 
 import pytest
 
-from samba_onnx.report import Report
-from samba_onnx.runtime.pef.manifest import (
+from samba_onnx.pef.manifest import (
     Call,
     Cause,
     Direction,
@@ -15,6 +14,7 @@ from samba_onnx.runtime.pef.manifest import (
     Manifest,
     Section,
 )
+from samba_onnx.report import Report
 from tests.report.samples import LATENCY, LINK, all_on_rdu, detector
 
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from samba_onnx.pef.manifest import FallbackNode, Manifest
 from samba_onnx.report import Report
 from samba_onnx.report.details import details
 from samba_onnx.report.layout import render, table
 from samba_onnx.report.terminal import summary
-from samba_onnx.runtime.pef.manifest import FallbackNode, Manifest
 from tests.report.samples import all_on_rdu, detector
 
 GOLDEN = Path(__file__).with_name("detector.txt")

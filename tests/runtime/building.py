@@ -13,10 +13,9 @@ import numpy as np
 import onnx
 from onnx import numpy_helper, parser
 
-from samba_onnx.runtime.pef.element_types import packed_bytes, tensor_element
-from samba_onnx.runtime.pef.layout import stage_member
-from samba_onnx.runtime.pef.manifest import (
-    RESIDENT_KINDS,
+from samba_onnx.pef.element_types import packed_bytes, tensor_element
+from samba_onnx.pef.layout import stage_member
+from samba_onnx.pef.manifest import (
     Argin,
     Call,
     Cause,
@@ -27,18 +26,17 @@ from samba_onnx.runtime.pef.manifest import (
     Producer,
     Region,
     Section,
-    SectionType,
     SourceModel,
     Symbol,
-    SymbolKind,
     TargetSummary,
     Tier,
     Transfer,
 )
-from samba_onnx.runtime.pef.reader import Pef, load_pef
-from samba_onnx.runtime.pef.stage_checks import type_text
-from samba_onnx.runtime.pef.weights import WeightEntry, lay_out_weights
-from samba_onnx.runtime.pef.writer import write_pef
+from samba_onnx.pef.reader import Pef, load_pef
+from samba_onnx.pef.stage_checks import type_text
+from samba_onnx.pef.weights import WeightEntry, lay_out_weights
+from samba_onnx.pef.writer import write_pef
+from samba_onnx.program.kinds import RESIDENT_KINDS, SectionType, SymbolKind
 
 HEADER = '<ir_version: 10, opset_import: ["" : 21]>\n'
 TARGET = TargetSummary(

@@ -19,8 +19,9 @@ from samba_onnx.errors import (
     ScheduleError,
     UsageError,
 )
+from samba_onnx.pef.manifest import Argin, TargetSummary, Tier
+from samba_onnx.program.kinds import SectionType, SymbolKind
 from samba_onnx.runtime.device import Device
-from samba_onnx.runtime.pef.manifest import Argin, SectionType, SymbolKind, TargetSummary, Tier
 from tests.runtime.building import (
     EXPLICIT,
     FALLBACK,

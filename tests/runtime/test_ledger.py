@@ -7,8 +7,8 @@ import json
 import pytest
 
 from samba_onnx.errors import UsageError
+from samba_onnx.pef.manifest import Cause, Direction, Transfer
 from samba_onnx.runtime.ledger import Ledger, Total, totals
-from samba_onnx.runtime.pef.manifest import Cause, Direction, Transfer
 
 TO, FROM = Direction.HOST_TO_RDU, Direction.RDU_TO_HOST
 WEIGHT = Transfer("w", 100, TO, Cause.WEIGHT, 1.0, None)

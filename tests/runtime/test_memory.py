@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 
 from samba_onnx.errors import InternalError, OutOfDeviceMemoryError
+from samba_onnx.pef.element_types import ELEMENT_TYPES
+from samba_onnx.pef.manifest import Region, Symbol, Tier
+from samba_onnx.program.kinds import SymbolKind
 from samba_onnx.runtime.elements import from_items, to_items
 from samba_onnx.runtime.memory import ALIGNMENT, DeviceMemory, TierUsage
-from samba_onnx.runtime.pef.element_types import ELEMENT_TYPES
-from samba_onnx.runtime.pef.manifest import Region, Symbol, SymbolKind, Tier
 
 TIERS = (Tier("hbm", 1000, 1.0), Tier("ddr", 500, 1.0))
 

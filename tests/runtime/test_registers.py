@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from samba_onnx.errors import InputError
+from samba_onnx.pef.manifest import Argin
 from samba_onnx.runtime.device import Device
-from samba_onnx.runtime.pef.manifest import Argin
 from tests.runtime.building import (
     FALLBACK,
     FROM,

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 from samba_onnx.errors import InputError, ScheduleError, UsageError
+from samba_onnx.pef.manifest import Argin
+from samba_onnx.program.kinds import SectionType, SymbolKind
 from samba_onnx.runtime.device import Device
-from samba_onnx.runtime.executor import DeviceStep
+from samba_onnx.runtime.engine.executor import DeviceStep
 from samba_onnx.runtime.memory import release_free_memory
-from samba_onnx.runtime.pef.manifest import Argin, SectionType, SymbolKind
 from tests.runtime.building import (
     EXPLICIT,
     FALLBACK,
@@ -28,7 +29,7 @@ from tests.runtime.building import (
     planned,
     section,
 )
-from tests.runtime.test_executor import private_bytes
+from tests.runtime.engine.test_executor import private_bytes
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((4, 8)).astype(np.float32)

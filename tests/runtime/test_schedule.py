@@ -7,8 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from samba_onnx.runtime.device import Device
-from samba_onnx.runtime.pef.manifest import (
+from samba_onnx.pef.manifest import (
     Call,
     Fallback,
     Graph,
@@ -16,11 +15,11 @@ from samba_onnx.runtime.pef.manifest import (
     Producer,
     Region,
     Section,
-    SectionType,
     SourceModel,
     Symbol,
-    SymbolKind,
 )
+from samba_onnx.program.kinds import SectionType, SymbolKind
+from samba_onnx.runtime.device import Device
 from samba_onnx.runtime.schedule import GraphSchedule, Step
 from tests.runtime.building import TARGET, WEIGHT, Plan, build, section
 

@@ -18,8 +18,8 @@ from samba_onnx.errors import (
     OutOfDeviceMemoryError,
     UsageError,
 )
-from samba_onnx.runtime.pef import load_pef
-from samba_onnx.runtime.pef.manifest import Manifest
+from samba_onnx.pef import load_pef
+from samba_onnx.pef.manifest import Manifest
 from samba_onnx.sessions import SambaSession
 from tests.sessions.modules import Doubled
 

@@ -27,7 +27,7 @@ from samba_onnx.errors import (
     UsageError,
 )
 from samba_onnx.importing import Loss
-from samba_onnx.runtime.pef import load_pef
+from samba_onnx.pef import load_pef
 from samba_onnx.sessions import SambaSession
 from samba_onnx.sessions.onnx_modules import losses_of, trained_module
 from samba_onnx.sessions.records import read_records

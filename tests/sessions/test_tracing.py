@@ -16,7 +16,7 @@ from samba_onnx.errors import (
     NotTracedError,
     UsageError,
 )
-from samba_onnx.runtime.pef.manifest import Cause
+from samba_onnx.pef.manifest import Cause
 from samba_onnx.sessions import SambaSession
 from tests.sessions.conftest import Compiled
 from tests.sessions.modules import Classifier, Counter, Nested

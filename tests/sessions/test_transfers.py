@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from samba_onnx.errors import TransferLimitError, UsageError
-from samba_onnx.runtime.pef.manifest import Cause, Direction
+from samba_onnx.pef.manifest import Cause, Direction
 from samba_onnx.sessions import SambaSession
 from tests.sessions.conftest import Compiled
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import samba_onnx as samba
-from samba_onnx.runtime.pef.manifest import Cause
+from samba_onnx.pef.manifest import Cause
 from samba_onnx.sessions import SambaSession
 from tests.training.small import Classifier, draw
 from tests.training.trajectory import Prepared, prepare

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
-from samba_onnx.export.builder import GraphBuilder, element, sizes
+from samba_onnx.export.translation.builder import GraphBuilder, element, sizes
 
 
 def scattered_onto(build: GraphBuilder, left: ir.Value, right: ir.Value) -> ir.Value | None:

@@ -7,9 +7,9 @@ import math
 import onnx_ir as ir
 
 from samba_onnx.errors import ModelError
-from samba_onnx.export.builder import Operand, Scalar, is_floating, sizes
 from samba_onnx.export.operators.elementwise import clamp
 from samba_onnx.export.operators.registry import Context, Result, translates
+from samba_onnx.export.translation.builder import Operand, Scalar, is_floating, sizes
 
 _CERTAIN = 15.0
 """Beyond it, ``log(1 + exp(x))`` is ``x`` in single precision."""

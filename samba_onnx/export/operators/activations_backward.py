@@ -6,8 +6,8 @@ import math
 
 import onnx_ir as ir
 
-from samba_onnx.export.builder import GraphBuilder, broadcast, element, sizes
 from samba_onnx.export.operators.registry import Context, Result, translates
+from samba_onnx.export.translation.builder import GraphBuilder, broadcast, element, sizes
 
 
 def _between(

@@ -10,10 +10,10 @@ import numpy as np
 import onnx_ir as ir
 from numpy.typing import NDArray
 
-from samba_onnx.export.builder import element, sizes
 from samba_onnx.export.operators.pooling import Windows, batched, emit_max_pool, windows_of
 from samba_onnx.export.operators.registry import Context, translates
 from samba_onnx.export.operators.spatial import map_axes, spatial_rank
+from samba_onnx.export.translation.builder import element, sizes
 
 
 @translates(

@@ -8,8 +8,8 @@ import numpy as np
 import onnx_ir as ir
 
 from samba_onnx.errors import ModelError
-from samba_onnx.export.builder import GraphBuilder, element, sizes
 from samba_onnx.export.operators.registry import Context, Result, translates
+from samba_onnx.export.translation.builder import GraphBuilder, element, sizes
 
 _NARROW = (ir.DataType.FLOAT16, ir.DataType.BFLOAT16)
 

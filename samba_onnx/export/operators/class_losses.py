@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import onnx_ir as ir
 
-from samba_onnx.export.builder import GraphBuilder, element, is_floating, sizes
 from samba_onnx.export.operators.losses import MEAN, NONE, reduced
 from samba_onnx.export.operators.registry import Context, translates
+from samba_onnx.export.translation.builder import GraphBuilder, element, is_floating, sizes
 
 AT_LABELS = "samba::at_labels"
 """Key of ``AtLabels`` in the metadata of a value."""

@@ -6,9 +6,9 @@ from typing import Any
 
 import onnx_ir as ir
 
-from samba_onnx.export.builder import Operand, broadcast, element, is_floating, sizes
 from samba_onnx.export.operators.promotion import arithmetic, common
 from samba_onnx.export.operators.registry import Context, Translation, translates
+from samba_onnx.export.translation.builder import Operand, broadcast, element, is_floating, sizes
 
 _BOOL = ir.DataType.BOOL
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 import onnx_ir as ir
 
-from samba_onnx.export.builder import GraphBuilder, element, sizes
 from samba_onnx.export.operators.registry import Context, translates
 from samba_onnx.export.operators.spatial import per_axis
+from samba_onnx.export.translation.builder import GraphBuilder, element, sizes
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,6 @@ from dataclasses import replace
 
 import onnx_ir as ir
 
-from samba_onnx.export.builder import GraphBuilder, element, sizes
 from samba_onnx.export.operators.convolution import (
     Geometry,
     emit_convolution,
@@ -30,6 +29,7 @@ from samba_onnx.export.operators.convolution import (
 )
 from samba_onnx.export.operators.registry import Context, translates
 from samba_onnx.export.operators.spatial import box
+from samba_onnx.export.translation.builder import GraphBuilder, element, sizes
 
 # Found by timing onnxruntime's kernels on layers of LeNet, ResNet and U-Net.
 _FEW_CHANNELS = 8

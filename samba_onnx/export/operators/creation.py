@@ -8,9 +8,9 @@ import numpy as np
 import onnx_ir as ir
 import torch
 
-from samba_onnx.export.builder import Operand, Scalar
-from samba_onnx.export.dtypes import torch_type
 from samba_onnx.export.operators.registry import Context, translates
+from samba_onnx.export.translation.builder import Operand, Scalar
+from samba_onnx.export.translation.dtypes import torch_type
 
 
 def _filled(context: Context, content: Scalar) -> ir.Value:

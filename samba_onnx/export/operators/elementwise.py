@@ -7,7 +7,10 @@ from typing import Any
 
 import onnx_ir as ir
 
-from samba_onnx.export.builder import (
+from samba_onnx.export.operators.accumulation import scattered_onto
+from samba_onnx.export.operators.promotion import arithmetic, wider
+from samba_onnx.export.operators.registry import Context, translates
+from samba_onnx.export.translation.builder import (
     GraphBuilder,
     Operand,
     Scalar,
@@ -16,10 +19,7 @@ from samba_onnx.export.builder import (
     is_floating,
     sizes,
 )
-from samba_onnx.export.dtypes import FLOATING
-from samba_onnx.export.operators.accumulation import scattered_onto
-from samba_onnx.export.operators.promotion import arithmetic, wider
-from samba_onnx.export.operators.registry import Context, translates
+from samba_onnx.export.translation.dtypes import FLOATING
 
 _BOOL = ir.DataType.BOOL
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
-from samba_onnx.export.builder import GraphBuilder, count, element, sizes
 from samba_onnx.export.operators.indexing import flat
 from samba_onnx.export.operators.linear_algebra_distances import norm
 from samba_onnx.export.operators.registry import Context, Outcome, Result, translates
 from samba_onnx.export.operators.scattering import put_slices
+from samba_onnx.export.translation.builder import GraphBuilder, count, element, sizes
 
 INT64 = ir.DataType.INT64
 SUM, MEAN, MAX = range(3)

@@ -6,10 +6,10 @@ import math
 
 import onnx_ir as ir
 
-from samba_onnx.export.builder import is_floating, sizes
 from samba_onnx.export.operators.elementwise import truncated
 from samba_onnx.export.operators.promotion import arithmetic, unary
 from samba_onnx.export.operators.registry import Context, Translation, translates
+from samba_onnx.export.translation.builder import is_floating, sizes
 
 _SAME_NAME = [
     "abs",

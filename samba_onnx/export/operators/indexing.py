@@ -9,8 +9,8 @@ import numpy as np
 import onnx_ir as ir
 
 from samba_onnx.errors import ModelError
-from samba_onnx.export.builder import GraphBuilder, broadcast, count, element, sizes
 from samba_onnx.export.operators.registry import Context, translates
+from samba_onnx.export.translation.builder import GraphBuilder, broadcast, count, element, sizes
 
 Indices = Sequence[ir.Value | None]
 

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 import onnx_ir as ir
 
-from samba_onnx.export.builder import GraphBuilder, count, element, sizes
 from samba_onnx.export.operators.registry import Context, translates
 from samba_onnx.export.operators.scattering import put_slices
+from samba_onnx.export.translation.builder import GraphBuilder, count, element, sizes
 
 
 def spread(

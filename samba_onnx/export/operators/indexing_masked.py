@@ -7,10 +7,10 @@ import math
 import numpy as np
 import onnx_ir as ir
 
-from samba_onnx.export.builder import GraphBuilder, Scalar, count, element, sizes
 from samba_onnx.export.operators.indexing import Indices, flat, index, ranks_in_mask
 from samba_onnx.export.operators.registry import Context, translates
 from samba_onnx.export.operators.scattering import index_put, put_slices
+from samba_onnx.export.translation.builder import GraphBuilder, Scalar, count, element, sizes
 
 INT64 = ir.DataType.INT64
 

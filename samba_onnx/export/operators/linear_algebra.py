@@ -12,8 +12,8 @@ import numpy as np
 import onnx_ir as ir
 
 from samba_onnx.errors import ModelError
-from samba_onnx.export.builder import GraphBuilder, broadcast, count, element, sizes
 from samba_onnx.export.operators.registry import Context, Result, translates
+from samba_onnx.export.translation.builder import GraphBuilder, broadcast, count, element, sizes
 
 INT64 = ir.DataType.INT64
 LARGEST = 64

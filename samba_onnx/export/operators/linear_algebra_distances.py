@@ -7,8 +7,8 @@ import math
 import numpy as np
 import onnx_ir as ir
 
-from samba_onnx.export.builder import GraphBuilder, element, sizes
 from samba_onnx.export.operators.registry import Context, translates
+from samba_onnx.export.translation.builder import GraphBuilder, element, sizes
 
 _MANY = 25
 """Rows above which torch prefers a matrix product to differences."""

@@ -7,9 +7,9 @@ import math
 import numpy as np
 import onnx_ir as ir
 
-from samba_onnx.export.builder import GraphBuilder, broadcast, element, sizes
 from samba_onnx.export.operators.linear_algebra import check_size, entry, swapped, turned
 from samba_onnx.export.operators.registry import Context, Result, translates
+from samba_onnx.export.translation.builder import GraphBuilder, broadcast, element, sizes
 
 
 def _reversed(build: GraphBuilder, value: ir.Value, *axes: int) -> ir.Value:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
-from samba_onnx.export.builder import GraphBuilder, element, sizes
 from samba_onnx.export.operators.class_losses import (
     AT_LABELS,
     AtLabels,
@@ -16,6 +15,7 @@ from samba_onnx.export.operators.class_losses import (
 )
 from samba_onnx.export.operators.losses import MEAN, mean_share
 from samba_onnx.export.operators.registry import Context, translates
+from samba_onnx.export.translation.builder import GraphBuilder, element, sizes
 
 _SMALLEST_VARIANCE = 1e-12
 """Below which torch does not let the denominator of a probability's gradient fall."""

@@ -6,8 +6,8 @@ import math
 
 import onnx_ir as ir
 
-from samba_onnx.export.builder import GraphBuilder, element, sizes
 from samba_onnx.export.operators.registry import Context, translates
+from samba_onnx.export.translation.builder import GraphBuilder, element, sizes
 
 NONE, MEAN, SUM = 0, 1, 2
 """What torch's ``reduction`` stands for."""

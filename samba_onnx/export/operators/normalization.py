@@ -8,8 +8,6 @@ from collections.abc import Sequence
 import onnx_ir as ir
 import torch
 
-from samba_onnx.export.builder import GraphBuilder, element, sizes
-from samba_onnx.export.dtypes import torch_type
 from samba_onnx.export.operators.batch_normalization import (
     emit_inference,
     inverse_deviation,
@@ -17,6 +15,8 @@ from samba_onnx.export.operators.batch_normalization import (
 )
 from samba_onnx.export.operators.registry import Context, translates
 from samba_onnx.export.operators.spatial import as_stated, widen
+from samba_onnx.export.translation.builder import GraphBuilder, element, sizes
+from samba_onnx.export.translation.dtypes import torch_type
 
 
 @translates("layer_norm")

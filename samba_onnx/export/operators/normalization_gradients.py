@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import onnx_ir as ir
 
-from samba_onnx.export.builder import GraphBuilder, element, sizes
 from samba_onnx.export.operators.registry import Context, translates
 from samba_onnx.export.operators.spatial import as_stated, widen
+from samba_onnx.export.translation.builder import GraphBuilder, element, sizes
 
 
 @translates("native_layer_norm_backward")

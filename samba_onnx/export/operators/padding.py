@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import onnx_ir as ir
 
-from samba_onnx.export.builder import GraphBuilder, Scalar, sizes
 from samba_onnx.export.operators.registry import Context, translates
+from samba_onnx.export.translation.builder import GraphBuilder, Scalar, sizes
 
 _MODES = {"constant": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}
 

@@ -11,9 +11,9 @@ import numpy as np
 import onnx_ir as ir
 from numpy.typing import NDArray
 
-from samba_onnx.export.builder import GraphBuilder, element, sizes
 from samba_onnx.export.operators.registry import Context, translates
 from samba_onnx.export.operators.spatial import per_axis, spatial_rank
+from samba_onnx.export.translation.builder import GraphBuilder, element, sizes
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,11 @@ import numpy as np
 import onnx_ir as ir
 from numpy.typing import NDArray
 
-from samba_onnx.export.builder import GraphBuilder, element, sizes
 from samba_onnx.export.operators.adaptive_pooling import averages, tiling
 from samba_onnx.export.operators.pooling import Windows, window_counts, windows_of
 from samba_onnx.export.operators.registry import Context, translates
 from samba_onnx.export.operators.spatial import map_axes_back, repeat_elements, spatial_rank
+from samba_onnx.export.translation.builder import GraphBuilder, element, sizes
 
 
 @translates("max_pool2d_with_indices_backward", "max_pool3d_with_indices_backward")

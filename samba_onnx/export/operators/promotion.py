@@ -8,9 +8,9 @@ from typing import Final
 import onnx_ir as ir
 import torch
 
-from samba_onnx.export.builder import GraphBuilder, Operand, element, sizes
-from samba_onnx.export.dtypes import onnx_type, torch_type
 from samba_onnx.export.operators.registry import Context
+from samba_onnx.export.translation.builder import GraphBuilder, Operand, element, sizes
+from samba_onnx.export.translation.dtypes import onnx_type, torch_type
 
 _WIDER: Final = MappingProxyType(
     {

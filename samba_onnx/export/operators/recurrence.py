@@ -1,6 +1,6 @@
 """Recurrent layers: ONNX's own operators forward, a Scan for what runs step by step backward.
 
-The operators are those of :mod:`samba_onnx.export.recurrence`.
+The operators are those of :mod:`samba_onnx.export.decomposition.recurrence`.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import Any
 
 import onnx_ir as ir
 
-from samba_onnx.export.builder import GraphBuilder, element, sizes
 from samba_onnx.export.operators.recurrent import GRU_GATES, LSTM_GATES, reordered
 from samba_onnx.export.operators.registry import Context, translates
+from samba_onnx.export.translation.builder import GraphBuilder, element, sizes
 
 _MANY_STEPS = 32
 """With fewer, going through them one by one is as fast."""

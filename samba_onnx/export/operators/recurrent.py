@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import onnx_ir as ir
 
 from samba_onnx.errors import ModelError
-from samba_onnx.export.builder import GraphBuilder, element, sizes
 from samba_onnx.export.operators.registry import Context, translates
+from samba_onnx.export.translation.builder import GraphBuilder, element, sizes
 
 LSTM_GATES = (0, 3, 1, 2)
 """ONNX's input, output, forget and cell gates among torch's input, forget, cell, output."""

@@ -8,9 +8,16 @@ from typing import TypeAlias
 
 import onnx_ir as ir
 
-from samba_onnx.export.builder import GraphBuilder, Scalar, count, element, is_floating, sizes
 from samba_onnx.export.operators.promotion import wider
 from samba_onnx.export.operators.registry import Context, Result, Translation, translates
+from samba_onnx.export.translation.builder import (
+    GraphBuilder,
+    Scalar,
+    count,
+    element,
+    is_floating,
+    sizes,
+)
 
 Axes: TypeAlias = Sequence[int] | int | None
 _BOOL, _INT64 = ir.DataType.BOOL, ir.DataType.INT64

@@ -9,7 +9,7 @@ from typing import TypeAlias, TypeVar, final
 import onnx_ir as ir
 
 from samba_onnx.errors import InternalError
-from samba_onnx.export.builder import GraphBuilder
+from samba_onnx.export.translation.builder import GraphBuilder
 
 Result: TypeAlias = ir.Value | list[ir.Value | None] | None
 

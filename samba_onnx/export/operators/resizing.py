@@ -15,8 +15,6 @@ import onnx_ir as ir
 import torch
 from numpy.typing import NDArray
 
-from samba_onnx.export.builder import element, sizes
-from samba_onnx.export.dtypes import torch_type
 from samba_onnx.export.operators.registry import Context, translates
 from samba_onnx.export.operators.spatial import (
     HALVES,
@@ -24,6 +22,8 @@ from samba_onnx.export.operators.spatial import (
     map_axes_back,
     repeat_elements,
 )
+from samba_onnx.export.translation.builder import element, sizes
+from samba_onnx.export.translation.dtypes import torch_type
 
 aten = torch.ops.aten
 

@@ -8,9 +8,16 @@ from typing import TypeAlias
 import numpy as np
 import onnx_ir as ir
 
-from samba_onnx.export.builder import GraphBuilder, Scalar, count, element, is_floating, sizes
 from samba_onnx.export.operators.indexing import with_axis
 from samba_onnx.export.operators.registry import Context, Result, translates
+from samba_onnx.export.translation.builder import (
+    GraphBuilder,
+    Scalar,
+    count,
+    element,
+    is_floating,
+    sizes,
+)
 
 Combination: TypeAlias = Callable[[list[ir.Value], list[ir.Value]], list[ir.Value]]
 """``(earlier, later) -> combined``, which must be associative."""

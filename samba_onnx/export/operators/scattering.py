@@ -10,8 +10,6 @@ from typing import Final, TypeAlias
 import numpy as np
 import onnx_ir as ir
 
-from samba_onnx.export.builder import GraphBuilder, Scalar, count, element, is_floating, sizes
-from samba_onnx.export.dtypes import FLOATING
 from samba_onnx.export.operators.indexing import (
     Indices,
     advanced,
@@ -21,6 +19,15 @@ from samba_onnx.export.operators.indexing import (
     with_axis,
 )
 from samba_onnx.export.operators.registry import Context, translates
+from samba_onnx.export.translation.builder import (
+    GraphBuilder,
+    Scalar,
+    count,
+    element,
+    is_floating,
+    sizes,
+)
+from samba_onnx.export.translation.dtypes import FLOATING
 
 Put: TypeAlias = Callable[[ir.Value, ir.Value, str | None], ir.Value]
 """Writes (updates) into (data) with a reduction, at places that are settled already."""

@@ -9,8 +9,8 @@ import onnx_ir as ir
 from numpy.typing import NDArray
 
 from samba_onnx.errors import ModelError
-from samba_onnx.export.builder import count, element, sizes
 from samba_onnx.export.operators.registry import Context, Result, translates
+from samba_onnx.export.translation.builder import count, element, sizes
 
 _TRILU = frozenset({ir.DataType.FLOAT, ir.DataType.DOUBLE, ir.DataType.INT64, ir.DataType.BOOL})
 """What onnxruntime has a Trilu for."""

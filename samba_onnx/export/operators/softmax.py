@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from samba_onnx.export.builder import GraphBuilder, element, sizes
 from samba_onnx.export.operators.class_losses import AT_LABELS, AtLabels
 from samba_onnx.export.operators.registry import Context, translates
 from samba_onnx.export.operators.spatial import HALVES, widen
+from samba_onnx.export.translation.builder import GraphBuilder, element, sizes
 
 
 @translates("_softmax", "softmax.int", "special_softmax")

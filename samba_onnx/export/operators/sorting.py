@@ -4,9 +4,16 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
-from samba_onnx.export.builder import GraphBuilder, Scalar, count, element, is_floating, sizes
 from samba_onnx.export.operators.indexing import flat, gather_elements, with_axis
 from samba_onnx.export.operators.registry import Context, Result, translates
+from samba_onnx.export.translation.builder import (
+    GraphBuilder,
+    Scalar,
+    count,
+    element,
+    is_floating,
+    sizes,
+)
 
 INT64 = ir.DataType.INT64
 

@@ -12,8 +12,8 @@ import onnx_ir as ir
 from numpy.typing import NDArray
 
 from samba_onnx.errors import InternalError
-from samba_onnx.export.builder import GraphBuilder, count, element, sizes
 from samba_onnx.export.operators.registry import Context
+from samba_onnx.export.translation.builder import GraphBuilder, count, element, sizes
 
 _FEW_COPIES = 8
 _RANK = re.compile(r"(\d)d")

@@ -12,8 +12,8 @@ from typing import Final
 
 import onnx_ir as ir
 
-from samba_onnx.export.builder import GraphBuilder, element, sizes
 from samba_onnx.export.operators.registry import Context, Result, Translation, translates
+from samba_onnx.export.translation.builder import GraphBuilder, element, sizes
 
 Formula = Callable[[GraphBuilder, ir.Value], ir.Value]
 

@@ -7,9 +7,9 @@ from typing import Final
 
 import onnx_ir as ir
 
-from samba_onnx.export.builder import GraphBuilder
 from samba_onnx.export.operators.registry import Context, translates
 from samba_onnx.export.operators.special_functions import in_float32, polynomial
+from samba_onnx.export.translation.builder import GraphBuilder
 
 _FRONT: Final = (
     0.422784335,

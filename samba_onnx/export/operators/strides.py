@@ -9,9 +9,9 @@ import onnx_ir as ir
 from numpy.typing import NDArray
 
 from samba_onnx.errors import ModelError
-from samba_onnx.export.builder import sizes
 from samba_onnx.export.operators.registry import Context, translates
 from samba_onnx.export.operators.shapes import picked, replaced
+from samba_onnx.export.translation.builder import sizes
 
 
 @translates("as_strided", "as_strided_copy")

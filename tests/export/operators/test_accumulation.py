@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from samba_onnx.runtime.pef.manifest import SectionType
+from samba_onnx.program.kinds import SectionType
 from tests.export.training_models import trained
 
 

@@ -9,9 +9,9 @@ import torch
 from torch import nn
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from samba_onnx.export.builder import GraphBuilder
-from samba_onnx.export.dtypes import onnx_type
-from samba_onnx.export.translation import translate
+from samba_onnx.export.translation.builder import GraphBuilder
+from samba_onnx.export.translation.dtypes import onnx_type
+from samba_onnx.export.translation.graphs import translate
 from tests.export.operators.harness import assert_near, run_model
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-import samba_onnx.export.recurrence  # noqa: F401  defines the operators
+import samba_onnx.export.decomposition.recurrence  # noqa: F401  defines the operators
 from tests.export.operators.harness import check_operator
 
 STEPS, BATCH, FEATURES, HIDDEN = 6, 3, 5, 4

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from samba_onnx.passes.reasons import ReasonCode
+from samba_onnx.passes.targets.reasons import ReasonCode
 
 X = "float[2,3] x"
 Y = "float[2,3] y"

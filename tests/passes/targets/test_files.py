@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from samba_onnx.errors import TargetError
-from samba_onnx.passes.reasons import ReasonCode
 from samba_onnx.passes.targets import available_targets, load_target
+from samba_onnx.passes.targets.reasons import ReasonCode
 from tests.passes.targets.samples import last_node
 
 HARDWARE = """

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from samba_onnx.passes.reasons import ReasonCode
 from samba_onnx.passes.targets import Support, load_target
+from samba_onnx.passes.targets.reasons import ReasonCode
 from tests.backend_cases import BackendCase, disk_cases, node_cases
 from tests.passes.targets.samples import parse
 

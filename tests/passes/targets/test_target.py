@@ -6,8 +6,8 @@ import onnx
 import onnx_ir as ir
 import pytest
 
-from samba_onnx.passes.reasons import Reason, ReasonCode
 from samba_onnx.passes.targets import Status, Target, available_targets, load_target
+from samba_onnx.passes.targets.reasons import Reason, ReasonCode
 from tests.passes.targets.node_tables import REFUSED, SUPPORTED, X, Y
 from tests.passes.targets.samples import last_node, parse
 

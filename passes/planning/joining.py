@@ -1,0 +1,173 @@
+"""Puts the parts of a program together into one graph with one schedule."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import onnx_ir as ir
+
+from samba_onnx.errors import InternalError
+from samba_onnx.passes.planning.partitioning import Group
+from samba_onnx.passes.planning.placement import Placement
+from samba_onnx.passes.planning.roles import Roles, unique
+from samba_onnx.program.kinds import SectionType
+from samba_onnx.program.program import Program
+
+
+@dataclass(frozen=True)
+class PlacedPart:
+    """A part of a program after all passes, cut into groups."""
+
+    type: SectionType
+    model: ir.Model
+    groups: tuple[Group, ...]
+    placement: Placement
+
+
+@dataclass(frozen=True)
+class JoinedProgram:
+    """A whole program as one graph."""
+
+    model: ir.Model
+    groups: tuple[Group, ...]
+    """In the order in which they run; each knows the type of its part."""
+    placement: Placement
+    roles: Roles
+
+
+def join(
+    program: Program,
+    parts: Sequence[PlacedPart],
+    taken: Iterable[str] = (),
+    changed: frozenset[str] = frozenset(),
+) -> JoinedProgram:
+    """Return the parts as one graph, in which values are tied together by their names.
+
+    Args:
+        program: What the values are to the device.
+        parts: Its parts, in order. Their nodes are moved, not copied.
+        taken: Names of values of other programs of the same PEF. Values that only pass between
+            nodes of this one get other names.
+        changed: Regions that programs of the same PEF change.
+
+    Returns:
+        The joined program.
+
+    Raises:
+        InternalError: The program names values that its parts do not have, or the parts use
+            different operator sets.
+    """
+    joiner = _Joiner(program, taken, changed)
+    for part in parts:
+        joiner.add(part)
+    return joiner.finish(parts)
+
+
+class _Joiner:
+    """Moves the nodes of parts into one graph."""
+
+    def __init__(self, program: Program, taken: Iterable[str], changed: frozenset[str]) -> None:
+        self.program = program
+        self._changed = changed
+        self.graph = ir.Graph([], [], nodes=[], name=program.name)
+        self.values: dict[str, ir.Value] = {}
+        """Inputs of the program and outputs of its parts, by name."""
+        self._given = {*program.inputs, *(argin.name for argin in program.argins)}
+        self._public = {*self._given, *program.outputs, *program.residents}
+        self._taken = set(taken) - self._public
+        self._taken_nodes: set[str] = set()
+
+    def add(self, part: PlacedPart) -> None:
+        """Move a part's nodes to the end of the graph."""
+        source = part.model.graph
+        for domain, version in source.opset_imports.items():
+            if self.graph.opset_imports.setdefault(domain, version) != version:
+                raise InternalError(f"parts use two versions of {domain!r}: please report this")
+        for value in source.inputs:
+            self._tie(value)
+        for value in list(source.initializers.values()):
+            self._adopt_initializer(source, value)
+        outputs = {value.name or "": value for value in source.outputs}
+        source.outputs.clear()
+        nodes = list(source)
+        source.remove(nodes)
+        for node in nodes:
+            self._rename(node)
+        self.graph.extend(nodes)
+        self.values |= outputs
+
+    def finish(self, parts: Sequence[PlacedPart]) -> JoinedProgram:
+        """Return the whole."""
+        program = self.program
+        inputs = tuple(self._known(name) for name in program.inputs if name in self.values)
+        argins = tuple(
+            self._known(argin.name) for argin in program.argins if argin.name in self.values
+        )
+        outputs = tuple(self._known(name) for name in program.outputs)
+        residents = {
+            self.values[name]: kind
+            for name, kind in program.residents.items()
+            if name in self.values
+        }
+        self.graph.outputs.extend(
+            unique([*outputs, *(value for value in residents if not value.is_graph_input())])
+        )
+        return JoinedProgram(
+            model=ir.Model(self.graph, ir_version=max(part.model.ir_version for part in parts)),
+            groups=tuple(replace(g, type=part.type) for part in parts for g in part.groups),
+            placement=Placement(
+                reasons={n: r for part in parts for n, r in part.placement.reasons.items()},
+                supports={n: s for part in parts for n, s in part.placement.supports.items()},
+            ),
+            roles=Roles(
+                (*inputs, *argins),
+                outputs,
+                residents,
+                frozenset(argins),
+                program.regions,
+                self._changed,
+            ),
+        )
+
+    def _known(self, name: str) -> ir.Value:
+        value = self.values.get(name)
+        if value is None:
+            raise InternalError(f"no part has the value {name!r}: please report this")
+        return value
+
+    def _tie(self, value: ir.Value) -> None:
+        """Replace a part's input by the value of that name that there is, or make it one."""
+        name = value.name or ""
+        known = self.values.get(name)
+        if known is None:
+            if name not in self._public:
+                raise InternalError(f"nothing gives a part its input {name!r}: please report this")
+            known = ir.Value(name=name, type=value.type, shape=value.shape)
+            self.graph.inputs.append(known)
+            self.values[name] = known
+            self._taken.add(name)
+        ir.convenience.replace_all_uses_with(value, known, replace_graph_outputs=True)
+
+    def _adopt_initializer(self, source: ir.Graph, value: ir.Value) -> None:
+        del source.initializers[value.name or ""]
+        value.name = self._free(value.name or "constant")
+        if value.const_value is not None:
+            value.const_value.name = value.name
+        self.graph.register_initializer(value)
+
+    def _rename(self, node: ir.Node) -> None:
+        node.name = self._free(node.name or node.op_type, self._taken_nodes)
+        for value in node.outputs:
+            if value.name and value.name not in self._public:
+                value.name = self._free(value.name)
+
+    def _free(self, name: str, taken: set[str] | None = None) -> str:
+        """Return a name that nothing has."""
+        taken = self._taken if taken is None else taken
+        free, number = name, 1
+        while free in taken or (taken is self._taken and free in self._public):
+            number += 1
+            free = f"{name}_{number}"
+        taken.add(free)
+        return free

@@ -1,0 +1,249 @@
+"""States everything that a run of a graph will do, before anything runs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import onnx_ir as ir
+
+from samba_onnx.errors import InternalError, UsageError
+from samba_onnx.passes.planning.allocation import allocate
+from samba_onnx.passes.planning.partitioning import Group
+from samba_onnx.passes.planning.records import (
+    fallback_record,
+    operator_name,
+    section_record,
+    stage_record,
+    symbol_record,
+)
+from samba_onnx.passes.planning.roles import Roles
+from samba_onnx.passes.planning.scheduling import (
+    boundaries,
+    fixed_bytes,
+    load_transfers,
+    run_transfers,
+    schedule,
+)
+from samba_onnx.passes.planning.stages import Interface, baked, interfaces, on_device
+from samba_onnx.pef.manifest import (
+    Call,
+    Cause,
+    Fallback,
+    Graph,
+    Region,
+    Section,
+    Symbol,
+    TargetSummary,
+)
+from samba_onnx.program.dataflow import is_weight
+from samba_onnx.program.kinds import SymbolKind
+from samba_onnx.program.scopes import stage_name, unique
+
+if TYPE_CHECKING:
+    from samba_onnx.passes.planning.placement import Placement
+    from samba_onnx.passes.targets import Target
+
+
+@dataclass(frozen=True)
+class GraphPlan:
+    """What a manifest says about one graph, but for members and offsets of stored weights."""
+
+    graph: Graph
+    sections: tuple[Section, ...]
+    fallbacks: tuple[Fallback, ...]
+    symbols: tuple[Symbol, ...]
+    """Graph inputs, weights and constants, then what stages write, each once."""
+    regions: tuple[Region, ...]
+    """Regions that earlier graphs do not have already."""
+    stages: tuple[tuple[int, Group], ...]
+    """Stage id and nodes, in the order in which they run."""
+    experimental: dict[str, int]
+    """Nodes on the RDU whose support is not fully documented, by ``operator: evidence``."""
+    notes: tuple[str, ...]
+    """Sentences for the report."""
+
+
+def plan(
+    model: ir.Model,
+    groups: Sequence[Group],
+    target: Target,
+    *,
+    graph_name: str,
+    weight_names: Collection[str],
+    placement: Placement,
+    roles: Roles | None = None,
+    first_stage: int = 0,
+    earlier: Sequence[GraphPlan] = (),
+) -> GraphPlan:
+    """Return the plan of a graph: stages, calls, symbols, regions and every transfer.
+
+    Args:
+        model: A model whose main graph has unique names for all its values.
+        groups: The graph's nodes in groups, sections already cut.
+        target: The device.
+        graph_name: Name of the graph in the PEF.
+        weight_names: Initializers that hold the user's weights; the others are constants.
+        placement: The reason of every node on the CPU, and the support of the others.
+        roles: What its inputs and outputs are to the device; None when all of them are exchanged in
+            every run.
+        first_stage: Id of the first stage; stages of all graphs of a PEF are counted together.
+        earlier: Plans of graphs of the same PEF. A value in a region of theirs shares it, and what
+            they load is not loaded again.
+
+    Returns:
+        The plan. The transfers are exactly those that the emulator's ledger will hold after
+        loading and after one run with all inputs and all outputs.
+
+    Raises:
+        OutOfDeviceMemoryError: The device has no room for what must be kept in its memory.
+        UsageError: Two values of different sizes are to share a region.
+        InternalError: Two values share a name, or the RDU would need a value of unknown size.
+    """
+    graph = model.graph
+    roles = roles or Roles.of(graph)
+    stages = interfaces(graph, groups, target)
+    _check_names(graph, stages)
+    kinds = _kinds(roles, stages, weight_names)
+    shared = {region.name: region for previous in earlier for region in previous.regions}
+    regions = _regions(roles, stages, target, shared)
+    by_region = {**shared, **{region.name: region for region in regions}}
+    by_name = {
+        value.name or "": by_region[roles.region(value)] for value in on_device(roles, stages)
+    }
+    calls = schedule(first_stage, len(stages))
+    sections: list[Section] = []
+    fallbacks: list[Fallback] = []
+    for call, stage, name in zip(calls, stages, _stage_names(stages, earlier), strict=True):
+        kind = stage.group.type
+        label = kind.value if stage.on_rdu else "cpu"
+        common = stage_record(stage, call.stage, name, graph_name, label)
+        if stage.on_rdu:
+            sections.append(section_record(common, stage, kind, target, by_name))
+        else:
+            fallbacks.append(fallback_record(common, stage, kind, placement))
+    constant = baked(stages)
+    return GraphPlan(
+        graph=_graph_record(graph_name, roles, stages, calls, kinds, target.summary, earlier),
+        sections=tuple(sections),
+        fallbacks=tuple(fallbacks),
+        symbols=tuple(
+            symbol_record(value, kind, by_name, baked=value in constant)
+            for value, kind in kinds.items()
+        ),
+        regions=regions,
+        stages=tuple((call.stage, stage.group) for call, stage in zip(calls, stages, strict=True)),
+        experimental=_experimental(stages, placement),
+        notes=_notes(sections, target),
+    )
+
+
+def _stage_names(stages: Sequence[Interface], earlier: Sequence[GraphPlan]) -> tuple[str, ...]:
+    taken = [stage.name for plan in earlier for stage in (*plan.sections, *plan.fallbacks)]
+    names = [stage_name(stage.group.nodes) for stage in stages]
+    return unique([*taken, *names])[len(taken) :]
+
+
+def _graph_record(
+    name: str,
+    roles: Roles,
+    stages: Sequence[Interface],
+    calls: tuple[Call, ...],
+    kinds: Mapping[ir.Value, SymbolKind],
+    target: TargetSummary,
+    earlier: Sequence[GraphPlan],
+) -> Graph:
+    """Return the graph's interface, schedule and transfers."""
+    transfers = run_transfers(roles, stages, target)
+    present = {t.symbol for previous in earlier for t in previous.graph.load_transfers}
+    weights = {v: Cause(kinds[v].value) for stage in stages for v in stage.loaded}
+    weights |= dict.fromkeys(roles.loaded(), Cause.WEIGHT)
+    return Graph(
+        name=name,
+        inputs=tuple(value.name or "" for value in roles.inputs),
+        outputs=tuple(value.name or "" for value in roles.outputs),
+        calls=calls,
+        load_transfers=load_transfers(
+            [(v, cause) for v, cause in weights.items() if v.name not in present], target
+        ),
+        run_transfers=transfers,
+        boundaries=boundaries(stages, calls, transfers),
+    )
+
+
+def _check_names(graph: ir.Graph, stages: Sequence[Interface]) -> None:
+    """Refuse a graph in which a name means two values: symbols are told apart by name."""
+    values = dict.fromkeys([*graph.inputs, *graph.outputs])
+    for stage in stages:
+        values.update(dict.fromkeys([*stage.inputs, *stage.weights, *stage.outputs]))
+    named: dict[str, ir.Value] = {}
+    for value in values:
+        if not value.name or named.setdefault(value.name, value) is not value:
+            raise InternalError(
+                f"the name {value.name!r} does not tell one value of the graph: please report this"
+            )
+
+
+def _kinds(
+    roles: Roles, stages: Sequence[Interface], weight_names: Collection[str]
+) -> dict[ir.Value, SymbolKind]:
+    """Return the values that are symbols, in their order in the manifest, with their kind."""
+    kinds = {**dict.fromkeys(roles.inputs, SymbolKind.INPUT), **roles.residents}
+    outputs = set(roles.outputs)
+    weights = [value for stage in stages for value in stage.weights]
+    for value in [*weights, *(value for value in roles.outputs if is_weight(value))]:
+        is_user_weight = value.name in weight_names
+        kinds[value] = SymbolKind.WEIGHT if is_user_weight else SymbolKind.CONSTANT
+    for stage in stages:
+        for value in stage.outputs:
+            kind = SymbolKind.OUTPUT if value in outputs else SymbolKind.ACTIVATION
+            kinds.setdefault(value, kind)
+    return kinds
+
+
+def _regions(
+    roles: Roles, stages: Sequence[Interface], target: Target, shared: Mapping[str, Region]
+) -> tuple[Region, ...]:
+    """Return new regions for the values on the device."""
+    sizes = {name: region.bytes for name, region in shared.items()}
+    for value in on_device(roles, stages):
+        name, size = roles.region(value), fixed_bytes(value)
+        if sizes.setdefault(name, size) != size:
+            raise UsageError(
+                f"tensor {value.name!r} of {size:,} bytes is to share region {name!r} with one of "
+                f"{sizes[name]:,} bytes; give tensors of different sizes different names and regions"
+            )
+    written = frozenset(
+        roles.region(value)
+        for stage in stages
+        for value in stage.outputs
+        if stage.on_rdu or value in roles.residents
+    )
+    new = {name: size for name, size in sizes.items() if name not in shared}
+    return allocate(new, written, target.summary, tuple(shared.values()))
+
+
+def _experimental(stages: Sequence[Interface], placement: Placement) -> dict[str, int]:
+    counts: Counter[str] = Counter()
+    for stage in stages:
+        for node in stage.group.nodes if stage.on_rdu else ():
+            support = placement.supports[node]
+            evidence = support.evidence
+            if evidence == "documented":
+                evidence = "experimental" if support.experimental else None
+            if evidence is not None:
+                counts[f"{operator_name(node)}: {evidence}"] += 1
+    return dict(sorted(counts.items()))
+
+
+def _notes(sections: Sequence[Section], target: Target) -> tuple[str, ...]:
+    capacity = target.summary.tier("sram").bytes
+    return tuple(
+        f"section {section.id} ({section.name}) needs {section.sram_bytes:,} bytes of on-chip "
+        f"memory, more than the {capacity:,} of {target.summary.name}: its operands are streamed "
+        "from off-chip memory"
+        for section in sections
+        if section.sram_bytes > capacity
+    )

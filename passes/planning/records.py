@@ -1,0 +1,186 @@
+"""Turns stages and values of a graph into the records of a manifest."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import onnx_ir as ir
+
+from samba_onnx.passes.planning.costs import cost, node_flops, value_bytes
+from samba_onnx.passes.planning.sectioning import sram_bytes
+from samba_onnx.passes.planning.stages import Interface
+from samba_onnx.pef.manifest import Fallback, FallbackNode, Region, Section, Stage, Symbol
+from samba_onnx.program.dataflow import dimensions
+from samba_onnx.program.kinds import SectionType, SymbolKind
+from samba_onnx.program.source_location import source_location
+
+if TYPE_CHECKING:
+    from samba_onnx.passes.planning.placement import Placement
+    from samba_onnx.passes.targets import Target
+
+
+def operator_name(node: ir.Node) -> str:
+    """Return the operator of a node as reports write it.
+
+    Args:
+        node: Any node.
+
+    Returns:
+        ``Relu`` in the default domain, ``com.example::Relu`` in another.
+    """
+    return f"{node.domain}::{node.op_type}" if node.domain else node.op_type
+
+
+def stage_record(interface: Interface, identity: int, name: str, graph: str, kind: str) -> Stage:
+    """Return the common part of a section and a fallback.
+
+    Args:
+        interface: What the stage is made of.
+        identity: Its id.
+        name: Its name.
+        graph: Name of its graph.
+        kind: The word for it in the name of its file, as ``FWD`` or ``cpu``.
+
+    Returns:
+        The record.
+    """
+    operators: dict[str, int] = {}
+    flops: dict[str, int] = {}
+    for node in interface.group.nodes:
+        operator = operator_name(node)
+        operators[operator] = operators.get(operator, 0) + 1
+        flops[operator] = flops.get(operator, 0) + node_flops(node)
+    return Stage(
+        id=identity,
+        name=name,
+        graph=graph,
+        member=f"stages/{identity:03d}_{kind}.onnx",
+        inputs=tuple(value.name or "" for value in interface.inputs),
+        outputs=tuple(value.name or "" for value in interface.outputs),
+        weights=tuple(value.name or "" for value in interface.weights),
+        operators=operators,
+        operator_flops={operator: count for operator, count in flops.items() if count},
+    )
+
+
+def section_record(
+    stage: Stage,
+    interface: Interface,
+    section_type: SectionType,
+    target: Target,
+    regions: Mapping[str, Region],
+) -> Section:
+    """Return a section with its modelled cost.
+
+    Args:
+        stage: The common part.
+        interface: What the section is made of.
+        section_type: What it does in a training or inference step.
+        target: The device.
+        regions: Regions by the name of their symbol; each value read or written counts as traffic
+            of its tier, once per execution.
+
+    Returns:
+        The record.
+    """
+    traffic: dict[str, int] = {}
+    for value in (*interface.inputs, *interface.loaded, *interface.outputs):
+        region = regions[value.name or ""]
+        traffic[region.tier] = traffic.get(region.tier, 0) + region.bytes
+    modelled = cost(interface.group.nodes, traffic, target.summary)
+    return Section(
+        **vars(stage),
+        type=section_type,
+        flops=modelled.flops,
+        bytes=modelled.bytes,
+        seconds=modelled.seconds,
+        sram_bytes=sram_bytes(interface.group.nodes, target),
+    )
+
+
+def fallback_record(
+    stage: Stage, interface: Interface, section_type: SectionType, placement: Placement
+) -> Fallback:
+    """Return a fallback with the reason of every node.
+
+    Args:
+        stage: The common part.
+        interface: What the fallback is made of.
+        section_type: What the sections of its graph do.
+        placement: Where the reasons come from.
+
+    Returns:
+        The record.
+    """
+    return Fallback(
+        **vars(stage),
+        type=section_type,
+        reasons=tuple(_fallback_node(node, placement) for node in interface.group.nodes),
+    )
+
+
+def symbol_record(
+    value: ir.Value, kind: SymbolKind, regions: Mapping[str, Region], *, baked: bool
+) -> Symbol:
+    """Return a named value.
+
+    Args:
+        value: A value of the main graph.
+        kind: The part that it plays.
+        regions: Regions by the name of their symbol; values of the host have none.
+        baked: Whether it is a constant that becomes part of sections.
+
+    Returns:
+        The record, without the place of its content in the PEF.
+    """
+    name = value.name or ""
+    return Symbol(
+        name=name,
+        kind=kind,
+        type=type_text(value),
+        shape=dimensions(value),
+        region=regions[name].name if name in regions else "",
+        baked=baked,
+        bytes=value_bytes(value),
+    )
+
+
+def type_text(value: ir.Value) -> str:
+    """Return a value's type as ONNX and onnxruntime write it.
+
+    Args:
+        value: Any value.
+
+    Returns:
+        ``tensor(float)``, ``seq(tensor(int64))``, ``optional(tensor(bool))``; empty where the type
+        could not be inferred.
+    """
+    kind: ir.TypeProtocol | None = value.type
+    if kind is None and value.const_value is not None:
+        kind = ir.TensorType(value.const_value.dtype)
+    wrappers: list[str] = []
+    while isinstance(kind, ir.SequenceType | ir.OptionalType):
+        wrappers.append("seq" if isinstance(kind, ir.SequenceType) else "optional")
+        kind = kind.elem_type
+    if kind is None or kind.dtype is ir.DataType.UNDEFINED:
+        return ""
+    text = f"tensor({kind.dtype.name.lower()})"
+    if isinstance(kind, ir.SparseTensorType):
+        text = f"sparse_{text}"
+    for wrapper in reversed(wrappers):
+        text = f"{wrapper}({text})"
+    return text
+
+
+def _fallback_node(node: ir.Node, placement: Placement) -> FallbackNode:
+    reason = placement.reasons[node]
+    return FallbackNode(
+        name=node.name or "",
+        op_type=node.op_type,
+        domain=node.domain,
+        code=reason.code.value,
+        reason=reason.message,
+        hint=reason.hint,
+        location=source_location(node),
+    )

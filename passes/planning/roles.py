@@ -1,0 +1,65 @@
+"""What the inputs and outputs of a graph are to the device: exchanged in every run, or kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+import onnx_ir as ir
+
+from samba_onnx.program.kinds import LOADED_KINDS, SymbolKind
+
+
+@dataclass(frozen=True)
+class Roles:
+    """The parts that the inputs and outputs of a graph play."""
+
+    inputs: tuple[ir.Value, ...]
+    """Given by the host in every run, argins included."""
+    outputs: tuple[ir.Value, ...]
+    """Given to the host by every run."""
+    residents: Mapping[ir.Value, SymbolKind] = field(default_factory=lambda: MappingProxyType({}))
+    """Inputs and outputs that stay in device memory between runs. Each has a region; a fallback
+    that reads one gets a copy from there unless the host knows it, and what a fallback writes to
+    one is copied there."""
+    argins: frozenset[ir.Value] = frozenset()
+    """Scalars among the inputs that are registers of the device, set without a transfer."""
+    regions: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    """Region by the name of a value, where it is not the value's own name."""
+    changed: frozenset[str] = frozenset()
+    """Regions that a run of any graph of the PEF may change."""
+
+    @classmethod
+    def of(cls, graph: ir.Graph) -> Roles:
+        """Return the roles in a graph that exchanges all its inputs and outputs.
+
+        Args:
+            graph: Any graph.
+        """
+        return cls(tuple(graph.inputs), tuple(graph.outputs))
+
+    def region(self, value: ir.Value) -> str:
+        """Return the name of a value's region, if it has one."""
+        name = value.name or ""
+        return self.regions.get(name, name)
+
+    def known_to_host(self, value: ir.Value) -> bool:
+        """Return whether a value is a resident that no run changes, so that the host knows it."""
+        return self.residents.get(value) in LOADED_KINDS and self.region(value) not in self.changed
+
+    def loaded(self) -> tuple[ir.Value, ...]:
+        """Return the residents that get their values when the PEF is loaded, in order.
+
+        An update of one has its region, and is not loaded itself.
+        """
+        first: dict[str, ir.Value] = {}
+        for value, kind in self.residents.items():
+            if kind in LOADED_KINDS and value.is_graph_input():
+                first.setdefault(self.region(value), value)
+        return tuple(first.values())
+
+
+def unique(values: Iterable[ir.Value]) -> tuple[ir.Value, ...]:
+    """Return values, each once, in order."""
+    return tuple(dict.fromkeys(values))

@@ -1,0 +1,164 @@
+"""Write operators that the target lacks by the function bodies that ONNX defines for them."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import onnx
+import onnx_ir as ir
+from onnx_ir.passes.common import InlinePass
+
+from samba_onnx.passes.rewrites.opset_adapters import ADAPTERS, ALWAYS_POSSIBLE
+
+DEEPEST = 4
+"""Levels of function bodies within function bodies that are looked into."""
+
+Body = tuple[onnx.FunctionProto, int]
+"""A body and the version of the default operator set that it is written for."""
+
+
+class Knows(Protocol):
+    """What this pass asks of a target."""
+
+    def knows(self, domain: str, op_type: str) -> bool:
+        """Return whether the target's table has the operator."""
+
+
+class ExpandFunctionsPass(ir.passes.InPlacePass):
+    """Replace a node by its ONNX function body, with ``onnx_ir``'s inliner.
+
+    1. The target does not know the operator, and onnx defines a body for this version, possibly
+       one that depends on the node's attributes and types.
+    2. All of the body can run on the target: it knows every operator, or that one has itself a
+       body of which it does; constants do not count. Otherwise the node stays whole for the CPU.
+    3. Nodes of subgraphs stay: they run on the CPU as they are.
+
+    One run expands one level, so that the types of what it made can be inferred before the next.
+    Nodes of a body written for another version carry that version; ConvertOpsetPass brings them
+    to the model's.
+    """
+
+    def __init__(self, target: Knows) -> None:
+        """Keep the target that decides."""
+        super().__init__()
+        self.target = target
+
+    def call(self, model: ir.Model) -> ir.passes.PassResult:
+        """Expand."""
+        default = model.graph.opset_imports.get("", 0)
+        bodies: dict[ir.OperatorIdentifier, ir.Function] = {}
+        for number, node in enumerate(model.graph):
+            if node.domain != "" or self.target.knows(node.domain, node.op_type):
+                continue
+            body = _body(node, node.version or default)
+            if body is None or not self._is_worthwhile(body[0], default, DEEPEST):
+                continue
+            del body[0].output[len(node.outputs) :]
+            made = {name for inner in body[0].node for name in inner.output}
+            if not made.issuperset(body[0].output):
+                continue  # it returns less than the node does
+            node.overload = f"samba_onnx_{number}"
+            bodies[node.op_identifier()] = _as_function(node, body, default)
+        if not bodies:
+            return ir.passes.PassResult(model, modified=False)
+        others = dict(model.functions)
+        model.functions.clear()
+        model.functions.update(bodies)
+        InlinePass()(model)
+        model.functions.clear()
+        model.functions.update(others)
+        return ir.passes.PassResult(model, modified=True)
+
+    def _is_known(self, domain: str, op_type: str) -> bool:
+        """Return whether a body may use it: some vanish, CastLike becomes Cast once types are known."""
+        if domain in ("", "ai.onnx") and op_type in ("Constant", "Identity"):
+            return True
+        return self.target.knows(domain, "Cast" if op_type == "CastLike" else op_type)
+
+    def _is_worthwhile(self, body: onnx.FunctionProto, version: int, depth: int) -> bool:
+        for inner in body.node:
+            if self._is_known(inner.domain, inner.op_type):
+                continue
+            if depth == 0 or inner.domain not in ("", "ai.onnx"):
+                return False
+            nested = _body_of(inner, [onnx.TypeProto()] * len(inner.input), version)
+            if nested is None or not self._is_worthwhile(nested[0], version, depth - 1):
+                return False
+        return True
+
+
+def _schema(op_type: str, version: int) -> Any:
+    """Return the operator's ``OpSchema``; onnx's stubs lack what it says about functions."""
+    try:
+        return onnx.defs.get_schema(op_type, version, "")
+    except onnx.defs.SchemaError:
+        return None
+
+
+def _body(node: ir.Node, version: int) -> Body | None:
+    """Return the body for one node, its types considered."""
+    types = []
+    for value in node.inputs:
+        proto = onnx.TypeProto()
+        if value is not None and value.type is not None:
+            ir.serde.serialize_type_into(proto, value.type)
+            if value.shape is not None:
+                ir.serde.serialize_shape_into(proto, value.shape)
+        types.append(proto)
+    return _body_of(ir.serde.serialize_node(node), types, version)
+
+
+def _body_of(node: onnx.NodeProto, types: list[onnx.TypeProto], version: int) -> Body | None:
+    schema = _schema(node.op_type, version)
+    if schema is None:
+        return None
+    body = onnx.FunctionProto()
+    if schema.has_function:
+        body.CopyFrom(schema.function_body)
+    elif schema.has_context_dependent_function:
+        known = [v for v in schema.context_dependent_function_opset_versions if v <= version]
+        try:
+            data = schema.get_context_dependent_function_with_opset_version(
+                max(known),
+                node.SerializeToString(),
+                [item.SerializeToString() for item in types],
+            )
+        except (RuntimeError, ValueError, onnx.onnx_cpp2py_export.checker.ValidationError):
+            return None  # the builder needs types that are not known here
+        body.ParseFromString(data)
+    if not body.node:
+        return None
+    imported = [item.version for item in body.opset_import if item.domain in ("", "ai.onnx")]
+    written_for = max(imported, default=version)
+    return (body, written_for) if _fits(body, written_for, version) else None
+
+
+def _fits(body: onnx.FunctionProto, written_for: int, version: int) -> bool:
+    """Return whether the body can be brought to the model's version whatever its types are."""
+    if written_for > version:
+        return False
+    for inner in body.node:
+        entry = ADAPTERS.get(inner.op_type)
+        if entry is None or not written_for < entry.until <= version:
+            continue
+        if inner.op_type not in ALWAYS_POSSIBLE:
+            return False
+    return True
+
+
+def _as_function(node: ir.Node, body: Body, default: int) -> ir.Function:
+    """Return the body as a function that this node alone calls."""
+    proto, version = body
+    proto.domain, proto.name, proto.overload = node.domain, node.op_type, node.overload
+    del proto.opset_import[:]
+    proto.opset_import.add(domain="", version=default)
+    schema = _schema(node.op_type, node.version or default)
+    for name, attribute in schema.attributes.items():
+        if name in proto.attribute and attribute.default_value.name:
+            proto.attribute.remove(name)
+            proto.attribute_proto.add().CopyFrom(attribute.default_value)
+    function = ir.serde.deserialize_function(proto)
+    if version != default:
+        for inner in function.all_nodes():
+            inner.version = version
+    return function

@@ -1,0 +1,151 @@
+"""Fold BatchNormalization into the convolution or Gemm before it."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx_ir as ir
+from numpy.typing import NDArray
+
+from samba_onnx.passes.rewrites.rewriting import (
+    WEIGHT,
+    add_initializer,
+    constant,
+    each_graph,
+    forward,
+    integer_attribute,
+    is_operator,
+    is_read_once,
+    small_array,
+)
+
+MOST_CHANNELS = 1 << 16
+
+Vector = NDArray[np.float64]
+
+
+class FoldBatchNormalizationPass(ir.passes.InPlacePass):
+    """Multiply a BatchNormalization into weights, where it runs on nothing else's output.
+
+    1. Conv, ConvTranspose or Gemm before it, whose output only it reads.
+    2. Weight, bias and the four operands are initializers, and nothing else reads the weight.
+    3. It is in inference mode.
+
+    Factors are computed in double precision; the new weight is computed when it is written, one
+    tensor in memory at a time.
+    """
+
+    def call(self, model: ir.Model) -> ir.passes.PassResult:
+        """Fold."""
+        modified = False
+        for graph in list(each_graph(model)):
+            for node in graph:
+                if is_operator(node, "BatchNormalization"):
+                    modified |= _fold(model, node)
+        return ir.passes.PassResult(model, modified=modified)
+
+
+def _fold(model: ir.Model, node: ir.Node) -> bool:
+    source = node.inputs[0]
+    before = None if source is None else source.producer()
+    if source is None or before is None or before.graph is not node.graph:
+        return False
+    if not is_operator(before, "Conv", "ConvTranspose", "Gemm") or not is_read_once(source):
+        return False
+    if _is_training(node) or len(before.inputs) < 2:
+        return False
+    weight = before.inputs[1]
+    tensor = constant(weight)
+    if weight is None or tensor is None or not is_read_once(weight):
+        return False
+    if tensor.dtype not in (ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.DOUBLE):
+        return False
+    vectors = _vectors(node)
+    if vectors is None:
+        return False
+    factor, shift = vectors
+    if not np.isfinite(factor).all():
+        return False
+    bias = _bias(before, len(factor))
+    shape = _factor_shape(before, tensor, len(factor))
+    if bias is None or shape is None:
+        return False
+    _rewrite(model, before, tensor, factor.reshape(shape), bias * factor + shift)
+    return forward(node, source)
+
+
+def _is_training(node: ir.Node) -> bool:
+    return bool(integer_attribute(node, "training_mode", 0)) or any(
+        extra.uses() or extra.is_graph_output() for extra in node.outputs[1:]
+    )
+
+
+def _vectors(node: ir.Node) -> tuple[Vector, Vector] | None:
+    """Return factor and shift per channel."""
+    arrays = [small_array(value, MOST_CHANNELS) for value in node.inputs[1:5]]
+    if len(arrays) != 4 or any(array is None or array.ndim != 1 for array in arrays):
+        return None
+    scale, offset, mean, variance = (
+        array.astype(np.float64) for array in arrays if array is not None
+    )
+    epsilon = node.attributes["epsilon"].as_float() if "epsilon" in node.attributes else 1e-5
+    with np.errstate(all="ignore"):
+        factor = scale / np.sqrt(variance + epsilon)
+    return factor, offset - mean * factor
+
+
+def _bias(before: ir.Node, channels: int) -> Vector | None:
+    """Return what is added after the multiplication with the weight, per channel."""
+    value = before.inputs[2] if len(before.inputs) > 2 else None
+    if value is None:
+        return np.zeros(channels)
+    array = small_array(value, MOST_CHANNELS)
+    if array is None or array.size not in (1, channels):
+        return None
+    if array.ndim > 1 and array.shape[-1] != array.size:
+        return None
+    beta = before.attributes["beta"].as_float() if "beta" in before.attributes else 1.0
+    bias = array.astype(np.float64).reshape(-1) * beta
+    return np.broadcast_to(bias, (channels,)).astype(np.float64)
+
+
+def _factor_shape(
+    before: ir.Node, tensor: ir.TensorProtocol, channels: int
+) -> tuple[int, ...] | None:
+    """Return the shape in which the factors multiply the weight, None when they do not fit."""
+    shape = list(tensor.shape.numpy())
+    if before.op_type == "Conv":
+        axis = 0
+    elif before.op_type == "Gemm":
+        axis = 0 if integer_attribute(before, "transB", 0) else 1
+    else:
+        # grouped ConvTranspose: output channel c of group g multiplies inputs of g only
+        axis = 1 if integer_attribute(before, "group", 1) == 1 else -1
+    if axis < 0 or axis >= len(shape) or shape[axis] != channels:
+        return None
+    return tuple(channels if place == axis else 1 for place in range(len(shape)))
+
+
+def _rewrite(
+    model: ir.Model, before: ir.Node, tensor: ir.TensorProtocol, factor: Vector, bias: Vector
+) -> None:
+    def compute() -> ir.TensorProtocol:
+        product = tensor.numpy() * factor.astype(_working_type(tensor))
+        return ir.Tensor(product.astype(tensor.dtype.numpy()), dtype=tensor.dtype)
+
+    name = before.inputs[1].name if before.inputs[1] is not None else None
+    lazy = ir.LazyTensor(compute, dtype=tensor.dtype, shape=ir.Shape(list(tensor.shape.numpy())))
+    weight = add_initializer(model, f"{name}_normalized", lazy, weight=True)
+    new_bias = ir.Tensor(bias.astype(tensor.dtype.numpy()), dtype=tensor.dtype)
+    if len(before.inputs) < 3:
+        before.resize_inputs(3)
+    old = before.inputs[2]
+    bias_name = old.name if old is not None else f"{name}_bias"
+    value = add_initializer(model, f"{bias_name}_normalized", new_bias, weight=True)
+    before.replace_input_with(1, weight)
+    before.replace_input_with(2, value)
+    before.attributes.pop("beta", None)
+    value.meta[WEIGHT] = True
+
+
+def _working_type(tensor: ir.TensorProtocol) -> type[np.floating]:
+    return np.float64 if tensor.dtype == ir.DataType.DOUBLE else np.float32

@@ -1,0 +1,161 @@
+"""Compute at conversion time what depends on constants only."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import onnx_ir as ir
+
+from samba_onnx.passes.rewrites.evaluation import FOLDABLE, LARGEST_RESULT, evaluate
+from samba_onnx.passes.rewrites.lazy_weights import LAYOUT, arrangement, lazy_tensor
+from samba_onnx.passes.rewrites.rewriting import (
+    SMALL,
+    WEIGHT,
+    add_initializer,
+    constant,
+    each_graph,
+    folded_name,
+    is_operator,
+    is_read_once,
+    static_shape,
+    substitute,
+)
+
+BUDGET = 1 << 26
+"""Elements that one run of the pass computes at most, so that its time is bounded. A count and not
+a clock: the same model gives the same result on every machine."""
+
+MOST_COPIED = 1024
+"""Elements that folding may take from a weight that other nodes read too."""
+
+
+class FoldConstantsPass(ir.passes.InPlacePass):
+    """Replace nodes whose operands are all initializers by initializers.
+
+    1. Only operators of ``evaluation.FOLDABLE`` are folded: nothing random, nothing with a
+       subgraph, nothing outside the default domain.
+    2. A result that is larger than its operands is folded up to 1 MiB; its size is known before
+       anything is allocated.
+    3. An operator that rearranges large weights that nothing else reads becomes a lazy tensor:
+       they are rearranged when they are written, one result in memory at a time. A weight with
+       other readers stays single.
+    4. What would trap (integer division by zero), overflow a cast, or fail, stays a node.
+    """
+
+    def call(self, model: ir.Model) -> ir.passes.PassResult:
+        """Fold."""
+        budget = BUDGET
+        modified = False
+        version = model.graph.opset_imports.get("", 0)
+        for graph in list(each_graph(model)):
+            for node in graph:
+                if not _may_fold(node) or any(
+                    value is not None and constant(value) is None for value in node.inputs
+                ):
+                    continue
+                if _is_large(node) or _would_copy_weight(node):
+                    modified |= _fold_lazily(model, node)
+                    continue
+                cost = sum(tensor.size for value in node.inputs if (tensor := constant(value)))
+                if cost <= budget and _fold(model, node, version):
+                    budget -= cost
+                    modified = True
+        return ir.passes.PassResult(model, modified=modified)
+
+
+def _may_fold(node: ir.Node) -> bool:
+    return node.domain == "" and node.op_type in FOLDABLE and bool(node.inputs)
+
+
+def _is_large(node: ir.Node) -> bool:
+    return any(tensor.nbytes > LARGEST_RESULT for v in node.inputs if (tensor := constant(v)))
+
+
+def _fold(model: ir.Model, node: ir.Node, version: int) -> bool:
+    tensors = [constant(value) for value in node.inputs]
+    if any(tensor is not None and tensor.dtype.is_string() for tensor in tensors):
+        return False
+    operands = [None if tensor is None else tensor.numpy() for tensor in tensors]
+    results = evaluate(node, operands, version)
+    if results is None:
+        return False
+    weight = any(value is not None and value.meta.get(WEIGHT) for value in node.inputs)
+    for output, result in zip(list(node.outputs), results, strict=True):
+        if not output.uses() and not output.is_graph_output():
+            continue
+        dtype = output.dtype or ir.DataType.from_numpy(result.dtype)
+        tensor = ir.Tensor(np.ascontiguousarray(result).reshape(result.shape), dtype=dtype)
+        _replace_output(model, node, output, tensor, weight=weight)
+    _drop(node)
+    return True
+
+
+def _would_copy_weight(node: ir.Node) -> bool:
+    """Return whether folding would store a weight a second time that other nodes read as it is."""
+    shared = any(
+        value is not None and value.meta.get(WEIGHT) and not is_read_once(value)
+        for value in node.inputs
+    )
+    size = math.prod(static_shape(node.outputs[0]) or (1 << 31,))
+    return shared and (node.op_type in LAYOUT or size > MOST_COPIED)
+
+
+def _fold_lazily(model: ir.Model, node: ir.Node) -> bool:
+    output = node.outputs[0]
+    shape = static_shape(output)
+    tensors = [tensor for value in node.inputs if (tensor := constant(value)) is not None]
+    arrange = arrangement(node, shape) if shape is not None else None
+    if arrange is None or shape is None or not _frees_its_operands(node):
+        return False
+    lazy = lazy_tensor(arrange, tensors[: _whole_operands(node)], shape)
+    weight = any(value is not None and value.meta.get(WEIGHT) for value in node.inputs)
+    _replace_output(model, node, output, lazy, weight=weight)
+    _drop(node)
+    return True
+
+
+def _whole_operands(node: ir.Node) -> int:
+    """Return how many operands are data; those after them only say how to arrange it."""
+    return len(node.inputs) if node.op_type == "Concat" else 1
+
+
+def _frees_its_operands(node: ir.Node) -> bool:
+    """Return whether large operands are stored no more than once after folding.
+
+    A weight may have several readers when all of them are Slices of constant bounds that together
+    take no more than there is.
+    """
+    for value in node.inputs[: _whole_operands(node)]:
+        tensor = constant(value)
+        if value is None or tensor is None:
+            return False
+        if is_read_once(value) or tensor.nbytes <= SMALL:
+            continue
+        readers = value.consumers()
+        taken = sum(math.prod(static_shape(reader.outputs[0]) or (1 << 62,)) for reader in readers)
+        if taken > tensor.size or value.is_graph_output():
+            return False
+        if not all(is_operator(reader, "Slice") for reader in readers):
+            return False
+    return True
+
+
+def _replace_output(
+    model: ir.Model, node: ir.Node, output: ir.Value, tensor: ir.TensorProtocol, *, weight: bool
+) -> None:
+    folded = add_initializer(model, folded_name(output), tensor, weight=weight)
+    substitute(node, output, folded)
+
+
+def _drop(node: ir.Node) -> None:
+    """Remove a folded node, and operands that nothing reads any more."""
+    operands = [value for value in node.inputs if value is not None]
+    graph = node.graph
+    if graph is not None and not any(value.uses() for value in node.outputs):
+        graph.remove(node, safe=True)
+    for value in operands:
+        owner = value.graph
+        unused = value.is_initializer() and not value.uses() and not value.is_graph_output()
+        if unused and isinstance(owner, ir.Graph):
+            owner.initializers.pop(value.name or "", None)

@@ -1,0 +1,193 @@
+"""Let onnxruntime infer what follows from operators that it knows and onnx does not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import onnx
+import onnx_ir as ir
+
+from samba_onnx.errors import SambaError
+from samba_onnx.passes.rewrites.rewriting import SMALL
+from samba_onnx.program.dataflow import subgraphs
+from samba_onnx.safety.type_inference import OutputType, infer_output_types
+
+ONNX_DOMAINS = frozenset({"", "ai.onnx", "ai.onnx.ml", "ai.onnx.preview.training"})
+"""Domains whose operators onnx itself infers."""
+RUNTIME_DOMAINS = frozenset({"com.microsoft", "com.microsoft.nchwc", "com.microsoft.experimental"})
+"""Domains whose operators onnxruntime brings along."""
+SAMBA_DOMAIN = "samba"
+"""Domain of operators that ONNX lacks and the emulator brings along."""
+_SHAPE_TYPES = (ir.DataType.INT64, ir.DataType.INT32)
+
+
+class InferForeignTypesPass(ir.passes.InPlacePass):
+    """Give types and shapes to the values behind operators such as ``com.microsoft::Gelu``.
+
+    Without them everything behind such an operator would run on the CPU.
+
+    1. A node is asked about when type or shape of one of its results is unknown, it is of onnx's or
+       onnxruntime's domains, carries no subgraphs, and each operand has a type or comes from
+       another such node. Nobody is asked unless one of them is of onnxruntime's domains.
+    2. onnxruntime sees these nodes only, in a child process; weights are declared, not read.
+    3. What is known stays. Names of dimensions that the model's inputs do not have were made up by
+       onnxruntime and are dropped.
+    4. An operator of any other domain is named in a note, since the emulator cannot run it, and so
+       is a refusal of onnxruntime's.
+    """
+
+    def __init__(self) -> None:
+        """Start without notes."""
+        super().__init__()
+        self.notes: list[str] = []
+
+    def call(self, model: ir.Model) -> ir.passes.PassResult:
+        """Infer."""
+        self._note_unknown_operators(model)
+        region = _region(model.graph)
+        asked = [node for node in region if node.domain in RUNTIME_DOMAINS]
+        if not asked or any(node.version for node in region):
+            return ir.passes.PassResult(model, modified=False)
+        writer = _Writer()
+        proto = writer.write(model.graph, region)
+        try:
+            found = infer_output_types(proto)
+        except SambaError as error:
+            operators = ", ".join(sorted({f"{node.domain}::{node.op_type}" for node in asked}))
+            self.notes.append(f"no types are known behind {operators}: {error}")
+            return ir.passes.PassResult(model, modified=False)
+        known = {
+            dim.value
+            for value in model.graph.inputs
+            for dim in value.shape or ()
+            if not isinstance(dim, int)
+        }
+        modified = False
+        for name, value in writer.wanted.items():
+            if name in found:
+                modified |= _take(value, found[name], known)
+        return ir.passes.PassResult(model, modified=modified)
+
+    def _note_unknown_operators(self, model: ir.Model) -> None:
+        unknown = {
+            f"{node.domain}::{node.op_type}"
+            for node in model.graph.all_nodes()
+            if node.domain not in ONNX_DOMAINS | RUNTIME_DOMAINS | {SAMBA_DOMAIN}
+        }
+        if unknown:
+            self.notes.append(
+                f"the emulator cannot run {', '.join(sorted(unknown))}: onnxruntime has no such "
+                "operator, and the model brings no function body for it"
+            )
+
+
+def _region(graph: ir.Graph) -> list[ir.Node]:
+    """Return the nodes that onnxruntime can be asked about, in topological order."""
+    region: list[ir.Node] = []
+    inside: set[ir.Value] = set()
+    for node in graph:
+        outputs = [value for value in node.outputs if _is_used(value)]
+        if (
+            any(_is_open(value) for value in outputs)
+            and node.domain in ONNX_DOMAINS | RUNTIME_DOMAINS
+            and not any(True for _ in subgraphs(node))
+            and all(value is None or value in inside or _type(value) for value in node.inputs)
+        ):
+            region.append(node)
+            inside.update(outputs)
+    return region
+
+
+def _is_used(value: ir.Value) -> bool:
+    return bool(value.name or value.uses() or value.is_graph_output())
+
+
+def _is_open(value: ir.Value) -> bool:
+    return value.type is None or (isinstance(value.type, ir.TensorType) and value.shape is None)
+
+
+def _type(value: ir.Value) -> ir.TypeProtocol | None:
+    if value.type is None and value.const_value is not None:
+        return ir.TensorType(value.const_value.dtype)
+    return value.type
+
+
+class _Writer:
+    """Writes nodes as a model of their own; between passes names need not be unique."""
+
+    def __init__(self) -> None:
+        self.wanted: dict[str, ir.Value] = {}
+        """The outputs of the written model, by their names there."""
+        self._names: dict[ir.Value, str] = {}
+
+    def write(self, graph: ir.Graph, nodes: Iterable[ir.Node]) -> onnx.ModelProto:
+        """Return a model whose outputs are what the nodes compute and nobody knows."""
+        proto = onnx.ModelProto(ir_version=8)
+        for domain, version in graph.opset_imports.items():
+            proto.opset_import.add(domain=domain, version=version)
+        proto.graph.name = "region"
+        for node in nodes:
+            for value in node.inputs:
+                if value is not None and value not in self._names:
+                    self._declare(proto.graph, value)
+            self._write_node(proto.graph, node)
+        return proto
+
+    def _name(self, value: ir.Value) -> str:
+        return self._names.setdefault(value, f"v{len(self._names)}")
+
+    def _declare(self, proto: onnx.GraphProto, value: ir.Value) -> None:
+        tensor = None if value.is_graph_input() else value.const_value
+        if tensor is not None and tensor.size <= SMALL // 4 and tensor.dtype in _SHAPE_TYPES:
+            ir.serde.serialize_tensor_into(proto.initializer.add(), tensor)
+            proto.initializer[-1].name = self._name(value)
+            return
+        info = proto.input.add(name=self._name(value))
+        kind, shape = _type(value), value.shape if tensor is None else tensor.shape
+        if kind is not None:
+            ir.serde.serialize_type_into(info.type, kind)
+        if shape is not None:
+            ir.serde.serialize_shape_into(info.type, shape)
+
+    def _write_node(self, proto: onnx.GraphProto, node: ir.Node) -> None:
+        written = proto.node.add(op_type=node.op_type, domain=node.domain)
+        written.input.extend("" if v is None else self._name(v) for v in node.inputs)
+        for value in node.outputs:
+            written.output.append(self._name(value) if _is_used(value) else "")
+            if _is_used(value) and _is_open(value):
+                self.wanted[self._name(value)] = value
+                proto.output.add(name=self._name(value))
+            elif _is_used(value):
+                info = proto.value_info.add()
+                ir.serde.serialize_value_into(info, value)
+                info.name = self._name(value)
+        for attribute in node.attributes.values():
+            if not attribute.is_ref():
+                ir.serde.serialize_attribute_into(written.attribute.add(), attribute)
+
+
+def _take(value: ir.Value, found: OutputType, known: set[str | None]) -> bool:
+    """Take over what a value lacks."""
+    kind = _parse(found.type)
+    if kind is None or (value.type is not None and value.type != kind):
+        return False
+    modified = value.type is None or (value.shape is None and found.shape is not None)
+    value.type = kind
+    if value.shape is None and found.shape is not None:
+        named = [dim if isinstance(dim, int) or dim in known else None for dim in found.shape]
+        value.shape = ir.Shape(named)
+    return modified
+
+
+def _parse(text: str) -> ir.TypeProtocol | None:
+    """Return a type that onnxruntime wrote; None for one that the IR has no word for."""
+    word, _, rest = text.partition("(")
+    inner = rest.removesuffix(")")
+    if word == "tensor":
+        name = inner.upper()
+        return ir.TensorType(ir.DataType[name]) if name in ir.DataType.__members__ else None
+    kind = _parse(inner) if inner else None
+    if kind is None:
+        return None
+    wrappers = {"seq": ir.SequenceType, "optional": ir.OptionalType}
+    return wrappers[word](kind) if word in wrappers else None

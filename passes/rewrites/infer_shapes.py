@@ -1,0 +1,198 @@
+"""Give every value the type and shape that onnx can infer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Set
+
+import onnx
+import onnx_ir as ir
+
+from samba_onnx.passes.rewrites.inference_limits import ARITHMETIC, unsafe_nodes
+from samba_onnx.passes.rewrites.interface import dimensions
+from samba_onnx.passes.rewrites.rewriting import SMALL
+
+Shape = tuple[int | str | None, ...]
+ROUNDS = 3
+"""At most: each lets content through nodes of which the one before learnt that they are small. The
+pipeline runs the pass several times."""
+MADE_UP = "unk__"
+"""How the names begin that onnx gives to dimensions which it does not know."""
+_SHAPE_TYPES = (ir.DataType.INT64, ir.DataType.INT32)
+
+
+class InferShapesPass(ir.passes.InPlacePass):
+    """Run onnx's shape inference on the graph without its weights, and take over what is new.
+
+    1. Initializers of more than a few elements are declared as inputs, so the size of the model
+       does not matter; metadata is left out too.
+    2. A dimension that is known stays; one that is not takes the inferred size or name.
+    3. A node that onnx cannot infer leaves its outputs unknown and the others unharmed. When the
+       inference fails as a whole, a note says so.
+    4. The content of short integer vectors is propagated, since shapes are computed from it. Nodes
+       at which vectors could be long are inferred without their content (``inference_limits``).
+    """
+
+    def __init__(self) -> None:
+        """Start without notes."""
+        super().__init__()
+        self.notes: list[str] = []
+
+    def call(self, model: ir.Model) -> ir.passes.PassResult:
+        """Infer."""
+        if any(node.version for node in model.graph.all_nodes()):
+            return ir.passes.PassResult(model, modified=False)
+        modified = False
+        for _ in range(ROUNDS):
+            unsafe = unsafe_nodes(model)
+            hidden = {node for node in unsafe if node.op_type not in ARITHMETIC}
+            changed = bool(hidden) and self._infer(model, frozenset(), content=False)
+            if changed:
+                unsafe = unsafe_nodes(model)
+            changed |= self._infer(model, unsafe, content=not model.functions)
+            modified |= changed
+            if not (hidden and changed):
+                break
+        return ir.passes.PassResult(model, modified=modified)
+
+    def _infer(self, model: ir.Model, unsafe: Set[ir.Node], *, content: bool) -> bool:
+        """Run onnx's inference once, with or without the content of vectors."""
+        from onnx import shape_inference
+
+        writer = _Writer(unsafe)
+        proto = writer.write(model)
+        try:
+            inferred = shape_inference.infer_shapes(proto, data_prop=content)
+        except Exception as error:
+            reason = (str(error) or repr(error)).splitlines()[0]
+            self.notes = [f"shapes could not be inferred: {reason}"]
+            return False
+        modified = False
+        for name, kind in _inferred_types(inferred.graph):
+            if name in writer.values:
+                modified |= _merge(writer.values[name], kind, keep_made_up=content)
+        return modified
+
+
+class _Writer:
+    """Writes graphs as far as inference looks at them, under names of its own.
+
+    Between passes the names of a model need not be unique. Nodes that onnx must not see are left
+    out, so that their results are what is declared, or written as an operator that infers alike.
+    """
+
+    def __init__(self, unsafe: Set[ir.Node]) -> None:
+        self._unsafe = unsafe
+        self.values: dict[str, ir.Value] = {}
+        self._names: dict[ir.Value, str] = {}
+
+    def write(self, model: ir.Model) -> onnx.ModelProto:
+        """Return the model without metadata and without the content of large initializers."""
+        proto = onnx.ModelProto(ir_version=max(model.ir_version, 8))
+        for domain, version in model.graph.opset_imports.items():
+            proto.opset_import.add(domain=domain, version=version)
+        self._fill(proto.graph, model.graph)
+        for function in model.functions.values():
+            ir.serde.serialize_function_into(proto.functions.add(), function)
+        return proto
+
+    def _name(self, value: ir.Value | None) -> str:
+        if value is None or not (value.name or value.uses() or value.is_graph_output()):
+            return ""
+        name = self._names.get(value)
+        if name is None:
+            name = self._names[value] = f"v{len(self._names)}"
+            self.values[name] = value
+        return name
+
+    def _fill(self, proto: onnx.GraphProto, graph: ir.Graph) -> None:
+        proto.name = "graph"
+        declared = set(graph.inputs)
+        for value in graph.inputs:
+            self._declare(proto.input.add(), value)
+        for value in graph.initializers.values():
+            tensor = value.const_value
+            if tensor is None or value in declared:
+                continue
+            if tensor.size <= SMALL // 4 and tensor.dtype in _SHAPE_TYPES:
+                ir.serde.serialize_tensor_into(proto.initializer.add(), tensor)
+                proto.initializer[-1].name = self._name(value)
+            else:
+                self._declare(proto.input.add(), value)
+        for value in graph.outputs:
+            self._declare(proto.output.add(), value)
+        for node in graph:
+            if node not in self._unsafe or node.op_type in ARITHMETIC:
+                self._write_node(proto.node.add(), node)
+            for value in node.outputs:
+                if value.type is not None and not value.is_graph_output() and self._name(value):
+                    self._declare(proto.value_info.add(), value)
+
+    def _write_node(self, proto: onnx.NodeProto, node: ir.Node) -> None:
+        proto.op_type, proto.domain, proto.overload = node.op_type, node.domain, node.overload
+        if node in self._unsafe:
+            proto.op_type = "Div"
+        proto.input.extend(self._name(value) for value in node.inputs)
+        proto.output.extend(self._name(value) for value in node.outputs)
+        for attribute in node.attributes.values():
+            if attribute.is_ref():
+                continue
+            if attribute.type == ir.AttributeType.GRAPH:
+                written = proto.attribute.add(name=attribute.name, type=onnx.AttributeProto.GRAPH)
+                self._fill(written.g, attribute.as_graph())
+            else:
+                ir.serde.serialize_attribute_into(proto.attribute.add(), attribute)
+
+    def _declare(self, proto: onnx.ValueInfoProto, value: ir.Value) -> None:
+        proto.name = self._name(value)
+        if value.type is not None:
+            ir.serde.serialize_type_into(proto.type, value.type)
+            if value.shape is not None:
+                ir.serde.serialize_shape_into(proto.type, value.shape)
+
+
+def _inferred_types(graph: onnx.GraphProto) -> Iterator[tuple[str, onnx.TypeProto]]:
+    for info in (*graph.value_info, *graph.output):
+        yield info.name, info.type
+    for node in graph.node:
+        for attribute in node.attribute:
+            if attribute.HasField("g"):
+                yield from _inferred_types(attribute.g)
+
+
+def _merge(value: ir.Value, inferred: onnx.TypeProto, *, keep_made_up: bool) -> bool:
+    """Take over type and dimensions that ``value`` lacks.
+
+    Names that inference makes up are left out before all content is known: they would stay, where
+    the content then gives the model's own.
+    """
+    if inferred.WhichOneof("value") is None:
+        return False
+    modified = False
+    if value.type is None:
+        value.type = ir.serde.deserialize_type_proto_for_type(inferred)
+        modified = value.type is not None
+    new = dimensions(ir.serde.deserialize_type_proto_for_shape(inferred))
+    if new is None:
+        return modified
+    old = dimensions(value.shape)
+    if not keep_made_up:
+        new = tuple(None if str(dim).startswith(MADE_UP) else dim for dim in new)
+    if value.is_graph_output() and old is not None:
+        # a nameless dimension of the interface gets no name that inference made up
+        new = tuple(dim if isinstance(dim, int) else None for dim in new)
+    merged = _merge_dimensions(old, new)
+    if merged != old:
+        value.shape = ir.Shape(merged)
+        return True
+    return modified
+
+
+def _merge_dimensions(old: Shape | None, new: Shape) -> Shape:
+    if old is None or len(old) != len(new):
+        return new if old is None else old
+    return tuple(
+        before
+        if isinstance(before, int) or (isinstance(before, str) and not isinstance(after, int))
+        else after
+        for before, after in zip(old, new, strict=True)
+    )

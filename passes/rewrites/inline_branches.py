@@ -1,0 +1,52 @@
+"""Put the branch that is taken in the place of an If whose condition is known."""
+
+from __future__ import annotations
+
+import onnx_ir as ir
+
+from samba_onnx.passes.rewrites.rewriting import (
+    each_graph,
+    inherit,
+    is_operator,
+    small_array,
+    substitute,
+)
+
+
+class InlineBranchesPass(ir.passes.InPlacePass):
+    """Inline one branch of every If with a constant condition.
+
+    Branches have no initializers of their own by now: LiftConstantsPass moved them.
+    """
+
+    def call(self, model: ir.Model) -> ir.passes.PassResult:
+        """Inline."""
+        modified = False
+        for graph in list(each_graph(model)):
+            for node in graph:
+                if is_operator(node, "If"):
+                    modified |= _inline(node)
+        return ir.passes.PassResult(model, modified=modified)
+
+
+def _inline(node: ir.Node) -> bool:
+    condition = small_array(node.inputs[0])
+    graph = node.graph
+    if condition is None or condition.size != 1 or graph is None:
+        return False
+    attribute = node.attributes.get("then_branch" if condition.any() else "else_branch")
+    if attribute is None or attribute.is_ref():
+        return False
+    branch = attribute.as_graph()
+    if branch.initializers or len(branch.outputs) != len(node.outputs):
+        return False
+    results = list(branch.outputs)
+    branch.outputs.clear()
+    nodes = list(branch)
+    branch.remove(nodes)
+    inherit(nodes, node)
+    graph.insert_before(node, nodes)
+    for output, result in zip(list(node.outputs), results, strict=True):
+        substitute(node, output, result)
+    graph.remove(node, safe=True)
+    return True

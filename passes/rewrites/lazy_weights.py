@@ -1,0 +1,74 @@
+"""Weights that are rearranged when somebody reads them, and not before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+from numpy.typing import NDArray
+
+from samba_onnx.passes.rewrites.rewriting import integer_attribute, integers
+
+Array = NDArray[Any]
+Arrange = Callable[[Sequence[Array]], Array]
+
+LAYOUT = frozenset({"Transpose", "Reshape", "Squeeze", "Unsqueeze", "Flatten"})
+"""Operators that rearrange all of one operand."""
+
+
+def lazy_tensor(
+    arrange: Arrange, sources: Sequence[ir.TensorProtocol], shape: tuple[int, ...]
+) -> ir.LazyTensor:
+    """Return a tensor that is computed from ``sources`` each time that it is read.
+
+    Args:
+        arrange: Makes the content from that of the sources; moves elements, computes nothing.
+        sources: Tensors of one type, usually still in the model's file.
+        shape: Shape of the result.
+    """
+    dtype = sources[0].dtype
+
+    def compute() -> ir.TensorProtocol:
+        array = arrange([source.numpy() for source in sources])
+        return ir.Tensor(np.ascontiguousarray(array).reshape(shape), dtype=dtype)
+
+    return ir.LazyTensor(compute, dtype=dtype, shape=ir.Shape(shape))
+
+
+def arrangement(node: ir.Node, shape: tuple[int, ...]) -> Arrange | None:
+    """Return how a node arranges its operands; None when it is no rearrangement.
+
+    Args:
+        node: A node of the default domain whose operands are initializers.
+        shape: Shape of its output.
+    """
+    if node.op_type == "Transpose":
+        given = node.attributes.get("perm")
+        order = None if given is None else tuple(given.as_ints())
+        return lambda arrays: arrays[0].transpose(order)
+    if node.op_type in LAYOUT:
+        return lambda arrays: arrays[0].reshape(shape)
+    if node.op_type == "Concat":
+        axis = integer_attribute(node, "axis", 0)
+        return lambda arrays: np.concatenate(list(arrays), axis=axis)
+    if node.op_type == "Slice":
+        bounds = _bounds(node, len(shape))
+        return None if bounds is None else lambda arrays: arrays[0][bounds]
+    return None
+
+
+def _bounds(node: ir.Node, rank: int) -> tuple[slice, ...] | None:
+    """Return a forward Slice as Python slices."""
+    given = [integers(value) for value in node.inputs[1:]]
+    if len(given) < 2 or given[0] is None or given[1] is None:
+        return None
+    axes = given[2] if len(given) > 2 and given[2] is not None else list(range(len(given[0])))
+    steps = given[3] if len(given) > 3 and given[3] is not None else [1] * len(axes)
+    if any(step < 1 for step in steps):
+        return None
+    bounds = [slice(None)] * rank
+    for axis, start, stop, step in zip(axes, given[0], given[1], steps, strict=True):
+        bounds[axis] = slice(start, stop, step)
+    return tuple(bounds)

@@ -1,0 +1,1 @@
+"""The engine room: executes stages with onnxruntime, and alone knows how."""

@@ -1,0 +1,1 @@
+"""Capture: a torch module goes in, a functional graph of ATen operators comes out."""

@@ -1,0 +1,207 @@
+"""What a module does with the values of tensors: branches, and numbers taken out of tensors."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import traceback
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import torch
+from torch import nn
+from torch.overrides import TorchFunctionMode
+from torch.utils import _pytree as pytree
+
+from samba_onnx.errors import BranchWarning, ModelError
+from samba_onnx.functional import HOST_OPERATORS
+from samba_onnx.program.source_location import trace_location
+from samba_onnx.tensor import SambaTensor
+
+_TAKING: Final = frozenset(
+    {
+        torch.Tensor.__bool__,
+        torch.Tensor.__complex__,
+        torch.Tensor.__contains__,
+        torch.Tensor.__float__,
+        torch.Tensor.__index__,
+        torch.Tensor.__int__,
+        torch.Tensor.allclose,
+        torch.Tensor.equal,
+        torch.Tensor.is_nonzero,
+        torch.Tensor.item,
+        torch.Tensor.tolist,
+        torch.allclose,
+        torch.equal,
+        torch.is_nonzero,
+    }
+)
+"""Functions that return values of tensors as Python's own."""
+
+
+_LIST: Final = torch.Tensor.tolist
+
+
+class ValuesNeededError(Exception):
+    """A module asked for a value that is not known while tracing; caught in this room."""
+
+
+class Values:
+    """Values that a module took out of tensors, in the order in which it asked for them."""
+
+    def __init__(self) -> None:
+        self._taken: list[Any] = []
+        self._recorded = False
+
+    @property
+    def asked(self) -> bool:
+        """Whether the module asked for a value while nothing was recorded yet."""
+        return bool(self._taken) and not self._recorded
+
+    def record(self, module: nn.Module, args: tuple[Any, ...], keywords: Mapping[str, Any]) -> None:
+        """Run a module on its real inputs, warn of every line that takes a value, and keep it.
+
+        Args:
+            module: As it was before, afterwards.
+            args: Positional arguments.
+            keywords: Keyword arguments.
+
+        Raises:
+            ModelError: The module or its inputs have no values.
+        """
+        _need_values(module, (args, keywords))
+        self._taken = []
+        lines: dict[str, None] = {}
+
+        def take(function: Callable[..., Any], given: Any, named: Any) -> Any:
+            value = function(*given, **named)
+            # Tensors without content make a list of single items.
+            self._taken += given[0].flatten().tolist() if function is _LIST else [value]
+            lines[_place()] = None
+            return value
+
+        with _Taking(take), _exporting():
+            eager(module, args, keywords)
+        self._recorded = True
+        for line in lines:
+            warnings.warn(
+                f"{line}: what {type(module).__name__} does depends on values of tensors here; "
+                "only what it does with the given inputs is compiled",
+                BranchWarning,
+                stacklevel=2,
+            )
+
+    @contextlib.contextmanager
+    def replayed(self) -> Iterator[None]:
+        """Return the recorded values, in order, to whoever asks for values within the context."""
+        left = iter(self._taken)
+
+        def take(function: Callable[..., Any], given: Any, named: Any) -> Any:
+            if not self._recorded:
+                self._taken.append(None)
+                raise ValuesNeededError
+            try:
+                if function is _LIST:
+                    return _shaped(left, given[0].shape)
+                return next(left)
+            except StopIteration:
+                raise ModelError(
+                    f"{_place()}: the module asks for more values of tensors while it is traced "
+                    "than when it runs: it must not depend on being traced"
+                ) from None
+
+        with _Taking(take):
+            yield
+
+
+def _shaped(items: Iterator[Any], shape: Sequence[int]) -> Any:
+    """Return items as nested lists."""
+    if not shape:
+        return next(items)
+    return [_shaped(items, shape[1:]) for _ in range(shape[0])]
+
+
+def eager(module: nn.Module, args: tuple[Any, ...], keywords: Mapping[str, Any]) -> Any:
+    """Return what a module computes, leaving its buffers and the random state as they were.
+
+    Args:
+        module: Its parameters have values.
+        args: Positional arguments.
+        keywords: Keyword arguments.
+    """
+    buffers = {name: buffer.clone() for name, buffer in module.named_buffers()}
+    given, named = pytree.tree_map(_plain, (args, dict(keywords)))
+    try:
+        with torch.no_grad(), torch.random.fork_rng(devices=[]), HOST_OPERATORS.paused():
+            return module(*given, **named)
+    finally:
+        with torch.no_grad():
+            for name, buffer in module.named_buffers():
+                buffer.copy_(buffers[name])
+
+
+def _plain(leaf: Any) -> Any:
+    """A copy that the module may write to; a SambaTensor as a torch tensor."""
+    if isinstance(leaf, SambaTensor):
+        leaf = leaf.torch_tensor()
+    if isinstance(leaf, torch.Tensor):
+        return leaf.detach().clone()
+    return copy.copy(leaf)
+
+
+def missing_values(module: nn.Module, inputs: Any) -> str:
+    """Return which tensor has no values on the host; empty if all have."""
+    for kind, members in (
+        ("parameter", module.named_parameters()),
+        ("buffer", module.named_buffers()),
+    ):
+        for name, tensor in members:
+            if _is_empty(tensor):
+                return f"{kind} {name!r} has no values"
+    if any(_is_empty(leaf) for leaf in pytree.tree_leaves(inputs)):
+        return "an input has no values"
+    return ""
+
+
+def _is_empty(tensor: Any) -> bool:
+    if isinstance(tensor, SambaTensor):
+        return not tensor.has_data
+    return isinstance(tensor, torch.Tensor) and tensor.is_meta
+
+
+def _need_values(module: nn.Module, inputs: Any) -> None:
+    missing = missing_values(module, inputs)
+    if missing:
+        raise ModelError(
+            f"what {type(module).__name__} does depends on values of tensors, but {missing}: give "
+            "all of them values, or take the dependence out of the module"
+        )
+
+
+class _Taking(TorchFunctionMode):
+    """Lets a function answer those who ask for values of tensors."""
+
+    def __init__(self, take: Callable[[Callable[..., Any], Any, Any], Any]) -> None:
+        super().__init__()
+        self._take = take
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func in _TAKING:
+            return self._take(func, args, kwargs or {})
+        return func(*args, **(kwargs or {}))
+
+
+@contextlib.contextmanager
+def _exporting() -> Iterator[None]:
+    """Run modules as they are when they are exported: some look at that."""
+    flags = torch.compiler._is_exporting_flag, torch.compiler._is_compiling_flag
+    torch.compiler._is_exporting_flag = torch.compiler._is_compiling_flag = True
+    try:
+        yield
+    finally:
+        torch.compiler._is_exporting_flag, torch.compiler._is_compiling_flag = flags
+
+
+def _place() -> str:
+    return trace_location("".join(traceback.format_list(traceback.extract_stack()[:-3])))

@@ -1,0 +1,397 @@
+"""From a torch module to a functional graph of ATen operators."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import itertools
+import traceback
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Any, Final, TypeAlias
+
+import torch
+from torch import fx, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.export import ExportedProgram
+from torch.export.graph_signature import InputKind, InputSpec, OutputKind, TensorArgument
+from torch.overrides import TorchFunctionMode
+from torch.utils import _pytree as pytree
+
+from samba_onnx.errors import ModelError, SambaError, UsageError
+from samba_onnx.export.capture.assignments import written_back
+from samba_onnx.export.capture.branches import Values, ValuesNeededError
+from samba_onnx.export.capture.unchecked import Unchecked
+from samba_onnx.export.capture.whole_layers import whole_layers
+from samba_onnx.export.decomposition.functionalizing import functionalized
+from samba_onnx.export.naming import flat_names, place
+from samba_onnx.functional import device_limits
+from samba_onnx.program.source_location import trace_location
+from samba_onnx.tensor.host_tensor import natively
+
+_DATA: Final = torch.Tensor.data.__get__  # type: ignore[attr-defined]
+
+Inputs: TypeAlias = tuple[Any, ...] | list[Any] | Mapping[str, Any]
+"""Positional or keyword arguments of ``forward``: nested tuples, lists and mappings of tensors;
+also None, numbers and strings, which are built into the graph."""
+
+
+class Kind(StrEnum):
+    """What a placeholder of a captured graph stands for."""
+
+    PARAMETER = "parameter"
+    BUFFER = "buffer"
+    CONSTANT = "constant"
+    INPUT = "input"
+    STATIC = "static"
+    """An input that is no tensor: its value is part of the graph."""
+
+
+_KINDS: Final = MappingProxyType(
+    {
+        InputKind.PARAMETER: Kind.PARAMETER,
+        InputKind.BUFFER: Kind.BUFFER,
+        InputKind.CONSTANT_TENSOR: Kind.CONSTANT,
+    }
+)
+
+
+@dataclass(frozen=True)
+class Placeholder:
+    """One operand of a captured graph."""
+
+    name: str
+    """Of the placeholder."""
+    kind: Kind
+    qualified: str
+    """Path from the module for a parameter, buffer or constant; the name of an input."""
+
+
+@dataclass(frozen=True)
+class Captured:
+    """What a module computes with given inputs."""
+
+    graph_module: fx.GraphModule
+    """Functional; every node has ``meta["val"]``. Returns a flat list: the module's outputs, then
+    the new values of the buffers that it writes."""
+    placeholders: tuple[Placeholder, ...]
+    updates: tuple[str, ...]
+    """Paths of the buffers that are written."""
+    constants: Mapping[str, torch.Tensor]
+    """Tensors that the module holds without having registered them, by placeholder."""
+    out_spec: pytree.TreeSpec
+    """How the flat outputs are nested."""
+
+    @property
+    def outputs(self) -> tuple[Any, ...]:
+        """Flat outputs of the module: nodes, or values that are no tensors."""
+        flat = self._returned
+        return flat[: len(flat) - len(self.updates)]
+
+    @property
+    def updated(self) -> tuple[Any, ...]:
+        """New values of ``updates``: nodes."""
+        return self._returned[len(self.outputs) :]
+
+    @property
+    def _returned(self) -> tuple[Any, ...]:
+        return tuple(next(iter(reversed(self.graph_module.graph.nodes))).args[0])
+
+
+def capture(module: nn.Module, inputs: Inputs) -> Captured:
+    """Return what a module computes, as a functional graph of ATen operators.
+
+    Composite operators such as ``linear`` and ``layer_norm`` stay whole. Nothing is computed and
+    no parameter is materialised. Sizes and types are those of the inputs.
+
+    Args:
+        module: In the mode, training or evaluation, that is to be captured.
+        inputs: Arguments of ``forward``.
+
+    Raises:
+        UsageError: The inputs do not fit ``forward``.
+        ModelError: The module does what a graph cannot express.
+    """
+    args, keywords = arguments(inputs)
+    program = export_module(module, args, keywords)
+    return captured(program, [name for name, _ in input_names(module, args, keywords)])
+
+
+def arguments(inputs: Inputs) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return inputs as positional and keyword arguments.
+
+    Args:
+        inputs: Arguments of ``forward``.
+
+    Raises:
+        UsageError: They are neither.
+    """
+    if isinstance(inputs, torch.Tensor):
+        return (inputs,), {}
+    if isinstance(inputs, Mapping):
+        return (), dict(inputs)
+    if isinstance(inputs, tuple | list):
+        return tuple(inputs), {}
+    raise UsageError(
+        f"inputs are {type(inputs).__name__}: give a tuple of positional or a dict of keyword "
+        "arguments of forward"
+    )
+
+
+def input_names(
+    module: nn.Module, args: tuple[Any, ...], keywords: Mapping[str, Any]
+) -> list[tuple[str, Any]]:
+    """Return the flat inputs in torch's order, each with its name.
+
+    Args:
+        module: What they are inputs of.
+        args: Positional arguments of ``forward``.
+        keywords: Keyword arguments.
+
+    Returns:
+        A SambaTensor goes by its own name; others by their argument's, with the path to them behind
+        it if they are nested: ``cache__0__key``.
+    """
+    signature = inspect.signature(module.forward)
+    flat: list[tuple[str, Any]] = []
+    rest = iter(range(len(args)))
+    for parameter in signature.parameters.values():
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            flat += flat_names([args[i] for i in rest], parameter.name)
+        elif parameter.kind is not parameter.KEYWORD_ONLY:
+            for index in itertools.islice(rest, 1):
+                flat += flat_names(args[index], parameter.name)
+    for name, value in keywords.items():
+        flat += flat_names(value, name)
+    return flat
+
+
+def export_module(
+    module: nn.Module, args: tuple[Any, ...], keywords: Mapping[str, Any]
+) -> ExportedProgram:
+    """Export a module with ``torch.export``, on tensors that have sizes and types only.
+
+    Args:
+        module: Its parameters may be on the meta device or without data.
+        args: Positional arguments of ``forward``.
+        keywords: Keyword arguments.
+
+    Returns:
+        The program as torch has it before any decomposition; operators may write in place. None of
+        its parameters has content.
+
+    Raises:
+        UsageError: The inputs do not fit ``forward``.
+        ModelError: The module does what a graph cannot express.
+    """
+    _check_arguments(module, args, keywords)
+    values = Values()
+    try:
+        return _traced(module, args, keywords, values)
+    except ValuesNeededError:
+        values.record(module, args, keywords)
+    return _traced(module, args, keywords, values)
+
+
+def _traced(
+    module: nn.Module, args: tuple[Any, ...], keywords: Mapping[str, Any], values: Values
+) -> ExportedProgram:
+    """Export a module; numbers that it takes out of tensors are those that were recorded."""
+    mode = FakeTensorMode(allow_non_fake_inputs=True)
+    given, named = pytree.tree_map(lambda leaf: _fake(leaf, mode), (args, dict(keywords)))
+    try:
+        with _fake_members(module, mode), device_limits(), warnings.catch_warnings(), Unchecked():
+            warnings.simplefilter("ignore")
+            with values.replayed(), whole_layers(), written_back(module), _DataAsValue():
+                return torch.export.export(module, given, named, strict=False)
+    except (SambaError, ValuesNeededError):
+        raise
+    except Exception as error:  # whatever the module's own code raises
+        if values.asked:
+            raise ValuesNeededError from error
+        raise _explained(module, error) from error
+
+
+class _DataAsValue(TorchFunctionMode):
+    """Takes ``tensor.data`` for ``tensor.detach()``: torch would take it for a constant."""
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        if func == _DATA:
+            return args[0].detach()
+        return func(*args, **(kwargs or {}))
+
+
+def captured(program: ExportedProgram, names: Sequence[str]) -> Captured:
+    """Return an exported program as a functional graph.
+
+    Args:
+        program: As ``export_module`` or ``torch.export.export`` returns it.
+        names: Names of its flat inputs.
+    """
+    graph_module = functionalized(program.graph_module)
+    if graph_module is None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            program = program.run_decompositions({})
+        graph_module = program.graph_module
+        graph_module.meta["written"] = {}
+    check_sizes(graph_module)
+    given = iter(names)
+    nodes = graph_module.graph.find_nodes(op="placeholder")
+    placeholders = tuple(
+        Placeholder(node.name, _kind(spec), next(given) if _is_input(spec) else spec.target or "")
+        for node, spec in zip(nodes, program.graph_signature.input_specs, strict=True)
+    )
+    outputs, written = _results(program, graph_module, placeholders)
+    graph_module.graph.output_node().args = ([*outputs, *written.values()],)
+    constants = {
+        placeholder.name: program.constants[placeholder.qualified]
+        for placeholder in placeholders
+        if placeholder.kind is Kind.CONSTANT
+    }
+    return Captured(
+        graph_module,
+        placeholders,
+        tuple(written),
+        MappingProxyType(constants),
+        program.call_spec.out_spec,
+    )
+
+
+def check_sizes(graph_module: fx.GraphModule) -> None:
+    """Refuse tensors whose sizes are known only when the graph runs.
+
+    Args:
+        graph_module: A graph of ATen operators.
+
+    Raises:
+        ModelError: There is such a tensor.
+    """
+    for node in graph_module.graph.nodes:
+        for value in pytree.tree_leaves(node.meta.get("val")):
+            sizes = value.shape if isinstance(value, torch.Tensor) else (value,)
+            if any(
+                isinstance(size, torch.SymInt | torch.SymFloat | torch.SymBool) for size in sizes
+            ):
+                raise ModelError(
+                    f"{node.target} at {place(node)} returns sizes that depend on values of "
+                    "tensors: a compiled graph has fixed sizes, so use a mask of a fixed size instead"
+                )
+
+
+def _kind(spec: InputSpec) -> Kind:
+    if spec.kind is InputKind.USER_INPUT:
+        return Kind.INPUT if isinstance(spec.arg, TensorArgument) else Kind.STATIC
+    try:
+        return _KINDS[spec.kind]
+    except KeyError:
+        raise ModelError(
+            f"the module keeps {spec.target or spec.arg.name!r}, which is no tensor, and computes "
+            "with it: compute with tensors only"
+        ) from None
+
+
+def _is_input(spec: InputSpec) -> bool:
+    return spec.kind is InputKind.USER_INPUT
+
+
+def _results(
+    program: ExportedProgram, graph_module: fx.GraphModule, placeholders: Sequence[Placeholder]
+) -> tuple[list[Any], dict[str, fx.Node]]:
+    """Return the flat outputs, and the new value of each buffer that is written."""
+    outputs: list[Any] = []
+    written: dict[str, fx.Node] = {}
+    returned = graph_module.graph.output_node().args[0]
+    for spec, value in zip(program.graph_signature.output_specs, returned, strict=True):  # type: ignore[arg-type]
+        if spec.kind is OutputKind.USER_OUTPUT:
+            outputs.append(value)
+        elif spec.kind in (OutputKind.BUFFER_MUTATION, OutputKind.PARAMETER_MUTATION):
+            written[str(spec.target)] = value
+    members = {p.name: p for p in placeholders if p.kind in (Kind.BUFFER, Kind.PARAMETER)}
+    for name, value in graph_module.meta["written"].items():
+        if name in members:
+            written[members[name].qualified] = value
+    return outputs, written
+
+
+def _check_arguments(module: nn.Module, args: tuple[Any, ...], keywords: Mapping[str, Any]) -> None:
+    if not isinstance(module, nn.Module):
+        raise UsageError(f"a module was expected, but {type(module).__name__} was given")
+    signature = inspect.signature(module.forward)
+    try:
+        signature.bind(*args, **keywords)
+    except TypeError as error:
+        given = [f"{len(args)} positional"] * bool(args) + list(map(str, keywords))
+        raise UsageError(
+            f"the inputs ({', '.join(given) or 'none'}) do not fit "
+            f"{type(module).__name__}.forward{signature}: {error}"
+        ) from error
+
+
+def _fake(leaf: Any, mode: FakeTensorMode) -> Any:
+    """Return a tensor without content of the same size and type; anything else as it is."""
+    if not isinstance(leaf, torch.Tensor):
+        return leaf
+    with natively(), mode:
+        return torch.empty(tuple(leaf.shape), dtype=leaf.dtype)
+
+
+@contextlib.contextmanager
+def _fake_members(module: nn.Module, mode: FakeTensorMode) -> Iterator[None]:
+    """Replace parameters and buffers by plain ones without content; what is shared stays shared."""
+    twins: dict[int, Any] = {}
+    with replaced_members(module, lambda tensor: _twin(tensor, mode, twins)):
+        yield
+
+
+def _twin(tensor: torch.Tensor, mode: FakeTensorMode, twins: dict[int, Any]) -> torch.Tensor:
+    if id(tensor) not in twins:
+        twin = _fake(tensor, mode)
+        if isinstance(tensor, nn.Parameter):
+            twin = nn.Parameter(twin, requires_grad=tensor.requires_grad)
+        twins[id(tensor)] = twin
+    found: torch.Tensor = twins[id(tensor)]
+    return found
+
+
+@contextlib.contextmanager
+def replaced_members(
+    module: nn.Module, replacement: Callable[[torch.Tensor], torch.Tensor]
+) -> Iterator[None]:
+    """Exchange all parameters and buffers of a module within a context.
+
+    Args:
+        module: Afterwards it has its own again.
+        replacement: Returns what is to be in the place of a parameter or buffer.
+    """
+    own: list[tuple[nn.Module, str, torch.Tensor]] = []
+    for inner in module.modules():
+        for members in (inner._parameters, inner._buffers):
+            own += [(inner, key, t) for key, t in members.items() if t is not None]
+    try:
+        for inner, key, tensor in own:
+            setattr(inner, key, replacement(tensor))
+        yield
+    finally:
+        for inner, key, tensor in own:
+            setattr(inner, key, tensor)
+
+
+def _explained(module: nn.Module, error: Exception) -> Exception:
+    """Return the error that says where in the module tracing failed."""
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = "".join(traceback.format_list(frames))
+    place = trace_location(lines) or "an unknown line"
+    first = str(error).strip().partition("\n")[0][:500]
+    return ModelError(
+        f"{type(module).__name__} cannot be captured; at {place}: {type(error).__name__}: {first}"
+    )

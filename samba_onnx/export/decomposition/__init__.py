@@ -1,0 +1,1 @@
+"""Decomposition: ATen operators written with others before a graph is differentiated or translated."""

@@ -1,0 +1,140 @@
+"""ATen's recurrent operators, written with whole layers of one direction."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from samba_onnx.export.decomposition.recurrence import gru_layer, last_state, lstm_layer, rnn_layer
+
+__all__ = ["gru", "lstm", "rnn"]
+
+_Layer = Callable[
+    [Tensor, list[Tensor], Sequence[Tensor | None], bool], tuple[Tensor, list[Tensor]]
+]
+
+
+def lstm(
+    value: Tensor,
+    hx: Sequence[Tensor],
+    params: Sequence[Tensor],
+    has_biases: bool,
+    num_layers: int,
+    dropout: float,
+    train: bool,
+    bidirectional: bool,
+    batch_first: bool,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Compute ``aten.lstm.input``; the arguments are its own, without projections.
+
+    Returns:
+        The hidden states of the last layer, and the final hidden and cell states of all layers.
+    """
+
+    def layer(
+        data: Tensor, states: list[Tensor], weights: Sequence[Any], reverse: bool
+    ) -> tuple[Tensor, list[Tensor]]:
+        w_ih, w_hh, b_ih, b_hh = weights
+        found, cell = lstm_layer(data, states[0], states[1], w_ih, w_hh, b_ih, b_hh, reverse)
+        return found, [last_state(found, reverse), cell]
+
+    options = (has_biases, num_layers, dropout, train, bidirectional, batch_first)
+    found, (hidden, cell) = _stack(layer, value, list(hx), params, *options)
+    return found, hidden, cell
+
+
+def gru(
+    value: Tensor,
+    hx: Tensor,
+    params: Sequence[Tensor],
+    has_biases: bool,
+    num_layers: int,
+    dropout: float,
+    train: bool,
+    bidirectional: bool,
+    batch_first: bool,
+) -> tuple[Tensor, Tensor]:
+    """Compute ``aten.gru.input``; the arguments are its own.
+
+    Returns:
+        The hidden states of the last layer, and the final hidden states of all layers.
+    """
+
+    def layer(
+        data: Tensor, states: list[Tensor], weights: Sequence[Any], reverse: bool
+    ) -> tuple[Tensor, list[Tensor]]:
+        w_ih, w_hh, b_ih, b_hh = weights
+        found = gru_layer(data, states[0], w_ih, w_hh, b_ih, b_hh, reverse)
+        return found, [last_state(found, reverse)]
+
+    options = (has_biases, num_layers, dropout, train, bidirectional, batch_first)
+    found, (hidden,) = _stack(layer, value, [hx], params, *options)
+    return found, hidden
+
+
+def rnn(
+    activation: str,
+    value: Tensor,
+    hx: Tensor,
+    params: Sequence[Tensor],
+    has_biases: bool,
+    num_layers: int,
+    dropout: float,
+    train: bool,
+    bidirectional: bool,
+    batch_first: bool,
+) -> tuple[Tensor, Tensor]:
+    """Compute ``aten.rnn_tanh.input`` or ``aten.rnn_relu.input``; the arguments are their own.
+
+    Returns:
+        The hidden states of the last layer, and the final hidden states of all layers.
+    """
+
+    def layer(
+        data: Tensor, states: list[Tensor], weights: Sequence[Any], reverse: bool
+    ) -> tuple[Tensor, list[Tensor]]:
+        w_ih, w_hh, b_ih, b_hh = weights
+        found = rnn_layer(data, states[0], w_ih, w_hh, b_ih, b_hh, activation, reverse)
+        return found, [last_state(found, reverse)]
+
+    options = (has_biases, num_layers, dropout, train, bidirectional, batch_first)
+    found, (hidden,) = _stack(layer, value, [hx], params, *options)
+    return found, hidden
+
+
+def _stack(
+    layer: _Layer,
+    value: Tensor,
+    initial: list[Tensor],
+    params: Sequence[Tensor],
+    has_biases: bool,
+    num_layers: int,
+    dropout: float,
+    train: bool,
+    bidirectional: bool,
+    batch_first: bool,
+) -> tuple[Tensor, list[Tensor]]:
+    """Run layers on top of each other; states are ``[layers * directions, batch, hidden]``."""
+    width = 4 if has_biases else 2
+    directions = 2 if bidirectional else 1
+    data = value.transpose(0, 1) if batch_first else value
+    finals: list[list[Tensor]] = [[] for _ in initial]
+    for number in range(num_layers):
+        if number and dropout and train:
+            data = torch.nn.functional.dropout(data, dropout, train)
+        found = []
+        for direction in range(directions):
+            place = number * directions + direction
+            weights: list[Any] = [*params[place * width : (place + 1) * width]]
+            weights += [None] * (4 - width)
+            states = [state[place] for state in initial]
+            result, last = layer(data, states, weights, direction == 1)
+            found.append(result)
+            for kept, state in zip(finals, last, strict=True):
+                kept.append(state)
+        data = found[0] if directions == 1 else torch.cat(found, -1)
+    output = data.transpose(0, 1) if batch_first else data
+    return output, [torch.stack(kept) for kept in finals]

@@ -1,0 +1,1 @@
+"""Differentiation: a captured module goes in, forward and backward graphs come out."""

@@ -1,0 +1,199 @@
+"""Cuts a joint graph into forward and backward where least has to be kept between them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import torch
+from torch import Tensor, fx
+from torch._ops import OpOverload
+
+from samba_onnx.export.differentiation.minimum_cut import ENDLESS, SINK, SOURCE, Network
+
+aten = torch.ops.aten
+
+_FREE: Final = frozenset(
+    {
+        aten.reshape.default,
+        aten.squeeze.dim,
+        aten.squeeze.dims,
+        aten.unsqueeze.default,
+        aten.view.default,
+    }
+)
+"""No bytes move."""
+_CHEAP: Final = _FREE | {
+    aten.expand.default,
+    aten.permute.default,
+    aten.select.int,
+    aten.slice.Tensor,
+    aten.split.Tensor,
+    aten.split_with_sizes.default,
+    aten.t.default,
+    aten.transpose.int,
+    aten.unbind.int,
+}
+"""Computed again rather than kept."""
+
+_TIE: Final = 4
+"""Costs are bytes times this, plus what decides between values of one size."""
+
+
+@dataclass(frozen=True)
+class Half:
+    """One part of a joint graph; its nodes are copies that kept their metadata."""
+
+    module: fx.GraphModule
+    inputs: tuple[fx.Node, ...]
+    """Nodes of the joint graph, in the order of the placeholders."""
+    outputs: tuple[fx.Node, ...]
+    """Nodes of the joint graph, in the order of the results."""
+
+
+def partition(
+    joint: fx.GraphModule,
+    results: Sequence[fx.Node],
+    gradients: Sequence[fx.Node],
+    seeds: Collection[fx.Node],
+    volatile: Collection[fx.Node] = (),
+) -> tuple[Half, Half]:
+    """Split a joint graph so that the fewest bytes are kept between its halves.
+
+    Views and elementwise arithmetic are computed again, which takes no longer than to write and
+    read their results; what only the backward needs is computed on the side where it is smaller;
+    nothing else is computed twice. Inputs of the graph and results of the forward cost
+    nothing, for they are in memory anyway.
+
+    Args:
+        joint: Functional, without dead nodes.
+        results: What the forward returns.
+        gradients: What the backward returns.
+        seeds: Placeholders that only the backward may read.
+        volatile: Placeholders whose memory the forward overwrites.
+
+    Returns:
+        The forward, which returns the results and then what is kept; the backward, which reads
+        inputs, results and what is kept.
+    """
+    nodes = list(joint.graph.nodes)
+    kept = [_as_real(node) for node in _kept(nodes, results, gradients, seeds, volatile)]
+    nodes = list(joint.graph.nodes)
+    saved = [n for n in kept if n not in results and (n.op != "placeholder" or n in volatile)]
+    needed = _ancestors(gradients, stop=kept)
+    outputs = [*results, *saved]
+    forward = _extract(joint, nodes, _ancestors(outputs), (), outputs)
+    return forward, _extract(joint, nodes, needed, kept, gradients)
+
+
+def _ancestors(nodes: Iterable[fx.Node], stop: Collection[fx.Node] = ()) -> set[fx.Node]:
+    """Return nodes and all that they are computed from, not looking behind ``stop``."""
+    found: set[fx.Node] = set()
+    pending = list(nodes)
+    while pending:
+        node = pending.pop()
+        if node not in found:
+            found.add(node)
+            if node not in stop:
+                pending += node.all_input_nodes
+    return found
+
+
+def _descendants(nodes: Sequence[fx.Node], roots: Collection[fx.Node]) -> set[fx.Node]:
+    found = set(roots)
+    for node in nodes:
+        if any(source in found for source in node.all_input_nodes):
+            found.add(node)
+    return found
+
+
+def _kept(
+    nodes: Sequence[fx.Node],
+    results: Sequence[fx.Node],
+    gradients: Sequence[fx.Node],
+    seeds: Collection[fx.Node],
+    volatile: Collection[fx.Node],
+) -> list[fx.Node]:
+    """Return the values, of the fewest bytes, that the backward can be computed from."""
+    forward, backward = _ancestors(results), _descendants(nodes, seeds)
+    variable = _descendants(nodes, [node for node in nodes if node.op == "placeholder"])
+    free, ends, needed = set(results), set(gradients), _ancestors(gradients)
+    wanted = [node for node in nodes if node in needed and node not in backward]
+    network = Network()
+    for node in wanted:
+        is_free = node in free or (node.op == "placeholder" and node not in volatile)
+        network.edge((node, 0), (node, 1), 0 if is_free else _cost(node, node in forward))
+        again = node not in forward or node not in variable or _computed_again(node)
+        if node.op == "placeholder" or not again:
+            network.edge(SOURCE, (node, 0), ENDLESS)
+        for source in node.all_input_nodes:
+            network.edge((source, 1), (node, 0), ENDLESS)
+        if node in ends or any(user in backward for user in node.users):
+            network.edge((node, 1), SINK, ENDLESS)
+    before = network.before_cut()
+    return [node for node in wanted if (node, 0) in before and (node, 1) not in before]
+
+
+def _as_real(node: fx.Node) -> fx.Node:
+    """Return what is kept of a value: of complex numbers, their parts."""
+    value = node.meta.get("val")
+    if not isinstance(value, Tensor) or not value.is_complex():
+        return node
+    users, graph = list(node.users), node.graph
+    with graph.inserting_after(node):
+        real = graph.call_function(aten.view_as_real.default, (node,))
+    with graph.inserting_after(real):
+        again = graph.call_function(aten.view_as_complex.default, (real,))
+    for made, content in ((real, torch.view_as_real(value)), (again, value)):
+        made.meta = {**node.meta, "val": content}
+    for user in users:
+        user.replace_input_with(node, again)
+    return real
+
+
+def _computed_again(node: fx.Node) -> bool:
+    """Return whether a value of the forward may be computed once more by the backward."""
+    if node.target in _CHEAP or _is_elementwise(node):
+        return True
+    return all(map(_is_number, [node, *node.all_input_nodes]))
+
+
+def _is_elementwise(node: fx.Node) -> bool:
+    return isinstance(node.target, OpOverload) and torch.Tag.pointwise in node.target.tags
+
+
+def _is_number(node: fx.Node) -> bool:
+    value = node.meta.get("val")
+    return isinstance(value, Tensor) and value.numel() == 1
+
+
+def _cost(node: fx.Node, in_forward: bool) -> int:
+    """Return what keeping a value costs: bytes, and of equal ones the one that saves more work."""
+    value = node.meta.get("val")
+    if not isinstance(value, Tensor):
+        return ENDLESS
+    works = node.target not in _FREE and _computed_again(node)
+    preference = 0 if in_forward and works else 2 if node.target in _CHEAP else 1
+    return value.numel() * value.element_size() * _TIE + preference
+
+
+def _extract(
+    joint: fx.GraphModule,
+    nodes: Sequence[fx.Node],
+    chosen: Collection[fx.Node],
+    given: Collection[fx.Node],
+    outputs: Sequence[fx.Node],
+) -> Half:
+    """Copy nodes into a graph of their own, in which the given ones are placeholders."""
+    graph = fx.Graph()
+    copies: dict[fx.Node, fx.Node] = {}
+    inputs = [n for n in nodes if n in chosen and (n.op == "placeholder" or n in given)]
+    for node in inputs:
+        copies[node] = graph.placeholder(node.name)
+        copies[node].meta = dict(node.meta)
+    for node in nodes:
+        if node in chosen and node not in copies:
+            copies[node] = graph.node_copy(node, copies.__getitem__)
+    graph.output([copies[node] for node in outputs])
+    return Half(fx.GraphModule(joint, graph), tuple(inputs), tuple(outputs))

@@ -1,0 +1,235 @@
+"""Runs an exported module under automatic differentiation, and keeps track of who made what."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import torch
+from torch import Tensor, fx
+from torch.autograd.graph import Node as Function
+from torch.fx.experimental.proxy_tensor import get_proxy_mode
+from torch.utils import _pytree as pytree
+
+from samba_onnx.errors import GradientError, InternalError, ModelError
+from samba_onnx.export.decomposition.dropout import Draw, applied, is_dropout
+from samba_onnx.export.decomposition.functionalizing import is_written
+from samba_onnx.export.decomposition.rewriting import rewritten
+from samba_onnx.export.naming import operator_name
+from samba_onnx.program.source_location import trace_location
+
+BACKWARD: Final = "backward"
+"""Key of a traced node's metadata: whether automatic differentiation made it."""
+
+_CHECKS: Final = frozenset({"assert_tensor_metadata", "assert_async", "assert_scalar"})
+
+
+class Marks:
+    """Writes onto the nodes of a graph that is being traced which exported node they belong to."""
+
+    def __init__(self) -> None:
+        self.origin: fx.Node | None = None
+        self._backward = False
+        self._last: fx.Node | None = None
+        self._owners: dict[Function, fx.Node] = {}
+
+    def begin(self) -> None:
+        """Start at the end of the graph that is being traced now."""
+        mode = get_proxy_mode()
+        if mode is None:
+            raise InternalError("nothing is being traced: please report this")
+        self._last = next(reversed(mode.tracer.graph.nodes))
+
+    def enter(self, origin: fx.Node, *, backward: bool = False) -> None:
+        """Say what is executed from now on."""
+        self.flush()
+        self.origin, self._backward = origin, backward
+
+    def flush(self) -> None:
+        """Mark what was traced since the last call."""
+        while self._last is not None and self._last.next.op != "root":
+            self._last = self._last.next
+            if self.origin is not None:
+                _mark(self._last, self.origin, self._backward)
+
+    def replay(self, node: fx.Node) -> None:
+        """Say that a node of a graph that was marked before is executed again."""
+        if node.op == "placeholder":
+            return
+        if self._last is None or self._last.graph is node.graph:
+            self.begin()
+        self.enter(node)
+
+    def claim(self, result: Any, origin: fx.Node) -> None:
+        """Say which exported node made tensors, and with them their steps of differentiation."""
+        leaves = result if isinstance(result, tuple | list) else (result,)
+        pending = [leaf.grad_fn for leaf in leaves if isinstance(leaf, Tensor)]
+        while pending:
+            function = pending.pop()
+            if function is not None and function not in self._owners:
+                self._owners[function] = origin
+                pending += [following for following, _ in function.next_functions]
+
+    def hook(self, losses: Sequence[Tensor]) -> None:
+        """Have every step of differentiation say whose it is."""
+        self.claim(losses, self.origin)  # type: ignore[arg-type]
+        for function, origin in self._owners.items():
+            if type(function).__name__ != "AccumulateGrad":
+                function.register_prehook(functools.partial(self._step, origin))
+
+    def _step(self, origin: fx.Node, _gradients: Any) -> None:
+        self.enter(origin, backward=True)
+
+
+def _mark(node: fx.Node, origin: fx.Node, backward: bool) -> None:
+    """Give a traced node the place in the model of the one that it comes from."""
+    modules = dict(origin.meta.get("nn_module_stack") or {})
+    backward = backward or origin.meta.get(BACKWARD, False)
+    if backward and BACKWARD not in modules:
+        path = next((path for path, _ in reversed(list(modules.values()))), "")
+        step = f"{operator_name(origin)}_bwd"
+        modules[BACKWARD] = (f"{path}.{step}" if path else step, step)
+    node.meta["nn_module_stack"] = modules
+    node.meta["stack_trace"] = origin.meta.get("stack_trace", "")
+    node.meta[BACKWARD] = backward
+
+
+def where(node: fx.Node) -> str:
+    """Return the user's line that a node comes from, as ``at model.py:12``."""
+    place = trace_location(node.meta.get("stack_trace") or "")
+    return f"at {place}" if place else "at an unknown line"
+
+
+class ModuleTrace(fx.Interpreter):
+    """Executes an exported graph on tensors that are traced and differentiated.
+
+    Operators that cannot be differentiated in a form that ONNX has are replaced on the way, and
+    dropout takes its mask from the graph.
+    """
+
+    def __init__(
+        self, graph_module: fx.GraphModule, marks: Marks, draws: Mapping[fx.Node, Draw]
+    ) -> None:
+        super().__init__(graph_module)
+        self._marks = marks
+        self._draws = draws
+        self._node: fx.Node | None = None
+        self._requiring: set[fx.Node] = set()
+
+    def run_node(self, n: fx.Node) -> Any:
+        """Execute a node, and note who made what."""
+        if n.op != "call_function":
+            return super().run_node(n)
+        self._marks.enter(n)
+        self._node = n
+        try:
+            result = super().run_node(n)
+        except ModelError:
+            raise
+        except (RuntimeError, NotImplementedError, ValueError) as error:
+            raise self.refused(error) from error
+        self._marks.claim(result, n)
+        if any(isinstance(t, Tensor) and t.requires_grad for t in pytree.tree_leaves(result)):
+            self._requiring.add(n)
+        return result
+
+    def call_function(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Execute an operator, or what is in its place."""
+        node = self._node
+        assert node is not None
+        if isinstance(target, torch._ops.HigherOrderOperator):
+            return self._nested(target, args, kwargs)
+        if operator_name(node) in _CHECKS:
+            return None
+        draw = self._draws.get(node)
+        if is_dropout(node) and draw is not None:
+            return applied(node, draw, args[0])
+        rewriting = rewritten(target, args, draw)
+        if rewriting is not None:
+            return rewriting(*args, **kwargs)
+        if target is torch.ops.aten.view.default and not is_written(node):
+            # What is in an operator's place may lay its result out in another way.
+            return args[0].reshape(args[1])
+        if kwargs.get("device") is not None:
+            # A module on the meta device is compiled for the same device as any other.
+            kwargs = {**kwargs, "device": torch.device("cpu")}
+        return super().call_function(target, args, kwargs)
+
+    def _nested(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Execute a graph within the graph."""
+        index = next((i for i, a in enumerate(args) if isinstance(a, fx.GraphModule)), None)
+        if index is None or target.name() not in _CONTEXTS:
+            raise ModelError(
+                f"{target.name()} {where(self._node)} cannot be differentiated: "  # type: ignore[arg-type]
+                "training needs a module without control flow that depends on values"
+            )
+        inner = ModuleTrace(args[index], self._marks, self._draws)
+        with _CONTEXTS[target.name()](*args[:index]):
+            return inner.run(*args[index + 1 :])
+
+    def why_constant(self, index: int) -> str:
+        """Say why an output has no gradient.
+
+        Args:
+            index: Its position among the flat outputs.
+        """
+        start = (
+            f"output {index} is to be a loss, but it reaches no parameter that requires a gradient"
+        )
+        cut = self._cut(self.graph.output_node().args[0][index])  # type: ignore[index]
+        if cut is None:
+            return f"{start}: compute it from parameters, or name another output in loss_indices"
+        if isinstance(cut.target, torch._ops.HigherOrderOperator):
+            return f"{start}: what is computed {where(_first(cut))} is under torch.no_grad"
+        return f"{start}: {cut.target} {where(cut)} has no gradient"
+
+    def _cut(self, output: Any) -> fx.Node | None:
+        """Return the operator, closest to an output, that stops all gradients."""
+        pending, seen = [output], set[fx.Node]()
+        while pending:
+            node = pending.pop(0)
+            if not isinstance(node, fx.Node) or node in seen:
+                continue
+            seen.add(node)
+            if any(source in self._requiring for source in node.all_input_nodes):
+                return node
+            pending += node.all_input_nodes
+        return None
+
+    def refused(self, error: Exception) -> ModelError:
+        """Return an error in the user's words for one of torch's."""
+        node = self._marks.origin
+        place = f"{node.target} {where(node)}" if node is not None else "an operator"
+        first = str(error).strip().partition("\n")[0]
+        return GradientError(f"{place} cannot be differentiated: {first}")
+
+
+def _first(call: fx.Node) -> fx.Node:
+    """Return the first operator of the graph that a node calls."""
+    owner = call.graph.owning_module
+    assert owner is not None
+    called = next(str(node.target) for node in call.all_input_nodes if node.op == "get_attr")
+    inner = owner.get_submodule(called)
+    assert isinstance(inner, fx.GraphModule)
+    nodes: list[fx.Node] = list(inner.graph.nodes)
+    return next(node for node in nodes if node.op == "call_function")
+
+
+def _no_context(*_: Any) -> contextlib.AbstractContextManager[None]:
+    return contextlib.nullcontext()
+
+
+def _autocast(
+    device: str, dtype: torch.dtype | None, enabled: bool, cache: bool | None
+) -> torch.autocast:
+    return torch.autocast("cpu", dtype, enabled, cache)
+
+
+_CONTEXTS: Final[Mapping[str, Any]] = {
+    "wrap_with_set_grad_enabled": torch.set_grad_enabled,
+    "wrap_with_autocast": _autocast,
+    "invoke_subgraph": _no_context,
+}
+"""What a graph within the graph is executed under, by the operator that calls it."""

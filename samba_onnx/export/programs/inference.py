@@ -1,0 +1,310 @@
+"""From a torch module to the program that runs it forward."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Final
+
+import onnx_ir as ir
+import torch
+from torch import fx, nn
+from torch.export import ExportedProgram
+from torch.utils import _pytree as pytree
+
+from samba_onnx.errors import ModelError, UsageError
+from samba_onnx.export.capture.modules import (
+    Captured,
+    Inputs,
+    Kind,
+    arguments,
+    captured,
+    export_module,
+)
+from samba_onnx.export.capture.modules import input_names as names_of
+from samba_onnx.export.decomposition.dropout import rate_of
+from samba_onnx.export.naming import operator_name, place, root_name, scope_name, symbol_name
+from samba_onnx.export.translation.builder import GraphBuilder
+from samba_onnx.export.translation.dtypes import onnx_type
+from samba_onnx.export.translation.graphs import constant, live_nodes, translate
+from samba_onnx.program.kinds import SectionType, SymbolKind
+from samba_onnx.program.program import Part, Program
+from samba_onnx.tensor import SambaTensor
+
+_RESIDENTS: Final = MappingProxyType(
+    {Kind.PARAMETER: SymbolKind.WEIGHT, Kind.BUFFER: SymbolKind.BUFFER}
+)
+_UPDATED: Final = "__updated"
+
+
+@dataclass(frozen=True)
+class Exported:
+    """A module's program, and what is known of the module beside it."""
+
+    program: Program
+    captured: Captured
+    members: Mapping[str, str]
+    """Path of the parameter or buffer by the name of the resident."""
+    inputs: Mapping[str, int]
+    """Position among the module's flat inputs, by name; those that the graph reads."""
+    outputs: tuple[str | None, ...]
+    """Name of every flat output of the module; None for one that is no tensor."""
+
+    @property
+    def out_spec(self) -> pytree.TreeSpec:
+        """How the flat outputs are nested."""
+        return self.captured.out_spec
+
+    def nested(self, values: Mapping[str, torch.Tensor]) -> Any:
+        """Return outputs in the form in which the module returns them.
+
+        Args:
+            values: By name.
+        """
+        flat = [
+            literal if name is None else values[name]
+            for name, literal in zip(self.outputs, self.captured.outputs, strict=True)
+        ]
+        return pytree.tree_unflatten(flat, self.out_spec)
+
+
+def inference_program(
+    module: nn.Module,
+    inputs: Inputs,
+    *,
+    name: str = "forward",
+    prefix: str | None = None,
+    input_names: Sequence[str] | None = None,
+) -> Program:
+    """Return the program that runs a module forward.
+
+    Args:
+        module: In the mode, training or evaluation, in which it is to be run; its parameters may be
+            on the meta device.
+        inputs: Arguments of ``forward``.
+        name: The program's name.
+        prefix: Leads the names of all parameters and outputs.
+        input_names: Names of the flat inputs that are tensors, instead of those of the arguments.
+
+    Returns:
+        One part of type FWD. Parameters and buffers that are read are residents; the new value of a
+        buffer that is written is the resident ``<buffer>__updated`` in the buffer's region.
+
+    Raises:
+        UsageError: The inputs do not fit ``forward`` or ``input_names``.
+        ModelError: The module does what a graph, or ONNX, cannot express.
+    """
+    return export_inference(
+        module, inputs, name=name, prefix=prefix, input_names=input_names
+    ).program
+
+
+def export_inference(
+    module: nn.Module,
+    inputs: Inputs,
+    *,
+    name: str = "forward",
+    prefix: str | None = None,
+    input_names: Sequence[str] | None = None,
+) -> Exported:
+    """Return the program that runs a module forward, with what is known of the module.
+
+    Args:
+        module: As of ``inference_program``, like all that follows.
+        inputs: Arguments of ``forward``.
+        name: The program's name.
+        prefix: Leads the names of all parameters and outputs.
+        input_names: Names of the flat inputs that are tensors.
+
+    Raises:
+        UsageError: The inputs do not fit.
+        ModelError: The module does what a graph, or ONNX, cannot express.
+    """
+    args, keywords = arguments(inputs)
+    flat = renamed(names_of(module, args, keywords), input_names)
+    graph = captured(export_module(module, args, keywords), flat)
+    _refuse_dropout(graph)
+    return _Writer(module, graph, root_name(module, prefix)).exported(name)
+
+
+def export_program(
+    program: ExportedProgram, module: nn.Module, root: str, *, name: str = "forward"
+) -> Exported:
+    """Return the program of what ``torch.export`` exported, with its own sizes.
+
+    Args:
+        program: Of static sizes.
+        module: What it was exported from, or ``program.module()``: has its parameters.
+        root: Leads the names of all parameters and outputs.
+        name: The program's name.
+
+    Raises:
+        ModelError: ONNX cannot express an operator.
+    """
+    spec = program.call_spec.in_spec
+    args, keywords = pytree.tree_unflatten(range(spec.num_leaves), spec)
+    flat = [leaf for leaf, _ in names_of(module, args, keywords)]
+    return _Writer(module, captured(program, flat), root).exported(name)
+
+
+def renamed(flat: Sequence[tuple[str, Any]], names: Sequence[str] | None) -> list[str]:
+    """Return the names of flat inputs, all different."""
+    if names is None:
+        return [name for name, _ in flat]
+    tensors = [index for index, (_, leaf) in enumerate(flat) if isinstance(leaf, torch.Tensor)]
+    if len(names) != len(tensors):
+        raise UsageError(
+            f"{len(names)} input names were given for {len(tensors)} tensors among the inputs"
+        )
+    known = dict(zip(tensors, names, strict=True))
+    return [known.get(index, name) for index, (name, _) in enumerate(flat)]
+
+
+def _refuse_dropout(graph: Captured) -> None:
+    """Refuse to run forward what draws random numbers."""
+    for node in graph.graph_module.graph.nodes:
+        if rate_of(node):
+            raise ModelError(
+                f"{node.target} at {place(node)} drops values at random: call eval() on the "
+                "module, or compile it for training"
+            )
+
+
+class _Writer:
+    """Writes one captured graph as a program."""
+
+    def __init__(self, module: nn.Module, graph: Captured, root: str) -> None:
+        self._graph = graph
+        self._root = root
+        self._build = GraphBuilder(root)
+        self._symbols, self._regions = symbols(module, root)
+        self._members: dict[str, str] = {}
+        self._inputs: dict[str, int] = {}
+        self._residents: dict[str, SymbolKind] = {}
+
+    def exported(self, name: str) -> Exported:
+        values = self._operands()
+        made = translate(self._graph.graph_module, self._build, values)
+        outputs = self._outputs(made)
+        regions = self._updates(made)
+        program = Program(
+            name=name,
+            parts=(Part(SectionType.FWD, self._build.model()),),
+            inputs=tuple(self._inputs),
+            outputs=tuple(output for output in outputs if output is not None),
+            residents=MappingProxyType(self._residents),
+            regions=MappingProxyType(regions),
+        )
+        return Exported(
+            program,
+            self._graph,
+            MappingProxyType(self._members),
+            MappingProxyType(self._inputs),
+            tuple(outputs),
+        )
+
+    def _operands(self) -> dict[str, ir.Value]:
+        """Return a graph input or constant for every placeholder that a result depends on."""
+        values: dict[str, ir.Value] = {}
+        live = live_nodes(self._graph.graph_module.graph)
+        nodes = {n.name: n for n in self._graph.graph_module.graph.find_nodes(op="placeholder")}
+        position = -1
+        for placeholder in self._graph.placeholders:
+            position += placeholder.kind in (Kind.INPUT, Kind.STATIC)
+            node = nodes[placeholder.name]
+            if placeholder.kind is Kind.STATIC or node not in live:
+                continue
+            if placeholder.kind is Kind.CONSTANT:
+                tensor = self._graph.constants[placeholder.name]
+                values[placeholder.name] = constant(self._build, tensor)
+            elif placeholder.kind is Kind.INPUT:
+                values[placeholder.name] = self._input(placeholder.qualified, node)
+                self._inputs[placeholder.qualified] = position
+            else:
+                values[placeholder.name] = self._resident(
+                    placeholder.kind, placeholder.qualified, node
+                )
+        return values
+
+    def _resident(self, kind: Kind, qualified: str, node: fx.Node) -> ir.Value:
+        name = self._symbols[qualified]
+        if name in self._residents:
+            return next(value for value in self._build.graph.inputs if value.name == name)
+        self._residents[name] = _RESIDENTS[kind]
+        self._members[name] = qualified
+        return self._input(name, node)
+
+    def _input(self, name: str, node: fx.Node) -> ir.Value:
+        held = node.meta["val"]
+        return self._build.input(name, onnx_type(held.dtype), map(int, held.shape))
+
+    def _outputs(self, made: Sequence[ir.Value | None]) -> list[str | None]:
+        names: list[str | None] = []
+        for node, value in zip(self._graph.outputs, made, strict=False):
+            names.append(
+                None if value is None else self._output(value, output_name(self._root, node))
+            )
+        return names
+
+    def _output(self, value: ir.Value, wanted: str) -> str:
+        """Make a value an output under the name that is wanted, or that with a number behind it."""
+        if value.name == wanted and value.producer() and not value.is_graph_output():
+            self._build.graph.outputs.append(value)
+            return wanted
+        name = self._build.available(wanted)
+        self._build.output(value, name)
+        return name
+
+    def _updates(self, made: Sequence[ir.Value | None]) -> dict[str, str]:
+        """Add the new values of buffers to the outputs; return the regions of all values."""
+        regions = {name: self._regions[name] for name in self._members if name in self._regions}
+        new = made[len(self._graph.outputs) :]
+        for qualified, value in zip(self._graph.updates, new, strict=True):
+            name = self._symbols[qualified]
+            updated = f"{name}{_UPDATED}"
+            if value is None or value.name == name or updated in self._residents:
+                continue
+            self._build.output(value, updated)
+            self._residents[updated] = SymbolKind.BUFFER
+            self._members.setdefault(name, qualified)
+            regions[updated] = self._regions.get(name, name)
+        return regions
+
+
+def symbols(module: nn.Module, root: str) -> tuple[dict[str, str], dict[str, str]]:
+    """Return how parameters and buffers of a module are called on the device.
+
+    Args:
+        module: Tied parameters go by the name of the first one, SambaParameters by their own.
+        root: Leads all other names.
+
+    Returns:
+        Names by path from the module; and regions by name, where they are not the name itself.
+    """
+    first: dict[int, str] = {}
+    names: dict[str, str] = {}
+    regions: dict[str, str] = {}
+    for members in (module.named_parameters, module.named_buffers):
+        for qualified, tensor in members(remove_duplicate=False):
+            own = tensor.sn_name if isinstance(tensor, SambaTensor) else ""
+            name = first.setdefault(id(tensor), own or symbol_name(root, qualified))
+            names[qualified] = name
+            if own and tensor.sn_region_name != name:  # type: ignore[attr-defined]
+                regions[name] = tensor.sn_region_name  # type: ignore[attr-defined]
+    return names, regions
+
+
+def output_name(root: str, node: fx.Node) -> str:
+    """Return what an output is called: module, operator and the position among its results.
+
+    Args:
+        root: As ``root_name`` returns it.
+        node: What the module returns, in a captured graph.
+    """
+    index = 0
+    while node.target is operator.getitem:
+        node, index = node.args[0], node.args[1]  # type: ignore[assignment]
+    kind = "identity" if node.op != "call_function" else operator_name(node)
+    return f"{scope_name(root, node)}__{kind}__outputs__{index}"

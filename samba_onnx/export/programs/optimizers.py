@@ -1,0 +1,344 @@
+"""Optimizer steps as parts of a program: GRADNORM, OPT and ZEROGRAD.
+
+A state or weight is read by elementwise nodes only, and each of them comes before the node that
+makes its new value: the device may write the new value over the old one.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final, TypeAlias
+
+import onnx_ir as ir
+
+from samba_onnx.errors import UsageError
+from samba_onnx.export.programs.update_rules import LOW_PRECISION, Update, adam_update, sgd_update
+from samba_onnx.export.translation.builder import GraphBuilder, count, element, sizes
+from samba_onnx.optim.argins import MAX_GRAD_NORM, argin_name, derive
+from samba_onnx.optim.records import (
+    MASTER,
+    GroupRecord,
+    OptimizerKind,
+    OptimizerRecord,
+    state_keys,
+    state_name,
+)
+from samba_onnx.program.kinds import SectionType, SymbolKind
+from samba_onnx.program.program import ArginSpec, Part
+
+TensorSpec: TypeAlias = tuple[ir.DataType, Sequence[int]]
+"""Type and sizes of a parameter."""
+
+_TORCH_NORM_EPSILON: Final = 1e-6
+"""``torch.nn.utils.clip_grad_norm_`` adds this to the norm."""
+_LONGEST_SUM: Final = 1 << 17
+"""So many squares are added up in one go: float32 loses digits over longer stretches."""
+_SHORTEST_SUM: Final = 1 << 9
+_TYPES: Final = MappingProxyType(
+    {ir.DataType.FLOAT: "tensor(float)", ir.DataType.DOUBLE: "tensor(double)"}
+)
+
+
+@dataclass(frozen=True)
+class OptimizerParts:
+    """What optimizers add to a program."""
+
+    zero_grad: tuple[Part, ...]
+    """To run first; one when gradients are accumulated, else none."""
+    update: tuple[Part, ...]
+    """To run last: GRADNORM of those optimizers that clip, then OPT of each."""
+    residents: Mapping[str, SymbolKind]
+    """Weights, gradients and state, and their updates."""
+    regions: Mapping[str, str]
+    """Places of the updates and of the zeroed gradients."""
+    argins: tuple[ArginSpec, ...]
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """All parts, in the order in which they run, what is between them left out."""
+        return (*self.zero_grad, *self.update)
+
+
+def gradient_name(parameter: str) -> str:
+    """Return the name of a gradient; it is also the place of the two that follow.
+
+    Args:
+        parameter: The parameter's name.
+    """
+    return f"{parameter}__grad"
+
+
+def zeroed_gradient_name(parameter: str) -> str:
+    """Return the name of a gradient that was set to zero.
+
+    Args:
+        parameter: The parameter's name.
+    """
+    return f"{gradient_name(parameter)}__zeroed"
+
+
+def updated_name(name: str) -> str:
+    """Return the name of the new value of a weight or state.
+
+    Args:
+        name: Of the old one.
+    """
+    return f"{name}__updated"
+
+
+def clip_coefficient_name(record: OptimizerRecord) -> str:
+    """Return the name of the number that GRADNORM computes: what gradients are multiplied by.
+
+    Args:
+        record: The optimizer.
+    """
+    return f"{record.name}__clip_coefficient"
+
+
+def optimizer_parts(
+    records: Sequence[OptimizerRecord],
+    parameters: Mapping[str, TensorSpec],
+    *,
+    gradient_accumulation: bool = False,
+) -> OptimizerParts:
+    """Write the steps of optimizers in ONNX.
+
+    Args:
+        records: The optimizers.
+        parameters: Type and sizes of the parameters that have gradients, by name. Others stay as
+            they are, and so do those without elements.
+        gradient_accumulation: Whether several backward passes add to one gradient. What the
+            optimizers read is then called ``updated_name(gradient_name(...))``, as every new value
+            in the place of an old one.
+
+    Returns:
+        Parts, and what their inputs and outputs are to the device.
+
+    Raises:
+        UsageError: Two optimizers have the same parameter, or an optimizer has none of
+            ``parameters``, or one that is not floating point.
+    """
+    _check_disjoint(records)
+    trained = {name: spec for name, spec in parameters.items() if math.prod(spec[1])}
+    steps = [
+        _OptimizerStep(record, trained, parameters, gradient_accumulation) for record in records
+    ]
+    zeroed = [n for record in records for n in record.parameters if n in trained]
+    regions = {updated_name(name): name for step in steps for name in step.updated}
+    residents = {
+        value: kind
+        for step in steps
+        for name, kind in step.kinds.items()
+        for value in ((name, updated_name(name)) if name in step.updated else (name,))
+    }
+    zero_grad: tuple[Part, ...] = ()
+    if gradient_accumulation and zeroed:
+        zero_grad = (_zero_grad(zeroed, trained),)
+        regions |= {updated_name(gradient_name(n)): gradient_name(n) for n in zeroed}
+        zeros = {zeroed_gradient_name(name): gradient_name(name) for name in zeroed}
+        regions |= zeros
+        residents |= dict.fromkeys(zeros, SymbolKind.GRADIENT)
+    return OptimizerParts(
+        zero_grad=zero_grad,
+        update=tuple(
+            part
+            for parts in ([step.norm for step in steps], [step.update for step in steps])
+            for part in itertools.chain.from_iterable(parts)
+        ),
+        residents=MappingProxyType(residents),
+        regions=MappingProxyType(regions),
+        argins=tuple(argin for step in steps for argin in step.argins()),
+    )
+
+
+class _OptimizerStep:
+    """The writing of one optimizer's step."""
+
+    def __init__(
+        self,
+        record: OptimizerRecord,
+        trained: Mapping[str, TensorSpec],
+        parameters: Mapping[str, TensorSpec],
+        accumulated: bool,
+    ) -> None:
+        self._record = record
+        self._accumulated = accumulated
+        self._specs = {name: trained[name] for name in record.parameters if name in trained}
+        self._check(parameters)
+        self._clips = record.max_grad_norm is not None and bool(self._specs)
+        self._argin_types: dict[str, ir.DataType] = {}
+        self._builder = GraphBuilder(f"{record.name}__opt")
+        self.kinds: dict[str, SymbolKind] = {}
+        """Of weights, gradients and state that the step reads or writes."""
+        self.updated: list[str] = []
+        """Those of them that it writes."""
+        self._coefficient: ir.Value | None = None
+        if self._clips:
+            precision = self._precision(self._specs)
+            self._coefficient = self._builder.input(clip_coefficient_name(record), precision, ())
+        for group in record.groups:
+            self._write_group(group)
+        self.norm = (self._gradient_norm(),) if self._clips else ()
+        """The GRADNORM part, if the optimizer clips."""
+        self.update = (Part(SectionType.OPT, self._builder.model()),) if self.updated else ()
+        """The OPT part, unless there is nothing to update."""
+
+    def argins(self) -> list[ArginSpec]:
+        """Return the argins that the parts read."""
+        defaults = derive(self._record, {}, 1)
+        return [
+            ArginSpec(name, _TYPES[dtype], defaults[name])
+            for name, dtype in self._argin_types.items()
+        ]
+
+    def _check(self, parameters: Mapping[str, TensorSpec]) -> None:
+        record = self._record
+        if not any(name in parameters for name in record.parameters):
+            raise UsageError(
+                f"{record.kind} has none of the parameters that the loss reaches: make the "
+                "optimizer over the parameters of the model that is compiled"
+            )
+        for name, (dtype, _) in self._specs.items():
+            if dtype not in (*LOW_PRECISION, *_TYPES):
+                raise UsageError(
+                    f"{record.kind} has parameter {name!r} of {dtype.name}: only floating-point "
+                    "parameters can be updated"
+                )
+
+    def _precision(self, names: Iterable[str]) -> ir.DataType:
+        double = any(self._specs[name][0] == ir.DataType.DOUBLE for name in names)
+        return ir.DataType.DOUBLE if double else ir.DataType.FLOAT
+
+    def _write_group(self, group: GroupRecord) -> None:
+        names = [name for name in group.parameters if name in self._specs]
+        if not names:
+            return
+        precision = self._precision(names)
+        scalars = {}
+        for argin in derive(self._record, {}, 1):
+            prefix = argin_name(group.name, "")
+            if argin.startswith(prefix):
+                self._argin_types[argin] = precision
+                key = argin.removeprefix(prefix)
+                scalars[key] = self._builder.input(argin, precision, ())
+        for name in names:
+            self._builder.scope = name
+            self._write_parameter(group, name, scalars)
+
+    def _write_parameter(
+        self, group: GroupRecord, name: str, scalars: Mapping[str, ir.Value]
+    ) -> None:
+        build, record = self._builder, self._record
+        dtype, shape = self._specs[name]
+        precise = ir.DataType.DOUBLE if dtype == ir.DataType.DOUBLE else ir.DataType.FLOAT
+        master = record.fp32_params and dtype in LOW_PRECISION
+        stored = precise if master else dtype
+        keys = state_keys(record.kind, group.flags)
+        gradient = self._read(self._gradient(name), SymbolKind.GRADIENT, dtype, shape)
+        kind = SymbolKind.OPTIMIZER_STATE if master else SymbolKind.WEIGHT
+        place = state_name(name, MASTER) if master else name
+        update = Update(
+            build,
+            group.flags,
+            {key: build.cast(scalar, precise) for key, scalar in scalars.items()},
+            build.cast(self._read(place, kind, stored, shape), precise),
+            self._clipped(build.cast(gradient, precise)),
+            {
+                key: build.cast(self._read(state_name(name, key), kind_, stored, shape), precise)
+                for key, kind_ in dict.fromkeys(keys, SymbolKind.OPTIMIZER_STATE).items()
+            },
+        )
+        rule = sgd_update if record.kind is OptimizerKind.SGD else adam_update
+        weight, state = rule(update)
+        for key in keys:
+            self._write(state_name(name, key), build.cast(state[key], stored))
+        self._write(place, build.cast(weight, stored))
+        if master:
+            self.kinds[name] = SymbolKind.WEIGHT
+            self._write(name, build.cast(weight, dtype))
+
+    def _gradient(self, name: str) -> str:
+        gradient = gradient_name(name)
+        return updated_name(gradient) if self._accumulated else gradient
+
+    def _clipped(self, gradient: ir.Value) -> ir.Value:
+        if self._coefficient is None:
+            return gradient
+        coefficient = self._builder.cast(self._coefficient, element(gradient))
+        return self._builder.multiply(gradient, coefficient)
+
+    def _read(
+        self, name: str, kind: SymbolKind, dtype: ir.DataType, shape: Sequence[int]
+    ) -> ir.Value:
+        self.kinds[name] = kind
+        return self._builder.input(name, dtype, shape)
+
+    def _write(self, name: str, value: ir.Value) -> None:
+        self.updated.append(name)
+        self._builder.output(value, updated_name(name))
+
+    def _gradient_norm(self) -> Part:
+        """Return the part that compares the norm of all gradients with its limit."""
+        record = self._record
+        build = GraphBuilder(f"{record.name}__gradnorm")
+        precision = self._precision(self._specs)
+        limit = argin_name(record.name, MAX_GRAD_NORM)
+        self._argin_types[limit] = precision
+        largest = build.input(limit, precision, ())
+        squares = []
+        for name, (dtype, shape) in self._specs.items():
+            build.scope = name
+            gradient = build.input(self._gradient(name), dtype, shape)
+            squares.append(_sum_of_squares(build, build.cast(gradient, precision)))
+        build.scope = record.name
+        total = squares[0] if len(squares) == 1 else build.emit("Sum", squares, precision, ())
+        norm = build.add(build.unary("Sqrt", total), _TORCH_NORM_EPSILON)
+        coefficient = build.binary("Min", build.divide(largest, norm), 1.0)
+        build.output(coefficient, clip_coefficient_name(record))
+        return Part(SectionType.GRADNORM, build.model())
+
+
+def _sum_of_squares(build: GraphBuilder, value: ir.Value) -> ir.Value:
+    length = _stretch(count(value))
+    if length < count(value):
+        rows = build.reshape(value, (count(value) // length, length))
+        return build.reduce("ReduceSum", build.reduce("ReduceSumSquare", rows, [1]))
+    if not sizes(value):
+        return build.multiply(value, value)
+    return build.reduce("ReduceSumSquare", value)
+
+
+def _stretch(total: int) -> int:
+    """Return how many of ``total`` numbers to add up in one go: a divisor."""
+    if total > _LONGEST_SUM:
+        for rows in range(-(-total // _LONGEST_SUM), total // _SHORTEST_SUM + 1):
+            if total % rows == 0:
+                return total // rows
+    return total
+
+
+def _zero_grad(names: Iterable[str], specs: Mapping[str, TensorSpec]) -> Part:
+    """Return the part that sets gradients to zero."""
+    build = GraphBuilder("zerograd")
+    for name in names:
+        dtype, shape = specs[name]
+        build.scope = name
+        zero = build.full(shape, 0, dtype)
+        build.output(zero, zeroed_gradient_name(name))
+    return Part(SectionType.ZEROGRAD, build.model())
+
+
+def _check_disjoint(records: Sequence[OptimizerRecord]) -> None:
+    seen: set[str] = set()
+    for record in records:
+        for name in record.parameters:
+            if name in seen:
+                raise UsageError(
+                    f"parameter {name!r} is given to the optimizers more than once: every "
+                    "parameter can have one optimizer"
+                )
+            seen.add(name)

@@ -1,0 +1,280 @@
+"""From a torch module to the parts of a program that run it forward and backward."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+import onnx_ir as ir
+from torch import Tensor, fx, nn
+from torch.export import ExportedProgram
+from torch.export.graph_signature import InputKind, TensorArgument
+
+from samba_onnx.errors import GradientError, UsageError
+from samba_onnx.export.capture.modules import (
+    Inputs,
+    arguments,
+    captured,
+    check_sizes,
+    export_module,
+)
+from samba_onnx.export.capture.modules import input_names as flat_names
+from samba_onnx.export.decomposition.dropout import sites
+from samba_onnx.export.differentiation.joint import Plan, flat_outputs, joint_graph
+from samba_onnx.export.naming import SEPARATOR, root_name, scope_name
+from samba_onnx.export.programs.inference import Exported, output_name, renamed, symbols
+from samba_onnx.export.programs.losses_rule import LossIndex, chosen_losses, find_losses
+from samba_onnx.export.programs.training_parts import (
+    GRADIENT,
+    UPDATED,
+    SymbolNames,
+    UniqueNames,
+    is_tensor,
+    write_program,
+)
+from samba_onnx.program.kinds import SymbolKind
+from samba_onnx.program.program import ArginSpec, Part, Program
+
+
+def training_program(
+    module: nn.Module,
+    inputs: Inputs,
+    *,
+    loss_indices: Sequence[LossIndex] | None = None,
+    name: str = "forward",
+    prefix: str | None = None,
+    input_names: Sequence[str] | None = None,
+    gradient_accumulation: bool = False,
+    input_gradients: Collection[str] = (),
+) -> Program:
+    """Return the forward and backward parts of the program that trains a module.
+
+    Weights and buffers are residents. Gradients of losses are residents ``<output>__grad``, which
+    the backward reads; gradients of parameters are residents ``<weight>__grad``, which it writes.
+    Parameters that need no gradient, and those that no loss reaches, have none. Tied parameters
+    are one resident. A buffer that the forward changes has its new value, ``<buffer>__updated``,
+    in the buffer's own region. Rates and seeds of dropouts are argins.
+
+    Args:
+        module: In the mode, training or evaluation, in which it is to be differentiated; its
+            parameters may be on the meta device.
+        inputs: Arguments of ``forward``.
+        loss_indices: Outputs that training starts from: positions among all outputs, or paths into
+            nested ones. Without, those that a loss operator made, and all if there are none.
+        name: The program's name.
+        prefix: Leads the names of all parameters and outputs.
+        input_names: Names of the flat inputs that are tensors, instead of those of the arguments.
+        gradient_accumulation: Whether the backward adds to the gradients that there are; a part of
+            type ZEROGRAD, which comes first, sets them to zero.
+        input_gradients: Names of inputs that get a gradient ``<input>__grad`` as well.
+
+    Returns:
+        A program without optimizers; ``with_parts`` adds them.
+
+    Raises:
+        UsageError: An input does not fit ``forward``, or a loss or input that is named does not
+            exist.
+        GradientError: A loss reaches no parameter, or an operator has no gradient.
+        ModelError: The module does what a graph, or ONNX, cannot express.
+    """
+    return export_training(
+        module,
+        inputs,
+        loss_indices=loss_indices,
+        name=name,
+        prefix=prefix,
+        input_names=input_names,
+        gradient_accumulation=gradient_accumulation,
+        input_gradients=input_gradients,
+    ).program
+
+
+def export_training(
+    module: nn.Module,
+    inputs: Inputs,
+    *,
+    loss_indices: Sequence[LossIndex] | None = None,
+    name: str = "forward",
+    prefix: str | None = None,
+    input_names: Sequence[str] | None = None,
+    gradient_accumulation: bool = False,
+    input_gradients: Collection[str] = (),
+) -> Exported:
+    """Return the program that trains a module, with what is known of the module.
+
+    Args:
+        module: As of ``training_program``, like all that follows.
+        inputs: Arguments of ``forward``.
+        loss_indices: Outputs that training starts from.
+        name: The program's name.
+        prefix: Leads the names of all parameters and outputs.
+        input_names: Names of the flat inputs that are tensors.
+        gradient_accumulation: Whether gradients are summed over runs.
+        input_gradients: Names of inputs that get a gradient as well.
+
+    Raises:
+        UsageError: An input does not fit ``forward``, or a loss or input that is named does not
+            exist.
+        GradientError: A loss reaches no parameter, or an operator has no gradient.
+        ModelError: The module does what a graph, or ONNX, cannot express.
+    """
+    args, keywords = arguments(inputs)
+    given = renamed(flat_names(module, args, keywords), input_names)
+    exported = export_module(module, args, keywords)
+    check_sizes(exported.graph_module)
+    root = root_name(module, prefix)
+    names = _names(module, exported, given, root)
+    dropped = sites(
+        _all_nodes(exported.graph_module),
+        lambda node, kind: names.unique(_dropout_name(root, node, kind)),
+    )
+    leaves = _leaves(exported, names, input_gradients)
+    plan = Plan(exported, leaves, _losses(exported, loss_indices), dropped)
+    program = write_program(name, plan, joint_graph(plan), names, accumulate=gradient_accumulation)
+    return _described(program, exported, names, given)
+
+
+def with_parts(
+    program: Program,
+    parts: Iterable[Part],
+    *,
+    residents: Mapping[str, SymbolKind],
+    regions: Mapping[str, str],
+    argins: Iterable[ArginSpec] = (),
+    metadata: Mapping[str, str] | None = None,
+) -> Program:
+    """Return a program that goes on with further parts: those of its optimizers.
+
+    Args:
+        program: As ``training_program`` returns it.
+        parts: Run after the program's own.
+        residents: What the new parts read and write besides the program's residents.
+        regions: Of the new values.
+        argins: Of the new parts.
+        metadata: Added to the program's.
+    """
+    return dataclasses.replace(
+        program,
+        parts=(*program.parts, *parts),
+        residents={**program.residents, **residents},
+        regions={**program.regions, **regions},
+        argins=(*program.argins, *argins),
+        metadata={**program.metadata, **(metadata or {})},
+    )
+
+
+def differentiated(program: Program) -> dict[str, ir.Value]:
+    """Return the parameters that a program computes gradients of, for optimizers.
+
+    Args:
+        program: As ``training_program`` returns it.
+
+    Returns:
+        By name: a value that tells type and sizes, in the order of the module's parameters.
+    """
+    found: dict[str, ir.Value] = {}
+    for part in program.parts:
+        for value in part.model.graph.inputs:
+            name = value.name or ""
+            weight = program.residents.get(name) is SymbolKind.WEIGHT
+            if weight and f"{name}{GRADIENT}" in program.residents:
+                found.setdefault(name, value)
+    order = {name: index for index, name in enumerate(program.residents)}
+    return dict(sorted(found.items(), key=lambda item: order[item[0]]))
+
+
+def _names(
+    module: nn.Module, exported: ExportedProgram, given: Sequence[str], root: str
+) -> SymbolNames:
+    """Return the names of all that is in memory before and after a run."""
+    members, regions = symbols(module, root)
+    own = iter(given)
+    found: dict[str, str] = {}
+    for spec in exported.graph_signature.input_specs:
+        if spec.kind is InputKind.USER_INPUT:
+            name = next(own)
+            if isinstance(spec.arg, TensorArgument):
+                found[spec.arg.name] = name
+        elif spec.kind in (InputKind.PARAMETER, InputKind.BUFFER) and spec.target is not None:
+            found[spec.arg.name] = members[spec.target]
+    ends = ("", GRADIENT, UPDATED)
+    unique = UniqueNames({f"{name}{end}" for name in found.values() for end in ends})
+    outputs = tuple(
+        unique(output_name(root, output)) if is_tensor(output) else None
+        for output in flat_outputs(exported)
+    )
+    return SymbolNames(root, found, regions, outputs, unique)
+
+
+def _described(
+    program: Program, exported: ExportedProgram, names: SymbolNames, given: Sequence[str]
+) -> Exported:
+    """Return a program with what is known of the module."""
+    paths = {spec.arg.name: spec.target for spec in exported.graph_signature.input_specs}
+    members: dict[str, str] = {}
+    for placeholder, symbol in names.symbols.items():
+        path = paths[placeholder]
+        if path is not None and symbol in program.residents:
+            members.setdefault(symbol, path)
+    return Exported(
+        program=program,
+        captured=captured(exported, given),
+        members=members,
+        inputs={name: given.index(name) for name in program.inputs},
+        outputs=names.outputs,
+    )
+
+
+def _all_nodes(module: fx.GraphModule) -> list[fx.Node]:
+    """Return the nodes of a graph and of the graphs within it."""
+    nodes = list(module.graph.nodes)
+    for inner in module.children():
+        if isinstance(inner, fx.GraphModule):
+            nodes += _all_nodes(inner)
+    return nodes
+
+
+def _dropout_name(root: str, node: fx.Node, kind: str) -> str:
+    """Return what rate and seed of a dropout are named after."""
+    scope = scope_name(root, node)
+    return scope if scope.endswith(f"{SEPARATOR}{kind}") else f"{scope}{SEPARATOR}{kind}"
+
+
+def _losses(exported: ExportedProgram, indices: Sequence[LossIndex] | None) -> list[int]:
+    outputs = flat_outputs(exported)
+    if indices is not None:
+        losses = chosen_losses(indices, outputs, exported.call_spec.out_spec)
+    else:
+        losses = find_losses(outputs)
+    if not losses:
+        raise GradientError(
+            "no output of the module can be a loss: none holds floating-point numbers"
+        )
+    return losses
+
+
+def _leaves(
+    exported: ExportedProgram, names: SymbolNames, input_gradients: Collection[str]
+) -> dict[str, str]:
+    """Return the placeholders to differentiate by, each with the first of the same symbol."""
+    first: dict[str, str] = {}
+    leaves: dict[str, str] = {}
+    kinds = {spec.arg.name: spec.kind for spec in exported.graph_signature.input_specs}
+    real = set()
+    for node in exported.graph.find_nodes(op="placeholder"):
+        symbol, value = names.symbols.get(node.name), node.meta.get("val")
+        if symbol is None or not isinstance(value, Tensor) or not value.is_floating_point():
+            continue
+        is_input = kinds[node.name] is InputKind.USER_INPUT
+        if is_input:
+            real.add(symbol)
+        is_parameter = kinds[node.name] is InputKind.PARAMETER and value.requires_grad
+        if is_parameter or (is_input and symbol in input_gradients):
+            leaves[node.name] = first.setdefault(symbol, node.name)
+    unknown = sorted(set(input_gradients) - real)
+    if unknown:
+        raise UsageError(
+            f"a gradient is asked for of {', '.join(unknown)}, but the inputs that can have one "
+            f"are {', '.join(sorted(real)) or 'none'}"
+        )
+    return leaves

@@ -1,0 +1,285 @@
+"""Writes the halves of a joint graph as parts of a program."""
+
+from __future__ import annotations
+
+import json
+import operator
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import onnx_ir as ir
+from torch import Tensor, fx
+from torch.export.graph_signature import InputKind
+
+from samba_onnx.errors import ModelError
+from samba_onnx.export.differentiation.joint import Joint, Plan
+from samba_onnx.export.differentiation.partitioning import Half, partition
+from samba_onnx.export.naming import SEPARATOR, place
+from samba_onnx.export.programs.inference import output_name
+from samba_onnx.export.translation.builder import GraphBuilder, element, sizes
+from samba_onnx.export.translation.dtypes import onnx_type
+from samba_onnx.export.translation.graphs import constant, translate
+from samba_onnx.program.kinds import SectionType, SymbolKind
+from samba_onnx.program.program import Part, Program
+
+GRADIENT: Final = f"{SEPARATOR}grad"
+"""Ends the name of a value's gradient."""
+UPDATED: Final = f"{SEPARATOR}updated"
+"""Ends the name of a resident's new value."""
+ZEROED: Final = f"{SEPARATOR}zeroed"
+"""Ends the name of a gradient after it was set to zero."""
+BEFORE: Final = f"{SEPARATOR}before"
+"""Ends the name of what a resident held before it was changed."""
+LOSSES: Final = "losses"
+"""Key of a program's metadata: names of the outputs that training starts from, as a JSON list."""
+
+_KINDS: Final = {InputKind.PARAMETER: SymbolKind.WEIGHT, InputKind.BUFFER: SymbolKind.BUFFER}
+
+
+class UniqueNames:
+    """Gives every value a name that nothing else has."""
+
+    def __init__(self, taken: Collection[str]) -> None:
+        self._taken = set(taken)
+
+    def __call__(self, wanted: str) -> str:
+        """Return a name, with a number behind it if it is taken."""
+        name, number = wanted, 0
+        while name in self._taken:
+            number += 1
+            name = f"{wanted}_{number}"
+        self._taken.add(name)
+        return name
+
+
+@dataclass(frozen=True)
+class SymbolNames:
+    """What the values of a module are called."""
+
+    root: str
+    """Leads all names."""
+    symbols: Mapping[str, str]
+    """By placeholder of the exported graph: parameters, buffers and tensor inputs."""
+    regions: Mapping[str, str]
+    """Of symbols that are not in a region of their own name."""
+    outputs: tuple[str | None, ...]
+    """Of the flat outputs; None for one that is no tensor."""
+    unique: UniqueNames
+    """For values that have no name yet."""
+
+
+def is_tensor(output: object) -> bool:
+    """Return whether an output of an exported graph is a tensor."""
+    return isinstance(output, fx.Node) and isinstance(output.meta.get("val"), Tensor)
+
+
+def write_program(
+    name: str, plan: Plan, joint: Joint, names: SymbolNames, *, accumulate: bool
+) -> Program:
+    """Write forward and backward in ONNX.
+
+    Args:
+        name: The program's name.
+        plan: What was differentiated.
+        joint: Forward and backward in one graph.
+        names: What values are called.
+        accumulate: Whether gradients are added to what there is, and set to zero by a part of
+            their own.
+
+    Returns:
+        The program without optimizers; without a backward if no parameter has a gradient.
+
+    Raises:
+        ModelError: An operator cannot be written in ONNX; the message names the user's line.
+    """
+    return _Writer(name, plan, joint, names, accumulate).program()
+
+
+class _Writer:
+    """Writes one program."""
+
+    def __init__(
+        self, name: str, plan: Plan, joint: Joint, names: SymbolNames, accumulate: bool
+    ) -> None:
+        self._name = name
+        self._joint = joint
+        self._names = names
+        self._sites = tuple(plan.sites.values())
+        self._accumulate = accumulate
+        specs = plan.exported.graph_signature.input_specs
+        self._kinds = {spec.arg.name: spec.kind for spec in specs}
+        self._constants = {
+            joint.inputs[spec.arg.name]: plan.exported.constants[spec.target]
+            for spec in specs
+            if spec.kind is InputKind.CONSTANT_TENSOR and spec.target in plan.exported.constants
+        }
+        self._gradients = {
+            f"{names.symbols[leaf]}{GRADIENT}": node for leaf, node in joint.gradients.items()
+        }
+
+    def program(self) -> Program:
+        """Return all parts, and what their values are."""
+        forward, backward = self._halves()
+        given, made = self._given(), self._made(forward)
+        parts = [Part(SectionType.FWD, self._forward(forward, given, made))]
+        if self._gradients:
+            parts.append(Part(SectionType.BCKWD, self._backward(backward, {**given, **made})))
+        if self._accumulate:
+            parts.insert(0, Part(SectionType.ZEROGRAD, self._zeros()))
+        read = {value.name for part in parts for value in part.model.graph.inputs}
+        symbols = self._names.symbols.items()
+        users = [s for p, s in symbols if self._kinds[p] is InputKind.USER_INPUT]
+        argins = [argin for site in self._sites for argin in (site.rate, site.seed)]
+        residents = self._residents(read)
+        return Program(
+            name=self._name,
+            parts=tuple(parts),
+            inputs=tuple(user for user in users if user in read),
+            outputs=tuple(output for output in self._names.outputs if output),
+            residents=residents,
+            regions=self._regions(residents),
+            argins=tuple(argin for argin in argins if argin.name in read),
+            metadata={LOSSES: json.dumps([self._names.outputs[i] for i in self._joint.seeds])},
+        )
+
+    def _halves(self) -> tuple[Half, Half]:
+        joint = self._joint
+        return partition(
+            joint.module,
+            [*filter(None, joint.outputs), *joint.updates.values()],
+            list(joint.gradients.values()),
+            list(joint.seeds.values()),
+            [joint.inputs[buffer] for buffer in joint.updates],
+        )
+
+    def _given(self) -> dict[fx.Node, str]:
+        """Return the names of what is in memory before the forward runs."""
+        symbols, joint = self._names.symbols, self._joint
+        given = {node: symbols.get(name, name) for name, node in joint.inputs.items()}
+        seeds = joint.seeds.items()
+        return given | {node: f"{self._names.outputs[i]}{GRADIENT}" for i, node in seeds}
+
+    def _made(self, forward: Half) -> dict[fx.Node, str]:
+        """Return the names by which the backward knows what the forward returns."""
+        joint, names = self._joint, self._names
+        pairs = zip(joint.outputs, names.outputs, strict=True)
+        made = {node: name for node, name in pairs if node is not None and name is not None}
+        for buffer, node in joint.updates.items():
+            made.setdefault(node, f"{names.symbols[buffer]}{UPDATED}")
+        before = {joint.inputs[buffer]: names.symbols[buffer] for buffer in joint.updates}
+        inputs = set(joint.inputs.values())
+        for node in forward.outputs[len(self._results()) :]:
+            wanted = f"{before[node]}{BEFORE}" if node in before else output_name(names.root, node)
+            made[node] = names.unique(wanted)
+        # An input that is returned as it is, is read from where it was.
+        return {node: n for node, n in made.items() if node not in inputs or node in before}
+
+    def _results(self) -> list[str]:
+        """Return the names of outputs and updates, in the order in which the forward has them."""
+        updated = [f"{self._names.symbols[buffer]}{UPDATED}" for buffer in self._joint.updates]
+        return [*filter(None, self._names.outputs), *updated]
+
+    def _forward(
+        self, half: Half, given: Mapping[fx.Node, str], made: Mapping[fx.Node, str]
+    ) -> ir.Model:
+        results = self._results()
+        saved = [made[node] for node in half.outputs[len(results) :]]
+        return self._write(half, given, [*results, *saved])
+
+    def _backward(self, half: Half, known: Mapping[fx.Node, str]) -> ir.Model:
+        gradients = list(self._gradients)
+        if not self._accumulate:
+            return self._write(half, known, gradients)
+        return self._write(half, known, [f"{name}{UPDATED}" for name in gradients], gradients)
+
+    def _write(
+        self,
+        half: Half,
+        known: Mapping[fx.Node, str],
+        results: Sequence[str],
+        added: Sequence[str] = (),
+    ) -> ir.Model:
+        """Translate a half.
+
+        Args:
+            half: Forward or backward.
+            known: Symbols of its inputs.
+            results: Names of its outputs.
+            added: Symbols that are added to the outputs, if any.
+        """
+        builder = GraphBuilder(self._names.root)
+        for name in results:
+            builder.unique(name)
+        placeholders = half.module.graph.find_nodes(op="placeholder")
+        values = {
+            placeholder.name: self._input(builder, node, known[node])
+            for placeholder, node in zip(placeholders, half.inputs, strict=True)
+        }
+        found = translate(half.module, builder, values)
+        for index, (value, name) in enumerate(zip(found, results, strict=True)):
+            if value is None:
+                raise ModelError(_missing(half.outputs[index]))
+            if added:
+                value = builder.add(
+                    builder.input(added[index], element(value), sizes(value)), value
+                )
+            _return(builder, value, name)
+        return builder.model()
+
+    def _input(self, builder: GraphBuilder, node: fx.Node, name: str) -> ir.Value:
+        if node in self._constants:
+            return constant(builder, self._constants[node])
+        known = next((value for value in builder.graph.inputs if value.name == name), None)
+        if known is not None:
+            return known
+        content: Tensor = node.meta["val"]
+        return builder.input(name, onnx_type(content.dtype), map(int, content.shape))
+
+    def _zeros(self) -> ir.Model:
+        builder = GraphBuilder(self._names.root)
+        for name, node in self._gradients.items():
+            content: Tensor = node.meta["val"]
+            zeros = builder.full(map(int, content.shape), 0, onnx_type(content.dtype))
+            _return(builder, zeros, builder.unique(f"{name}{ZEROED}"))
+        return builder.model()
+
+    def _residents(self, read: Collection[str | None]) -> dict[str, SymbolKind]:
+        residents = {
+            symbol: _KINDS[self._kinds[placeholder]]
+            for placeholder, symbol in self._names.symbols.items()
+            if self._kinds[placeholder] in _KINDS and symbol in read
+        }
+        updated = [f"{self._names.symbols[buffer]}{UPDATED}" for buffer in self._joint.updates]
+        residents |= dict.fromkeys(updated, SymbolKind.BUFFER)
+        seeds = [f"{self._names.outputs[index]}{GRADIENT}" for index in self._joint.seeds]
+        gradients = [*seeds, *self._gradients]
+        if self._accumulate:
+            gradients += [f"{g}{end}" for g in self._gradients for end in (UPDATED, ZEROED)]
+        return residents | dict.fromkeys(gradients, SymbolKind.GRADIENT)
+
+    def _regions(self, residents: Collection[str]) -> dict[str, str]:
+        own = self._names.regions
+        regions = {name: region for name, region in own.items() if name in residents}
+        for buffer in self._joint.updates:
+            symbol = self._names.symbols[buffer]
+            regions[f"{symbol}{UPDATED}"] = own.get(symbol, symbol)
+        if self._accumulate:
+            regions |= {f"{g}{end}": g for g in self._gradients for end in (UPDATED, ZEROED)}
+        return regions
+
+
+def _missing(node: fx.Node) -> str:
+    source = node.args[0] if node.target is operator.getitem else node
+    return (
+        f"{getattr(source, 'target', source)} at {place(node)} cannot be differentiated in ONNX: "
+        "its gradient needs what only torch computes; compute it with other operators"
+    )
+
+
+def _return(builder: GraphBuilder, value: ir.Value, name: str) -> None:
+    """Make a value the output that a name was kept free for."""
+    if value.producer() is None or value.is_graph_output():
+        value = builder.emit("Identity", [value], element(value), sizes(value))
+    value.name = name
+    builder.graph.outputs.append(value)

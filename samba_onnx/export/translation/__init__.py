@@ -1,0 +1,1 @@
+"""Translation: a graph of ATen operators goes in, a graph of ONNX operators comes out."""

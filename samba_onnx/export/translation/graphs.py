@@ -1,0 +1,300 @@
+"""From a graph of ATen operators to ONNX, operator by operator."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import onnx_ir as ir
+import torch
+from torch import fx
+from torch._subclasses.fake_tensor import FakeTensor
+
+import samba_onnx.export.operators  # noqa: F401  fills the table
+from samba_onnx.errors import InternalError, ModelError
+from samba_onnx.export.decomposition.rules import decomposed
+from samba_onnx.export.naming import place, scope_name
+from samba_onnx.export.operators.registry import (
+    Context,
+    Layout,
+    Outcome,
+    Result,
+    Translation,
+    find,
+)
+from samba_onnx.export.translation.builder import GraphBuilder, element, sizes
+from samba_onnx.export.translation.complex_numbers import (
+    REAL_TYPES,
+    Complex,
+    complex_translation,
+    is_complex,
+)
+from samba_onnx.export.translation.dtypes import onnx_type
+from samba_onnx.export.translation.fallback import borrowed
+from samba_onnx.program.source_location import STACK_TRACE
+
+_NO_VALUE: Final = frozenset(
+    {
+        "_assert_async",
+        "_assert_scalar",
+        "_assert_tensor_metadata",
+        "_functional_assert_async",
+        "_functional_assert_scalar",
+        "sym_constrain_range",
+        "sym_constrain_range_for_size",
+    }
+)
+"""Operators that only check what torch knows already."""
+
+_INLINED: Final = frozenset({"wrap_with_set_grad_enabled", "invoke_subgraph"})
+"""Operators that call a graph of their own and change none of its values."""
+
+
+def translate(
+    graph_module: fx.GraphModule,
+    builder: GraphBuilder,
+    inputs: Mapping[str, ir.Value],
+    made: dict[fx.Node, Any] | None = None,
+) -> list[ir.Value | None]:
+    """Write a functional graph of ATen operators in ONNX.
+
+    An operator that the table does not have is decomposed, and else exported by torch's own
+    exporter. Operators whose results nothing reads are left out. Names of nodes start with the
+    builder's scope and go on with the path of the module that they belong to.
+
+    Args:
+        graph_module: Every node has ``meta["val"]``; static shapes.
+        builder: Where to.
+        inputs: Values by placeholder; those that are missing are never read.
+        made: Filled with what was made of each node: a value, or a list of values.
+
+    Returns:
+        The flat outputs; None for one that is no tensor.
+
+    Raises:
+        ModelError: An operator cannot be written in ONNX; the message names the user's line.
+        InternalError: A translation returns something else than torch states.
+    """
+    scope, metadata = builder.scope, builder.metadata
+    try:
+        translated = _Translator(builder, scope).run(graph_module, inputs, made)
+    finally:
+        builder.scope, builder.metadata = scope, metadata
+    if any(isinstance(leaf, Complex) for leaf in translated):
+        raise ModelError(
+            "the module returns complex numbers, which ONNX cannot: return torch.view_as_real(...)"
+        )
+    return [leaf if isinstance(leaf, ir.Value) else None for leaf in translated]
+
+
+@dataclass
+class _Translator:
+    """Translates graphs into one builder."""
+
+    build: GraphBuilder
+    root: str
+    constants: dict[int, ir.Value] = field(default_factory=dict)
+
+    def run(
+        self,
+        graph_module: fx.GraphModule,
+        inputs: Mapping[str, ir.Value],
+        made: dict[fx.Node, Any] | None = None,
+    ) -> list[Any]:
+        """Translate a graph; return the flat operands of its output node."""
+        values: dict[fx.Node, Any] = {} if made is None else made
+        live = live_nodes(graph_module.graph)
+        for node in graph_module.graph.nodes:
+            if node.op == "output":
+                leaves = torch.utils._pytree.tree_leaves(node.args[0])
+                return [values.get(leaf) if isinstance(leaf, fx.Node) else leaf for leaf in leaves]
+            if node not in live:
+                continue
+            if node.op == "placeholder":
+                values[node] = inputs.get(node.name)
+            elif node.op == "get_attr":
+                values[node] = self._attribute(graph_module, node)
+            else:
+                self._locate(node)
+                values[node] = self._call(node, values)
+        raise InternalError("a captured graph has no output node: please report this")
+
+    def _locate(self, node: fx.Node) -> None:
+        """Name and place what is made from now on after a node of the user's own model."""
+        if "nn_module_stack" in node.meta:
+            self.build.scope = scope_name(self.root, node)
+        trace = node.meta.get("stack_trace")
+        if trace:
+            self.build.metadata = {STACK_TRACE: trace}
+
+    def _attribute(self, graph_module: fx.GraphModule, node: fx.Node) -> Any:
+        content: Any = graph_module
+        for step in str(node.target).split("."):
+            content = getattr(content, step)
+        return self._constant(content) if isinstance(content, torch.Tensor) else content
+
+    def _constant(self, tensor: torch.Tensor) -> ir.Value:
+        if id(tensor) not in self.constants:
+            self.constants[id(tensor)] = constant(self.build, tensor)
+        return self.constants[id(tensor)]
+
+    def _call(self, node: fx.Node, values: dict[fx.Node, Any]) -> Any:
+        """Translate one call; values of its results, a list if there are several."""
+        if node.target is operator.getitem:
+            return _read(node.args[0], values)[node.args[1]]
+        if isinstance(node.target, torch._ops.HigherOrderOperator):
+            return self._inlined(node, values)
+        if not isinstance(node.target, torch._ops.OpOverload):
+            raise ModelError(_refusal(node))
+        operands = [_read(operand, values) for operand in _operands(node)]
+        translation = find(*_qualified(node.target))
+        pairs = is_complex(operands, _outcomes(node.meta.get("val")))
+        if pairs:
+            translation = complex_translation(_qualified(node.target)[1], translation)
+        if translation is not None:
+            return self._translated(translation, node, operands)
+        smaller = decomposed(node)
+        if smaller is not None:
+            return self._nested(smaller, node, values)
+        if pairs:
+            raise ModelError(_refusal(node))
+        if torch.Tag.nondeterministic_seeded in node.target.tags:
+            raise ModelError(
+                f"{node.target} at {place(node)} draws random numbers, which a compiled graph "
+                "cannot do outside dropout: draw them on the host and pass them as an input"
+            )
+        answer = borrowed(node, self.build, values)
+        if answer is None:
+            raise ModelError(_refusal(node))
+        return self._checked(answer, node)
+
+    def _translated(self, translation: Translation, node: fx.Node, operands: list[Any]) -> Any:
+        outcomes = _outcomes(node.meta.get("val"))
+        context = Context(self.build, outcomes, str(node.target), _layout(node))
+        try:
+            answer = translation(context, *operands)
+        except ModelError as error:
+            raise ModelError(f"{node.target} at {place(node)}: {error}") from error
+        return self._checked(answer, node)
+
+    def _checked(self, answer: Result, node: fx.Node) -> Any:
+        """Compare what a translation made with what torch says that the operator returns."""
+        outcomes = _outcomes(node.meta.get("val"))
+        made = answer if isinstance(answer, list) else [answer]
+        for index, (value, outcome) in enumerate(zip(made, outcomes, strict=False)):
+            if value is None or outcome is None:
+                continue
+            dtype = outcome.dtype
+            if isinstance(value, Complex):
+                value, dtype = value.real, REAL_TYPES[dtype]
+            if (element(value), sizes(value)) != (dtype, outcome.shape):
+                raise InternalError(
+                    f"the translation of {node.target} made {element(value).name} "
+                    f"{list(sizes(value))} of result {index}, which is {outcome.dtype.name} "
+                    f"{list(outcome.shape)}: please report this"
+                )
+        if isinstance(node.meta.get("val"), tuple | list):
+            return made
+        return made[0]
+
+    def _nested(self, smaller: fx.GraphModule, node: fx.Node, values: dict[fx.Node, Any]) -> Any:
+        """Translate the decomposition of an operator; its placeholders are the tensor operands."""
+        operands = [_read(operand, values) for operand in node.all_input_nodes]
+        names = [inner.name for inner in smaller.graph.nodes if inner.op == "placeholder"]
+        answer = self.run(smaller, dict(zip(names, operands, strict=True)))
+        return answer if isinstance(node.meta.get("val"), tuple | list) else answer[0]
+
+    def _inlined(self, node: fx.Node, values: dict[fx.Node, Any]) -> Any:
+        """Translate the graph that an operator without effect on values calls."""
+        operands = [_read(operand, values) for operand in node.args]
+        graphs = [i for i, operand in enumerate(operands) if isinstance(operand, fx.GraphModule)]
+        if node.target.name() not in _INLINED or len(graphs) != 1:  # type: ignore[union-attr]
+            raise ModelError(_refusal(node))
+        inner = operands[graphs[0]]
+        given = [v for v in operands[graphs[0] + 1 :] if not isinstance(v, str)]
+        names = [inside.name for inside in inner.graph.nodes if inside.op == "placeholder"]
+        return self.run(inner, dict(zip(names, given, strict=True)))
+
+
+def constant(builder: GraphBuilder, tensor: torch.Tensor) -> ir.Value:
+    """Return a torch tensor as a constant of a graph.
+
+    Args:
+        builder: The graph.
+        tensor: Of any dtype that ONNX has.
+
+    Raises:
+        InternalError: It has no content.
+    """
+    if isinstance(tensor, FakeTensor):
+        if tensor.constant is None:
+            raise InternalError("a constant without content was captured: please report this")
+        tensor = tensor.constant
+    plain = tensor.detach().as_subclass(torch.Tensor).cpu().contiguous().resolve_conj()
+    dtype = onnx_type(plain.dtype)
+    if plain.dtype == torch.bfloat16:
+        return builder.constant(plain.float().numpy(), dtype)
+    return builder.constant(plain.numpy(), dtype)
+
+
+def live_nodes(graph: fx.Graph) -> set[fx.Node]:
+    """Return the nodes that the output depends on.
+
+    Args:
+        graph: Functional.
+    """
+    live: set[fx.Node] = set()
+    pending = [node for node in graph.nodes if node.op == "output"]
+    while pending:
+        node = pending.pop()
+        if node not in live:
+            live.add(node)
+            pending += node.all_input_nodes
+    return live
+
+
+def _qualified(target: torch._ops.OpOverload) -> tuple[str, str, str]:
+    namespace, _, name = target._schema.name.partition("::")
+    return namespace, name, target._schema.overload_name or "default"
+
+
+def _operands(node: fx.Node) -> list[Any]:
+    """Return a node's operands in the order of the operator's schema, defaults filled in."""
+    arguments = node.target._schema.arguments  # type: ignore[union-attr]
+    operands: list[Any] = list(node.args)
+    for argument in arguments[len(operands) :]:
+        default = argument.default_value if argument.has_default_value() else None
+        operands.append(node.kwargs.get(argument.name, default))
+    return operands
+
+
+def _read(operand: Any, values: Mapping[fx.Node, Any]) -> Any:
+    return fx.node.map_arg(operand, lambda node: values[node]) if operand is not None else None
+
+
+def _layout(node: fx.Node) -> Layout | None:
+    """Return how a node's first operand lies in memory, if that matters."""
+    if "as_strided" not in str(node.target):
+        return None
+    held = node.args[0].meta["val"]  # type: ignore[union-attr]
+    return Layout(tuple(map(int, held.stride())), int(held.storage_offset()))
+
+
+def _outcomes(value: Any) -> tuple[Outcome | None, ...]:
+    """Return the types and shapes of what torch says that an operator returns."""
+    values = value if isinstance(value, tuple | list) else (value,)
+    return tuple(
+        Outcome(onnx_type(v.dtype), tuple(map(int, v.shape)))
+        if isinstance(v, torch.Tensor)
+        else None
+        for v in values
+    )
+
+
+def _refusal(node: fx.Node) -> str:
+    return (
+        f"{node.target} at {place(node)} cannot be written in ONNX: compute it with other operators, "
+        "or outside of the module"
+    )

@@ -1,0 +1,261 @@
+"""Whether a manifest's records agree with each other; every disagreement is refused.
+
+The reader applies this to what it read and the writer to what it is about to write, so that both
+mean the same by a valid PEF.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NoReturn
+
+from samba_onnx.errors import PefFormatError, UsageError
+from samba_onnx.pef.element_types import packed_bytes, tensor_element, type_problem
+from samba_onnx.pef.layout import stage_member
+from samba_onnx.pef.manifest import (
+    Fallback,
+    Graph,
+    Manifest,
+    Region,
+    Section,
+    Symbol,
+    TargetSummary,
+)
+from samba_onnx.pef.schedule_checks import check_boundaries, check_schedule, check_transfers
+from samba_onnx.pef.weights import TensorLayout, lay_out_tensors, shape_is_fixed
+from samba_onnx.program.kinds import SymbolKind
+from samba_onnx.safety.files import printable
+
+__all__ = ["check_manifest", "weights_layout"]
+
+
+@dataclass(frozen=True)
+class _Index:
+    """The records by name."""
+
+    graphs: dict[str, Graph]
+    stages: dict[int, Section | Fallback]
+    symbols: dict[str, Symbol]
+    regions: dict[str, Region]
+
+
+def check_manifest(manifest: Manifest) -> None:
+    """Check all that the records say about each other.
+
+    Args:
+        manifest: What to check; ``members`` and the content of stages are checked elsewhere.
+
+    Raises:
+        PefFormatError: Two records contradict each other, a name is missing or used twice, or a
+            figure is impossible.
+    """
+    index = _index(manifest)
+    _check_target(manifest.target)
+    _check_regions(manifest)
+    for symbol in manifest.symbols:
+        _check_symbol(symbol, index)
+    for stage in index.stages.values():
+        _check_stage(stage, index)
+    _check_argins(manifest, index)
+    residents = manifest.residents()
+    filled = _filled_residents(manifest, residents, index)
+    argins = {argin.name for argin in manifest.argins}
+    for graph in manifest.graphs:
+        _known("graph", graph.name, "symbol", (*graph.inputs, *graph.outputs), index.symbols)
+        _unique(f"input of graph {graph.name}", graph.inputs)
+        check_schedule(graph, index.stages, index.symbols, filled)
+        check_transfers(graph, index.stages, index.symbols, residents, argins)
+        check_boundaries(graph, index.stages, index.symbols)
+    _check_reference(manifest, index)
+    _check_figures(manifest)
+    weights_layout(manifest)
+
+
+def weights_layout(manifest: Manifest) -> TensorLayout:
+    """Return the layout that the member of weights must have for the manifest's symbols.
+
+    Symbols with the same range are one tensor, named after the first of them.
+
+    Args:
+        manifest: Its symbols; those with a range must have fixed sizes.
+
+    Raises:
+        PefFormatError: Ranges overlap, leave holes, or differ from the layout in any other way.
+    """
+    first: dict[tuple[int, int, str], Symbol] = {}
+    for symbol in manifest.symbols:
+        if symbol.stored is not None:
+            empty = symbol.name if symbol.stored.bytes == 0 else ""
+            first.setdefault((symbol.stored.offset, symbol.stored.bytes, empty), symbol)
+    tensors = [first[place] for place in sorted(first)]
+    try:
+        layout = lay_out_tensors([(s.name, s.type, _fixed_shape(s)) for s in tensors])
+    except UsageError as error:
+        _refuse(str(error))
+    laid = {tensor.name: tensor.stored for tensor in layout.tensors}
+    for symbol in tensors:
+        if laid[symbol.name] != symbol.stored:
+            _refuse(f"weight {symbol.name} is not stored where the layout puts it")
+    return layout
+
+
+def _refuse(problem: str) -> NoReturn:
+    # Names are made printable here and not where messages begin: most of them are never sent.
+    raise PefFormatError(f"the manifest contradicts itself: {printable(problem, 400)}")
+
+
+def _unique(what: str, names: Iterable[object]) -> None:
+    for name, count in Counter(names).items():
+        if count > 1 or name == "":
+            _refuse(f"{what} {name!r} " + ("has no name" if name == "" else "occurs twice"))
+
+
+def _known(
+    what: str, name: object, kind: str, wanted: Iterable[object], known: Iterable[object]
+) -> None:
+    for item in wanted:
+        if item not in known:
+            _refuse(f"{what} {name} names {kind} {item}, which is not there")
+
+
+def _not_negative(what: str, **figures: float) -> None:
+    for name, figure in figures.items():
+        if figure < 0:
+            _refuse(f"{what} has {name} {figure}")
+
+
+def _index(manifest: Manifest) -> _Index:
+    stages = (*manifest.sections, *manifest.fallbacks)
+    if not manifest.graphs:
+        _refuse("there is no graph")
+    _unique("graph", (graph.name for graph in manifest.graphs))
+    _unique("stage id", (stage.id for stage in stages))
+    _unique("stage", (stage.name for stage in stages))
+    _unique("symbol", (symbol.name for symbol in manifest.symbols))
+    _unique("region", (region.name for region in manifest.regions))
+    _unique("tier", (tier.name for tier in manifest.target.tiers))
+    _unique("argin", (argin.name for argin in manifest.argins))
+    return _Index(
+        {graph.name: graph for graph in manifest.graphs},
+        manifest.stages(),
+        {symbol.name: symbol for symbol in manifest.symbols},
+        {region.name: region for region in manifest.regions},
+    )
+
+
+def _check_target(target: TargetSummary) -> None:
+    for tier in target.tiers:
+        _not_negative(f"tier {tier.name}", bytes=tier.bytes, rate=tier.bytes_per_second)
+    _not_negative(
+        "the link", rate=target.link_bytes_per_second, latency=target.link_latency_seconds
+    )
+    for dtype, rate in target.peak_flops.items():
+        _not_negative(f"the peak of {dtype}", rate=rate)
+
+
+def _check_regions(manifest: Manifest) -> None:
+    tiers = {tier.name for tier in manifest.target.tiers}
+    for region in manifest.regions:
+        _known("region", region.name, "tier", (region.tier,), tiers)
+        _not_negative(f"region {region.name}", bytes=region.bytes)
+
+
+def _fixed_shape(symbol: Symbol) -> tuple[int, ...]:
+    shape = symbol.shape or ()
+    return tuple(dimension for dimension in shape if isinstance(dimension, int))
+
+
+def _expected_bytes(symbol: Symbol) -> int | None:
+    element = tensor_element(symbol.type)
+    if element is None or symbol.shape is None or not shape_is_fixed(symbol.shape):
+        return None
+    return packed_bytes(element, _fixed_shape(symbol))
+
+
+def _check_symbol(symbol: Symbol, index: _Index) -> None:
+    name = f"symbol {symbol.name}"
+    problem = type_problem(symbol.type)
+    if problem:
+        _refuse(f"{name}: {problem}")
+    if any(isinstance(d, int) and not 0 <= d < 2**63 for d in symbol.shape or ()):
+        _refuse(f"{name} has an impossible dimension")
+    expected = _expected_bytes(symbol)
+    if symbol.bytes != expected:
+        _refuse(f"{name} has {symbol.bytes} bytes, its type and shape make {expected}")
+    if symbol.region:
+        _known("symbol", symbol.name, "region", (symbol.region,), index.regions)
+        room = index.regions[symbol.region].bytes
+        if expected is None or expected > room:
+            _refuse(f"{name} of {expected} bytes does not fit its region of {room} bytes")
+    if symbol.stored and symbol.stored.bytes != expected:
+        _refuse(f"{name} of {expected} bytes is stored in {symbol.stored.bytes}")
+
+
+def _check_stage(stage: Section | Fallback, index: _Index) -> None:
+    what = "section" if isinstance(stage, Section) else "fallback"
+    _known(what, stage.name, "graph", (stage.graph,), index.graphs)
+    wanted = (*stage.inputs, *stage.outputs, *stage.weights)
+    _known(what, stage.name, "symbol", wanted, index.symbols)
+    name = f"{what} {stage.name}"
+    _unique(f"input or weight of {name}", (*stage.inputs, *stage.weights))
+    _unique(f"output of {name}", stage.outputs)
+    _not_negative(name, id=stage.id)
+    if stage.member != stage_member(stage):
+        _refuse(f"{name} is in {stage.member}, not in {stage_member(stage)}")
+    for operator, count in stage.operators.items():
+        if count < 1 or not operator:
+            _refuse(f"{name} has {count} nodes {operator}")
+    if isinstance(stage, Section):
+        traffic = {"bytes": stage.bytes, "sram_bytes": stage.sram_bytes}
+        _not_negative(name, flops=stage.flops, seconds=stage.seconds, **traffic)
+
+
+def _filled_residents(
+    manifest: Manifest, residents: Iterable[str], index: _Index
+) -> frozenset[str]:
+    """Return the residents that have a value before the first run, or are given one on request."""
+    loaded = {
+        index.symbols[move.symbol].region
+        for graph in manifest.graphs
+        for move in graph.load_transfers
+        if move.symbol in index.symbols
+    }
+    return frozenset(
+        name
+        for name in residents
+        if index.symbols[name].kind is SymbolKind.GRADIENT or index.symbols[name].region in loaded
+    )
+
+
+def _check_argins(manifest: Manifest, index: _Index) -> None:
+    inputs = {name for graph in manifest.graphs for name in graph.inputs}
+    for argin in manifest.argins:
+        _known("argin", argin.name, "graph input", (argin.name,), inputs)
+        _known("argin", argin.name, "stage", argin.stages, index.stages)
+        symbol = index.symbols[argin.name]
+        if argin.type != symbol.type or tensor_element(argin.type) is None or symbol.shape != ():
+            _refuse(f"argin {argin.name} is {argin.type}, its symbol is no such scalar")
+
+
+def _check_reference(manifest: Manifest, index: _Index) -> None:
+    sample = manifest.reference
+    if sample is None:
+        return
+    _known("the reference sample", "", "graph", (sample.graph,), index.graphs)
+    graph = index.graphs[sample.graph]
+    _known("the reference sample of", sample.graph, "input", sample.inputs, graph.inputs)
+    _known("the reference sample of", sample.graph, "output", sample.outputs, graph.outputs)
+    _unique("input of the reference sample", sample.inputs)
+    _unique("output of the reference sample", sample.outputs)
+    _not_negative("the reference sample", rtol=sample.rtol, atol=sample.atol)
+
+
+def _check_figures(manifest: Manifest) -> None:
+    _not_negative("the source model", nodes=manifest.source.nodes)
+    for step in manifest.passes:
+        name = f"pass {step.name}"
+        _not_negative(name, before=step.nodes_before, after=step.nodes_after)
+    for operator, count in manifest.experimental.items():
+        _not_negative(f"experimental operator {operator}", nodes=count)

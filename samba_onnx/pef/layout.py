@@ -1,0 +1,59 @@
+"""The members of a PEF: their names and their order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from samba_onnx.errors import PefFormatError
+from samba_onnx.pef.manifest import Fallback, Manifest, Section
+
+__all__ = [
+    "DIRECTORY_LIMIT",
+    "MANIFEST_MEMBER",
+    "REFERENCE_MEMBER",
+    "WEIGHTS_MEMBER",
+    "check_sizes",
+    "member_names",
+    "stage_member",
+]
+
+WEIGHTS_MEMBER = "weights.safetensors"
+REFERENCE_MEMBER = "reference.safetensors"
+MANIFEST_MEMBER = "manifest.json"
+
+DIRECTORY_LIMIT = 64 << 20
+"""Largest directory of an archive: about 700 000 members."""
+SMALL_MEMBERS_LIMIT = 2 << 30
+"""Most bytes of all stages together, and of the reference sample: what protobuf can hold. These
+members are hashed whenever a PEF is loaded, and a file with holes costs its maker nothing."""
+
+
+def stage_member(stage: Section | Fallback) -> str:
+    """Return the name of the member that holds a stage's ONNX model: ``stages/007_cpu.onnx``."""
+    kind = "cpu" if isinstance(stage, Fallback) else stage.type.value
+    return f"stages/{stage.id:03d}_{kind}.onnx"
+
+
+def member_names(manifest: Manifest) -> tuple[str, ...]:
+    """Return every member but the manifest itself, in the order of the file."""
+    stages = sorted(manifest.stages().items())
+    reference = (REFERENCE_MEMBER,) if manifest.reference is not None else ()
+    return (WEIGHTS_MEMBER, *reference, *(stage_member(stage) for _, stage in stages))
+
+
+def check_sizes(sizes: Iterable[tuple[str, int]]) -> None:
+    """Check that the members other than the weights are small enough to be read on loading.
+
+    Args:
+        sizes: Name and size of every member.
+
+    Raises:
+        PefFormatError: They are not.
+    """
+    total = {"the stages": 0, "the reference sample": 0}
+    for name, size in sizes:
+        if name != WEIGHTS_MEMBER:
+            total["the reference sample" if name == REFERENCE_MEMBER else "the stages"] += size
+    for what, size in total.items():
+        if size > SMALL_MEMBERS_LIMIT:
+            raise PefFormatError(f"{what} take {size} bytes, more than {SMALL_MEMBERS_LIMIT}")

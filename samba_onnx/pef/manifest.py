@@ -1,0 +1,410 @@
+"""What a PEF says about itself: frozen records, one manifest per file.
+
+The words are those of the design: a *graph* is run by *calls*; a call executes a *section* on the
+RDU or a *fallback* on the host; *symbols* are named tensors that live in *regions* of device
+memory; *transfers* are the host↔RDU copies that a run will make. Sizes are bytes, times are
+modelled seconds, rates are per second.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from dataclasses import dataclass
+
+from samba_onnx.program.kinds import LOADED_KINDS, RESIDENT_KINDS, SectionType, SymbolKind
+
+FORMAT_VERSION = 1
+"""Version of the PEF layout and manifest that this package writes and the newest that it reads."""
+
+
+class Direction(enum.StrEnum):
+    """Which way a transfer goes."""
+
+    HOST_TO_RDU = "host_to_rdu"
+    RDU_TO_HOST = "rdu_to_host"
+
+
+class Cause(enum.StrEnum):
+    """Why a transfer happens."""
+
+    INPUT = "input"
+    OUTPUT = "output"
+    WEIGHT = "weight"
+    CONSTANT = "constant"
+    FALLBACK = "fallback"
+    EXPLICIT = "explicit"
+
+
+@dataclass(frozen=True)
+class Producer:
+    """The program that wrote the PEF."""
+
+    name: str
+    version: str
+
+
+@dataclass(frozen=True)
+class Tier:
+    """One level of device memory."""
+
+    name: str
+    """``sram``, ``hbm`` or ``ddr``."""
+    bytes: int
+    bytes_per_second: float
+
+
+@dataclass(frozen=True)
+class Assumption:
+    """A hardware figure that the vendor has not published, and the value that was used."""
+
+    name: str
+    value: float
+    unit: str
+    note: str
+
+
+@dataclass(frozen=True)
+class TargetSummary:
+    """The hardware figures that the compiler used, so that a report needs no target file."""
+
+    name: str
+    tiers: tuple[Tier, ...]
+    peak_flops: dict[str, float]
+    """Operations per second by dtype (``bfloat16``, ``float32``, ...)."""
+    link_bytes_per_second: float
+    link_latency_seconds: float
+    assumptions: tuple[Assumption, ...] = ()
+
+    def tier(self, name: str) -> Tier:
+        """Return the tier called ``name``.
+
+        Raises:
+            KeyError: The target has no such tier.
+        """
+        for tier in self.tiers:
+            if tier.name == name:
+                return tier
+        raise KeyError(name)
+
+    def transfer_seconds(self, size: int) -> float:
+        """Return the modelled time of one host↔RDU copy.
+
+        Args:
+            size: Bytes to copy.
+
+        Returns:
+            Latency plus bytes over bandwidth of the link, in seconds. Compiler and emulator both
+            use this, so that planned and recorded times agree to the last bit.
+        """
+        return self.link_latency_seconds + size / self.link_bytes_per_second
+
+
+@dataclass(frozen=True)
+class SourceModel:
+    """Where the PEF came from."""
+
+    name: str
+    """File name without folder, or the graph's name."""
+    producer: str
+    """``producer_name producer_version`` of the model, may be empty."""
+    opset: int
+    """Version of the default operator set before conversion."""
+    nodes: int
+    """Nodes in the graph as it was given, subgraphs and functions not counted."""
+
+
+@dataclass(frozen=True)
+class Region:
+    """A place in device memory; symbols that name the same region share it."""
+
+    name: str
+    bytes: int
+    tier: str
+    mutable: bool = False
+    """Whether a section writes it; weights of an inference PEF are read-only."""
+
+
+@dataclass(frozen=True)
+class Stored:
+    """Where the content of a weight or constant lies inside the PEF."""
+
+    offset: int
+    """Bytes from the start of member ``weights.safetensors``."""
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Symbol:
+    """A named value known to the PEF."""
+
+    name: str
+    kind: SymbolKind
+    type: str
+    """ONNX's text form: ``tensor(float)``, ``tensor(bfloat16)``, ``seq(tensor(int64))``, ..."""
+    shape: tuple[int | str | None, ...] | None
+    """Integers where known, the dimension's name where dynamic, None where nameless; None in the
+    whole where even the rank is unknown or the value is no tensor."""
+    region: str = ""
+    """Empty for a value that lives on the host only."""
+    stored: Stored | None = None
+    """Set for weights and constants kept in ``weights.safetensors``, and for the default of an
+    input; unset for weights and constants that are small and kept inside the stage's own ONNX
+    file."""
+    baked: bool = False
+    """A constant operand that becomes part of the section's configuration (a Reshape's shape, a
+    Slice's bounds), and is therefore never transferred."""
+    bytes: int | None = None
+    """Size in bytes; None when dynamic or no fixed-size tensor."""
+
+
+@dataclass(frozen=True)
+class FallbackNode:
+    """A node that runs on the CPU, and the reason."""
+
+    name: str
+    op_type: str
+    domain: str
+    code: str
+    """Short name of the reason, stable for machines, as ``operator`` or ``dynamic_shape``."""
+    reason: str
+    """One sentence for people."""
+    hint: str = ""
+    """What the user can do about it; may be empty."""
+    location: str = ""
+    """``file.py:line`` of the user's own model, when the model carries it."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A piece of a graph that one call executes; the common part of Section and Fallback."""
+
+    id: int
+    """Unique over sections and fallbacks of the whole PEF."""
+    name: str
+    graph: str
+    member: str
+    """The PEF member that holds it as an ONNX model."""
+    inputs: tuple[str, ...]
+    """Symbols read, other than ``weights``, in the order of the ONNX model's inputs."""
+    outputs: tuple[str, ...]
+    """Symbols written, in the order of the ONNX model's outputs."""
+    weights: tuple[str, ...]
+    """Weight and constant symbols that are initializers of the ONNX model."""
+    operators: dict[str, int]
+    """Number of nodes by operator, ``domain::Op`` outside the default domain."""
+    operator_flops: dict[str, int] = dataclasses.field(default_factory=dict)
+    """Floating-point operations of one execution by operator (the keys of ``operators``), as far
+    as shapes are known; an operator without any may be missing."""
+
+    @property
+    def nodes(self) -> int:
+        """Number of nodes."""
+        return sum(self.operators.values())
+
+
+@dataclass(frozen=True)
+class Section(Stage):
+    """A piece of a graph that runs on the RDU in one go."""
+
+    type: SectionType = SectionType.FWD
+    flops: int = 0
+    bytes: int = 0
+    """Bytes read and written in off-chip device memory by one execution."""
+    seconds: float = 0.0
+    """Modelled: max(flops / peak, bytes / bandwidth)."""
+    sram_bytes: int = 0
+    """Weights and the largest set of live activations, as planned for on-chip memory."""
+
+
+@dataclass(frozen=True)
+class Fallback(Stage):
+    """A group of nodes that runs on the host CPU."""
+
+    type: SectionType = SectionType.FWD
+    reasons: tuple[FallbackNode, ...] = ()
+
+
+@dataclass(frozen=True)
+class Call:
+    """One step of a graph's schedule."""
+
+    id: int
+    """Counts from 0 in each graph."""
+    stage: int
+    """Id of the section or fallback to execute."""
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """One host→RDU or RDU→host copy, planned by the compiler or recorded by the runtime."""
+
+    symbol: str
+    bytes: int
+    direction: Direction
+    cause: Cause
+    seconds: float
+    """Modelled: latency + bytes / bandwidth of the link."""
+    call: int | None = None
+    """The call of the run before (host→RDU) or after (RDU→host) which the copy is made; None for
+    copies made when the PEF is loaded or on request."""
+
+
+@dataclass(frozen=True)
+class Graph:
+    """A whole graph: its interface, its schedule and the transfers that it will make."""
+
+    name: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    calls: tuple[Call, ...]
+    load_transfers: tuple[Transfer, ...]
+    """Made once: weights and constants when the PEF is loaded, residents when they are given
+    their values."""
+    run_transfers: tuple[Transfer, ...]
+    """Made by every run that is given all inputs and asked for all outputs."""
+    boundaries: tuple[Boundary, ...] = ()
+
+
+@dataclass(frozen=True)
+class Boundary:
+    """Where the schedule passes between RDU and CPU, and what that costs.
+
+    Each run transfer with cause ``fallback`` belongs to exactly one boundary: to that between the
+    stage that wrote the value and the stage for which it is copied.
+    """
+
+    before: int
+    """Stage id of the producer side."""
+    after: int
+    """Stage id of the consumer side."""
+    symbols: tuple[str, ...]
+    bytes: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Argin:
+    """A scalar that the user may change at run time: a graph input with a value that persists.
+
+    It is a register of the device, which is set without a transfer.
+    """
+
+    name: str
+    type: str
+    default: float
+    stages: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class PassSummary:
+    """What one pass did."""
+
+    name: str
+    modified: bool
+    nodes_before: int
+    nodes_after: int
+
+
+@dataclass(frozen=True)
+class DynamicDimension:
+    """A dimension that stayed dynamic, and the option that would make it static."""
+
+    name: str
+    inputs: tuple[str, ...]
+    """Where it occurs, as ``input[axis]``."""
+    option: str
+    """As ``--dim batch=8`` or ``--input-shape x=1,3,224,224``."""
+
+
+@dataclass(frozen=True)
+class ReferenceSample:
+    """A seeded input with the outputs of the original model, for self-tests.
+
+    The arrays are in member ``reference.safetensors`` as ``input.<n>`` and ``output.<n>``, in the
+    order of ``inputs`` and ``outputs``.
+    """
+
+    graph: str
+    seed: int
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    rtol: float
+    atol: float
+
+
+@dataclass(frozen=True)
+class Member:
+    """A file inside the PEF."""
+
+    name: str
+    bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """All that a PEF says about itself."""
+
+    producer: Producer
+    target: TargetSummary
+    source: SourceModel
+    level: str
+    """Optimization level: ``o0`` or ``o3``."""
+    graphs: tuple[Graph, ...]
+    sections: tuple[Section, ...]
+    fallbacks: tuple[Fallback, ...]
+    symbols: tuple[Symbol, ...]
+    regions: tuple[Region, ...]
+    argins: tuple[Argin, ...] = ()
+    passes: tuple[PassSummary, ...] = ()
+    dynamic_dimensions: tuple[DynamicDimension, ...] = ()
+    experimental: dict[str, int] = dataclasses.field(default_factory=dict)
+    """Nodes placed on the RDU whose support the vendor calls experimental, or that is observed or
+    assumed rather than documented, by ``operator: evidence``."""
+    notes: tuple[str, ...] = ()
+    """Sentences for the report that belong nowhere else."""
+    reference: ReferenceSample | None = None
+    metadata: dict[str, str] = dataclasses.field(default_factory=dict)
+    """Key-value pairs of the user (``pef_metadata`` in SambaFlow)."""
+    members: tuple[Member, ...] = ()
+    """Every other member of the file; filled in by the writer."""
+    format_version: int = FORMAT_VERSION
+
+    def stages(self) -> dict[int, Section | Fallback]:
+        """Return sections and fallbacks by id."""
+        stages: tuple[Section | Fallback, ...] = (*self.sections, *self.fallbacks)
+        return {stage.id: stage for stage in stages}
+
+    def residents(self) -> frozenset[str]:
+        """Return the symbols that stay in device memory between runs, and are no initializers.
+
+        Sections read and write them where they are; the host copies them on request only. Unless
+        it is stored, a resident has no value before it is loaded, written or computed.
+        """
+        inner = {name for stage in self.stages().values() for name in stage.weights}
+        exchanged = {name for graph in self.graphs for name in graph.inputs}
+        return frozenset(
+            symbol.name
+            for symbol in self.symbols
+            if symbol.kind in RESIDENT_KINDS
+            and symbol.region
+            and symbol.name not in inner
+            and symbol.name not in exchanged
+        )
+
+    def fixed_residents(self) -> frozenset[str]:
+        """Return the residents that nothing but loading and explicit writes changes.
+
+        The host knows their values: a fallback that reads one needs no copy from the device.
+        """
+        regions = {symbol.name: symbol.region for symbol in self.symbols}
+        changed = {name for stage in self.stages().values() for name in stage.outputs}
+        changed |= {name for graph in self.graphs for name in graph.inputs}
+        places = {regions[name] for name in changed}
+        kinds = {symbol.name: symbol.kind for symbol in self.symbols}
+        return frozenset(
+            name
+            for name in self.residents()
+            if kinds[name] in LOADED_KINDS and regions[name] not in places
+        )

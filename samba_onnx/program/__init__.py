@@ -1,0 +1,1 @@
+"""What every front end makes: programs of plain ONNX, and where their nodes come from."""

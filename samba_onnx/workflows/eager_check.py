@@ -1,0 +1,302 @@
+"""Comparison of an exported graph with what torch computes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Final
+
+import ml_dtypes
+import numpy as np
+import onnx_ir as ir
+import onnxruntime
+import torch
+from numpy.typing import NDArray
+from torch import fx, nn
+from torch.utils import _pytree as pytree
+
+from samba_onnx.errors import ExportMismatchError
+from samba_onnx.export.capture.branches import eager, missing_values
+from samba_onnx.export.capture.modules import Captured, Inputs, Kind, arguments
+from samba_onnx.export.naming import place
+from samba_onnx.export.programs.inference import Exported
+from samba_onnx.export.translation.builder import GraphBuilder
+from samba_onnx.export.translation.dtypes import onnx_type
+from samba_onnx.export.translation.graphs import constant, translate
+from samba_onnx.program.program import Part
+from samba_onnx.runtime.engine.bfloat16 import lower_bfloat16
+from samba_onnx.runtime.engine.host_values import ValueRunner
+from samba_onnx.runtime.engine.optimizer_faults import faulty_optimizers
+from samba_onnx.tensor import SambaTensor
+
+TOLERANCES: Final[Mapping[torch.dtype, float]] = MappingProxyType(
+    {
+        torch.float64: 1e-6,
+        torch.float32: 1e-4,
+        torch.float16: 2e-2,
+        torch.bfloat16: 8e-2,
+        torch.complex64: 1e-4,
+        torch.complex128: 1e-6,
+    }
+)
+"""Largest error that is allowed, as a fraction of the largest number of a tensor: a hundred times
+what a deep network loses by summing in another order. Integers and booleans are to be equal."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The outcome of a comparison that found no mismatch."""
+
+    skipped: str
+    """Why nothing was compared; empty if all was."""
+    errors: Mapping[str, float]
+    """Largest error by output, as a fraction of its largest number."""
+
+
+def compare_with_eager(
+    module: nn.Module,
+    inputs: Inputs,
+    exported: Exported,
+    keywords: Mapping[str, Any] = MappingProxyType({}),
+) -> Comparison:
+    """Run an exported graph in onnxruntime, and compare it with the module itself.
+
+    Args:
+        module: With the weights to compare with; its buffers stay as they are.
+        inputs: What it was exported with.
+        exported: As ``export_inference`` returns it.
+        keywords: Further arguments by keyword.
+
+    Raises:
+        ExportMismatchError: An output differs; the message names the first operator that does, and
+            the user's line.
+    """
+    return compare_part(module, inputs, exported, exported.program.parts[0], keywords)
+
+
+def compare_part(
+    module: nn.Module,
+    inputs: Inputs,
+    exported: Exported,
+    forward: Part,
+    keywords: Mapping[str, Any] = MappingProxyType({}),
+) -> Comparison:
+    """Run the forward part of an exported graph, and compare its outputs with the module's.
+
+    Args:
+        module: With the weights to compare with; its buffers stay as they are.
+        inputs: What it was exported with.
+        exported: As ``export_inference`` or ``export_training`` returns it.
+        forward: Its part of type FWD.
+        keywords: Further arguments by keyword.
+
+    Raises:
+        ExportMismatchError: An output differs; the message names the first operator that does, and
+            the user's line.
+    """
+    args, named = arguments(inputs)
+    keywords = {**named, **keywords}
+    missing = missing_values(module, (args, keywords))
+    if missing:
+        return Comparison(missing, MappingProxyType({}))
+    wanted = pytree.tree_leaves(eager(module, args, keywords))
+    flat = pytree.tree_leaves((args, keywords))
+    made = run_model(forward.model, feeds_of(module, flat, exported))
+    if isinstance(made, str):
+        return Comparison(made, MappingProxyType({}))
+    errors = {}
+    for name, tensor in zip(exported.outputs, wanted, strict=True):
+        if name is not None:
+            errors[name] = difference(made[name], tensor)
+    wrong = [
+        name
+        for name, tensor in zip(exported.outputs, wanted, strict=True)
+        if name is not None and not errors[name] <= TOLERANCES.get(tensor.dtype, 0.0)
+    ]
+    if wrong:
+        raise ExportMismatchError(_explained(module, flat, exported, wrong[0], errors[wrong[0]]))
+    return Comparison("", MappingProxyType(errors))
+
+
+def difference(made: NDArray[Any], wanted: torch.Tensor) -> float:
+    """Return the largest error as a fraction of the largest number; infinite if none is defined.
+
+    Args:
+        made: What is compared.
+        wanted: What it should be.
+    """
+    expected = to_array(wanted)
+    if made.shape != expected.shape or made.dtype != expected.dtype:
+        return math.inf
+    if not expected.size:
+        return 0.0
+    if expected.dtype.kind in "biu":
+        return 0.0 if np.array_equal(made, expected) else math.inf
+    kind = np.complex128 if expected.dtype.kind == "c" else np.float64
+    one, other = made.astype(kind), expected.astype(kind)
+    known = np.isfinite(other)
+    if not np.array_equal(one[~known], other[~known], equal_nan=True):
+        return math.inf
+    if not known.any():
+        return 0.0
+    error = np.abs(one[known] - other[known]).max()
+    scale = np.abs(other[known]).max()
+    return float(error / max(scale, np.finfo(np.float32).tiny)) if error else 0.0
+
+
+def to_array(tensor: torch.Tensor) -> NDArray[Any]:
+    """Return a tensor's values; of bfloat16 in the type that stands for it in numpy."""
+    plain = (tensor.torch_tensor() if isinstance(tensor, SambaTensor) else tensor).detach().cpu()
+    if plain.dtype == torch.bfloat16:
+        return plain.float().numpy().astype(ml_dtypes.bfloat16)
+    return plain.resolve_conj().resolve_neg().numpy()
+
+
+def _members(module: nn.Module) -> dict[str, torch.Tensor]:
+    return {
+        **dict(module.named_parameters(remove_duplicate=False)),
+        **dict(module.named_buffers(remove_duplicate=False)),
+    }
+
+
+def feeds_of(module: nn.Module, flat: Sequence[Any], exported: Exported) -> dict[str, NDArray[Any]]:
+    """Return the arrays that an exported graph reads, by name.
+
+    Args:
+        module: With values of all parameters.
+        flat: Flat inputs.
+        exported: Of the module.
+    """
+    members = _members(module)
+    feeds = {name: to_array(members[path]) for name, path in exported.members.items()}
+    return feeds | {name: to_array(flat[index]) for name, index in exported.inputs.items()}
+
+
+def run_model(model: ir.Model, feeds: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]] | str:
+    """Run a model in plain onnxruntime.
+
+    Args:
+        model: Of static sizes; bfloat16 is computed as the device computes it.
+        feeds: Its inputs, and maybe others, by name.
+
+    Returns:
+        Its outputs by name; the reason, if onnxruntime cannot run it.
+    """
+    proto = ir.to_proto(model)
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
+    try:
+        lower_bfloat16(proto)
+        session = onnxruntime.InferenceSession(
+            proto.SerializeToString(), options, disabled_optimizers=faulty_optimizers(proto)
+        )
+        names = [output.name for output in session.get_outputs()]
+        read = {one.name for one in session.get_inputs()}
+        values = ValueRunner(session).run({name: feeds[name] for name in read})
+    except Exception as error:  # onnxruntime's own classes derive from nothing narrower
+        return f"onnxruntime cannot run the graph: {str(error).partition(chr(10))[0][:300]}"
+    return dict(zip(names, values, strict=True))
+
+
+def _explained(
+    module: nn.Module, flat: Sequence[Any], exported: Exported, output: str, error: float
+) -> str:
+    """Return a message that names the first operator whose result differs."""
+    first = first_difference(module, flat, exported)
+    where = "no single operator differs by itself: the errors of many add up"
+    if first is not None:
+        node, amount = first
+        where = (
+            f"the first operator that differs is {node.target} at {place(node)}, by {amount:.2g}"
+        )
+    return (
+        f"output {output!r} of the exported graph differs from what {type(module).__name__} "
+        f"computes in torch by {error:.2g} of its largest number; {where}. Please report this; "
+        "write that operator in another way, or skip the comparison"
+    )
+
+
+def first_difference(
+    module: nn.Module, flat: Sequence[Any], exported: Exported
+) -> tuple[fx.Node, float] | None:
+    """Return the first operator of a captured graph whose result differs, and by how much.
+
+    Args:
+        module: With values of all parameters.
+        flat: Flat inputs.
+        exported: Of the module.
+    """
+    captured = exported.captured
+    given = _placeholders(module, flat, captured)
+    truth = _Recording(captured.graph_module)
+    with torch.no_grad(), torch.random.fork_rng(devices=[]):
+        truth.run(*(given[p.name] for p in captured.placeholders))
+    values, model = _observed(captured)
+    feeds = {name: to_array(t) for name, t in given.items() if isinstance(t, torch.Tensor)}
+    made = run_model(model, feeds)
+    if isinstance(made, str):
+        return None
+    for node, value in values.items():
+        wanted = truth.results.get(node)
+        if wanted is None:
+            continue
+        amount = difference(made[value.name or ""], wanted)
+        if not amount <= TOLERANCES.get(wanted.dtype, 0.0):
+            return node, amount
+    return None
+
+
+def _placeholders(module: nn.Module, flat: Sequence[Any], captured: Captured) -> dict[str, Any]:
+    """Return the operands of a captured graph."""
+    members = _members(module)
+    left: Iterable[Any] = iter(flat)
+    given = {}
+    for placeholder in captured.placeholders:
+        if placeholder.kind in (Kind.INPUT, Kind.STATIC):
+            value = next(left)  # type: ignore[call-overload]
+        elif placeholder.kind is Kind.CONSTANT:
+            value = captured.constants[placeholder.name]
+        else:
+            value = members[placeholder.qualified]
+        if isinstance(value, SambaTensor):
+            value = value.torch_tensor()
+        given[placeholder.name] = value.detach() if isinstance(value, torch.Tensor) else value
+    return given
+
+
+class _Recording(fx.Interpreter):
+    """Runs a captured graph in torch and keeps every tensor."""
+
+    def __init__(self, graph_module: fx.GraphModule) -> None:
+        super().__init__(graph_module)
+        self.results: dict[fx.Node, torch.Tensor] = {}
+
+    def run_node(self, n: fx.Node) -> Any:
+        result = super().run_node(n)
+        if isinstance(result, torch.Tensor):
+            self.results[n] = result
+        return result
+
+
+def _observed(captured: Captured) -> tuple[dict[fx.Node, ir.Value], ir.Model]:
+    """Return the graph once more, with the results of all operators as outputs."""
+    builder = GraphBuilder("observed")
+    inputs = {}
+    for node in captured.graph_module.graph.find_nodes(op="placeholder"):
+        held = node.meta.get("val")
+        if node.name in captured.constants:
+            inputs[node.name] = constant(builder, captured.constants[node.name])
+        elif isinstance(held, torch.Tensor):
+            inputs[node.name] = builder.input(node.name, onnx_type(held.dtype), held.shape)
+    made: dict[fx.Node, Any] = {}
+    translate(captured.graph_module, builder, inputs, made)
+    values = {}
+    for node, value in made.items():
+        if isinstance(value, ir.Value) and value.producer() is not None:
+            if not value.is_graph_output():
+                builder.graph.outputs.append(value)
+            values[node] = value
+    return values, builder.model()

@@ -1,0 +1,162 @@
+"""Writes a compiled graph as a PEF: stage files, weights, reference sample, log."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import onnx_ir as ir
+
+from samba_onnx.errors import InternalError
+from samba_onnx.passes.planning.emission import emit_stage, index_values, is_stored
+from samba_onnx.passes.planning.plan import GraphPlan
+from samba_onnx.pef import (
+    FileRegion,
+    WeightEntry,
+    WeightsLayout,
+    lay_out_weights,
+    write_log,
+    write_pef,
+)
+from samba_onnx.pef.manifest import Manifest, Symbol
+from samba_onnx.pef.sources import Source
+from samba_onnx.program.kinds import SymbolKind
+from samba_onnx.workflows.reference_sample import Sample
+
+KEPT_KINDS = (SymbolKind.WEIGHT, SymbolKind.CONSTANT)
+"""Kinds of symbols whose content is inside the PEF."""
+
+
+@dataclass(frozen=True)
+class PlannedGraph:
+    """A rewritten model with its plan."""
+
+    model: ir.Model
+    """Its initializers are read one at a time."""
+    plan: GraphPlan
+
+
+def package(
+    destination: Path,
+    graphs: Sequence[PlannedGraph],
+    manifest: Manifest,
+    sample: Sample,
+    progress: Callable[[str], None],
+    *,
+    residents: Mapping[str, Source] | None = None,
+) -> None:
+    """Write a PEF and its log, in whole or not at all.
+
+    Args:
+        destination: Where the PEF goes; the log goes beside it, as ``.pef.log``.
+        graphs: The graphs of the PEF.
+        manifest: All records but members, stored ranges and the reference sample.
+        sample: The reference sample, or the reason why there is none.
+        progress: Called with the name of each step before it begins.
+        residents: What the PEF is to load into residents, by name; the others are loaded by the
+            program that runs it.
+
+    Raises:
+        OutputError: A file cannot be written.
+        ModelFileError: The model's weights cannot be read any more.
+    """
+    weights = _lay_out(manifest, graphs, residents or {})
+    manifest = _with_stored(manifest, weights)
+    stages: dict[str, bytes] = {}
+    for planned in graphs:
+        stages |= _stage_files(planned, manifest, weights)
+    manifest = dataclasses.replace(
+        manifest, reference=sample.record, notes=manifest.notes + sample.notes
+    )
+    progress("write")
+    written = write_pef(
+        destination, manifest, weights=weights, stages=stages, reference=sample.content
+    )
+    write_log(destination, written)
+
+
+def _lay_out(
+    manifest: Manifest, graphs: Sequence[PlannedGraph], residents: Mapping[str, Source]
+) -> WeightsLayout:
+    """Decide what is kept in the weights member."""
+    values: dict[str, ir.Value] = {}
+    for planned in reversed(graphs):
+        values |= index_values(planned.model.graph)
+    outputs = {name for planned in graphs for name in planned.plan.graph.outputs}
+    computed = {
+        name for stage in manifest.stages().values() for name in (*stage.inputs, *stage.outputs)
+    }
+    entries = []
+    for symbol in manifest.symbols:
+        if symbol.name in residents:
+            shape = tuple(size for size in symbol.shape or () if isinstance(size, int))
+            entries.append(WeightEntry(symbol.name, symbol.type, shape, residents[symbol.name]))
+            continue
+        value = values.get(symbol.name)
+        tensor = None if value is None else value.const_value
+        if value is not None and value.is_graph_input() and tensor is None:
+            continue  # a resident; passes may have found that nothing depends on it
+        if symbol.kind in KEPT_KINDS and tensor is None and symbol.name not in computed:
+            raise InternalError(f"weight {symbol.name!r} has no content: please report this")
+        if tensor is not None and _is_kept(symbol, tensor, outputs):
+            entries.append(_entry(symbol, tensor))
+    return lay_out_weights(entries)
+
+
+def _is_kept(symbol: Symbol, tensor: ir.TensorProtocol, outputs: set[str]) -> bool:
+    """Return whether a tensor belongs into the weights member: all but small ones and strings.
+
+    Small ones go there too where no stage file has a place for them: the default of an input, and
+    a weight that is an output as well.
+    """
+    if tensor.dtype == ir.DataType.STRING or symbol.bytes is None:
+        return False
+    if symbol.kind == SymbolKind.INPUT or symbol.name in outputs:
+        return True
+    return symbol.kind in KEPT_KINDS and is_stored(tensor)
+
+
+def _entry(symbol: Symbol, tensor: ir.TensorProtocol) -> WeightEntry:
+    shape = tuple(tensor.shape.numpy())
+    return WeightEntry(symbol.name, symbol.type, shape, weight_source(tensor))
+
+
+def weight_source(tensor: ir.TensorProtocol) -> Source:
+    """Say where a weight's bytes come from, so that they are copied without being loaded.
+
+    Args:
+        tensor: An initializer's content.
+
+    Returns:
+        The file's region for a tensor that is still in the model's file; a function that computes
+        the bytes for one that a pass derives when it is needed; its array otherwise.
+    """
+    region = getattr(tensor, "region", None)
+    if isinstance(region, FileRegion):
+        return region
+    if isinstance(tensor, ir.LazyTensor):
+        return lambda: (tensor.tobytes(),)
+    return tensor.tobytes() if tensor.dtype.bitwidth < 8 else tensor.numpy()
+
+
+def _with_stored(manifest: Manifest, weights: WeightsLayout) -> Manifest:
+    symbols = tuple(
+        dataclasses.replace(symbol, stored=weights.stored.get(symbol.name))
+        for symbol in manifest.symbols
+    )
+    return dataclasses.replace(manifest, symbols=symbols)
+
+
+def _stage_files(
+    planned: PlannedGraph, manifest: Manifest, weights: WeightsLayout
+) -> dict[str, bytes]:
+    model, records = planned.model, manifest.stages()
+    values = index_values(model.graph)
+    files = {}
+    for number, group in planned.plan.stages:
+        stage = records[number]
+        proto = emit_stage(model, values, group.nodes, stage, weights.stored)
+        files[stage.member] = proto.SerializeToString(deterministic=True)
+    return files

@@ -1,0 +1,351 @@
+"""From what a user names on the command line, a factory or a ``.pt2`` file, to a PEF with weights.
+
+The module's parameters and the outputs that eager torch computes go into the PEF, so that it runs
+and tests itself without the module.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import os
+import sys
+import traceback
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from torch.export import ExportedProgram
+from torch.optim import Optimizer
+from torch.utils import _pytree as pytree
+
+from samba_onnx.errors import ModelError, UsageError
+from samba_onnx.export.capture.archives import SUFFIX, load_exported_program
+from samba_onnx.export.capture.modules import arguments
+from samba_onnx.export.programs.inference import Exported, export_inference, export_program
+from samba_onnx.importing.checkpoints import export_trained, read_checkpoint
+from samba_onnx.pef import Pef, can_be_sample, encode_reference, load_pef
+from samba_onnx.pef.manifest import Manifest, ReferenceSample
+from samba_onnx.safety.files import printable
+from samba_onnx.sessions import SambaSession
+from samba_onnx.sessions.arrays import to_array
+from samba_onnx.sessions.exporting import optimizer_list
+from samba_onnx.workflows.compiler import (
+    DEFAULT_TARGET,
+    Progress,
+    analyze_programs,
+    compile_programs,
+)
+from samba_onnx.workflows.eager_check import compare_with_eager
+from samba_onnx.workflows.reference_sample import ATOL, KEPT_BYTES, RTOL, Sample
+
+__all__ = [
+    "TorchModel",
+    "analyze_torch",
+    "export_trained",
+    "load_torch_model",
+    "port",
+    "port_training",
+    "read_checkpoint",
+]
+
+
+@dataclasses.dataclass(frozen=True)
+class TorchModel:
+    """A module with example inputs."""
+
+    name: str
+    """What reports call it."""
+    module: nn.Module
+    args: tuple[Any, ...]
+    """Example inputs by position."""
+    keywords: Mapping[str, Any]
+    """Example inputs by keyword."""
+    exported: ExportedProgram | None = None
+    """The program that it was loaded from."""
+    optimizers: tuple[Optimizer, ...] = ()
+    """Those that train it."""
+
+
+def load_torch_model(source: str, *, train: bool = False) -> TorchModel:
+    """Return the module that a text names.
+
+    Args:
+        source: ``package.module:factory``, a function without parameters that returns a module and
+            its example inputs, or the path of a ``.pt2`` file.
+        train: The function returns optimizers, too: one, or a list.
+
+    Returns:
+        The module: in evaluation mode, or as it was returned with its optimizers.
+
+    Raises:
+        UsageError: There is no such module or function, or it returns something else.
+        ModelError: The function failed, or the file cannot be read.
+    """
+    if source.endswith(SUFFIX):
+        if train:
+            raise UsageError(
+                f"{printable(source)} cannot be trained: give --train a function that returns "
+                "module, inputs, optimizer"
+            )
+        return _from_archive(source)
+    module, inputs, *optimizers = _made(source, 3 if train else 2)
+    if not isinstance(module, nn.Module):
+        raise UsageError(
+            f"{source} returned {type(module).__name__} in place of a torch.nn.Module: it must "
+            f"{_RETURNS[train]}"
+        )
+    name = source.rpartition(":")[2]
+    if train:
+        listed = tuple(optimizer_list(optimizers[0]))
+        return TorchModel(name, module, *arguments(inputs), optimizers=listed)
+    return TorchModel(name, module.eval(), *arguments(inputs))
+
+
+def port(
+    model: TorchModel,
+    output: str | os.PathLike[str],
+    *,
+    target: str = DEFAULT_TARGET,
+    level: str = "o3",
+    sample: bool = True,
+    check: bool = True,
+    metadata: Mapping[str, str] | None = None,
+    progress: Progress | None = None,
+) -> Pef:
+    """Convert a torch model into a PEF that carries its weights.
+
+    Args:
+        model: The module, in the mode in which it is to run.
+        output: The PEF to write.
+        target: The device: a name or the path of a profile.
+        level: ``o0`` or ``o3``.
+        sample: Keep the example inputs with eager torch's outputs, for self-tests.
+        check: Compute the outputs by what was exported and by eager torch, and refuse to write the
+            PEF if they differ.
+        metadata: Key-value pairs to keep.
+        progress: Called with the name of each step before it begins.
+
+    Returns:
+        The PEF that was written, open for reading.
+
+    Raises:
+        ModelError: The module cannot be exported.
+        ExportMismatchError: What was exported computes something else; the message names the first
+            operator that does.
+        UsageError: Inputs do not fit, or the level is unknown.
+        OutOfDeviceMemoryError: The model does not fit into the target's memory.
+        OutputError: The PEF cannot be written.
+    """
+    report = progress or (lambda _: None)
+    report("export")
+    exported = _export(model)
+    if check:
+        report("compare with torch")
+        compare_with_eager(model.module, model.args, exported, model.keywords)
+    residents = {name: to_array(tensor) for name, tensor in _contents(model, exported).items()}
+    report("run in torch")
+    return compile_programs(
+        [exported.program],
+        output,
+        target=target,
+        level=level,
+        name=model.name,
+        metadata=metadata,
+        residents=residents,
+        sample=_sample(model, exported) if sample else Sample(),
+        progress=report,
+    )
+
+
+def port_training(
+    model: TorchModel,
+    output: str | os.PathLike[str],
+    *,
+    target: str = DEFAULT_TARGET,
+    level: str = "o3",
+    check: bool = True,
+    progress: Progress | None = None,
+) -> Pef:
+    """Compile a torch model with its optimizers, as ``samba.session.compile`` does.
+
+    Args:
+        model: The module, in the mode in which it is to be trained, with its optimizers.
+        output: The PEF to write. It carries no weights: ``samba.utils.trace_graph`` sends those of
+            the module.
+        target: The device: a name or the path of a profile.
+        level: ``o0`` or ``o3``.
+        check: Compare what was exported with eager torch, and refuse to write the PEF if it
+            differs.
+        progress: Called with the name of each step before it begins.
+
+    Returns:
+        The PEF that was written, open for reading.
+
+    Raises:
+        ModelError: The module cannot be exported, or a loss cannot be differentiated.
+        ExportMismatchError: What was exported computes something else.
+        UsageError: Inputs do not fit, or an optimizer cannot be compiled.
+        OutOfDeviceMemoryError: The model does not fit into the target's memory.
+        OutputError: The PEF cannot be written.
+    """
+    if progress is not None:
+        progress("compile")
+    inputs = dict(model.keywords) or model.args
+    path = SambaSession().compile(
+        model.module,
+        inputs,
+        list(model.optimizers),
+        model.name,
+        output=output,
+        target=target,
+        level=level,
+        check=check,
+    )
+    return load_pef(path)
+
+
+def analyze_torch(
+    model: TorchModel,
+    *,
+    target: str = DEFAULT_TARGET,
+    level: str = "o3",
+    progress: Progress | None = None,
+) -> Manifest:
+    """Say how a torch model would convert, without writing or computing anything.
+
+    Args:
+        model: The module, in the mode in which it is to run.
+        target: The device: a name or the path of a profile.
+        level: ``o0`` or ``o3``.
+        progress: Called with the name of each step before it begins.
+
+    Raises:
+        ModelError: The module cannot be exported.
+        UsageError: Inputs do not fit, or the level is unknown.
+        OutOfDeviceMemoryError: The model does not fit into the target's memory.
+    """
+    if progress is not None:
+        progress("export")
+    program = _export(model).program
+    return analyze_programs(
+        [program], target=target, level=level, name=model.name, progress=progress
+    )
+
+
+_RETURNS = {
+    False: "return a module and its example inputs, as in return model, (image,)",
+    True: "return a module, its example inputs and an optimizer, as in return model, (image, "
+    "label), optimizer",
+}
+
+
+def _made(source: str, count: int) -> tuple[Any, ...]:
+    """Call a factory that returns so many things."""
+    place, _, attribute = source.rpartition(":")
+    if not all(part.isidentifier() for part in (*place.split("."), *attribute.split("."))):
+        raise UsageError(
+            f"{printable(source)!r} names no factory: give package.module:function, as in "
+            "samba-port convert my_project.models:resnet"
+        )
+    # As for python -m: what lies in the working folder can be imported.
+    if "" not in sys.path and os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    try:
+        factory: Any = importlib.import_module(place)
+    except ModuleNotFoundError as error:
+        if error.name and (place == error.name or place.startswith(f"{error.name}.")):
+            raise UsageError(
+                f"there is no Python module {place!r}: run the command in the folder that holds it, "
+                "or install it"
+            ) from None
+        raise _failed(source, error) from error
+    except (Exception, SystemExit) as error:  # whatever the user's module raises
+        raise _failed(source, error) from error
+    for name in attribute.split("."):
+        if not hasattr(factory, name):
+            raise UsageError(f"module {place!r} has no {attribute!r}")
+        factory = getattr(factory, name)
+    if not callable(factory):
+        raise UsageError(f"{source} is {type(factory).__name__}, not a function")
+    try:
+        made = factory()
+    except (Exception, SystemExit) as error:  # whatever the user's function raises
+        raise _failed(source, error) from error
+    if not isinstance(made, tuple | list) or len(made) != count:
+        what = type(made).__name__
+        if isinstance(made, tuple | list):
+            what += f" of {len(made)}"
+        raise UsageError(f"{source} returned {what}: it must {_RETURNS[count == 3]}")
+    return tuple(made)
+
+
+def _failed(source: str, error: BaseException) -> ModelError:
+    """Say where the user's own code failed."""
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    reason = " ".join(str(error).split())[:300]
+    place = f"{Path(frame.filename).name}:{frame.lineno}"
+    return ModelError(f"{source} failed at {place}: {type(error).__name__}: {reason}")
+
+
+def _from_archive(path: str) -> TorchModel:
+    program = load_exported_program(path)
+    if program.example_inputs is None:
+        raise UsageError(
+            f"{printable(path)}: has no example inputs; save it with those that it was exported with"
+        )
+    args, keywords = program.example_inputs
+    module = program.module(check_guards=False)
+    if any(isinstance(size, torch.SymInt) for size in _sizes(program)):
+        # Sizes become those of the example inputs.
+        program = torch.export.export(module, args, dict(keywords), strict=False)
+    return TorchModel(Path(path).name, module, tuple(args), keywords, program)
+
+
+def _sizes(program: ExportedProgram) -> list[Any]:
+    values = [node.meta.get("val") for node in program.graph.find_nodes(op="placeholder")]
+    return [size for value in values if isinstance(value, torch.Tensor) for size in value.shape]
+
+
+def _export(model: TorchModel) -> Exported:
+    if model.exported is not None:
+        return export_program(model.exported, model.module, _root(model))
+    return export_inference(model.module, dict(model.keywords) or model.args)
+
+
+def _root(model: TorchModel) -> str:
+    """Return the name of the class that was exported, else that of the file."""
+    assert model.exported is not None
+    for node in model.exported.graph.nodes:
+        for _, kind in (node.meta.get("nn_module_stack") or {}).values():
+            return str(kind).rpartition(".")[2].lower()
+    return "".join(c if c.isalnum() else "_" for c in Path(model.name).stem)
+
+
+def _contents(model: TorchModel, exported: Exported) -> dict[str, torch.Tensor]:
+    """Return the parameters and buffers that the program reads, by symbol."""
+    members: dict[str, torch.Tensor] = {}
+    members.update(model.module.named_parameters(remove_duplicate=False))
+    members.update(model.module.named_buffers(remove_duplicate=False))
+    return {name: members[path] for name, path in exported.members.items()}
+
+
+def _sample(model: TorchModel, exported: Exported) -> Sample:
+    """Run eager torch, and keep what it answers."""
+    flat = pytree.tree_leaves((model.args, dict(model.keywords)))
+    inputs = {name: to_array(flat[place]) for name, place in exported.inputs.items()}
+    with torch.no_grad():
+        answers = pytree.tree_leaves(model.module(*model.args, **model.keywords))
+    pairs = zip(exported.outputs, answers, strict=True)
+    outputs = {name: to_array(answer) for name, answer in pairs if name is not None}
+    if not can_be_sample(inputs) or not can_be_sample(outputs):
+        return Sample(notes=("The PEF carries no reference sample: not all is numbers.",))
+    size = sum(array.nbytes for array in (*inputs.values(), *outputs.values()))
+    if size > KEPT_BYTES:
+        note = f"inputs and outputs take {size >> 20} MiB, the limit is {KEPT_BYTES >> 20}"
+        return Sample(notes=(f"The PEF carries no reference sample: {note}.",))
+    program = exported.program
+    record = ReferenceSample(program.name, 0, tuple(inputs), tuple(outputs), RTOL, ATOL)
+    return Sample(record, encode_reference(list(inputs.values()), list(outputs.values())))

@@ -1,0 +1,185 @@
+"""The reference sample: the original model, run once on seeded inputs in a child process.
+
+It travels inside the PEF, so that a PEF can test itself anywhere; and it is the moment at which a
+model that crashes or never ends shows itself, where it can do no harm.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import onnx_ir as ir
+
+from samba_onnx.errors import InvalidModelError, ModelLimitError, SambaError, UsageError
+from samba_onnx.loading import LoadedModel
+from samba_onnx.passes.planning.records import type_text
+from samba_onnx.passes.rewrites.interface import dimensions
+from samba_onnx.pef import can_be_sample, encode_reference
+from samba_onnx.pef.element_types import tensor_element
+from samba_onnx.pef.manifest import ReferenceSample
+from samba_onnx.safety.files import printable
+from samba_onnx.safety.sample_inputs import random_inputs
+from samba_onnx.safety.sampling import run_sample
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+    import onnx
+
+RTOL = 1e-4
+"""Relative tolerance: a float32 keeps 7 digits; reassociated sums of a few thousand terms lose 3."""
+ATOL = 1e-5
+"""Absolute tolerance per unit of the output's largest magnitude: what cancellation leaves of it."""
+KEPT_BYTES = 64 << 20
+"""A larger sample is not kept: it would weigh more than what it proves."""
+WEIGHT_BYTES = 1 << 30
+"""Beyond this much weight a sample is made on request only: it would read all of it once more."""
+DYNAMIC_SIZE = 2
+"""Size of dynamic dimensions in a sample: the smallest that is neither empty nor broadcast."""
+SECONDS = 60.0
+"""Time for the sample unless the user gives more: no model of less than 1 GiB of weights that runs
+at all needs a tenth of it, and one that never ends should not be waited for longer."""
+RANDOM_OPERATORS = frozenset(
+    {
+        "Bernoulli",
+        "Multinomial",
+        "RandomNormal",
+        "RandomNormalLike",
+        "RandomUniform",
+        "RandomUniformLike",
+    }
+)
+
+
+@dataclass(frozen=True)
+class Sample:
+    """What goes into the PEF."""
+
+    record: ReferenceSample | None = None
+    content: bytes | None = None
+    """Member ``reference.safetensors``."""
+    notes: tuple[str, ...] = ()
+    """Why there is no sample, when there is none although one was wanted."""
+
+
+def make_sample(
+    source: str | os.PathLike[str] | onnx.ModelProto,
+    loaded: LoadedModel,
+    model: ir.Model,
+    seed: int,
+    *,
+    wanted: bool | None,
+    seconds: float = SECONDS,
+) -> Sample:
+    """Run the original model once and keep what it answered.
+
+    Args:
+        source: The original model as it was given.
+        loaded: The same, loaded.
+        model: The rewritten model; its inputs have the sizes that the PEF is compiled for.
+        seed: Seed of the inputs.
+        wanted: Whether to make a sample; None makes one unless the weights are very large.
+        seconds: Wall-clock time after which the run is given up.
+
+    Returns:
+        The sample, or a note that says why there is none.
+
+    Raises:
+        UsageError: ``seconds`` is no time.
+        ModelLimitError: The run takes too much time or memory.
+        InvalidModelError: The model's answer contradicts the outputs that it declares.
+        ExecutionError: onnxruntime died of the model or refused it as wrong.
+    """
+    if not 0 < seconds < math.inf:
+        raise UsageError(f"sample_seconds is {seconds}: expected a number of seconds above 0")
+    if wanted is False:
+        return Sample()
+    reason = _obstacle(model, explicit=wanted is True)
+    if reason:
+        return _without(reason)
+    try:
+        inputs = random_inputs(_specifications(model), seed)
+    except (SambaError, KeyError) as error:
+        return _without(str(error))
+    try:
+        run = run_sample(loaded.path or source, inputs, threads=1, seconds=seconds)
+    except ModelLimitError as error:
+        raise ModelLimitError(
+            f"{error}; give the sample more time (--sample-seconds) or leave it out (--no-sample)"
+        ) from None
+    if run.not_sampled:
+        return _without(run.not_sampled)
+    _check_outputs(model, run.outputs, loaded.path or loaded.summary.name)
+    if not can_be_sample(inputs) or not can_be_sample(run.outputs):
+        return _without("its inputs or outputs are not all numbers")
+    size = sum(array.nbytes for array in (*inputs.values(), *run.outputs.values()))
+    if size > KEPT_BYTES:
+        return _without(f"inputs and outputs take {size >> 20} MiB, the limit is 64")
+    record = ReferenceSample(
+        graph="forward",
+        seed=seed,
+        inputs=tuple(inputs),
+        outputs=tuple(run.outputs),
+        rtol=RTOL,
+        atol=ATOL,
+    )
+    content = encode_reference(list(inputs.values()), list(run.outputs.values()))
+    return Sample(record, content)
+
+
+def _check_outputs(
+    model: ir.Model, outputs: Mapping[str, npt.NDArray[Any]], source: object
+) -> None:
+    """Refuse a model whose answer is not of the types and shapes that it declares."""
+    for value in model.graph.outputs:
+        name, kind, shape = value.name or "", type_text(value), dimensions(value.shape)
+        found = outputs[name]
+        element = tensor_element(kind)
+        fits = shape is None or (
+            len(shape) == len(found.shape)
+            and all(
+                want == have or not isinstance(want, int)
+                for want, have in zip(shape, found.shape, strict=True)
+            )
+        )
+        if not fits or (element is not None and element.numpy != found.dtype):
+            declared = (
+                "?"
+                if shape is None
+                else ", ".join("?" if dim is None else str(dim) for dim in shape)
+            )
+            raise InvalidModelError(
+                f"{printable(source)}: output {printable(name)!r} is declared as {kind} "
+                f"[{declared}], but the model computes {found.dtype} {list(found.shape)}: "
+                "correct the declaration"
+            )
+
+
+def _without(reason: str) -> Sample:
+    return Sample(notes=(f"The PEF carries no reference sample: {reason}.",))
+
+
+def _obstacle(model: ir.Model, *, explicit: bool) -> str:
+    """Say what stands against a sample, or nothing."""
+    random = {node.op_type for node in ir.traversal.RecursiveGraphIterator(model.graph)}
+    random &= RANDOM_OPERATORS
+    if random:
+        return f"{', '.join(sorted(random))} draws other numbers in every run"
+    tensors = [value.const_value for value in model.graph.initializers.values()]
+    weight = sum(tensor.nbytes for tensor in tensors if tensor is not None)
+    if weight > WEIGHT_BYTES and not explicit:
+        return f"it has {weight / 1e9:.1f} GB of weights; ask for one with --sample"
+    return ""
+
+
+def _specifications(model: ir.Model) -> dict[str, tuple[str, tuple[int, ...]]]:
+    """Return type and shape of every input, with small sizes for dynamic dimensions."""
+    specifications = {}
+    for value in model.graph.inputs:
+        shape = () if value.shape is None else value.shape
+        sizes = tuple(size if isinstance(size, int) else DYNAMIC_SIZE for size in shape)
+        specifications[value.name or ""] = (type_text(value), sizes)
+    return specifications

@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import onnx_ir as ir
+import pytest
+
+from samba_onnx.passes.planning.costs import cost, node_dtype, value_bytes
+from tests.passes.planning.plan_samples import figures, parse
+
+FLOAT = ir.TensorType(ir.DataType.FLOAT)
+
+
+def value(kind: ir.TypeProtocol | None, shape: list[int | str | None] | None) -> ir.Value:
+    return ir.Value(name="v", type=kind, shape=None if shape is None else ir.Shape(shape))
+
+
+@pytest.mark.parametrize(
+    ("kind", "shape", "expected"),
+    [
+        (FLOAT, [2, 3], 24),
+        (FLOAT, [], 4),
+        (FLOAT, [0, 3], 0),
+        (FLOAT, [2, "n"], None),
+        (FLOAT, [2, None], None),
+        (FLOAT, None, None),
+        (None, [2], None),
+        (ir.TensorType(ir.DataType.UNDEFINED), [2], None),
+        (ir.TensorType(ir.DataType.STRING), [2], None),
+        (ir.TensorType(ir.DataType.BOOL), [3], 3),
+        (ir.TensorType(ir.DataType.BFLOAT16), [3], 6),
+        (ir.TensorType(ir.DataType.INT4), [3], 2),
+        (ir.TensorType(ir.DataType.UINT4), [2, 2], 2),
+        (ir.TensorType(ir.DataType.INT2), [5], 2),
+        (ir.TensorType(ir.DataType.COMPLEX128), [2], 32),
+        (ir.SequenceType(FLOAT), [2], None),
+        (ir.OptionalType(FLOAT), [2], None),
+        (ir.SparseTensorType(ir.DataType.FLOAT), [2], None),
+    ],
+)
+def test_value_bytes(
+    kind: ir.TypeProtocol | None, shape: list[int | str | None] | None, expected: int | None
+) -> None:
+    assert value_bytes(value(kind, shape)) == expected
+
+
+def test_an_initializers_content_tells_type_and_shape_and_is_not_read() -> None:
+    def refuse() -> ir.TensorProtocol:
+        raise AssertionError("the content was read")
+
+    lazy = ir.LazyTensor(refuse, dtype=ir.DataType.INT4, shape=ir.Shape([5]))
+    assert value_bytes(ir.Value(name="w", const_value=lazy)) == 3
+    packed = ir.tensor(np.zeros(5, ml_dtypes.int4))
+    assert value_bytes(ir.Value(name="w", const_value=packed)) == packed.nbytes
+
+
+def test_nodes_compute_in_their_first_floating_point_type() -> None:
+    gather, cast, odd, logic = parse("""
+        g (bfloat16[4] t, int64[2] i, int32[2] j) => (float[2] y, int32[2] z, bool[2] b) {
+            g = Gather (t, i)
+            y = Cast <to = 1> (j)
+            z = Add (j, j)
+            b = Not (q)
+        }""").graph
+    assert [node_dtype(n) for n in (gather, cast, odd, logic)] == [
+        "bfloat16",
+        "float32",
+        "int32",
+        "bool",
+    ]
+
+
+# 2**20 multiply-adds on a device of 2**40 operations a second.
+PRODUCT = "g (float[64,256] a, float[256,64] b) => (float[64,64] y) { y = MatMul (a, b) }"
+
+
+def test_seconds_are_the_longer_of_arithmetic_and_traffic() -> None:
+    nodes = list(parse(PRODUCT).graph)
+    busy = cost(nodes, {"hbm": 2**20}, figures())
+    assert (busy.flops, busy.bytes, busy.seconds) == (2**21, 2**20, 2.0**-19)
+    waiting = cost(nodes, {"hbm": 2**22, "ddr": 2**20}, figures())
+    assert waiting.bytes == 5 * 2**20
+    assert waiting.seconds == 2.0**-18 + 2.0**-10
+
+
+def test_each_data_type_has_its_own_peak() -> None:
+    half = list(parse(PRODUCT.replace("float[", "bfloat16[")).graph)
+    assert cost(half, {}, figures()).seconds == 2.0**-20
+    # No figure for int32: the slowest one counts.
+    whole = list(parse(PRODUCT.replace("float[", "int32[")).graph)
+    assert cost(whole, {}, figures()).seconds == 2.0**-19
+    assert cost([], {}, figures()).seconds == 0

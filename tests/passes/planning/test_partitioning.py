@@ -1,0 +1,171 @@
+from __future__ import annotations
+
+import functools
+import itertools
+import time
+
+import numpy as np
+import onnx_ir as ir
+from hypothesis import given, settings
+
+from samba_onnx.passes.planning.partitioning import Home, group, partition
+from samba_onnx.program.dataflow import Dataflow
+from tests.passes.planning.plan_samples import operators, parse, placement
+from tests.passes.planning.random_graphs import Case, cases, needs
+
+
+def fewest_groups(case: Case) -> int:
+    """Return the fewest runs of one home over all topological orders, by looking at them all."""
+    nodes = list(case.model.graph)
+    position = {value: i for i, node in enumerate(nodes) for value in node.outputs}
+    before = [{position[v] for v in needs(node) if v in position} for node in nodes]
+    on_cpu = [node in case.cpu for node in nodes]
+
+    @functools.cache
+    def rest(done: frozenset[int], last: bool | None) -> int:
+        ready = [i for i in range(len(nodes)) if i not in done and before[i] <= done]
+        return min(
+            (rest(done | {i}, on_cpu[i]) + (on_cpu[i] is not last) for i in ready), default=0
+        )
+
+    return rest(frozenset(), None)
+
+
+@settings(max_examples=120, deadline=None)
+@given(cases())
+def test_groups_are_an_order_of_execution_with_the_fewest_switches(case: Case) -> None:
+    groups = partition(case.model, case.placement)
+    nodes = [node for part in groups for node in part.nodes]
+    assert sorted(map(id, nodes)) == sorted(map(id, case.model.graph))
+    assert all(
+        (node in case.cpu) is (part.home is Home.CPU) for part in groups for node in part.nodes
+    )
+    made = {value for node in nodes for value in node.outputs}
+    for node in nodes:  # every operand is there before its reader: no cycle between groups
+        assert not [value for value in needs(node) if value in made - _written(nodes, node)]
+    assert all(a.home is not b.home for a, b in itertools.pairwise(groups))
+    assert len(groups) == fewest_groups(case)
+
+
+def _written(nodes: list[ir.Node], until: ir.Node) -> set[ir.Value]:
+    return {value for node in nodes[: nodes.index(until)] for value in node.outputs}
+
+
+@settings(max_examples=100, deadline=None)
+@given(cases(most=30))
+def test_the_order_within_a_group_is_the_models(case: Case) -> None:
+    index = {node: i for i, node in enumerate(case.model.graph)}
+    for part in partition(case.model, case.placement):
+        assert [index[node] for node in part.nodes] == sorted(index[node] for node in part.nodes)
+
+
+def kept_bytes(case: Case, phase: dict[ir.Node, int]) -> int:
+    """Return bytes that only the RDU reads, times the switches that they outlive."""
+    total = 0
+    for node in case.model.graph:
+        for value in node.outputs:
+            readers = [other for other in case.model.graph if value in needs(other)]
+            if value.is_graph_output() or any(other in case.cpu for other in (node, *readers)):
+                continue
+            last = max((phase[reader] for reader in readers), default=phase[node])
+            total += 4 * int(value.shape[0]) * (last - phase[node])  # type: ignore[index, arg-type]
+    return total
+
+
+def least_kept_bytes(case: Case, groups: int) -> int:
+    """Try every phase of every RDU node, the CPU nodes as early as possible."""
+    nodes = list(case.model.graph)
+    position = {value: i for i, node in enumerate(nodes) for value in node.outputs}
+    edges = [(position[v], i) for i, n in enumerate(nodes) for v in needs(n) if v in position]
+    on_cpu = [node in case.cpu for node in nodes]
+    best = 1 << 60
+    for start in (False, True):
+        early = [0 if cpu is start else 1 for cpu in on_cpu]
+        for a, b in edges:  # in the order of b, so that early[a] is final
+            early[b] = max(early[b], early[a] + (on_cpu[a] is not on_cpu[b]))
+        if len(set(early)) > groups:
+            continue
+        choices = [
+            (phase,) if cpu else range(phase, max(early) + 1, 2)
+            for phase, cpu in zip(early, on_cpu, strict=True)
+        ]
+        for phases in itertools.product(*choices):
+            if all(phases[b] >= phases[a] + (on_cpu[a] is not on_cpu[b]) for a, b in edges):
+                best = min(best, kept_bytes(case, dict(zip(nodes, phases, strict=True))))
+    return best
+
+
+@settings(max_examples=120, deadline=None)
+@given(cases(most=7))
+def test_movable_nodes_go_where_the_fewest_bytes_are_kept(case: Case) -> None:
+    groups = partition(case.model, case.placement)
+    # Numbering groups from 0 or 1 counts the same switches.
+    phase = {node: i for i, part in enumerate(groups) for node in part.nodes}
+    if groups:
+        assert kept_bytes(case, phase) == least_kept_bytes(case, len(groups))
+
+
+def test_start_on_the_side_that_needs_fewer_groups() -> None:
+    model = parse("""g (float[4] x) => (float[4] y, float[4] z) {
+        a = Cos (x)
+        y = Relu (a)
+        z = Relu (x)
+    }""")
+    assert operators(partition(model, placement(model))) == [
+        ("cpu", ["Cos"]),
+        ("rdu", ["Relu"] * 2),
+    ]
+
+
+def test_a_body_makes_its_node_wait_for_what_it_reads() -> None:
+    model = parse("""g (float[4] x, bool c) => (float[4] y) {
+        a = Relu (x)
+        b = If (c) <
+            then_branch = t () => (float[4] o) { o = Neg (a) },
+            else_branch = e () => (float[4] p) { p = Identity (x) }
+        >
+        y = Relu (b)
+    }""")
+    groups = partition(model, placement(model, cpu=("If",)))
+    assert operators(groups) == [("rdu", ["Relu"]), ("cpu", ["If"]), ("rdu", ["Relu"])]
+
+
+def test_a_small_result_is_kept_rather_than_a_large_one() -> None:
+    # "wide" has 64 times the bytes of "x": it is made after the switch, where it is needed.
+    model = parse("""g (float[1] x) => (float[64] y) <int64[1] s = {64}> {
+        small = Relu (x)
+        wide = Expand (small, s)
+        host = Cos (small)
+        y = Add (wide, host)
+    }""")
+    model.graph[1].outputs[0].shape = ir.Shape([64])
+    model.graph[1].outputs[0].dtype = ir.DataType.FLOAT
+    groups = partition(model, placement(model))
+    assert operators(groups) == [("rdu", ["Relu"]), ("cpu", ["Cos"]), ("rdu", ["Expand", "Add"])]
+
+
+def test_no_nodes_no_groups() -> None:
+    model = parse("g (float[4] x) => (float[4] x) {}")
+    assert partition(model, placement(model)) == ()
+
+
+def test_time_grows_with_the_graph_and_not_faster() -> None:
+    def seconds(count: int) -> float:
+        nodes = []
+        last = [ir.Value(name="x", shape=ir.Shape([4]), type=ir.TensorType(ir.DataType.FLOAT))] * 3
+        generator = np.random.default_rng(0)
+        for index in range(count):
+            output = ir.Value(
+                name=f"v{index}", shape=ir.Shape([4]), type=ir.TensorType(ir.DataType.FLOAT)
+            )
+            nodes.append(ir.Node("", "Add", [last[-1], last[-3]], outputs=[output]))
+            last.append(output)
+        flow = Dataflow.of(nodes)
+        homes = [Home.CPU if generator.random() < 0.05 else Home.RDU for _ in nodes]
+        begin = time.process_time()
+        assert sum(len(part.nodes) for part in group(flow, homes)) == count
+        return time.process_time() - begin
+
+    seconds(500)
+    # Ten times the nodes: quadratic work would take a hundred times as long.
+    assert seconds(10_000) < 40 * max(seconds(1_000), 0.01)

@@ -1,0 +1,173 @@
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+import onnx_ir as ir
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from samba_onnx.errors import UsageError
+from samba_onnx.passes.planning.partitioning import Group, Home
+from samba_onnx.passes.planning.sectioning import cut, sram_bytes
+from samba_onnx.program.dataflow import in_order, is_weight
+from tests.passes.planning.plan_samples import operators, parse, target
+from tests.passes.planning.random_graphs import Case, cases, needs
+
+CHAIN = """g (float[4] x) => (float[4] y) <float[4] w = {1, 2, 3, 4}> {
+    float_a = Add (x, w)
+    float_b = Relu (float_a)
+    float_c = Mul (float_b, w)
+    y = Relu (float_c)
+}"""
+
+
+def size(value: ir.Value) -> int:
+    return 4 * int(value.shape[0])  # type: ignore[index, arg-type]
+
+
+def needed(nodes: Sequence[ir.Node]) -> int:
+    """Return the on-chip bytes of a section from the definition, one step of time after another."""
+    touched = [[*needs(node), *node.outputs] for node in nodes]
+    values = {value for step in touched for value in step}
+    span = {v: [i for i, step in enumerate(touched) if v in step] for v in values}
+    live = [
+        sum(size(v) for v, at in span.items() if not is_weight(v) and at[0] <= time <= at[-1])
+        for time in range(len(nodes))
+    ]
+    return sum(size(v) for v in values if is_weight(v)) + max(live)
+
+
+def kept(pieces: Sequence[Sequence[ir.Node]]) -> int:
+    """Return the bytes that cross the cuts between sections, by looking at every cut."""
+    nodes = [node for piece in pieces for node in piece]
+    total = 0
+    for end in itertools.accumulate(len(piece) for piece in pieces[:-1]):
+        later = {value for node in nodes[end:] for value in needs(node)}
+        total += sum(size(v) for node in nodes[:end] for v in node.outputs if v in later)
+    return total
+
+
+def best(nodes: Sequence[ir.Node], capacity: int) -> tuple[int, int]:
+    """Return the fewest sections and then the fewest bytes kept, over all ways to cut an order."""
+    found = []
+    for cuts in itertools.product([False, True], repeat=len(nodes) - 1):
+        ends = [i + 1 for i, here in enumerate(cuts) if here]
+        pieces = [nodes[a:b] for a, b in zip([0, *ends], [*ends, len(nodes)], strict=True)]
+        if all(len(piece) == 1 or needed(piece) <= capacity for piece in pieces):
+            found.append((len(pieces), kept(pieces)))
+    return min(found)
+
+
+@settings(max_examples=80, deadline=None)
+@given(cases(most=8), st.integers(4, 120))
+def test_fewest_sections_then_fewest_bytes_kept(case: Case, capacity: int) -> None:
+    nodes = tuple(case.model.graph)
+    if not nodes:
+        return
+    groups = cut([Group(Home.RDU, nodes)], target(sram=capacity), "o3")
+    pieces = [group.nodes for group in groups]
+    order = [node for piece in pieces for node in piece]
+    assert sorted(map(id, order)) == sorted(map(id, nodes))
+    assert in_order(order)
+    assert all(len(piece) == 1 or needed(piece) <= capacity for piece in pieces)
+    assert (len(pieces), kept(pieces)) == best(order, capacity)
+    assert (len(pieces), kept(pieces)) <= best(nodes, capacity)
+
+
+@settings(max_examples=100, deadline=None)
+@given(cases(most=12))
+def test_on_chip_bytes_follow_from_the_definition(case: Case) -> None:
+    nodes = tuple(case.model.graph)
+    assert sram_bytes(nodes, target()) == (needed(nodes) if nodes else 0)
+
+
+def whole(text: str) -> list[Group]:
+    model = parse(text)
+    for node in model.graph:
+        for value in node.outputs:
+            value.dtype = value.dtype or ir.DataType.FLOAT
+            value.shape = value.shape or ir.Shape([4])
+    return [Group(Home.RDU, tuple(model.graph))]
+
+
+def test_o0_makes_every_operator_a_section() -> None:
+    groups = cut(whole(CHAIN), target(), "o0")
+    assert operators(groups) == [("rdu", [name]) for name in ("Add", "Relu", "Mul", "Relu")]
+
+
+def test_o3_makes_one_section_of_what_fits() -> None:
+    # 16 bytes of weights, and two values of 16 bytes are live at each step.
+    groups = whole(CHAIN)
+    assert cut(groups, target(sram=48), "o3") == tuple(groups)
+    assert len(cut(groups, target(sram=47), "o3")) == 4
+
+
+def test_cpu_groups_stay_as_they_are() -> None:
+    (group,) = whole(CHAIN)
+    host = Group(Home.CPU, group.nodes)
+    for level in ("o0", "o3"):
+        (same,) = cut([host], target(sram=1), level)
+        assert same is host
+
+
+def test_an_operator_larger_than_the_chip_is_alone() -> None:
+    groups = whole("""g (float[4] x) => (float[4] y) <float[4] w = {1, 2, 3, 4}> {
+        a = Relu (x)
+        b = Relu (a)
+        c = Add (b, w)
+        d = Relu (c)
+        y = Relu (d)
+    }""")
+    pieces = cut(groups, target(sram=32), "o3")
+    assert operators(pieces) == [
+        ("rdu", ["Relu", "Relu"]),
+        ("rdu", ["Add"]),
+        ("rdu", ["Relu", "Relu"]),
+    ]
+    assert sram_bytes(pieces[1].nodes, target()) == 48
+
+
+def test_parts_without_a_connection_share_a_section() -> None:
+    groups = whole("""g (float[4] x, float[4] z) => (float[4] y, float[4] u) {
+        y = Relu (x)
+        u = Neg (z)
+    }""")
+    assert cut(groups, target(), "o3") == tuple(groups)
+
+
+def test_a_better_order_is_found_where_the_models_keeps_too_much() -> None:
+    # Level by level, four values wait; branch by branch, only the results of branches do.
+    branches = "\n".join(f"a{i} = Exp (x)" for i in range(4))
+    ends = "\n".join(f"b{i} = Relu (a{i})" for i in range(4))
+    groups = whole(f"""g (float[4] x) => (float[4] y) {{
+        {branches}
+        {ends}
+        y = Sum (b0, b1, b2, b3)
+    }}""")
+    nodes = groups[0].nodes
+    for node in nodes:
+        if node.op_type == "Exp":
+            node.outputs[0].shape = ir.Shape([64])
+    capacity = 64 * 4 + 3 * 16 + 16
+    pieces = [group.nodes for group in cut(groups, target(sram=capacity), "o3")]
+    assert (len(pieces), kept(pieces)) < best(nodes, capacity)
+
+
+def test_operands_baked_into_a_section_need_no_memory() -> None:
+    (group,) = whole("""g (float[4] x) => (float[2, 2] y) <int64[2] s = {2, 2}> {
+        y = Reshape (x, s)
+    }""")
+    assert sram_bytes(group.nodes, target()) == 32
+
+
+def test_a_weight_read_twice_lies_on_the_chip_once() -> None:
+    groups: Any = whole(CHAIN)
+    assert sram_bytes(groups[0].nodes, target()) == 16 + 32
+
+
+def test_unknown_level() -> None:
+    with pytest.raises(UsageError, match="'o1': expected o0 or o3"):
+        cut([], target(), "o1")

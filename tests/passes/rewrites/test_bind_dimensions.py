@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+import pytest
+
+from samba_onnx.errors import UsageError
+from samba_onnx.passes.rewrites.bind_dimensions import BindDimensionsPass, Shapes
+from samba_onnx.passes.rewrites.interface import Interface
+from tests.passes.rewrites.applying import parse
+
+GRAPH = """g (float[batch,seq,4] x, float[batch,?] m, float[2,n] w) => (float[batch,seq,4] y)
+<float[batch,seq,4] a> { a = Relu(x)
+ y = Relu(a) }"""
+
+
+def bound(dims: dict[str, int], shapes: Shapes | None = None) -> list[str]:
+    model = parse(GRAPH)
+    result = BindDimensionsPass(dims, shapes or {})(model)
+    assert result.modified == bool(dims or shapes)
+    interface = Interface.of(model)
+    return [str(port).split("[")[1].rstrip("]") for port in (*interface.inputs, *interface.outputs)]
+
+
+def test_a_name_is_bound_wherever_it_occurs() -> None:
+    assert bound({"batch": 8}) == ["8,seq,4", "8,?", "2,n", "8,seq,4"]
+    model = parse(GRAPH)
+    BindDimensionsPass({"seq": 5}, {})(model)
+    assert str(model.graph[0].outputs[0].shape) == "[batch,5,4]"
+
+
+def test_input_shapes_set_nameless_dimensions_and_names_everywhere() -> None:
+    assert bound({}, {"m": (3, 7)}) == ["3,seq,4", "3,7", "2,n", "3,seq,4"]
+    assert bound({}, {"x": (None, "seq", 4), "w": (2, 6)}) == [
+        "batch,seq,4",
+        "batch,?",
+        "2,6",
+        "batch,seq,4",
+    ]
+
+
+def test_nothing_asked_nothing_changed() -> None:
+    assert bound({}) == ["batch,seq,4", "batch,?", "2,n", "batch,seq,4"]
+
+
+@pytest.mark.parametrize(
+    ("dims", "shapes", "message"),
+    [
+        ({"bach": 8}, {}, "no dimension 'bach'; it has batch, n, seq"),
+        ({"batch": 0}, {}, "must be at least 1, not 0"),
+        ({}, {"z": (1,)}, "no input 'z'; it has x, m, w"),
+        ({}, {"m": (1, 2, 3)}, "has 2 dimensions, the given shape 3"),
+        ({}, {"w": (3, 3)}, "dimension 0 of input 'w' is 2, not 3"),
+        ({}, {"m": (1, -1)}, "dimension 1 of input 'm' must be at least 1"),
+        ({"batch": 8}, {"m": (4, 4)}, "dimension 'batch' is given two sizes, 8 and 4"),
+        ({}, {"x": (2, 3, 4), "m": (3, 3)}, "two sizes, 2 and 3"),
+    ],
+)
+def test_wrong_wishes_are_refused(dims: dict[str, int], shapes: Shapes, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        BindDimensionsPass(dims, shapes)(parse(GRAPH))

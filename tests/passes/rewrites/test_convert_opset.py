@@ -1,0 +1,130 @@
+"""Conversions are held against onnxruntime on the model as it was, to the last bit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+import pytest
+
+from samba_onnx.passes.rewrites.convert_opset import (
+    INTERNAL_OPSET,
+    NEWEST_RUNNABLE_OPSET,
+    ConvertOpsetPass,
+)
+from samba_onnx.passes.rewrites.infer_shapes import InferShapesPass
+from samba_onnx.passes.rewrites.opset_adapters import ADAPTERS
+from tests.passes.rewrites.applying import TRACE, check, numbers, operators, parse
+
+X = numbers(2, 3, 4, 5)
+
+CASES: dict[str, tuple[int, str, list[Any]]] = {
+    "clip": (7, "(float[2,3,4,5] x) => (float[a,b,c,d] y) { y = Clip<min=-0.5, max=0.25>(x) }", [X]),
+    "clip_max": (9, "(float[2,3,4,5] x) => (float[a,b,c,d] y) { y = Clip<max=0.25>(x) }", [X]),
+    "dropout": (7, "(float[2,3,4,5] x) => (float[a,b,c,d] y) { y = Dropout<ratio=0.3>(x) }", [X]),
+    "hardmax": (12, "(float[2,3,4,5] x) => (float[a,b,c,d] y) { y = Hardmax<axis=2>(x) }", [X]),
+    "softmax": (11, "(float[2,3,4,5] x) => (float[a,b,c,d] y) { y = Softmax(x) }", [X]),
+    "softmax_0": (8, "(float[2,3,4,5] x) => (float[a,b,c,d] y) { y = Softmax<axis=0>(x) }", [X]),
+    "softmax_last": (11, "(float[2,3,4,5] x) => (float[a,b,c,d] y) { y = Softmax<axis=3>(x) }", [X]),
+    "log_softmax": (11, "(float[2,3,4,5] x) => (float[a,b,c,d] y) { y = LogSoftmax<axis=-3>(x) }", [X]),
+    "pad": (10, "(float[2,3,4,5] x) => (float[a,b,c,d] y) { y = Pad<pads=[0,0,1,2,0,0,0,1], value=2.0>(x) }", [X]),
+    "reduce_mean": (13, "(float[2,3,4,5] x) => (float[a,b,c] y) { y = ReduceMean<axes=[1], keepdims=0>(x) }", [X]),
+    "reduce_all": (11, "(float[2,3,4,5] x) => (float[a,b,c,d] y) { y = ReduceSum(x) }", [X]),
+    "reduce_sum": (11, "(float[2,3,4,5] x) => (float[a,b,c,d] y) { y = ReduceSum<axes=[-1]>(x) }", [X]),
+    "resize": (10, "(float[2,3,4,5] x) => (float[a,b,c,d] y) <float[4] s = {1.0, 1.0, 2.0, 3.0}> { y = Resize<mode=\"nearest\">(x, s) }", [X]),
+    "resize_linear": (10, "(float[2,3,4,5] x) => (float[a,b,c,d] y) <float[4] s = {1.0, 1.0, 2.5, 1.5}> { y = Resize<mode=\"linear\">(x, s) }", [X]),
+    "resize_down": (10, "(float[2,3,4,5] x) => (float[a,b,c,d] y) <float[4] s = {1.0, 1.0, 0.6, 0.6}> { y = Resize<mode=\"nearest\">(x, s) }", [X]),
+    "upsample_7": (7, "(float[2,3,4,5] x) => (float[a,b,c,d] y) { y = Upsample<scales=[1.0,1.0,2.0,2.0]>(x) }", [X]),
+    "upsample_9": (9, "(float[2,3,4,5] x) => (float[a,b,c,d] y) <float[4] s = {1.0, 1.0, 1.5, 2.0}> { y = Upsample<mode=\"linear\">(x, s) }", [X]),
+    "scatter": (9, "(float[3,2] x, int64[1,2] i, float[1,2] u) => (float[a,b] y) { y = Scatter(x, i, u) }", [numbers(3, 2), np.array([[1, 2]]), numbers(1, 2, seed=1)]),
+    "slice": (9, "(float[2,3,4,5] x) => (float[a,b,c,d] y) { y = Slice<axes=[1,3], starts=[0,-3], ends=[2,9]>(x) }", [X]),
+    "split": (11, "(float[2,3,4,5] x) => (float[a,b,c,d] y, float[e,f,g,h] z) { y, z = Split<axis=3, split=[2,3]>(x) }", [X]),
+    "split_even": (13, "(float[2,3,4,6] x) => (float[a,b,c,d] y, float[e,f,g,h] z) { y, z = Split<axis=3>(x) }", [numbers(2, 3, 4, 6)]),
+    "squeeze": (11, "(float[1,3,1,2] x) => (float[a,b] y) { y = Squeeze<axes=[0,2]>(x) }", [numbers(1, 3, 1, 2)]),
+    "squeeze_all": (11, "(float[1,3,1,2] x) => (float[a,b] y) { y = Squeeze(x) }", [numbers(1, 3, 1, 2)]),
+    "unsqueeze": (11, "(float[3,2] x) => (float[a,b,c,d] y) { y = Unsqueeze<axes=[0,2]>(x) }", [numbers(3, 2)]),
+    "top_k": (9, "(float[3,7] x) => (float[a,b] y, int64[c,d] i) { y, i = TopK<k=3>(x) }", [numbers(3, 7)]),
+    "roi_align": (11, "(float[1,2,8,8] x, float[1,4] r, int64[1] b) => (float[i,j,k,l] y) { y = RoiAlign<output_height=3, output_width=3>(x, r, b) }", [numbers(1, 2, 8, 8), np.array([[1, 1, 6, 5]], np.float32), np.array([0])]),
+    "grid_sample": (16, "(float[1,2,4,4] x, float[1,3,3,2] g) => (float[i,j,k,l] y) { y = GridSample<mode=\"bicubic\">(x, g) }", [numbers(1, 2, 4, 4), np.tanh(numbers(1, 3, 3, 2))]),
+    "dft": (17, "(float[1,6,2] x) => (float[i,j,k] y) { y = DFT(x) }", [numbers(1, 6, 2)]),
+    "group_normalization": (18, "(float[2,6,4] x, float[3] s, float[3] b) => (float[i,j,k] y) { y = GroupNormalization<num_groups=3>(x, s, b) }", [numbers(2, 6, 4), numbers(3, seed=1), numbers(3, seed=2)]),
+    "batch_normalization": (8, "(float[2,3,4,5] x, float[3] s, float[3] b, float[3] m, float[3] v) => (float[i,j,k,l] y) { y = BatchNormalization(x, s, b, m, v) }", [X, *(numbers(3, seed=i) ** 2 for i in range(4))]),
+    "lstm": (11, "(float[2,1,3] x, float[1,8,3] w, float[1,8,2] r) => (float[i,j,k,l] y) { y = LSTM<hidden_size=2>(x, w, r) }", [numbers(2, 1, 3), numbers(1, 8, 3), numbers(1, 8, 2)]),
+    "branch": (11, """(bool c, float[1,4] x) => (float[p,q] y) {
+ y = If (c) <then_branch = t () => (float[1,1] a) { a = ReduceMean<axes=[1]>(x) },
+             else_branch = e () => (float[1,4] b) { b = Softmax<axis=0>(x) }> }""", [np.array(False), numbers(1, 4)]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_same_results_in_the_internal_operator_set(name: str) -> None:
+    opset, graph, inputs = CASES[name]
+    model = parse(f"g {graph}", opset=opset, ir_version=8)
+    InferShapesPass()(model)
+    # GroupNormalization's weights are per channel now: another order of rounding
+    tolerance = 1e-6 if name in ("group_normalization", "softmax_0", "branch") else 0.0
+    check(model, ConvertOpsetPass(), inputs=inputs, atol=tolerance)
+    assert model.graph.opset_imports[""] == INTERNAL_OPSET
+
+
+def test_every_adapter_has_a_case_or_refuses() -> None:
+    tested = {
+        node.op_type
+        for opset, graph, _ in CASES.values()
+        for node in parse(f"g {graph}", opset=opset).graph.all_nodes()
+    }
+    reduces = {name for name in ADAPTERS if name.startswith("Reduce")}  # one function for all
+    assert set(ADAPTERS) - tested - reduces == {"Scan"}
+
+
+@pytest.mark.parametrize(
+    ("opset", "graph", "reason"),
+    [
+        (8, "(float[2,3] x, float[3] s, float[3] b, float[3] m, float[3] v) => (float[i,j] y) { y = BatchNormalization<spatial=0>(x, s, b, m, v) }", "spatial=0"),
+        (9, "(float[1,1,2,2] x, float[4] s) => (float[i,j,k,l] y) { y = Upsample(x, s) }", "computed at run time"),
+        (10, "(float[1,1,4,4] x) => (float[i,j,k,l] y) <float[4] s = {1.0,1.0,0.5,2.0}> { y = Resize(x, s) }", "shrinks at once"),
+        (9, "(float[4] x) => (float[i] y, float[j] m) { y, m = Dropout(x) }", "mask"),
+        (11, "(float[1,1,4,4] x, float[8] r, float[4] s) => (float[i,j,k,l] y) { y = Resize<coordinate_transformation_mode=\"tf_half_pixel_for_nn\">(x, r, s) }", "tf_half_pixel_for_nn"),
+        (11, "(float x) => (float y) { z = my.Op(x)\n y = Softmax(z) }", "rank"),
+        (18, "(float[2,c,4] x, float[3] s, float[3] b) => (float[i,j,k] y) { y = GroupNormalization<num_groups=3>(x, s, b) }", "channels"),
+    ],
+)  # fmt: skip
+def test_impossible_conversions_change_nothing_and_are_noted(
+    opset: int, graph: str, reason: str
+) -> None:
+    model = parse(f"g {graph}", opset=opset, ir_version=8, imports=', "my": 1')
+    before = ir.to_proto(model)
+    rewrite = ConvertOpsetPass()
+    assert not rewrite(model).modified
+    assert ir.to_proto(model) == before
+    (note,) = rewrite.notes
+    assert note.startswith(f"the model keeps opset {opset}, not {INTERNAL_OPSET}: node ")
+    assert reason in note
+
+
+def test_newer_models_are_lowered_when_nothing_of_them_is_new() -> None:
+    graph = "g (float[2,3] x) => (float[2,3] y) { z = Softplus(x)\n y = Softmax(z) }"
+    model = parse(graph, opset=26)
+    InferShapesPass()(model)
+    check(model, ConvertOpsetPass(), inputs=[numbers(2, 3)], rtol=1e-6)
+    assert model.graph.opset_imports[""] == INTERNAL_OPSET
+
+
+def test_new_operators_and_types_keep_the_newest_runnable_version() -> None:
+    model = parse("g (float[3] x) => (float[3] y) { y = CumProd(x, a) }".replace(
+        "{", "<int64 a = {0}> {"), opset=27)  # fmt: skip
+    InferShapesPass()(model)
+    assert ConvertOpsetPass()(model).modified
+    assert model.graph.opset_imports[""] == NEWEST_RUNNABLE_OPSET
+    bfloat = parse("g (bfloat16[3] x) => (bfloat16[3] y) { y = Softplus(x) }", opset=22)
+    rewrite = ConvertOpsetPass()
+    assert not rewrite(bfloat).modified
+    assert "its type tensor(bfloat16) is new" in rewrite.notes[0]
+
+
+def test_new_nodes_inherit_the_trace() -> None:
+    model = parse("g (float[2,3,4] x) => (float[2,3,4] y) { y = Softmax<axis=1>(x) }", opset=11)
+    ConvertOpsetPass()(model)
+    assert operators(model) == ["Shape", "Flatten", "Softmax", "Reshape"]
+    assert len({node.metadata_props[TRACE] for node in model.graph}) == 1

@@ -1,0 +1,176 @@
+from __future__ import annotations
+
+import numpy as np
+import onnx_ir as ir
+import pytest
+
+from samba_onnx.passes.pipeline import run_pipeline
+from samba_onnx.passes.rewrites.evaluation import LARGEST_RESULT
+from samba_onnx.passes.rewrites.fold_constants import FoldConstantsPass
+from samba_onnx.passes.rewrites.infer_shapes import InferShapesPass
+from samba_onnx.passes.rewrites.lift_constants import LiftConstantsPass
+from samba_onnx.passes.rewrites.rewriting import WEIGHT
+from tests.passes.rewrites.applying import (
+    KnowsAll,
+    add_weights,
+    check,
+    numbers,
+    operators,
+    parse,
+    run,
+)
+
+
+def folded(graph: str, **weights: np.ndarray) -> ir.Model:
+    """Infer, fold, and hold the result against onnxruntime with zeros for the inputs."""
+    model = add_weights(parse(graph), weights)
+    LiftConstantsPass()(model)
+    InferShapesPass()(model)
+    FoldConstantsPass()(model)
+    return model
+
+
+def test_chains_of_constants_become_one_initializer() -> None:
+    model = parse("""g (float[2,6] x) => (float[3,4] y)
+<int64[2] a = {1, 2}, int64[2] b = {2, 2}, float[1] f = {2.7}> {
+ c = Add(a, b)
+ i = Cast<to=7>(f)
+ d = Max(c, i)
+ y = Reshape(x, d) }""")
+    check(model, InferShapesPass(), FoldConstantsPass(), inputs=[numbers(2, 6)])
+    assert operators(model) == ["Reshape"]
+    assert list(model.graph.initializers) == ["d"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "<int64[2] a = {1, 2}, int64[2] b = {2, 0}> { y = Div(a, b) }",
+        "<int64[2] a = {1, 2}, int64[2] b = {2, 0}> { y = Mod(a, b) }",
+        "<int64[2] a = {-9223372036854775808, 2}, int64[2] b = {-1, 1}> { y = Div(a, b) }",
+        "<float[2] a = {1e30, 2.0}> { y = Cast<to=7>(a) }",
+        "<int64[2] a = {1, 2}, int64[3] b = {1, 2, 3}> { y = Add(a, b) }",
+    ],
+)
+def test_what_traps_or_fails_stays(body: str) -> None:
+    model = folded(f"g () => (int64[?] y) {body}")
+    assert len(model.graph) == 1
+
+
+def test_random_and_custom_nodes_stay() -> None:
+    model = add_weights(
+        parse(
+            """g (float[3] w) => (float[3] y, float[3] z, float[3] r) {
+ y = RandomUniformLike(w)
+ z = my.Op(w)
+ r = Dropout(w) }""",
+            imports=', "my": 1',
+        ),
+        {"w": numbers(3)},
+    )
+    InferShapesPass()(model)
+    assert not FoldConstantsPass()(model).modified
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "<int64[2] s = {1048576, 1048576}> { y = ConstantOfShape(s) }",
+        "<float[1] a = {1.0}, int64[1] s = {1099511627776}> { y = Expand(a, s) }",
+        "<float[1] a = {1.0}, int64[1] s = {1099511627776}> { y = Tile(a, s) }",
+        "<float a = {0.0}, float b = {1e12}, float c = {1.0}> { y = Range(a, b, c) }",
+        "<float a = {0.0}, float b = {1.0}, float c = {0.0}> { y = Range(a, b, c) }",
+    ],
+)
+def test_nothing_large_is_made(body: str) -> None:
+    model = folded(f"g () => (float[?] y) {body}".replace("[?]", "[?,?]", "s = {1048576" in body))
+    assert len(model.graph) == 1
+
+
+def test_small_growth_is_folded() -> None:
+    model = folded(
+        """g (float[4] x) => (float[4] y)
+<float a = {0.0}, float b = {4.0}, float c = {1.0}> { r = Range(a, b, c)
+ y = Add(x, r) }"""
+    )
+    assert operators(model) == ["Add"]
+    np.testing.assert_array_equal(model.graph.initializers["r"].const_value.numpy(), [0, 1, 2, 3])
+
+
+def test_outputs_keep_their_names() -> None:
+    model = parse("""g () => (int64[2] y, float[2] b, float[1] c)
+<float[3] a = {1.0, 2.0, 3.0}, int64[2] n = {2, 1}> {
+ y = Neg(n)
+ b, c = Split<axis=0>(a, n) }""")
+    check(model, InferShapesPass(), FoldConstantsPass(), inputs=[])
+    assert set(operators(model)) == {"Identity"}
+
+
+def test_constants_in_branches_are_folded() -> None:
+    model = parse("""g (bool c, float[2] x) => (float[2] y) <float[2] w = {1.0, 2.0}> {
+ y = If (c) <then_branch = t () => (float[2] a) { n = Neg(w)
+ a = Add(x, n) }, else_branch = e () => (float[2] b) { b = Exp(w) }> }""")
+    check(
+        model, InferShapesPass(), FoldConstantsPass(), inputs=[np.array(False), numbers(2)],
+        rtol=1e-6,
+    )  # fmt: skip
+    assert [n.op_type for n in model.graph.all_nodes()].count("Neg") == 0
+
+
+def test_large_weights_are_rearranged_when_read_and_not_before() -> None:
+    rows = LARGEST_RESULT // 4 // 512 * 2
+    w = numbers(rows, 512)
+    reads = []
+
+    class Counted(ir.Tensor):
+        def numpy(self) -> np.ndarray:
+            reads.append(self.name)
+            return super().numpy()
+
+    model = parse(f"g (float[2,512] x, float[{rows},512] w) => (float[2,{rows}] y) {{ t = Transpose(w)\n y = MatMul(x, t) }}")  # fmt: skip
+    add_weights(model, {"w": w})
+    model.graph.initializers["w"].const_value = Counted(w, name="w")
+    model.graph.initializers["w"].meta[WEIGHT] = True
+    x = numbers(2, 512)
+    expected = run(model, [x])[0]
+    reads.clear()
+    InferShapesPass()(model)
+    FoldConstantsPass()(model)
+    assert operators(model) == ["MatMul"]
+    assert not reads
+    assert model.graph.initializers["t"].meta[WEIGHT]
+    np.testing.assert_allclose(run(model, [x])[0], expected, rtol=1e-4, atol=1e-4)
+    assert reads == ["w"]
+
+
+def test_slices_that_divide_a_weight_are_folded_and_copies_are_not() -> None:
+    w = numbers(64, 64)
+    slices = """g (float[64,64] w, float[64,64] x) => (float[64,64] y)
+<int64[1] a = {0}, int64[1] b = {16}, int64[1] c = {64}> {
+ p = Slice(w, a, b)
+ q = Slice(w, b, c)
+ r = Concat<axis=0>(q, p)
+ y = MatMul(r, x) }"""
+    model = add_weights(parse(slices), {"w": w})
+    model.graph.initializers["w"].meta[WEIGHT] = True
+    check(model, InferShapesPass(), FoldConstantsPass(), inputs=[numbers(64, 64, seed=1)])
+    assert operators(model) == ["MatMul"]
+    tied = """g (float[64,64] w, float[2,64] x) => (float[2,64] y, float[2,64] z) {
+ t = Transpose(w)
+ y = MatMul(x, t)
+ z = MatMul(x, w) }"""
+    model = add_weights(parse(tied), {"w": w})
+    model.graph.initializers["w"].meta[WEIGHT] = True
+    InferShapesPass()(model)
+    assert not FoldConstantsPass()(model).modified
+
+
+def test_inputs_with_defaults_are_not_constants() -> None:
+    model = parse("g (float[2] x, float[2] d) => (float[2] y) <float[2] d = {1.0, 2.0}> { n = Neg(d)\n y = Add(x, n) }")  # fmt: skip
+    result = run_pipeline(model, KnowsAll())
+    assert operators(result.model) == ["Neg", "Add"]
+    assert "d" in result.model.graph.initializers
+    assert [value.name for value in result.model.graph.inputs] == ["x", "d"]
+    assert "1 inputs have defaults (d)" in result.notes[0]
+    x = numbers(2)
+    np.testing.assert_allclose(run(result.model, [x])[0], x - np.array([1, 2]), rtol=1e-6)

@@ -1,0 +1,60 @@
+"""Sizes that only hold for the exporter's example do not reach placement."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx_ir as ir
+
+from samba_onnx.passes.pipeline import PipelineOptions, run_pipeline
+from samba_onnx.passes.rewrites.forget_shapes import ForgetShapesPass
+from samba_onnx.passes.rewrites.infer_shapes import InferShapesPass
+from samba_onnx.passes.rewrites.interface import Interface
+from tests.passes.rewrites.applying import TRACE, KnowsAll, check, parse
+
+DYNAMIC = "g (float[batch, n] x) => (float[batch, n] y) { t = Relu(x) y = Neg(t) }"
+STATIC = "g (float[2, 3] x) => (float[2, 3] y) { t = Relu(x) y = Neg(t) }"
+
+
+def _state(model: ir.Model, *shape: int | str) -> ir.Value:
+    """Give the value between the two nodes a stated shape."""
+    [value] = model.graph[0].outputs
+    value.type = ir.TensorType(ir.DataType.FLOAT)
+    value.shape = ir.Shape(shape)
+    return value
+
+
+def test_a_stated_size_of_a_dynamic_model_is_inferred_anew() -> None:
+    model = parse(DYNAMIC)
+    value = _state(model, "batch", 6)
+    interface = Interface.of(model)
+    assert ForgetShapesPass()(model).modified
+    assert value.shape is not None
+    assert [str(size) for size in value.shape] == ["None", "None"]
+    InferShapesPass()(model)
+    assert [str(size) for size in value.shape] == ["batch", "n"]
+    assert Interface.of(model) == interface
+    assert all(TRACE in node.metadata_props for node in model.graph)
+
+
+def test_binding_dimensions_gives_the_bound_size_and_not_the_stated_one() -> None:
+    model = parse(DYNAMIC)
+    _state(model, "batch", 6)
+    result = run_pipeline(model, KnowsAll(), PipelineOptions({"batch": 2, "n": 4}, {}))
+    assert [str(size) for size in result.model.graph[0].outputs[0].shape or ()] == ["2", "4"]
+
+
+def test_numbers_do_not_change() -> None:
+    model = parse(DYNAMIC)
+    _state(model, "batch", 6)
+    check(model, ForgetShapesPass(), inputs=[np.array([[1.0, -2.0]], np.float32)])
+
+
+def test_a_static_model_keeps_what_it_states() -> None:
+    model = parse(STATIC)
+    value = _state(model, 2, 3)
+    assert not ForgetShapesPass()(model).modified
+    assert value.shape == ir.Shape([2, 3])
+
+
+def test_nothing_stated_is_nothing_to_forget() -> None:
+    assert not ForgetShapesPass()(parse(DYNAMIC)).modified

@@ -1,0 +1,170 @@
+"""Types behind onnxruntime's own operators are known before placement."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+import onnxruntime as ort
+import pytest
+
+import samba_onnx
+from samba_onnx.errors import ExecutionError
+from samba_onnx.passes.rewrites import infer_foreign_types
+from samba_onnx.passes.rewrites.infer_foreign_types import InferForeignTypesPass
+from samba_onnx.passes.rewrites.interface import describe_type, dimensions
+
+HEADER = '<ir_version: 10, opset_import: ["": 21, "com.microsoft": 1, "com.example": 1]>\n'
+X = np.random.default_rng(0).normal(size=(3, 3)).astype(np.float32)
+
+
+def parse(text: str) -> ir.Model:
+    """Return a model in text form."""
+    return ir.from_proto(onnx.parser.parse_model(HEADER + text))
+
+
+def inferred(text: str) -> tuple[dict[str | None, Any], bool, list[str]]:
+    """Return type and shape of each result after the pass, whether it did anything, and notes."""
+    model = parse(text)
+    rewrite = InferForeignTypesPass()
+    modified = rewrite(model).modified
+    found = {
+        value.name: (describe_type(value), dimensions(value.shape))
+        for node in model.graph
+        for value in node.outputs
+    }
+    return found, modified, rewrite.notes
+
+
+def test_types_and_dimensions_follow() -> None:
+    found, modified, notes = inferred("""
+        g (float[batch,3,4] x) => (y) <int64[2] shape={-1,4}, int64[1] ax={1}, float[4] b={1,2,3,4}>
+        {
+            g0 = com.microsoft.BiasGelu(x, b)
+            c = Cast<to=10>(g0)
+            t = Transpose<perm=[0,2,1]>(c)
+            r = Reshape(g0, shape)
+            s = ReduceSum<keepdims=0>(g0, ax)
+            y = com.microsoft.FusedMatMul<transB=1>(r, s)
+        }""")
+    assert (modified, notes) == (True, [])
+    assert found == {
+        "g0": ("tensor(float)", ("batch", 3, 4)),
+        "c": ("tensor(float16)", ("batch", 3, 4)),
+        "t": ("tensor(float16)", ("batch", 4, 3)),
+        "r": ("tensor(float)", (None, 4)),  # onnxruntime's name for it means nothing here
+        "s": ("tensor(float)", ("batch", 4)),
+        "y": ("tensor(float)", (None, "batch")),
+    }
+
+
+def test_a_second_run_finds_nothing_new() -> None:
+    model = parse("g (float[2] x) => (y) { a = com.microsoft.Gelu(x) y = Relu(a) }")
+    assert InferForeignTypesPass()(model).modified
+    assert not InferForeignTypesPass()(model).modified
+
+
+def test_what_is_known_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    found, _, _ = inferred("""g (float[n,4] x) => (y) <float[k,4] a>
+        { a = com.microsoft.Gelu(x) y = com.microsoft.Gelu(a) }""")
+    assert found["a"] == ("tensor(float)", ("k", 4))
+    assert found["y"] == ("tensor(float)", (None, 4))  # k is no dimension of an input
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "g (float[2] x) => (y) { y = Relu(x) }",  # onnx's own business
+        "g (float[2] x) => (float[2] y) { y = com.microsoft.Gelu(x) }",  # known
+        "g (float[2] x) => (y) { a = com.example.Thing(x) y = com.microsoft.Gelu(a) }",
+    ],
+)
+def test_nobody_is_asked_without_need(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(infer_foreign_types, "infer_output_types", lambda proto: 1 / 0)
+    assert not inferred(text)[1]
+
+
+def test_operators_that_nobody_knows_are_named() -> None:
+    found, modified, notes = inferred("""g (float[2] x) => (y) {
+        a = com.example.Thing(x)
+        b = com.microsoft.Gelu(x)
+        y = Add(a, b)
+    }""")
+    assert modified
+    assert found["b"] == ("tensor(float)", (2,))
+    assert found["a"] == found["y"] == ("", None)
+    assert notes == [
+        "the emulator cannot run com.example::Thing: onnxruntime has no such operator, and the "
+        "model brings no function body for it"
+    ]
+
+
+def test_a_refusal_is_a_note() -> None:
+    found, modified, notes = inferred("g (float[2] x) => (y) { y = com.microsoft.NoSuch(x) }")
+    assert (modified, found["y"]) == (False, ("", None))
+    (note,) = notes
+    assert note.startswith("no types are known behind com.microsoft::NoSuch: ")
+
+
+MODELS = {
+    "Gelu": "y = Relu(a) a = com.microsoft.Gelu(x)",
+    "FusedMatMul": "a = com.microsoft.FusedMatMul<transB=1, alpha=0.5>(x, x) y = Relu(a)",
+    "QuickGelu": "r = Relu(x) a = com.microsoft.QuickGelu<alpha=1.0>(r) y = MatMul(a, r)",
+    "BiasGelu": "a = com.microsoft.BiasGelu(x, b) y = MatMul(a, x)",
+    "SkipLayerNormalization": (
+        "a = com.microsoft.SkipLayerNormalization<epsilon=0.1>(t, t, b) t = Unsqueeze(x, zero) "
+        "y = Squeeze(a, zero)"
+    ),
+    # a value that onnx cannot infer passes by a section, from one fallback to the next
+    "passing by": (
+        "h = Hardmax(x) a = com.microsoft.Gelu(h) r = Relu(h) c = com.microsoft.FusedMatMul(a, r) "
+        "y = Hardmax(c)"
+    ),
+    "untyped": "y = com.microsoft.Gelu(x)",
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_numbers_are_those_of_onnxruntime(name: str, tmp_path: Path) -> None:
+    output = "y" if name == "untyped" else "float[3,3] y"
+    text = f"g (float[3,3] x) => ({output}) <float[3] b={{1,2,3}}, int64[1] zero={{0}}> {{"
+    lines = MODELS[name].replace(") ", ")\n").split("\n")
+    proto = onnx.parser.parse_model(HEADER + text + " ".join(lines) + "}")
+    _sort(proto)
+    (expected,) = ort.InferenceSession(proto.SerializeToString()).run(["y"], {"x": X})
+    pef = samba_onnx.convert(proto, tmp_path / "m.pef")
+    with pef, samba_onnx.Device(pef, threads=1) as device:
+        # float32, three terms: what another order of additions can change
+        np.testing.assert_allclose(device.run({"x": X})["y"], expected, rtol=1e-6, atol=1e-6)
+        graph = pef.manifest.graphs[0]
+        assert tuple(device.ledger.transfers) == graph.load_transfers + graph.run_transfers
+    assert pef.manifest.reference is not None
+    on_cpu = {n.code for f in pef.manifest.fallbacks for n in f.reasons}
+    assert on_cpu <= {"domain", "operator"}
+    assert "unknown_type" not in on_cpu
+
+
+def _sort(proto: onnx.ModelProto) -> None:
+    model = ir.from_proto(proto)
+    model.graph.sort()
+    proto.CopyFrom(ir.to_proto(model))
+
+
+def test_a_model_that_onnxruntime_cannot_run_converts_and_says_so(tmp_path: Path) -> None:
+    text = "g (float[3,3] x) => (float[3,3] y) { r = Relu(x) y = com.example.Thing(r) }"
+    pef = samba_onnx.convert(onnx.parser.parse_model(HEADER + text), tmp_path / "m.pef")
+    assert any("cannot run com.example::Thing" in note for note in pef.manifest.notes)
+    assert [section.operators for section in pef.manifest.sections] == [{"Relu": 1}]
+    with pef, pytest.raises(ExecutionError, match=r"com\.example:Thing"):
+        samba_onnx.Device(pef, threads=1)
+
+
+@pytest.mark.parametrize("operator", ["Relu", "com.microsoft.Gelu"])
+def test_an_output_without_type_gets_one(operator: str, tmp_path: Path) -> None:
+    proto = onnx.parser.parse_model(f"{HEADER} g (float[3,3] x) => (y) {{ y = {operator}(x) }}")
+    manifest = samba_onnx.analyze(proto)
+    (symbol,) = (symbol for symbol in manifest.symbols if symbol.name == "y")
+    assert (symbol.type, symbol.shape) == ("tensor(float)", (3, 3))

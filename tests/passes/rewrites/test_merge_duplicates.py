@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+import numpy as np
+import onnx_ir as ir
+
+from samba_onnx.passes.rewrites.merge_duplicates import MergeInitializersPass, MergeNodesPass
+from samba_onnx.passes.rewrites.rewriting import WEIGHT
+from samba_onnx.pef.sources import FileRegion
+from tests.passes.rewrites.applying import add_weights, check, numbers, operators, parse
+
+
+def test_equal_small_initializers_become_one_and_different_ones_stay() -> None:
+    model = parse("""g (float[2] x) => (float[2] y)
+<float[2] a = {1.0, 2.0}, float[2] b = {1.0, 2.0}, float[1,2] c = {1.0, 2.0}, float[2] d = {1.0, 3.0}> {
+ p = Add(x, a)
+ q = Mul(p, b)
+ r = Squeeze(c)
+ s = Add(q, r)
+ y = Sub(s, d) }""")
+    model.graph.initializers["b"].meta[WEIGHT] = True
+    check(model, MergeInitializersPass(), inputs=[numbers(2)])
+    assert list(model.graph.initializers) == ["a", "c", "d"]
+    assert model.graph.initializers["a"].meta[WEIGHT]
+    assert not MergeInitializersPass()(model).modified
+
+
+def test_large_initializers_are_compared_by_place() -> None:
+    class Mapped(ir.ExternalTensor):
+        """A weight in a file that does not exist: reading it would fail."""
+
+        @property
+        def region(self) -> FileRegion:
+            return FileRegion(self.location, self.offset or 0, self.length or 0)
+
+    def external(name: str, offset: int) -> ir.ExternalTensor:
+        return Mapped(
+            "missing.bin", offset, 8192, ir.DataType.FLOAT, shape=ir.Shape((2048,)), name=name
+        )
+
+    model = parse("""g (float[2048] a, float[2048] b, float[2048] c) => (float[2048] y) {
+ p = Add(a, b)
+ y = Mul(p, c) }""")
+    add_weights(model, {name: np.zeros(2048, np.float32) for name in "abc"})
+    for name, offset in (("a", 0), ("b", 0), ("c", 8192)):
+        model.graph.initializers[name].const_value = external(name, offset)
+    assert MergeInitializersPass()(model).modified
+    assert list(model.graph.initializers) == ["a", "c"]
+
+
+def test_equal_nodes_become_one() -> None:
+    model = parse("""g (float[2] x) => (float[2] y) { a = Exp(x)
+ b = Exp(x)
+ c = Log(x)
+ d = Add(a, b)
+ y = Add(d, c) }""")
+    check(model, MergeNodesPass(), inputs=[numbers(2)])
+    assert operators(model) == ["Exp", "Log", "Add", "Add"]
+
+
+def test_random_and_custom_nodes_stay_apart() -> None:
+    model = parse(
+        """g (float[2] x, bool t) => (float[2] y) { a = Bernoulli(x)
+ b = Bernoulli(x)
+ c = RandomNormalLike(x)
+ d = RandomNormalLike(x)
+ e = my.Op(x)
+ f = my.Op(x)
+ y = Sum(a, b, c, d, e, f) }""",
+        imports=', "my": 1',
+    )
+    assert not MergeNodesPass()(model).modified
+    assert all(not node.attributes for node in model.graph)
+
+
+def test_equal_outputs_keep_their_names() -> None:
+    model = parse("g (float[2] x) => (float[2] y, float[2] z) { y = Exp(x)\n z = Exp(x) }")
+    before = [value.name for value in model.graph.outputs]
+    MergeNodesPass()(model)
+    assert [value.name for value in model.graph.outputs] == before
+    assert operators(model) == ["Exp", "Identity"]

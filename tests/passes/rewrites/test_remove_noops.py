@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from samba_onnx.passes.rewrites.remove_noops import RemoveNoopsPass
+from tests.passes.rewrites.applying import check, numbers, operators, parse
+
+CONSTANTS = "<int64[3] same = {2, 3, 4}, int64[3] ones = {1, 1, 1}, int64[6] none = {0,0,0,0,0,0}, int64[1] zero = {0}, int64[1] big = {9}, int64[1] back = {-1}, float one = {1.0}, float nil = {0.0}, float half = {0.5}, bool yes = {1}, bool no = {0}, int64[6] shift = {1,0,0,-1,0,0}, int64[2] flat = {6, 4}, int64[2] copy = {0, -1}, float[1,1,1,1] wide = {1.0}>"  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("body", "kept"),
+    [
+        ("u = Identity(x)", []),
+        ("u = Dropout(x)", []),
+        ("u = Dropout(x, half)", []),
+        ("u = Dropout(x, half, no)", []),
+        ("u = Cast<to=1>(x)", []),
+        ("u = Cast<to=11>(x)\n v = Cast<to=1>(u)", ["Cast", "Cast"]),
+        ("u = CastLike(x, half)", []),
+        ("u = Transpose<perm=[0,1,2]>(x)", []),
+        ("t = Transpose<perm=[1,2,0]>(x)\n u = Transpose<perm=[2,0,1]>(t)", []),
+        ("u = Concat<axis=1>(x)", []),
+        ("u = Sum(x)", []),
+        ("u = Reshape(x, same)", []),
+        ("u = Expand(x, ones)", []),
+        ("u = Tile(x, ones)", []),
+        ("u = Slice(x, zero, big)", []),
+        ("u = Slice(x, back, big, zero)", ["Slice"]),
+        ("u = Pad(x, none)", []),
+        ("u = Pad(x, shift)", ["Pad"]),
+        ("u = Mul(x, one)", []),
+        ("u = Div(x, one)", []),
+        ("u = Sub(x, nil)", []),
+        ("u = Div(one, x)", ["Div"]),
+        ("u = Mul(x, half)", ["Mul"]),
+        ("w = Mul(x, wide)\n u = Squeeze(w, zero)", ["Mul", "Squeeze"]),
+        ("t = Transpose<perm=[1,2,0]>(x)\n u = Transpose<perm=[0,2,1]>(t)", ["Transpose"]),
+        ("t = Reshape(x, flat)\n u = Reshape(t, same)", []),
+        ("t = Reshape(x, flat)\n u = Reshape(t, copy)", ["Reshape"]),
+    ],
+)
+def test_only_what_changes_nothing_goes(body: str, kept: list[str]) -> None:
+    from samba_onnx.passes.rewrites.infer_shapes import InferShapesPass
+
+    last = "v" if " v = " in body else "u"
+    model = parse(f"g (float[2,3,4] x) => (float[?,?,?] y) {CONSTANTS} {{ {body}\n y = Exp({last}) }}"
+                  .replace("[?,?,?] y", "[?,?] y" if "copy)" in body else "[?,?,?] y"))  # fmt: skip
+    InferShapesPass()(model)
+    check(model, RemoveNoopsPass(), RemoveNoopsPass(), inputs=[numbers(2, 3, 4)], modified=None)
+    alive = [node for node in model.graph if any(out.uses() for out in node.outputs)]
+    assert [node.op_type for node in alive] == kept
+
+
+def test_graph_outputs_keep_their_names() -> None:
+    model = parse("""g (float[2] x) => (float[2] same, float[2] y, float[2] z, float[2] w) {
+ same = Dropout(x)
+ r = Relu(x)
+ y = Identity(r)
+ z = Identity(r)
+ w = Identity(y) }""")
+    check(model, RemoveNoopsPass(), inputs=[numbers(2)])
+    assert operators(model) == ["Identity", "Relu", "Identity", "Identity"]
+
+
+def test_branches_never_return_what_is_outside() -> None:
+    model = parse("""g (bool c, float[2] x) => (float[2] y) {
+ r = Relu(x)
+ y = If (c) <then_branch = t () => (float[2] a) { a = Identity(r) },
+             else_branch = e () => (float[2] b) { n = Neg(r)
+ m = Identity(n)
+ b = Identity(m) }> }""")
+    check(model, RemoveNoopsPass(), inputs=[np.array(True), numbers(2)])
+    assert [n.op_type for n in model.graph.all_nodes()].count("Identity") == 1
+
+
+def test_training_dropout_and_read_masks_stay() -> None:
+    model = parse("""g (float[2] x, bool t) => (float[2] y, float[2] z, bool[2] m)
+<float half = {0.5}, bool yes = {1}> { y = Dropout(x, half, t)
+ z, m = Dropout(x) }""")
+    assert not RemoveNoopsPass()(model).modified
+
+
+def test_cast_like_of_a_known_type_becomes_a_cast() -> None:
+    model = parse("g (float[2] x, double[1] l) => (double[2] y) { y = CastLike(x, l) }")
+    check(model, RemoveNoopsPass(), inputs=[numbers(2), np.zeros(1)], modified=True)
+    assert operators(model) == ["Cast"]

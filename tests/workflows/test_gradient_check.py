@@ -1,0 +1,86 @@
+"""A training program that computes other gradients than autograd is noticed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from samba_onnx.errors import ExportMismatchError
+from samba_onnx.export.operators import registry
+from samba_onnx.export.programs.training import export_training
+from samba_onnx.workflows.gradient_check import compare_training
+
+
+class Bent(nn.Module):
+    """Two layers with a tanh between them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Linear(4, 8)
+        self.second = nn.Linear(8, 2)
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        out = self.second(torch.tanh(self.first(x)))
+        return nn.functional.mse_loss(out, y), out
+
+
+class Deep(nn.Module):
+    """Many normalisations, behind which float32 gradients lose digits."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        layers: list[nn.Module] = []
+        for _ in range(8):
+            layers += [nn.Conv2d(8, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU()]
+        self.body = nn.Sequential(*layers)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return nn.functional.l1_loss(self.body(x), torch.ones_like(x))
+
+
+@pytest.fixture(autouse=True)
+def seed() -> None:
+    torch.manual_seed(0)
+
+
+def sample() -> tuple[torch.Tensor, torch.Tensor]:
+    return torch.randn(3, 4), torch.randn(3, 2)
+
+
+@pytest.mark.parametrize("accumulation", [False, True])
+def test_right_gradients_pass(accumulation: bool) -> None:
+    model, inputs = Bent(), sample()
+    exported = export_training(model, inputs, gradient_accumulation=accumulation)
+    assert compare_training(model, inputs, exported) == ""
+    assert all(parameter.grad is None for parameter in model.parameters())
+
+
+def test_normalisations_are_judged_in_float64() -> None:
+    model, inputs = Deep().train(), (torch.randn(4, 8, 6, 6),)
+    before = {name: buffer.clone() for name, buffer in model.named_buffers()}
+    assert compare_training(model, inputs, export_training(model, inputs)) == ""
+    for name, buffer in model.named_buffers():
+        assert torch.equal(buffer, before[name])
+
+
+def test_a_wrong_gradient_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = registry._TABLE["tanh_backward"]
+
+    def wrong(context: registry.Context, *arguments: Any) -> Any:
+        return context.build.multiply(right(context, *arguments), 1.01)  # type: ignore[arg-type]
+
+    monkeypatch.setitem(registry._TABLE, "tanh_backward", wrong)
+    model, inputs = Bent(), sample()
+    exported = export_training(model, inputs)
+    with pytest.raises(ExportMismatchError, match="gradient of 'bent__first__"):
+        compare_training(model, inputs, exported)
+
+
+def test_a_module_without_values_is_not_compared() -> None:
+    with torch.device("meta"):
+        model = Bent()
+    inputs = sample()
+    assert compare_training(model, inputs, export_training(model, inputs)) != ""
