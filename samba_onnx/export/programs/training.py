@@ -20,7 +20,7 @@ from samba_onnx.export.capture.modules import (
 )
 from samba_onnx.export.capture.modules import input_names as flat_names
 from samba_onnx.export.decomposition.dropout import sites
-from samba_onnx.export.differentiation.joint import Plan, flat_outputs, joint_graph
+from samba_onnx.export.differentiation.joint import JointRequest, flat_outputs, joint_graph
 from samba_onnx.export.naming import SEPARATOR, root_name, scope_name
 from samba_onnx.export.programs.inference import Exported, output_name, renamed, symbols
 from samba_onnx.export.programs.losses_rule import LossIndex, chosen_losses, find_losses
@@ -129,8 +129,10 @@ def export_training(
         lambda node, kind: names.unique(_dropout_name(root, node, kind)),
     )
     leaves = _leaves(exported, names, input_gradients)
-    plan = Plan(exported, leaves, _losses(exported, loss_indices), dropped)
-    program = write_program(name, plan, joint_graph(plan), names, accumulate=gradient_accumulation)
+    request = JointRequest(exported, leaves, _losses(exported, loss_indices), dropped)
+    program = write_program(
+        name, request, joint_graph(request), names, accumulate=gradient_accumulation
+    )
     return _described(program, exported, names, given)
 
 
