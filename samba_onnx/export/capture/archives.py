@@ -12,12 +12,12 @@ import io
 import json
 import os
 import re
+import sys
 import zipfile
 from collections.abc import Iterator
 from typing import Any
 
 import torch
-from torch.export.pt2_archive import _package
 
 from samba_onnx.errors import InvalidModelError, ModelError, ModelFileError, ModelLimitError
 from samba_onnx.export.capture.replacing import replaced
@@ -126,6 +126,6 @@ def _nothing_unpickled(name: str) -> Iterator[None]:
     with (
         replaced(torch, "load", restore),
         replaced(torch._C, "_pickle_load_obj", refuse),
-        replaced(_package.pickle, "loads", refuse),
+        replaced(sys.modules["pickle"], "loads", refuse),
     ):
         yield
