@@ -30,7 +30,7 @@ Adapter = Callable[[ir.Model, ir.Node], "Apply | str | None"]
 
 
 @dataclass(frozen=True)
-class Entry:
+class OpsetAdapter:
     """One operator's adapter."""
 
     until: int
@@ -282,20 +282,20 @@ def _group_normalization(model: ir.Model, node: ir.Node) -> Apply | str | None:
     return apply
 
 
-def _axes(until: int) -> Entry:
-    return Entry(until, _attributes_to_inputs("axes"))
+def _axes(until: int) -> OpsetAdapter:
+    return OpsetAdapter(until, _attributes_to_inputs("axes"))
 
 
-ADAPTERS: dict[str, Entry] = {
-    "BatchNormalization": Entry(14, _batch_normalization),
-    "Clip": Entry(11, _clip),
-    "DFT": Entry(20, _dft),
-    "Dropout": Entry(12, _dropout),
-    "GridSample": Entry(20, _grid_sample),
-    "GroupNormalization": Entry(21, _group_normalization),
-    "Hardmax": Entry(13, _flattened),
-    "LogSoftmax": Entry(13, _flattened),
-    "Pad": Entry(11, _pad),
+ADAPTERS: dict[str, OpsetAdapter] = {
+    "BatchNormalization": OpsetAdapter(14, _batch_normalization),
+    "Clip": OpsetAdapter(11, _clip),
+    "DFT": OpsetAdapter(20, _dft),
+    "Dropout": OpsetAdapter(12, _dropout),
+    "GridSample": OpsetAdapter(20, _grid_sample),
+    "GroupNormalization": OpsetAdapter(21, _group_normalization),
+    "Hardmax": OpsetAdapter(13, _flattened),
+    "LogSoftmax": OpsetAdapter(13, _flattened),
+    "Pad": OpsetAdapter(11, _pad),
     "ReduceL1": _axes(18),
     "ReduceL2": _axes(18),
     "ReduceLogSum": _axes(18),
@@ -306,17 +306,17 @@ ADAPTERS: dict[str, Entry] = {
     "ReduceProd": _axes(18),
     "ReduceSum": _axes(13),
     "ReduceSumSquare": _axes(18),
-    "Resize": Entry(13, _resize_11),
-    "RoiAlign": Entry(16, _roi_align),
-    "Scan": Entry(9, _scan),
-    "Scatter": Entry(11, _scatter),
-    "Slice": Entry(10, _slice),
-    "Softmax": Entry(13, _flattened),
-    "Split": Entry(18, _split),
+    "Resize": OpsetAdapter(13, _resize_11),
+    "RoiAlign": OpsetAdapter(16, _roi_align),
+    "Scan": OpsetAdapter(9, _scan),
+    "Scatter": OpsetAdapter(11, _scatter),
+    "Slice": OpsetAdapter(10, _slice),
+    "Softmax": OpsetAdapter(13, _flattened),
+    "Split": OpsetAdapter(18, _split),
     "Squeeze": _axes(13),
-    "TopK": Entry(10, _top_k),
+    "TopK": OpsetAdapter(10, _top_k),
     "Unsqueeze": _axes(13),
-    "Upsample": Entry(10, _upsample),
+    "Upsample": OpsetAdapter(10, _upsample),
 }
 
 ALWAYS_POSSIBLE = frozenset({"Clip", "Pad", "Slice", "Split", "TopK"}) | frozenset(

@@ -39,7 +39,7 @@ Inputs: TypeAlias = tuple[Any, ...] | list[Any] | Mapping[str, Any]
 also None, numbers and strings, which are built into the graph."""
 
 
-class Kind(StrEnum):
+class PlaceholderKind(StrEnum):
     """What a placeholder of a captured graph stands for."""
 
     PARAMETER = "parameter"
@@ -52,9 +52,9 @@ class Kind(StrEnum):
 
 _KINDS: Final = MappingProxyType(
     {
-        InputKind.PARAMETER: Kind.PARAMETER,
-        InputKind.BUFFER: Kind.BUFFER,
-        InputKind.CONSTANT_TENSOR: Kind.CONSTANT,
+        InputKind.PARAMETER: PlaceholderKind.PARAMETER,
+        InputKind.BUFFER: PlaceholderKind.BUFFER,
+        InputKind.CONSTANT_TENSOR: PlaceholderKind.CONSTANT,
     }
 )
 
@@ -64,8 +64,8 @@ class Placeholder:
     """One operand of a captured graph."""
 
     name: str
-    """Of the placeholder."""
-    kind: Kind
+    """Name of the placeholder node in the graph."""
+    kind: PlaceholderKind
     qualified: str
     """Path from the module for a parameter, buffer or constant; the name of an input."""
 
@@ -256,7 +256,7 @@ def captured(program: ExportedProgram, names: Sequence[str]) -> Captured:
     constants = {
         placeholder.name: program.constants[placeholder.qualified]
         for placeholder in placeholders
-        if placeholder.kind is Kind.CONSTANT
+        if placeholder.kind is PlaceholderKind.CONSTANT
     }
     return Captured(
         graph_module,
@@ -288,9 +288,13 @@ def check_sizes(graph_module: fx.GraphModule) -> None:
                 )
 
 
-def _kind(spec: InputSpec) -> Kind:
+def _kind(spec: InputSpec) -> PlaceholderKind:
     if spec.kind is InputKind.USER_INPUT:
-        return Kind.INPUT if isinstance(spec.arg, TensorArgument) else Kind.STATIC
+        return (
+            PlaceholderKind.INPUT
+            if isinstance(spec.arg, TensorArgument)
+            else PlaceholderKind.STATIC
+        )
     try:
         return _KINDS[spec.kind]
     except KeyError:
@@ -316,7 +320,11 @@ def _results(
             outputs.append(value)
         elif spec.kind in (OutputKind.BUFFER_MUTATION, OutputKind.PARAMETER_MUTATION):
             written[str(spec.target)] = value
-    members = {p.name: p for p in placeholders if p.kind in (Kind.BUFFER, Kind.PARAMETER)}
+    members = {
+        p.name: p
+        for p in placeholders
+        if p.kind in (PlaceholderKind.BUFFER, PlaceholderKind.PARAMETER)
+    }
     for name, value in graph_module.meta["written"].items():
         if name in members:
             written[members[name].qualified] = value

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from samba_onnx.errors import BranchWarning, ModelError, UsageError
-from samba_onnx.export.capture.modules import Kind, arguments, capture
+from samba_onnx.export.capture.modules import PlaceholderKind, arguments, capture
 from tests.export.exporting import check, outputs_of
 
 
@@ -47,9 +47,9 @@ def test_composite_operators_stay_whole() -> None:
 def test_placeholders_say_what_they_are() -> None:
     captured = capture(nn.BatchNorm1d(2).eval(), (torch.ones(3, 2),))
     kinds = {placeholder.qualified: placeholder.kind for placeholder in captured.placeholders}
-    assert kinds["weight"] is Kind.PARAMETER
-    assert kinds["running_mean"] is Kind.BUFFER
-    assert kinds["input"] is Kind.INPUT
+    assert kinds["weight"] is PlaceholderKind.PARAMETER
+    assert kinds["running_mean"] is PlaceholderKind.BUFFER
+    assert kinds["input"] is PlaceholderKind.INPUT
     assert not captured.updates
 
 

@@ -1,4 +1,4 @@
-"""A prepared graph in the form in which it runs: steps that read and write numbered slots."""
+"""A prepared graph in the form in which it runs: instructions that read and write numbered slots."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from typing import Any
 import onnx_ir as ir
 
 from samba_onnx.errors import ModelError
-from samba_onnx.importing.operators.registry import Entry, Node, find, qualified
+from samba_onnx.importing.operators.registry import Counterpart, Node, find, qualified
 from samba_onnx.passes.rewrites.evaluation import FOLDABLE
 from samba_onnx.safety.files import printable
 
-__all__ = ["CONTROL", "Body", "Plan", "Step", "make_plan"]
+__all__ = ["CONTROL", "Body", "ImportedGraph", "Instruction", "imported_graph"]
 
 CONTROL = frozenset({"If", "Loop", "Scan", "SequenceMap"})
 """Operators with a body."""
 
 
 @dataclass(frozen=True, eq=False)
-class Step:
+class Instruction:
     """One node."""
 
     node: ir.Node
     call: Node
-    entry: Entry | None
+    entry: Counterpart | None
     """None for operators with a body, and for those that can only be computed on what is known."""
     inputs: tuple[int | None, ...]
     outputs: tuple[int | None, ...]
@@ -37,24 +37,24 @@ class Body:
     """The main graph, or the body of a node."""
 
     inputs: tuple[int, ...]
-    steps: tuple[Step, ...]
+    instructions: tuple[Instruction, ...]
     outputs: tuple[int, ...]
 
 
 @dataclass(frozen=True, eq=False)
-class Plan:
+class ImportedGraph:
     """A model's graph, without its weights."""
 
     body: Body
     slots: Mapping[ir.Value, int]
     opset: int
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Plan:
+    def __deepcopy__(self, memo: dict[int, Any]) -> ImportedGraph:
         """Return itself: a copied module shares the graph, which never changes."""
         return self
 
 
-def make_plan(model: ir.Model) -> Plan:
+def imported_graph(model: ir.Model) -> ImportedGraph:
     """Return the plan of a prepared model.
 
     Args:
@@ -78,7 +78,7 @@ def make_plan(model: ir.Model) -> Plan:
         )
     builder = _Builder()
     body = builder.body(model.graph)
-    return Plan(body, builder.slots, model.graph.opset_imports.get("", 0))
+    return ImportedGraph(body, builder.slots, model.graph.opset_imports.get("", 0))
 
 
 def _is_supported(node: ir.Node) -> bool:
@@ -96,10 +96,10 @@ class _Builder:
 
     def body(self, graph: ir.Graph) -> Body:
         inputs = tuple(self.slot(value) for value in graph.inputs)
-        steps = tuple(self.step(node) for node in graph)
-        return Body(inputs, steps, tuple(self.slot(value) for value in graph.outputs))
+        instructions = tuple(self.instruction(node) for node in graph)
+        return Body(inputs, instructions, tuple(self.slot(value) for value in graph.outputs))
 
-    def step(self, node: ir.Node) -> Step:
+    def instruction(self, node: ir.Node) -> Instruction:
         attributes: dict[str, Any] = {}
         bodies: dict[str, Body] = {}
         for name, attribute in node.attributes.items():
@@ -114,7 +114,7 @@ class _Builder:
             attributes=attributes,
             wanted=wanted,
         )
-        return Step(
+        return Instruction(
             node=node,
             call=call,
             entry=find(node.domain, node.op_type),
