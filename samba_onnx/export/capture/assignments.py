@@ -19,7 +19,7 @@ def written_back(module: nn.Module) -> Iterator[None]:
     ``torch.export`` does so for the buffers of the module itself, and loses those of modules in it.
 
     Args:
-        module: That is traced within the context.
+        module: The module that is traced within the context.
     """
     assigned = _Assigned(module)
     handles = (

@@ -64,7 +64,7 @@ class Placeholder:
     """One operand of a captured graph."""
 
     name: str
-    """Of the placeholder."""
+    """Name of the placeholder node in the graph."""
     kind: PlaceholderKind
     qualified: str
     """Path from the module for a parameter, buffer or constant; the name of an input."""

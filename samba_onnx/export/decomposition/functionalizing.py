@@ -76,7 +76,7 @@ def is_written(node: fx.Node) -> bool:
     """Return whether anything in a graph may write to the memory of a node's value.
 
     Args:
-        node: Of a graph of ATen operators.
+        node: A node of a graph of ATen operators.
     """
     family, pending = set[fx.Node](), [node]
     while pending:

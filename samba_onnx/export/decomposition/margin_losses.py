@@ -45,7 +45,7 @@ def multilabel_margin_loss(value: Tensor, target: Tensor, reduction: int = _MEAN
 
     Args:
         value: (N, C) or (C) or ().
-        target: Of the same shape: right classes, which end before the first -1.
+        target: Indices of the right classes, of the value's shape; they end before the first -1.
         reduction: 0 for none, 1 for the mean, 2 for the sum.
     """
     size = value.shape[-1] if value.dim() else 1

@@ -62,7 +62,7 @@ def linear_recurrence(decay: Tensor, increment: Tensor, initial: Tensor, reverse
 
     Args:
         decay: ``[steps, batch, size]``.
-        increment: Of the same shape.
+        increment: What each step adds to the state, of the same shape.
         initial: The state before the first step, ``[batch, size]``.
         reverse: Whether time runs backwards.
 
@@ -91,7 +91,7 @@ def gate_recurrence(
     ``d * carry[t] + (d * factors[t]) @ weight``.
 
     Args:
-        gradient: Of the states, ``[steps, batch, hidden]``.
+        gradient: Gradient of the states, ``[steps, batch, hidden]``.
         carry: What part of a state the next one keeps, of the same shape.
         factors: Derivatives of the gates by the state, ``[steps, gates, batch, hidden]``.
         weight: Recurrent weight, ``[gates * hidden, hidden]``.
@@ -133,8 +133,8 @@ def cell_recurrence(
     ``g = [c, c, c, h] * factors[t]``; ``g @ weight`` and ``c * forget[t]`` go on to the step before.
 
     Args:
-        gradient: Of the hidden states, ``[steps, batch, hidden]``.
-        final: Of the final cell state, ``[batch, hidden]``.
+        gradient: Gradient of the hidden states, ``[steps, batch, hidden]``.
+        final: Gradient of the final cell state, ``[batch, hidden]``.
         exposed: Derivative of the hidden state by the cell state, as ``gradient``.
         forget: The forget gate, as ``gradient``.
         factors: Derivatives of the four gates, ``[steps, batch, 4 * hidden]``.

@@ -53,7 +53,7 @@ def attention(
         attn_mask: True or a number to add, broadcast to (..., heads, L, S).
         dropout_p: Not read: the rate is the draw's.
         is_causal: Whether position i attends to positions up to i only.
-        scale: Of the scores; 1/sqrt(E) when None.
+        scale: Factor of the scores; 1/sqrt(E) when None.
         enable_gqa: Whether several heads of the query share one of key and value.
         draw: Mask of the dropout on attention weights, if there is one.
 

@@ -32,7 +32,7 @@ def segment_reduce(
         lengths: (*lead, segments), or
         offsets: (*lead, segments + 1).
         indices: Not used, as by torch.
-        axis: That of the segments.
+        axis: The axis of the data along which segments lie.
         unsafe: Not read: a graph checks nothing.
         initial: What a reduction starts with.
 

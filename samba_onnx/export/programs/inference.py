@@ -112,7 +112,7 @@ def export_inference(
     """Return the program that runs a module forward, with what is known of the module.
 
     Args:
-        module: As of ``inference_program``, like all that follows.
+        module: The module to run; it is not changed.
         inputs: Arguments of ``forward``.
         name: The program's name.
         prefix: Leads the names of all parameters and outputs.
@@ -135,7 +135,7 @@ def export_program(
     """Return the program of what ``torch.export`` exported, with its own sizes.
 
     Args:
-        program: Of static sizes.
+        program: An exported program all of whose sizes are static.
         module: What it was exported from, or ``program.module()``: has its parameters.
         root: Leads the names of all parameters and outputs.
         name: The program's name.

@@ -103,7 +103,7 @@ def export_training(
     """Return the program that trains a module, with what is known of the module.
 
     Args:
-        module: As of ``training_program``, like all that follows.
+        module: The module to train, in training mode.
         inputs: Arguments of ``forward``.
         loss_indices: Outputs that training starts from.
         name: The program's name.
@@ -151,8 +151,8 @@ def with_parts(
         program: As ``training_program`` returns it.
         parts: Run after the program's own.
         residents: What the new parts read and write besides the program's residents.
-        regions: Of the new values.
-        argins: Of the new parts.
+        regions: Regions of the new values, by symbol.
+        argins: Scalars that the new parts read.
         metadata: Added to the program's.
     """
     return dataclasses.replace(
