@@ -26,9 +26,9 @@ from samba_onnx.export.translation.builder import GraphBuilder
 from samba_onnx.export.translation.dtypes import onnx_type
 from samba_onnx.export.translation.graphs import constant, translate
 from samba_onnx.program.program import Part
-from samba_onnx.runtime.engine.bfloat16 import lower_bfloat16
-from samba_onnx.runtime.engine.host_values import ValueRunner
-from samba_onnx.runtime.engine.optimizer_faults import faulty_optimizers
+from samba_onnx.runtime.engine.lowerings.bfloat16 import lower_bfloat16
+from samba_onnx.runtime.engine.lowerings.optimizer_faults import faulty_optimizers
+from samba_onnx.runtime.engine.onnxruntime.values import ValueRunner
 from samba_onnx.tensor import SambaTensor
 
 TOLERANCES: Final[Mapping[torch.dtype, float]] = MappingProxyType(

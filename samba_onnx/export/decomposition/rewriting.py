@@ -200,8 +200,8 @@ def _put_where_true(
 def _index_put(
     value: Tensor, indices: Sequence[Tensor | None], content: Tensor, accumulate: bool = False
 ) -> Tensor:
-    given = [one for one in indices if one is not None]
-    if len(given) == 1 and given[0].dtype == torch.bool and content.numel():
+    tensors = [one for one in indices if one is not None]
+    if len(tensors) == 1 and tensors[0].dtype == torch.bool and content.numel():
         return _put_where_true(value, indices, content, accumulate)
     result: Tensor = aten.index_put.default(value, indices, content, accumulate)
     return result

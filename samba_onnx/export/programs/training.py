@@ -33,7 +33,7 @@ from samba_onnx.export.programs.training_parts import (
     write_program,
 )
 from samba_onnx.program.kinds import SymbolKind
-from samba_onnx.program.program import ArginSpec, Part, Program
+from samba_onnx.program.program import DEFAULT_GRAPH, ArginSpec, Part, Program
 
 
 def training_program(
@@ -41,7 +41,7 @@ def training_program(
     inputs: Inputs,
     *,
     loss_indices: Sequence[LossIndex] | None = None,
-    name: str = "forward",
+    name: str = DEFAULT_GRAPH,
     prefix: str | None = None,
     input_names: Sequence[str] | None = None,
     gradient_accumulation: bool = False,
@@ -94,7 +94,7 @@ def export_training(
     inputs: Inputs,
     *,
     loss_indices: Sequence[LossIndex] | None = None,
-    name: str = "forward",
+    name: str = DEFAULT_GRAPH,
     prefix: str | None = None,
     input_names: Sequence[str] | None = None,
     gradient_accumulation: bool = False,

@@ -8,10 +8,11 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from samba_onnx.errors import PefFormatError
+from samba_onnx.importing import OnnxModule
 from samba_onnx.optim.records import OptimizerRecord, from_json
 from samba_onnx.pef import Pef
 from samba_onnx.pef.manifest import Manifest
-from samba_onnx.sessions.fingerprint import Fingerprint
+from samba_onnx.program.fingerprint import Fingerprint
 
 KEY: Final = "samba.session"
 """Of the PEF's metadata."""
@@ -79,3 +80,19 @@ def read_optimizers(manifest: Manifest) -> tuple[OptimizerRecord, ...]:
 def stored_fingerprint(record: GraphRecord) -> Fingerprint:
     """Return the fingerprint of the program that was compiled."""
     return Fingerprint.parse(record.fingerprint)
+
+
+def onnx_record(model: object) -> dict[str, Any] | None:
+    """Return what a PEF says of how a module was made of an ONNX model.
+
+    Args:
+        model: What was compiled.
+
+    Returns:
+        Names of the trained weights, and the losses that were attached; None for a module that was
+        not made of an ONNX model.
+    """
+    if not isinstance(model, OnnxModule):
+        return None
+    losses = [asdict(loss) for loss in model.losses]
+    return {"weights": list(model.trained_names), "losses": losses}

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import onnx
 
-from samba_onnx.runtime.engine.nodes import Nodes, Shape, declared_shapes, default_version
+from samba_onnx.runtime.engine.lowerings.nodes import Nodes, Shape, declared_shapes, default_version
 
 # Found by timing onnxruntime on the layers of ResNet-18 and ResNet-50.
 _FEW_POSITIONS = 4

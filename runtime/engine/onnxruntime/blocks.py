@@ -14,9 +14,9 @@ import onnx
 import onnxruntime as ort
 
 from samba_onnx.runtime.elements import onnx_number
-from samba_onnx.runtime.engine.bfloat16 import lower_bfloat16, uses_bfloat16
-from samba_onnx.runtime.engine.binding import unsafe_in_place
-from samba_onnx.runtime.engine.elementwise import Component, same_models
+from samba_onnx.runtime.engine.lowerings.elementwise_blocks import same_models
+from samba_onnx.runtime.engine.lowerings.pipeline import lower
+from samba_onnx.runtime.engine.lowerings.stage_model import Component, StageModel
 from samba_onnx.runtime.memory import DeviceMemory, DeviceTensor
 
 BLOCK = 1 << 16
@@ -24,7 +24,7 @@ BLOCK = 1 << 16
 _WORTH_SHARING = 1 << 17
 """Elements: fewer are done before another thread wakes up."""
 
-MakeSession = Callable[[onnx.ModelProto], ort.InferenceSession]
+MakeSession = Callable[[StageModel], ort.InferenceSession]
 
 
 @dataclass(frozen=True)
@@ -83,22 +83,6 @@ class BlockPool:
         return Blocks(tuple(runs), None, 0)
 
 
-def may_be_blocked(memory: DeviceMemory, component: Component) -> bool:
-    """Return whether blocks of a component may be written where its inputs lie.
-
-    Args:
-        memory: Where inputs and outputs live.
-        component: Of a step's model.
-    """
-    if any(memory.tensor(name).element.packs for name in (*component.inputs, *component.outputs)):
-        return False
-    model = onnx.ModelProto()
-    model.CopyFrom(component.model)
-    if uses_bfloat16(model):
-        lower_bfloat16(model)
-    return not unsafe_in_place(model, memory, component.inputs, component.outputs)
-
-
 def bind_blocks(
     components: Sequence[Component], memory: DeviceMemory, make_session: MakeSession
 ) -> list[BlockRun]:
@@ -107,17 +91,16 @@ def bind_blocks(
     Args:
         components: Those that may be blocked.
         memory: Where their inputs and outputs live.
-        make_session: Makes a session of a model, for one thread.
+        make_session: Makes a session of a lowered model, for one thread.
 
     Returns:
         All blocks.
     """
     runs: list[BlockRun] = []
     for content, alike in same_models(components).items():
-        model = onnx.load_model_from_string(content)
-        if uses_bfloat16(model):
-            lower_bfloat16(model)
-        session = make_session(model)
+        stage = StageModel(onnx.load_model_from_string(content))
+        lower(stage)
+        session = make_session(stage)
         for component in alike:
             runs += _bindings(session, component, memory)
     return runs

@@ -7,12 +7,17 @@ cache. All operators here round each result as IEEE 754 says, so that the number
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import onnx
 
-from samba_onnx.runtime.engine.nodes import Shape, declared_shape
+from samba_onnx.runtime.engine.lowerings.bfloat16 import lower_bfloat16, uses_bfloat16
+from samba_onnx.runtime.engine.lowerings.nodes import Shape, declared_shape
+from samba_onnx.runtime.engine.lowerings.stage_model import Component, StageModel
+from samba_onnx.runtime.engine.overwriting import unsafe_in_place
+from samba_onnx.runtime.memory import DeviceMemory
 
 # fmt: off
 _EXACT = frozenset(
@@ -27,27 +32,45 @@ _DIMENSION = "n"
 
 
 @dataclass(frozen=True)
-class Component:
-    """Nodes that share no value with the rest of the graph but scalars."""
-
-    model: onnx.ModelProto
-    """The nodes on vectors of any length; equal components have equal models."""
-    inputs: tuple[str, ...]
-    """Names in the graph, by position in the model."""
-    outputs: tuple[str, ...]
-    scalars: frozenset[str]
-    """Those of the inputs that have no dimensions."""
-    shape: Shape
-    """Of all other inputs and outputs."""
-
-
-@dataclass(frozen=True)
 class Split:
     """A graph, taken apart."""
 
     components: tuple[Component, ...]
     rest: onnx.ModelProto | None
     """A model of everything else; None if there is nothing."""
+
+
+def take_out_components(stage: StageModel) -> None:
+    """Take the arithmetic on equal tensors out of a stage that may be split.
+
+    Args:
+        stage: Is changed in place: components are its own, the rest is its model.
+    """
+    if not stage.splits or stage.memory is None:
+        return
+    split = split_elementwise(
+        stage.model, stage.memory.region, functools.partial(may_be_blocked, stage.memory)
+    )
+    stage.components = split.components
+    stage.model = split.rest or onnx.ModelProto(
+        ir_version=stage.model.ir_version, opset_import=stage.model.opset_import
+    )
+
+
+def may_be_blocked(memory: DeviceMemory, component: Component) -> bool:
+    """Return whether blocks of a component may be written where its inputs lie.
+
+    Args:
+        memory: Where inputs and outputs live.
+        component: Of a step's model.
+    """
+    if any(memory.tensor(name).element.packs for name in (*component.inputs, *component.outputs)):
+        return False
+    model = onnx.ModelProto()
+    model.CopyFrom(component.model)
+    if uses_bfloat16(model):
+        lower_bfloat16(model)
+    return not unsafe_in_place(model, memory, component.inputs, component.outputs)
 
 
 def split_elementwise(

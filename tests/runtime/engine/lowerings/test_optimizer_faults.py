@@ -7,7 +7,7 @@ import onnx
 import onnxruntime as ort
 import pytest
 
-from samba_onnx.runtime.engine.optimizer_faults import faulty_optimizers
+from samba_onnx.runtime.engine.lowerings.optimizer_faults import faulty_optimizers
 
 
 def padded(pooling: str, between: str = "", value: float = 0.0) -> onnx.ModelProto:

@@ -3,32 +3,30 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import onnx_ir as ir
-from torch import nn
 
 from samba_onnx.export.programs.training_parts import GRADIENT
-from samba_onnx.importing import OnnxModule
 from samba_onnx.program.program import Program
 
 
-def with_own_names(program: Program, model: nn.Module) -> Program:
-    """Give the outputs of a program the names that an ONNX model has for them.
+def with_output_names(program: Program, names: Sequence[str] | None) -> Program:
+    """Give the outputs of a program names of the user's choice.
 
     Args:
-        program: Of the module; its graphs are changed in place.
-        model: Programs of modules that were not made of an ONNX model stay as they are.
+        program: Its graphs are changed in place.
+        names: One per output of the program; if there are more or fewer, or None, the program
+            stays as it is.
 
     Returns:
         The program. An output whose name is taken keeps the one that it has.
     """
-    if not isinstance(model, OnnxModule) or len(program.outputs) != len(model.output_names):
+    if names is None or len(program.outputs) != len(names):
         return program
     taken = {*program.inputs, *program.residents, *(argin.name for argin in program.argins)}
-    wanted = dict(zip(program.outputs, model.output_names, strict=True))
     renamed: dict[str, str] = {}
-    for old, new in wanted.items():
+    for old, new in zip(program.outputs, names, strict=True):
         clashes = {new, f"{new}{GRADIENT}"} & taken or new in program.outputs
         if old != new and not clashes:
             renamed |= {old: new, f"{old}{GRADIENT}": f"{new}{GRADIENT}"}

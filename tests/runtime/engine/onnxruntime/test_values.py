@@ -10,7 +10,7 @@ import onnx
 import onnxruntime as ort
 import pytest
 
-from samba_onnx.runtime.engine.host_values import ValueRunner
+from samba_onnx.runtime.engine.onnxruntime.values import ValueRunner
 from samba_onnx.workflows import verification
 
 

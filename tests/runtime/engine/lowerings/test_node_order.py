@@ -10,7 +10,7 @@ import onnx
 import onnxruntime as ort
 from onnx import parser
 
-from samba_onnx.runtime.engine.node_order import put_results_first
+from samba_onnx.runtime.engine.lowerings.node_order import put_results_first
 
 HEADER = '<ir_version: 10, opset_import: ["" : 20]>\n'
 BACKWARD = """g (float[2, 2] x) => (float[2, 2] last, float[2, 2] middle, float[2, 2] first) {

@@ -16,6 +16,7 @@ import onnx
 from onnx import numpy_helper
 
 from samba_onnx.errors import ExecutionError
+from samba_onnx.runtime.engine.lowerings.stage_model import StageModel
 
 _BFLOAT16 = onnx.TensorProto.BFLOAT16
 _FLOAT = onnx.TensorProto.FLOAT
@@ -48,6 +49,19 @@ def uses_bfloat16(model: onnx.ModelProto) -> bool:
         model: A model; only its main graph's values and all graphs' attributes are looked at.
     """
     return _uses(model.graph)
+
+
+def lower_stage_bfloat16(stage: StageModel) -> None:
+    """Rewrite a stage that uses bfloat16, unless the engine's own kernels are tried first.
+
+    Args:
+        stage: Is changed in place.
+
+    Raises:
+        ExecutionError: Types cannot be inferred.
+    """
+    if not stage.keeps_bfloat16 and uses_bfloat16(stage.model):
+        lower_bfloat16(stage.model)
 
 
 def lower_bfloat16(model: onnx.ModelProto) -> None:

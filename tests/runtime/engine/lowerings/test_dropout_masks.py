@@ -15,7 +15,7 @@ from onnx import ModelProto, parser
 from samba_onnx.errors import PefFormatError
 from samba_onnx.pef.manifest import Argin
 from samba_onnx.runtime.device import Device
-from samba_onnx.runtime.engine.dropout import expand_dropout_masks
+from samba_onnx.runtime.engine.lowerings.dropout_masks import expand_dropout_masks
 from tests.runtime.building import FROM, INPUT, OUTPUT, TO, Plan, build, fallback, planned, section
 
 HEADER = '<ir_version: 10, opset_import: ["" : 21, "samba" : 1]>\n'

@@ -6,8 +6,19 @@ from typing import Final
 
 import onnx
 
+from samba_onnx.runtime.engine.lowerings.stage_model import StageModel
+
 FAULTY: Final = ("Pad_Fusion",)
 """All of them, for models that are not looked at."""
+
+
+def disable_faulty_optimizers(stage: StageModel) -> None:
+    """Note which of onnxruntime's optimizers must not see a stage.
+
+    Args:
+        stage: As onnxruntime gets it otherwise.
+    """
+    stage.disabled_optimizers = tuple(faulty_optimizers(stage.model))
 
 
 def faulty_optimizers(model: onnx.ModelProto) -> list[str]:

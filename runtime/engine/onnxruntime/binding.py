@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -10,9 +10,9 @@ import onnx
 import onnxruntime as ort
 
 from samba_onnx.runtime.elements import Array
-from samba_onnx.runtime.engine.hazards import unsafe_outputs
-from samba_onnx.runtime.engine.nodes import declared_shape
-from samba_onnx.runtime.memory import DeviceMemory, DeviceTensor
+from samba_onnx.runtime.engine.lowerings.nodes import declared_shape
+from samba_onnx.runtime.engine.overwriting import unsafe_in_place
+from samba_onnx.runtime.memory import DeviceMemory
 
 
 class Bound(Protocol):
@@ -87,55 +87,3 @@ def bind_session(
         else:
             tensor.bind_output(binding, name, shape)
     return BoundSession(session, binding, tuple(copies), values)
-
-
-def unsafe_in_place(
-    model: onnx.ModelProto, memory: DeviceMemory, inputs: Sequence[str], outputs: Sequence[str]
-) -> frozenset[str]:
-    """Return the outputs of a session that must be written to a buffer first.
-
-    Args:
-        model: As onnxruntime gets it.
-        memory: Where its inputs and outputs live.
-        inputs: The symbols that the model's inputs are, by position.
-        outputs: The symbols that its first outputs are.
-
-    Returns:
-        Symbols.
-    """
-    inside = {
-        symbol: value.name
-        for symbols, values in ((inputs, model.graph.input), (outputs, model.graph.output))
-        for symbol, value in zip(symbols, values, strict=False)
-    }
-    readers: dict[str, list[str]] = {}
-    for name in inputs:
-        readers.setdefault(memory.region(name), []).append(name)
-    shared = {
-        name: readers[memory.region(name)] for name in outputs if memory.region(name) in readers
-    }
-    alike = {
-        name: names
-        for name, names in shared.items()
-        if all(_alike(memory.tensor(name), memory.tensor(other)) for other in names)
-    }
-    overwritten = {
-        inside[name]: [inside[other] for other in names] for name, names in alike.items()
-    }
-    unsafe = unsafe_outputs(model, overwritten)
-    return frozenset(name for name in shared if name not in alike or inside[name] in unsafe)
-
-
-def written_over(model: onnx.ModelProto, memory: DeviceMemory) -> frozenset[str]:
-    """Return the outputs of a model that live where it reads inputs.
-
-    Args:
-        model: Its inputs and outputs are symbols.
-        memory: Where these live.
-    """
-    read = {memory.region(value.name) for value in model.graph.input}
-    return frozenset(v.name for v in model.graph.output if memory.region(v.name) in read)
-
-
-def _alike(one: DeviceTensor, other: DeviceTensor) -> bool:
-    return (one.element, one.shape) == (other.element, other.shape)

@@ -8,7 +8,7 @@ import onnxruntime as ort
 import pytest
 from onnx import parser
 
-from samba_onnx.runtime.engine.final_scatters import scatter_in_place
+from samba_onnx.runtime.engine.lowerings.final_scatters import scatter_in_place
 
 HEADER = '<ir_version: 10, opset_import: ["" : 20]>\n'
 SCATTER = 'y = ScatterND<reduction="add">(a, i, u)'

@@ -12,8 +12,8 @@ import pytest
 from onnx import parser
 
 from samba_onnx.runtime.device import Device
-from samba_onnx.runtime.engine.bfloat16 import lower_bfloat16, uses_bfloat16
 from samba_onnx.runtime.engine.hazards import unsafe_outputs
+from samba_onnx.runtime.engine.lowerings.bfloat16 import lower_bfloat16, uses_bfloat16
 from tests.runtime.building import (
     FALLBACK,
     FROM,

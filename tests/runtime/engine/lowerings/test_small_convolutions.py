@@ -8,7 +8,7 @@ import onnxruntime as ort
 import pytest
 from onnx import TensorProto, helper
 
-from samba_onnx.runtime.engine.small_convolutions import multiply_small_convolutions
+from samba_onnx.runtime.engine.lowerings.small_convolutions import multiply_small_convolutions
 
 Array = np.ndarray
 CHANNELS = 96

@@ -12,6 +12,17 @@ from collections.abc import Collection
 
 import onnx
 
+from samba_onnx.runtime.engine.lowerings.stage_model import StageModel
+
+
+def scatter_stage_in_place(stage: StageModel) -> None:
+    """Make what a stage scatters onto last an output, too, where nothing is overwritten.
+
+    Args:
+        stage: Is changed in place; its places say where the new outputs are written.
+    """
+    stage.places.update(scatter_in_place(stage.model, kept=stage.overwriting()))
+
 
 def scatter_in_place(model: onnx.ModelProto, kept: Collection[str]) -> dict[str, str]:
     """Make what is scattered onto last an output, too.

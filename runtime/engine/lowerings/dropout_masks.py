@@ -20,7 +20,7 @@ import numpy.typing as npt
 import onnx
 
 from samba_onnx.errors import PefFormatError
-from samba_onnx.runtime.engine.nodes import Nodes
+from samba_onnx.runtime.engine.lowerings.nodes import Nodes
 
 DOMAIN = "samba"
 OPERATOR = "DropoutMask"

@@ -12,9 +12,9 @@ from torch import nn
 from samba_onnx.errors import PefFormatError
 from samba_onnx.export.programs.inference import inference_program
 from samba_onnx.export.translation.builder import GraphBuilder
+from samba_onnx.program.fingerprint import Fingerprint, difference, fingerprint
 from samba_onnx.program.kinds import SectionType, SymbolKind
 from samba_onnx.program.program import Part, Program
-from samba_onnx.sessions.fingerprint import Fingerprint, difference, fingerprint
 
 FLOAT = ir.DataType.FLOAT
 

@@ -8,7 +8,7 @@ import onnxruntime as ort
 import pytest
 from onnx import parser
 
-from samba_onnx.runtime.engine.final_reshapes import shed_final_reshapes
+from samba_onnx.runtime.engine.lowerings.final_reshapes import shed_final_reshapes
 
 HEADER = '<ir_version: 10, opset_import: ["" : 20]>\n'
 SHAPE = "shape = Constant<value_ints=[6]>()\n"

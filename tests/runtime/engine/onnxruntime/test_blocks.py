@@ -16,8 +16,9 @@ from samba_onnx.errors import AnomalyError, ExecutionError
 from samba_onnx.pef.manifest import Argin
 from samba_onnx.program.kinds import SectionType, SymbolKind
 from samba_onnx.runtime.device import Device
-from samba_onnx.runtime.engine import blocks, executor
-from samba_onnx.runtime.engine.elementwise import Split, split_elementwise
+from samba_onnx.runtime.engine.lowerings import elementwise_blocks
+from samba_onnx.runtime.engine.lowerings.elementwise_blocks import Split, split_elementwise
+from samba_onnx.runtime.engine.onnxruntime import blocks
 from tests.runtime.building import HEADER, WEIGHT, Plan, build, section
 
 SHAPES = {"w0": [3, 40000], "w1": [7], "w2": [1000, 33], "w3": []}
@@ -120,7 +121,7 @@ def test_the_same_bits_as_the_ordinary_execution(
     three = trained(tmp_path / "three", made, threads=3)
     assert len(lengths[0]) == 8 + 1 + 3  # 120000, 7 and 33000 elements; one number is no vector.
     assert sum(lengths[0]) == 120000 + 7 + 33000
-    monkeypatch.setattr(executor, "split_elementwise", whole)
+    monkeypatch.setattr(elementwise_blocks, "split_elementwise", whole)
     ordinary = trained(tmp_path / "ordinary", made)
     assert ordinary.keys() == one.keys() == three.keys()
     for name, value in ordinary.items():

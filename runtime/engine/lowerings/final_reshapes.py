@@ -11,7 +11,17 @@ from collections.abc import Collection, Iterable, Mapping
 
 import onnx
 
-from samba_onnx.runtime.engine.nodes import declared_shapes
+from samba_onnx.runtime.engine.lowerings.nodes import declared_shapes
+from samba_onnx.runtime.engine.lowerings.stage_model import StageModel
+
+
+def shed_stage_reshapes(stage: StageModel) -> None:
+    """Let outputs of a stage be what was reshaped to them, where nothing is overwritten.
+
+    Args:
+        stage: Is changed in place.
+    """
+    shed_final_reshapes(stage.model, kept=stage.overwriting())
 
 
 def shed_final_reshapes(model: onnx.ModelProto, kept: Collection[str]) -> None:
