@@ -23,7 +23,7 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
-from samba_onnx.runtime.engine.host_values import ValueRunner
+from samba_onnx.runtime.engine.onnxruntime.values import ValueRunner
 
 DATA = pathlib.Path(onnx.__file__).parent / "backend" / "test" / "data"
 DISK_KINDS = ("simple", "pytorch-converted", "pytorch-operator", "light")

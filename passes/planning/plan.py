@@ -27,7 +27,7 @@ from samba_onnx.passes.planning.scheduling import (
     run_transfers,
     schedule,
 )
-from samba_onnx.passes.planning.stages import Interface, baked, interfaces, on_device
+from samba_onnx.passes.planning.stages import StageInterface, baked, interfaces, on_device
 from samba_onnx.pef.manifest import (
     Call,
     Cause,
@@ -140,7 +140,7 @@ def plan(
     )
 
 
-def _stage_names(stages: Sequence[Interface], earlier: Sequence[GraphPlan]) -> tuple[str, ...]:
+def _stage_names(stages: Sequence[StageInterface], earlier: Sequence[GraphPlan]) -> tuple[str, ...]:
     taken = [stage.name for plan in earlier for stage in (*plan.sections, *plan.fallbacks)]
     names = [stage_name(stage.group.nodes) for stage in stages]
     return unique([*taken, *names])[len(taken) :]
@@ -149,7 +149,7 @@ def _stage_names(stages: Sequence[Interface], earlier: Sequence[GraphPlan]) -> t
 def _graph_record(
     name: str,
     roles: Roles,
-    stages: Sequence[Interface],
+    stages: Sequence[StageInterface],
     calls: tuple[Call, ...],
     kinds: Mapping[ir.Value, SymbolKind],
     target: TargetSummary,
@@ -173,7 +173,7 @@ def _graph_record(
     )
 
 
-def _check_names(graph: ir.Graph, stages: Sequence[Interface]) -> None:
+def _check_names(graph: ir.Graph, stages: Sequence[StageInterface]) -> None:
     """Refuse a graph in which a name means two values: symbols are told apart by name."""
     values = dict.fromkeys([*graph.inputs, *graph.outputs])
     for stage in stages:
@@ -187,7 +187,7 @@ def _check_names(graph: ir.Graph, stages: Sequence[Interface]) -> None:
 
 
 def _kinds(
-    roles: Roles, stages: Sequence[Interface], weight_names: Collection[str]
+    roles: Roles, stages: Sequence[StageInterface], weight_names: Collection[str]
 ) -> dict[ir.Value, SymbolKind]:
     """Return the values that are symbols, in their order in the manifest, with their kind."""
     kinds = {**dict.fromkeys(roles.inputs, SymbolKind.INPUT), **roles.residents}
@@ -204,7 +204,7 @@ def _kinds(
 
 
 def _regions(
-    roles: Roles, stages: Sequence[Interface], target: Target, shared: Mapping[str, Region]
+    roles: Roles, stages: Sequence[StageInterface], target: Target, shared: Mapping[str, Region]
 ) -> tuple[Region, ...]:
     """Return new regions for the values on the device."""
     sizes = {name: region.bytes for name, region in shared.items()}
@@ -225,7 +225,7 @@ def _regions(
     return allocate(new, written, target.summary, tuple(shared.values()))
 
 
-def _experimental(stages: Sequence[Interface], placement: Placement) -> dict[str, int]:
+def _experimental(stages: Sequence[StageInterface], placement: Placement) -> dict[str, int]:
     counts: Counter[str] = Counter()
     for stage in stages:
         for node in stage.group.nodes if stage.on_rdu else ():

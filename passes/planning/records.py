@@ -9,7 +9,7 @@ import onnx_ir as ir
 
 from samba_onnx.passes.planning.costs import cost, node_flops, value_bytes
 from samba_onnx.passes.planning.sectioning import sram_bytes
-from samba_onnx.passes.planning.stages import Interface
+from samba_onnx.passes.planning.stages import StageInterface
 from samba_onnx.pef.manifest import Fallback, FallbackNode, Region, Section, Stage, Symbol
 from samba_onnx.program.dataflow import dimensions
 from samba_onnx.program.kinds import SectionType, SymbolKind
@@ -32,7 +32,9 @@ def operator_name(node: ir.Node) -> str:
     return f"{node.domain}::{node.op_type}" if node.domain else node.op_type
 
 
-def stage_record(interface: Interface, identity: int, name: str, graph: str, kind: str) -> Stage:
+def stage_record(
+    interface: StageInterface, identity: int, name: str, graph: str, kind: str
+) -> Stage:
     """Return the common part of a section and a fallback.
 
     Args:
@@ -66,7 +68,7 @@ def stage_record(interface: Interface, identity: int, name: str, graph: str, kin
 
 def section_record(
     stage: Stage,
-    interface: Interface,
+    interface: StageInterface,
     section_type: SectionType,
     target: Target,
     regions: Mapping[str, Region],
@@ -100,7 +102,7 @@ def section_record(
 
 
 def fallback_record(
-    stage: Stage, interface: Interface, section_type: SectionType, placement: Placement
+    stage: Stage, interface: StageInterface, section_type: SectionType, placement: Placement
 ) -> Fallback:
     """Return a fallback with the reason of every node.
 

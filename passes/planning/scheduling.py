@@ -24,7 +24,7 @@ import onnx_ir as ir
 from samba_onnx.errors import InternalError
 from samba_onnx.passes.planning.costs import value_bytes
 from samba_onnx.passes.planning.roles import Roles
-from samba_onnx.passes.planning.stages import Interface
+from samba_onnx.passes.planning.stages import StageInterface
 from samba_onnx.pef.manifest import (
     Boundary,
     Call,
@@ -87,7 +87,7 @@ def load_transfers(
 
 
 def run_transfers(
-    roles: Roles, stages: Sequence[Interface], target: TargetSummary
+    roles: Roles, stages: Sequence[StageInterface], target: TargetSummary
 ) -> tuple[Transfer, ...]:
     """Return the copies that a run makes when it is given all inputs and asked for all outputs.
 
@@ -128,7 +128,7 @@ def run_transfers(
 
 
 def boundaries(
-    stages: Sequence[Interface], calls: Sequence[Call], transfers: Sequence[Transfer]
+    stages: Sequence[StageInterface], calls: Sequence[Call], transfers: Sequence[Transfer]
 ) -> tuple[Boundary, ...]:
     """Return the pairs of stages between which values cross the link, with what is copied.
 
@@ -165,7 +165,7 @@ def boundaries(
 
 
 def _input_transfers(
-    roles: Roles, stages: Sequence[Interface], target: TargetSummary
+    roles: Roles, stages: Sequence[StageInterface], target: TargetSummary
 ) -> list[Transfer]:
     first_call: dict[ir.Value, int] = {}
     for call, stage in enumerate(stages):

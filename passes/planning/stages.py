@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Interface:
+class StageInterface:
     """The values that pass in and out of one group."""
 
     group: Group
@@ -27,7 +27,7 @@ class Interface:
     weights: tuple[ir.Value, ...]
     """Initializers read, in the order of the first read."""
     loaded: tuple[ir.Value, ...]
-    """Those of the weights that a section reads from device memory; none for a CPU group."""
+    """Weights that the section reads from device memory while it runs; none for a fallback."""
     outputs: tuple[ir.Value, ...]
     """Values that later groups or the caller of the graph read, in the order of writing."""
 
@@ -37,7 +37,9 @@ class Interface:
         return self.group.home is Home.RDU
 
 
-def interfaces(graph: ir.Graph, groups: Sequence[Group], target: Target) -> tuple[Interface, ...]:
+def interfaces(
+    graph: ir.Graph, groups: Sequence[Group], target: Target
+) -> tuple[StageInterface, ...]:
     """Return the interface of every group.
 
     Args:
@@ -50,7 +52,7 @@ def interfaces(graph: ir.Graph, groups: Sequence[Group], target: Target) -> tupl
         output, its last named value, so that it can be written as a model of its own.
     """
     wanted: set[ir.Value] = set(graph.outputs)
-    found: list[Interface] = []
+    found: list[StageInterface] = []
     for group in reversed(groups):
         operands = unique(value for node in group.nodes for value in reads(node))
         results = [value for node in group.nodes for value in node.outputs if value.name]
@@ -63,7 +65,7 @@ def interfaces(graph: ir.Graph, groups: Sequence[Group], target: Target) -> tupl
             loaded = [value for value in data if is_weight(value)]
         wanted.update(inputs)
         found.append(
-            Interface(
+            StageInterface(
                 group=group,
                 inputs=tuple(inputs),
                 weights=tuple(value for value in operands if is_weight(value)),
@@ -74,7 +76,7 @@ def interfaces(graph: ir.Graph, groups: Sequence[Group], target: Target) -> tupl
     return tuple(reversed(found))
 
 
-def on_device(roles: Roles, stages: Sequence[Interface]) -> tuple[ir.Value, ...]:
+def on_device(roles: Roles, stages: Sequence[StageInterface]) -> tuple[ir.Value, ...]:
     """Return the values that need a place in off-chip device memory.
 
     Args:
@@ -92,7 +94,7 @@ def on_device(roles: Roles, stages: Sequence[Interface]) -> tuple[ir.Value, ...]
     return unique([*inputs, *roles.residents, *passed, *loaded])
 
 
-def baked(stages: Sequence[Interface]) -> frozenset[ir.Value]:
+def baked(stages: Sequence[StageInterface]) -> frozenset[ir.Value]:
     """Return the initializers that sections use, but only as part of their configuration.
 
     Args:

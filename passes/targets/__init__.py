@@ -7,12 +7,12 @@ from samba_onnx.passes.targets.describe import (
 )
 from samba_onnx.passes.targets.files import available_targets
 from samba_onnx.passes.targets.markdown import operator_table_markdown
-from samba_onnx.passes.targets.rows import Operand, Row, Status, UnsupportedRow
+from samba_onnx.passes.targets.rows import Operand, OperatorRow, Status, UnsupportedRow
 from samba_onnx.passes.targets.target import Support, Target, load_target
 
 __all__ = [
     "Operand",
-    "Row",
+    "OperatorRow",
     "Status",
     "Support",
     "Target",

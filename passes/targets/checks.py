@@ -11,7 +11,7 @@ from samba_onnx.passes.targets.describe import describe_rule, type_names
 from samba_onnx.passes.targets.dimensions import dimension_hint
 from samba_onnx.passes.targets.limits import LIMITS
 from samba_onnx.passes.targets.reasons import Reason, ReasonCode
-from samba_onnx.passes.targets.rows import DTYPE_NAMES, Operand, Row, Status
+from samba_onnx.passes.targets.rows import DTYPE_NAMES, Operand, OperatorRow, Status
 from samba_onnx.passes.targets.schema import NumberRange
 
 _FLOATS = frozenset({ir.DataType.DOUBLE, ir.DataType.FLOAT16})
@@ -20,7 +20,7 @@ _UNSIGNED = frozenset(
 )
 
 
-def check(node: ir.Node, row: Row, target: str) -> Reason | Status:
+def check(node: ir.Node, row: OperatorRow, target: str) -> Reason | Status:
     """Compare a node with its operator's row.
 
     Args:
@@ -45,7 +45,7 @@ class _Subject:
 
     __slots__ = ("_kind", "_operand", "_position", "_row")
 
-    def __init__(self, row: Row, kind: str, position: int, operand: Operand | None) -> None:
+    def __init__(self, row: OperatorRow, kind: str, position: int, operand: Operand | None) -> None:
         self._row, self._kind, self._position, self._operand = row, kind, position, operand
 
     def __str__(self) -> str:
@@ -53,7 +53,9 @@ class _Subject:
         return f"{self._row.name}: {self._kind} {name}"
 
 
-def _operands(node: ir.Node, row: Row) -> Iterator[tuple[ir.Value, _Subject, Operand | None]]:
+def _operands(
+    node: ir.Node, row: OperatorRow
+) -> Iterator[tuple[ir.Value, _Subject, Operand | None]]:
     """Yield every operand that the node has: its value, words for it, what the row says."""
     for position, value in enumerate(node.inputs):
         if value is not None:
@@ -158,7 +160,7 @@ def _check_shape(
     )
 
 
-def _check_attributes(node: ir.Node, row: Row, target: str) -> Reason | None:
+def _check_attributes(node: ir.Node, row: OperatorRow, target: str) -> Reason | None:
     for name, allowed in row.attributes.items():
         attribute = node.attributes.get(name)
         if attribute is None:
@@ -190,7 +192,7 @@ def _text(value: object) -> str:
     return str(value)[:80]
 
 
-def _check_limits(node: ir.Node, row: Row) -> Reason | None:
+def _check_limits(node: ir.Node, row: OperatorRow) -> Reason | None:
     for name in row.limits:
         found = LIMITS[name].check(node)
         if found is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from samba_onnx.passes.targets.limits import LIMITS
-from samba_onnx.passes.targets.rows import DTYPE_NAMES, Operand, Row, Status, TypeTable
+from samba_onnx.passes.targets.rows import DTYPE_NAMES, Operand, OperatorRow, Status, TypeTable
 from samba_onnx.passes.targets.schema import NumberRange
 
 
@@ -34,12 +34,12 @@ def describe_types(types: TypeTable) -> str:
     )
 
 
-def describe_limits(row: Row) -> tuple[str, ...]:
+def describe_limits(row: OperatorRow) -> tuple[str, ...]:
     """Return everything that a row demands besides its data types, one phrase each."""
     return tuple(_limits(row))
 
 
-def _limits(row: Row) -> Iterator[str]:
+def _limits(row: OperatorRow) -> Iterator[str]:
     operands = (*row.inputs, *row.outputs)
     for operand in operands:
         if operand.ranks:
@@ -59,7 +59,7 @@ def _limits(row: Row) -> Iterator[str]:
         yield f"version {row.since} to {row.until}" if row.until else f"from version {row.since}"
 
 
-def describe_operands(row: Row) -> tuple[str, ...]:
+def describe_operands(row: OperatorRow) -> tuple[str, ...]:
     """Return the data types of the operands that have their own, one phrase each."""
     return tuple(
         f"{operand.name}: {describe_types(operand.types)}"
@@ -67,7 +67,7 @@ def describe_operands(row: Row) -> tuple[str, ...]:
     )
 
 
-def _own_types(row: Row, operands: Iterable[Operand]) -> Iterator[Operand]:
+def _own_types(row: OperatorRow, operands: Iterable[Operand]) -> Iterator[Operand]:
     for operand in operands:
         if operand.types is not row.types and not operand.static and not operand.absent:
             yield operand

@@ -31,7 +31,7 @@ _BASES = frozenset({"operators", "unsupported"})
 
 
 @dataclass(frozen=True)
-class Profile:
+class TargetProfile:
     """A target file together with everything that it extends."""
 
     name: str
@@ -53,7 +53,7 @@ def _builtin_names() -> set[str]:
     return {path.stem for path in FOLDER.glob("*.toml")}
 
 
-def read_profile(name_or_path: str | os.PathLike[str]) -> Profile:
+def read_profile(name_or_path: str | os.PathLike[str]) -> TargetProfile:
     """Read a target by name or from a file of the user's own.
 
     Args:
@@ -69,7 +69,7 @@ def read_profile(name_or_path: str | os.PathLike[str]) -> Profile:
     path = _locate(os.fspath(name_or_path), Path())
     merged = _merge_chain(path)
     _check_complete(merged, path)
-    return Profile(
+    return TargetProfile(
         name=merged.name or path.stem,
         description=merged.description or "",
         path=path,

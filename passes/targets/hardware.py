@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from samba_onnx.passes.targets.files import Profile
+from samba_onnx.passes.targets.files import TargetProfile
 from samba_onnx.passes.targets.schema import Figure, HardwareFile
 from samba_onnx.pef.manifest import Assumption, TargetSummary, Tier
 
@@ -12,7 +12,7 @@ TIERS: tuple[Literal["sram", "hbm", "ddr"], ...] = ("sram", "hbm", "ddr")
 """From nearest to the compute units to farthest."""
 
 
-def summarise(profile: Profile) -> TargetSummary:
+def summarise(profile: TargetProfile) -> TargetSummary:
     """Return the hardware figures, with those listed as assumptions that nobody published."""
     hardware = profile.hardware
     figures = _figures(hardware)

@@ -60,7 +60,7 @@ class Operand:
 
 
 @dataclass(frozen=True)
-class Row:
+class OperatorRow:
     """A supported operator and its limits."""
 
     domain: str
@@ -180,7 +180,7 @@ def _types(lists: TypeLists, allowed: frozenset[str] | None) -> TypeTable:
     }
 
 
-def build_row(name: str, row: RowFile, dtypes: frozenset[str] | None) -> Row:
+def build_row(name: str, row: RowFile, dtypes: frozenset[str] | None) -> OperatorRow:
     """Resolve a row as a file states it.
 
     Args:
@@ -213,7 +213,7 @@ def build_row(name: str, row: RowFile, dtypes: frozenset[str] | None) -> Row:
             absent=formal in row.absent,
         )
 
-    return Row(
+    return OperatorRow(
         domain=domain,
         op_type=op_type,
         since=row.since,

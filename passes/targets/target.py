@@ -16,7 +16,7 @@ from samba_onnx.passes.targets.files import available_targets, read_profile
 from samba_onnx.passes.targets.hardware import summarise
 from samba_onnx.passes.targets.reasons import Reason, ReasonCode
 from samba_onnx.passes.targets.rows import (
-    Row,
+    OperatorRow,
     Status,
     UnsupportedRow,
     build_row,
@@ -51,7 +51,7 @@ class Target:
     description: str
     summary: TargetSummary
     """The hardware figures."""
-    rows: tuple[Row, ...]
+    rows: tuple[OperatorRow, ...]
     """Supported operators, in the order of their names."""
     unsupported: tuple[UnsupportedRow, ...]
     """Operators that it is known not to run, and why."""
@@ -61,7 +61,7 @@ class Target:
     """Data types that it computes with."""
 
     @functools.cached_property
-    def _rows(self) -> Mapping[tuple[str, str], Row]:
+    def _rows(self) -> Mapping[tuple[str, str], OperatorRow]:
         return {(row.domain, row.op_type): row for row in self.rows}
 
     @functools.cached_property
@@ -76,7 +76,7 @@ class Target:
         """Return whether the table has a row that supports the operator, within its limits."""
         return (_own(domain), op_type) in self._rows
 
-    def row(self, domain: str, op_type: str) -> Row | None:
+    def row(self, domain: str, op_type: str) -> OperatorRow | None:
         """Return the row that supports an operator."""
         return self._rows.get((_own(domain), op_type))
 
@@ -143,7 +143,7 @@ class Target:
             )
         return Reason(ReasonCode.OPERATOR, f"{name} is not in the operator table of {self.name}")
 
-    def _version_reason(self, node: ir.Node, row: Row) -> Reason | None:
+    def _version_reason(self, node: ir.Node, row: OperatorRow) -> Reason | None:
         """Compare the operator's version with those that the row describes."""
         opset = _opset(node)
         if row.domain or opset is None:
@@ -164,7 +164,7 @@ class Target:
             f"{row.name} has version {since}; the row of {self.name} describes {known}",
         )
 
-    def _since_version(self, row: Row, opset: int) -> int | None:
+    def _since_version(self, row: OperatorRow, opset: int) -> int | None:
         key = (row.domain, row.op_type, opset)
         if key not in self._versions:
             try:

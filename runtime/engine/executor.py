@@ -27,23 +27,16 @@ from samba_onnx.pef.manifest import Section
 from samba_onnx.pef.reader import Pef
 from samba_onnx.program.kinds import SectionType
 from samba_onnx.runtime.engine.assembly import freeze_inputs, merge_stages, place_weights
-from samba_onnx.runtime.engine.bfloat16 import lower_bfloat16, uses_bfloat16
-from samba_onnx.runtime.engine.binding import (
+from samba_onnx.runtime.engine.lowerings.bfloat16 import uses_bfloat16
+from samba_onnx.runtime.engine.lowerings.pipeline import lower
+from samba_onnx.runtime.engine.lowerings.stage_model import StageModel
+from samba_onnx.runtime.engine.onnxruntime.binding import (
     Bound,
-    BoundSession,
     BoundSteps,
     bind_session,
-    written_over,
 )
-from samba_onnx.runtime.engine.blocks import BlockPool, bind_blocks, may_be_blocked
-from samba_onnx.runtime.engine.dropout import expand_dropout_masks
-from samba_onnx.runtime.engine.elementwise import split_elementwise
-from samba_onnx.runtime.engine.final_reshapes import shed_final_reshapes
-from samba_onnx.runtime.engine.final_scatters import scatter_in_place
-from samba_onnx.runtime.engine.host_values import ValueRunner
-from samba_onnx.runtime.engine.node_order import put_results_first
-from samba_onnx.runtime.engine.optimizer_faults import faulty_optimizers
-from samba_onnx.runtime.engine.small_convolutions import multiply_small_convolutions
+from samba_onnx.runtime.engine.onnxruntime.blocks import BlockPool, bind_blocks
+from samba_onnx.runtime.engine.onnxruntime.values import ValueRunner
 from samba_onnx.runtime.memory import DeviceMemory, release_free_memory
 from samba_onnx.runtime.schedule import Step
 
@@ -114,38 +107,25 @@ class SessionFactory:
         return DeviceStep(lambda names: self._bind(step, memory, names), frozen, step.title)
 
     def _bind(self, step: Step, memory: DeviceMemory, frozen: Collection[str]) -> Bound:
-        model = self._model(step)
-        if frozen or not all(stage.type is SectionType.OPT for stage in step.stages):
-            return self._bind_whole(model, step, memory, frozen)
-        split = split_elementwise(model, memory.region, functools.partial(may_be_blocked, memory))
-        runs = bind_blocks(split.components, memory, functools.partial(self._block_session, step))
+        stage = self._stage(step)
+        stage.memory = memory
+        stage.splits = not frozen and all(part.type is SectionType.OPT for part in step.stages)
+        outside = freeze_inputs(stage.model, {name: memory.tensor(name) for name in frozen})
+        lower(stage)
+        runs = bind_blocks(stage.components, memory, functools.partial(self._block_session, step))
         blocks = self._pool.blocks(runs)
-        if split.rest is None:
+        if not stage.model.graph.node:
             return BoundSteps((blocks,))
-        rest = self._bind_whole(split.rest, step, memory, frozen)
-        return BoundSteps((blocks, rest)) if runs else rest
-
-    def _bind_whole(
-        self, model: onnx.ModelProto, step: Step, memory: DeviceMemory, frozen: Collection[str]
-    ) -> BoundSession:
-        outside = freeze_inputs(model, {name: memory.tensor(name) for name in frozen})
-        if uses_bfloat16(model):
-            lower_bfloat16(model)
-        else:
-            multiply_small_convolutions(model)
-        overwriting = written_over(model, memory)
-        shed_final_reshapes(model, kept=overwriting)
-        places = scatter_in_place(model, kept=overwriting)
-        put_results_first(model)
         values = {name: tensor.ort_value() for name, tensor in outside.items()}
-        session = self._session(model, step, values)
+        session = self._session(stage, step, values)
         if values:
             release_free_memory()
             self._pef.ensure_unchanged()
-        return bind_session(session, model, memory, values, places)
+        rest = bind_session(session, stage.model, memory, values, stage.places)
+        return BoundSteps((blocks, rest)) if runs else rest
 
-    def _block_session(self, step: Step, model: onnx.ModelProto) -> ort.InferenceSession:
-        return self._session(model, step, threads=1)
+    def _block_session(self, step: Step, stage: StageModel) -> ort.InferenceSession:
+        return self._session(stage, step, threads=1)
 
     def host_step(self, step: Step) -> HostStep:
         """Make the session of fallbacks.
@@ -160,27 +140,29 @@ class SessionFactory:
             ExecutionError: onnxruntime refuses the model.
             PefFormatError: The stages do not fit together.
         """
-        model = self._model(step)
+        stage = self._stage(step)
+        stage.keeps_bfloat16 = True
+        lower(stage)
         try:
-            session = self._session(model, step)
+            session = self._session(stage, step)
         except ExecutionError:
             # Most operators have no bfloat16 kernel; those that have one keep it.
-            if not uses_bfloat16(model):
+            if not uses_bfloat16(stage.model):
                 raise
-            lower_bfloat16(model)
-            session = self._session(model, step)
+            stage = self._stage(step)
+            lower(stage)
+            session = self._session(stage, step)
         return HostStep(session, step.title)
 
-    def _model(self, step: Step) -> onnx.ModelProto:
+    def _stage(self, step: Step) -> StageModel:
         models = [self._pef.stage_model(stage.id) for stage in step.stages]
         model = merge_stages(models, [name for name, _ in step.inputs], step.outputs)
         place_weights(model, self._file, self._offset)
-        expand_dropout_masks(model)
-        return model
+        return StageModel(model)
 
     def _session(
         self,
-        model: onnx.ModelProto,
+        stage: StageModel,
         step: Step,
         values: Mapping[str, ort.OrtValue] = NO_VALUES,
         threads: int | None = None,
@@ -195,10 +177,10 @@ class SessionFactory:
             options.intra_op_num_threads = threads or 1
         try:
             return ort.InferenceSession(
-                model.SerializeToString(),
+                stage.model.SerializeToString(),
                 options,
                 providers=["CPUExecutionProvider"],
-                disabled_optimizers=faulty_optimizers(model),
+                disabled_optimizers=list(stage.disabled_optimizers),
             )
         except _ort_errors() as error:
             raise ExecutionError(f"{step.title} cannot be prepared: {reason_of(error)}") from None

@@ -13,7 +13,7 @@ from samba_onnx.cli.options import JsonOption, QuietOption, TargetOption, Verbos
 from samba_onnx.errors import UsageError
 
 if TYPE_CHECKING:
-    from samba_onnx.passes.targets import Operand, Row, Target
+    from samba_onnx.passes.targets import Operand, OperatorRow, Target
     from samba_onnx.report.targets import (
         OperandReport,
         OperatorReport,
@@ -107,7 +107,7 @@ def _operator_table(target: Target, wanted: list[str]) -> OperatorTableReport:
     )
 
 
-def _operator(row: Row) -> OperatorReport:
+def _operator(row: OperatorRow) -> OperatorReport:
     from samba_onnx.passes.targets.describe import describe_rule
     from samba_onnx.passes.targets.limits import LIMITS
     from samba_onnx.report.targets import OperatorReport
@@ -138,7 +138,7 @@ def _operand(operand: Operand) -> OperandReport:
     )
 
 
-def _types(owner: Row | Operand) -> dict[str, str]:
+def _types(owner: OperatorRow | Operand) -> dict[str, str]:
     """Return the evidence of each data type."""
     from samba_onnx.passes.targets.rows import DTYPE_NAMES
 

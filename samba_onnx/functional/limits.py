@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from samba_onnx.errors import UsageError
-from samba_onnx.functional.table import Row
+from samba_onnx.functional.table import FunctionRow
 
 _FOR_DEVICE: Final = contextvars.ContextVar("_FOR_DEVICE", default=False)
 
@@ -23,7 +23,7 @@ def device_limits() -> Iterator[None]:
         _FOR_DEVICE.reset(token)
 
 
-def check_keywords(row: Row, keywords: Mapping[str, Any]) -> None:
+def check_keywords(row: FunctionRow, keywords: Mapping[str, Any]) -> None:
     """Refuse keywords that the RDU does not have, within ``device_limits``.
 
     Args:

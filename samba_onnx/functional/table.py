@@ -33,7 +33,7 @@ class Kind(enum.Enum):
 
 
 @dataclass(frozen=True)
-class Row:
+class FunctionRow:
     """What the table says of one operator."""
 
     name: str
@@ -146,14 +146,14 @@ _NOT_IN_PLACE: Final = frozenset({"__index__", "__int__", "__invert__", "__iter_
 _DESCRIPTOR_TYPES: Final = (types.MethodWrapperType, types.MethodType)
 
 
-def _initial_rows() -> dict[str, Row]:
-    rows: dict[str, Row] = {}
+def _initial_rows() -> dict[str, FunctionRow]:
+    rows: dict[str, FunctionRow] = {}
     operators = [name for names in TORCH_OPERATORS.values() for name in names]
     others = (_CONSTRUCTION, _VIEWS, _CASTS, _INITIALISERS, _READS, _QUERIES)
     for name in (*operators, *OWN_FUNCTIONS, *(name for part in others for name in part.split())):
         if name in rows:
             raise InternalError(f"operator {name!r} has two rows")
-        rows[name] = Row(
+        rows[name] = FunctionRow(
             name,
             Kind.QUERY if name in _QUERY_NAMES else Kind.OPERATOR,
             cpu_only=frozenset(_CPU_ONLY.get(name, ())),
@@ -169,14 +169,14 @@ class Table:
 
     def __init__(self) -> None:
         self._rows = _initial_rows()
-        self._found: dict[Function, Row] = {}
+        self._found: dict[Function, FunctionRow] = {}
 
     @property
-    def rows(self) -> Mapping[str, Row]:
+    def rows(self) -> Mapping[str, FunctionRow]:
         """Every row by the name of its operator."""
         return types.MappingProxyType(self._rows)
 
-    def find(self, function: Function) -> Row:
+    def find(self, function: Function) -> FunctionRow:
         """The row of a torch function, a method, or a descriptor's ``__get__`` or ``__set__``.
 
         Args:
@@ -206,11 +206,11 @@ class Table:
         self._rows[name] = replace(row, implementation=implementation)
         self._found.clear()
 
-    def _look_up(self, function: Function) -> Row:
+    def _look_up(self, function: Function) -> FunctionRow:
         name = _operator_name(function)
         if name is None:
-            return Row("attribute", Kind.QUERY, reads=False)
-        return self._rows.get(name) or Row(name, Kind.HOST)
+            return FunctionRow("attribute", Kind.QUERY, reads=False)
+        return self._rows.get(name) or FunctionRow(name, Kind.HOST)
 
 
 def is_in_place(function: Function) -> bool:

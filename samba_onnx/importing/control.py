@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from samba_onnx.importing.plan import Step
+from samba_onnx.importing.instructions import Instruction
 from samba_onnx.importing.values import Host, Value
 
 if TYPE_CHECKING:
@@ -19,75 +19,80 @@ MOST_STEPS = 10_000
 """Repetitions that are written out."""
 
 
-def run(interpreter: Interpreter, step: Step, operands: list[Value]) -> list[Value]:
+def run(interpreter: Interpreter, instruction: Instruction, operands: list[Value]) -> list[Value]:
     """Run a node with a body.
 
     Raises:
         ModelError: A condition or count depends on the content of tensors.
     """
     rules = {"If": _if, "Loop": _loop, "Scan": _scan, "SequenceMap": _sequence_map}
-    rule = rules.get(step.call.operator)
+    rule = rules.get(instruction.call.operator)
     if rule is None:
-        raise step.call.refuse(
+        raise instruction.call.refuse(
             f"operators with a body cannot be trained through, but for {', '.join(rules)}"
         )
-    return rule(interpreter, step, operands)
+    return rule(interpreter, instruction, operands)
 
 
-def _if(interpreter: Interpreter, step: Step, operands: list[Value]) -> list[Value]:
-    taken = _known(step, operands[0], "its condition")
-    return interpreter.call(step.bodies["then_branch" if taken else "else_branch"], [])
+def _if(interpreter: Interpreter, instruction: Instruction, operands: list[Value]) -> list[Value]:
+    taken = _known(instruction, operands[0], "its condition")
+    return interpreter.call(instruction.bodies["then_branch" if taken else "else_branch"], [])
 
 
-def _known(step: Step, value: Value, what: str) -> Any:
+def _known(instruction: Instruction, value: Value, what: str) -> Any:
     """Return a number that must not depend on tensors."""
     if not isinstance(value, Host):
-        raise step.call.refuse(
+        raise instruction.call.refuse(
             f"{what} depends on the content of tensors: a trained graph is the same in each step; "
             "make it a constant of the model"
         )
     return value.array.reshape(-1)[0]
 
 
-def _loop(interpreter: Interpreter, step: Step, operands: list[Value]) -> list[Value]:
-    body = step.bodies["body"]
-    count = None if operands[0] is None else int(_known(step, operands[0], "its count"))
+def _loop(interpreter: Interpreter, instruction: Instruction, operands: list[Value]) -> list[Value]:
+    body = instruction.bodies["body"]
+    count = None if operands[0] is None else int(_known(instruction, operands[0], "its count"))
     condition: Value = Host(np.array(True)) if operands[1] is None else operands[1]
     carried = operands[2:]
     collected: list[list[Value]] = [[] for _ in body.outputs[1 + len(carried) :]]
     turn = 0
-    while (count is None or turn < count) and _known(step, condition, "its condition"):
+    while (count is None or turn < count) and _known(instruction, condition, "its condition"):
         if turn == MOST_STEPS:
-            raise step.call.refuse(f"it runs more than {MOST_STEPS} times, too often to write out")
+            raise instruction.call.refuse(
+                f"it runs more than {MOST_STEPS} times, too often to write out"
+            )
         given = [Host(np.array(turn, np.int64)), condition, *carried]
         condition, *results = interpreter.call(body, given)
         carried = results[: len(carried)]
         for items, item in zip(collected, results[len(carried) :], strict=True):
             items.append(item)
         turn += 1
-    return [*carried, *(_stack(step, items, 0) for items in collected)]
+    return [*carried, *(_stack(instruction, items, 0) for items in collected)]
 
 
-def _stack(step: Step, items: Sequence[Value], axis: int) -> Value:
+def _stack(instruction: Instruction, items: Sequence[Value], axis: int) -> Value:
     if not items:
-        raise step.call.refuse("it never runs, so that the shape of its results is unknown")
+        raise instruction.call.refuse("it never runs, so that the shape of its results is unknown")
     if all(isinstance(item, Host) for item in items):
         return Host(np.stack([cast(Host, item).array for item in items], axis))
-    return torch.stack([_tensor(step, item) for item in items], axis)
+    return torch.stack([_tensor(instruction, item) for item in items], axis)
 
 
-def _tensor(step: Step, value: Value) -> Tensor:
+def _tensor(instruction: Instruction, value: Value) -> Tensor:
     if isinstance(value, Host):
         return value.tensor()
     if not isinstance(value, Tensor):
-        raise step.call.refuse("it collects sequences, which have no fixed shape")
+        raise instruction.call.refuse("it collects sequences, which have no fixed shape")
     return value
 
 
-def _scan(interpreter: Interpreter, step: Step, operands: list[Value]) -> list[Value]:
-    body, node = step.bodies["body"], step.call
+def _scan(interpreter: Interpreter, instruction: Instruction, operands: list[Value]) -> list[Value]:
+    body, node = instruction.bodies["body"], instruction.call
     scanned = node.integer("num_scan_inputs")
-    states, sources = operands[:-scanned], [_tensor(step, item) for item in operands[-scanned:]]
+    states, sources = (
+        operands[:-scanned],
+        [_tensor(instruction, item) for item in operands[-scanned:]],
+    )
     axes = node.integers("scan_input_axes", [0] * scanned)
     backwards = node.integers("scan_input_directions", [0] * scanned)
     parts = [list(source.unbind(axis)) for source, axis in zip(sources, axes, strict=True)]
@@ -104,17 +109,19 @@ def _scan(interpreter: Interpreter, step: Step, operands: list[Value]) -> list[V
     return [
         *states,
         *(
-            _stack(step, items[::-1] if back else items, axis)
+            _stack(instruction, items[::-1] if back else items, axis)
             for items, axis, back in zip(collected, out_axes, reverse, strict=True)
         ),
     ]
 
 
-def _sequence_map(interpreter: Interpreter, step: Step, operands: list[Value]) -> list[Value]:
-    body = step.bodies["body"]
+def _sequence_map(
+    interpreter: Interpreter, instruction: Instruction, operands: list[Value]
+) -> list[Value]:
+    body = instruction.bodies["body"]
     first = operands[0]
     if not isinstance(first, list):
-        raise step.call.refuse("its first operand is no sequence")
+        raise instruction.call.refuse("its first operand is no sequence")
     results: list[list[Value]] = [[] for _ in body.outputs]
     for turn in range(len(first)):
         given = [item[turn] if isinstance(item, list) else item for item in operands]

@@ -12,9 +12,10 @@ from torch import Tensor
 
 from samba_onnx.errors import ModelError, SambaError
 from samba_onnx.importing import control
-from samba_onnx.importing.plan import Body, Step
+from samba_onnx.importing.instructions import Body, Instruction
 from samba_onnx.importing.values import Array, Host, Value
 from samba_onnx.passes.rewrites.evaluation import FOLDABLE, evaluate
+from samba_onnx.passes.rewrites.refusals import Refusal
 
 __all__ = ["Interpreter"]
 
@@ -56,14 +57,14 @@ class Interpreter:
         Raises:
             ModelError: A node cannot be computed, or needs to know what only a run can tell.
         """
-        for step in body.steps:
-            operands = [None if slot is None else self.values[slot] for slot in step.inputs]
-            results = self._results(step, operands)
-            for slot, result in zip(step.outputs, results, strict=False):
+        for instruction in body.instructions:
+            operands = [None if slot is None else self.values[slot] for slot in instruction.inputs]
+            results = self._results(instruction, operands)
+            for slot, result in zip(instruction.outputs, results, strict=False):
                 if slot is not None:
                     self.values[slot] = result
-            if step.call.operator == "BatchNormalization" and len(results) == 3:
-                self._move_statistics(step, results)
+            if instruction.call.operator == "BatchNormalization" and len(results) == 3:
+                self._move_statistics(instruction, results)
         return [self.values[slot] for slot in body.outputs]
 
     def call(self, body: Body, operands: Sequence[Value]) -> list[Value]:
@@ -71,29 +72,35 @@ class Interpreter:
         self.values.update(zip(body.inputs, operands, strict=True))
         return self.run(body)
 
-    def _results(self, step: Step, operands: list[Value]) -> list[Value]:
-        if step.bodies:
-            return control.run(self, step, operands)
-        known = self._evaluate(step, operands)
+    def _results(self, instruction: Instruction, operands: list[Value]) -> list[Value]:
+        if instruction.bodies:
+            return control.run(self, instruction, operands)
+        known = self._evaluate(instruction, operands)
         if known is not None:
             return known
-        if step.entry is None:
-            raise step.call.refuse("it can only be computed where shapes and constants decide it")
-        arguments = [_argument(step, place, value) for place, value in enumerate(operands)]
-        call = dataclasses.replace(step.call, training=True) if self._training else step.call
+        if instruction.entry is None:
+            raise instruction.call.refuse(
+                "it can only be computed where shapes and constants decide it"
+            )
+        arguments = [_argument(instruction, place, value) for place, value in enumerate(operands)]
+        call = (
+            dataclasses.replace(instruction.call, training=True)
+            if self._training
+            else instruction.call
+        )
         try:
-            result = step.entry.compute(call, *arguments)
+            result = instruction.entry.compute(call, *arguments)
         except SambaError:
             raise
         except (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError) as error:
             reason = (str(error) or repr(error)).splitlines()[0]
-            raise step.call.refuse(f"torch cannot compute it: {reason}") from error
+            raise instruction.call.refuse(f"torch cannot compute it: {reason}") from error
         several = result if isinstance(result, tuple) else (result,)
         return [Host(item) if isinstance(item, np.ndarray) else item for item in several]
 
-    def _evaluate(self, step: Step, operands: list[Value]) -> list[Value] | None:
+    def _evaluate(self, instruction: Instruction, operands: list[Value]) -> list[Value] | None:
         """Return the results of a node all of whose operands are known."""
-        node = step.node
+        node = instruction.node
         if node.domain != "" or node.op_type not in _EVALUATED or not operands:
             return None
         arrays: list[Array | None] = []
@@ -102,35 +109,37 @@ class Interpreter:
                 return None
             arrays.append(None if operand is None else operand.array)
         results = evaluate(node, arrays, self._opset)
-        return None if results is None else [Host(result) for result in results]
+        if isinstance(results, Refusal):
+            return None
+        return [Host(result) for result in results]
 
-    def _move_statistics(self, step: Step, results: list[Value]) -> None:
+    def _move_statistics(self, instruction: Instruction, results: list[Value]) -> None:
         if not self._training:
             return
-        for slot, result in zip(step.inputs[3:5], results[1:], strict=True):
+        for slot, result in zip(instruction.inputs[3:5], results[1:], strict=True):
             buffer = None if slot is None else self._moving.get(slot)
             if buffer is not None and isinstance(result, Tensor):
                 with torch.no_grad():
                     buffer.copy_(result)
 
 
-def _argument(step: Step, place: int, value: Value) -> Any:
+def _argument(instruction: Instruction, place: int, value: Value) -> Any:
     """Return an operand as the node's computation wants it."""
-    entry = step.entry
+    entry = instruction.entry
     if isinstance(value, Host):
         known = entry is not None and place in entry.known | entry.flexible
-        return value.array if known else _as_tensor(step, value)
+        return value.array if known else _as_tensor(instruction, value)
     if isinstance(value, Tensor) and entry is not None and place in entry.known:
-        name = step.node.inputs[place]
-        raise step.call.refuse(
+        name = instruction.node.inputs[place]
+        raise instruction.call.refuse(
             f"operand {place} ({name.name if name is not None else ''!r}) depends on the content "
             "of tensors, but must be known beforehand: make it a constant of the model"
         )
     return value
 
 
-def _as_tensor(step: Step, value: Host) -> Tensor:
+def _as_tensor(instruction: Instruction, value: Host) -> Tensor:
     try:
         return value.tensor()
     except ModelError as error:
-        raise step.call.refuse(str(error)) from None
+        raise instruction.call.refuse(str(error)) from None

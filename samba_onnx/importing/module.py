@@ -12,10 +12,10 @@ import onnx_ir as ir
 from torch import Tensor, nn
 
 from samba_onnx.errors import UsageError
+from samba_onnx.importing.instructions import ImportedGraph, imported_graph
 from samba_onnx.importing.interpreter import Interpreter
 from samba_onnx.importing.losses import Loss
 from samba_onnx.importing.original import Original, Source
-from samba_onnx.importing.plan import Plan, make_plan
 from samba_onnx.importing.preparation import Prepared, prepare
 from samba_onnx.importing.selection import is_known_operand
 from samba_onnx.importing.suspicion import warn_if_folded
@@ -38,9 +38,9 @@ class OnnxModule(nn.Module):
     def __init__(self, prepared: Prepared, losses: Sequence[Loss], source: Source) -> None:
         """Take over weights and constants; use ``module_from_onnx``."""
         super().__init__()
-        self._plan: Plan = make_plan(prepared.model)
+        self._graph: ImportedGraph = imported_graph(prepared.model)
         self._losses = tuple(losses)
-        self._inputs = tuple(self._plan.slots[value] for value in prepared.inputs)
+        self._inputs = tuple(self._graph.slots[value] for value in prepared.inputs)
         self._outputs = tuple(value.name or "" for value in prepared.model.graph.outputs)
         _check_losses(self._losses, self._outputs, [value.name or "" for value in prepared.inputs])
         labels = dict.fromkeys(loss.label for loss in self._losses)
@@ -55,7 +55,7 @@ class OnnxModule(nn.Module):
             if _is_buffer(value, tensor):
                 self._register(value, tensor, stored_tensor(tensor))
             else:
-                self._hosts[self._plan.slots[value]] = Host(tensor.numpy())
+                self._hosts[self._graph.slots[value]] = Host(tensor.numpy())
         written = {value.name or "" for value in prepared.weights} | prepared.given
         self._original = Original.of(source, written & set(self._onnx_names.values()))
         derived = {key for key, name in self._onnx_names.items() if name not in written}
@@ -92,6 +92,11 @@ class OnnxModule(nn.Module):
         return MappingProxyType(self._onnx_names)
 
     @property
+    def trained_names(self) -> tuple[str, ...]:
+        """Names in the ONNX model of the parameters, in their order."""
+        return tuple(self._onnx_names[name] for name, _ in self.named_parameters())
+
+    @property
     def original(self) -> Original:
         """The model as given, without what this module holds."""
         return self._original
@@ -118,8 +123,8 @@ class OnnxModule(nn.Module):
         moving = {
             slot: value for slot, value in tensors.items() if not isinstance(value, nn.Parameter)
         }
-        run = Interpreter(values, self._plan.opset, training=self.training, moving=moving)
-        outputs = [_as_output(value) for value in run.run(self._plan.body)]
+        run = Interpreter(values, self._graph.opset, training=self.training, moving=moving)
+        outputs = [_as_output(value) for value in run.run(self._graph.body)]
         labels = dict(
             zip(self._names[len(self._inputs) :], given[len(self._inputs) :], strict=True)
         )
@@ -163,7 +168,7 @@ class OnnxModule(nn.Module):
             self.register_parameter(name, held)
         else:
             self.register_buffer(name, held)
-        self._tensors[self._plan.slots[value]] = name
+        self._tensors[self._graph.slots[value]] = name
         self._onnx_names[name] = value.name or ""
 
 

@@ -11,9 +11,9 @@ import onnx_ir as ir
 from onnx_ir.passes.common import RemoveUnusedNodesPass, TopologicalSortPass
 
 from samba_onnx.errors import InternalError, ModelError, SambaError
+from samba_onnx.importing.instructions import CONTROL
 from samba_onnx.importing.operators.registry import find
-from samba_onnx.importing.plan import CONTROL
-from samba_onnx.importing.selection import Selection, select
+from samba_onnx.importing.selection import WeightSelection, select
 from samba_onnx.loading import load_model
 from samba_onnx.passes.rewrites.convert_opset import INTERNAL_OPSET, ConvertOpsetPass
 from samba_onnx.passes.rewrites.evaluation import FOLDABLE
@@ -161,7 +161,7 @@ def _drop_defaults(model: ir.Model) -> None:
         model.graph.inputs.remove(value)
 
 
-def _lift(model: ir.Model, selection: Selection) -> dict[ir.Value, ir.TensorProtocol]:
+def _lift(model: ir.Model, selection: WeightSelection) -> dict[ir.Value, ir.TensorProtocol]:
     """Turn the weights into inputs, so that no pass folds, merges or moves them."""
     lifted: dict[ir.Value, ir.TensorProtocol] = {}
     for name in selection.weights:

@@ -14,7 +14,7 @@ from samba_onnx.importing.operators.registry import find
 from samba_onnx.importing.values import FLOATING
 from samba_onnx.safety.files import printable
 
-__all__ = ["KIND", "Selection", "select", "weight_roles"]
+__all__ = ["KIND", "WeightSelection", "select", "weight_roles"]
 
 KIND = "pkg.torch.export.graph_signature.InputSpec.kind"
 """Under this key torch's exporter says what an initializer was: PARAMETER, BUFFER, ..."""
@@ -46,12 +46,12 @@ _STATISTICS = (3, 4)
 
 
 @dataclass(frozen=True)
-class Selection:
+class WeightSelection:
     """Names of the initializers that become trainable."""
 
     weights: tuple[str, ...]
     named: frozenset[str]
-    """Those that the user named."""
+    """Names that the user gave; empty when the compiler chose."""
 
     def require_read(self, read: Set[str]) -> None:
         """Refuse weights that the user named and the model never reads.
@@ -67,7 +67,7 @@ class Selection:
             )
 
 
-def select(model: ir.Model, original: Set[str], named: Collection[str] | None) -> Selection:
+def select(model: ir.Model, original: Set[str], named: Collection[str] | None) -> WeightSelection:
     """Choose the weights of a model.
 
     1. Those that the user names, and no others.
@@ -89,14 +89,16 @@ def select(model: ir.Model, original: Set[str], named: Collection[str] | None) -
     if named is not None:
         for name in named:
             _require_trainable(name, present.get(name))
-        return Selection(tuple(name for name in present if name in set(named)), frozenset(named))
+        return WeightSelection(
+            tuple(name for name in present if name in set(named)), frozenset(named)
+        )
     described = any(KIND in present[name].metadata_props for name in original if name in present)
     chosen = [
         name
         for name, value in present.items()
         if name in original and _is_weight(value, described=described)
     ]
-    return Selection(tuple(chosen), frozenset())
+    return WeightSelection(tuple(chosen), frozenset())
 
 
 def _require_trainable(name: str, value: ir.Value | None) -> None:

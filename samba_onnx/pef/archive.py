@@ -19,7 +19,7 @@ from samba_onnx.pef.manifest import FORMAT_VERSION
 __all__ = [
     "ALIGNMENT",
     "Listing",
-    "Slot",
+    "MemberSlot",
     "central_directory",
     "end_of_archive",
     "find_directory",
@@ -53,7 +53,7 @@ _PADDING = struct.Struct("<3H")
 
 
 @dataclass(frozen=True)
-class Slot:
+class MemberSlot:
     """Where one member lies in the file."""
 
     name: str
@@ -79,14 +79,14 @@ class Listing:
     """Neither compressed nor encrypted."""
 
 
-def place(sizes: Iterable[tuple[str, int]]) -> tuple[Slot, ...]:
+def place(sizes: Iterable[tuple[str, int]]) -> tuple[MemberSlot, ...]:
     """Return where members of these names and sizes lie, in this order from the file's start."""
-    slots: list[Slot] = []
+    slots: list[MemberSlot] = []
     position = 0
     for name, size in sizes:
         least = position + _LOCAL.size + len(name.encode()) + len(_local_extra64(size))
         offset = -(-(least + _PADDING.size) // ALIGNMENT) * ALIGNMENT
-        slots.append(Slot(name, size, position, offset))
+        slots.append(MemberSlot(name, size, position, offset))
         position = offset + size
     return tuple(slots)
 
@@ -95,7 +95,7 @@ def _local_extra64(size: int) -> bytes:
     return struct.pack("<2H2Q", 1, 16, size, size) if size >= _FULL32 else b""
 
 
-def local_header(slot: Slot, crc: int) -> bytes:
+def local_header(slot: MemberSlot, crc: int) -> bytes:
     """Return everything before a member's content: header, name, extra fields with padding."""
     large = slot.bytes >= _FULL32
     name, extra = slot.name.encode(), _local_extra64(slot.bytes)
@@ -107,12 +107,12 @@ def local_header(slot: Slot, crc: int) -> bytes:
     return _LOCAL.pack(*fixed) + name + extra
 
 
-def central_directory(slots: Sequence[Slot], crcs: Sequence[int]) -> bytes:
+def central_directory(slots: Sequence[MemberSlot], crcs: Sequence[int]) -> bytes:
     """Return the zip's directory."""
     return b"".join(_directory_entry(slot, crc) for slot, crc in zip(slots, crcs, strict=True))
 
 
-def _directory_entry(slot: Slot, crc: int) -> bytes:
+def _directory_entry(slot: MemberSlot, crc: int) -> bytes:
     wide = [slot.bytes] * 2 if slot.bytes >= _FULL32 else []
     wide += [slot.header_offset] if slot.header_offset >= _FULL32 else []
     extra = struct.pack(f"<2H{len(wide)}Q", 1, 8 * len(wide), *wide) if wide else b""
@@ -124,7 +124,7 @@ def _directory_entry(slot: Slot, crc: int) -> bytes:
     return _CENTRAL.pack(*fixed) + name + extra
 
 
-def end_of_archive(slots: Sequence[Slot], directory: bytes, seal: bytes) -> bytes:
+def end_of_archive(slots: Sequence[MemberSlot], directory: bytes, seal: bytes) -> bytes:
     """Return everything behind the directory; ``seal`` becomes the zip's comment."""
     count, size = len(slots), len(directory)
     offset = slots[-1].end if slots else 0

@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Callable
 
 from samba_onnx.errors import ModelFileError, PefChecksumError, PefFormatError
-from samba_onnx.pef.archive import Slot
+from samba_onnx.pef.archive import MemberSlot
 from samba_onnx.pef.sources import file_chunks
 from samba_onnx.safety.files import printable
 
@@ -18,7 +18,7 @@ __all__ = ["check_content"]
 
 def check_content(
     descriptor: int,
-    slot: Slot,
+    slot: MemberSlot,
     sha256: str,
     crc: int | None,
     stop: threading.Event,

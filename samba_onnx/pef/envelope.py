@@ -22,7 +22,7 @@ __all__ = ["Envelope", "read_envelope"]
 class Envelope:
     """A PEF's outside: every byte of it is checked except the content of members."""
 
-    slots: tuple[archive.Slot, ...]
+    slots: tuple[archive.MemberSlot, ...]
     crcs: tuple[int, ...]
     manifest: bytes
     """Content of the last member, sealed."""
@@ -98,7 +98,7 @@ def _read_tail(descriptor: int, size: int) -> tuple[bytes, bytes]:
     return last.group(0), tail
 
 
-def _check_manifest_slot(slots: Sequence[archive.Slot], directory_offset: int) -> None:
+def _check_manifest_slot(slots: Sequence[archive.MemberSlot], directory_offset: int) -> None:
     if not slots or slots[-1].name != MANIFEST_MEMBER:
         raise PefFormatError(f"the last member is not {MANIFEST_MEMBER}")
     if slots[-1].end != directory_offset:
@@ -120,7 +120,11 @@ def _check_listings(listings: Sequence[archive.Listing]) -> None:
 
 
 def _check_canonical(
-    slots: Sequence[archive.Slot], crcs: Sequence[int], directory: bytes, tail: bytes, size: int
+    slots: Sequence[archive.MemberSlot],
+    crcs: Sequence[int],
+    directory: bytes,
+    tail: bytes,
+    size: int,
 ) -> None:
     expected = archive.central_directory(slots, crcs)
     end = archive.end_of_archive(slots, expected, tail[-len(archive.seal_of(b"", b"")) :])

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Self
 
 from samba_onnx.errors import PefChecksumError, PefError, PefFormatError, UsageError
-from samba_onnx.pef.archive import Slot
+from samba_onnx.pef.archive import MemberSlot
 from samba_onnx.pef.codec import decode_manifest
 from samba_onnx.pef.consistency import check_manifest, weights_layout
 from samba_onnx.pef.digests import check_content
@@ -170,7 +170,7 @@ class Pef:
         """
         return self._slot(name).offset
 
-    def _slot(self, name: str) -> Slot:
+    def _slot(self, name: str) -> MemberSlot:
         slot = self._slots.get(name)
         if slot is None:
             raise UsageError(f"{self._name}: there is no member {printable(name)}")
@@ -194,7 +194,7 @@ class Pef:
         """Return a stored weight or constant.
 
         Args:
-            name: Of a symbol that has ``stored`` set.
+            name: Name of a symbol that has ``stored`` set.
 
         Returns:
             A read-only view over the mapped file, with dtypes of ``ml_dtypes`` where numpy has

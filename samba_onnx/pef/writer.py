@@ -126,7 +126,7 @@ def _telling(
 
 
 def _write_member(
-    file: IO[bytes], slot: archive.Slot, chunks: Iterable[bytes | memoryview]
+    file: IO[bytes], slot: archive.MemberSlot, chunks: Iterable[bytes | memoryview]
 ) -> tuple[int, str]:
     """Write header and content; return CRC and SHA-256 of what was written."""
     file.write(archive.local_header(slot, 0))

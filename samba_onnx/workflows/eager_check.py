@@ -19,16 +19,16 @@ from torch.utils import _pytree as pytree
 
 from samba_onnx.errors import ExportMismatchError
 from samba_onnx.export.capture.branches import eager, missing_values
-from samba_onnx.export.capture.modules import Captured, Inputs, Kind, arguments
+from samba_onnx.export.capture.modules import Captured, Inputs, PlaceholderKind, arguments
 from samba_onnx.export.naming import place
 from samba_onnx.export.programs.inference import Exported
 from samba_onnx.export.translation.builder import GraphBuilder
 from samba_onnx.export.translation.dtypes import onnx_type
 from samba_onnx.export.translation.graphs import constant, translate
 from samba_onnx.program.program import Part
-from samba_onnx.runtime.engine.bfloat16 import lower_bfloat16
-from samba_onnx.runtime.engine.host_values import ValueRunner
-from samba_onnx.runtime.engine.optimizer_faults import faulty_optimizers
+from samba_onnx.runtime.engine.lowerings.bfloat16 import lower_bfloat16
+from samba_onnx.runtime.engine.lowerings.optimizer_faults import faulty_optimizers
+from samba_onnx.runtime.engine.onnxruntime.values import ValueRunner
 from samba_onnx.tensor import SambaTensor
 
 TOLERANCES: Final[Mapping[torch.dtype, float]] = MappingProxyType(
@@ -255,9 +255,9 @@ def _placeholders(module: nn.Module, flat: Sequence[Any], captured: Captured) ->
     left: Iterable[Any] = iter(flat)
     given = {}
     for placeholder in captured.placeholders:
-        if placeholder.kind in (Kind.INPUT, Kind.STATIC):
+        if placeholder.kind in (PlaceholderKind.INPUT, PlaceholderKind.STATIC):
             value = next(left)  # type: ignore[call-overload]
-        elif placeholder.kind is Kind.CONSTANT:
+        elif placeholder.kind is PlaceholderKind.CONSTANT:
             value = captured.constants[placeholder.name]
         else:
             value = members[placeholder.qualified]

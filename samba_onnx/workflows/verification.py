@@ -197,8 +197,8 @@ def run_original(
     """
     import onnxruntime
 
-    from samba_onnx.runtime.engine.host_values import ValueRunner
-    from samba_onnx.runtime.engine.optimizer_faults import FAULTY
+    from samba_onnx.runtime.engine.lowerings.optimizer_faults import FAULTY
+    from samba_onnx.runtime.engine.onnxruntime.values import ValueRunner
 
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4

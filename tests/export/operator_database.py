@@ -18,7 +18,7 @@ from torch import Tensor, fx, nn
 from torch.utils import _pytree as pytree
 
 from samba_onnx.errors import ModelError
-from samba_onnx.export.capture.modules import Kind, capture
+from samba_onnx.export.capture.modules import PlaceholderKind, capture
 from samba_onnx.export.translation import graphs as translation
 from samba_onnx.export.translation.builder import GraphBuilder
 from samba_onnx.export.translation.dtypes import onnx_type
@@ -200,7 +200,7 @@ def value_model(case: Case) -> tuple[ir.Model, dict[str, Tensor]]:
     waiting = iter(feed.items())
     inputs = {}
     for placeholder in captured.placeholders:
-        if placeholder.kind == Kind.CONSTANT:
+        if placeholder.kind == PlaceholderKind.CONSTANT:
             content = captured.constants[placeholder.name]
             inputs[placeholder.name] = constant(build, content)
         else:

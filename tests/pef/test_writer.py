@@ -132,7 +132,7 @@ def test_a_file_system_that_takes_no_more_leaves_the_old_file(toy: Path, tmp_pat
     limit = str(toy.stat().st_size - 1000)
     done = subprocess.run(
         [sys.executable, "-c", _FULL_DISK, str(path), limit],
-        cwd=Path(__file__).parents[3],
+        cwd=Path(__file__).parents[2],
         capture_output=True,
         text=True,
         check=True,

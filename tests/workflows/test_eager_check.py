@@ -58,7 +58,7 @@ def test_mismatch_names_the_first_operator_and_the_line(monkeypatch: pytest.Monk
     exported = export_inference(module, inputs)
     with pytest.raises(
         ExportMismatchError,
-        match=r"'two__softmax__outputs__0'.*aten\.silu\.default at test_checking\.py:\d+",
+        match=r"'two__softmax__outputs__0'.*aten\.silu\.default at test_eager_check\.py:\d+",
     ):
         compare_with_eager(module, inputs, exported)
 

@@ -39,7 +39,7 @@ Inputs: TypeAlias = tuple[Any, ...] | list[Any] | Mapping[str, Any]
 also None, numbers and strings, which are built into the graph."""
 
 
-class Kind(StrEnum):
+class PlaceholderKind(StrEnum):
     """What a placeholder of a captured graph stands for."""
 
     PARAMETER = "parameter"
@@ -52,9 +52,9 @@ class Kind(StrEnum):
 
 _KINDS: Final = MappingProxyType(
     {
-        InputKind.PARAMETER: Kind.PARAMETER,
-        InputKind.BUFFER: Kind.BUFFER,
-        InputKind.CONSTANT_TENSOR: Kind.CONSTANT,
+        InputKind.PARAMETER: PlaceholderKind.PARAMETER,
+        InputKind.BUFFER: PlaceholderKind.BUFFER,
+        InputKind.CONSTANT_TENSOR: PlaceholderKind.CONSTANT,
     }
 )
 
@@ -64,8 +64,8 @@ class Placeholder:
     """One operand of a captured graph."""
 
     name: str
-    """Of the placeholder."""
-    kind: Kind
+    """Name of the placeholder node in the graph."""
+    kind: PlaceholderKind
     qualified: str
     """Path from the module for a parameter, buffer or constant; the name of an input."""
 
@@ -245,10 +245,10 @@ def captured(program: ExportedProgram, names: Sequence[str]) -> Captured:
         graph_module = program.graph_module
         graph_module.meta["written"] = {}
     check_sizes(graph_module)
-    given = iter(names)
+    order = iter(names)
     nodes = graph_module.graph.find_nodes(op="placeholder")
     placeholders = tuple(
-        Placeholder(node.name, _kind(spec), next(given) if _is_input(spec) else spec.target or "")
+        Placeholder(node.name, _kind(spec), next(order) if _is_input(spec) else spec.target or "")
         for node, spec in zip(nodes, program.graph_signature.input_specs, strict=True)
     )
     outputs, written = _results(program, graph_module, placeholders)
@@ -256,7 +256,7 @@ def captured(program: ExportedProgram, names: Sequence[str]) -> Captured:
     constants = {
         placeholder.name: program.constants[placeholder.qualified]
         for placeholder in placeholders
-        if placeholder.kind is Kind.CONSTANT
+        if placeholder.kind is PlaceholderKind.CONSTANT
     }
     return Captured(
         graph_module,
@@ -288,9 +288,13 @@ def check_sizes(graph_module: fx.GraphModule) -> None:
                 )
 
 
-def _kind(spec: InputSpec) -> Kind:
+def _kind(spec: InputSpec) -> PlaceholderKind:
     if spec.kind is InputKind.USER_INPUT:
-        return Kind.INPUT if isinstance(spec.arg, TensorArgument) else Kind.STATIC
+        return (
+            PlaceholderKind.INPUT
+            if isinstance(spec.arg, TensorArgument)
+            else PlaceholderKind.STATIC
+        )
     try:
         return _KINDS[spec.kind]
     except KeyError:
@@ -316,7 +320,11 @@ def _results(
             outputs.append(value)
         elif spec.kind in (OutputKind.BUFFER_MUTATION, OutputKind.PARAMETER_MUTATION):
             written[str(spec.target)] = value
-    members = {p.name: p for p in placeholders if p.kind in (Kind.BUFFER, Kind.PARAMETER)}
+    members = {
+        p.name: p
+        for p in placeholders
+        if p.kind in (PlaceholderKind.BUFFER, PlaceholderKind.PARAMETER)
+    }
     for name, value in graph_module.meta["written"].items():
         if name in members:
             written[members[name].qualified] = value
@@ -330,9 +338,9 @@ def _check_arguments(module: nn.Module, args: tuple[Any, ...], keywords: Mapping
     try:
         signature.bind(*args, **keywords)
     except TypeError as error:
-        given = [f"{len(args)} positional"] * bool(args) + list(map(str, keywords))
+        arguments_text = [f"{len(args)} positional"] * bool(args) + list(map(str, keywords))
         raise UsageError(
-            f"the inputs ({', '.join(given) or 'none'}) do not fit "
+            f"the inputs ({', '.join(arguments_text) or 'none'}) do not fit "
             f"{type(module).__name__}.forward{signature}: {error}"
         ) from error
 
@@ -359,8 +367,8 @@ def _twin(tensor: torch.Tensor, mode: FakeTensorMode, twins: dict[int, Any]) -> 
         if isinstance(tensor, nn.Parameter):
             twin = nn.Parameter(twin, requires_grad=tensor.requires_grad)
         twins[id(tensor)] = twin
-    found: torch.Tensor = twins[id(tensor)]
-    return found
+    counterpart: torch.Tensor = twins[id(tensor)]
+    return counterpart
 
 
 @contextlib.contextmanager

@@ -23,7 +23,7 @@ from samba_onnx.errors import GradientError, InternalError
 from samba_onnx.export.capture.simplification import simplify
 from samba_onnx.export.decomposition.dropout import Draw, Site, refuse_randomness
 from samba_onnx.export.decomposition.mutations import made_functional
-from samba_onnx.export.differentiation.recording import Marks, ModuleTrace, where
+from samba_onnx.export.differentiation.recording import ModuleTrace, OriginMarks, where
 from samba_onnx.export.operators.registry import find
 
 aten = torch.ops.aten
@@ -33,7 +33,7 @@ _ALWAYS_DECOMPOSED: Final = frozenset({"threshold_backward"})
 
 
 @dataclass(frozen=True)
-class Plan:
+class JointRequest:
     """What is to be differentiated, in terms of an exported graph."""
 
     exported: ExportedProgram
@@ -77,13 +77,13 @@ def flat_outputs(exported: ExportedProgram) -> list[Any]:
     return [value for spec, value in pairs if spec.kind is OutputKind.USER_OUTPUT]
 
 
-def joint_graph(plan: Plan) -> Joint:
+def joint_graph(request: JointRequest) -> Joint:
     """Differentiate an exported module.
 
     Nothing is computed: the trace runs on tensors without content.
 
     Args:
-        plan: The module, its losses, and what to differentiate by.
+        request: The module, its losses, and what to differentiate by.
 
     Returns:
         Forward and backward, without mutation and in operators that can be written in ONNX.
@@ -94,7 +94,7 @@ def joint_graph(plan: Plan) -> Joint:
         GradientError: A loss reaches nothing to differentiate by, or an operator has no gradient.
         ModelError: Something other than dropout draws random numbers.
     """
-    trace = _Trace(plan)
+    trace = _Trace(request)
     table = _table()
     with _quiet():
         traced = make_fx(trace, decomposition_table=table, tracing_mode="fake")(*trace.examples)
@@ -108,13 +108,13 @@ def joint_graph(plan: Plan) -> Joint:
 class _Trace:
     """The function that is traced, and what its flat inputs and outputs are."""
 
-    def __init__(self, plan: Plan) -> None:
-        self._plan = plan
-        self.marks = Marks()
+    def __init__(self, request: JointRequest) -> None:
+        self._request = request
+        self.marks = OriginMarks()
         self._fixed: dict[str, Any] = {}
         self._names: list[str] = []
         self.examples: list[Tensor] = []
-        graph = plan.exported.graph
+        graph = request.exported.graph
         values = {node.name: node.meta.get("val") for node in graph.find_nodes(op="placeholder")}
         mode = detect_fake_mode(list(values.values()))
         if mode is None:
@@ -125,16 +125,16 @@ class _Trace:
                 self._give(name, value.shape, value.dtype)
             else:
                 self._fixed[name] = value
-        for site in plan.sites.values():
+        for site in request.sites.values():
             self._give(site.rate.name, (), torch.float32)
             self._give(site.seed.name, (), torch.int32)
-        results = flat_outputs(plan.exported)
-        for index in plan.losses:
+        results = flat_outputs(request.exported)
+        for index in request.losses:
             loss = results[index].meta["val"]
             self._give(_seed(index), loss.shape, loss.dtype)
         self._buffers = [
             spec.arg.name
-            for spec in plan.exported.graph_signature.input_specs
+            for spec in request.exported.graph_signature.input_specs
             if spec.kind is InputKind.BUFFER
         ]
         self._results: list[tuple[str, Any]] = []
@@ -146,54 +146,54 @@ class _Trace:
 
     def __call__(self, *flat: Tensor) -> list[Tensor]:
         self.marks.begin()
-        given: dict[str, Any] = {**self._fixed, **dict(zip(self._names, flat, strict=True))}
-        leaves = {name: given[name].detach().requires_grad_() for name in self._leaders()}
-        for name, leader in self._plan.leaves.items():
-            given[name] = leaves[leader]
+        values: dict[str, Any] = {**self._fixed, **dict(zip(self._names, flat, strict=True))}
+        leaves = {name: values[name].detach().requires_grad_() for name in self._leaders()}
+        for name, leader in self._request.leaves.items():
+            values[name] = leaves[leader]
         draws = {
-            node: Draw(site, given[site.rate.name], given[site.seed.name])
-            for node, site in self._plan.sites.items()
+            node: Draw(site, values[site.rate.name], values[site.seed.name])
+            for node, site in self._request.sites.items()
         }
-        run = ModuleTrace(self._plan.exported.graph_module, self.marks, draws)
+        run = ModuleTrace(self._request.exported.graph_module, self.marks, draws)
         inputs = [
-            given[node.name] for node in self._plan.exported.graph.find_nodes(op="placeholder")
+            values[node.name] for node in self._request.exported.graph.find_nodes(op="placeholder")
         ]
         with torch.enable_grad():
-            outputs = run.run(*inputs)[-len(flat_outputs(self._plan.exported)) :]
-        gradients = self._gradients(outputs, leaves, given, run)
+            outputs = run.run(*inputs)[-len(flat_outputs(self._request.exported)) :]
+        gradients = self._gradients(outputs, leaves, values, run)
         results = [("output", o) for o in outputs]
-        results += [(f"update {name}", given[name]) for name in self._buffers if name in given]
+        results += [(f"update {name}", values[name]) for name in self._buffers if name in values]
         results += [(f"gradient {name}", g) for name, g in gradients.items()]
         self._results = [(role, isinstance(r, Tensor)) for role, r in results]
         return [r.detach() for _, r in results if isinstance(r, Tensor)]
 
     def _leaders(self) -> list[str]:
-        return list(dict.fromkeys(self._plan.leaves.values()))
+        return list(dict.fromkeys(self._request.leaves.values()))
 
     def _gradients(
         self,
         outputs: Sequence[Any],
         leaves: Mapping[str, Tensor],
-        given: Mapping[str, Any],
+        values: Mapping[str, Any],
         run: ModuleTrace,
     ) -> dict[str, Tensor]:
-        losses = [outputs[index] for index in self._plan.losses]
-        for index, loss in zip(self._plan.losses, losses, strict=True):
+        losses = [outputs[index] for index in self._request.losses]
+        for index, loss in zip(self._request.losses, losses, strict=True):
             if not loss.requires_grad:
                 raise GradientError(run.why_constant(index))
         self.marks.hook(losses)
-        seeds = [given[_seed(index)] for index in self._plan.losses]
+        seeds = [values[_seed(index)] for index in self._request.losses]
         try:
-            found = torch.autograd.grad(losses, list(leaves.values()), seeds, allow_unused=True)
+            gradients = torch.autograd.grad(losses, list(leaves.values()), seeds, allow_unused=True)
         except RuntimeError as error:
             raise run.refused(error) from error
-        pairs = zip(leaves, found, strict=True)
+        pairs = zip(leaves, gradients, strict=True)
         return {name: gradient for name, gradient in pairs if gradient is not None}
 
     def joint(self, traced: fx.GraphModule) -> Joint:
         """Name what the traced graph takes and returns."""
         placeholders = traced.graph.find_nodes(op="placeholder")
-        given = dict(zip(self._names, placeholders, strict=True))
+        values = dict(zip(self._names, placeholders, strict=True))
         simplify(traced.graph)
         flat = iter(pytree.tree_leaves(traced.graph.output_node().args[0]))
         results = [(role, next(flat) if is_tensor else None) for role, is_tensor in self._results]
@@ -201,11 +201,11 @@ class _Trace:
         updates = _with_prefix(roles, "update ")
         return Joint(
             module=traced,
-            inputs=given,
+            inputs=values,
             outputs=tuple(node for role, node in results if role == "output"),
-            updates={name: node for name, node in updates.items() if node is not given[name]},
+            updates={name: node for name, node in updates.items() if node is not values[name]},
             gradients=_with_prefix(roles, "gradient "),
-            seeds={index: given[_seed(index)] for index in self._plan.losses},
+            seeds={index: values[_seed(index)] for index in self._request.losses},
         )
 
 

@@ -26,7 +26,7 @@ BACKWARD: Final = "backward"
 _CHECKS: Final = frozenset({"assert_tensor_metadata", "assert_async", "assert_scalar"})
 
 
-class Marks:
+class OriginMarks:
     """Writes onto the nodes of a graph that is being traced which exported node they belong to."""
 
     def __init__(self) -> None:
@@ -110,7 +110,7 @@ class ModuleTrace(fx.Interpreter):
     """
 
     def __init__(
-        self, graph_module: fx.GraphModule, marks: Marks, draws: Mapping[fx.Node, Draw]
+        self, graph_module: fx.GraphModule, marks: OriginMarks, draws: Mapping[fx.Node, Draw]
     ) -> None:
         super().__init__(graph_module)
         self._marks = marks

@@ -18,7 +18,7 @@ from samba_onnx.errors import ModelError, UsageError
 from samba_onnx.export.capture.modules import (
     Captured,
     Inputs,
-    Kind,
+    PlaceholderKind,
     arguments,
     captured,
     export_module,
@@ -30,11 +30,11 @@ from samba_onnx.export.translation.builder import GraphBuilder
 from samba_onnx.export.translation.dtypes import onnx_type
 from samba_onnx.export.translation.graphs import constant, live_nodes, translate
 from samba_onnx.program.kinds import SectionType, SymbolKind
-from samba_onnx.program.program import Part, Program
+from samba_onnx.program.program import DEFAULT_GRAPH, Part, Program
 from samba_onnx.tensor import SambaTensor
 
 _RESIDENTS: Final = MappingProxyType(
-    {Kind.PARAMETER: SymbolKind.WEIGHT, Kind.BUFFER: SymbolKind.BUFFER}
+    {PlaceholderKind.PARAMETER: SymbolKind.WEIGHT, PlaceholderKind.BUFFER: SymbolKind.BUFFER}
 )
 _UPDATED: Final = "__updated"
 
@@ -74,7 +74,7 @@ def inference_program(
     module: nn.Module,
     inputs: Inputs,
     *,
-    name: str = "forward",
+    name: str = DEFAULT_GRAPH,
     prefix: str | None = None,
     input_names: Sequence[str] | None = None,
 ) -> Program:
@@ -105,14 +105,14 @@ def export_inference(
     module: nn.Module,
     inputs: Inputs,
     *,
-    name: str = "forward",
+    name: str = DEFAULT_GRAPH,
     prefix: str | None = None,
     input_names: Sequence[str] | None = None,
 ) -> Exported:
     """Return the program that runs a module forward, with what is known of the module.
 
     Args:
-        module: As of ``inference_program``, like all that follows.
+        module: The module to run; it is not changed.
         inputs: Arguments of ``forward``.
         name: The program's name.
         prefix: Leads the names of all parameters and outputs.
@@ -130,12 +130,12 @@ def export_inference(
 
 
 def export_program(
-    program: ExportedProgram, module: nn.Module, root: str, *, name: str = "forward"
+    program: ExportedProgram, module: nn.Module, root: str, *, name: str = DEFAULT_GRAPH
 ) -> Exported:
     """Return the program of what ``torch.export`` exported, with its own sizes.
 
     Args:
-        program: Of static sizes.
+        program: An exported program all of whose sizes are static.
         module: What it was exported from, or ``program.module()``: has its parameters.
         root: Leads the names of all parameters and outputs.
         name: The program's name.
@@ -212,14 +212,14 @@ class _Writer:
         nodes = {n.name: n for n in self._graph.graph_module.graph.find_nodes(op="placeholder")}
         position = -1
         for placeholder in self._graph.placeholders:
-            position += placeholder.kind in (Kind.INPUT, Kind.STATIC)
+            position += placeholder.kind in (PlaceholderKind.INPUT, PlaceholderKind.STATIC)
             node = nodes[placeholder.name]
-            if placeholder.kind is Kind.STATIC or node not in live:
+            if placeholder.kind is PlaceholderKind.STATIC or node not in live:
                 continue
-            if placeholder.kind is Kind.CONSTANT:
+            if placeholder.kind is PlaceholderKind.CONSTANT:
                 tensor = self._graph.constants[placeholder.name]
                 values[placeholder.name] = constant(self._build, tensor)
-            elif placeholder.kind is Kind.INPUT:
+            elif placeholder.kind is PlaceholderKind.INPUT:
                 values[placeholder.name] = self._input(placeholder.qualified, node)
                 self._inputs[placeholder.qualified] = position
             else:
@@ -228,7 +228,7 @@ class _Writer:
                 )
         return values
 
-    def _resident(self, kind: Kind, qualified: str, node: fx.Node) -> ir.Value:
+    def _resident(self, kind: PlaceholderKind, qualified: str, node: fx.Node) -> ir.Value:
         name = self._symbols[qualified]
         if name in self._residents:
             return next(value for value in self._build.graph.inputs if value.name == name)

@@ -13,7 +13,7 @@ from torch import Tensor, fx
 from torch.export.graph_signature import InputKind
 
 from samba_onnx.errors import ModelError
-from samba_onnx.export.differentiation.joint import Joint, Plan
+from samba_onnx.export.differentiation.joint import Joint, JointRequest
 from samba_onnx.export.differentiation.partitioning import Half, partition
 from samba_onnx.export.naming import SEPARATOR, place
 from samba_onnx.export.programs.inference import output_name
@@ -62,9 +62,9 @@ class SymbolNames:
     symbols: Mapping[str, str]
     """By placeholder of the exported graph: parameters, buffers and tensor inputs."""
     regions: Mapping[str, str]
-    """Of symbols that are not in a region of their own name."""
+    """Regions by symbol, for the symbols that are not in a region of their own name."""
     outputs: tuple[str | None, ...]
-    """Of the flat outputs; None for one that is no tensor."""
+    """Symbols of the flat outputs, in order; None for an output that is no tensor."""
     unique: UniqueNames
     """For values that have no name yet."""
 
@@ -75,13 +75,13 @@ def is_tensor(output: object) -> bool:
 
 
 def write_program(
-    name: str, plan: Plan, joint: Joint, names: SymbolNames, *, accumulate: bool
+    name: str, request: JointRequest, joint: Joint, names: SymbolNames, *, accumulate: bool
 ) -> Program:
     """Write forward and backward in ONNX.
 
     Args:
         name: The program's name.
-        plan: What was differentiated.
+        request: What was differentiated.
         joint: Forward and backward in one graph.
         names: What values are called.
         accumulate: Whether gradients are added to what there is, and set to zero by a part of
@@ -93,26 +93,26 @@ def write_program(
     Raises:
         ModelError: An operator cannot be written in ONNX; the message names the user's line.
     """
-    return _Writer(name, plan, joint, names, accumulate).program()
+    return _Writer(name, request, joint, names, accumulate).program()
 
 
 class _Writer:
     """Writes one program."""
 
     def __init__(
-        self, name: str, plan: Plan, joint: Joint, names: SymbolNames, accumulate: bool
+        self, name: str, request: JointRequest, joint: Joint, names: SymbolNames, accumulate: bool
     ) -> None:
         self._name = name
         self._joint = joint
         self._names = names
-        self._sites = tuple(plan.sites.values())
+        self._sites = tuple(request.sites.values())
         self._accumulate = accumulate
-        specs = plan.exported.graph_signature.input_specs
+        specs = request.exported.graph_signature.input_specs
         self._kinds = {spec.arg.name: spec.kind for spec in specs}
         self._constants = {
-            joint.inputs[spec.arg.name]: plan.exported.constants[spec.target]
+            joint.inputs[spec.arg.name]: request.exported.constants[spec.target]
             for spec in specs
-            if spec.kind is InputKind.CONSTANT_TENSOR and spec.target in plan.exported.constants
+            if spec.kind is InputKind.CONSTANT_TENSOR and spec.target in request.exported.constants
         }
         self._gradients = {
             f"{names.symbols[leaf]}{GRADIENT}": node for leaf, node in joint.gradients.items()

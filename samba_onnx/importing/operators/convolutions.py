@@ -7,7 +7,7 @@ import torch.nn.functional as F  # noqa: N812  (torch's own convention)
 from torch import Tensor
 
 from samba_onnx.importing.operators.registry import Node, computes
-from samba_onnx.importing.operators.windows import Windows, windows
+from samba_onnx.importing.operators.windows import SlidingWindows, windows
 
 _FORWARD = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
 _TRANSPOSED = {1: F.conv_transpose1d, 2: F.conv_transpose2d, 3: F.conv_transpose3d}
@@ -48,7 +48,7 @@ def conv_transpose(node: Node, value: Tensor, weight: Tensor, bias: Tensor | Non
 
 
 def _transposed_padding(
-    node: Node, value: Tensor, place: Windows
+    node: Node, value: Tensor, place: SlidingWindows
 ) -> tuple[list[int], list[int], list[int]]:
     """Return what is added at the end, and what is cut off before and after."""
     rank = len(place.kernel)
@@ -109,7 +109,7 @@ def deformable_conv(
 
 
 def _deformed(
-    value: Tensor, place: Windows, offset: Tensor, mask: Tensor | None, groups: int
+    value: Tensor, place: SlidingWindows, offset: Tensor, mask: Tensor | None, groups: int
 ) -> Tensor:
     """Return [batch, channels, taps, rows, columns]: what each tap of each window sees."""
     batch, channels, height, width = value.shape

@@ -9,7 +9,7 @@ import torch.nn.functional as F  # noqa: N812  (torch's own convention)
 from torch import Tensor
 
 from samba_onnx.importing.operators.registry import Node, computes, integers
-from samba_onnx.importing.operators.windows import Windows, lowest, unfolded, windows
+from samba_onnx.importing.operators.windows import SlidingWindows, lowest, unfolded, windows
 from samba_onnx.importing.values import Array
 
 _LARGEST = {1: F.max_pool1d, 2: F.max_pool2d, 3: F.max_pool3d}
@@ -36,7 +36,9 @@ def max_pool(node: Node, value: Tensor) -> Tensor | tuple[Tensor, Tensor]:
     return result, _in_whole(node, places, list(value.shape))
 
 
-def _without_padding(places: Tensor, sizes: list[int], padded: list[int], place: Windows) -> Tensor:
+def _without_padding(
+    places: Tensor, sizes: list[int], padded: list[int], place: SlidingWindows
+) -> Tensor:
     """Turn places in a padded plane into places in the plane."""
     result = torch.zeros_like(places)
     for axis, size in enumerate(sizes):
@@ -72,7 +74,7 @@ def average_pool(node: Node, value: Tensor) -> Tensor:
     ones = torch.ones((1, 1, *value.shape[2:]), dtype=value.dtype)
     if with_padding:
         ones = F.pad(ones, place.padding(extra=False), value=1.0)
-        around = Windows(
+        around = SlidingWindows(
             place.kernel, place.strides, place.dilations, [0] * rank, [0] * rank, place.extra
         )
         counts = unfolded(ones, around, 0.0).sum(-1)

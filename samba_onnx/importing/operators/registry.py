@@ -12,7 +12,7 @@ from samba_onnx.errors import InternalError, ModelError
 from samba_onnx.importing.values import Array
 from samba_onnx.safety.files import printable
 
-__all__ = ["Computation", "Entry", "Node", "computes", "enter", "entries", "find", "integers"]
+__all__ = ["Computation", "Counterpart", "Node", "computes", "enter", "entries", "find", "integers"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,7 +72,7 @@ known; lists for sequences."""
 
 
 @dataclass(frozen=True)
-class Entry:
+class Counterpart:
     """One row of the table."""
 
     compute: Computation
@@ -83,7 +83,7 @@ class Entry:
 
 
 _Function = TypeVar("_Function", bound=Computation)
-_TABLE: dict[str, Entry] = {}
+_TABLE: dict[str, Counterpart] = {}
 
 
 def enter(
@@ -105,7 +105,7 @@ def enter(
     """
     if name in _TABLE:
         raise InternalError(f"two computations of {name}: please report this")
-    _TABLE[name] = Entry(compute, frozenset(known), frozenset(flexible))
+    _TABLE[name] = Counterpart(compute, frozenset(known), frozenset(flexible))
 
 
 def computes(
@@ -121,7 +121,7 @@ def computes(
     return decorate
 
 
-def find(domain: str, op_type: str) -> Entry | None:
+def find(domain: str, op_type: str) -> Counterpart | None:
     """Return the row of an operator, if there is one."""
     return _TABLE.get(qualified(domain, op_type))
 

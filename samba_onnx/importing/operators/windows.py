@@ -13,7 +13,7 @@ from samba_onnx.importing.operators.registry import Node
 
 
 @dataclass(frozen=True)
-class Windows:
+class SlidingWindows:
     """Sizes of windows per spatial axis, and what lies around the value."""
 
     kernel: list[int]
@@ -42,7 +42,7 @@ class Windows:
         return flat
 
 
-def windows(node: Node, value: Tensor, kernel: Sequence[int]) -> Windows:
+def windows(node: Node, value: Tensor, kernel: Sequence[int]) -> SlidingWindows:
     """Return where the windows of a node lie.
 
     Args:
@@ -69,7 +69,7 @@ def windows(node: Node, value: Tensor, kernel: Sequence[int]) -> Windows:
             if (count - 1) * strides[axis] >= sizes[axis] + before[axis]:
                 count -= 1  # a window must begin inside the value or before it
             extra[axis] = max(0, (count - 1) * strides[axis] + reach[axis] - whole)
-    return Windows(list(kernel), strides, dilations, before, after, extra)
+    return SlidingWindows(list(kernel), strides, dilations, before, after, extra)
 
 
 def _pads(
@@ -91,7 +91,7 @@ def _pads(
     return before, after
 
 
-def unfolded(value: Tensor, place: Windows, filling: float) -> Tensor:
+def unfolded(value: Tensor, place: SlidingWindows, filling: float) -> Tensor:
     """Return the content of every window.
 
     Args:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from samba_onnx.errors import BranchWarning, ModelError, UsageError
-from samba_onnx.export.capture.modules import Kind, arguments, capture
+from samba_onnx.export.capture.modules import PlaceholderKind, arguments, capture
 from tests.export.exporting import check, outputs_of
 
 
@@ -47,16 +47,16 @@ def test_composite_operators_stay_whole() -> None:
 def test_placeholders_say_what_they_are() -> None:
     captured = capture(nn.BatchNorm1d(2).eval(), (torch.ones(3, 2),))
     kinds = {placeholder.qualified: placeholder.kind for placeholder in captured.placeholders}
-    assert kinds["weight"] is Kind.PARAMETER
-    assert kinds["running_mean"] is Kind.BUFFER
-    assert kinds["input"] is Kind.INPUT
+    assert kinds["weight"] is PlaceholderKind.PARAMETER
+    assert kinds["running_mean"] is PlaceholderKind.BUFFER
+    assert kinds["input"] is PlaceholderKind.INPUT
     assert not captured.updates
 
 
 @pytest.mark.parametrize("sign", [1, -1])
 def test_only_the_branch_taken_is_kept(sign: int) -> None:
     value = torch.full((2, 2), float(sign))
-    with pytest.warns(BranchWarning, match=r"test_capture\.py:\d+: what Branching does") as found:
+    with pytest.warns(BranchWarning, match=r"test_modules\.py:\d+: what Branching does") as found:
         taken = operators(Branching(), (value,))
     assert len(found) == 1
     assert ("aten.mul.Tensor" in taken) == (sign > 0)
@@ -109,7 +109,7 @@ def test_sizes_that_depend_on_values_are_refused() -> None:
         def forward(self, value: Tensor) -> Tensor:
             return value[value > 0]
 
-    with pytest.raises(ModelError, match=r"test_capture\.py:\d+.*size"):
+    with pytest.raises(ModelError, match=r"test_modules\.py:\d+.*size"):
         check(Selecting(), (torch.randn(4),))
 
 
@@ -118,7 +118,7 @@ def test_errors_of_the_module_name_the_line() -> None:
         def forward(self, value: Tensor) -> Tensor:
             raise KeyError("nothing of that name")
 
-    with pytest.raises(ModelError, match=r"test_capture\.py:\d+: KeyError: 'nothing of that name"):
+    with pytest.raises(ModelError, match=r"test_modules\.py:\d+: KeyError: 'nothing of that name"):
         capture(Failing(), (torch.ones(1),))
 
 

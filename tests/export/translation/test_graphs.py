@@ -47,7 +47,7 @@ def test_operators_without_a_translation_are_decomposed() -> None:
 def test_decompositions_keep_scope_and_line() -> None:
     program = inference_program(Calls(torch.diff), (torch.arange(4.0),))
     nodes = list(program.parts[0].model.graph)
-    assert all(source_location(node).startswith("test_translation.py:") for node in nodes)
+    assert all(source_location(node).startswith("test_graphs.py:") for node in nodes)
     assert all((node.name or "").startswith("calls__") for node in nodes)
 
 
@@ -86,7 +86,7 @@ def _(value: Tensor) -> Tensor:
 
 
 def test_operators_that_nobody_can_write_are_refused_with_their_line() -> None:
-    wanted = r"samba_tests\.unknown\.default at test_translation\.py:\d+ cannot be written"
+    wanted = r"samba_tests\.unknown\.default at test_graphs\.py:\d+ cannot be written"
     with pytest.raises(ModelError, match=wanted):
         inference_program(Calls(unknown), (torch.randn(3, 3),))
 

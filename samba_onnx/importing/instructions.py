@@ -1,0 +1,124 @@
+"""A prepared graph in the form in which it runs: instructions that read and write numbered slots."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import onnx_ir as ir
+
+from samba_onnx.errors import ModelError
+from samba_onnx.importing.operators.registry import Counterpart, Node, find, qualified
+from samba_onnx.passes.rewrites.evaluation import FOLDABLE
+from samba_onnx.safety.files import printable
+
+__all__ = ["CONTROL", "Body", "ImportedGraph", "Instruction", "imported_graph"]
+
+CONTROL = frozenset({"If", "Loop", "Scan", "SequenceMap"})
+"""Operators with a body."""
+
+
+@dataclass(frozen=True, eq=False)
+class Instruction:
+    """One node."""
+
+    node: ir.Node
+    call: Node
+    entry: Counterpart | None
+    """None for operators with a body, and for those that can only be computed on what is known."""
+    inputs: tuple[int | None, ...]
+    outputs: tuple[int | None, ...]
+    bodies: Mapping[str, Body]
+
+
+@dataclass(frozen=True, eq=False)
+class Body:
+    """The main graph, or the body of a node."""
+
+    inputs: tuple[int, ...]
+    instructions: tuple[Instruction, ...]
+    outputs: tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class ImportedGraph:
+    """A model's graph, without its weights."""
+
+    body: Body
+    slots: Mapping[ir.Value, int]
+    opset: int
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> ImportedGraph:
+        """Return itself: a copied module shares the graph, which never changes."""
+        return self
+
+
+def imported_graph(model: ir.Model) -> ImportedGraph:
+    """Return the plan of a prepared model.
+
+    Args:
+        model: Every operator is in the table or can be evaluated; nodes are in order.
+
+    Raises:
+        ModelError: An operator has no counterpart in torch.
+    """
+    missing = sorted(
+        {
+            f"{qualified(node.domain, node.op_type)} (node {printable(node.name)!r})"
+            for node in model.graph.all_nodes()
+            if not _is_supported(node)
+        }
+    )
+    if missing:
+        raise ModelError(
+            f"no way to train through {', '.join(missing[:5])}"
+            f"{f' and {len(missing) - 5} more' if len(missing) > 5 else ''}: torch has no "
+            "counterpart whose result has a fixed shape; leave this part out of the model"
+        )
+    builder = _Builder()
+    body = builder.body(model.graph)
+    return ImportedGraph(body, builder.slots, model.graph.opset_imports.get("", 0))
+
+
+def _is_supported(node: ir.Node) -> bool:
+    if find(node.domain, node.op_type) is not None:
+        return True
+    return node.domain == "" and (node.op_type in CONTROL or node.op_type in FOLDABLE)
+
+
+class _Builder:
+    def __init__(self) -> None:
+        self.slots: dict[ir.Value, int] = {}
+
+    def slot(self, value: ir.Value) -> int:
+        return self.slots.setdefault(value, len(self.slots))
+
+    def body(self, graph: ir.Graph) -> Body:
+        inputs = tuple(self.slot(value) for value in graph.inputs)
+        instructions = tuple(self.instruction(node) for node in graph)
+        return Body(inputs, instructions, tuple(self.slot(value) for value in graph.outputs))
+
+    def instruction(self, node: ir.Node) -> Instruction:
+        attributes: dict[str, Any] = {}
+        bodies: dict[str, Body] = {}
+        for name, attribute in node.attributes.items():
+            if attribute.type == ir.AttributeType.GRAPH:
+                bodies[name] = self.body(attribute.as_graph())
+            else:
+                attributes[name] = attribute.value
+        wanted = tuple(bool(value.uses()) or value.is_graph_output() for value in node.outputs)
+        call = Node(
+            name=node.name or node.op_type,
+            operator=qualified(node.domain, node.op_type),
+            attributes=attributes,
+            wanted=wanted,
+        )
+        return Instruction(
+            node=node,
+            call=call,
+            entry=find(node.domain, node.op_type),
+            inputs=tuple(None if value is None else self.slot(value) for value in node.inputs),
+            outputs=tuple(self.slot(value) for value in node.outputs),
+            bodies=bodies,
+        )
