@@ -48,6 +48,24 @@ class NodeShapes:
         """
         return self.inputs[position] if position < len(self.inputs) else None
 
+    def integer(self, name: str, default: int) -> int:
+        """Return an integer attribute.
+
+        Args:
+            name: The attribute.
+            default: Its value where the node does not state it.
+        """
+        return int(self.attributes.get(name, default))
+
+    def text(self, name: str, default: str) -> str:
+        """Return a text attribute.
+
+        Args:
+            name: The attribute.
+            default: Its value where the node does not state it.
+        """
+        return str(self.attributes.get(name, default))
+
     @property
     def output(self) -> Shape | None:
         """The shape of the first output; None if the node has none."""
@@ -186,7 +204,7 @@ def quantized_matrix_product(node: NodeShapes) -> int:
 
 def gemm(node: NodeShapes) -> int:
     """Count Gemm: a matrix product, and an addition per element where there is a bias."""
-    depth = size(node.input(0), 0 if node.attributes.get("transA", 0) else 1)
+    depth = size(node.input(0), 0 if node.integer("transA", 0) else 1)
     return (2 * depth + int(node.input(2) is not None)) * elements(node.output)
 
 
@@ -227,12 +245,13 @@ def transposed_convolution(node: NodeShapes) -> int:
 
 def pool(node: NodeShapes) -> int:
     """Count a pooling: one operation per output element and element of the window."""
-    return math.prod(node.attributes.get("kernel_shape", ())) * elements(node.output)
+    window: Shape = tuple(node.attributes.get("kernel_shape", ()))
+    return math.prod(window) * elements(node.output)
 
 
 def local_response(node: NodeShapes) -> int:
     """Count LRN: a square and a sum per neighbour, then scale, add, power and division."""
-    return (2 * node.attributes.get("size", 1) + 4) * elements(node.output)
+    return (2 * node.integer("size", 1) + 4) * elements(node.output)
 
 
 def recurrent(gates: int, per_state: int) -> Callable[[NodeShapes], int]:
@@ -263,8 +282,8 @@ def attention(node: NodeShapes) -> int:
     if query is None or value is None:
         return 0
     packed = len(query) == 3  # heads lie in the last dimension
-    heads = node.attributes.get("q_num_heads", 0) if packed else 1
-    key_heads = node.attributes.get("kv_num_heads", 0) if packed else 1
+    heads = node.integer("q_num_heads", 0) if packed else 1
+    key_heads = node.integer("kv_num_heads", 0) if packed else 1
     if not heads or not key_heads:
         return 0
     rows = elements(query) // max(size(query, -1), 1)  # batch x [heads x] query length
@@ -280,20 +299,20 @@ def linear_attention(node: NodeShapes) -> int:
     the state with the key and subtracts.
     """
     query, value = node.input(0), node.input(2)
-    heads = node.attributes.get("q_num_heads", 0)
-    key_heads = node.attributes.get("kv_num_heads", 0)
+    heads = node.integer("q_num_heads", 0)
+    key_heads = node.integer("kv_num_heads", 0)
     if not heads or not key_heads:
         return 0
     tokens = size(query, 0) * size(query, 1)
     state = (size(query, -1) // heads) * (size(value, -1) // key_heads)
-    rule = str(node.attributes.get("update_rule", "gated_delta"))
+    rule = node.text("update_rule", "gated_delta")
     update = 2 + ("gated" in rule) + 2 * ("delta" in rule)
     return tokens * state * (update * key_heads + 2 * heads)
 
 
 def einsum(node: NodeShapes) -> int:
     """Count Einsum: for every combination of indices a product of all operands and a sum."""
-    equation = str(node.attributes.get("equation", "")).replace(" ", "")
+    equation = node.text("equation", "").replace(" ", "")
     terms = equation.split("->")[0].split(",")
     sizes: dict[str, int] = {}
     for term, shape in zip(terms, node.inputs, strict=False):
@@ -314,11 +333,11 @@ def determinant(node: NodeShapes) -> int:
 
 def top_k(node: NodeShapes) -> int:
     """Count TopK: each element finds its place among the k best by bisection, at least one compare."""
-    best = size(node.output, node.attributes.get("axis", -1))
+    best = size(node.output, node.integer("axis", -1))
     return elements(node.input(0)) * max(best.bit_length(), 1) if best else 0
 
 
 def scatter(node: NodeShapes) -> int:
     """Count a scatter: one operation per update where a reduction is asked for, else none."""
-    reduces = node.attributes.get("reduction", "none") != "none"
+    reduces = node.text("reduction", "none") != "none"
     return elements(node.input(2)) if reduces else 0
