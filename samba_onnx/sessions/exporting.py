@@ -28,7 +28,7 @@ from samba_onnx.sessions.inputs import tensors_of
 from samba_onnx.sessions.output_names import with_own_names
 from samba_onnx.sessions.traced import TracedGraph, host_buffers, host_parameters
 from samba_onnx.tensor import SambaTensor
-from samba_onnx.workflows.gradient_check import compare_training
+from samba_onnx.workflows.gradient_check import compare_training, prepare_parts
 
 FORWARD = "forward"
 """Name of the graph of a PEF that has only one."""
@@ -84,6 +84,7 @@ def export_training(
     Raises:
         GradientError: A loss cannot be differentiated.
         ExportMismatchError: An output or a gradient differs from torch's.
+        EngineRefusalError: The engine refuses an operator of any part.
         ModelError: The module does what a program cannot do.
         UsageError: Inputs do not fit, or an optimizer has parameters of another model.
     """
@@ -94,13 +95,17 @@ def export_training(
         name=name,
         gradient_accumulation=halves.gradient_accumulation,
     )
+    program = exported.program
     if check:
-        compare_training(model, inputs, exported)
-    program = with_own_names(exported.program, model)
+        comparison = compare_training(model, inputs, exported)
+        program = dataclasses.replace(program, notes=comparison.notes)
+    program = with_own_names(program, model)
     if not optimizers:
         return program
     specs = {key: (element(v), sizes(v)) for key, v in differentiated(program).items()}
     added = optimizer_parts(optimizers, specs)
+    if check:
+        prepare_parts(added.update)
     return with_parts(
         program,
         added.update,

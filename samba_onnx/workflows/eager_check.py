@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -27,9 +27,18 @@ from samba_onnx.export.translation.dtypes import onnx_type
 from samba_onnx.export.translation.graphs import constant, translate
 from samba_onnx.program.program import Part
 from samba_onnx.runtime.engine.bfloat16 import lower_bfloat16
+from samba_onnx.runtime.engine.dropout import expand_dropout_masks
+from samba_onnx.runtime.engine.executor import reason_of
 from samba_onnx.runtime.engine.host_values import ValueRunner
 from samba_onnx.runtime.engine.optimizer_faults import faulty_optimizers
 from samba_onnx.tensor import SambaTensor
+from samba_onnx.workflows.checking.dropouts import (
+    NotComparableError,
+    rates_at_zero,
+    without_dropouts,
+)
+from samba_onnx.workflows.checking.outcome import Comparison, done, not_comparable
+from samba_onnx.workflows.checking.refusals import refusal, refuse_if_refused
 
 TOLERANCES: Final[Mapping[torch.dtype, float]] = MappingProxyType(
     {
@@ -43,16 +52,6 @@ TOLERANCES: Final[Mapping[torch.dtype, float]] = MappingProxyType(
 )
 """Largest error that is allowed, as a fraction of the largest number of a tensor: a hundred times
 what a deep network loses by summing in another order. Integers and booleans are to be equal."""
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """The outcome of a comparison that found no mismatch."""
-
-    skipped: str
-    """Why nothing was compared; empty if all was."""
-    errors: Mapping[str, float]
-    """Largest error by output, as a fraction of its largest number."""
 
 
 def compare_with_eager(
@@ -69,11 +68,21 @@ def compare_with_eager(
         exported: As ``export_inference`` returns it.
         keywords: Further arguments by keyword.
 
+    Returns:
+        The errors of all outputs; or why the module cannot be compared, after an engine prepared
+        what was exported all the same.
+
     Raises:
         ExportMismatchError: An output differs; the message names the first operator that does, and
             the user's line.
+        EngineRefusalError: The engine refuses an operator of the graph.
     """
-    return compare_part(module, inputs, exported, exported.program.parts[0], keywords)
+    part = exported.program.parts[0]
+    try:
+        return done(compare_part(module, inputs, exported, part, keywords))
+    except NotComparableError as obstacle:
+        refuse_if_refused(part, preparation_complaint)
+        return not_comparable(str(obstacle))
 
 
 def compare_part(
@@ -82,7 +91,7 @@ def compare_part(
     exported: Exported,
     forward: Part,
     keywords: Mapping[str, Any] = MappingProxyType({}),
-) -> Comparison:
+) -> dict[str, float]:
     """Run the forward part of an exported graph, and compare its outputs with the module's.
 
     Args:
@@ -92,32 +101,48 @@ def compare_part(
         forward: Its part of type FWD.
         keywords: Further arguments by keyword.
 
+    Returns:
+        Largest error of each output by its name, as a fraction of its largest number.
+
     Raises:
         ExportMismatchError: An output differs; the message names the first operator that does, and
             the user's line.
+        EngineRefusalError: The engine refuses an operator of the graph.
+        NotComparableError: A tensor has no values, or torch fails on those that there are.
     """
     args, named = arguments(inputs)
     keywords = {**named, **keywords}
     missing = missing_values(module, (args, keywords))
     if missing:
-        return Comparison(missing, MappingProxyType({}))
-    wanted = pytree.tree_leaves(eager(module, args, keywords))
+        raise NotComparableError(missing)
+    wanted = _eager_outputs(module, args, keywords, exported)
     flat = pytree.tree_leaves((args, keywords))
-    made = run_model(forward.model, feeds_of(module, flat, exported))
-    if isinstance(made, str):
-        return Comparison(made, MappingProxyType({}))
-    errors = {}
-    for name, tensor in zip(exported.outputs, wanted, strict=True):
-        if name is not None:
-            errors[name] = difference(made[name], tensor)
-    wrong = [
-        name
+    values = run_part(forward, feeds_of(module, flat, exported))
+    errors = {
+        name: (difference(values[name], tensor), TOLERANCES.get(tensor.dtype, 0.0))
         for name, tensor in zip(exported.outputs, wanted, strict=True)
-        if name is not None and not errors[name] <= TOLERANCES.get(tensor.dtype, 0.0)
-    ]
-    if wrong:
-        raise ExportMismatchError(_explained(module, flat, exported, wrong[0], errors[wrong[0]]))
-    return Comparison("", MappingProxyType(errors))
+        if name is not None
+    }
+    for name, (error, tolerance) in errors.items():
+        if not error <= tolerance:
+            raise ExportMismatchError(_explained(module, flat, exported, name, error))
+    return {name: error for name, (error, _) in errors.items()}
+
+
+def _eager_outputs(
+    module: nn.Module, args: tuple[Any, ...], keywords: Mapping[str, Any], exported: Exported
+) -> list[Any]:
+    """Return the flat outputs of a module, with the rates of its dropouts at 0."""
+    try:
+        with rates_at_zero() if exported.program.argins else contextlib.nullcontext():
+            return pytree.tree_leaves(eager(module, args, keywords))
+    except NotComparableError:
+        raise
+    except Exception as error:  # whatever the user's module raises, as for an index out of range
+        text = " ".join(str(error).split())[:200]
+        raise NotComparableError(
+            f"torch itself fails on the given inputs, with {type(error).__name__}: {text}"
+        ) from error
 
 
 def difference(made: NDArray[Any], wanted: torch.Tensor) -> float:
@@ -167,11 +192,44 @@ def feeds_of(module: nn.Module, flat: Sequence[Any], exported: Exported) -> dict
     Args:
         module: With values of all parameters.
         flat: Flat inputs.
-        exported: Of the module.
+        exported: Of the module. Its argins, rates and seeds of dropouts, are 0.
     """
     members = _members(module)
     feeds = {name: to_array(members[path]) for name, path in exported.members.items()}
-    return feeds | {name: to_array(flat[index]) for name, index in exported.inputs.items()}
+    feeds |= {name: to_array(flat[index]) for name, index in exported.inputs.items()}
+    argins = {argin.name for argin in exported.program.argins}
+    read = (value for part in exported.program.parts for value in part.model.graph.inputs)
+    return feeds | {value.name or "": zeros(value) for value in read if value.name in argins}
+
+
+def zeros(value: ir.Value) -> NDArray[Any]:
+    """Return an array of zeros of a value's type and sizes; a float32 where these are not known."""
+    shape = () if value.shape is None else tuple(value.shape.numpy())
+    return np.zeros(shape, np.float32 if value.dtype is None else value.dtype.numpy())
+
+
+def run_part(part: Part, feeds: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    """Run one part of a program in onnxruntime.
+
+    Args:
+        part: Of static sizes.
+        feeds: Its inputs, and maybe others, by name.
+
+    Returns:
+        Its outputs by name.
+
+    Raises:
+        EngineRefusalError: onnxruntime refuses an operator, or fails in it.
+    """
+
+    def complaint(model: ir.Model) -> str:
+        answer = run_model(model, feeds)
+        return answer if isinstance(answer, str) else ""
+
+    values = run_model(part.model, feeds)
+    if isinstance(values, str):
+        raise refusal(part.model, part.type, values, complaint)
+    return values
 
 
 def run_model(model: ir.Model, feeds: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]] | str:
@@ -184,21 +242,39 @@ def run_model(model: ir.Model, feeds: Mapping[str, NDArray[Any]]) -> dict[str, N
     Returns:
         Its outputs by name; the reason, if onnxruntime cannot run it.
     """
-    proto = ir.to_proto(model)
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
     try:
-        lower_bfloat16(proto)
-        session = onnxruntime.InferenceSession(
-            proto.SerializeToString(), options, disabled_optimizers=faulty_optimizers(proto)
-        )
+        session = _prepared(model)
         names = [output.name for output in session.get_outputs()]
         read = {one.name for one in session.get_inputs()}
         values = ValueRunner(session).run({name: feeds[name] for name in read})
     except Exception as error:  # onnxruntime's own classes derive from nothing narrower
-        return f"onnxruntime cannot run the graph: {str(error).partition(chr(10))[0][:300]}"
+        return reason_of(error)
     return dict(zip(names, values, strict=True))
+
+
+def preparation_complaint(model: ir.Model) -> str:
+    """Return why onnxruntime cannot prepare a model; empty if it can.
+
+    Args:
+        model: As of ``run_model``; nothing is computed.
+    """
+    try:
+        _prepared(model)
+    except Exception as error:  # onnxruntime's own classes derive from nothing narrower
+        return reason_of(error)
+    return ""
+
+
+def _prepared(model: ir.Model) -> onnxruntime.InferenceSession:
+    proto = ir.to_proto(model)
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
+    expand_dropout_masks(proto)
+    lower_bfloat16(proto)
+    return onnxruntime.InferenceSession(
+        proto.SerializeToString(), options, disabled_optimizers=faulty_optimizers(proto)
+    )
 
 
 def _explained(
@@ -229,7 +305,7 @@ def first_difference(
         flat: Flat inputs.
         exported: Of the module.
     """
-    captured = exported.captured
+    captured = without_dropouts(exported.captured)
     given = _placeholders(module, flat, captured)
     truth = _Recording(captured.graph_module)
     with torch.no_grad(), torch.random.fork_rng(devices=[]):
