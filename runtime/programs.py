@@ -9,15 +9,22 @@ from dataclasses import dataclass
 from typing import Any
 
 from samba_onnx.errors import InputError, ScheduleError, UsageError
-from samba_onnx.pef.manifest import Call, Manifest
+from samba_onnx.pef.manifest import Manifest
 from samba_onnx.pef.reader import Pef
-from samba_onnx.program.kinds import LOADED_KINDS
+from samba_onnx.program.kinds import LOADED_KINDS, SectionType
 from samba_onnx.runtime.engine.protocol import EngineSettings
 from samba_onnx.runtime.engine.steps import DeviceStep, HostStep, StepFactory
 from samba_onnx.runtime.inputs import InputSpec
 from samba_onnx.runtime.memory import DeviceMemory
 from samba_onnx.runtime.residency import Residency, sharers
 from samba_onnx.runtime.schedule import GraphSchedule, Step
+from samba_onnx.runtime.selection import (
+    Pass,
+    SectionIds,
+    SectionTypes,
+    section_types_of,
+    select_passes,
+)
 
 Bound = tuple[Step, DeviceStep | HostStep]
 """A step and the session that executes it."""
@@ -42,6 +49,8 @@ class Program:
 
     fixed: frozenset[str]
     """Residents whose values the host knows."""
+    section_types: frozenset[SectionType]
+    """Types of the sections and fallbacks that it executes."""
 
     @functools.cached_property
     def host_residents(self) -> frozenset[str]:
@@ -150,9 +159,9 @@ class Programs:
         several = sum(map(len, steps.values())) > 1
         self._factory = StepFactory(pef, engine, dataclasses.replace(settings, several=several))
         self._sessions: dict[tuple[str, tuple[int, ...]], DeviceStep | HostStep] = {}
-        self._programs: dict[tuple[str, tuple[Call, ...], bool], Program] = {}
+        self._programs: dict[tuple[str, tuple[Pass, ...], bool], Program] = {}
         self._whole = {
-            name: self._make(plan, plan.graph.calls, steps[name])
+            name: self._make(plan, (plan.graph.calls,), steps[name])
             for name, plan in self._schedules.items()
         }
 
@@ -160,8 +169,8 @@ class Programs:
         self,
         graph: str | None = None,
         *,
-        section_ids: Collection[int] | None = None,
-        section_types: Collection[str] | None = None,
+        section_ids: SectionIds = None,
+        section_types: SectionTypes = None,
         from_call: int | None = None,
         until_call: int | None = None,
         single: bool = False,
@@ -171,20 +180,24 @@ class Programs:
         With ``single``, every call has a step of its own.
 
         Raises:
-            UsageError: The graph does not exist, or both ids and types are given.
+            UsageError: The graph does not exist, an id is no integer, or both ids and types are
+                given.
             ScheduleError: A section, type or call does not exist.
             ExecutionError: The engine cannot run a stage.
         """
         name = self._graph_name(graph)
         plan = self._schedules[name]
-        calls = plan.select(section_ids, section_types, from_call, until_call)
+        passes = select_passes(
+            plan.stages, plan.graph, section_ids, section_types, from_call, until_call
+        )
         merge = self._merge and not single
-        if calls == plan.graph.calls and merge == self._merge:
+        if passes == (plan.graph.calls,) and merge == self._merge:
             return self._whole[name]
-        program = self._programs.get((name, calls, merge))
+        program = self._programs.get((name, passes, merge))
         if program is None:
-            program = self._make(plan, calls, plan.steps(calls, merge=merge))
-            self._programs[name, calls, merge] = program
+            steps = [step for calls in passes for step in plan.steps(calls, merge=merge)]
+            program = self._make(plan, passes, tuple(steps))
+            self._programs[name, passes, merge] = program
         return program
 
     def forget_values(self, names: Collection[str]) -> None:
@@ -205,24 +218,13 @@ class Programs:
         return known
 
     def _make(
-        self, schedule: GraphSchedule, calls: tuple[Call, ...], steps: tuple[Step, ...]
+        self, schedule: GraphSchedule, passes: tuple[Pass, ...], steps: tuple[Step, ...]
     ) -> Program:
         bound = tuple((step, self._session(schedule.graph.name, step)) for step in steps)
         # The engine opened the file by its path.
         self._pef.ensure_unchanged()
-        needs: dict[str, int] = {}
-        made: set[str] = set()
-        readable: set[str] = set()
-        for step in steps:
-            for name, call in step.inputs:
-                if name not in readable:
-                    needs.setdefault(name, call)
-            made.update(step.outputs)
-            # What is written under one name can be read under others, as a zeroed gradient is.
-            for name in step.outputs:
-                readable.update(other for other, same in self._sharers.get(name, ()) if same)
-            readable.update(step.outputs)
-        whole = calls == schedule.graph.calls
+        needs, made = self._flow(schedule, steps)
+        whole = passes == (schedule.graph.calls,)
         outputs = schedule.graph.outputs
         return Program(
             schedule,
@@ -230,10 +232,43 @@ class Programs:
             bound,
             needs,
             outputs if whole else tuple(name for name in outputs if name in made),
-            frozenset(made),
+            made,
             whole,
             self._fixed,
+            section_types_of(schedule.stages, passes),
         )
+
+    def _flow(
+        self, schedule: GraphSchedule, steps: Sequence[Step]
+    ) -> tuple[dict[str, int], frozenset[str]]:
+        """What steps read from before the run, by name with the first call, and what they leave.
+
+        Raises:
+            ScheduleError: A step of a later pass reads what is overwritten by then.
+        """
+        needs: dict[str, int] = {}
+        made: set[str] = set()
+        readable: set[str] = set()
+        lost: set[str] = set()
+        for step in steps:
+            for name, call in step.inputs:
+                if name in lost:
+                    raise _overwritten(schedule, name, call)
+                if name not in readable:
+                    needs.setdefault(name, call)
+            written, overwritten = set(step.outputs), set(step.hidden)
+            for name in step.outputs:
+                # What is written under one name can be read under others, as a zeroed gradient is.
+                for other, same in self._sharers.get(name, ()):
+                    (written if same else overwritten).add(other)
+            overwritten -= written
+            readable |= written
+            readable -= overwritten
+            lost |= overwritten
+            lost -= written
+            made |= set(step.outputs)
+            made -= overwritten
+        return needs, frozenset(made)
 
     def _session(self, graph: str, step: Step) -> DeviceStep | HostStep:
         key = (graph, step.calls)
@@ -245,6 +280,15 @@ class Programs:
                 session = self._factory.host_step(step)
             self._sessions[key] = session
         return session
+
+
+def _overwritten(schedule: GraphSchedule, name: str, call: int) -> ScheduleError:
+    producer = schedule.producers.get(name)
+    mend = "give it in a run of its own" if producer is None else f"run {schedule.title(producer)}"
+    return ScheduleError(
+        f"{schedule.title(call)} reads {name!r}, whose place another section of this run writes "
+        f"before: {mend} first"
+    )
 
 
 def _frozen_residents(manifest: Manifest) -> frozenset[str]:
