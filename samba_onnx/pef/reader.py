@@ -194,7 +194,7 @@ class Pef:
         """Return a stored weight or constant.
 
         Args:
-            name: Of a symbol that has ``stored`` set.
+            name: Name of a symbol that has ``stored`` set.
 
         Returns:
             A read-only view over the mapped file, with dtypes of ``ml_dtypes`` where numpy has

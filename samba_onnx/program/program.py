@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import Final
 
 import onnx_ir as ir
 
 from samba_onnx.program.kinds import SectionType, SymbolKind
+
+DEFAULT_GRAPH: Final = "forward"
+"""Name of the graph of a PEF that has only one."""
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ from samba_onnx.pef import Pef, load_pef
 from samba_onnx.pef.manifest import Argin, Manifest, PassSummary, Producer, SourceModel, Symbol
 from samba_onnx.pef.sources import Source
 from samba_onnx.program.kinds import SectionType
-from samba_onnx.program.program import Program
+from samba_onnx.program.program import DEFAULT_GRAPH, Program
 from samba_onnx.version import __version__
 from samba_onnx.workflows.packaging import PlannedGraph, package
 from samba_onnx.workflows.reference_sample import SECONDS, Sample, make_sample
@@ -353,7 +353,7 @@ def _compile(
         result.model,
         placed.groups,
         profile,
-        graph_name="forward",
+        graph_name=DEFAULT_GRAPH,
         weight_names=result.weight_names,
         placement=placed.placement,
     )

@@ -11,13 +11,12 @@ from typing import Any, Final
 import ml_dtypes
 import numpy as np
 import onnx_ir as ir
-import onnxruntime
 import torch
 from numpy.typing import NDArray
 from torch import fx, nn
 from torch.utils import _pytree as pytree
 
-from samba_onnx.errors import ExportMismatchError
+from samba_onnx.errors import ExecutionError, ExportMismatchError
 from samba_onnx.export.capture.branches import eager, missing_values
 from samba_onnx.export.capture.modules import Captured, Inputs, PlaceholderKind, arguments
 from samba_onnx.export.naming import place
@@ -26,11 +25,7 @@ from samba_onnx.export.translation.builder import GraphBuilder
 from samba_onnx.export.translation.dtypes import onnx_type
 from samba_onnx.export.translation.graphs import constant, translate
 from samba_onnx.program.program import Part
-from samba_onnx.runtime.engine.bfloat16 import lower_bfloat16
-from samba_onnx.runtime.engine.dropout import expand_dropout_masks
-from samba_onnx.runtime.engine.executor import reason_of
-from samba_onnx.runtime.engine.host_values import ValueRunner
-from samba_onnx.runtime.engine.optimizer_faults import faulty_optimizers
+from samba_onnx.runtime.engine.evaluation import evaluate
 from samba_onnx.tensor import SambaTensor
 from samba_onnx.workflows.checking.dropouts import (
     NotComparableError,
@@ -38,7 +33,7 @@ from samba_onnx.workflows.checking.dropouts import (
     without_dropouts,
 )
 from samba_onnx.workflows.checking.outcome import Comparison, done, not_comparable
-from samba_onnx.workflows.checking.refusals import refusal, refuse_if_refused
+from samba_onnx.workflows.checking.refusals import refusal, refuse_unless_prepared
 
 TOLERANCES: Final[Mapping[torch.dtype, float]] = MappingProxyType(
     {
@@ -60,7 +55,7 @@ def compare_with_eager(
     exported: Exported,
     keywords: Mapping[str, Any] = MappingProxyType({}),
 ) -> Comparison:
-    """Run an exported graph in onnxruntime, and compare it with the module itself.
+    """Run an exported graph on the engine, and compare it with the module itself.
 
     Args:
         module: With the weights to compare with; its buffers stay as they are.
@@ -81,7 +76,7 @@ def compare_with_eager(
     try:
         return done(compare_part(module, inputs, exported, part, keywords))
     except NotComparableError as obstacle:
-        refuse_if_refused(part, preparation_complaint)
+        refuse_unless_prepared(part)
         return not_comparable(str(obstacle))
 
 
@@ -209,72 +204,26 @@ def zeros(value: ir.Value) -> NDArray[Any]:
 
 
 def run_part(part: Part, feeds: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-    """Run one part of a program in onnxruntime.
+    """Run one part of a program on the engine that stands for the device.
 
     Args:
-        part: Of static sizes.
+        part: Of static sizes; bfloat16 is computed as the device computes it.
         feeds: Its inputs, and maybe others, by name.
 
     Returns:
         Its outputs by name.
 
     Raises:
-        EngineRefusalError: onnxruntime refuses an operator, or fails in it.
+        EngineRefusalError: The engine refuses an operator, or fails in it.
     """
 
-    def complaint(model: ir.Model) -> str:
-        answer = run_model(model, feeds)
-        return answer if isinstance(answer, str) else ""
+    def run(model: ir.Model) -> None:
+        evaluate(ir.to_proto(model), feeds)
 
-    values = run_model(part.model, feeds)
-    if isinstance(values, str):
-        raise refusal(part.model, part.type, values, complaint)
-    return values
-
-
-def run_model(model: ir.Model, feeds: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]] | str:
-    """Run a model in plain onnxruntime.
-
-    Args:
-        model: Of static sizes; bfloat16 is computed as the device computes it.
-        feeds: Its inputs, and maybe others, by name.
-
-    Returns:
-        Its outputs by name; the reason, if onnxruntime cannot run it.
-    """
     try:
-        session = _prepared(model)
-        names = [output.name for output in session.get_outputs()]
-        read = {one.name for one in session.get_inputs()}
-        values = ValueRunner(session).run({name: feeds[name] for name in read})
-    except Exception as error:  # onnxruntime's own classes derive from nothing narrower
-        return reason_of(error)
-    return dict(zip(names, values, strict=True))
-
-
-def preparation_complaint(model: ir.Model) -> str:
-    """Return why onnxruntime cannot prepare a model; empty if it can.
-
-    Args:
-        model: As of ``run_model``; nothing is computed.
-    """
-    try:
-        _prepared(model)
-    except Exception as error:  # onnxruntime's own classes derive from nothing narrower
-        return reason_of(error)
-    return ""
-
-
-def _prepared(model: ir.Model) -> onnxruntime.InferenceSession:
-    proto = ir.to_proto(model)
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
-    expand_dropout_masks(proto)
-    lower_bfloat16(proto)
-    return onnxruntime.InferenceSession(
-        proto.SerializeToString(), options, disabled_optimizers=faulty_optimizers(proto)
-    )
+        return evaluate(ir.to_proto(part.model), feeds)
+    except ExecutionError as error:
+        raise refusal(part, error, run) from error
 
 
 def _explained(
@@ -312,8 +261,9 @@ def first_difference(
         truth.run(*(given[p.name] for p in captured.placeholders))
     values, model = _observed(captured)
     feeds = {name: to_array(t) for name, t in given.items() if isinstance(t, torch.Tensor)}
-    made = run_model(model, feeds)
-    if isinstance(made, str):
+    try:
+        made = evaluate(ir.to_proto(model), feeds)
+    except ExecutionError:  # with so many outputs; the graph itself was run before
         return None
     for node, value in values.items():
         wanted = truth.results.get(node)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -23,11 +23,10 @@ from samba_onnx.program.program import Part, Program
 from samba_onnx.tensor import SambaTensor
 from samba_onnx.workflows.checking.dropouts import CONDITION, NotComparableError, rates_at_zero
 from samba_onnx.workflows.checking.outcome import Comparison, done, not_comparable
-from samba_onnx.workflows.checking.refusals import refuse_if_refused
+from samba_onnx.workflows.checking.refusals import refuse_unless_prepared
 from samba_onnx.workflows.eager_check import (
     compare_part,
     feeds_of,
-    preparation_complaint,
     run_part,
     to_array,
     zeros,
@@ -66,24 +65,13 @@ def compare_training(module: nn.Module, inputs: Inputs, exported: Exported) -> C
     try:
         errors = _errors_of_step(module, inputs, exported)
     except NotComparableError as obstacle:
-        prepare_parts(program.parts)
+        for part in program.parts:
+            refuse_unless_prepared(part)
         return not_comparable(str(obstacle))
-    computed = (SectionType.FWD, SectionType.BCKWD)
-    prepare_parts([part for part in program.parts if part.type not in computed])
+    for part in program.parts:
+        if part.type not in (SectionType.FWD, SectionType.BCKWD):  # which were run
+            refuse_unless_prepared(part)
     return done(errors, CONDITION if program.argins else "")
-
-
-def prepare_parts(parts: Iterable[Part]) -> None:
-    """Let the engine prepare parts of a program, as those of its optimizers.
-
-    Args:
-        parts: Nothing of them is computed.
-
-    Raises:
-        EngineRefusalError: The engine refuses an operator; the error names the type of the section.
-    """
-    for part in parts:
-        refuse_if_refused(part, preparation_complaint)
 
 
 def _errors_of_step(module: nn.Module, inputs: Inputs, exported: Exported) -> dict[str, float]:

@@ -25,13 +25,14 @@ from samba_onnx.errors import ModelError, UsageError
 from samba_onnx.export.capture.archives import SUFFIX, load_exported_program
 from samba_onnx.export.capture.modules import arguments
 from samba_onnx.export.programs.inference import Exported, export_inference, export_program
+from samba_onnx.export.programs.training_steps import optimizer_list
 from samba_onnx.importing.checkpoints import export_trained, read_checkpoint
-from samba_onnx.pef import Pef, can_be_sample, encode_reference, load_pef
+from samba_onnx.pef import Pef, can_be_sample, encode_reference
 from samba_onnx.pef.manifest import Manifest, ReferenceSample
 from samba_onnx.safety.files import printable
-from samba_onnx.sessions import SambaSession
 from samba_onnx.sessions.arrays import to_array
-from samba_onnx.sessions.exporting import optimizer_list
+from samba_onnx.sessions.lazy_parameters import LAZY
+from samba_onnx.sessions.onnx_modules import attached_losses, named_inputs
 from samba_onnx.workflows.compiler import (
     DEFAULT_TARGET,
     Progress,
@@ -39,7 +40,9 @@ from samba_onnx.workflows.compiler import (
     compile_programs,
 )
 from samba_onnx.workflows.eager_check import compare_with_eager
+from samba_onnx.workflows.records import write_records
 from samba_onnx.workflows.reference_sample import ATOL, KEPT_BYTES, RTOL, Sample
+from samba_onnx.workflows.torch_programs import Training, recorded_program
 
 __all__ = [
     "TorchModel",
@@ -195,20 +198,22 @@ def port_training(
         OutOfDeviceMemoryError: The model does not fit into the target's memory.
         OutputError: The PEF cannot be written.
     """
-    if progress is not None:
-        progress("compile")
-    inputs = dict(model.keywords) or model.args
-    path = SambaSession().compile(
-        model.module,
-        inputs,
-        list(model.optimizers),
-        model.name,
-        output=output,
+    report = progress or (lambda _: None)
+    report("export")
+    inputs = named_inputs(model.module, dict(model.keywords) or model.args)
+    training = Training(attached_losses(model.module, None))
+    with LAZY.paused():  # a module that was made lazily is exported without its values
+        recorded = recorded_program(model.module, inputs, model.optimizers, training, check=check)
+    Path(output).parent.mkdir(parents=True, exist_ok=True)
+    return compile_programs(
+        [recorded.program],
+        output,
         target=target,
         level=level,
-        check=check,
+        name=model.name,
+        metadata=write_records({recorded.program.name: recorded.record}),
+        progress=report,
     )
-    return load_pef(path)
 
 
 def analyze_torch(

@@ -85,7 +85,7 @@ def updated_name(name: str) -> str:
     """Return the name of the new value of a weight or state.
 
     Args:
-        name: Of the old one.
+        name: Name of the weight or state that is updated.
     """
     return f"{name}__updated"
 
@@ -173,9 +173,9 @@ class _OptimizerStep:
         self._argin_types: dict[str, ir.DataType] = {}
         self._builder = GraphBuilder(f"{record.name}__opt")
         self.kinds: dict[str, SymbolKind] = {}
-        """Of weights, gradients and state that the step reads or writes."""
+        """Kinds of the weights, gradients and states that the step reads or writes, by name."""
         self.updated: list[str] = []
-        """Those of them that it writes."""
+        """Names of the weights and states that the step writes, in the order of writing."""
         self._coefficient: ir.Value | None = None
         if self._clips:
             precision = self._precision(self._specs)

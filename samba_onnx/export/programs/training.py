@@ -33,7 +33,7 @@ from samba_onnx.export.programs.training_parts import (
     write_program,
 )
 from samba_onnx.program.kinds import SymbolKind
-from samba_onnx.program.program import ArginSpec, Part, Program
+from samba_onnx.program.program import DEFAULT_GRAPH, ArginSpec, Part, Program
 
 
 def training_program(
@@ -41,7 +41,7 @@ def training_program(
     inputs: Inputs,
     *,
     loss_indices: Sequence[LossIndex] | None = None,
-    name: str = "forward",
+    name: str = DEFAULT_GRAPH,
     prefix: str | None = None,
     input_names: Sequence[str] | None = None,
     gradient_accumulation: bool = False,
@@ -94,7 +94,7 @@ def export_training(
     inputs: Inputs,
     *,
     loss_indices: Sequence[LossIndex] | None = None,
-    name: str = "forward",
+    name: str = DEFAULT_GRAPH,
     prefix: str | None = None,
     input_names: Sequence[str] | None = None,
     gradient_accumulation: bool = False,
@@ -103,7 +103,7 @@ def export_training(
     """Return the program that trains a module, with what is known of the module.
 
     Args:
-        module: As of ``training_program``, like all that follows.
+        module: The module to train, in training mode.
         inputs: Arguments of ``forward``.
         loss_indices: Outputs that training starts from.
         name: The program's name.
@@ -151,8 +151,8 @@ def with_parts(
         program: As ``training_program`` returns it.
         parts: Run after the program's own.
         residents: What the new parts read and write besides the program's residents.
-        regions: Of the new values.
-        argins: Of the new parts.
+        regions: Regions of the new values, by symbol.
+        argins: Scalars that the new parts read.
         metadata: Added to the program's.
     """
     return dataclasses.replace(

@@ -62,9 +62,9 @@ class SymbolNames:
     symbols: Mapping[str, str]
     """By placeholder of the exported graph: parameters, buffers and tensor inputs."""
     regions: Mapping[str, str]
-    """Of symbols that are not in a region of their own name."""
+    """Regions by symbol, for the symbols that are not in a region of their own name."""
     outputs: tuple[str | None, ...]
-    """Of the flat outputs; None for one that is no tensor."""
+    """Symbols of the flat outputs, in order; None for an output that is no tensor."""
     unique: UniqueNames
     """For values that have no name yet."""
 

@@ -8,77 +8,93 @@ from typing import TypeAlias
 
 import onnx_ir as ir
 
-from samba_onnx.errors import EngineRefusalError
-from samba_onnx.program.kinds import SectionType
+from samba_onnx.errors import EngineRefusalError, ExecutionError
 from samba_onnx.program.program import Part
 from samba_onnx.program.source_location import source_location
+from samba_onnx.runtime.engine.evaluation import refuse_unless_runnable
 from samba_onnx.safety.files import printable
 
-Complaint: TypeAlias = Callable[[ir.Model], str]
-"""Lets an engine prepare a model, and maybe run it; returns what it complains of, or nothing."""
+Trial: TypeAlias = Callable[[ir.Model], None]
+"""Lets an engine prepare a model, and maybe run it; raises ``ExecutionError`` if it cannot."""
 
 
-def refuse_if_refused(part: Part, complaint: Complaint) -> None:
-    """Raise an error that names the operator if an engine complains of a part of a program.
+def refuse_unless_prepared(part: Part) -> None:
+    """Let the engine that stands for the device prepare a part of a program; nothing is computed.
 
     Args:
         part: Its model stays as it is.
-        complaint: Asks the engine.
 
     Raises:
-        EngineRefusalError: The engine complains.
+        EngineRefusalError: The engine refuses an operator; the error names it.
     """
-    reason = complaint(part.model)
-    if reason:
-        raise refusal(part.model, part.type, reason, complaint)
+    try:
+        prepare(part.model)
+    except ExecutionError as error:
+        raise refusal(part, error, prepare) from error
 
 
-def refusal(
-    model: ir.Model, section_type: SectionType, reason: str, complaint: Complaint
-) -> EngineRefusalError:
-    """Return the error for a model that an engine refused.
+def prepare(model: ir.Model) -> None:
+    """Let the engine that stands for the device prepare a model; nothing is computed.
 
     Args:
-        model: All of it is refused.
-        section_type: Of the sections that it would become.
-        reason: The engine's own words on the whole model.
-        complaint: Asks the engine again, on the first nodes of the model.
+        model: Stays as it is.
+
+    Raises:
+        ExecutionError: The engine refuses an operator.
     """
-    node, reason = _culprit(model, reason, complaint)
-    if node is None:
-        operator, location, where = "", "", "no single operator of it"
-    else:
+    refuse_unless_runnable(ir.to_proto(model))
+
+
+def refusal(part: Part, error: ExecutionError, trial: Trial) -> EngineRefusalError:
+    """Return the error for a part of a program that an engine refused as a whole.
+
+    Args:
+        part: The part.
+        error: What the engine raised.
+        trial: What raised it, to be tried again on the first nodes of the part.
+    """
+    node, error = _culprit(part.model, error, trial)
+    reason = error.reason or str(error)
+    operator = location = ""
+    where = "no single operator of it"
+    if node is not None:
         operator = f"{node.domain}::{node.op_type}" if node.domain else node.op_type
         location = source_location(node)
         where = f"operator {printable(operator)}"
         where += f" at {location}" if location else f", node {printable(node.name or '')!r}"
     return EngineRefusalError(
-        f"the {section_type.value} part of what was exported cannot be run: the engine refuses "
+        f"the {part.type.value} part of what was exported cannot be run: the engine refuses "
         f"{where}; please report this, and write that operator in another way. The engine's own "
         f"words: {reason}",
         operator=operator,
         location=location,
-        section_type=section_type.value,
+        section_type=part.type.value,
         reason=reason,
     )
 
 
-def _culprit(model: ir.Model, reason: str, complaint: Complaint) -> tuple[ir.Node | None, str]:
+def _culprit(
+    model: ir.Model, error: ExecutionError, trial: Trial
+) -> tuple[ir.Node | None, ExecutionError]:
     """Return the first node with which the engine refuses the model, and what it says then.
 
     Bisection asks nothing of an engine's messages: those of onnxruntime name a node in some cases
     only, and one that its optimizer made in others.
     """
     nodes = list(model.graph)
-    length = bisect.bisect_left(
-        range(len(nodes) + 1),
-        True,
-        lo=1,
-        key=lambda count: bool(complaint(_beginning(model, count))),
-    )
+    complaints: dict[int, ExecutionError] = {}
+
+    def refused(count: int) -> bool:
+        try:
+            trial(_beginning(model, count))
+        except ExecutionError as complaint:
+            complaints[count] = complaint
+        return count in complaints
+
+    length = bisect.bisect_left(range(len(nodes) + 1), True, lo=1, key=refused)
     if length > len(nodes):  # it may be the outputs that the engine does not like
-        return None, reason
-    return nodes[length - 1], complaint(_beginning(model, length))
+        return None, error
+    return nodes[length - 1], complaints[length]
 
 
 def _beginning(model: ir.Model, count: int) -> ir.Model:

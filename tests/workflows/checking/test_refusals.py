@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import re
+
 import onnx_ir as ir
 import pytest
 
-from samba_onnx.errors import EngineRefusalError
+from samba_onnx.errors import EngineRefusalError, ExecutionError
 from samba_onnx.export.operators import registry
 from samba_onnx.export.programs.inference import export_inference
 from samba_onnx.export.programs.training import export_training
 from samba_onnx.program.kinds import SectionType
 from samba_onnx.program.program import Part
 from samba_onnx.program.source_location import STACK_TRACE
-from samba_onnx.workflows.checking.refusals import refuse_if_refused
+from samba_onnx.workflows.checking.refusals import refusal, refuse_unless_prepared
 from samba_onnx.workflows.eager_check import (
     compare_with_eager,
     feeds_of,
-    preparation_complaint,
     run_part,
 )
 from samba_onnx.workflows.gradient_check import compare_training
@@ -43,31 +44,29 @@ def test_bisection_finds_every_node(length: int) -> None:
         model = chain(length)
         asked: list[int] = []
 
-        def complaint(beginning: ir.Model, culprit: int = culprit, asked: list[int] = asked) -> str:
+        def trial(beginning: ir.Model, culprit: int = culprit, asked: list[int] = asked) -> None:
             asked.append(len(beginning.graph))
             assert len(beginning.graph.outputs) == 1
-            return "it is too much" if len(beginning.graph) > culprit else ""
+            if len(beginning.graph) > culprit:
+                raise ExecutionError("no", reason="it is too much")
 
-        with pytest.raises(EngineRefusalError, match=rf"operator Abs at model\.py:{culprit + 1};"):
-            refuse_if_refused(Part(SectionType.FWD, model), complaint)
+        error = refusal(Part(SectionType.FWD, model), ExecutionError("no"), trial)
+        assert f"operator Abs at model.py:{culprit + 1};" in str(error)
+        assert error.reason == "it is too much"
         assert len(model.graph) == length
         assert len(asked) <= 6
 
 
 def test_what_is_no_fault_of_one_operator_is_said_to_be_none() -> None:
-    model = chain(3)
-    with pytest.raises(
-        EngineRefusalError, match=r"no single operator of it;.* words: no memory"
-    ) as caught:
-        refuse_if_refused(
-            Part(SectionType.OPT, model), lambda asked: "no memory" if asked is model else ""
-        )
-    assert (caught.value.operator, caught.value.location) == ("", "")
-    assert (caught.value.section_type, caught.value.reason) == ("OPT", "no memory")
+    part = Part(SectionType.OPT, chain(3))
+    error = refusal(part, ExecutionError("no", reason="no memory"), lambda beginning: None)
+    assert re.search("no single operator of it;.* words: no memory", str(error))
+    assert (error.operator, error.location) == ("", "")
+    assert (error.section_type, error.reason) == ("OPT", "no memory")
 
 
 def test_an_engine_without_complaints_raises_nothing() -> None:
-    refuse_if_refused(Part(SectionType.FWD, chain(3)), preparation_complaint)
+    refuse_unless_prepared(Part(SectionType.FWD, chain(3)))
 
 
 @pytest.mark.parametrize("operator", list(REFUSED))
@@ -102,7 +101,7 @@ def test_an_operator_that_fails_while_it_runs_is_named() -> None:
     node = ir.node("Reshape", [x, sizes], outputs=[shaped], name="mine")
     graph = ir.Graph([x, sizes], [shaped], nodes=[node], opset_imports={"": 21}, name="reshaping")
     part = Part(SectionType.BCKWD, ir.Model(graph, ir_version=10))
-    assert preparation_complaint(part.model) == ""
+    refuse_unless_prepared(part)
     feeds = {"x": x.dtype.numpy().type(0).repeat(6).reshape(2, 3)}  # type: ignore[union-attr]
     feeds["sizes"] = sizes.dtype.numpy().type(5).reshape(1)  # type: ignore[union-attr]
     with pytest.raises(EngineRefusalError, match=r"BCKWD part.*operator Reshape, node 'mine';"):
