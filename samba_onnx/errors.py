@@ -24,7 +24,7 @@ The tree, with the builtin that each class also is::
     │   ├── NoDeviceError                   a tensor has no copy on a device
     │   └── NotTracedError                  the session has no program yet
     ├── TransferLimitError (AssertionError) more was copied than a test allows
-    ├── ExecutionError (RuntimeError)       onnxruntime failed, crashed or ran out of time
+    ├── ExecutionError (RuntimeError)       an engine failed, crashed or ran out of time
     │   └── AnomalyError (ArithmeticError)  a section made a NaN or an infinite number
     └── InternalError (AssertionError)      a promise of ours was broken: please report it
 
@@ -219,7 +219,17 @@ class TransferLimitError(SambaError, AssertionError):
 
 
 class ExecutionError(SambaError, RuntimeError):
-    """onnxruntime failed, crashed or ran out of time."""
+    """An engine failed, crashed or ran out of time."""
+
+    def __init__(self, message: str, *, reason: str = "") -> None:
+        """Keep what the engine said.
+
+        Args:
+            message: The whole sentence.
+            reason: The engine's own words, which name the operator; empty if it had none.
+        """
+        super().__init__(message)
+        self.reason = reason
 
 
 class AnomalyError(ExecutionError, ArithmeticError):

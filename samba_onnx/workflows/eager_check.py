@@ -11,13 +11,12 @@ from typing import Any, Final
 import ml_dtypes
 import numpy as np
 import onnx_ir as ir
-import onnxruntime
 import torch
 from numpy.typing import NDArray
 from torch import fx, nn
 from torch.utils import _pytree as pytree
 
-from samba_onnx.errors import ExportMismatchError
+from samba_onnx.errors import ExecutionError, ExportMismatchError
 from samba_onnx.export.capture.branches import eager, missing_values
 from samba_onnx.export.capture.modules import Captured, Inputs, PlaceholderKind, arguments
 from samba_onnx.export.naming import place
@@ -26,9 +25,7 @@ from samba_onnx.export.translation.builder import GraphBuilder
 from samba_onnx.export.translation.dtypes import onnx_type
 from samba_onnx.export.translation.graphs import constant, translate
 from samba_onnx.program.program import Part
-from samba_onnx.runtime.engine.lowerings.bfloat16 import lower_bfloat16
-from samba_onnx.runtime.engine.lowerings.optimizer_faults import faulty_optimizers
-from samba_onnx.runtime.engine.onnxruntime.values import ValueRunner
+from samba_onnx.runtime.engine.evaluation import evaluate
 from samba_onnx.tensor import SambaTensor
 
 TOLERANCES: Final[Mapping[torch.dtype, float]] = MappingProxyType(
@@ -184,21 +181,10 @@ def run_model(model: ir.Model, feeds: Mapping[str, NDArray[Any]]) -> dict[str, N
     Returns:
         Its outputs by name; the reason, if onnxruntime cannot run it.
     """
-    proto = ir.to_proto(model)
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
     try:
-        lower_bfloat16(proto)
-        session = onnxruntime.InferenceSession(
-            proto.SerializeToString(), options, disabled_optimizers=faulty_optimizers(proto)
-        )
-        names = [output.name for output in session.get_outputs()]
-        read = {one.name for one in session.get_inputs()}
-        values = ValueRunner(session).run({name: feeds[name] for name in read})
-    except Exception as error:  # onnxruntime's own classes derive from nothing narrower
-        return f"onnxruntime cannot run the graph: {str(error).partition(chr(10))[0][:300]}"
-    return dict(zip(names, values, strict=True))
+        return evaluate(ir.to_proto(model), feeds)
+    except ExecutionError as error:
+        return f"onnxruntime cannot run the graph: {error.reason}"
 
 
 def _explained(

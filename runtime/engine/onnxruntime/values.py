@@ -24,15 +24,19 @@ from samba_onnx.runtime.elements import (
 )
 
 
-class ValueRunner:
-    """Runs a session on host values."""
+class HostSession:
+    """A session that runs on host values."""
 
     def __init__(self, session: ort.InferenceSession) -> None:
         """Look at the session's inputs and outputs once."""
         self._session = session
-        self._names = [output.name for output in session.get_outputs()]
-        self._foreign_inputs = _foreign(session.get_inputs())
-        self._foreign_outputs = bool(_foreign(session.get_outputs()))
+        self.inputs = {argument.name: argument.type for argument in session.get_inputs()}
+        """ONNX's text forms of the inputs' types, by name, in order."""
+        self.outputs = {argument.name: argument.type for argument in session.get_outputs()}
+        """ONNX's text forms of the outputs' types, by name, in order."""
+        self._names = list(self.outputs)
+        self._foreign_inputs = _foreign(self.inputs)
+        self._foreign_outputs = bool(_foreign(self.outputs))
 
     def run(self, feed: Mapping[str, Any]) -> Sequence[Any]:
         """Run once.
@@ -87,9 +91,9 @@ def to_host(value: ort.OrtValue) -> Any:
     return from_items(np.frombuffer(content, storage_dtype(element)), element, shape)
 
 
-def _foreign(arguments: Sequence[Any]) -> dict[str, ElementType]:
+def _foreign(types: Mapping[str, str]) -> dict[str, ElementType]:
     """Return the tensors among a session's arguments whose type numpy lacks."""
-    elements = {argument.name: tensor_element(argument.type) for argument in arguments}
+    elements = {name: tensor_element(kind) for name, kind in types.items()}
     return {
         name: element
         for name, element in elements.items()
