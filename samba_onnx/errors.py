@@ -91,6 +91,7 @@ class SambaError(Exception):
         node: str | None = None,
         operator: str | None = None,
         location: str | None = None,
+        reason: str = "",
     ) -> None:
         """Keep what the error is about.
 
@@ -100,12 +101,15 @@ class SambaError(Exception):
             node: Name of a node of a graph; empty for one without a name.
             operator: An operator: ``Gelu``, ``com.example::Swirl``, or ``aten.silu.default``.
             location: The line of the user's model that the node comes from, as ``model.py:12``.
+            reason: The words of a library that refused, which the message may shorten; empty if it
+                had none.
         """
         super().__init__(message)
         self.path = None if path is None else os.fspath(path)
         self.node = node
         self.operator = operator
         self.location = location
+        self.reason = reason
 
     def within(
         self,
@@ -219,17 +223,7 @@ class TransferLimitError(SambaError, AssertionError):
 
 
 class ExecutionError(SambaError, RuntimeError):
-    """An engine failed, crashed or ran out of time."""
-
-    def __init__(self, message: str, *, reason: str = "") -> None:
-        """Keep what the engine said.
-
-        Args:
-            message: The whole sentence.
-            reason: The engine's own words, which name the operator; empty if it had none.
-        """
-        super().__init__(message)
-        self.reason = reason
+    """An engine failed, crashed or ran out of time; ``reason`` has its own words."""
 
 
 class AnomalyError(ExecutionError, ArithmeticError):
