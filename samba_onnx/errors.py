@@ -39,6 +39,10 @@ probably meant is a warning::
     └── HostOperatorWarning                 an operator is computed on the host
 """
 
+import copy
+import os
+from typing import Self
+
 __all__ = [
     "AnomalyError",
     "BranchWarning",
@@ -74,7 +78,66 @@ __all__ = [
 
 
 class SambaError(Exception):
-    """Base of every error that samba-onnx raises on purpose."""
+    """Base of every error that samba-onnx raises on purpose.
+
+    What an error is about stands in its text and, for programs, in the fields ``path``, ``node``,
+    ``operator`` and ``location``; a field is None when the error is not about such a thing, or it
+    is not known where the error was raised.
+    """
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        path: str | os.PathLike[str] | None = None,
+        node: str | None = None,
+        operator: str | None = None,
+        location: str | None = None,
+        reason: str = "",
+    ) -> None:
+        """Keep what the error is about.
+
+        Args:
+            message: What was given, what was expected and what to do, in one sentence.
+            path: The file that cannot be used.
+            node: Name of a node of a graph; empty for one without a name.
+            operator: An operator: ``Gelu``, ``com.example::Swirl``, or ``aten.silu.default``.
+            location: The line of the user's model that the node comes from, as ``model.py:12``.
+            reason: The words of a library that refused, which the message may shorten; empty if it
+                had none.
+        """
+        super().__init__(message)
+        self.path = None if path is None else os.fspath(path)
+        self.node = node
+        self.operator = operator
+        self.location = location
+        self.reason = reason
+
+    def within(
+        self,
+        place: str,
+        *,
+        path: str | os.PathLike[str] | None = None,
+        node: str | None = None,
+        operator: str | None = None,
+    ) -> Self:
+        """Return the same error with the place where it came up in front of its text.
+
+        Fields that are known already stay: the innermost place knows best.
+
+        Args:
+            place: What the text is to begin with, as the name of a file or node.
+            path: The file, where the error does not name one yet.
+            node: The node, where the error does not name one yet.
+            operator: The operator, where the error does not name one yet.
+        """
+        placed = copy.copy(self)
+        placed.args = (f"{place}: {self}",)
+        if self.path is None and path is not None:
+            placed.path = os.fspath(path)
+        placed.node = node if self.node is None else self.node
+        placed.operator = operator if self.operator is None else self.operator
+        return placed
 
 
 class UsageError(SambaError, ValueError):
@@ -191,17 +254,7 @@ class TransferLimitError(SambaError, AssertionError):
 
 
 class ExecutionError(SambaError, RuntimeError):
-    """An engine failed, crashed or ran out of time."""
-
-    def __init__(self, message: str, *, reason: str = "") -> None:
-        """Keep what the engine said.
-
-        Args:
-            message: The whole sentence.
-            reason: The engine's own words, which name the operator; empty if it had none.
-        """
-        super().__init__(message)
-        self.reason = reason
+    """An engine failed, crashed or ran out of time; ``reason`` has its own words."""
 
 
 class AnomalyError(ExecutionError, ArithmeticError):
