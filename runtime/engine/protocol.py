@@ -12,11 +12,13 @@ import enum
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-import onnx
+# Only types need them: the child process that takes samples shall not wait for them.
+if TYPE_CHECKING:
+    import onnx
 
-from samba_onnx.runtime.memory import DeviceMemory
+    from samba_onnx.runtime.memory import DeviceMemory
 
 
 class Rewriting(enum.Enum):

@@ -27,12 +27,18 @@ from samba_onnx.runtime.elements import (
 class HostSession:
     """A session that runs on host values."""
 
-    def __init__(self, session: ort.InferenceSession) -> None:
-        """Look at the session's inputs and outputs once."""
+    def __init__(self, session: ort.InferenceSession, names: Sequence[str] | None = None) -> None:
+        """Look at the session's inputs and outputs once.
+
+        Args:
+            session: Of any model.
+            names: The outputs to compute, in this order; None for all.
+        """
         self._session = session
         self.inputs = {argument.name: argument.type for argument in session.get_inputs()}
         """ONNX's text forms of the inputs' types, by name, in order."""
-        self.outputs = {argument.name: argument.type for argument in session.get_outputs()}
+        outputs = {argument.name: argument.type for argument in session.get_outputs()}
+        self.outputs = outputs if names is None else {name: outputs[name] for name in names}
         """ONNX's text forms of the outputs' types, by name, in order."""
         self._names = list(self.outputs)
         self._foreign_inputs = _foreign(self.inputs)
