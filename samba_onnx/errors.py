@@ -8,6 +8,7 @@ The tree, with the builtin that each class also is::
     │   ├── ModelFileError (OSError)        its file or external data cannot be read safely
     │   ├── InvalidModelError               its content breaks the rules of ONNX
     │   ├── ExportMismatchError             its graph computes something else than torch
+    │   ├── EngineRefusalError              an operator of its graph cannot be run
     │   ├── GradientError                   a loss cannot be differentiated
     │   └── ModelLimitError                 it asks for more than a safe limit allows
     ├── TargetError (ValueError)            a target profile is unknown or malformed
@@ -46,6 +47,7 @@ __all__ = [
     "AnomalyError",
     "BranchWarning",
     "DeviceError",
+    "EngineRefusalError",
     "ExecutionError",
     "ExportMismatchError",
     "FoldedWeightsWarning",
@@ -156,6 +158,35 @@ class InvalidModelError(ModelError):
 
 class ExportMismatchError(ModelError):
     """An exported graph computes something else than the module."""
+
+
+class EngineRefusalError(ModelError):
+    """The engine refuses an operator of a model, as it was exported or as it was given."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        operator: str = "",
+        location: str = "",
+        section_type: str = "",
+        reason: str = "",
+    ) -> None:
+        """Keep what the error is about.
+
+        Args:
+            message: The whole sentence.
+            operator: The ONNX operator, as ``Gelu`` or ``com.example::Swirl``; empty if it is no
+                single one.
+            location: The line of the user's model, as ``model.py:12``; empty if it is not known.
+            section_type: Of the sections that the operator would be in, as ``BCKWD``.
+            reason: The engine's own words.
+        """
+        super().__init__(message)
+        self.operator = operator
+        self.location = location
+        self.section_type = section_type
+        self.reason = reason
 
 
 class GradientError(ModelError):
