@@ -16,7 +16,7 @@ from torch.utils import _pytree as pytree
 from samba_onnx.errors import ExportMismatchError
 from samba_onnx.export.capture.modules import Inputs, arguments
 from samba_onnx.export.programs.inference import Exported
-from samba_onnx.export.programs.training_parts import GRADIENT, LOSSES, UPDATED
+from samba_onnx.facts.names import GRADIENT, LOSSES, UPDATED
 from samba_onnx.functional.host_operators import HOST_OPERATORS
 from samba_onnx.program.kinds import SectionType
 from samba_onnx.program.program import Part, Program
