@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +12,8 @@ from samba_onnx.errors import InputError, ScheduleError, UsageError
 from samba_onnx.pef.manifest import Manifest
 from samba_onnx.pef.reader import Pef
 from samba_onnx.program.kinds import LOADED_KINDS, SectionType
-from samba_onnx.runtime.engine.executor import DeviceStep, HostStep, SessionFactory, SessionSettings
+from samba_onnx.runtime.engine.protocol import EngineSettings
+from samba_onnx.runtime.engine.steps import DeviceStep, HostStep, StepFactory
 from samba_onnx.runtime.inputs import InputSpec
 from samba_onnx.runtime.memory import DeviceMemory
 from samba_onnx.runtime.residency import Residency, sharers
@@ -122,18 +124,26 @@ class Programs:
     """All programs of one PEF; sessions are shared between them."""
 
     def __init__(
-        self, pef: Pef, memory: DeviceMemory, settings: SessionSettings, *, merge: bool
+        self,
+        pef: Pef,
+        memory: DeviceMemory,
+        engine: str,
+        settings: EngineSettings,
+        *,
+        merge: bool,
     ) -> None:
         """Make the programs that execute whole graphs.
 
         Args:
             pef: The PEF.
             memory: Where sections read and write.
-            settings: How sessions are made.
+            engine: Name of the engine that executes steps.
+            settings: How it prepares them.
             merge: Whether neighbouring calls may share a session.
 
         Raises:
-            ExecutionError: onnxruntime refuses a stage.
+            UsageError: There is no such engine.
+            ExecutionError: The engine cannot run a stage.
             PefFormatError: Stages do not agree with the manifest.
             PefChecksumError: The file was replaced meanwhile.
         """
@@ -147,7 +157,7 @@ class Programs:
         self._schedules = {graph.name: GraphSchedule(manifest, graph) for graph in manifest.graphs}
         steps = {name: plan.steps(merge=merge) for name, plan in self._schedules.items()}
         several = sum(map(len, steps.values())) > 1
-        self._factory = SessionFactory(pef, settings, several=several)
+        self._factory = StepFactory(pef, engine, dataclasses.replace(settings, several=several))
         self._sessions: dict[tuple[str, tuple[int, ...]], DeviceStep | HostStep] = {}
         self._programs: dict[tuple[str, tuple[Pass, ...], bool], Program] = {}
         self._whole = {
@@ -173,7 +183,7 @@ class Programs:
             UsageError: The graph does not exist, an id is no integer, or both ids and types are
                 given.
             ScheduleError: A section, type or call does not exist.
-            ExecutionError: onnxruntime refuses a stage.
+            ExecutionError: The engine cannot run a stage.
         """
         name = self._graph_name(graph)
         plan = self._schedules[name]
@@ -211,7 +221,7 @@ class Programs:
         self, schedule: GraphSchedule, passes: tuple[Pass, ...], steps: tuple[Step, ...]
     ) -> Program:
         bound = tuple((step, self._session(schedule.graph.name, step)) for step in steps)
-        # onnxruntime opened the file by its path.
+        # The engine opened the file by its path.
         self._pef.ensure_unchanged()
         needs, made = self._flow(schedule, steps)
         whole = passes == (schedule.graph.calls,)

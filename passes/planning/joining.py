@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import onnx_ir as ir
 
 from samba_onnx.errors import InternalError
+from samba_onnx.facts.names import FreeNames
 from samba_onnx.passes.planning.partitioning import Group
 from samba_onnx.passes.planning.placement import Placement
 from samba_onnx.passes.planning.roles import Roles, unique
@@ -75,8 +76,8 @@ class _Joiner:
         """Inputs of the program and outputs of its parts, by name."""
         self._given = {*program.inputs, *(argin.name for argin in program.argins)}
         self._public = {*self._given, *program.outputs, *program.residents}
-        self._taken = set(taken) - self._public
-        self._taken_nodes: set[str] = set()
+        self._names = FreeNames({*taken, *self._public}, first=2)
+        self._node_names = FreeNames(first=2)
 
     def add(self, part: PlacedPart) -> None:
         """Move a part's nodes to the end of the graph."""
@@ -157,29 +158,18 @@ class _Joiner:
             raise InternalError(f"nothing gives a part its input {name!r}: please report this")
         self.graph.inputs.append(value)
         self.values[name] = value
-        self._taken.add(name)
         return value
 
     def _adopt_initializer(self, value: ir.Value, *, keep_name: bool) -> None:
         if not keep_name:
             # A value renames its tensor, too, which may lie in the user's own model.
             tensor, value.const_value = value.const_value, None
-            value.name = self._free(value.name or "constant")
+            value.name = self._names.take(value.name or "constant")
             value.const_value = tensor
         self.graph.register_initializer(value)
 
     def _rename(self, node: ir.Node) -> None:
-        node.name = self._free(node.name or node.op_type, self._taken_nodes)
+        node.name = self._node_names.take(node.name or node.op_type)
         for value in node.outputs:
             if value.name and value.name not in self._public:
-                value.name = self._free(value.name)
-
-    def _free(self, name: str, taken: set[str] | None = None) -> str:
-        """Return a name that nothing has."""
-        taken = self._taken if taken is None else taken
-        free, number = name, 1
-        while free in taken or (taken is self._taken and free in self._public):
-            number += 1
-            free = f"{name}_{number}"
-        taken.add(free)
-        return free
+                value.name = self._names.take(value.name)

@@ -101,6 +101,7 @@ def plan_programs(
         notes=(
             *_each_once(result.notes for result in results),
             *(note for planned in plans for note in planned.notes),
+            *(note for program in programs for note in program.notes),
         ),
         argins=_argins(programs, plans),
         metadata={key: text for program in programs for key, text in program.metadata.items()},
