@@ -8,6 +8,7 @@ The tree, with the builtin that each class also is::
     │   ├── ModelFileError (OSError)        its file or external data cannot be read safely
     │   ├── InvalidModelError               its content breaks the rules of ONNX
     │   ├── ExportMismatchError             its graph computes something else than torch
+    │   ├── EngineRefusalError              an operator of its graph cannot be run
     │   ├── GradientError                   a loss cannot be differentiated
     │   └── ModelLimitError                 it asks for more than a safe limit allows
     ├── TargetError (ValueError)            a target profile is unknown or malformed
@@ -46,6 +47,7 @@ __all__ = [
     "AnomalyError",
     "BranchWarning",
     "DeviceError",
+    "EngineRefusalError",
     "ExecutionError",
     "ExportMismatchError",
     "FoldedWeightsWarning",
@@ -91,6 +93,7 @@ class SambaError(Exception):
         node: str | None = None,
         operator: str | None = None,
         location: str | None = None,
+        reason: str = "",
     ) -> None:
         """Keep what the error is about.
 
@@ -100,12 +103,15 @@ class SambaError(Exception):
             node: Name of a node of a graph; empty for one without a name.
             operator: An operator: ``Gelu``, ``com.example::Swirl``, or ``aten.silu.default``.
             location: The line of the user's model that the node comes from, as ``model.py:12``.
+            reason: The words of a library that refused, which the message may shorten; empty if it
+                had none.
         """
         super().__init__(message)
         self.path = None if path is None else os.fspath(path)
         self.node = node
         self.operator = operator
         self.location = location
+        self.reason = reason
 
     def within(
         self,
@@ -152,6 +158,35 @@ class InvalidModelError(ModelError):
 
 class ExportMismatchError(ModelError):
     """An exported graph computes something else than the module."""
+
+
+class EngineRefusalError(ModelError):
+    """The engine refuses an operator of a model, as it was exported or as it was given."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        operator: str = "",
+        location: str = "",
+        section_type: str = "",
+        reason: str = "",
+    ) -> None:
+        """Keep what the error is about.
+
+        Args:
+            message: The whole sentence.
+            operator: The ONNX operator, as ``Gelu`` or ``com.example::Swirl``; empty if it is no
+                single one.
+            location: The line of the user's model, as ``model.py:12``; empty if it is not known.
+            section_type: Of the sections that the operator would be in, as ``BCKWD``.
+            reason: The engine's own words.
+        """
+        super().__init__(message)
+        self.operator = operator
+        self.location = location
+        self.section_type = section_type
+        self.reason = reason
 
 
 class GradientError(ModelError):
@@ -219,17 +254,7 @@ class TransferLimitError(SambaError, AssertionError):
 
 
 class ExecutionError(SambaError, RuntimeError):
-    """An engine failed, crashed or ran out of time."""
-
-    def __init__(self, message: str, *, reason: str = "") -> None:
-        """Keep what the engine said.
-
-        Args:
-            message: The whole sentence.
-            reason: The engine's own words, which name the operator; empty if it had none.
-        """
-        super().__init__(message)
-        self.reason = reason
+    """An engine failed, crashed or ran out of time; ``reason`` has its own words."""
 
 
 class AnomalyError(ExecutionError, ArithmeticError):

@@ -52,13 +52,14 @@ def test_a_node_of_a_file_is_named_in_fields(tmp_path: Path) -> None:
 def test_files_that_cannot_be_used_are_named_in_fields(tmp_path: Path) -> None:
     for load, name, kind in (
         (load_model, "missing.onnx", ModelFileError),
+        (load_model, ".", ModelFileError),
         (load_pef, "missing.pef", PefFormatError),
     ):
         with pytest.raises(kind) as info:
             load(tmp_path / name)
         assert info.value.path == os.fspath(tmp_path / name)
     path = tmp_path / "own.toml"
-    path.write_text('extends = "sn40l"\n[unsupported.Rleu]\nreason = "it does not exist"\n')
+    path.write_text('extends = "sn40l"\n[unsupported.Rleu]\nnote = "it does not exist"\n')
     with pytest.raises(TargetError) as target:
         load_target(path)
     assert (target.value.path, target.value.operator) == (str(path), "Rleu")

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from typing import Final
 
 __all__ = [
     "BEFORE",
-    "FORWARD",
     "GRADIENT",
     "LOSSES",
     "SEPARATOR",
@@ -15,6 +14,7 @@ __all__ = [
     "ZEROED",
     "FreeNames",
     "before_name",
+    "free_name",
     "gradient_name",
     "joined",
     "updated_name",
@@ -31,8 +31,6 @@ ZEROED: Final = f"{SEPARATOR}zeroed"
 """Ends the name of a gradient after it was set to zero."""
 BEFORE: Final = f"{SEPARATOR}before"
 """Ends the name of what a resident held before it was changed."""
-FORWARD: Final = "forward"
-"""The graph of a model unless the user names it."""
 LOSSES: Final = "losses"
 """Key of a program's metadata: names of the outputs that training starts from, as a JSON list."""
 
@@ -82,6 +80,23 @@ def before_name(resident: str) -> str:
     return f"{resident}{BEFORE}"
 
 
+def free_name(wanted: str, taken: Container[str]) -> str:
+    """Return a name that is not in use; for many names, see :class:`FreeNames`.
+
+    Args:
+        wanted: Is returned if it is free, else with the lowest number behind it that is.
+        taken: Names that are in use.
+    """
+    return f"{wanted}_{_free_number(wanted, taken, 1)}" if wanted in taken else wanted
+
+
+def _free_number(wanted: str, taken: Container[str], number: int) -> int:
+    """Return the lowest number that is free behind a name, from ``number`` on."""
+    while f"{wanted}_{number}" in taken:
+        number += 1
+    return number
+
+
 class FreeNames:
     """Names that are in use, and how to find one that is not.
 
@@ -119,11 +134,9 @@ class FreeNames:
         """
         if wanted not in self._taken:
             return wanted
-        number = self._next.get(wanted, self._first)
-        while (name := f"{wanted}_{number}") in self._taken:
-            number += 1
+        number = _free_number(wanted, self._taken, self._next.get(wanted, self._first))
         self._next[wanted] = number
-        return name
+        return f"{wanted}_{number}"
 
     def take(self, wanted: str) -> str:
         """Return a name that is not in use, and reserve it.

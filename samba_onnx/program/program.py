@@ -60,6 +60,8 @@ class Program:
     argins: tuple[ArginSpec, ...] = ()
     metadata: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     """Kept in the PEF, for the session that will run it."""
+    notes: tuple[str, ...] = ()
+    """Sentences that people should read: kept in the PEF, and shown in its report."""
 
     def changed(self) -> frozenset[str]:
         """Return the regions that a run may change: of inputs, and of what parts write."""

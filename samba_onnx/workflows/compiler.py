@@ -265,7 +265,9 @@ def _plan_programs(
     refuse_split_regions(programs, [graph.plan for graph in graphs])
     source = SourceModel(name or programs[0].name, f"torch {_torch_version()}".strip(), 0, nodes)
     manifest = _manifest(profile, source, level, [graph.plan for graph in graphs])
-    return replace(manifest, passes=tuple(passes), argins=_argins(programs, graphs)), tuple(graphs)
+    notes = (*manifest.notes, *(note for program in programs for note in program.notes))
+    argins = _argins(programs, graphs)
+    return replace(manifest, passes=tuple(passes), argins=argins, notes=notes), tuple(graphs)
 
 
 def _placed(kind: SectionType, model: ir.Model, target: Target, level: str) -> PlacedPart:

@@ -5,6 +5,7 @@ import pytest
 from samba_onnx.facts.names import (
     FreeNames,
     before_name,
+    free_name,
     gradient_name,
     joined,
     updated_name,
@@ -54,3 +55,9 @@ def test_all_names_differ(first: int) -> None:
     names = FreeNames(first=first)
     taken = [names.take(wanted) for wanted in ["a", "a_1", "a", "a_2", "a", "a_1"] * 5]
     assert len(set(taken)) == len(taken)
+
+
+def test_a_free_name_for_once() -> None:
+    taken = {"x": 0, "x_1": 0}
+    assert free_name("y", taken) == "y"
+    assert free_name("x", taken) == "x_2"
