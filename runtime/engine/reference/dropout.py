@@ -27,7 +27,7 @@ class DropoutMask(OpRun):
         Args:
             rate: Share of values to drop, a float32 without dimensions.
             seed: An int32 without dimensions.
-            shape: Of the mask.
+            shape: The shape of the mask.
             stream: Number of the dropout in the program.
         """
         return (dropout_mask(np.float32(rate), int(seed), shape or [], stream),)
@@ -40,8 +40,8 @@ def dropout_mask(
 
     Args:
         rate: Share of values to drop.
-        seed: Of the step.
-        shape: Of the mask.
+        seed: The seed of the step.
+        shape: The shape of the mask.
         stream: Number of the dropout in the program.
     """
     size = math.prod(shape)
