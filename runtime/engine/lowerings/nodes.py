@@ -42,6 +42,22 @@ class Nodes:
         self.made.append(helper.make_node(operator, inputs, [name], name=name, **attributes))
         return name
 
+    def split(self, value: str, parts: Sequence[int], axis: int) -> Sequence[str]:
+        """Add a Split, and return the names of its outputs.
+
+        Args:
+            value: What is cut along an axis.
+            parts: Sizes of the outputs along the axis; one part alone is the value itself.
+            axis: The axis.
+        """
+        if len(parts) == 1:
+            return [value]
+        name = f"{self._result}.{len(self.made) + 1}"
+        names = [f"{name}.{index}" for index in range(len(parts))]
+        inputs = [value, self.integers(*parts)]
+        self.made.append(helper.make_node("Split", inputs, names, name=name, axis=axis))
+        return names
+
     def constant(self, value: Any) -> str:
         """Add a constant, and return its name."""
         return self.make("Constant", [], value=numpy_helper.from_array(np.asarray(value)))
