@@ -41,7 +41,7 @@ probably meant is a warning::
 
 import copy
 import os
-from typing import Self
+from typing import Any, Self
 
 __all__ = [
     "AnomalyError",
@@ -164,29 +164,18 @@ class EngineRefusalError(ModelError):
     """The engine refuses an operator of a model, as it was exported or as it was given."""
 
     def __init__(
-        self,
-        message: str,
-        *,
-        operator: str = "",
-        location: str = "",
-        section_type: str = "",
-        reason: str = "",
+        self, message: str = "", *, section_type: str | None = None, **fields: Any
     ) -> None:
         """Keep what the error is about.
 
         Args:
-            message: The whole sentence.
-            operator: The ONNX operator, as ``Gelu`` or ``com.example::Swirl``; empty if it is no
-                single one.
-            location: The line of the user's model, as ``model.py:12``; empty if it is not known.
+            message: See ``SambaError``.
             section_type: Of the sections that the operator would be in, as ``BCKWD``.
-            reason: The engine's own words.
+            **fields: See ``SambaError``. Without an operator, the engine refuses the graph as a
+                whole.
         """
-        super().__init__(message)
-        self.operator = operator
-        self.location = location
+        super().__init__(message, **fields)
         self.section_type = section_type
-        self.reason = reason
 
 
 class GradientError(ModelError):

@@ -120,7 +120,7 @@ def compare_part(
     }
     for name, (error, tolerance) in errors.items():
         if not error <= tolerance:
-            raise ExportMismatchError(_explained(module, flat, exported, name, error))
+            raise _mismatch(module, flat, exported, name, error)
     return {name: error for name, (error, _) in errors.items()}
 
 
@@ -226,21 +226,23 @@ def run_part(part: Part, feeds: Mapping[str, NDArray[Any]]) -> dict[str, NDArray
         raise refusal(part, error, run) from error
 
 
-def _explained(
+def _mismatch(
     module: nn.Module, flat: Sequence[Any], exported: Exported, output: str, error: float
-) -> str:
-    """Return a message that names the first operator whose result differs."""
+) -> ExportMismatchError:
+    """Return an error that names the first operator whose result differs."""
     first = first_difference(module, flat, exported)
+    operator = location = None
     where = "no single operator differs by itself: the errors of many add up"
     if first is not None:
         node, amount = first
-        where = (
-            f"the first operator that differs is {node.target} at {place(node)}, by {amount:.2g}"
-        )
-    return (
+        operator, location = str(node.target), place(node)
+        where = f"the first operator that differs is {operator} at {location}, by {amount:.2g}"
+    return ExportMismatchError(
         f"output {output!r} of the exported graph differs from what {type(module).__name__} "
         f"computes in torch by {error:.2g} of its largest number; {where}. Please report this; "
-        "write that operator in another way, or skip the comparison"
+        "write that operator in another way, or skip the comparison",
+        operator=operator,
+        location=location,
     )
 
 

@@ -62,8 +62,10 @@ def test_mismatch_names_the_first_operator_and_the_line(monkeypatch: pytest.Monk
     with pytest.raises(
         ExportMismatchError,
         match=r"'two__softmax__outputs__0'.*aten\.silu\.default at test_eager_check\.py:\d+",
-    ):
+    ) as caught:
         compare_with_eager(module, inputs, exported)
+    assert caught.value.operator == "aten.silu.default"
+    assert (caught.value.location or "").startswith("test_eager_check.py:")
 
 
 def test_changed_weights_are_compared_as_they_are_now() -> None:

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from onnx.reference.op_run import OpRun
 
+from samba_onnx.facts.domains import SAMBA_DOMAIN
 from samba_onnx.runtime.engine.lowerings import dropout_masks as masks
 
 Words = npt.NDArray[np.uint32]
@@ -17,7 +18,7 @@ Words = npt.NDArray[np.uint32]
 class DropoutMask(OpRun):
     """The operator, found by its name and domain."""
 
-    op_domain = masks.DOMAIN
+    op_domain = SAMBA_DOMAIN
 
     def _run(
         self, rate: Any, seed: Any, shape: list[int] | None = None, stream: int = 0

@@ -55,17 +55,18 @@ def refusal(part: Part, error: ExecutionError, trial: Trial) -> EngineRefusalErr
     """
     node, error = _culprit(part.model, error, trial)
     reason = error.reason or str(error)
-    operator = location = ""
+    operator = location = None
     where = "no single operator of it"
     if node is not None:
         operator = f"{node.domain}::{node.op_type}" if node.domain else node.op_type
-        location = source_location(node)
+        location = source_location(node) or None
         where = f"operator {printable(operator)}"
         where += f" at {location}" if location else f", node {printable(node.name or '')!r}"
     return EngineRefusalError(
         f"the {part.type.value} part of what was exported cannot be run: the engine refuses "
         f"{where}; please report this, and write that operator in another way. The engine's own "
         f"words: {reason}",
+        node=None if node is None else node.name,
         operator=operator,
         location=location,
         section_type=part.type.value,

@@ -61,7 +61,7 @@ def test_what_is_no_fault_of_one_operator_is_said_to_be_none() -> None:
     part = Part(SectionType.OPT, chain(3))
     error = refusal(part, ExecutionError("no", reason="no memory"), lambda beginning: None)
     assert re.search("no single operator of it;.* words: no memory", str(error))
-    assert (error.operator, error.location) == ("", "")
+    assert (error.operator, error.location, error.node) == (None, None, None)
     assert (error.section_type, error.reason) == ("OPT", "no memory")
 
 
@@ -79,6 +79,8 @@ def test_refused_operators_are_named_with_the_line(
     with pytest.raises(EngineRefusalError, match=rf"FWD part.*{operator} at {LINE};") as caught:
         compare_with_eager(module, inputs, exported)
     assert caught.value.operator == operator
+    assert re.fullmatch(LINE, caught.value.location or "")
+    assert caught.value.node == f"net__{operator.lower()}"
     assert caught.value.section_type == "FWD"
     assert operator in caught.value.reason
 
