@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Any, Self
 
 from samba_onnx.errors import DeviceError, PefChecksumError, ScheduleError, UsageError
@@ -12,7 +12,8 @@ from samba_onnx.program.kinds import SymbolKind
 from samba_onnx.runtime.anomaly import check_outputs
 from samba_onnx.runtime.contents import Contents
 from samba_onnx.runtime.elements import Array
-from samba_onnx.runtime.engine.executor import SessionSettings
+from samba_onnx.runtime.engine.protocol import EngineSettings
+from samba_onnx.runtime.engine.registry import DEFAULT_ENGINE
 from samba_onnx.runtime.execution import Execution
 from samba_onnx.runtime.inputs import InputSpec, check_inputs, own_copy
 from samba_onnx.runtime.ledger import Ledger
@@ -22,6 +23,7 @@ from samba_onnx.runtime.programs import Program, Programs
 from samba_onnx.runtime.registers import Registers
 from samba_onnx.runtime.replay import Replay, make_replay
 from samba_onnx.runtime.residency import Residency
+from samba_onnx.runtime.selection import SectionIds, SectionTypes
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -33,7 +35,7 @@ _MOST_REPLAYS = 64
 class Device:
     """An emulated RDU with one PEF loaded.
 
-    Loading reserves device memory, makes the onnxruntime sessions of every graph and enters the
+    Loading reserves device memory, prepares the steps of every graph and enters the
     copies of weights and constants into the ledger; after it the device is ready to run. Use it as
     a context manager, from one thread at a time.
     """
@@ -49,6 +51,7 @@ class Device:
         self,
         pef: Pef,
         *,
+        engine: str = DEFAULT_ENGINE,
         threads: int | None = None,
         prepack: bool = True,
         time_sections: bool = False,
@@ -58,6 +61,8 @@ class Device:
 
         Args:
             pef: The PEF; it must stay open as long as the device.
+            engine: Name of what executes sections and fallbacks: ``onnxruntime``, or ``reference``,
+                which is slow and exact.
             threads: Threads within an operator; one per core when None.
             prepack: Copy weights into the layout that kernels like best. Otherwise they stay
                 mapped from the PEF: quick to load, half the memory, slower to run.
@@ -66,9 +71,9 @@ class Device:
                 no result leaves the device before that has succeeded.
 
         Raises:
-            UsageError: ``threads`` is less than 1.
+            UsageError: ``threads`` is less than 1, or there is no such engine.
             OutOfDeviceMemoryError: The regions do not fit in the target's memory.
-            ExecutionError: onnxruntime refuses a section or fallback.
+            ExecutionError: The engine cannot run a section or fallback.
             PefFormatError: Stages do not agree with the manifest.
             PefChecksumError: The file was replaced while it was loaded.
         """
@@ -89,9 +94,9 @@ class Device:
         timed = self.profile if time_sections else None
         self._execution = Execution(self._contents, self._values, self.memory, timed)
         self._replays: dict[object, Replay] = {}
-        settings = SessionSettings(threads, prepack)
+        settings = EngineSettings(threads, prepack)
         self._programs: Programs | None = Programs(
-            pef, self.memory, settings, merge=not time_sections
+            pef, self.memory, engine, settings, merge=not time_sections
         )
 
     def __enter__(self) -> Self:
@@ -134,8 +139,8 @@ class Device:
         outputs: Sequence[str] | None = None,
         *,
         graph: str | None = None,
-        section_ids: Collection[int] | None = None,
-        section_types: Collection[str] | None = None,
+        section_ids: SectionIds = None,
+        section_types: SectionTypes = None,
         from_call: int | None = None,
         until_call: int | None = None,
         argins: Mapping[str, Any] | None = None,
@@ -155,8 +160,10 @@ class Device:
                 never given takes the model's default, where the model has one.
             outputs: Names of graph outputs to return; None for all that the run computes.
             graph: Name of the graph; may be left out when the PEF has one.
-            section_ids: Execute only sections and fallbacks with these ids.
-            section_types: Execute only those of these types, as ``FWD``, in any case.
+            section_ids: Execute only sections and fallbacks with these ids, in this order; nested
+                lists are flattened. A set is executed in the order of the schedule.
+            section_types: Execute only those of these types, as ``FWD``, in any case; in this
+                order, a set in that of the schedule.
             from_call: Execute only this call and later ones.
             until_call: Execute only calls before this one.
             argins: Numbers by the names of argins, which keep them for later runs; they may be
@@ -169,7 +176,8 @@ class Device:
 
         Raises:
             InputError: An input or argin does not fit, or was never given. The device is unchanged.
-            UsageError: The graph or an output does not exist, or both ids and types are given.
+            UsageError: The graph or an output does not exist, an id is no integer, or both ids and
+                types are given.
             ScheduleError: A section, type or call does not exist, or a call would read a value
                 that nothing has loaded or computed. The device is unchanged.
             AnomalyError: ``detect_anomaly`` found something; names the first section and value.
@@ -177,7 +185,7 @@ class Device:
             PefChecksumError: A weight differs from what was written.
             DeviceError: The device was closed.
         """
-        key: Any = (graph, _hashable(inputs), _hashable(outputs))
+        key: Any = (graph, _names(inputs), _names(outputs))
         limits_calls = from_call is not None or until_call is not None
         if section_ids is not None or section_types is not None or limits_calls:
             key += (_hashable(section_ids), _hashable(section_types), from_call, until_call)
@@ -215,7 +223,7 @@ class Device:
         outputs: Sequence[str],
         *,
         graph: str | None = None,
-        section_types: Collection[str] | None = None,
+        section_types: SectionTypes = None,
     ) -> Replay | None:
         """Return a run that was made before, for callers that make it many times.
 
@@ -367,6 +375,15 @@ class Device:
         self._verification = None
 
 
-def _hashable(names: Collection[Any] | None) -> Any:
+def _names(names: Collection[Any] | None) -> Any:
     """Return names as part of a key; a text, which is no list of names, as itself."""
     return names if names is None or isinstance(names, str) else tuple(names)
+
+
+def _hashable(items: Any) -> Any:
+    """Return ids or types, which may be nested, as part of a key that keeps their order."""
+    if isinstance(items, Set):
+        return frozenset(items)
+    if isinstance(items, Collection) and not isinstance(items, str):
+        return tuple(map(_hashable, items))
+    return items

@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from samba_onnx.errors import InputError, ScheduleError, UsageError
-from samba_onnx.pef.manifest import Call, Manifest
+from samba_onnx.pef.manifest import Manifest
 from samba_onnx.pef.reader import Pef
-from samba_onnx.program.kinds import LOADED_KINDS
-from samba_onnx.runtime.engine.executor import DeviceStep, HostStep, SessionFactory, SessionSettings
+from samba_onnx.program.kinds import LOADED_KINDS, SectionType
+from samba_onnx.runtime.engine.protocol import EngineSettings
+from samba_onnx.runtime.engine.steps import DeviceStep, HostStep, StepFactory
 from samba_onnx.runtime.inputs import InputSpec
 from samba_onnx.runtime.memory import DeviceMemory
 from samba_onnx.runtime.residency import Residency, sharers
 from samba_onnx.runtime.schedule import GraphSchedule, Step
+from samba_onnx.runtime.selection import (
+    Pass,
+    SectionIds,
+    SectionTypes,
+    section_types_of,
+    select_passes,
+)
 
 Bound = tuple[Step, DeviceStep | HostStep]
 """A step and the session that executes it."""
@@ -40,6 +49,8 @@ class Program:
 
     fixed: frozenset[str]
     """Residents whose values the host knows."""
+    section_types: frozenset[SectionType]
+    """Types of the sections and fallbacks that it executes."""
 
     @functools.cached_property
     def host_residents(self) -> frozenset[str]:
@@ -113,18 +124,26 @@ class Programs:
     """All programs of one PEF; sessions are shared between them."""
 
     def __init__(
-        self, pef: Pef, memory: DeviceMemory, settings: SessionSettings, *, merge: bool
+        self,
+        pef: Pef,
+        memory: DeviceMemory,
+        engine: str,
+        settings: EngineSettings,
+        *,
+        merge: bool,
     ) -> None:
         """Make the programs that execute whole graphs.
 
         Args:
             pef: The PEF.
             memory: Where sections read and write.
-            settings: How sessions are made.
+            engine: Name of the engine that executes steps.
+            settings: How it prepares them.
             merge: Whether neighbouring calls may share a session.
 
         Raises:
-            ExecutionError: onnxruntime refuses a stage.
+            UsageError: There is no such engine.
+            ExecutionError: The engine cannot run a stage.
             PefFormatError: Stages do not agree with the manifest.
             PefChecksumError: The file was replaced meanwhile.
         """
@@ -138,11 +157,11 @@ class Programs:
         self._schedules = {graph.name: GraphSchedule(manifest, graph) for graph in manifest.graphs}
         steps = {name: plan.steps(merge=merge) for name, plan in self._schedules.items()}
         several = sum(map(len, steps.values())) > 1
-        self._factory = SessionFactory(pef, settings, several=several)
+        self._factory = StepFactory(pef, engine, dataclasses.replace(settings, several=several))
         self._sessions: dict[tuple[str, tuple[int, ...]], DeviceStep | HostStep] = {}
-        self._programs: dict[tuple[str, tuple[Call, ...], bool], Program] = {}
+        self._programs: dict[tuple[str, tuple[Pass, ...], bool], Program] = {}
         self._whole = {
-            name: self._make(plan, plan.graph.calls, steps[name])
+            name: self._make(plan, (plan.graph.calls,), steps[name])
             for name, plan in self._schedules.items()
         }
 
@@ -150,8 +169,8 @@ class Programs:
         self,
         graph: str | None = None,
         *,
-        section_ids: Collection[int] | None = None,
-        section_types: Collection[str] | None = None,
+        section_ids: SectionIds = None,
+        section_types: SectionTypes = None,
         from_call: int | None = None,
         until_call: int | None = None,
         single: bool = False,
@@ -161,20 +180,24 @@ class Programs:
         With ``single``, every call has a step of its own.
 
         Raises:
-            UsageError: The graph does not exist, or both ids and types are given.
+            UsageError: The graph does not exist, an id is no integer, or both ids and types are
+                given.
             ScheduleError: A section, type or call does not exist.
-            ExecutionError: onnxruntime refuses a stage.
+            ExecutionError: The engine cannot run a stage.
         """
         name = self._graph_name(graph)
         plan = self._schedules[name]
-        calls = plan.select(section_ids, section_types, from_call, until_call)
+        passes = select_passes(
+            plan.stages, plan.graph, section_ids, section_types, from_call, until_call
+        )
         merge = self._merge and not single
-        if calls == plan.graph.calls and merge == self._merge:
+        if passes == (plan.graph.calls,) and merge == self._merge:
             return self._whole[name]
-        program = self._programs.get((name, calls, merge))
+        program = self._programs.get((name, passes, merge))
         if program is None:
-            program = self._make(plan, calls, plan.steps(calls, merge=merge))
-            self._programs[name, calls, merge] = program
+            steps = [step for calls in passes for step in plan.steps(calls, merge=merge)]
+            program = self._make(plan, passes, tuple(steps))
+            self._programs[name, passes, merge] = program
         return program
 
     def forget_values(self, names: Collection[str]) -> None:
@@ -195,24 +218,13 @@ class Programs:
         return known
 
     def _make(
-        self, schedule: GraphSchedule, calls: tuple[Call, ...], steps: tuple[Step, ...]
+        self, schedule: GraphSchedule, passes: tuple[Pass, ...], steps: tuple[Step, ...]
     ) -> Program:
         bound = tuple((step, self._session(schedule.graph.name, step)) for step in steps)
-        # onnxruntime opened the file by its path.
+        # The engine opened the file by its path.
         self._pef.ensure_unchanged()
-        needs: dict[str, int] = {}
-        made: set[str] = set()
-        readable: set[str] = set()
-        for step in steps:
-            for name, call in step.inputs:
-                if name not in readable:
-                    needs.setdefault(name, call)
-            made.update(step.outputs)
-            # What is written under one name can be read under others, as a zeroed gradient is.
-            for name in step.outputs:
-                readable.update(other for other, same in self._sharers.get(name, ()) if same)
-            readable.update(step.outputs)
-        whole = calls == schedule.graph.calls
+        needs, made = self._flow(schedule, steps)
+        whole = passes == (schedule.graph.calls,)
         outputs = schedule.graph.outputs
         return Program(
             schedule,
@@ -220,10 +232,43 @@ class Programs:
             bound,
             needs,
             outputs if whole else tuple(name for name in outputs if name in made),
-            frozenset(made),
+            made,
             whole,
             self._fixed,
+            section_types_of(schedule.stages, passes),
         )
+
+    def _flow(
+        self, schedule: GraphSchedule, steps: Sequence[Step]
+    ) -> tuple[dict[str, int], frozenset[str]]:
+        """What steps read from before the run, by name with the first call, and what they leave.
+
+        Raises:
+            ScheduleError: A step of a later pass reads what is overwritten by then.
+        """
+        needs: dict[str, int] = {}
+        made: set[str] = set()
+        readable: set[str] = set()
+        lost: set[str] = set()
+        for step in steps:
+            for name, call in step.inputs:
+                if name in lost:
+                    raise _overwritten(schedule, name, call)
+                if name not in readable:
+                    needs.setdefault(name, call)
+            written, overwritten = set(step.outputs), set(step.hidden)
+            for name in step.outputs:
+                # What is written under one name can be read under others, as a zeroed gradient is.
+                for other, same in self._sharers.get(name, ()):
+                    (written if same else overwritten).add(other)
+            overwritten -= written
+            readable |= written
+            readable -= overwritten
+            lost |= overwritten
+            lost -= written
+            made |= set(step.outputs)
+            made -= overwritten
+        return needs, frozenset(made)
 
     def _session(self, graph: str, step: Step) -> DeviceStep | HostStep:
         key = (graph, step.calls)
@@ -235,6 +280,15 @@ class Programs:
                 session = self._factory.host_step(step)
             self._sessions[key] = session
         return session
+
+
+def _overwritten(schedule: GraphSchedule, name: str, call: int) -> ScheduleError:
+    producer = schedule.producers.get(name)
+    mend = "give it in a run of its own" if producer is None else f"run {schedule.title(producer)}"
+    return ScheduleError(
+        f"{schedule.title(call)} reads {name!r}, whose place another section of this run writes "
+        f"before: {mend} first"
+    )
 
 
 def _frozen_residents(manifest: Manifest) -> frozenset[str]:

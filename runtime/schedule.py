@@ -1,11 +1,10 @@
-"""Which calls a run executes, and which of them share an onnxruntime session."""
+"""Which of the calls that a run executes share an onnxruntime session."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from samba_onnx.errors import ScheduleError, UsageError
 from samba_onnx.pef.manifest import Call, Fallback, Graph, Manifest, Section
 from samba_onnx.program.kinds import SectionType, SymbolKind
 
@@ -55,43 +54,6 @@ class GraphSchedule:
         for stage in self.stages.values():
             for name in stage.inputs:
                 self._readers.setdefault(name, set()).add(stage.id)
-
-    def select(
-        self,
-        section_ids: Collection[int] | None = None,
-        section_types: Collection[str] | None = None,
-        from_call: int | None = None,
-        until_call: int | None = None,
-    ) -> tuple[Call, ...]:
-        """Return the calls to execute, in the schedule's order.
-
-        Args:
-            section_ids: Only sections and fallbacks with these ids.
-            section_types: Only those of these types, in any case of letters.
-            from_call: Only this call and later ones.
-            until_call: Only calls before this one.
-
-        Returns:
-            The selected calls; all when nothing is asked for. Empty ids or types select all too.
-
-        Raises:
-            UsageError: Both ids and types are given.
-            ScheduleError: An id, type or call does not exist, or no call is left.
-        """
-        if section_ids and section_types:
-            raise UsageError("give section_ids or section_types, not both")
-        calls = self.graph.calls
-        if section_ids:
-            wanted = self._known_ids(section_ids)
-            calls = tuple(call for call in calls if call.stage in wanted)
-        if section_types:
-            types = self._known_types(section_types)
-            calls = tuple(call for call in calls if self.stages[call.stage].type in types)
-        begin, end = self._known_range(from_call, until_call)
-        chosen = tuple(call for call in calls if begin <= call.id < end)
-        if not chosen and self.graph.calls:
-            raise ScheduleError("no call of the schedule is selected; ask for fewer restrictions")
-        return chosen
 
     def steps(self, calls: Sequence[Call] | None = None, *, merge: bool) -> tuple[Step, ...]:
         """Group calls into steps.
@@ -161,38 +123,6 @@ class GraphSchedule:
             or not self._readers.get(name, set()) <= inside
         )
 
-    def _known_ids(self, section_ids: Collection[int]) -> frozenset[int]:
-        known = {call.stage for call in self.graph.calls}
-        for section in section_ids:
-            if section not in known:
-                raise ScheduleError(
-                    f"section {section!r} does not exist in graph {self.graph.name!r}, whose ids "
-                    f"are {_listing(sorted(known))}"
-                )
-        return frozenset(section_ids)
-
-    def _known_types(self, section_types: Collection[str]) -> frozenset[SectionType]:
-        known = {self.stages[call.stage].type for call in self.graph.calls}
-        wanted = {str(kind).upper() for kind in section_types}
-        for kind in sorted(wanted):
-            if kind not in known:
-                raise ScheduleError(
-                    f"section type {kind!r} does not exist in graph {self.graph.name!r}, whose "
-                    f"types are {_listing(sorted(known))}"
-                )
-        return frozenset(SectionType(kind) for kind in wanted)
-
-    def _known_range(self, from_call: int | None, until_call: int | None) -> tuple[int, int]:
-        end = max((call.id for call in self.graph.calls), default=-1) + 1
-        bounds = (0 if from_call is None else from_call, end if until_call is None else until_call)
-        for bound in bounds:
-            if not 0 <= bound <= end:
-                raise ScheduleError(
-                    f"call {bound} does not exist in graph {self.graph.name!r}, whose calls are "
-                    f"0 to {end - 1}"
-                )
-        return bounds
-
 
 class _Group:
     """Calls that will share a step."""
@@ -245,8 +175,3 @@ class _Group:
             self._written.add(region(name))
         self.calls.append(call)
         self.stages.append(stage)
-
-
-def _listing(items: Sequence[object], limit: int = 12) -> str:
-    shown = ", ".join(map(str, items[:limit]))
-    return f"{shown}, ..." if len(items) > limit else shown or "none"

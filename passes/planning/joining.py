@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import onnx_ir as ir
 
 from samba_onnx.errors import InternalError
+from samba_onnx.facts.names import FreeNames
 from samba_onnx.passes.planning.partitioning import Group
 from samba_onnx.passes.planning.placement import Placement
 from samba_onnx.passes.planning.roles import Roles, unique
@@ -75,8 +76,8 @@ class _Joiner:
         """Inputs of the program and outputs of its parts, by name."""
         self._given = {*program.inputs, *(argin.name for argin in program.argins)}
         self._public = {*self._given, *program.outputs, *program.residents}
-        self._taken = set(taken) - self._public
-        self._taken_nodes: set[str] = set()
+        self._names = FreeNames({*taken, *self._public}, first=2)
+        self._node_names = FreeNames(first=2)
 
     def add(self, part: PlacedPart) -> None:
         """Move a part's nodes to the end of the graph."""
@@ -146,28 +147,17 @@ class _Joiner:
             known = ir.Value(name=name, type=value.type, shape=value.shape)
             self.graph.inputs.append(known)
             self.values[name] = known
-            self._taken.add(name)
         ir.convenience.replace_all_uses_with(value, known, replace_graph_outputs=True)
 
     def _adopt_initializer(self, source: ir.Graph, value: ir.Value) -> None:
         del source.initializers[value.name or ""]
-        value.name = self._free(value.name or "constant")
+        value.name = self._names.take(value.name or "constant")
         if value.const_value is not None:
             value.const_value.name = value.name
         self.graph.register_initializer(value)
 
     def _rename(self, node: ir.Node) -> None:
-        node.name = self._free(node.name or node.op_type, self._taken_nodes)
+        node.name = self._node_names.take(node.name or node.op_type)
         for value in node.outputs:
             if value.name and value.name not in self._public:
-                value.name = self._free(value.name)
-
-    def _free(self, name: str, taken: set[str] | None = None) -> str:
-        """Return a name that nothing has."""
-        taken = self._taken if taken is None else taken
-        free, number = name, 1
-        while free in taken or (taken is self._taken and free in self._public):
-            number += 1
-            free = f"{name}_{number}"
-        taken.add(free)
-        return free
+                value.name = self._names.take(value.name)

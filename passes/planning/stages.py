@@ -27,7 +27,7 @@ class StageInterface:
     weights: tuple[ir.Value, ...]
     """Initializers read, in the order of the first read."""
     loaded: tuple[ir.Value, ...]
-    """Those of the weights that a section reads from device memory; none for a CPU group."""
+    """Weights that the section reads from device memory while it runs; none for a fallback."""
     outputs: tuple[ir.Value, ...]
     """Values that later groups or the caller of the graph read, in the order of writing."""
 

@@ -220,7 +220,8 @@ def _build(name: str) -> Target:
     try:
         rows = tuple(build_row(key, row, dtypes) for key, row in profile.operators.items())
     except ValueError as error:
-        raise TargetError(f"target file {profile.path}: operators.{error}") from error
+        message = f"target file {profile.path}: operators.{error}"
+        raise TargetError(message, path=profile.path) from error
     return Target(
         name=profile.name,
         description=profile.description,

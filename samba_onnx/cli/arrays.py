@@ -177,7 +177,7 @@ def check_output_path(path: str, outputs: Sequence[str]) -> None:
     """Refuse a file that could not hold the outputs, before anything runs.
 
     Args:
-        path: Of ``--output``.
+        path: The file or folder that ``--output`` names.
         outputs: Names of the outputs.
 
     Raises:

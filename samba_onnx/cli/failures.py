@@ -38,7 +38,8 @@ def answer_or_complain(action: Callable[[], int], arguments: Sequence[str]) -> i
 
     Args:
         action: Returns an exit status.
-        arguments: Of the command line, for the command's name and ``-vv``.
+        arguments: The words of the command line, in which the command's name and ``-vv`` are looked
+            for.
 
     Returns:
         The exit status.

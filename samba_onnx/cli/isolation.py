@@ -28,7 +28,7 @@ def isolated(action: Callable[[], int], name: str) -> int:
 
     Args:
         action: Returns an exit status.
-        name: Of the command, for messages.
+        name: The command's name, with which messages begin.
 
     Returns:
         The child's exit status; 2, with a message on standard error, if a signal killed it;

@@ -147,9 +147,9 @@ def parse_input_shapes(texts: Sequence[str] | None) -> dict[str, tuple[int | str
 class SectionLimits:
     """Which sections the user wants to execute; all where both are empty."""
 
-    types: tuple[str, ...]
-    """In upper case."""
-    ids: tuple[int, ...]
+    types: frozenset[str]
+    """In upper case; sets, so that sections are executed in the order of the schedule."""
+    ids: frozenset[int]
 
 
 def parse_sections(types: Sequence[str] | None, ids: Sequence[str] | None) -> SectionLimits:
@@ -170,7 +170,7 @@ def parse_sections(types: Sequence[str] | None, ids: Sequence[str] | None) -> Se
         raise UsageError("--section-types: expected types, as --section-types FWD,BCKWD")
     if not all(number == "0" or _is_size(number) for number in numbers):
         raise UsageError(f"--section-ids {','.join(numbers)}: expected numbers, as 0,1")
-    return SectionLimits(tuple(dict.fromkeys(kinds)), tuple(dict.fromkeys(map(int, numbers))))
+    return SectionLimits(frozenset(kinds), frozenset(map(int, numbers)))
 
 
 def _is_size(text: str) -> bool:

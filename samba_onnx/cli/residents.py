@@ -22,7 +22,7 @@ def missing_weights(manifest: Manifest) -> list[Symbol]:
     """Return weights and buffers that a PEF reads and does not carry.
 
     Args:
-        manifest: Of the PEF.
+        manifest: The PEF's manifest.
     """
     kinds = (SymbolKind.WEIGHT, SymbolKind.BUFFER)
     return [
@@ -53,7 +53,7 @@ def read_residents(pef: Pef, path: str | None) -> dict[str, Any]:
 
     Args:
         pef: An open PEF.
-        path: Of a checkpoint; None for no values but those that the PEF has.
+        path: A checkpoint with the values that the PEF does not carry; None when it carries all.
 
     Returns:
         Arrays by symbol: weights and buffers of the checkpoint; state of optimizers too, where the
@@ -136,7 +136,7 @@ def set_gradients(
 
     Args:
         device: On which they are set.
-        manifest: Of its PEF.
+        manifest: The manifest of the PEF that the device has loaded.
         executed: What is run, in the order of the schedule.
     """
     import numpy as np

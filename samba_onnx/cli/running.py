@@ -198,25 +198,13 @@ def executed_stages(
         limits: What the user wants of it.
 
     Raises:
-        UsageError: A section or type does not exist.
+        ScheduleError: A section or type does not exist.
     """
+    from samba_onnx.runtime.selection import select_passes
+
     stages = manifest.stages()
-    ids = [call.stage for call in graph.calls]
-    types = {stages[number].type.value for number in ids}
-    for kind in limits.types:
-        if kind not in types:
-            known = ", ".join(dict.fromkeys(stages[number].type.value for number in ids))
-            raise UsageError(f"--section-types {kind}: the PEF has {known}")
-    for number in limits.ids:
-        if number not in ids:
-            known = ", ".join(map(str, sorted(ids)[:20]))
-            raise UsageError(f"--section-ids {number}: the PEF has {known}")
-    return [
-        stages[number]
-        for number in ids
-        if (not limits.ids or number in limits.ids)
-        and (not limits.types or stages[number].type.value in limits.types)
-    ]
+    passes = select_passes(stages, graph, limits.ids, limits.types)
+    return [stages[call.stage] for calls in passes for call in calls]
 
 
 def _read_by(graph: Graph, stages: Sequence[Section | Fallback]) -> list[str]:
@@ -291,9 +279,7 @@ def _iterate(
     outputs: dict[str, Any] = {}
     for index in range(iterations):
         begin = time.perf_counter()
-        outputs = device.run(
-            inputs, section_ids=limits.ids or None, section_types=limits.types or None
-        )
+        outputs = device.run(inputs, section_ids=limits.ids, section_types=limits.types)
         seconds.append(time.perf_counter() - begin)
         activity.count(index + 1, iterations)
     return outputs, seconds

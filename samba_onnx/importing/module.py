@@ -92,6 +92,11 @@ class OnnxModule(nn.Module):
         return MappingProxyType(self._onnx_names)
 
     @property
+    def trained_names(self) -> tuple[str, ...]:
+        """Names in the ONNX model of the parameters, in their order."""
+        return tuple(self._onnx_names[name] for name, _ in self.named_parameters())
+
+    @property
     def original(self) -> Original:
         """The model as given, without what this module holds."""
         return self._original

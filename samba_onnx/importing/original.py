@@ -83,7 +83,7 @@ def fill(tensor: onnx.TensorProto, array: Array) -> None:
 
     Args:
         tensor: What ``Original`` emptied, or external data.
-        array: Of its type.
+        array: The content to store, of the tensor's type.
 
     Raises:
         ModelError: The shape is another than the model's.
@@ -107,7 +107,7 @@ def require_shape(tensor: onnx.TensorProto, array: Array) -> None:
     """Refuse content of another shape.
 
     Args:
-        tensor: Of a model.
+        tensor: A tensor of the original model.
         array: What it is to hold.
 
     Raises:

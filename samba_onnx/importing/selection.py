@@ -51,7 +51,7 @@ class WeightSelection:
 
     weights: tuple[str, ...]
     named: frozenset[str]
-    """Those that the user named."""
+    """Names that the user gave; empty when the compiler chose."""
 
     def require_read(self, read: Set[str]) -> None:
         """Refuse weights that the user named and the model never reads.

@@ -112,7 +112,7 @@ def stored_tensor(tensor: ir.TensorProtocol) -> Tensor:
     """Return the content of an initializer as a tensor with memory of its own.
 
     Args:
-        tensor: Of a type that torch has.
+        tensor: An initializer's tensor, of an element type that torch has.
 
     Raises:
         ModelError: torch has no such type.

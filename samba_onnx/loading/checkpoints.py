@@ -29,7 +29,7 @@ def read_safetensors(path: str | os.PathLike[str]) -> dict[str, Array]:
     """Read every tensor of a safetensors file.
 
     Args:
-        path: Of the file.
+        path: Path of the safetensors file.
 
     Returns:
         Arrays by name; bfloat16 and the smaller floats are those of ml_dtypes.
@@ -58,9 +58,10 @@ def by_symbol(names: Collection[str], keys: Iterable[str]) -> dict[str, str]:
     """Find the entries of a ``state_dict`` that belong to symbols of a PEF.
 
     Args:
-        names: Of weights and buffers on the device: the path through the module tree, joined by
-            ``__`` and led by the name of the root.
-        keys: Of the ``state_dict``: the same paths joined by dots, without the root; or whole names.
+        names: Symbols of weights and buffers: the path through the module tree, joined by ``__``
+            and led by the name of the root.
+        keys: Keys of the ``state_dict``: the same paths joined by dots, without the root; or the
+            symbols themselves.
 
     Returns:
         Keys by the names that have one.
@@ -91,7 +92,7 @@ def require_all(path: str, wanted: Iterable[str], found: Collection[str], keys: 
     """Refuse a checkpoint that lacks weights.
 
     Args:
-        path: Of the checkpoint.
+        path: Path of the checkpoint, for the message.
         wanted: Names that must be there.
         found: Names that are.
         keys: What the checkpoint has, for the message.

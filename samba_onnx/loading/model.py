@@ -74,16 +74,17 @@ def _parse(file: BinaryIO, path: Path, own: str) -> onnx.ModelProto:
     """Parse an open file, leaving large weights where they are."""
     unlike = describe(file.read(HEAD_BYTES))
     if unlike is not None:
-        raise InvalidModelError(f"{printable(path)}: {unlike}")
+        raise InvalidModelError(f"{printable(path)}: {unlike}", path=path)
     proto = onnx.ModelProto()
     try:
         proto.ParseFromString(lift_weights(file, own))
     except ModelLimitError as error:
-        raise ModelLimitError(f"{printable(path)}: {error}") from None
+        raise error.within(printable(path), path=path) from None
     except (DecodeError, InvalidModelError) as error:
         raise InvalidModelError(
             f"{printable(path)}: it cannot be parsed as an ONNX model: it is truncated, corrupt or "
-            f"another kind of file ({printable(error)})"
+            f"another kind of file ({printable(error)})",
+            path=path,
         ) from None
     return proto
 
@@ -93,11 +94,11 @@ def _finish(
 ) -> LoadedModel:
     """Check a parsed model and turn it into the IR."""
     shown = printable(path or name)
-    check_model(proto, name=shown, external_size=files.size)
     try:
+        check_model(proto, external_size=files.size)
         model = ir.from_proto(normalise(proto, owned=path is not None))
     except ModelError as error:
-        raise type(error)(f"{shown}: {error}") from None
+        raise error.within(shown, path=path) from None
     _map_tensors(model, files)
     _trim_inputs(model)
     for graph in (model.graph, *(function.graph for function in model.functions.values())):

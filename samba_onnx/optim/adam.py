@@ -79,14 +79,15 @@ class Adam(DeviceOptimizer, torch.optim.Adam):
         """Make an optimizer.
 
         Args:
-            params: As of ``AdamW``.
+            params: Parameters of the model, or parameter groups with options of their own.
             lr: Learning rate.
             betas: Decay of the averages of gradients and of their squares.
             eps: Added to the denominator.
             weight_decay: L2 penalty.
             amsgrad: Whether to divide by the largest average of squares so far.
             max_grad_norm: Largest norm of all gradients together; None leaves them as they are.
-            fp32_params: As of ``AdamW``.
+            fp32_params: Whether to keep float32 copies of bfloat16 and float16 parameters, and
+                update these.
             argin_region_name: Leads the keys by which a run sets these hyperparameters.
             maximize: Whether to go up instead of down.
 

@@ -73,7 +73,7 @@ class OptimizerRecord:
     argin_region_name: str = ""
     """Leads the key by which a run sets ``max_grad_norm``."""
     parameters: tuple[str, ...] = field(init=False)
-    """Those of all groups."""
+    """Names of the parameters of all groups, in the order of the groups."""
 
     def __post_init__(self) -> None:
         names = tuple(name for group in self.groups for name in group.parameters)
@@ -85,7 +85,7 @@ def state_keys(kind: OptimizerKind, flags: frozenset[Flag]) -> tuple[str, ...]:
 
     Args:
         kind: The update rule.
-        flags: Of the parameter's group.
+        flags: Options of the parameter's group that are built into the update rule.
 
     Returns:
         The keys, without ``step``, which is the host's, and without ``MASTER``.

@@ -32,7 +32,7 @@ def has_master(parameter: torch.Tensor, *, fp32_params: bool) -> bool:
     """Return whether a parameter has a float32 copy.
 
     Args:
-        parameter: Of an optimizer.
+        parameter: A parameter that an optimizer updates.
         fp32_params: The optimizer's.
     """
     return fp32_params and parameter.dtype in _LOW_PRECISION
@@ -42,7 +42,7 @@ def master_of(parameter: torch.Tensor, state: Mapping[str, Any]) -> torch.Tensor
     """Return a parameter in float32.
 
     Args:
-        parameter: Of low precision.
+        parameter: A parameter of low precision.
         state: The optimizer's for this parameter.
 
     Returns:
@@ -100,7 +100,8 @@ def to_rdu(
 
     Raises:
         NoDeviceError: No program with this optimizer is loaded.
-        UsageError: As of ``optimizer_record`` and ``steps_done``.
+        UsageError: The program knows no such optimizer, or parameters have done different numbers
+            of steps.
     """
     steps = steps_done(optimizer)
     for entry in _present(optimizer, names):
@@ -134,7 +135,7 @@ def to_cpu(
 
     Raises:
         NoDeviceError: No program with this optimizer is loaded.
-        UsageError: As of ``optimizer_record``.
+        UsageError: The program knows no such optimizer.
     """
     for entry in _present(optimizer, names):
         if steps == 0:

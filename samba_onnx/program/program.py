@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import Final
 
 import onnx_ir as ir
 
 from samba_onnx.program.kinds import SectionType, SymbolKind
+
+DEFAULT_GRAPH: Final = "forward"
+"""Name of the graph of a PEF that has only one."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +60,8 @@ class Program:
     argins: tuple[ArginSpec, ...] = ()
     metadata: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     """Kept in the PEF, for the session that will run it."""
+    notes: tuple[str, ...] = ()
+    """Sentences that people should read: kept in the PEF, and shown in its report."""
 
     def changed(self) -> frozenset[str]:
         """Return the regions that a run may change: of inputs, and of what parts write."""

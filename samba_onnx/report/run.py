@@ -65,7 +65,7 @@ class RunReport:
     iterations: int
     """Number of runs."""
     outputs: tuple[OutputReport, ...]
-    """Of the last run."""
+    """What the last run returned, in the order of the graph's outputs."""
     transfers_per_run: tuple[TransferTotal, ...]
     """Made by the last run, from the ledger."""
     transfers_at_load: tuple[TransferTotal, ...]
@@ -112,7 +112,7 @@ def output_reports(name: str, value: Any) -> tuple[OutputReport, ...]:
     """Describe an output.
 
     Args:
-        name: Of the output.
+        name: Name of the output.
         value: An array, a list or dictionary of such values, or None.
 
     Returns:

@@ -36,7 +36,7 @@ class ResidentReport:
     type: str
     """ONNX's text form, as ``tensor(float)``."""
     shape: tuple[int | str | None, ...] | None
-    """As of inputs."""
+    """Sizes, or names of dynamic dimensions; None where the rank is unknown."""
     bytes: int | None
     """Size."""
     region: str
@@ -64,7 +64,7 @@ def parts(manifest: Manifest) -> tuple[PartReport, ...]:
     """Add sections and fallbacks up by type, in the order of the schedule.
 
     Args:
-        manifest: Of a PEF.
+        manifest: A PEF's manifest.
     """
     types = [kind for kind in SectionType if any(s.type is kind for s in manifest.sections)]
     stages = manifest.stages()
@@ -91,7 +91,7 @@ def residents(manifest: Manifest) -> tuple[ResidentReport, ...]:
     """Return what stays in device memory between runs, each place once.
 
     Args:
-        manifest: Of a PEF.
+        manifest: A PEF's manifest.
     """
     names = manifest.residents()
     found: dict[str, ResidentReport] = {}
@@ -111,7 +111,7 @@ def argins(manifest: Manifest) -> tuple[ArginReport, ...]:
     """Return the scalars that a run may change.
 
     Args:
-        manifest: Of a PEF.
+        manifest: A PEF's manifest.
     """
     return tuple(
         ArginReport(argin.name, argin.type, argin.default, argin.stages)
@@ -123,7 +123,7 @@ def regions(manifest: Manifest) -> tuple[RegionReport, ...]:
     """Return the places in device memory with the symbols that share them.
 
     Args:
-        manifest: Of a PEF.
+        manifest: A PEF's manifest.
     """
     members: dict[str, list[str]] = {}
     for symbol in manifest.symbols:

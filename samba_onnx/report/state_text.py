@@ -18,7 +18,7 @@ def parts_table(rows: Iterable[PartReport]) -> RenderableType | None:
     """Show what each type of sections does, where there is more than one.
 
     Args:
-        rows: As of ``state.parts``.
+        rows: One row per type of section, from ``state.parts``.
     """
     cells = [
         (
@@ -39,7 +39,7 @@ def resident_totals(rows: Iterable[ResidentReport]) -> RenderableType | None:
     """Show residents by kind.
 
     Args:
-        rows: As of ``state.residents``.
+        rows: One row per resident, from ``state.residents``.
     """
     groups: dict[tuple[SymbolKind, str], list[ResidentReport]] = {}
     for row in rows:
@@ -62,7 +62,7 @@ def residents_table(rows: Iterable[ResidentReport], limit: int | None) -> Render
     """Show every resident.
 
     Args:
-        rows: As of ``state.residents``.
+        rows: One row per resident, from ``state.residents``.
         limit: Longest table; None for all rows.
     """
     cells = [
@@ -84,7 +84,7 @@ def argins_table(rows: Iterable[ArginReport], limit: int | None) -> RenderableTy
     """Show every argin.
 
     Args:
-        rows: As of ``state.argins``.
+        rows: One row per argin, from ``state.argins``.
         limit: Longest table; None for all rows.
     """
     cells = [

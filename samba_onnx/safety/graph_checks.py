@@ -37,7 +37,7 @@ _BEFORE_NODES = -1
 def check_model(
     proto: onnx.ModelProto,
     *,
-    name: str = "model",
+    name: str = "",
     external_size: ExternalSize | None = None,
     limits: Limits = DEFAULT_LIMITS,
 ) -> None:
@@ -45,7 +45,7 @@ def check_model(
 
     Args:
         proto: The model. It is not changed, and its weights are measured, not read.
-        name: What messages shall start with, as the file's name.
+        name: What messages begin with, as the file's name; empty leaves that to the caller.
         external_size: Called with each location of external data; returns the size in bytes of
             the file there, or raises ModelFileError. None refuses external data.
         limits: Bounds on what the model may ask for.
@@ -58,7 +58,7 @@ def check_model(
     try:
         _check(proto, external_size, limits)
     except ModelError as error:
-        raise type(error)(f"{printable(name)}: {error}") from None
+        raise (error.within(printable(name)) if name else error) from None
 
 
 def _check(proto: onnx.ModelProto, external_size: ExternalSize | None, limits: Limits) -> None:
@@ -269,7 +269,9 @@ def _check_nodes(
             if name in defined or "\0" in name:
                 fault = "is already defined" if name in defined else "holds a NUL character"
                 raise InvalidModelError(
-                    f"{label(node, index, where)}: output {printable(name)!r} {fault}"
+                    f"{label(node, index, where)}: output {printable(name)!r} {fault}",
+                    node=node.name,
+                    operator=node.op_type,
                 )
             defined[name] = index
         constants.add_node(node)
@@ -310,7 +312,8 @@ def _check_one(
         )
         check_values(node, constants, scope.limits)
     except ModelError as error:
-        raise type(error)(f"{label(node, index, where)}: {error}") from None
+        place = label(node, index, where)
+        raise error.within(place, node=node.name, operator=node.op_type) from None
     for name in node.input:
         if name:
             yield name
@@ -352,5 +355,7 @@ def _refuse_cycle(
     if done < len(nodes):
         index = next(index for index, count in enumerate(waiting) if count)
         raise InvalidModelError(
-            f"{label(nodes[index], index, where)}: it is part of a cycle or depends on one"
+            f"{label(nodes[index], index, where)}: it is part of a cycle or depends on one",
+            node=nodes[index].name,
+            operator=nodes[index].op_type,
         )

@@ -12,25 +12,15 @@ from torch import nn
 from torch.optim import Optimizer
 
 from samba_onnx.errors import ExportMismatchError, UsageError
-from samba_onnx.export.programs.inference import export_inference
+from samba_onnx.export.programs.training_steps import optimizer_list
 from samba_onnx.graph import SambaGraph
-from samba_onnx.optim import to_json
-from samba_onnx.program.program import Program
+from samba_onnx.program.program import DEFAULT_GRAPH, Program
 from samba_onnx.sessions.arrays import to_array
-from samba_onnx.sessions.exporting import (
-    FORWARD,
-    Halves,
-    export_training,
-    optimizer_list,
-    optimizer_records,
-)
-from samba_onnx.sessions.fingerprint import fingerprint
 from samba_onnx.sessions.onnx_models import input_symbols, is_onnx, onnx_fingerprint
 from samba_onnx.sessions.onnx_modules import (
     Losses,
     attached_losses,
     named_inputs,
-    onnx_record,
     trained_module,
 )
 from samba_onnx.sessions.options import (
@@ -41,12 +31,11 @@ from samba_onnx.sessions.options import (
     output_path,
     target_of,
 )
-from samba_onnx.sessions.output_names import with_own_names
-from samba_onnx.sessions.records import GraphRecord, write_records
 from samba_onnx.sessions.state import SessionState
 from samba_onnx.sessions.traced import TracedGraph
 from samba_onnx.workflows.compiler import compile_programs, convert
-from samba_onnx.workflows.eager_check import compare_with_eager
+from samba_onnx.workflows.records import GraphRecord, write_records
+from samba_onnx.workflows.torch_programs import Training, recorded_program
 from samba_onnx.workflows.verification import verify
 
 Settings = Mapping[str, Any] | Namespace | None
@@ -113,7 +102,8 @@ class Compiling(SessionState):
             target: The device: a name or the path to a profile, which overrides the settings.
             level: ``o0`` or ``o3``, which overrides the settings.
             check: Compute the outputs by what was exported and by the model itself, and refuse to
-                compile if they differ. Not done for models whose dropouts are on.
+                compile if they differ. Dropouts are compared with their rates at 0. Where there is
+                nothing to compare with, a note in the PEF says why.
             gradient_accumulation: Let backward sections add to gradients; ZEROGRAD sections set
                 them to zero.
             weights: For an ONNX model, names of the initializers that are trained, as of
@@ -129,6 +119,8 @@ class Compiling(SessionState):
             ModelError: The model cannot be compiled.
             ExportMismatchError: What was exported computes something else; the message names the
                 first operator that does. Nothing is written.
+            EngineRefusalError: What was exported cannot be run; the message names the operator.
+                Nothing is written.
             OutOfDeviceMemoryError: The model does not fit into the device's memory.
             OutputError: The PEF cannot be written.
         """
@@ -148,11 +140,11 @@ class Compiling(SessionState):
         assert isinstance(model, nn.Module)
         listed = [] if inference else listed
         accumulates = bool(options.get("gradient_accumulation")) or gradient_accumulation
-        halves = Halves(bool(listed), attached_losses(model, loss_indices), accumulates)
+        training = Training(attached_losses(model, loss_indices), accumulates) if listed else None
         with self._traces():
-            program, record = _torch_program(model, named, listed, halves, check)
-        texts |= write_records({FORWARD: record})
-        compile_programs([program], path, name=name, metadata=texts, **where).close()
+            recorded = recorded_program(model, named, listed, training, check=check)
+        texts |= write_records({DEFAULT_GRAPH: recorded.record})
+        compile_programs([recorded.program], path, name=name, metadata=texts, **where).close()
         return str(path)
 
     def add_graph(self, graph: SambaGraph, overwrite: bool = False) -> None:
@@ -249,29 +241,6 @@ class Compiling(SessionState):
         )
 
 
-def _torch_program(
-    model: nn.Module, inputs: Any, optimizers: Sequence[Optimizer], halves: Halves, check: bool
-) -> tuple[Program, GraphRecord]:
-    """The program of a module, and what the PEF says of it."""
-    if not halves.training:
-        exported = export_inference(model, inputs, name=FORWARD)
-        if check:
-            compare_with_eager(model, inputs, exported)
-        forward = with_own_names(exported.program, model)
-        return forward, GraphRecord(fingerprint(forward).text(), onnx=onnx_record(model))
-    records = optimizer_records(model, optimizers)
-    program = export_training(model, inputs, records, halves, check=check)
-    record = GraphRecord(
-        fingerprint(program).text(),
-        True,
-        halves.loss_indices,
-        halves.gradient_accumulation,
-        [to_json(record) for record in records],
-        onnx_record(model),
-    )
-    return program, record
-
-
 def _program_of(traced: TracedGraph) -> Program:
     """A trace's program with the regions that its tensors have by now."""
     program = traced.program
@@ -301,7 +270,7 @@ def _compile_onnx(
         path,
         input_shapes=shapes,
         sample=False,
-        metadata={**texts, **write_records({FORWARD: record})},
+        metadata={**texts, **write_records({DEFAULT_GRAPH: record})},
         **where,
     ) as pef:
         if not check:

@@ -12,7 +12,7 @@ from torch import nn
 
 from samba_onnx.errors import UsageError
 from samba_onnx.loading import load_model
-from samba_onnx.sessions.fingerprint import Fingerprint, graph_lines, value_type
+from samba_onnx.program.fingerprint import Fingerprint, graph_lines, value_type
 from samba_onnx.sessions.inputs import tensors_of
 from samba_onnx.tensor import SambaTensor
 

@@ -204,7 +204,7 @@ def _owner(optimizers: Sequence[Optimizer]) -> OnnxModule:
 
 
 def _check_weights(owner: OnnxModule, weights: Collection[str] | None) -> None:
-    trained = set(trained_names(owner))
+    trained = set(owner.trained_names)
     if weights is not None and set(weights) != trained:
         raise UsageError(
             f"weights are {', '.join(map(printable, sorted(weights)))}, but the optimizer's module "
@@ -213,18 +213,13 @@ def _check_weights(owner: OnnxModule, weights: Collection[str] | None) -> None:
         )
 
 
-def trained_names(module: OnnxModule) -> tuple[str, ...]:
-    """Return the names that a module's parameters have in its ONNX model."""
-    return tuple(module.onnx_names[name] for name, _ in module.named_parameters())
-
-
 def _with_losses(owner: OnnxModule, model: Source, losses: tuple[Loss, ...]) -> OnnxModule:
     """Return a module with the owner's weights and other losses, always the same one."""
     variants: dict[tuple[Loss, ...], OnnxModule] = vars(owner).setdefault(_VARIANTS, {})
     if losses not in variants:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FoldedWeightsWarning)  # said when the owner was made
-            made = module_from_onnx(model, weights=trained_names(owner), losses=losses)
+            made = module_from_onnx(model, weights=owner.trained_names, losses=losses)
         _check_labels(made)
         for attribute in made.onnx_names:
             setattr(made, attribute, getattr(owner, attribute))
@@ -300,15 +295,3 @@ def _parsed(recorded: object) -> tuple[list[str], tuple[Loss, ...]]:
         raise PefFormatError(
             f"the PEF's record of losses cannot be read ({error}); compile it again"
         ) from None
-
-
-def onnx_record(model: Any) -> dict[str, Any] | None:
-    """Return what a PEF says of how a module was made of an ONNX model.
-
-    Args:
-        model: What was compiled; None is returned for other modules.
-    """
-    if not isinstance(model, OnnxModule):
-        return None
-    losses = [dataclasses.asdict(loss) for loss in model.losses]
-    return {"weights": list(trained_names(model)), "losses": losses}

@@ -13,10 +13,11 @@ from samba_onnx.errors import InputError, UsageError
 from samba_onnx.pef.manifest import Graph, Symbol
 from samba_onnx.runtime.elements import Array
 from samba_onnx.runtime.inputs import describe
+from samba_onnx.runtime.selection import SectionIds
 from samba_onnx.sessions.arrays import from_array, to_array
 from samba_onnx.sessions.data_parallel import check_data_parallel
 from samba_onnx.sessions.inputs import by_name
-from samba_onnx.sessions.plans import Fetched, RunPlan, SectionIds, make_plan
+from samba_onnx.sessions.plans import Fetched, RunPlan, make_plan
 from samba_onnx.sessions.profiler import RUN, event_name
 from samba_onnx.sessions.shortcuts import make_shortcut
 from samba_onnx.sessions.state import SessionState
@@ -143,17 +144,14 @@ class Running(SessionState):
             numbers, train=train, forward=plan.forward, step=plan.step
         )
         handle = self._profiler.start_event(RUN)
-        results: dict[str, Any] = {}
-        last = len(plan.selections) - 1
-        for index, selection in enumerate(plan.selections):
-            results = device.run(
-                inputs if index == 0 else None,
-                plan.last_outputs if index == last else (),
-                graph=plan.graph.name,
-                argins=argins if index == 0 else None,
-                detect_anomaly=detect_anomaly,
-                **selection.keywords(),
-            )
+        results = device.run(
+            inputs,
+            plan.last_outputs,
+            graph=plan.graph.name,
+            argins=argins,
+            detect_anomaly=detect_anomaly,
+            **plan.selection(),
+        )
         self._profiler.end_event(handle)
         self._hyperparameters.keep(numbers, forward=plan.forward, step=plan.step)
         for name in inputs:
@@ -172,13 +170,13 @@ class Running(SessionState):
         device = self._open()
         graph = plan.graph
         wanted = [output.symbol for output in plan.outputs if output.computed]
-        if len(plan.selections) > 1 or len(set(wanted)) < len(plan.outputs):
+        if len(set(wanted)) < len(plan.outputs):
             return
         replay = device.replay(
             tuple(inputs),
             plan.last_outputs,
             graph=graph.name,
-            section_types=plan.selections[0].section_types or None,
+            section_types=plan.section_types or None,
         )
         traced = self._traced.get(graph.name)
         names = [traced.symbol(t.sn_name) if traced else t.sn_name for t in tensors]

@@ -9,17 +9,17 @@ from torch import nn
 from torch.optim import Optimizer
 
 from samba_onnx.errors import InputError, NoDeviceError, UsageError
+from samba_onnx.export.programs.training_steps import parameter_names
 from samba_onnx.optim.argins import hyperparameter_names
 from samba_onnx.program.kinds import SymbolKind
-from samba_onnx.sessions.exporting import parameter_names
 from samba_onnx.sessions.optimizer_steps import fetch_state, send_state
 from samba_onnx.sessions.ordered_set import OrderedSet
-from samba_onnx.sessions.records import read_optimizers
 from samba_onnx.sessions.running import wrapped
 from samba_onnx.sessions.state import SessionState
 from samba_onnx.sessions.traced import host_buffers, host_parameters
 from samba_onnx.tensor import DEVICE, SambaTensor
 from samba_onnx.tensor.marks import Marks
+from samba_onnx.workflows.records import read_optimizers
 
 
 class Tensors(SessionState):

@@ -12,9 +12,9 @@ from torch import nn
 from samba_onnx.errors import UsageError
 from samba_onnx.pef.element_types import tensor_element
 from samba_onnx.pef.manifest import Symbol
+from samba_onnx.program.fingerprint import Fingerprint
 from samba_onnx.program.program import Program
 from samba_onnx.sessions.arrays import torch_dtype
-from samba_onnx.sessions.fingerprint import Fingerprint
 from samba_onnx.tensor import BUFFERS, SambaTensor
 
 

@@ -12,32 +12,29 @@ from torch.optim import Optimizer
 
 from samba_onnx.errors import GraphMismatchError, UsageError
 from samba_onnx.export.programs.inference import inference_program
-from samba_onnx.optim import from_json
-from samba_onnx.pef import Pef
-from samba_onnx.program.kinds import SymbolKind
-from samba_onnx.sessions.arrays import to_array
-from samba_onnx.sessions.data_parallel import check_data_parallel
-from samba_onnx.sessions.exporting import (
-    FORWARD,
-    Halves,
-    export_training,
+from samba_onnx.export.programs.training_steps import (
     optimizer_list,
     optimizer_records,
     parameter_names,
-    traced_graph,
-    with_free_outputs,
 )
-from samba_onnx.sessions.fingerprint import difference
+from samba_onnx.optim import from_json
+from samba_onnx.pef import Pef
+from samba_onnx.program.fingerprint import difference
+from samba_onnx.program.kinds import SymbolKind
+from samba_onnx.program.program import DEFAULT_GRAPH
+from samba_onnx.sessions.arrays import to_array
+from samba_onnx.sessions.data_parallel import check_data_parallel
+from samba_onnx.sessions.exporting import traced_graph, with_free_outputs
 from samba_onnx.sessions.onnx_models import input_symbols, is_onnx, model_source, onnx_fingerprint
 from samba_onnx.sessions.onnx_modules import Losses, named_inputs, trained_module
 from samba_onnx.sessions.optimizer_steps import OptimizerSteps, check_records, send_state
-from samba_onnx.sessions.output_names import with_own_names
 from samba_onnx.sessions.profiler import SET_TENSORS
-from samba_onnx.sessions.records import GraphRecord, read_records, stored_fingerprint
 from samba_onnx.sessions.state import SessionState
 from samba_onnx.sessions.traced import TracedGraph, empty_tensor
 from samba_onnx.tensor import DEVICE, SambaTensor
 from samba_onnx.version import __version__
+from samba_onnx.workflows.records import GraphRecord, read_records, stored_fingerprint
+from samba_onnx.workflows.torch_programs import Training, forward_program, trained_program
 
 MAPPINGS = ("section", "spatial")
 
@@ -179,13 +176,12 @@ class Tracing(SessionState):
         compiled = [from_json(one) for one in record.optimizers] if record else []
         with self._traces():
             if record is None or not record.training:
-                program = inference_program(model, inputs, name=FORWARD)
-                program = with_own_names(program, model)
+                program = forward_program(model, inputs)
                 return traced_graph(program, model, inputs), OptimizerSteps()
             given = optimizer_records(model, optimizers)
             check_records(compiled, given)
-            halves = Halves(True, record.loss_indices, record.gradient_accumulation)
-            program = export_training(model, inputs, given, halves)
+            training = Training(record.loss_indices, record.gradient_accumulation)
+            program = trained_program(model, inputs, given, training)
         steps = OptimizerSteps(given or compiled, optimizers)
         return traced_graph(program, model, inputs), steps
 
@@ -197,7 +193,7 @@ class Tracing(SessionState):
         manifest = self._manifest()
         known = {symbol.name: symbol for symbol in manifest.symbols}
         return TracedGraph(
-            name=FORWARD,
+            name=DEFAULT_GRAPH,
             model=None,
             inputs=tuple(symbols.values()),
             outputs=tuple(empty_tensor(known[name]) for name in manifest.graphs[0].outputs),

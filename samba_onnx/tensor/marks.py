@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Generic, Protocol, TypeVar, cast, overload, runtime_checkable
 
 from samba_onnx.errors import UsageError
+from samba_onnx.facts.names import gradient_name
 from samba_onnx.tensor.device import FAST_ACCESS
 
 Value = TypeVar("Value")
@@ -47,7 +48,7 @@ class Marks:
     @property
     def gradient_place(self) -> str:
         """Name of the place of the gradient in device memory; empty when there is none."""
-        return f"{self.name}__grad" if self.name else ""
+        return gradient_name(self.name) if self.name else ""
 
 
 NO_MARKS: Final = Marks()

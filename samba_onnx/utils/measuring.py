@@ -58,8 +58,8 @@ def measure_performance(
         n_iterations: Number of runs.
         json: A file to write the result to.
         compiled_stats_json: Accepted, without effect.
-        data_parallel: As of ``session.run``.
-        reduce_on_rdu: As of ``session.run``.
+        data_parallel: Whether several processes share the work, as for ``session.run``.
+        reduce_on_rdu: Whether gradients are added up on the RDU, as for ``session.run``.
         use_sambaloader: Accepted, without effect.
         min_duration: Seconds that the runs must take at least; more are made.
         set_output_grads: Accepted, without effect.
@@ -118,8 +118,8 @@ def measure_sections(
         num_sections: Only the first so many sections; all when None.
         n_iterations: Number of runs of each.
         batch_size: Samples that one run takes; for the file.
-        data_parallel: As of ``session.run``.
-        reduce_on_rdu: As of ``session.run``.
+        data_parallel: Whether several processes share the work, as for ``session.run``.
+        reduce_on_rdu: Whether gradients are added up on the RDU, as for ``session.run``.
         json: A file to write the result to.
         min_duration: Seconds that the runs of a section must take at least.
 

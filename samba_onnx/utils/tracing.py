@@ -59,8 +59,9 @@ def trace_graph(
         distlearn_config: Accepted, without effect.
         dev_mode: Accepted, without effect.
         squeeze_bs_dim: Accepted, without effect.
-        weights: As of ``session.compile``.
-        losses: As of ``session.compile``; those that it was compiled with when None.
+        weights: Names of initializers of an ONNX model to train, as for ``session.compile``.
+        losses: Losses of an ONNX model by name, as for ``session.compile``; None takes the losses
+            that it was compiled with.
 
     Returns:
         The outputs, flat and without None; they have names and no values. They are

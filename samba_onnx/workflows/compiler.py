@@ -29,7 +29,7 @@ from samba_onnx.pef import Pef, load_pef
 from samba_onnx.pef.manifest import Argin, Manifest, PassSummary, Producer, SourceModel, Symbol
 from samba_onnx.pef.sources import Source
 from samba_onnx.program.kinds import SectionType
-from samba_onnx.program.program import Program
+from samba_onnx.program.program import DEFAULT_GRAPH, Program
 from samba_onnx.version import __version__
 from samba_onnx.workflows.packaging import PlannedGraph, package
 from samba_onnx.workflows.reference_sample import SECONDS, Sample, make_sample
@@ -265,7 +265,9 @@ def _plan_programs(
     refuse_split_regions(programs, [graph.plan for graph in graphs])
     source = SourceModel(name or programs[0].name, f"torch {_torch_version()}".strip(), 0, nodes)
     manifest = _manifest(profile, source, level, [graph.plan for graph in graphs])
-    return replace(manifest, passes=tuple(passes), argins=_argins(programs, graphs)), tuple(graphs)
+    notes = (*manifest.notes, *(note for program in programs for note in program.notes))
+    argins = _argins(programs, graphs)
+    return replace(manifest, passes=tuple(passes), argins=argins, notes=notes), tuple(graphs)
 
 
 def _placed(kind: SectionType, model: ir.Model, target: Target, level: str) -> PlacedPart:
@@ -351,7 +353,7 @@ def _compile(
         result.model,
         placed.groups,
         profile,
-        graph_name="forward",
+        graph_name=DEFAULT_GRAPH,
         weight_names=result.weight_names,
         placement=placed.placement,
     )

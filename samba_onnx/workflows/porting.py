@@ -25,13 +25,14 @@ from samba_onnx.errors import ModelError, UsageError
 from samba_onnx.export.capture.archives import SUFFIX, load_exported_program
 from samba_onnx.export.capture.modules import arguments
 from samba_onnx.export.programs.inference import Exported, export_inference, export_program
+from samba_onnx.export.programs.training_steps import optimizer_list
 from samba_onnx.importing.checkpoints import export_trained, read_checkpoint
-from samba_onnx.pef import Pef, can_be_sample, encode_reference, load_pef
+from samba_onnx.pef import Pef, can_be_sample, encode_reference
 from samba_onnx.pef.manifest import Manifest, ReferenceSample
 from samba_onnx.safety.files import printable
-from samba_onnx.sessions import SambaSession
 from samba_onnx.sessions.arrays import to_array
-from samba_onnx.sessions.exporting import optimizer_list
+from samba_onnx.sessions.lazy_parameters import LAZY
+from samba_onnx.sessions.onnx_modules import attached_losses, named_inputs
 from samba_onnx.workflows.compiler import (
     DEFAULT_TARGET,
     Progress,
@@ -39,7 +40,9 @@ from samba_onnx.workflows.compiler import (
     compile_programs,
 )
 from samba_onnx.workflows.eager_check import compare_with_eager
+from samba_onnx.workflows.records import write_records
 from samba_onnx.workflows.reference_sample import ATOL, KEPT_BYTES, RTOL, Sample
+from samba_onnx.workflows.torch_programs import Training, recorded_program
 
 __all__ = [
     "TorchModel",
@@ -135,6 +138,7 @@ def port(
         ModelError: The module cannot be exported.
         ExportMismatchError: What was exported computes something else; the message names the first
             operator that does.
+        EngineRefusalError: What was exported cannot be run; the message names the operator.
         UsageError: Inputs do not fit, or the level is unknown.
         OutOfDeviceMemoryError: The model does not fit into the target's memory.
         OutputError: The PEF cannot be written.
@@ -142,13 +146,15 @@ def port(
     report = progress or (lambda _: None)
     report("export")
     exported = _export(model)
+    program = exported.program
     if check:
         report("compare with torch")
-        compare_with_eager(model.module, model.args, exported, model.keywords)
+        comparison = compare_with_eager(model.module, model.args, exported, model.keywords)
+        program = dataclasses.replace(program, notes=comparison.notes)
     residents = {name: to_array(tensor) for name, tensor in _contents(model, exported).items()}
     report("run in torch")
     return compile_programs(
-        [exported.program],
+        [program],
         output,
         target=target,
         level=level,
@@ -187,24 +193,27 @@ def port_training(
     Raises:
         ModelError: The module cannot be exported, or a loss cannot be differentiated.
         ExportMismatchError: What was exported computes something else.
+        EngineRefusalError: What was exported cannot be run; the message names the operator.
         UsageError: Inputs do not fit, or an optimizer cannot be compiled.
         OutOfDeviceMemoryError: The model does not fit into the target's memory.
         OutputError: The PEF cannot be written.
     """
-    if progress is not None:
-        progress("compile")
-    inputs = dict(model.keywords) or model.args
-    path = SambaSession().compile(
-        model.module,
-        inputs,
-        list(model.optimizers),
-        model.name,
-        output=output,
+    report = progress or (lambda _: None)
+    report("export")
+    inputs = named_inputs(model.module, dict(model.keywords) or model.args)
+    training = Training(attached_losses(model.module, None))
+    with LAZY.paused():  # a module that was made lazily is exported without its values
+        recorded = recorded_program(model.module, inputs, model.optimizers, training, check=check)
+    Path(output).parent.mkdir(parents=True, exist_ok=True)
+    return compile_programs(
+        [recorded.program],
+        output,
         target=target,
         level=level,
-        check=check,
+        name=model.name,
+        metadata=write_records({recorded.program.name: recorded.record}),
+        progress=report,
     )
-    return load_pef(path)
 
 
 def analyze_torch(

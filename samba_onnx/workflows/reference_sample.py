@@ -21,6 +21,7 @@ from samba_onnx.passes.rewrites.interface import dimensions
 from samba_onnx.pef import can_be_sample, encode_reference
 from samba_onnx.pef.element_types import tensor_element
 from samba_onnx.pef.manifest import ReferenceSample
+from samba_onnx.program.program import DEFAULT_GRAPH
 from samba_onnx.safety.files import printable
 from samba_onnx.safety.sample_inputs import random_inputs
 from samba_onnx.safety.sampling import run_sample
@@ -119,7 +120,7 @@ def make_sample(
     if size > KEPT_BYTES:
         return _without(f"inputs and outputs take {size >> 20} MiB, the limit is 64")
     record = ReferenceSample(
-        graph="forward",
+        graph=DEFAULT_GRAPH,
         seed=seed,
         inputs=tuple(inputs),
         outputs=tuple(run.outputs),

@@ -19,7 +19,7 @@ from samba_onnx.export.operators import activations, registry
 from samba_onnx.pef import load_pef
 from samba_onnx.runtime.device import Device
 from tests.cli.conftest import SambaPort
-from tests.cli.factories import batch, net
+from tests.cli.factories import batch, net, training
 
 HERE = "tests.cli.factories"
 # One float32 product of four terms.
@@ -231,6 +231,15 @@ def test_a_training_factory_becomes_what_the_session_traces(
     samba.session.reset()
     assert first == pytest.approx(net()(*batch())[0].item(), rel=1e-5)
     assert second < first
+
+
+def test_a_training_factory_becomes_the_file_that_a_session_writes(
+    samba_port: SambaPort, tmp_path: Path
+) -> None:
+    output = tmp_path / "train.pef"
+    assert samba_port("convert", f"{HERE}:training", "--train", "-o", output, "-q").status == 0
+    compiled = samba.session.compile(*training(), "training", output=tmp_path / "session.pef")
+    assert output.read_bytes() == Path(compiled).read_bytes()
 
 
 @pytest.mark.parametrize(

@@ -124,9 +124,12 @@ def test_sections_by_id(samba_port: SambaPort, folder: Path) -> None:
     ("options", "message"),
     [
         (["--section-types", "fwd", "--section-ids", "0"], "give one of them"),
-        (["--section-types", "sideways"], "--section-types SIDEWAYS: the PEF has ZEROGRAD, FWD"),
+        (
+            ["--section-types", "sideways"],
+            "SIDEWAYS does not exist in graph 'forward', which has ZEROGRAD, FWD",
+        ),
         (["--section-types", "fwd,"], "expected types"),
-        (["--section-ids", "99"], "--section-ids 99: the PEF has 0, 1"),
+        (["--section-ids", "99"], "section 99 does not exist in graph 'forward', which has 0, 1"),
         (["--section-ids", "a"], "expected numbers"),
         (["--section-types", "opt"], "reads 'net__layer__weight__grad', which has no value"),
     ],

@@ -252,8 +252,9 @@ def test_stale_activations_are_refused(tmp_path: Path) -> None:
     ("options", "error", "message"),
     [
         ({"section_ids": [9]}, ScheduleError, "section 9 does not exist.*0, 1, 2, 3"),
-        ({"section_types": ["fwd", "sgd"]}, ScheduleError, "'SGD' does not exist.*BCKWD, FWD, OPT"),
+        ({"section_types": ["fwd", "sgd"]}, ScheduleError, "SGD does not exist.*FWD, BCKWD, OPT"),
         ({"section_ids": [0], "section_types": ["FWD"]}, UsageError, "not both"),
+        ({"section_ids": ["0"]}, UsageError, "has '0'; give integers"),
         ({"from_call": 7}, ScheduleError, "call 7 does not exist.*0 to 3"),
         ({"until_call": -1}, ScheduleError, "call -1 does not exist"),
         ({"from_call": 2, "until_call": 2}, ScheduleError, "no call"),

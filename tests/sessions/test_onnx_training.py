@@ -30,7 +30,7 @@ from samba_onnx.importing import Loss
 from samba_onnx.pef import load_pef
 from samba_onnx.sessions import SambaSession
 from samba_onnx.sessions.onnx_modules import losses_of, trained_module
-from samba_onnx.sessions.records import read_records
+from samba_onnx.workflows.records import read_records
 from tests.importing.building import parse, ramp
 
 # Five steps: float32 sums in another order, some 1e-7 each, which Adam's division amplifies while

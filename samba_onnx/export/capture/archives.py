@@ -12,14 +12,15 @@ import io
 import json
 import os
 import re
+import sys
 import zipfile
 from collections.abc import Iterator
 from typing import Any
-from unittest import mock
 
 import torch
 
 from samba_onnx.errors import InvalidModelError, ModelError, ModelFileError, ModelLimitError
+from samba_onnx.export.capture.replacing import replaced
 from samba_onnx.safety.files import open_regular, printable
 
 SUFFIX = ".pt2"
@@ -123,8 +124,8 @@ def _nothing_unpickled(name: str) -> Iterator[None]:
         return load(source)
 
     with (
-        mock.patch.object(torch, "load", restore),
-        mock.patch.object(torch._C, "_pickle_load_obj", refuse),
-        mock.patch("torch.export.pt2_archive._package.pickle.loads", refuse),
+        replaced(torch, "load", restore),
+        replaced(torch._C, "_pickle_load_obj", refuse),
+        replaced(sys.modules["pickle"], "loads", refuse),
     ):
         yield

@@ -19,7 +19,7 @@ def written_back(module: nn.Module) -> Iterator[None]:
     ``torch.export`` does so for the buffers of the module itself, and loses those of modules in it.
 
     Args:
-        module: That is traced within the context.
+        module: The module that is traced while the context is open.
     """
     assigned = _Assigned(module)
     handles = (
@@ -47,21 +47,21 @@ class _Assigned:
         self._first.clear()
 
     def note(self, module: nn.Module, name: str, buffer: Tensor | None) -> Tensor | None:
-        held = module._buffers.get(name)
-        is_new = held is not None and buffer is not None and buffer is not held
+        current = module._buffers.get(name)
+        is_new = current is not None and buffer is not None and buffer is not current
         if self._running and is_new and module is not self._root:
-            assert held is not None
-            self._first.setdefault((module, name), held)
+            assert current is not None
+            self._first.setdefault((module, name), current)
         return buffer
 
     def end(self, _module: nn.Module, _inputs: Any, _outputs: Any) -> None:
         self._running = False
-        for (module, name), held in self._first.items():
+        for (module, name), buffer in self._first.items():
             new = module._buffers[name]
-            if new is None or (new.shape, new.dtype) != (held.shape, held.dtype):
-                given = "None" if new is None else f"{new.dtype} of shape {list(new.shape)}"
+            if new is None or (new.shape, new.dtype) != (buffer.shape, buffer.dtype):
+                replacement = "None" if new is None else f"{new.dtype} of shape {list(new.shape)}"
                 raise ModelError(
-                    f"{type(module).__name__} replaces its buffer {name!r}, {held.dtype} of shape "
-                    f"{list(held.shape)}, by {given}: a buffer keeps its type and shape"
+                    f"{type(module).__name__} replaces its buffer {name!r}, {buffer.dtype} of shape "
+                    f"{list(buffer.shape)}, by {replacement}: a buffer keeps its type and shape"
                 )
-            held.copy_(new.detach())
+            buffer.copy_(new.detach())

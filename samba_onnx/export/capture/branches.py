@@ -74,10 +74,10 @@ class Values:
         self._taken = []
         lines: dict[str, None] = {}
 
-        def take(function: Callable[..., Any], given: Any, named: Any) -> Any:
-            value = function(*given, **named)
+        def take(function: Callable[..., Any], args: Any, named: Any) -> Any:
+            value = function(*args, **named)
             # Tensors without content make a list of single items.
-            self._taken += given[0].flatten().tolist() if function is _LIST else [value]
+            self._taken += args[0].flatten().tolist() if function is _LIST else [value]
             lines[_place()] = None
             return value
 
@@ -97,13 +97,13 @@ class Values:
         """Return the recorded values, in order, to whoever asks for values within the context."""
         left = iter(self._taken)
 
-        def take(function: Callable[..., Any], given: Any, named: Any) -> Any:
+        def take(function: Callable[..., Any], args: Any, named: Any) -> Any:
             if not self._recorded:
                 self._taken.append(None)
                 raise ValuesNeededError
             try:
                 if function is _LIST:
-                    return _shaped(left, given[0].shape)
+                    return _shaped(left, args[0].shape)
                 return next(left)
             except StopIteration:
                 raise ModelError(

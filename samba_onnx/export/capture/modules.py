@@ -64,7 +64,7 @@ class Placeholder:
     """One operand of a captured graph."""
 
     name: str
-    """Of the placeholder."""
+    """Name of the placeholder node in the graph."""
     kind: PlaceholderKind
     qualified: str
     """Path from the module for a parameter, buffer or constant; the name of an input."""
@@ -245,10 +245,10 @@ def captured(program: ExportedProgram, names: Sequence[str]) -> Captured:
         graph_module = program.graph_module
         graph_module.meta["written"] = {}
     check_sizes(graph_module)
-    given = iter(names)
+    order = iter(names)
     nodes = graph_module.graph.find_nodes(op="placeholder")
     placeholders = tuple(
-        Placeholder(node.name, _kind(spec), next(given) if _is_input(spec) else spec.target or "")
+        Placeholder(node.name, _kind(spec), next(order) if _is_input(spec) else spec.target or "")
         for node, spec in zip(nodes, program.graph_signature.input_specs, strict=True)
     )
     outputs, written = _results(program, graph_module, placeholders)
@@ -338,9 +338,9 @@ def _check_arguments(module: nn.Module, args: tuple[Any, ...], keywords: Mapping
     try:
         signature.bind(*args, **keywords)
     except TypeError as error:
-        given = [f"{len(args)} positional"] * bool(args) + list(map(str, keywords))
+        arguments_text = [f"{len(args)} positional"] * bool(args) + list(map(str, keywords))
         raise UsageError(
-            f"the inputs ({', '.join(given) or 'none'}) do not fit "
+            f"the inputs ({', '.join(arguments_text) or 'none'}) do not fit "
             f"{type(module).__name__}.forward{signature}: {error}"
         ) from error
 
@@ -367,8 +367,8 @@ def _twin(tensor: torch.Tensor, mode: FakeTensorMode, twins: dict[int, Any]) -> 
         if isinstance(tensor, nn.Parameter):
             twin = nn.Parameter(twin, requires_grad=tensor.requires_grad)
         twins[id(tensor)] = twin
-    found: torch.Tensor = twins[id(tensor)]
-    return found
+    counterpart: torch.Tensor = twins[id(tensor)]
+    return counterpart
 
 
 @contextlib.contextmanager

@@ -107,11 +107,11 @@ def correlation(value: Tensor) -> Tensor:
     Args:
         value: (variables, observations), or (observations).
     """
-    found = covariance(value)
-    if found.dim() == 0:
-        return found / found
-    deviations = found.diagonal().sqrt()
-    return (found / deviations.unsqueeze(1) / deviations).clamp(-1, 1)
+    estimate = covariance(value)
+    if estimate.dim() == 0:
+        return estimate / estimate
+    deviations = estimate.diagonal().sqrt()
+    return (estimate / deviations.unsqueeze(1) / deviations).clamp(-1, 1)
 
 
 def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> Tensor:

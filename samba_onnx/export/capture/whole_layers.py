@@ -10,11 +10,11 @@ import contextlib
 import functools
 from collections.abc import Callable, Iterator
 from typing import Any, Final
-from unittest import mock
 
 import torch
 from torch import Tensor
 
+from samba_onnx.export.capture.replacing import replaced
 from samba_onnx.export.decomposition import recurrent_stacks
 
 _LAYERS: Final[dict[str, Callable[..., tuple[Tensor, ...]]]] = {
@@ -32,7 +32,7 @@ def whole_layers() -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         for name, layers in _LAYERS.items():
             original = getattr(torch._VF, name)
-            stack.enter_context(mock.patch.object(torch._VF, name, _either(original, layers)))
+            stack.enter_context(replaced(torch._VF, name, _either(original, layers)))
         yield
 
 

@@ -29,7 +29,7 @@ def dropout_mask(rate: Tensor, seed: Tensor, shape: list[int], stream: int) -> T
     Args:
         rate: Probability of a zero, float32, of rank 0.
         seed: Unsigned 32-bit integer of rank 0.
-        shape: Of the mask.
+        shape: Sizes of the mask.
         stream: Number of the dropout among those with this seed.
     """
     raise InternalError("a dropout mask was asked for on the host: please report this")
@@ -75,8 +75,8 @@ def dropout(draw: Draw, value: Tensor, shape: Sequence[int] | None = None) -> Te
 
     Args:
         draw: Where the mask comes from.
-        value: Anything.
-        shape: Of the mask, which is broadcast; the value's own when None.
+        value: A floating-point tensor of any shape.
+        shape: Sizes of the mask, which is broadcast; the value's own when None.
     """
     return dropped(draw, value, draw.mask(value.shape if shape is None else shape))
 
@@ -86,7 +86,7 @@ def dropped(draw: Draw, value: Tensor, kept: Tensor) -> Tensor:
 
     Args:
         draw: Where the rate comes from.
-        value: Anything.
+        value: A floating-point tensor of any shape.
         kept: The mask, which is broadcast.
     """
     scale = draw.number(1.0 / (1.0 - draw.rate), value)
@@ -98,8 +98,8 @@ def alpha_dropout(draw: Draw, value: Tensor, shape: Sequence[int] | None = None)
 
     Args:
         draw: Where the mask comes from.
-        value: Anything.
-        shape: Of the mask, which is broadcast; the value's own when None.
+        value: A floating-point tensor of any shape.
+        shape: Sizes of the mask, which is broadcast; the value's own when None.
     """
     kept = draw.mask(value.shape if shape is None else shape)
     gain = torch.rsqrt((_ALPHA * _ALPHA * draw.rate + 1.0) * (1.0 - draw.rate))
@@ -140,7 +140,7 @@ def rate_of(node: fx.Node) -> float:
     """Return the probability with which an exported node drops values; 0 if it drops none.
 
     Args:
-        node: Of a graph before any decomposition.
+        node: A node of a graph that was not decomposed yet.
     """
     if node.op != "call_function" or not isinstance(node.target, torch._ops.OpOverload):
         return 0.0
@@ -159,7 +159,7 @@ def applied(node: fx.Node, draw: Draw, value: Tensor) -> Tensor:
     """Apply an exported dropout operator.
 
     Args:
-        node: Of one of the dropout operators.
+        node: A node of one of the dropout operators.
         draw: Where its mask comes from.
         value: Its operand.
     """
@@ -183,13 +183,13 @@ def sites(nodes: Sequence[fx.Node], names: Callable[[fx.Node, str], str]) -> dic
         The place by node; a node whose rate is 0 has none.
     """
     dropping = [(node, rate) for node in nodes if (rate := rate_of(node))]
-    found = {}
+    places = {}
     for stream, (node, rate) in enumerate(dropping):
         name = names(node, _kind(node))
         rates = ArginSpec(f"{name}__rate", "tensor(float)", rate)
         seeds = ArginSpec(f"{name}__seed", "tensor(int32)", 0.0)
-        found[node] = Site(stream, rates, seeds)
-    return found
+        places[node] = Site(stream, rates, seeds)
+    return places
 
 
 def _kind(node: fx.Node) -> str:
@@ -213,7 +213,7 @@ def refuse_randomness(nodes: Iterable[fx.Node], where: Callable[[fx.Node], str])
     """Refuse what is random but no dropout: the device has no generator for it.
 
     Args:
-        nodes: Of a traced graph.
+        nodes: The nodes of a traced graph.
         where: Gives the source line of a node.
 
     Raises:

@@ -76,7 +76,7 @@ def is_written(node: fx.Node) -> bool:
     """Return whether anything in a graph may write to the memory of a node's value.
 
     Args:
-        node: Of a graph of ATen operators.
+        node: A node of a graph of ATen operators.
     """
     family, pending = set[fx.Node](), [node]
     while pending:
@@ -160,16 +160,16 @@ def _replace(
     counterpart = _counterpart(node.target)
     if counterpart is None or _still_read(node, target, order, groups):
         return False
-    held = node.meta["val"]
+    example = node.meta["val"]
     node.target = counterpart
     result = node
     if counterpart is _aten.copy.default:
         node.args = node.args[:2]
     else:
         dtype = _result_type(node)
-        if dtype != held.dtype:
-            result = _cast(node, held.dtype, order)
-            node.meta["val"] = held.to(dtype)
+        if dtype != example.dtype:
+            result = _cast(node, example.dtype, order)
+            node.meta["val"] = example.to(dtype)
     target.replace_all_uses_with(
         result, delete_user_cb=lambda user: user is not node and order[user] > order[node]
     )
@@ -192,10 +192,10 @@ def _counterpart(target: Any) -> torch._ops.OpOverload | None:
     # Not always of the same name: pow_.Scalar is pow.Tensor_Scalar.
     named = schema.overload_name or "default"
     for overload in sorted(packet.overloads(), key=lambda overload: overload != named):
-        found = getattr(packet, overload)
-        clean = overload == named or not found._schema.is_mutable
-        if clean and _types(found) == _types(target):
-            return found  # type: ignore[no-any-return]
+        operator = getattr(packet, overload)
+        clean = overload == named or not operator._schema.is_mutable
+        if clean and _types(operator) == _types(target):
+            return operator  # type: ignore[no-any-return]
     return None
 
 
@@ -217,8 +217,8 @@ def _result_type(node: fx.Node) -> torch.dtype:
     args, keywords = fx.node.map_arg(
         (node.args, node.kwargs), lambda operand: operand.meta["val"].to(device="meta")
     )
-    made: torch.Tensor = node.target(*args, **keywords)  # type: ignore[operator]
-    return made.dtype
+    result: torch.Tensor = node.target(*args, **keywords)  # type: ignore[operator]
+    return result.dtype
 
 
 def _cast(node: fx.Node, dtype: torch.dtype, order: dict[fx.Node, int]) -> fx.Node:

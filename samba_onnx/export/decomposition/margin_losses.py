@@ -22,8 +22,8 @@ def multi_margin_loss(
         value: (N, C) or (C).
         target: (N) or (); classes.
         p: 1 or 2, the power of each violation.
-        margin: By which the right class has to lead.
-        weight: (C), of the right class.
+        margin: How far the right class has to lead.
+        weight: (C); what a violation counts for by the right class; all alike when None.
         reduction: 0 for none, 1 for the mean, 2 for the sum.
     """
     size = value.shape[-1] if value.dim() else 1
@@ -45,7 +45,8 @@ def multilabel_margin_loss(value: Tensor, target: Tensor, reduction: int = _MEAN
 
     Args:
         value: (N, C) or (C) or ().
-        target: Of the same shape: right classes, which end before the first -1.
+        target: (N, C) or (C) or (); the right classes of each sample, which end before the
+            first -1.
         reduction: 0 for none, 1 for the mean, 2 for the sum.
     """
     size = value.shape[-1] if value.dim() else 1

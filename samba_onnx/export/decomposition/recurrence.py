@@ -16,11 +16,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from samba_onnx.export.decomposition.step_recurrences import (
+    cell_recurrence,
+    gate_recurrence,
+    linear_recurrence,
+    time_order,
+)
+
 __all__ = ["gru_layer", "last_state", "lstm_layer", "rnn_layer"]
-
-
-def _order(steps: int, reverse: bool) -> range:
-    return range(steps - 1, -1, -1) if reverse else range(steps)
 
 
 def _previous(states: Tensor, initial: Tensor, reverse: bool) -> Tensor:
@@ -39,133 +42,10 @@ def last_state(states: Tensor, reverse: bool) -> Tensor:
     return states[0] if reverse else states[-1]
 
 
-def _add_atlast_state(gradient: Tensor, extra: Tensor, reverse: bool) -> Tensor:
-    """Add the gradient of the final state to that of the step that made it."""
-    extra = extra.unsqueeze(0)
-    if reverse:
-        return torch.cat([gradient[:1] + extra, gradient[1:]])
-    return torch.cat([gradient[:-1], gradient[-1:] + extra])
-
-
 def _projected(value: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     rows = value.flatten(0, -2)
     result = rows @ weight.t() if bias is None else torch.addmm(bias, rows, weight.t())
     return result.view(*value.shape[:-1], -1)
-
-
-# --- What runs step by step
-
-
-@torch.library.custom_op("samba::linear_recurrence", mutates_args=())
-def linear_recurrence(decay: Tensor, increment: Tensor, initial: Tensor, reverse: bool) -> Tensor:
-    """Return ``s[t] = decay[t] * s[before] + increment[t]``.
-
-    Args:
-        decay: ``[steps, batch, size]``.
-        increment: Of the same shape.
-        initial: The state before the first step, ``[batch, size]``.
-        reverse: Whether time runs backwards.
-
-    Returns:
-        The states, ``[steps, batch, size]``.
-    """
-    states, state = torch.empty_like(increment), initial
-    for step in _order(len(decay), reverse):
-        state = decay[step] * state + increment[step]
-        states[step] = state
-    return states
-
-
-@linear_recurrence.register_fake
-def _(decay: Tensor, increment: Tensor, initial: Tensor, reverse: bool) -> Tensor:
-    return torch.empty_like(increment)
-
-
-@torch.library.custom_op("samba::gate_recurrence", mutates_args=())
-def gate_recurrence(
-    gradient: Tensor, carry: Tensor, factors: Tensor, weight: Tensor, reverse: bool
-) -> tuple[Tensor, Tensor]:
-    """Return the gradients of the states of a recurrent layer without memory cells.
-
-    At each step, ``d = gradient[t] + d_next``, and what goes on to the step before is
-    ``d * carry[t] + (d * factors[t]) @ weight``.
-
-    Args:
-        gradient: Of the states, ``[steps, batch, hidden]``.
-        carry: What part of a state the next one keeps, of the same shape.
-        factors: Derivatives of the gates by the state, ``[steps, gates, batch, hidden]``.
-        weight: Recurrent weight, ``[gates * hidden, hidden]``.
-        reverse: Whether the layer's time runs backwards; the gradients' runs against it.
-
-    Returns:
-        The total gradient of each state ``[steps, batch, hidden]``, and that of the initial state
-        ``[batch, hidden]``.
-    """
-    totals, state = torch.empty_like(gradient), torch.zeros_like(gradient[0])
-    for step in _order(len(gradient), not reverse):
-        total = gradient[step] + state
-        gates = torch.cat(list(total * factors[step]), -1)
-        state = total * carry[step] + gates @ weight
-        totals[step] = total
-    return totals, state
-
-
-@gate_recurrence.register_fake
-def _(
-    gradient: Tensor, carry: Tensor, factors: Tensor, weight: Tensor, reverse: bool
-) -> tuple[Tensor, Tensor]:
-    return torch.empty_like(gradient), torch.empty_like(gradient[0])
-
-
-@torch.library.custom_op("samba::cell_recurrence", mutates_args=())
-def cell_recurrence(
-    gradient: Tensor,
-    final: Tensor,
-    exposed: Tensor,
-    forget: Tensor,
-    factors: Tensor,
-    weight: Tensor,
-    reverse: bool,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the gradients of the gates of a layer with memory cells.
-
-    At each step, ``h = gradient[t] + h_next`` and ``c = c_next + h * exposed[t]``; the gates get
-    ``g = [c, c, c, h] * factors[t]``; ``g @ weight`` and ``c * forget[t]`` go on to the step before.
-
-    Args:
-        gradient: Of the hidden states, ``[steps, batch, hidden]``.
-        final: Of the final cell state, ``[batch, hidden]``.
-        exposed: Derivative of the hidden state by the cell state, as ``gradient``.
-        forget: The forget gate, as ``gradient``.
-        factors: Derivatives of the four gates, ``[steps, batch, 4 * hidden]``.
-        weight: Recurrent weight, ``[4 * hidden, hidden]``.
-        reverse: Whether the layer's time runs backwards; the gradients' runs against it.
-
-    Returns:
-        The gradients of the gates ``[steps, batch, 4 * hidden]``, of the initial hidden state and of
-        the initial cell state ``[batch, hidden]``.
-    """
-    gates, hidden, cell = torch.empty_like(factors), torch.zeros_like(gradient[0]), final.clone()
-    for step in _order(len(gradient), not reverse):
-        total = gradient[step] + hidden
-        cell = cell + total * exposed[step]
-        gates[step] = torch.cat([cell, cell, cell, total], -1) * factors[step]
-        hidden = gates[step] @ weight
-        cell = cell * forget[step]
-    return gates, hidden, cell
-
-
-@cell_recurrence.register_fake
-def _(
-    gradient: Tensor,
-    final: Tensor,
-    exposed: Tensor,
-    forget: Tensor,
-    factors: Tensor,
-    weight: Tensor,
-    reverse: bool,
-) -> tuple[Tensor, Tensor, Tensor]:
-    return torch.empty_like(factors), torch.empty_like(final), torch.empty_like(final)
 
 
 # --- Whole layers of one direction
@@ -199,7 +79,7 @@ def lstm_layer(
     """
     inputs = _projected(value, w_ih, b_ih)
     states = torch.empty((*value.shape[:2], hidden.shape[1]), dtype=value.dtype)
-    for step in _order(len(value), reverse):
+    for step in time_order(len(value), reverse):
         gates = inputs[step] + _projected(hidden, w_hh, b_hh)
         i, f, g, o = gates.chunk(4, -1)
         cell = f.sigmoid() * cell + i.sigmoid() * g.tanh()
@@ -248,7 +128,7 @@ def gru_layer(
     """
     inputs = _projected(value, w_ih, b_ih)
     states = torch.empty((*value.shape[:2], hidden.shape[1]), dtype=value.dtype)
-    for step in _order(len(value), reverse):
+    for step in time_order(len(value), reverse):
         r_in, z_in, n_in = inputs[step].chunk(3, -1)
         r_hid, z_hid, n_hid = _projected(hidden, w_hh, b_hh).chunk(3, -1)
         reset, update = (r_in + r_hid).sigmoid(), (z_in + z_hid).sigmoid()
@@ -299,7 +179,7 @@ def rnn_layer(
     """
     inputs = _projected(value, w_ih, b_ih)
     states = torch.empty((*value.shape[:2], hidden.shape[1]), dtype=value.dtype)
-    for step in _order(len(value), reverse):
+    for step in time_order(len(value), reverse):
         hidden = inputs[step] + _projected(hidden, w_hh, b_hh)
         hidden = hidden.tanh() if activation == "tanh" else hidden.relu()
         states[step] = hidden

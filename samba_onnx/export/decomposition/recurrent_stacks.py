@@ -38,12 +38,12 @@ def lstm(
         data: Tensor, states: list[Tensor], weights: Sequence[Any], reverse: bool
     ) -> tuple[Tensor, list[Tensor]]:
         w_ih, w_hh, b_ih, b_hh = weights
-        found, cell = lstm_layer(data, states[0], states[1], w_ih, w_hh, b_ih, b_hh, reverse)
-        return found, [last_state(found, reverse), cell]
+        hiddens, cell = lstm_layer(data, states[0], states[1], w_ih, w_hh, b_ih, b_hh, reverse)
+        return hiddens, [last_state(hiddens, reverse), cell]
 
     options = (has_biases, num_layers, dropout, train, bidirectional, batch_first)
-    found, (hidden, cell) = _stack(layer, value, list(hx), params, *options)
-    return found, hidden, cell
+    hiddens, (hidden, cell) = _stack(layer, value, list(hx), params, *options)
+    return hiddens, hidden, cell
 
 
 def gru(
@@ -67,12 +67,12 @@ def gru(
         data: Tensor, states: list[Tensor], weights: Sequence[Any], reverse: bool
     ) -> tuple[Tensor, list[Tensor]]:
         w_ih, w_hh, b_ih, b_hh = weights
-        found = gru_layer(data, states[0], w_ih, w_hh, b_ih, b_hh, reverse)
-        return found, [last_state(found, reverse)]
+        hiddens = gru_layer(data, states[0], w_ih, w_hh, b_ih, b_hh, reverse)
+        return hiddens, [last_state(hiddens, reverse)]
 
     options = (has_biases, num_layers, dropout, train, bidirectional, batch_first)
-    found, (hidden,) = _stack(layer, value, [hx], params, *options)
-    return found, hidden
+    hiddens, (hidden,) = _stack(layer, value, [hx], params, *options)
+    return hiddens, hidden
 
 
 def rnn(
@@ -97,12 +97,12 @@ def rnn(
         data: Tensor, states: list[Tensor], weights: Sequence[Any], reverse: bool
     ) -> tuple[Tensor, list[Tensor]]:
         w_ih, w_hh, b_ih, b_hh = weights
-        found = rnn_layer(data, states[0], w_ih, w_hh, b_ih, b_hh, activation, reverse)
-        return found, [last_state(found, reverse)]
+        hiddens = rnn_layer(data, states[0], w_ih, w_hh, b_ih, b_hh, activation, reverse)
+        return hiddens, [last_state(hiddens, reverse)]
 
     options = (has_biases, num_layers, dropout, train, bidirectional, batch_first)
-    found, (hidden,) = _stack(layer, value, [hx], params, *options)
-    return found, hidden
+    hiddens, (hidden,) = _stack(layer, value, [hx], params, *options)
+    return hiddens, hidden
 
 
 def _stack(
@@ -125,16 +125,16 @@ def _stack(
     for number in range(num_layers):
         if number and dropout and train:
             data = torch.nn.functional.dropout(data, dropout, train)
-        found = []
+        outputs = []
         for direction in range(directions):
             place = number * directions + direction
             weights: list[Any] = [*params[place * width : (place + 1) * width]]
             weights += [None] * (4 - width)
             states = [state[place] for state in initial]
             result, last = layer(data, states, weights, direction == 1)
-            found.append(result)
+            outputs.append(result)
             for kept, state in zip(finals, last, strict=True):
                 kept.append(state)
-        data = found[0] if directions == 1 else torch.cat(found, -1)
+        data = outputs[0] if directions == 1 else torch.cat(outputs, -1)
     output = data.transpose(0, 1) if batch_first else data
     return output, [torch.stack(kept) for kept in finals]

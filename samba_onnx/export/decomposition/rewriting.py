@@ -53,7 +53,7 @@ def attention(
         attn_mask: True or a number to add, broadcast to (..., heads, L, S).
         dropout_p: Not read: the rate is the draw's.
         is_causal: Whether position i attends to positions up to i only.
-        scale: Of the scores; 1/sqrt(E) when None.
+        scale: Factor of the scores; 1/sqrt(E) when None.
         enable_gqa: Whether several heads of the query share one of key and value.
         draw: Mask of the dropout on attention weights, if there is one.
 
@@ -200,8 +200,8 @@ def _put_where_true(
 def _index_put(
     value: Tensor, indices: Sequence[Tensor | None], content: Tensor, accumulate: bool = False
 ) -> Tensor:
-    given = [one for one in indices if one is not None]
-    if len(given) == 1 and given[0].dtype == torch.bool and content.numel():
+    tensors = [one for one in indices if one is not None]
+    if len(tensors) == 1 and tensors[0].dtype == torch.bool and content.numel():
         return _put_where_true(value, indices, content, accumulate)
     result: Tensor = aten.index_put.default(value, indices, content, accumulate)
     return result

@@ -32,7 +32,7 @@ def segment_reduce(
         lengths: (*lead, segments), or
         offsets: (*lead, segments + 1).
         indices: Not used, as by torch.
-        axis: That of the segments.
+        axis: The axis along which segments lie.
         unsafe: Not read: a graph checks nothing.
         initial: What a reduction starts with.
 
@@ -69,10 +69,10 @@ def _inside(lengths: Tensor | None, offsets: Tensor | None, size: int) -> Tensor
 
 def _extreme(spread: Tensor, reduce: str, axis: int, initial: float | None) -> Tensor:
     if reduce == "max":
-        found = spread.amax(axis)
-        return found if initial is None else found.clamp(min=initial)
-    found = spread.amin(axis)
-    return found if initial is None else found.clamp(max=initial)
+        extreme = spread.amax(axis)
+        return extreme if initial is None else extreme.clamp(min=initial)
+    extreme = spread.amin(axis)
+    return extreme if initial is None else extreme.clamp(max=initial)
 
 
 def _product(value: Tensor, axis: int) -> Tensor:

@@ -146,23 +146,23 @@ class _Trace:
 
     def __call__(self, *flat: Tensor) -> list[Tensor]:
         self.marks.begin()
-        given: dict[str, Any] = {**self._fixed, **dict(zip(self._names, flat, strict=True))}
-        leaves = {name: given[name].detach().requires_grad_() for name in self._leaders()}
+        values: dict[str, Any] = {**self._fixed, **dict(zip(self._names, flat, strict=True))}
+        leaves = {name: values[name].detach().requires_grad_() for name in self._leaders()}
         for name, leader in self._request.leaves.items():
-            given[name] = leaves[leader]
+            values[name] = leaves[leader]
         draws = {
-            node: Draw(site, given[site.rate.name], given[site.seed.name])
+            node: Draw(site, values[site.rate.name], values[site.seed.name])
             for node, site in self._request.sites.items()
         }
         run = ModuleTrace(self._request.exported.graph_module, self.marks, draws)
         inputs = [
-            given[node.name] for node in self._request.exported.graph.find_nodes(op="placeholder")
+            values[node.name] for node in self._request.exported.graph.find_nodes(op="placeholder")
         ]
         with torch.enable_grad():
             outputs = run.run(*inputs)[-len(flat_outputs(self._request.exported)) :]
-        gradients = self._gradients(outputs, leaves, given, run)
+        gradients = self._gradients(outputs, leaves, values, run)
         results = [("output", o) for o in outputs]
-        results += [(f"update {name}", given[name]) for name in self._buffers if name in given]
+        results += [(f"update {name}", values[name]) for name in self._buffers if name in values]
         results += [(f"gradient {name}", g) for name, g in gradients.items()]
         self._results = [(role, isinstance(r, Tensor)) for role, r in results]
         return [r.detach() for _, r in results if isinstance(r, Tensor)]
@@ -174,7 +174,7 @@ class _Trace:
         self,
         outputs: Sequence[Any],
         leaves: Mapping[str, Tensor],
-        given: Mapping[str, Any],
+        values: Mapping[str, Any],
         run: ModuleTrace,
     ) -> dict[str, Tensor]:
         losses = [outputs[index] for index in self._request.losses]
@@ -182,18 +182,18 @@ class _Trace:
             if not loss.requires_grad:
                 raise GradientError(run.why_constant(index))
         self.marks.hook(losses)
-        seeds = [given[_seed(index)] for index in self._request.losses]
+        seeds = [values[_seed(index)] for index in self._request.losses]
         try:
-            found = torch.autograd.grad(losses, list(leaves.values()), seeds, allow_unused=True)
+            gradients = torch.autograd.grad(losses, list(leaves.values()), seeds, allow_unused=True)
         except RuntimeError as error:
             raise run.refused(error) from error
-        pairs = zip(leaves, found, strict=True)
+        pairs = zip(leaves, gradients, strict=True)
         return {name: gradient for name, gradient in pairs if gradient is not None}
 
     def joint(self, traced: fx.GraphModule) -> Joint:
         """Name what the traced graph takes and returns."""
         placeholders = traced.graph.find_nodes(op="placeholder")
-        given = dict(zip(self._names, placeholders, strict=True))
+        values = dict(zip(self._names, placeholders, strict=True))
         simplify(traced.graph)
         flat = iter(pytree.tree_leaves(traced.graph.output_node().args[0]))
         results = [(role, next(flat) if is_tensor else None) for role, is_tensor in self._results]
@@ -201,11 +201,11 @@ class _Trace:
         updates = _with_prefix(roles, "update ")
         return Joint(
             module=traced,
-            inputs=given,
+            inputs=values,
             outputs=tuple(node for role, node in results if role == "output"),
-            updates={name: node for name, node in updates.items() if node is not given[name]},
+            updates={name: node for name, node in updates.items() if node is not values[name]},
             gradients=_with_prefix(roles, "gradient "),
-            seeds={index: given[_seed(index)] for index in self._request.losses},
+            seeds={index: values[_seed(index)] for index in self._request.losses},
         )
 
 

@@ -89,23 +89,23 @@ def partition(
 
 def _ancestors(nodes: Iterable[fx.Node], stop: Collection[fx.Node] = ()) -> set[fx.Node]:
     """Return nodes and all that they are computed from, not looking behind ``stop``."""
-    found: set[fx.Node] = set()
+    reached: set[fx.Node] = set()
     pending = list(nodes)
     while pending:
         node = pending.pop()
-        if node not in found:
-            found.add(node)
+        if node not in reached:
+            reached.add(node)
             if node not in stop:
                 pending += node.all_input_nodes
-    return found
+    return reached
 
 
 def _descendants(nodes: Sequence[fx.Node], roots: Collection[fx.Node]) -> set[fx.Node]:
-    found = set(roots)
+    reached = set(roots)
     for node in nodes:
-        if any(source in found for source in node.all_input_nodes):
-            found.add(node)
-    return found
+        if any(source in reached for source in node.all_input_nodes):
+            reached.add(node)
+    return reached
 
 
 def _kept(
@@ -182,13 +182,13 @@ def _extract(
     joint: fx.GraphModule,
     nodes: Sequence[fx.Node],
     chosen: Collection[fx.Node],
-    given: Collection[fx.Node],
+    boundary: Collection[fx.Node],
     outputs: Sequence[fx.Node],
 ) -> Half:
-    """Copy nodes into a graph of their own, in which the given ones are placeholders."""
+    """Copy nodes into a graph of their own, in which boundary nodes are placeholders."""
     graph = fx.Graph()
     copies: dict[fx.Node, fx.Node] = {}
-    inputs = [n for n in nodes if n in chosen and (n.op == "placeholder" or n in given)]
+    inputs = [n for n in nodes if n in chosen and (n.op == "placeholder" or n in boundary)]
     for node in inputs:
         copies[node] = graph.placeholder(node.name)
         copies[node].meta = dict(node.meta)

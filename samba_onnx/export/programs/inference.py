@@ -29,14 +29,14 @@ from samba_onnx.export.naming import operator_name, place, root_name, scope_name
 from samba_onnx.export.translation.builder import GraphBuilder
 from samba_onnx.export.translation.dtypes import onnx_type
 from samba_onnx.export.translation.graphs import constant, live_nodes, translate
+from samba_onnx.facts.names import joined, updated_name
 from samba_onnx.program.kinds import SectionType, SymbolKind
-from samba_onnx.program.program import Part, Program
+from samba_onnx.program.program import DEFAULT_GRAPH, Part, Program
 from samba_onnx.tensor import SambaTensor
 
 _RESIDENTS: Final = MappingProxyType(
     {PlaceholderKind.PARAMETER: SymbolKind.WEIGHT, PlaceholderKind.BUFFER: SymbolKind.BUFFER}
 )
-_UPDATED: Final = "__updated"
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ def inference_program(
     module: nn.Module,
     inputs: Inputs,
     *,
-    name: str = "forward",
+    name: str = DEFAULT_GRAPH,
     prefix: str | None = None,
     input_names: Sequence[str] | None = None,
 ) -> Program:
@@ -105,14 +105,14 @@ def export_inference(
     module: nn.Module,
     inputs: Inputs,
     *,
-    name: str = "forward",
+    name: str = DEFAULT_GRAPH,
     prefix: str | None = None,
     input_names: Sequence[str] | None = None,
 ) -> Exported:
     """Return the program that runs a module forward, with what is known of the module.
 
     Args:
-        module: As of ``inference_program``, like all that follows.
+        module: The module to run; it is not changed.
         inputs: Arguments of ``forward``.
         name: The program's name.
         prefix: Leads the names of all parameters and outputs.
@@ -130,12 +130,12 @@ def export_inference(
 
 
 def export_program(
-    program: ExportedProgram, module: nn.Module, root: str, *, name: str = "forward"
+    program: ExportedProgram, module: nn.Module, root: str, *, name: str = DEFAULT_GRAPH
 ) -> Exported:
     """Return the program of what ``torch.export`` exported, with its own sizes.
 
     Args:
-        program: Of static sizes.
+        program: An exported program all of whose sizes are static.
         module: What it was exported from, or ``program.module()``: has its parameters.
         root: Leads the names of all parameters and outputs.
         name: The program's name.
@@ -263,7 +263,7 @@ class _Writer:
         new = made[len(self._graph.outputs) :]
         for qualified, value in zip(self._graph.updates, new, strict=True):
             name = self._symbols[qualified]
-            updated = f"{name}{_UPDATED}"
+            updated = updated_name(name)
             if value is None or value.name == name or updated in self._residents:
                 continue
             self._build.output(value, updated)
@@ -307,4 +307,4 @@ def output_name(root: str, node: fx.Node) -> str:
     while node.target is operator.getitem:
         node, index = node.args[0], node.args[1]  # type: ignore[assignment]
     kind = "identity" if node.op != "call_function" else operator_name(node)
-    return f"{scope_name(root, node)}__{kind}__outputs__{index}"
+    return joined(scope_name(root, node), kind, "outputs", str(index))

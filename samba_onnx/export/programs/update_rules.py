@@ -29,7 +29,7 @@ class Update:
     """Argins by name, of shape []."""
     weight: ir.Value
     gradient: ir.Value
-    """Of the weight's shape, as are all states."""
+    """Gradient of the loss, of the weight's shape; so are all states."""
     state: Mapping[str, ir.Value]
     """By torch's key."""
 

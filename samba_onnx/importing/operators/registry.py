@@ -61,7 +61,11 @@ class Node:
         Args:
             reason: What is missing, and what to do.
         """
-        return ModelError(f"node {printable(self.name)!r} ({self.operator}): {reason}")
+        return ModelError(
+            f"node {printable(self.name)!r} ({self.operator}): {reason}",
+            node=self.name,
+            operator=self.operator,
+        )
 
 
 Computation: TypeAlias = Callable[..., Any]

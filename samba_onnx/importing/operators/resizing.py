@@ -26,7 +26,7 @@ class _Axis:
     target: int
     scale: float
     start: float = 0.0
-    """Of the region that is cut out, as a part of the axis."""
+    """Where the region that is cut out begins, as a fraction of the axis."""
     end: float = 1.0
 
 

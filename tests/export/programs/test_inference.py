@@ -13,9 +13,9 @@ from transformers.modeling_outputs import BaseModelOutput
 import models
 from samba_onnx.errors import ModelError, UsageError
 from samba_onnx.export.programs.inference import export_inference, inference_program
+from samba_onnx.program.fingerprint import difference, fingerprint
 from samba_onnx.program.kinds import SectionType, SymbolKind
 from samba_onnx.program.source_location import source_location
-from samba_onnx.sessions.fingerprint import difference, fingerprint
 from samba_onnx.tensor import SambaTensor, from_torch_model_, from_torch_tensor
 from tests.export.exporting import check, outputs_of
 

@@ -117,7 +117,7 @@ def test_bindings_on_one_place_are_wrong_without_the_proof(
     for proof in (True, False):
         if not proof:
             monkeypatch.setattr(
-                "samba_onnx.runtime.engine.binding.unsafe_outputs", lambda *_: frozenset()
+                "samba_onnx.runtime.engine.overwriting.unsafe_outputs", lambda *_: frozenset()
             )
         with build(tmp_path, plan) as pef, Device(pef) as device:
             device.load({"state": ones})

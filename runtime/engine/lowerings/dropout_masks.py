@@ -1,0 +1,158 @@
+"""``samba::DropoutMask`` in operators that onnxruntime has.
+
+``DropoutMask(rate: float[], seed: int32[]) -> mask: bool[shape]`` is true where a value is kept,
+with probability 1 - rate. The mask depends on seed, rate, the attributes ``shape`` and ``stream``,
+and nothing else, so that forward and backward passes of a step can both make it.
+
+A counter goes through a hash of the kind of lowbias32: multiply, exchange upper and lower bits,
+multiply. Shifts and exclusive ors take four times as long as products in onnxruntime, so each word
+serves eight values: the last product is made with eight multipliers, and compares look at its upper
+bits only.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+import numpy.typing as npt
+import onnx
+
+from samba_onnx.errors import PefFormatError
+from samba_onnx.runtime.engine.lowerings.nodes import Nodes
+
+DOMAIN = "samba"
+OPERATOR = "DropoutMask"
+
+_LANES = 8
+_LONGEST_ROW = 4096
+"""Counters are sums of a row's and a column's share, which are kept as constants."""
+_WEYL = 0x9E3779B9
+_MULTIPLIER = 0x7FEB352D
+_SEED_STEP = 0x85EBCA6B
+_FIRST_SHIFT, _SECOND_SHIFT = 16, 15
+_LAST_WORD = 2**32 - 1
+_MOST_VALUES = 2**33
+"""Of one mask, so that every counter differs from the others with room to spare."""
+
+
+def expand_dropout_masks(model: onnx.ModelProto) -> None:
+    """Replace every ``samba::DropoutMask`` by operators of the default domain.
+
+    Args:
+        model: Is changed in place, subgraphs included; imports version 18 or newer of the default
+            operator set if it has such a node.
+
+    Raises:
+        PefFormatError: A node has other inputs or attributes than the operator.
+    """
+    _expand(model.graph)
+    kept = [opset for opset in model.opset_import if opset.domain != DOMAIN]
+    if len(kept) != len(model.opset_import):
+        del model.opset_import[:]
+        model.opset_import.extend(kept)
+
+
+def _expand(graph: onnx.GraphProto) -> None:
+    for node in graph.node:
+        for attribute in node.attribute:
+            for inner in (attribute.g, *attribute.graphs):
+                if inner.node:
+                    _expand(inner)
+    if not any(_is_mask(node) for node in graph.node):
+        return
+    nodes: list[onnx.NodeProto] = []
+    for node in graph.node:
+        nodes.extend(_Mask(node).nodes() if _is_mask(node) else (node,))
+    del graph.node[:]
+    graph.node.extend(nodes)
+
+
+def _is_mask(node: onnx.NodeProto) -> bool:
+    return node.domain == DOMAIN and node.op_type == OPERATOR
+
+
+class _Mask:
+    """The nodes of one mask."""
+
+    def __init__(self, node: onnx.NodeProto) -> None:
+        given = {attribute.name: attribute for attribute in node.attribute}
+        if len(node.input) != 2 or len(node.output) != 1 or set(given) != {"shape", "stream"}:
+            raise PefFormatError(
+                f"node {node.name!r} is no {DOMAIN}::{OPERATOR} of rate and seed with the "
+                "attributes shape and stream; convert the model again"
+            )
+        shape = tuple(given["shape"].ints)
+        if any(size < 0 for size in shape) or math.prod(shape) >= _MOST_VALUES:
+            raise PefFormatError(f"node {node.name!r} makes a mask of the impossible shape {shape}")
+        self._rate, seed = node.input
+        self._result = node.output[0]
+        self._shape = shape
+        self._stream = given["stream"].i
+        self._nodes = Nodes(self._result)
+        self._seed = self._nodes.make("Cast", [seed], to=onnx.TensorProto.UINT32)
+
+    def nodes(self) -> Iterator[onnx.NodeProto]:
+        """Yield the nodes in an order in which they can run."""
+        size = math.prod(self._shape)
+        words = max(-(-size // _LANES), 1)
+        rows = -(-words // _LONGEST_ROW)
+        columns = -(-words // rows)
+        hashed = self._lanes(self._hashed(self._counters(rows, columns)))
+        kept = self._nodes.make("GreaterOrEqual", [hashed, self._threshold()])
+        if rows * columns * _LANES != size:
+            flat = self._nodes.make("Reshape", [kept, self._nodes.constant(np.array([-1]))])
+            bounds = [self._nodes.constant(np.array([bound])) for bound in (0, size)]
+            kept = self._nodes.make("Slice", [flat, *bounds])
+        shape = self._nodes.constant(np.array(self._shape, np.int64))
+        self._nodes.make("Reshape", [kept, shape], result=self._result)
+        yield from self._nodes.made
+
+    def _counters(self, rows: int, columns: int) -> str:
+        """Return distinct words, which begin elsewhere for every seed and stream."""
+        (start,) = _words([self._stream, 0], 1)
+        step = self._nodes.make("Mul", [self._seed, self._nodes.constant(np.uint32(_SEED_STEP))])
+        across = np.arange(columns, dtype=np.uint32) * np.uint32(_WEYL)
+        down = np.arange(rows, dtype=np.uint32) * np.uint32(columns * _WEYL % 2**32) + start
+        first = self._nodes.make("Add", [step, self._nodes.constant(down.reshape(-1, 1))])
+        return self._nodes.make("Add", [first, self._nodes.constant(across)])
+
+    def _hashed(self, words: str) -> str:
+        words = self._fold(words, _FIRST_SHIFT)
+        words = self._nodes.make("Mul", [words, self._nodes.constant(np.uint32(_MULTIPLIER))])
+        return self._fold(words, _SECOND_SHIFT)
+
+    def _fold(self, words: str, distance: int) -> str:
+        by = self._nodes.constant(np.uint32(distance))
+        upper = self._nodes.make("BitShift", [words, by], direction="RIGHT")
+        return self._nodes.make("BitwiseXor", [words, upper])
+
+    def _lanes(self, words: str) -> str:
+        """Multiply every word by eight multipliers, which differ by seed and stream.
+
+        They are even, so that no product reaches the threshold of rate 1.
+        """
+        # A product with a multiple of 4 leaves the lowest bits of the stream's own share: 2.
+        by_seed = _words([0, 1], _LANES) & ~np.uint32(3)
+        by_stream = _words([self._stream, 2], _LANES) & ~np.uint32(3) | np.uint32(2)
+        scaled = self._nodes.make(
+            "Mul", [self._seed, self._nodes.constant(by_seed.reshape(-1, 1, 1))]
+        )
+        multipliers = self._nodes.make(
+            "Add", [scaled, self._nodes.constant(by_stream.reshape(-1, 1, 1))]
+        )
+        return self._nodes.make("Mul", [words, multipliers])
+
+    def _threshold(self) -> str:
+        """Return the word below which values are dropped: 0 at rate 0, the last one at rate 1."""
+        scaled = self._nodes.make("Mul", [self._rate, self._nodes.constant(np.float32(2**32))])
+        whole = self._nodes.make("Cast", [scaled], to=onnx.TensorProto.INT64)
+        bounded = self._nodes.make("Min", [whole, self._nodes.constant(np.int64(_LAST_WORD))])
+        return self._nodes.make("Cast", [bounded], to=onnx.TensorProto.UINT32)
+
+
+def _words(key: Iterable[int], count: int) -> npt.NDArray[np.uint32]:
+    """Return constant words, the same ones for a key on every machine."""
+    words = [word & (2**32 - 1) for word in key]
+    return np.random.SeedSequence(words).generate_state(count).astype(np.uint32)

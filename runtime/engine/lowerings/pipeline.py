@@ -1,0 +1,101 @@
+"""All lowerings in the order in which they run, and the one place that runs them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from samba_onnx.runtime.engine.lowerings.bfloat16 import lower_stage_bfloat16
+from samba_onnx.runtime.engine.lowerings.dropout_masks import expand_dropout_masks
+from samba_onnx.runtime.engine.lowerings.elementwise_blocks import take_out_components
+from samba_onnx.runtime.engine.lowerings.final_reshapes import shed_stage_reshapes
+from samba_onnx.runtime.engine.lowerings.final_scatters import scatter_stage_in_place
+from samba_onnx.runtime.engine.lowerings.node_order import put_results_first
+from samba_onnx.runtime.engine.lowerings.optimizer_faults import disable_faulty_optimizers
+from samba_onnx.runtime.engine.lowerings.small_convolutions import multiply_small_convolutions
+from samba_onnx.runtime.engine.lowerings.stage_model import StageModel, on_model
+
+
+@dataclass(frozen=True)
+class Lowering:
+    """One step on the way from plain ONNX to a session."""
+
+    name: str
+    reason: str
+    """Why it exists: what onnxruntime lacks, does slowly or does wrong."""
+    apply: Callable[[StageModel], None]
+    """Changes a stage in place, or leaves it as it is."""
+    device_only: bool = False
+    """Whether it only makes stages in device memory faster or smaller."""
+
+
+LOWERINGS: Final[tuple[Lowering, ...]] = (
+    Lowering(
+        "dropout masks",
+        "samba::DropoutMask is an operator of this product; no onnxruntime has it.",
+        on_model(expand_dropout_masks),
+    ),
+    # Forms for kernels that onnxruntime lacks or that are slow stand here, before anything loses
+    # the types and shapes of inner values, which bfloat16 does.
+    # Components are taken out before bfloat16 makes float32 of it: in blocks it is lowered, too.
+    Lowering(
+        "elementwise blocks",
+        "onnxruntime moves every intermediate value of an optimizer's step through main memory.",
+        take_out_components,
+        device_only=True,
+    ),
+    Lowering(
+        "bfloat16",
+        "onnxruntime's CPU kernels mostly lack it; the device rounds every result to it.",
+        lower_stage_bfloat16,
+    ),
+    # After bfloat16, whose convolutions round once, while a product and a sum would round twice.
+    Lowering(
+        "small convolutions",
+        "onnxruntime reads the weight of a convolution once per picture, however few positions.",
+        on_model(multiply_small_convolutions),
+        device_only=True,
+    ),
+    Lowering(
+        "final reshapes",
+        "onnxruntime copies an output that is reshaped last.",
+        shed_stage_reshapes,
+        device_only=True,
+    ),
+    # After the reshapes, which may stand between a scatter and its output.
+    Lowering(
+        "final scatters",
+        "onnxruntime copies the operand of a scatter to the output before it writes to it.",
+        scatter_stage_in_place,
+        device_only=True,
+    ),
+    Lowering(
+        "node order",
+        "onnxruntime keeps what the last weights' gradients need until all others are there.",
+        on_model(put_results_first),
+        device_only=True,
+    ),
+    # Last: it looks at the nodes that onnxruntime gets.
+    Lowering(
+        "faulty optimizers",
+        "onnxruntime 1.31 moves a Pad into the MaxPool that reads it, whatever it pads with.",
+        disable_faulty_optimizers,
+    ),
+)
+
+
+def lower(stage: StageModel, lowerings: Sequence[Lowering] = LOWERINGS) -> None:
+    """Run lowerings, in their order.
+
+    Args:
+        stage: Is changed in place.
+        lowerings: Those that run; the ones for the device only where the stage is in its memory.
+
+    Raises:
+        ExecutionError: A lowering cannot do what the model needs.
+        PefFormatError: A node of this product's own operators has wrong inputs or attributes.
+    """
+    for lowering in lowerings:
+        if stage.memory is not None or not lowering.device_only:
+            lowering.apply(stage)

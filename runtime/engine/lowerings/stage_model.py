@@ -1,0 +1,64 @@
+"""The model of a stage while it is lowered, with what an engine must know beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import onnx
+
+from samba_onnx.runtime.engine.overwriting import written_over
+from samba_onnx.runtime.memory import DeviceMemory
+
+
+@dataclass(frozen=True)
+class Component:
+    """Elementwise nodes that share no value with the rest of a graph but scalars."""
+
+    model: onnx.ModelProto
+    """The nodes on vectors of any length; equal components have equal models."""
+    inputs: tuple[str, ...]
+    """Names in the graph, by position in the model."""
+    outputs: tuple[str, ...]
+    """Names in the graph, by position in the model."""
+    scalars: frozenset[str]
+    """Those of the inputs that have no dimensions."""
+    shape: tuple[int, ...]
+    """Of all other inputs and outputs."""
+
+
+@dataclass
+class StageModel:
+    """What lowerings read and change."""
+
+    model: onnx.ModelProto
+    """Merged stages; without any node once all of them are in components."""
+    memory: DeviceMemory | None = None
+    """Where inputs and outputs live; None for a stage that takes and returns host values."""
+    splits: bool = False
+    """Whether elementwise arithmetic may be executed on its own, block by block."""
+    keeps_bfloat16: bool = False
+    """Whether bfloat16 is left to the engine's own kernels."""
+    components: tuple[Component, ...] = ()
+    """What was taken out of the model, to be executed before it."""
+    places: dict[str, str] = field(default_factory=dict)
+    """For outputs that lowerings added: the symbol in whose memory each is written."""
+    disabled_optimizers: tuple[str, ...] = ()
+    """Optimizers of onnxruntime that would change what the model computes."""
+
+    def overwriting(self) -> frozenset[str]:
+        """Return the outputs that live where the model reads inputs; none on the host."""
+        return frozenset() if self.memory is None else written_over(self.model, self.memory)
+
+
+def on_model(lower: Callable[[onnx.ModelProto], None]) -> Callable[[StageModel], None]:
+    """Return a lowering that needs to know of nothing but the model.
+
+    Args:
+        lower: Changes a model in place.
+    """
+
+    def apply(stage: StageModel) -> None:
+        lower(stage.model)
+
+    return apply

@@ -1,0 +1,1 @@
+"""onnxruntime: the engine that the device uses unless told otherwise."""

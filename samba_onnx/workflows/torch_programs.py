@@ -1,0 +1,155 @@
+"""From a torch module and its optimizers to a program, compared with eager torch, and its record.
+
+Sessions and ``samba-port convert`` come here: what they write for one module is the same.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torch import nn
+from torch.optim import Optimizer
+
+from samba_onnx.export.capture.modules import Inputs
+from samba_onnx.export.programs.inference import export_inference
+from samba_onnx.export.programs.renaming import with_output_names
+from samba_onnx.export.programs.training import export_training
+from samba_onnx.export.programs.training_steps import optimizer_records, with_optimizers
+from samba_onnx.importing import OnnxModule
+from samba_onnx.optim import OptimizerRecord, to_json
+from samba_onnx.program.fingerprint import fingerprint
+from samba_onnx.program.program import DEFAULT_GRAPH, Program
+from samba_onnx.workflows.checking.refusals import refuse_unless_prepared
+from samba_onnx.workflows.eager_check import compare_with_eager
+from samba_onnx.workflows.gradient_check import compare_training
+from samba_onnx.workflows.records import GraphRecord, onnx_record
+
+
+@dataclass(frozen=True)
+class Training:
+    """How a program trains."""
+
+    loss_indices: Any = None
+    """Outputs that training starts from: positions, or paths into nested outputs. None chooses
+    those that a loss function made, or else all."""
+    gradient_accumulation: bool = False
+    """Whether backward passes add to gradients, which ZEROGRAD sections set to zero."""
+
+
+@dataclass(frozen=True)
+class RecordedProgram:
+    """A program, and what its PEF says of it to the session that will run it."""
+
+    program: Program
+    record: GraphRecord
+
+
+def recorded_program(
+    model: nn.Module,
+    inputs: Inputs,
+    optimizers: Sequence[Optimizer] = (),
+    training: Training | None = None,
+    *,
+    check: bool = False,
+) -> RecordedProgram:
+    """Return the program of a module with its record.
+
+    Args:
+        model: The module, in the mode in which it is to run.
+        inputs: Arguments of ``forward``, tensors with their names.
+        optimizers: Those that step at the end of every run that trains.
+        training: How the program trains; None for a program that only runs forward.
+        check: Compare outputs, and gradients, with those of eager torch.
+
+    Raises:
+        GradientError: A loss cannot be differentiated.
+        ExportMismatchError: An output or a gradient differs from torch's.
+        EngineRefusalError: An operator of what was exported cannot be run.
+        ModelError: The module does what a program cannot do.
+        UsageError: Inputs do not fit, or an optimizer cannot be compiled or has parameters of
+            another model.
+    """
+    if training is None:
+        program = forward_program(model, inputs, check=check)
+        record = GraphRecord(fingerprint(program).text(), onnx=onnx_record(model))
+        return RecordedProgram(program, record)
+    records = optimizer_records(model, optimizers)
+    program = trained_program(model, inputs, records, training, check=check)
+    record = GraphRecord(
+        fingerprint(program).text(),
+        training=True,
+        loss_indices=training.loss_indices,
+        gradient_accumulation=training.gradient_accumulation,
+        optimizers=[to_json(record) for record in records],
+        onnx=onnx_record(model),
+    )
+    return RecordedProgram(program, record)
+
+
+def forward_program(model: nn.Module, inputs: Inputs, *, check: bool = False) -> Program:
+    """Return the program that runs a module forward.
+
+    Args:
+        model: The module, in the mode in which it is to run.
+        inputs: Arguments of ``forward``, tensors with their names.
+        check: Compare outputs with those of eager torch.
+
+    Raises:
+        ExportMismatchError: An output differs from torch's.
+        EngineRefusalError: An operator of what was exported cannot be run.
+        ModelError: The module does what a program cannot do.
+        UsageError: Inputs do not fit.
+    """
+    exported = export_inference(model, inputs, name=DEFAULT_GRAPH)
+    notes = compare_with_eager(model, inputs, exported).notes if check else ()
+    program = dataclasses.replace(exported.program, notes=notes)
+    return with_output_names(program, _output_names(model))
+
+
+def trained_program(
+    model: nn.Module,
+    inputs: Inputs,
+    optimizers: Sequence[OptimizerRecord],
+    training: Training,
+    *,
+    check: bool = False,
+) -> Program:
+    """Return the program that trains a module.
+
+    Args:
+        model: The module, in the mode in which it is to be trained.
+        inputs: Arguments of ``forward``, tensors with their names.
+        optimizers: Those of its parameters; without any, the program has no OPT part.
+        training: Which outputs are losses, and whether gradients accumulate.
+        check: Compare outputs and gradients with those of eager torch.
+
+    Raises:
+        GradientError: A loss cannot be differentiated.
+        ExportMismatchError: An output or a gradient differs from torch's.
+        EngineRefusalError: An operator of what was exported cannot be run.
+        ModelError: The module does what a program cannot do.
+        UsageError: Inputs do not fit, or an optimizer has parameters of another model.
+    """
+    exported = export_training(
+        model,
+        inputs,
+        loss_indices=training.loss_indices,
+        name=DEFAULT_GRAPH,
+        gradient_accumulation=training.gradient_accumulation,
+    )
+    notes = compare_training(model, inputs, exported).notes if check else ()
+    program = dataclasses.replace(exported.program, notes=notes)
+    program = with_output_names(program, _output_names(model))
+    whole = with_optimizers(program, optimizers)
+    if check:
+        for part in whole.parts[len(program.parts) :]:
+            refuse_unless_prepared(part)
+    return whole
+
+
+def _output_names(model: nn.Module) -> Sequence[str] | None:
+    """Return the names that an ONNX model has for its outputs; None for torch's own modules."""
+    return model.output_names if isinstance(model, OnnxModule) else None
