@@ -26,6 +26,7 @@ from samba_onnx.export.capture.archives import SUFFIX, load_exported_program
 from samba_onnx.export.capture.modules import arguments
 from samba_onnx.export.programs.inference import Exported, export_inference, export_program
 from samba_onnx.export.programs.training_steps import optimizer_list
+from samba_onnx.facts.tolerances import OUTPUT
 from samba_onnx.importing.checkpoints import export_trained, read_checkpoint
 from samba_onnx.pef import Pef, can_be_sample, encode_reference
 from samba_onnx.pef.manifest import Manifest, ReferenceSample
@@ -37,7 +38,7 @@ from samba_onnx.workflows.compiler import DEFAULT_TARGET, analyze_programs, comp
 from samba_onnx.workflows.eager_check import compare_with_eager
 from samba_onnx.workflows.planning import Progress
 from samba_onnx.workflows.records import write_records
-from samba_onnx.workflows.reference_sample import ATOL, KEPT_BYTES, RTOL, Sample
+from samba_onnx.workflows.reference_sample import KEPT_BYTES, Sample
 from samba_onnx.workflows.torch_programs import Training, recorded_program
 
 __all__ = [
@@ -352,5 +353,7 @@ def _sample(model: TorchModel, exported: Exported) -> Sample:
         note = f"inputs and outputs take {size >> 20} MiB, the limit is {KEPT_BYTES >> 20}"
         return Sample(notes=(f"The PEF carries no reference sample: {note}.",))
     program = exported.program
-    record = ReferenceSample(program.name, 0, tuple(inputs), tuple(outputs), RTOL, ATOL)
+    record = ReferenceSample(
+        program.name, 0, tuple(inputs), tuple(outputs), OUTPUT.relative, OUTPUT.absolute
+    )
     return Sample(record, encode_reference(list(inputs.values()), list(outputs.values())))

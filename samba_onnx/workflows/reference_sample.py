@@ -15,14 +15,15 @@ from typing import TYPE_CHECKING, Any
 import onnx_ir as ir
 
 from samba_onnx.errors import InvalidModelError, ModelLimitError, SambaError, UsageError
+from samba_onnx.facts.dtypes import tensor_element
 from samba_onnx.facts.operators import Randomness, operators
+from samba_onnx.facts.tolerances import OUTPUT
 from samba_onnx.loading import LoadedModel
-from samba_onnx.passes.planning.records import type_text
 from samba_onnx.passes.rewrites.interface import dimensions
 from samba_onnx.pef import can_be_sample, encode_reference
-from samba_onnx.pef.element_types import tensor_element
 from samba_onnx.pef.manifest import ReferenceSample
 from samba_onnx.program.program import DEFAULT_GRAPH
+from samba_onnx.program.value_types import type_text
 from samba_onnx.safety.files import printable
 from samba_onnx.safety.sample_inputs import random_inputs
 from samba_onnx.safety.sampling import run_sample
@@ -31,10 +32,6 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import onnx
 
-RTOL = 1e-4
-"""Relative tolerance: a float32 keeps 7 digits; reassociated sums of a few thousand terms lose 3."""
-ATOL = 1e-5
-"""Absolute tolerance per unit of the output's largest magnitude: what cancellation leaves of it."""
 KEPT_BYTES = 64 << 20
 """A larger sample is not kept: it would weigh more than what it proves."""
 WEIGHT_BYTES = 1 << 30
@@ -116,8 +113,8 @@ def make_sample(
         seed=seed,
         inputs=tuple(inputs),
         outputs=tuple(run.outputs),
-        rtol=RTOL,
-        atol=ATOL,
+        rtol=OUTPUT.relative,
+        atol=OUTPUT.absolute,
     )
     content = encode_reference(list(inputs.values()), list(run.outputs.values()))
     return Sample(record, content)
