@@ -105,6 +105,7 @@ def convert(
     sample_seconds: float = SECONDS,
     seed: int = 0,
     metadata: Mapping[str, str] | None = None,
+    notes: Sequence[str] = (),
     progress: Progress | None = None,
 ) -> Pef:
     """Convert a model into a PEF.
@@ -124,6 +125,7 @@ def convert(
         sample_seconds: Wall-clock time after which that run is given up.
         seed: Seed of the sample's inputs.
         metadata: Key-value pairs to keep in the PEF.
+        notes: Sentences to keep in the PEF, and to show in its report.
         progress: Called with the name of each step before it begins.
 
     Returns:
@@ -147,7 +149,8 @@ def convert(
         model, compiled.loaded, rewritten, seed, wanted=sample, seconds=sample_seconds
     )
     graphs = [PlannedGraph(rewritten, compiled.plan)]
-    package(destination, graphs, compiled.manifest, reference, report)
+    manifest = replace(compiled.manifest, notes=(*compiled.manifest.notes, *notes))
+    package(destination, graphs, manifest, reference, report)
     return load_pef(destination)
 
 

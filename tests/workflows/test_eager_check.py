@@ -12,7 +12,7 @@ from samba_onnx.export.operators import activations, registry
 from samba_onnx.export.programs.inference import export_inference
 from samba_onnx.tensor import SambaTensor, from_torch_model_
 from samba_onnx.workflows.checking.outcome import Outcome
-from samba_onnx.workflows.eager_check import TOLERANCES, compare_with_eager, difference
+from samba_onnx.workflows.eager_check import compare_with_eager, difference, tolerance_of
 
 
 class Two(nn.Module):
@@ -37,7 +37,7 @@ def test_equal_graphs_pass(dtype: torch.dtype) -> None:
     assert found.outcome is Outcome.DONE
     assert found.notes == ()
     assert list(found.errors) == ["two__softmax__outputs__0"]
-    assert all(error <= TOLERANCES[dtype] for error in found.errors.values())
+    assert all(error <= tolerance_of(inputs[0]) for error in found.errors.values())
 
 
 def test_buffers_stay_as_they_were() -> None:

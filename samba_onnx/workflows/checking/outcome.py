@@ -21,6 +21,10 @@ class Outcome(enum.StrEnum):
     NOT_COMPARABLE = "not comparable"
 
 
+class NotComparableError(Exception):
+    """There is nothing to compare; its text says why. Caught where the comparison was begun."""
+
+
 @dataclass(frozen=True)
 class Comparison:
     """What a comparison came to that found no mismatch."""

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from samba_onnx.errors import ExportMismatchError
 from samba_onnx.export.operators import registry
 from samba_onnx.export.programs.training import export_training
-from samba_onnx.workflows.checking.dropouts import NotComparableError, rates_at_zero
-from samba_onnx.workflows.checking.outcome import Outcome
+from samba_onnx.workflows.checking.dropouts import rates_at_zero
+from samba_onnx.workflows.checking.outcome import NotComparableError, Outcome
 from samba_onnx.workflows.gradient_check import compare_training
 from tests.workflows.checking.planted import LINE, batch, net, wrong_number
 
