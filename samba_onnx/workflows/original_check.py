@@ -12,7 +12,8 @@ import onnx
 import onnx_ir as ir
 
 from samba_onnx.errors import EngineRefusalError, ExecutionError, ExportMismatchError
-from samba_onnx.facts.operators import Randomness, operators, qualified
+from samba_onnx.facts.domains import qualified
+from samba_onnx.facts.operators import Randomness, operators
 from samba_onnx.loading import LoadedModel, load_model
 from samba_onnx.pef import Pef
 from samba_onnx.program.kinds import SectionType
@@ -117,7 +118,7 @@ def _refusal(loaded: LoadedModel, error: ExecutionError, what: str) -> EngineRef
     operator = location = None
     where = "no single operator of it"
     if node is not None:
-        operator = qualified(node.op_type, node.domain)
+        operator = qualified(node.domain, node.op_type)
         location = source_location(node) or None
         where = f"operator {printable(operator)}"
         where += f" at {location}" if location else f", node {printable(node.name or '')!r}"

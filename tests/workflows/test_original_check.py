@@ -12,7 +12,7 @@ import pytest
 from samba_onnx.errors import EngineRefusalError, ExecutionError, ExportMismatchError, OutputError
 from samba_onnx.pef import load_pef
 from samba_onnx.runtime.device import Device
-from samba_onnx.workflows.checking.outcome import Outcome
+from samba_onnx.workflows.checking.outcome import ComparisonOutcome
 from samba_onnx.workflows.original_check import convert_compared
 
 X = np.array([[1.0, -2.0]], np.float32)
@@ -37,7 +37,7 @@ def notes(path: Path) -> tuple[str, ...]:
 def test_agreeing_models_appear_with_their_log(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "m.pef"
     comparison = convert_compared(model("y = Tanh(x)"), path, {"x": X}, sample=False)
-    assert comparison.outcome is Outcome.DONE
+    assert comparison.outcome is ComparisonOutcome.DONE
     assert list(comparison.errors) == ["y"]
     assert notes(path) == ()
     assert sorted(p.name for p in path.parent.iterdir()) == ["m.pef", "m.pef.log"]
@@ -48,7 +48,7 @@ def test_random_models_are_not_comparable(tmp_path: Path) -> None:
     path = tmp_path / "m.pef"
     body = "noise = RandomNormalLike(x) \n y = Add(x, noise)"
     comparison = convert_compared(model(body), path, {"x": X}, sample=False)
-    assert comparison.outcome is Outcome.NOT_COMPARABLE
+    assert comparison.outcome is ComparisonOutcome.NOT_COMPARABLE
     note = (
         "What was compiled is not compared with the ONNX model on onnxruntime: RandomNormalLike "
         "draws other numbers in every run."
@@ -60,7 +60,7 @@ def test_random_models_are_not_comparable(tmp_path: Path) -> None:
 def test_dropouts_are_random_only_in_training(tmp_path: Path) -> None:
     path = tmp_path / "m.pef"
     still = convert_compared(model("y = Dropout(x)"), path, {"x": X}, sample=False)
-    assert still.outcome is Outcome.DONE
+    assert still.outcome is ComparisonOutcome.DONE
     body = "r = Constant<value = float {0.5}>() \n t = Constant<value = bool {1}>()"
     moving = convert_compared(model(f"{body} \n y = Dropout(x, r, t)"), path, {}, sample=False)
     assert moving.reason == "Dropout draws other numbers in every run"
