@@ -29,6 +29,7 @@ from samba_onnx.passes.rewrites.inline_functions import InlineFunctionsPass
 from samba_onnx.passes.rewrites.interface import Dimension, Interface
 from samba_onnx.passes.rewrites.lift_constants import LiftConstantsPass
 from samba_onnx.passes.rewrites.merge_duplicates import MergeInitializersPass, MergeNodesPass
+from samba_onnx.passes.rewrites.refusals import ReasonedPass
 from samba_onnx.passes.rewrites.remove_noops import RemoveNoopsPass
 from samba_onnx.passes.rewrites.rewriting import WEIGHT, count_nodes, inherit
 from samba_onnx.pef.manifest import DynamicDimension, PassSummary
@@ -220,6 +221,9 @@ class _Runner:
         )
         after = count_nodes(self.model)
         logger.debug("%s: %.1f ms", name, (time.perf_counter() - started) * 1e3)
+        if isinstance(rewrite, ReasonedPass) and logger.isEnabledFor(logging.DEBUG):
+            for line in rewrite.refusals.lines():
+                logger.debug("%s left %s", name, line)
         self.notes[name] = tuple(getattr(rewrite, "notes", ()))
         modified = bool(modified) or before != after
         self._ran_at[name] = self._changes  # one that changed something may find more to change

@@ -5,6 +5,7 @@ from __future__ import annotations
 import onnx_ir as ir
 
 from samba_onnx.passes.rewrites.opset_adapters import ADAPTERS, Apply
+from samba_onnx.passes.rewrites.refusals import Refusal
 
 INTERNAL_OPSET = 21
 """Version that models are brought to: of all versions that onnxruntime 1.31 knows, the one at which
@@ -34,7 +35,7 @@ class ConvertOpsetPass(ir.passes.InPlacePass):
         self.notes: list[str] = []
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
-        """Convert."""
+        """Convert to the target version, or say in a note why the model keeps its own."""
         imports = model.graph.opset_imports
         model.ir_version = min(model.ir_version, NEWEST_RUNNABLE_IR)
         if "ai.onnx" in imports:
@@ -44,63 +45,69 @@ class ConvertOpsetPass(ir.passes.InPlacePass):
         if version > NEWEST_RUNNABLE_OPSET:
             targets.append(NEWEST_RUNNABLE_OPSET)
         for target in targets:
-            work = _plan(model, target)
-            if isinstance(work, list):
-                modified = bool(work) or version != target
-                _apply(model, work, target)
+            changes = _changes(model, target)
+            if not isinstance(changes, Refusal):
+                modified = bool(changes) or version != target
+                _apply(model, changes, target)
                 return ir.passes.PassResult(model, modified=modified)
-            self.notes.append(f"the model keeps opset {version}, not {target}: {work}")
+            self.notes.append(f"the model keeps opset {version}, not {target}: {changes.reason}")
         return ir.passes.PassResult(model, modified=False)
 
 
-def _plan(model: ir.Model, target: int) -> list[Apply] | str:
-    """Return what is to be done, or the reason why the conversion is impossible."""
+def _changes(model: ir.Model, target: int) -> list[Apply] | Refusal:
+    """Return what changes in the model, or why one of its nodes cannot be converted."""
     default = model.graph.opset_imports[""]
-    work: list[Apply] = []
+    changes: list[Apply] = []
     for node in model.graph.all_nodes():
         if node.domain != "":
             continue
         version = node.version or default
-        step = _plan_node(model, node, version, target)
-        if isinstance(step, str):
-            return f"node {node.name!r} ({node.op_type}) cannot be converted: {step}"
-        if step is not None:
-            work.append(step)
-    return work
+        change = _change(model, node, version, target)
+        if isinstance(change, Refusal):
+            return Refusal(
+                f"node {node.name!r} ({node.op_type}) cannot be converted: {change.reason}"
+            )
+        if change is not None:
+            changes.append(change)
+    return changes
 
 
-def _plan_node(model: ir.Model, node: ir.Node, version: int, target: int) -> Apply | str | None:
-    entry = ADAPTERS.get(node.op_type)
+def _change(model: ir.Model, node: ir.Node, version: int, target: int) -> Apply | Refusal | None:
+    """Return what changes in a node, None when its stamp alone does, or why it cannot change."""
+    # Case 2: upwards, the node is rewritten where its operator changed its meaning on the way.
     if version <= target:
-        needed = entry is not None and version < entry.until <= target
-        return entry.adapt(model, node) if needed and entry is not None else None
+        adapter = ADAPTERS.get(node.op_type)
+        if adapter is None or not version < adapter.until <= target:
+            return None
+        return adapter.adapt(model, node)
+    # Case 1: downwards, it must mean the same already.
     return _lowering_obstacle(node, version, target)
 
 
-def _lowering_obstacle(node: ir.Node, version: int, target: int) -> str | None:
+def _lowering_obstacle(node: ir.Node, version: int, target: int) -> Refusal | None:
     """Return why a node of a newer version is not also a node of the older one."""
     from onnx import defs
 
     if not defs.has(node.op_type, node.domain):
-        return "onnx does not know the operator"
+        return Refusal("onnx does not know the operator")
     try:
         new = defs.get_schema(node.op_type, version, node.domain)
         old = defs.get_schema(node.op_type, target, node.domain)
     except defs.SchemaError:
-        return f"version {target} does not have it"
+        return Refusal(f"version {target} does not have it")
     if new.since_version == old.since_version:
         return None
     if node.op_type in CHANGED_SINCE and CHANGED_SINCE[node.op_type] > target:
-        return f"its meaning changed in version {CHANGED_SINCE[node.op_type]}"
+        return Refusal(f"its meaning changed in version {CHANGED_SINCE[node.op_type]}")
     unknown = [name for name in node.attributes if name not in old.attributes]
     if unknown:
-        return f"attribute {unknown[0]} is new since version {target}"
+        return Refusal(f"attribute {unknown[0]} is new since version {target}")
     if len(node.inputs) > old.max_input or len(node.outputs) > old.max_output:
-        return f"it has inputs or outputs that are new since version {target}"
+        return Refusal(f"it has inputs or outputs that are new since version {target}")
     return _type_obstacle(node, old)
 
 
-def _type_obstacle(node: ir.Node, schema: object) -> str | None:
+def _type_obstacle(node: ir.Node, schema: object) -> Refusal | None:
     """Return which type the older version does not have."""
     from samba_onnx.passes.rewrites.interface import describe_type
 
@@ -113,7 +120,7 @@ def _type_obstacle(node: ir.Node, schema: object) -> str | None:
             if value is None or (not value.name and not value.uses()):
                 continue
             if value.type is None or describe_type(value) not in formal.types:
-                return f"its type {describe_type(value) or 'is not known'} is new"
+                return Refusal(f"its type {describe_type(value) or 'is not known'} is new")
     return None
 
 
@@ -121,9 +128,9 @@ CHANGED_SINCE: dict[str, int] = {"GroupNormalization": 21, "DFT": 20, "GridSampl
 """Operators whose meaning changed while inputs and attributes look the same."""
 
 
-def _apply(model: ir.Model, work: list[Apply], target: int) -> None:
-    for step in work:
-        step()
+def _apply(model: ir.Model, changes: list[Apply], target: int) -> None:
+    for apply in changes:
+        apply()
     for node in model.graph.all_nodes():
         if node.domain == "":
             node.version = None

@@ -11,6 +11,8 @@ import numpy as np
 import onnx_ir as ir
 from numpy.typing import NDArray
 
+from samba_onnx.passes.rewrites.refusals import Refusal
+
 Array = NDArray[Any]
 
 LARGEST_RESULT = 1 << 20
@@ -87,18 +89,22 @@ FOLDABLE = ELEMENTWISE | REARRANGING | SHRINKING | GROWING
 """Operators that are folded: deterministic, and the same in numpy as in every runtime."""
 
 
-def evaluate(node: ir.Node, operands: Sequence[Array | None], version: int) -> list[Array] | None:
-    """Return the node's outputs, or None when it must stay as it is.
+def evaluate(
+    node: ir.Node, operands: Sequence[Array | None], version: int
+) -> list[Array] | Refusal:
+    """Return the node's outputs, or why it must stay as it is.
 
     Args:
         node: A node without subgraphs of an operator in ``FOLDABLE``.
-        operands: Content of its inputs.
+        operands: Content of its inputs; None for one that is left out.
         version: Version of the default operator set.
     """
-    if traps(node, operands) or any(item.is_ref() for item in node.attributes.values()):
-        return None
+    if traps(node, operands):
+        return Refusal("it would divide by zero, overflow, or is undefined for these operands")
+    if any(item.is_ref() for item in node.attributes.values()):
+        return Refusal("an attribute is a parameter of a function")
     if result_elements(node, operands) is None:
-        return None
+        return Refusal("its result would take too much space")
     from onnx.reference.ops import load_op
 
     attributes = {
@@ -114,21 +120,21 @@ def evaluate(node: ir.Node, operands: Sequence[Array | None], version: int) -> l
         warnings.simplefilter("ignore")
         try:
             results = load_op(node.domain, node.op_type, version).eval(*arguments, **attributes)
-        except Exception:  # any failure of the evaluator means: not a constant that we can compute
-            return None
+        except Exception as error:  # whatever the evaluator fails of, the node can run instead
+            return Refusal(f"it cannot be evaluated: {str(error) or repr(error)}")
     results = list(results) if isinstance(results, (tuple, list)) else [results]
     return _checked(node, results)
 
 
-def _checked(node: ir.Node, results: list[Any]) -> list[Array] | None:
-    """Refuse results that contradict what is known of the outputs."""
+def _checked(node: ir.Node, results: list[Any]) -> list[Array] | Refusal:
+    """Return the results as arrays, or how they contradict what is known of the outputs."""
     if len(results) != len(node.outputs):
-        return None
+        return Refusal("it evaluates to another number of outputs")
     for result, output in zip(results, node.outputs, strict=True):
         if not isinstance(result, (np.ndarray, np.generic)):
-            return None
+            return Refusal("it evaluates to something other than arrays")
         if output.dtype is not None and result.dtype != output.dtype.numpy():
-            return None
+            return Refusal("it evaluates to another type than its output has")
         shape = output.shape
         if shape is not None and (
             len(shape) != result.ndim
@@ -137,7 +143,7 @@ def _checked(node: ir.Node, results: list[Any]) -> list[Array] | None:
                 for dim, size in zip(shape, result.shape, strict=True)
             )
         ):
-            return None
+            return Refusal("it evaluates to another shape than its output has")
     return [np.asarray(result) for result in results]
 
 
@@ -184,37 +190,38 @@ def result_elements(node: ir.Node, operands: Sequence[Array | None]) -> int | No
     Nothing is allocated to find out. The limit is ``LARGEST_RESULT``, or the size of the
     operands where the operation cannot enlarge them.
     """
-    given = [item for item in operands if item is not None]
-    size = sum(item.size for item in given)
-    width = max((item.itemsize for item in given), default=8)
+    present = [item for item in operands if item is not None]
+    size = sum(item.size for item in present)
+    width = max((item.itemsize for item in present), default=8)
     if node.op_type in REARRANGING or node.op_type in SHRINKING:
-        growth = max((item.ndim for item in given), default=1) if node.op_type == "NonZero" else 1
+        growth = max((item.ndim for item in present), default=1) if node.op_type == "NonZero" else 1
         return size * max(growth, 1)
     try:
-        elements = _grown(node, given)
+        elements = _grown(node, present)
     except (ValueError, IndexError, OverflowError, ZeroDivisionError):
         return None
     return elements if 0 <= elements * max(width, 8) <= LARGEST_RESULT else None
 
 
-def _grown(node: ir.Node, given: Sequence[Array]) -> int:
+def _grown(node: ir.Node, operands: Sequence[Array]) -> int:
+    """Return an upper bound for the elements of an output that may be larger than the operands."""
     if node.op_type == "ConstantOfShape":
-        return math.prod(int(dim) for dim in given[0].reshape(-1))
+        return math.prod(int(dim) for dim in operands[0].reshape(-1))
     if node.op_type == "Expand":
-        shape = tuple(int(dim) for dim in given[1].reshape(-1))
-        return math.prod(np.broadcast_shapes(given[0].shape, shape))
+        shape = tuple(int(dim) for dim in operands[1].reshape(-1))
+        return math.prod(np.broadcast_shapes(operands[0].shape, shape))
     if node.op_type == "Tile":
-        return int(given[0].size) * math.prod(int(count) for count in given[1].reshape(-1))
+        return int(operands[0].size) * math.prod(int(count) for count in operands[1].reshape(-1))
     if node.op_type == "Range":
-        start, stop, step = (float(item.reshape(-1)[0]) for item in given)
+        start, stop, step = (float(item.reshape(-1)[0]) for item in operands)
         return max(0, math.ceil((stop - start) / step))
     if node.op_type == "Gather":
         axis = node.attributes["axis"].as_int() if "axis" in node.attributes else 0
-        data, indices = given
+        data, indices = operands
         return int(indices.size * (data.size // max(1, data.shape[axis])))
     if node.op_type == "MatMul":
-        left, right = given
+        left, right = operands
         inner = max(1, left.shape[-1])
         bound = int(left.size * right.size // inner)  # of the result, broadcasting included
         return bound if left.size * right.size <= LARGEST_RESULT * 64 else -1
-    return math.prod(np.broadcast_shapes(*(item.shape for item in given)))
+    return math.prod(np.broadcast_shapes(*(item.shape for item in operands)))

@@ -9,6 +9,7 @@ import onnx_ir as ir
 from onnx_ir.passes.common import InlinePass
 
 from samba_onnx.passes.rewrites.opset_adapters import ADAPTERS, ALWAYS_POSSIBLE
+from samba_onnx.passes.rewrites.refusals import ReasonedPass, Refusal
 
 DEEPEST = 4
 """Levels of function bodies within function bodies that are looked into."""
@@ -24,7 +25,7 @@ class Knows(Protocol):
         """Return whether the target's table has the operator."""
 
 
-class ExpandFunctionsPass(ir.passes.InPlacePass):
+class ExpandFunctionsPass(ReasonedPass):
     """Replace a node by its ONNX function body, with ``onnx_ir``'s inliner.
 
     1. The target does not know the operator, and onnx defines a body for this version, possibly
@@ -44,19 +45,16 @@ class ExpandFunctionsPass(ir.passes.InPlacePass):
         self.target = target
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
-        """Expand."""
+        """Expand one level of the operators that the target lacks."""
         default = model.graph.opset_imports.get("", 0)
         bodies: dict[ir.OperatorIdentifier, ir.Function] = {}
         for number, node in enumerate(model.graph):
             if node.domain != "" or self.target.knows(node.domain, node.op_type):
                 continue
-            body = _body(node, node.version or default)
-            if body is None or not self._is_worthwhile(body[0], default, DEEPEST):
+            body = self._expansion(node, default)
+            if isinstance(body, Refusal):
+                self.refusals.applied(node, body)
                 continue
-            del body[0].output[len(node.outputs) :]
-            made = {name for inner in body[0].node for name in inner.output}
-            if not made.issuperset(body[0].output):
-                continue  # it returns less than the node does
             node.overload = f"samba_onnx_{number}"
             bodies[node.op_identifier()] = _as_function(node, body, default)
         if not bodies:
@@ -68,6 +66,26 @@ class ExpandFunctionsPass(ir.passes.InPlacePass):
         model.functions.clear()
         model.functions.update(others)
         return ir.passes.PassResult(model, modified=True)
+
+    def _expansion(self, node: ir.Node, version: int) -> Body | Refusal:
+        """Return the body that takes a node's place, or why none does.
+
+        Args:
+            node: A node of an operator that the target does not know.
+            version: Version of the default operator set that the model imports.
+        """
+        # Case 1: onnx defines a body.
+        body = _body(node, node.version or version)
+        if body is None:
+            return Refusal("onnx defines no body for it, its version and its types")
+        # Case 2: all of it can run on the target; in parts it would only cost boundaries.
+        if not self._is_worthwhile(body[0], version, DEEPEST):
+            return Refusal("its body needs operators that the target lacks too")
+        del body[0].output[len(node.outputs) :]
+        results = {name for inner in body[0].node for name in inner.output}
+        if not results.issuperset(body[0].output):
+            return Refusal("its body returns less than the node does")
+        return body
 
     def _is_known(self, domain: str, op_type: str) -> bool:
         """Return whether a body may use it: some vanish, CastLike becomes Cast once types are known."""

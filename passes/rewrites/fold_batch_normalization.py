@@ -6,6 +6,7 @@ import numpy as np
 import onnx_ir as ir
 from numpy.typing import NDArray
 
+from samba_onnx.passes.rewrites.refusals import ReasonedPass, Refusal
 from samba_onnx.passes.rewrites.rewriting import (
     WEIGHT,
     add_initializer,
@@ -23,8 +24,8 @@ MOST_CHANNELS = 1 << 16
 Vector = NDArray[np.float64]
 
 
-class FoldBatchNormalizationPass(ir.passes.InPlacePass):
-    """Multiply a BatchNormalization into weights, where it runs on nothing else's output.
+class FoldBatchNormalizationPass(ReasonedPass):
+    """Multiply a BatchNormalization into the weights of the node before it.
 
     1. Conv, ConvTranspose or Gemm before it, whose output only it reads.
     2. Weight, bias and the four operands are initializers, and nothing else reads the weight.
@@ -35,40 +36,49 @@ class FoldBatchNormalizationPass(ir.passes.InPlacePass):
     """
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
-        """Fold."""
+        """Fold every BatchNormalization that follows weights of its own."""
         modified = False
         for graph in list(each_graph(model)):
             for node in graph:
                 if is_operator(node, "BatchNormalization"):
-                    modified |= _fold(model, node)
+                    modified |= self.refusals.applied(node, _fold(model, node))
         return ir.passes.PassResult(model, modified=modified)
 
 
-def _fold(model: ir.Model, node: ir.Node) -> bool:
+def _fold(model: ir.Model, node: ir.Node) -> Refusal | None:
+    # Case 1: what is normalised comes from a node with weights, and nothing else reads it.
     source = node.inputs[0]
     before = None if source is None else source.producer()
     if source is None or before is None or before.graph is not node.graph:
-        return False
-    if not is_operator(before, "Conv", "ConvTranspose", "Gemm") or not is_read_once(source):
-        return False
-    if _is_training(node) or len(before.inputs) < 2:
-        return False
+        return Refusal("no node of its graph computes its input")
+    if not is_operator(before, "Conv", "ConvTranspose", "Gemm") or len(before.inputs) < 2:
+        return Refusal("no Conv, ConvTranspose or Gemm is before it")
+    if not is_read_once(source):
+        return Refusal("other nodes read its input too")
+    # Case 3: in training mode the statistics are those of the batch.
+    if _is_training(node):
+        return Refusal("it is in training mode")
+    # Case 2: everything that is multiplied is known now, and the product replaces one weight only.
     weight = before.inputs[1]
     tensor = constant(weight)
-    if weight is None or tensor is None or not is_read_once(weight):
-        return False
+    if weight is None or tensor is None:
+        return Refusal("the weight before it is computed at run time")
+    if not is_read_once(weight):
+        return Refusal("other nodes read the weight before it too")
     if tensor.dtype not in (ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.DOUBLE):
-        return False
+        return Refusal(f"products of type {tensor.dtype.name.lower()} would be rounded differently")
     vectors = _vectors(node)
     if vectors is None:
-        return False
+        return Refusal("its statistics are no constant vectors")
     factor, shift = vectors
     if not np.isfinite(factor).all():
-        return False
+        return Refusal("its factors are not finite")
     bias = _bias(before, len(factor))
     shape = _factor_shape(before, tensor, len(factor))
-    if bias is None or shape is None:
-        return False
+    if bias is None:
+        return Refusal("the bias before it is no constant vector of its channels")
+    if shape is None:
+        return Refusal("its channels are no axis of the weight before it")
     _rewrite(model, before, tensor, factor.reshape(shape), bias * factor + shift)
     return forward(node, source)
 

@@ -9,6 +9,7 @@ import onnx_ir as ir
 
 from samba_onnx.passes.rewrites.evaluation import FOLDABLE, LARGEST_RESULT, evaluate
 from samba_onnx.passes.rewrites.lazy_weights import LAYOUT, arrangement, lazy_tensor
+from samba_onnx.passes.rewrites.refusals import ReasonedPass, Refusal
 from samba_onnx.passes.rewrites.rewriting import (
     SMALL,
     WEIGHT,
@@ -30,7 +31,7 @@ MOST_COPIED = 1024
 """Elements that folding may take from a weight that other nodes read too."""
 
 
-class FoldConstantsPass(ir.passes.InPlacePass):
+class FoldConstantsPass(ReasonedPass):
     """Replace nodes whose operands are all initializers by initializers.
 
     1. Only operators of ``evaluation.FOLDABLE`` are folded: nothing random, nothing with a
@@ -44,21 +45,29 @@ class FoldConstantsPass(ir.passes.InPlacePass):
     """
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
-        """Fold."""
+        """Fold until the budget of this run is spent."""
         budget = BUDGET
         modified = False
         version = model.graph.opset_imports.get("", 0)
         for graph in list(each_graph(model)):
             for node in graph:
+                # Case 1: the operator may be folded, and every operand is known.
                 if not _may_fold(node) or any(
                     value is not None and constant(value) is None for value in node.inputs
                 ):
                     continue
+                # Case 3: weights stay in their file until the result is written.
                 if _is_large(node) or _would_copy_weight(node):
-                    modified |= _fold_lazily(model, node)
+                    modified |= self.refusals.applied(node, _fold_lazily(model, node))
                     continue
+                # Cases 2 and 4: the result is computed now.
                 cost = sum(tensor.size for value in node.inputs if (tensor := constant(value)))
-                if cost <= budget and _fold(model, node, version):
+                outcome = (
+                    _fold(model, node, version)
+                    if cost <= budget
+                    else Refusal("this run of the pass has computed enough")
+                )
+                if self.refusals.applied(node, outcome):
                     budget -= cost
                     modified = True
         return ir.passes.PassResult(model, modified=modified)
@@ -72,14 +81,14 @@ def _is_large(node: ir.Node) -> bool:
     return any(tensor.nbytes > LARGEST_RESULT for v in node.inputs if (tensor := constant(v)))
 
 
-def _fold(model: ir.Model, node: ir.Node, version: int) -> bool:
+def _fold(model: ir.Model, node: ir.Node, version: int) -> Refusal | None:
     tensors = [constant(value) for value in node.inputs]
     if any(tensor is not None and tensor.dtype.is_string() for tensor in tensors):
-        return False
+        return Refusal("it computes with strings")
     operands = [None if tensor is None else tensor.numpy() for tensor in tensors]
     results = evaluate(node, operands, version)
-    if results is None:
-        return False
+    if isinstance(results, Refusal):
+        return results
     weight = any(value is not None and value.meta.get(WEIGHT) for value in node.inputs)
     for output, result in zip(list(node.outputs), results, strict=True):
         if not output.uses() and not output.is_graph_output():
@@ -88,7 +97,7 @@ def _fold(model: ir.Model, node: ir.Node, version: int) -> bool:
         tensor = ir.Tensor(np.ascontiguousarray(result).reshape(result.shape), dtype=dtype)
         _replace_output(model, node, output, tensor, weight=weight)
     _drop(node)
-    return True
+    return None
 
 
 def _would_copy_weight(node: ir.Node) -> bool:
@@ -101,18 +110,22 @@ def _would_copy_weight(node: ir.Node) -> bool:
     return shared and (node.op_type in LAYOUT or size > MOST_COPIED)
 
 
-def _fold_lazily(model: ir.Model, node: ir.Node) -> bool:
+def _fold_lazily(model: ir.Model, node: ir.Node) -> Refusal | None:
     output = node.outputs[0]
     shape = static_shape(output)
     tensors = [tensor for value in node.inputs if (tensor := constant(value)) is not None]
-    arrange = arrangement(node, shape) if shape is not None else None
-    if arrange is None or shape is None or not _frees_its_operands(node):
-        return False
+    if shape is None:
+        return Refusal("the shape of its output is not static")
+    arrange = arrangement(node, shape)
+    if arrange is None:
+        return Refusal("it computes with a large weight instead of rearranging it")
+    if (refusal := _keeps_operands(node)) is not None:
+        return refusal
     lazy = lazy_tensor(arrange, tensors[: _whole_operands(node)], shape)
     weight = any(value is not None and value.meta.get(WEIGHT) for value in node.inputs)
     _replace_output(model, node, output, lazy, weight=weight)
     _drop(node)
-    return True
+    return None
 
 
 def _whole_operands(node: ir.Node) -> int:
@@ -120,8 +133,8 @@ def _whole_operands(node: ir.Node) -> int:
     return len(node.inputs) if node.op_type == "Concat" else 1
 
 
-def _frees_its_operands(node: ir.Node) -> bool:
-    """Return whether large operands are stored no more than once after folding.
+def _keeps_operands(node: ir.Node) -> Refusal | None:
+    """Return why a large operand would be stored more than once after folding, if it would.
 
     A weight may have several readers when all of them are Slices of constant bounds that together
     take no more than there is.
@@ -129,16 +142,18 @@ def _frees_its_operands(node: ir.Node) -> bool:
     for value in node.inputs[: _whole_operands(node)]:
         tensor = constant(value)
         if value is None or tensor is None:
-            return False
+            return Refusal("one of its operands is left out")
         if is_read_once(value) or tensor.nbytes <= SMALL:
             continue
         readers = value.consumers()
-        taken = sum(math.prod(static_shape(reader.outputs[0]) or (1 << 62,)) for reader in readers)
-        if taken > tensor.size or value.is_graph_output():
-            return False
-        if not all(is_operator(reader, "Slice") for reader in readers):
-            return False
-    return True
+        elements = sum(
+            math.prod(static_shape(reader.outputs[0]) or (1 << 62,)) for reader in readers
+        )
+        if value.is_graph_output() or not all(is_operator(reader, "Slice") for reader in readers):
+            return Refusal("other nodes read the weight as it is")
+        if elements > tensor.size:
+            return Refusal("the Slices of the weight together take more than there is")
+    return None
 
 
 def _replace_output(

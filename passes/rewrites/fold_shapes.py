@@ -9,6 +9,7 @@ import numpy as np
 import onnx_ir as ir
 
 from samba_onnx.passes.rewrites.interface import dimensions
+from samba_onnx.passes.rewrites.refusals import ReasonedPass, Refusal
 from samba_onnx.passes.rewrites.rewriting import (
     add_constant,
     constant,
@@ -28,7 +29,7 @@ MOST_ELEMENTS = 64
 """Elements up to which a tensor is taken for shape arithmetic."""
 
 
-class FoldShapesPass(ir.passes.InPlacePass):
+class FoldShapesPass(ReasonedPass):
     """Compute what follows from static dimensions.
 
     1. Shape, Size and the integer arithmetic that follows (Gather, Slice, Concat, Squeeze,
@@ -40,7 +41,7 @@ class FoldShapesPass(ir.passes.InPlacePass):
     """
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
-        """Fold."""
+        """Fold the shape arithmetic whose elements are known."""
         tracker = _Tracker()
         modified = False
         for graph in list(each_graph(model)):
@@ -49,52 +50,61 @@ class FoldShapesPass(ir.passes.InPlacePass):
                     continue
                 elements = tracker.visit(node)
                 if elements is not None and all(isinstance(item, int) for item in elements):
-                    modified |= _replace(model, node, elements)
-                elif node.op_type == "Reshape":
-                    modified |= _fix_reshape(model, node, tracker)
+                    modified |= self.refusals.applied(node, _replace(model, node, elements))
+                elif node.op_type == "Reshape" and constant(node.inputs[1]) is None:
+                    modified |= self.refusals.applied(node, _fix_reshape(model, node, tracker))
         return ir.passes.PassResult(model, modified=modified)
 
 
-def _replace(model: ir.Model, node: ir.Node, elements: Elements) -> bool:
+def _replace(model: ir.Model, node: ir.Node, elements: Elements) -> Refusal | None:
+    """Replace a node all of whose elements are numbers by a constant."""
     output = node.outputs[0]
     shape: tuple[int, ...] | None = static_shape(output)
     if shape is None:
         shape = () if output.shape is not None and len(output.shape) == 0 else (len(elements),)
-    if output.dtype is None or math.prod(shape) != len(elements):
-        return False
+    if output.dtype is None:
+        return Refusal("the type of its output is not known")
+    if math.prod(shape) != len(elements):
+        return Refusal("its output is declared with another number of elements than it computes")
     if all(constant(value) is not None for value in node.inputs):
-        return False  # FoldConstantsPass does it
+        return Refusal("its operands are constants, which FoldConstants folds")
     array = np.array(elements, output.dtype.numpy()).reshape(shape)
     return forward(node, add_constant(model, folded_name(output), array))
 
 
-def _fix_reshape(model: ir.Model, node: ir.Node, tracker: _Tracker) -> bool:
+def _fix_reshape(model: ir.Model, node: ir.Node, tracker: _Tracker) -> Refusal | None:
+    """Write the computed shape operand of a Reshape as a constant."""
     source, operand = node.inputs[:2]
-    if source is None or operand is None or constant(operand) is not None:
-        return False
-    wanted = tracker.elements(operand)
-    if wanted is None or integer_attribute(node, "allowzero", 0):
-        return False
+    if source is None or operand is None:
+        return Refusal("it lacks an operand")
+    sizes = tracker.elements(operand)
+    if sizes is None:
+        return Refusal("nothing is known of its shape operand")
+    if integer_attribute(node, "allowzero", 0):
+        return Refusal("with allowzero, a 0 would not copy a dimension")
     own = dimensions(source.shape) or ()
     fixed: list[int] = []
-    for axis, item in enumerate(wanted):
+    for axis, item in enumerate(sizes):
         if isinstance(item, int):
             fixed.append(item)
         else:
             copied = item is not None and axis < len(own) and item == own[axis]
             fixed.append(0 if copied else -1)
-    numbers = [item for item in wanted if isinstance(item, int)]
-    if fixed.count(-1) > 1 or any(number <= 0 and number != -1 for number in numbers):
-        return False
-    if -1 in fixed and 0 in fixed and fixed.count(0) > 1:
-        return False  # two sizes that may both be zero would leave -1 undetermined
+    numbers = [item for item in sizes if isinstance(item, int)]
+    if fixed.count(-1) > 1:
+        return Refusal("more than one element of its shape operand is not known")
+    if any(number <= 0 and number != -1 for number in numbers):
+        return Refusal("an element of its shape operand is 0 already, or negative")
+    # Two sizes that may both be zero would leave -1 undetermined.
+    if -1 in fixed and fixed.count(0) > 1:
+        return Refusal("several dimensions of its input that are copied may be empty")
     name = f"{node.outputs[0].name}_shape"
     node.replace_input_with(1, add_constant(model, name, np.array(fixed, np.int64)))
-    return True
+    return None
 
 
 class _Tracker:
-    """What is known of small integer tensors, element by element."""
+    """Follows small integer tensors element by element, in the order of the nodes."""
 
     def __init__(self) -> None:
         self._known: dict[ir.Value, Elements] = {}
@@ -168,10 +178,10 @@ def _gather(tracker: _Tracker, node: ir.Node) -> Elements | None:
 
 def _slice(tracker: _Tracker, node: ir.Node) -> Elements | None:
     data = tracker.elements(node.inputs[0])
-    given = [integers(value) for value in node.inputs[1:]]
-    if data is None or len(given) < 2 or any(item is None or len(item) != 1 for item in given):
+    bounds = [integers(value) for value in node.inputs[1:]]
+    if data is None or len(bounds) < 2 or any(item is None or len(item) != 1 for item in bounds):
         return None
-    numbers = [item[0] for item in given if item is not None]
+    numbers = [item[0] for item in bounds if item is not None]
     start, stop = numbers[:2]
     step = numbers[3] if len(numbers) > 3 else 1
     if step < 1:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
+from samba_onnx.passes.rewrites.refusals import ReasonedPass, Refusal
 from samba_onnx.passes.rewrites.rewriting import (
     add_constant,
     constant,
@@ -16,7 +17,7 @@ from samba_onnx.passes.rewrites.rewriting import (
 )
 
 
-class FoldTransposesPass(ir.passes.InPlacePass):
+class FoldTransposesPass(ReasonedPass):
     """Turn MatMul(x, Transpose(w)) into Gemm(x, w, transB=1), when w has other readers too.
 
     A weight that nothing else reads is transposed once by FoldConstantsPass. One that is tied,
@@ -29,40 +30,46 @@ class FoldTransposesPass(ir.passes.InPlacePass):
     """
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
-        """Fold."""
+        """Replace the products with a shared, transposed weight."""
         modified = False
         for graph in list(each_graph(model)):
             for node in graph:
-                if is_operator(node, "MatMul"):
-                    modified |= _fold(model, node)
+                if not is_operator(node, "MatMul"):
+                    continue
+                right = node.inputs[1]
+                transpose = None if right is None else right.producer()
+                if transpose is not None and is_operator(transpose, "Transpose"):
+                    outcome = _fold(model, node, transpose)
+                    modified |= self.refusals.applied(node, outcome)
         return ir.passes.PassResult(model, modified=modified)
 
 
-def _fold(model: ir.Model, node: ir.Node) -> bool:
-    left, right = node.inputs
-    transpose = None if right is None else right.producer()
-    if left is None or left.shape is None or not is_operator(transpose, "Transpose"):
-        return False
-    weight = transpose.inputs[0] if transpose is not None else None
+def _fold(model: ir.Model, node: ir.Node, transpose: ir.Node) -> Refusal | None:
+    left, weight = node.inputs[0], transpose.inputs[0]
+    # Case 1: a matrix that others read too and whose two axes are swapped.
     shape = static_shape(weight)
     if weight is None or constant(weight) is None or shape is None or len(shape) != 2:
-        return False
+        return Refusal("what is transposed is no constant matrix")
+    if is_read_once(weight):
+        return Refusal("nothing else reads the weight, which is transposed once instead")
+    permutation = transpose.attributes.get("perm")
+    if permutation is not None and tuple(permutation.as_ints()) != (1, 0):
+        return Refusal("the Transpose leaves the matrix as it is")
+    # Case 3: the types that Gemm has.
     if weight.dtype not in (ir.DataType.FLOAT, ir.DataType.DOUBLE, ir.DataType.FLOAT16):
-        return False
-    if is_read_once(weight) or len(left.shape) < 2:
-        return False
-    given = transpose.attributes.get("perm") if transpose is not None else None
-    if given is not None and tuple(given.as_ints()) != (1, 0):
-        return False
+        return Refusal("Gemm does not have its type")
+    # Case 2: the other operand is a matrix, or can be seen as one.
+    if left is None or left.shape is None or len(left.shape) < 2:
+        return Refusal("its first operand is not known to be a matrix or a batch of them")
     if len(left.shape) == 2:
         gemm = ir.node("Gemm", [left, weight], {"transB": 1})
         replace_node(node, gemm, gemm.outputs)
-        return True
+        return None
     leading = [dim if isinstance(dim, int) else -1 for dim in left.shape][:-1]
     if leading.count(-1) > 1 or 0 in leading:
-        return False
+        return Refusal("more than one of its leading dimensions is dynamic, or one is empty")
     _fold_high_rank(model, node, left, weight, leading, shape)
-    return True
+    return None
 
 
 def _fold_high_rank(

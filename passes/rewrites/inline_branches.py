@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
+from samba_onnx.passes.rewrites.refusals import ReasonedPass, Refusal
 from samba_onnx.passes.rewrites.rewriting import (
     each_graph,
     inherit,
@@ -13,33 +14,37 @@ from samba_onnx.passes.rewrites.rewriting import (
 )
 
 
-class InlineBranchesPass(ir.passes.InPlacePass):
+class InlineBranchesPass(ReasonedPass):
     """Inline one branch of every If with a constant condition.
 
     Branches have no initializers of their own by now: LiftConstantsPass moved them.
     """
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
-        """Inline."""
+        """Inline the branches whose condition is a constant."""
         modified = False
         for graph in list(each_graph(model)):
             for node in graph:
                 if is_operator(node, "If"):
-                    modified |= _inline(node)
+                    modified |= self.refusals.applied(node, _inline(node))
         return ir.passes.PassResult(model, modified=modified)
 
 
-def _inline(node: ir.Node) -> bool:
+def _inline(node: ir.Node) -> Refusal | None:
     condition = small_array(node.inputs[0])
     graph = node.graph
-    if condition is None or condition.size != 1 or graph is None:
-        return False
+    if condition is None or condition.size != 1:
+        return Refusal("its condition is only known at run time")
+    if graph is None:
+        return Refusal("it is in no graph any more")
     attribute = node.attributes.get("then_branch" if condition.any() else "else_branch")
     if attribute is None or attribute.is_ref():
-        return False
+        return Refusal("the branch that is taken is a parameter of a function")
     branch = attribute.as_graph()
-    if branch.initializers or len(branch.outputs) != len(node.outputs):
-        return False
+    if branch.initializers:
+        return Refusal("the branch that is taken has initializers of its own")
+    if len(branch.outputs) != len(node.outputs):
+        return Refusal("the branch that is taken returns another number of values")
     results = list(branch.outputs)
     branch.outputs.clear()
     nodes = list(branch)
@@ -49,4 +54,4 @@ def _inline(node: ir.Node) -> bool:
     for output, result in zip(list(node.outputs), results, strict=True):
         substitute(node, output, result)
     graph.remove(node, safe=True)
-    return True
+    return None

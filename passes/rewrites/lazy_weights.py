@@ -45,8 +45,8 @@ def arrangement(node: ir.Node, shape: tuple[int, ...]) -> Arrange | None:
         shape: Shape of its output.
     """
     if node.op_type == "Transpose":
-        given = node.attributes.get("perm")
-        order = None if given is None else tuple(given.as_ints())
+        permutation = node.attributes.get("perm")
+        order = None if permutation is None else tuple(permutation.as_ints())
         return lambda arrays: arrays[0].transpose(order)
     if node.op_type in LAYOUT:
         return lambda arrays: arrays[0].reshape(shape)
@@ -61,14 +61,14 @@ def arrangement(node: ir.Node, shape: tuple[int, ...]) -> Arrange | None:
 
 def _bounds(node: ir.Node, rank: int) -> tuple[slice, ...] | None:
     """Return a forward Slice as Python slices."""
-    given = [integers(value) for value in node.inputs[1:]]
-    if len(given) < 2 or given[0] is None or given[1] is None:
+    starts, stops, axes, steps = ([integers(value) for value in node.inputs[1:]] + [None] * 4)[:4]
+    if starts is None or stops is None:
         return None
-    axes = given[2] if len(given) > 2 and given[2] is not None else list(range(len(given[0])))
-    steps = given[3] if len(given) > 3 and given[3] is not None else [1] * len(axes)
+    axes = list(range(len(starts))) if axes is None else axes
+    steps = [1] * len(axes) if steps is None else steps
     if any(step < 1 for step in steps):
         return None
     bounds = [slice(None)] * rank
-    for axis, start, stop, step in zip(axes, given[0], given[1], steps, strict=True):
+    for axis, start, stop, step in zip(axes, starts, stops, steps, strict=True):
         bounds[axis] = slice(start, stop, step)
     return tuple(bounds)

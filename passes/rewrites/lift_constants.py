@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
+from samba_onnx.passes.rewrites.refusals import ReasonedPass, Refusal
 from samba_onnx.passes.rewrites.rewriting import (
     WEIGHT,
     add_initializer,
@@ -18,7 +19,7 @@ LARGE = 1024
 """Elements from which a Constant node is taken for one of the user's weights."""
 
 
-class LiftConstantsPass(ir.passes.InPlacePass):
+class LiftConstantsPass(ReasonedPass):
     """Leave no Constant node, and no initializer outside the main graph.
 
     1. A Constant becomes an initializer of the main graph under its own name or a free one.
@@ -31,20 +32,24 @@ class LiftConstantsPass(ir.passes.InPlacePass):
     """
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
-        """Lift."""
+        """Lift constants out of nodes and subgraphs."""
         modified = False
         for graph in list(each_graph(model)):
             modified |= _lift_initializers(model, graph)
             for node in graph:
                 if is_operator(node, "Constant"):
-                    modified |= _lift(model, node)
+                    modified |= self.refusals.applied(node, _lift(model, node))
         return ir.passes.PassResult(model, modified=modified)
 
 
-def _lift(model: ir.Model, node: ir.Node) -> bool:
+def _lift(model: ir.Model, node: ir.Node) -> Refusal | None:
+    # Case 4: what is no dense tensor has no place among initializers.
     tensor = constant_tensor(node)
-    if tensor is None or node.graph is None:
-        return False
+    if tensor is None:
+        return Refusal("it holds a sparse tensor, or a parameter of a function")
+    if node.graph is None:
+        return Refusal("it is in no graph any more")
+    # Cases 1 and 2: the name stays with the graph's output, where it is one.
     output = node.outputs[0]
     name = output.name or node.name or "constant"
     if output.is_graph_output():
@@ -57,7 +62,7 @@ def _lift(model: ir.Model, node: ir.Node) -> bool:
     else:
         output.replace_all_uses_with(lifted)
         node.graph.remove(node, safe=True)
-    return True
+    return None
 
 
 def constant_tensor(node: ir.Node) -> ir.TensorProtocol | None:

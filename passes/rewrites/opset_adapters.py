@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 import onnx_ir as ir
 
+from samba_onnx.passes.rewrites.refusals import Refusal
 from samba_onnx.passes.rewrites.rewriting import (
     add_constant,
     integer_attribute,
@@ -25,8 +26,8 @@ from samba_onnx.passes.rewrites.rewriting import (
 )
 
 Apply = Callable[[], None]
-Adapter = Callable[[ir.Model, ir.Node], "Apply | str | None"]
-"""Returns what to do, None when nothing is to do, or the reason why it cannot be done."""
+Adapter = Callable[[ir.Model, ir.Node], "Apply | Refusal | None"]
+"""Returns how to rewrite the node, None when it means the same already, or why it cannot be rewritten."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ class OpsetAdapter:
 def _attributes_to_inputs(*names: str) -> Adapter:
     """Attributes, in this order, become the inputs after the first."""
 
-    def adapt(model: ir.Model, node: ir.Node) -> Apply | str | None:
+    def adapt(model: ir.Model, node: ir.Node) -> Apply | Refusal | None:
         if not any(name in node.attributes for name in names):
             return None
 
@@ -70,19 +71,19 @@ def _to_input(model: ir.Model, node: ir.Node, name: str, position: int) -> None:
     node.replace_input_with(position, add_constant(model, f"{node.outputs[0].name}_{name}", array))
 
 
-def _clip(model: ir.Model, node: ir.Node) -> Apply | str | None:
+def _clip(model: ir.Model, node: ir.Node) -> Apply | Refusal | None:
     return _attributes_to_inputs("min", "max")(model, node)
 
 
-def _pad(model: ir.Model, node: ir.Node) -> Apply | str | None:
+def _pad(model: ir.Model, node: ir.Node) -> Apply | Refusal | None:
     return _attributes_to_inputs("pads", "value")(model, node)
 
 
-def _slice(model: ir.Model, node: ir.Node) -> Apply | str | None:
+def _slice(model: ir.Model, node: ir.Node) -> Apply | Refusal | None:
     return _attributes_to_inputs("starts", "ends", "axes")(model, node)
 
 
-def _top_k(model: ir.Model, node: ir.Node) -> Apply | str | None:
+def _top_k(model: ir.Model, node: ir.Node) -> Apply | Refusal | None:
     def apply() -> None:
         node.attributes["k"] = ir.AttrInt64s("k", [node.attributes["k"].as_int()])
         _to_input(model, node, "k", 1)
@@ -90,7 +91,7 @@ def _top_k(model: ir.Model, node: ir.Node) -> Apply | str | None:
     return apply if "k" in node.attributes else None
 
 
-def _split(model: ir.Model, node: ir.Node) -> Apply | str | None:
+def _split(model: ir.Model, node: ir.Node) -> Apply | Refusal | None:
     if len(node.inputs) > 1 and node.inputs[1] is not None:
         return None
     if "split" in node.attributes:
@@ -102,10 +103,10 @@ def _split(model: ir.Model, node: ir.Node) -> Apply | str | None:
     return None if "num_outputs" in node.attributes else apply
 
 
-def _dropout(model: ir.Model, node: ir.Node) -> Apply | str | None:
+def _dropout(model: ir.Model, node: ir.Node) -> Apply | Refusal | None:
     del model
     if len(node.outputs) > 1 and (node.outputs[1].uses() or node.outputs[1].is_graph_output()):
-        return "its mask is read and had another type"
+        return Refusal("its mask is read and had another type")
 
     def apply() -> None:
         node.attributes.pop("ratio", None)
@@ -114,7 +115,7 @@ def _dropout(model: ir.Model, node: ir.Node) -> Apply | str | None:
     return apply
 
 
-def _flattened(model: ir.Model, node: ir.Node) -> Apply | str | None:
+def _flattened(model: ir.Model, node: ir.Node) -> Apply | Refusal | None:
     """Softmax and its kin: over all dimensions from ``axis`` on, taken as one."""
     source = node.inputs[0]
     axis = integer_attribute(node, "axis", 1)
@@ -122,7 +123,7 @@ def _flattened(model: ir.Model, node: ir.Node) -> Apply | str | None:
     if axis == -1 or (rank is not None and axis % max(rank, 1) == rank - 1):
         return lambda: node.attributes.update(axis=ir.AttrInt64("axis", -1))
     if rank is None or source is None:
-        return "the rank of its input is not known"
+        return Refusal("the rank of its input is not known")
 
     def apply() -> None:
         shape = ir.node("Shape", [source])
@@ -136,12 +137,12 @@ def _flattened(model: ir.Model, node: ir.Node) -> Apply | str | None:
     return apply
 
 
-def _batch_normalization(model: ir.Model, node: ir.Node) -> Apply | str | None:
+def _batch_normalization(model: ir.Model, node: ir.Node) -> Apply | Refusal | None:
     del model
     if integer_attribute(node, "spatial", 1) != 1:
-        return "spatial=0 has no successor"
+        return Refusal("spatial=0 has no successor")
     if any(output.uses() or output.is_graph_output() for output in node.outputs[1:]):
-        return "it is in training mode, which changed its outputs"
+        return Refusal("it is in training mode, which changed its outputs")
 
     def apply() -> None:
         node.attributes.pop("spatial", None)
@@ -150,26 +151,26 @@ def _batch_normalization(model: ir.Model, node: ir.Node) -> Apply | str | None:
     return apply
 
 
-def _upsample(model: ir.Model, node: ir.Node) -> Apply | str | None:
+def _upsample(model: ir.Model, node: ir.Node) -> Apply | Refusal | None:
     attribute = node.attributes.get("scales")
     if attribute is not None:
         scales = np.array(attribute.as_floats(), np.float32)
     else:
         array = small_array(node.inputs[1]) if len(node.inputs) > 1 else None
         if array is None:
-            return "its scales are computed at run time"
+            return Refusal("its scales are computed at run time")
         scales = array.astype(np.float32)
     return _to_resize(model, node, scales)
 
 
-def _resize(model: ir.Model, node: ir.Node) -> Apply | str | None:
+def _resize(model: ir.Model, node: ir.Node) -> Apply | Refusal | None:
     array = small_array(node.inputs[1]) if len(node.inputs) > 1 else None
     if array is None:
-        return "its scales are computed at run time"
+        return Refusal("its scales are computed at run time")
     return _to_resize(model, node, array.astype(np.float32))
 
 
-def _to_resize(model: ir.Model, node: ir.Node, scales: np.ndarray) -> Apply | str | None:
+def _to_resize(model: ir.Model, node: ir.Node, scales: np.ndarray) -> Apply | Refusal | None:
     """Write Upsample, and Resize of version 10, as today's Resize.
 
     Both map coordinates as x / scale; nearest takes the floor when enlarging and, in
@@ -178,7 +179,7 @@ def _to_resize(model: ir.Model, node: ir.Node, scales: np.ndarray) -> Apply | st
     shrinks, grows = bool((scales < 1).any()), bool((scales > 1).any())
     mode = node.attributes["mode"].as_string() if "mode" in node.attributes else "nearest"
     if mode == "nearest" and shrinks and grows:
-        return "it enlarges and shrinks at once"
+        return Refusal("it enlarges and shrinks at once")
 
     def apply() -> None:
         attributes = {
@@ -193,18 +194,18 @@ def _to_resize(model: ir.Model, node: ir.Node, scales: np.ndarray) -> Apply | st
     return apply
 
 
-def _resize_11(model: ir.Model, node: ir.Node) -> Apply | str | None:
+def _resize_11(model: ir.Model, node: ir.Node) -> Apply | Refusal | None:
     """Resize of any version before 18."""
     version = node.version or model.graph.opset_imports.get("", 0)
     if version < 11:
         return _resize(model, node)
     mode = node.attributes.get("coordinate_transformation_mode")
     if mode is not None and mode.as_string() == "tf_half_pixel_for_nn":
-        return "coordinate mode tf_half_pixel_for_nn was removed"
+        return Refusal("coordinate mode tf_half_pixel_for_nn was removed")
     return None
 
 
-def _scatter(model: ir.Model, node: ir.Node) -> Apply | str | None:
+def _scatter(model: ir.Model, node: ir.Node) -> Apply | Refusal | None:
     del model
 
     def apply() -> None:
@@ -213,12 +214,12 @@ def _scatter(model: ir.Model, node: ir.Node) -> Apply | str | None:
     return apply
 
 
-def _scan(model: ir.Model, node: ir.Node) -> Apply | str | None:
+def _scan(model: ir.Model, node: ir.Node) -> Apply | Refusal | None:
     del model, node
-    return "its batch dimension was removed"
+    return Refusal("its batch dimension was removed")
 
 
-def _roi_align(model: ir.Model, node: ir.Node) -> Apply | str | None:
+def _roi_align(model: ir.Model, node: ir.Node) -> Apply | Refusal | None:
     del model
 
     def apply() -> None:
@@ -228,7 +229,7 @@ def _roi_align(model: ir.Model, node: ir.Node) -> Apply | str | None:
     return apply
 
 
-def _dft(model: ir.Model, node: ir.Node) -> Apply | str | None:
+def _dft(model: ir.Model, node: ir.Node) -> Apply | Refusal | None:
     def apply() -> None:
         node.attributes["axis"] = ir.AttrInt64("axis", integer_attribute(node, "axis", 1))
         _to_input(model, node, "axis", 2)
@@ -236,7 +237,7 @@ def _dft(model: ir.Model, node: ir.Node) -> Apply | str | None:
     return apply
 
 
-def _grid_sample(model: ir.Model, node: ir.Node) -> Apply | str | None:
+def _grid_sample(model: ir.Model, node: ir.Node) -> Apply | Refusal | None:
     del model
     names = {"bilinear": "linear", "bicubic": "cubic"}
     mode = node.attributes.get("mode")
@@ -248,14 +249,14 @@ def _grid_sample(model: ir.Model, node: ir.Node) -> Apply | str | None:
     return apply if new else None
 
 
-def _group_normalization(model: ir.Model, node: ir.Node) -> Apply | str | None:
+def _group_normalization(model: ir.Model, node: ir.Node) -> Apply | Refusal | None:
     """Scale and bias per group become scale and bias per channel."""
     source, scale, bias = node.inputs[:3]
     shape = None if source is None else source.shape
     channels = shape[1] if shape is not None and len(shape) > 1 else None
     groups = integer_attribute(node, "num_groups", 0)
     if not isinstance(channels, int) or groups < 1 or scale is None or bias is None:
-        return "the number of channels is not known"
+        return Refusal("the number of channels is not known")
     if channels == groups:
         return None
 

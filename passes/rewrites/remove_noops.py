@@ -1,4 +1,4 @@
-"""Remove nodes that return what they are given."""
+"""Remove nodes that return one of their operands unchanged."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import onnx_ir as ir
 
+from samba_onnx.passes.rewrites.refusals import ReasonedPass, Refusal
 from samba_onnx.passes.rewrites.rewriting import (
-    constant,
     each_graph,
     forward,
     integer_attribute,
@@ -20,11 +20,14 @@ from samba_onnx.passes.rewrites.rewriting import (
 SAME_SHAPE = frozenset({"Reshape", "Expand", "Flatten", "Squeeze", "Unsqueeze", "Tile"})
 """Operators that change nothing when the shape stays the same and is known."""
 
+RESHAPING = frozenset({"Reshape", "Flatten", "Squeeze", "Unsqueeze"})
+"""Operators that a Reshape of their result makes superfluous."""
+
 SINGLE = frozenset({"Concat", "Max", "Mean", "Min", "Sum"})
 """Operators of any number of inputs that change nothing when there is one."""
 
 
-class RemoveNoopsPass(ir.passes.InPlacePass):
+class RemoveNoopsPass(ReasonedPass):
     """Let readers of a node's output read its input instead, where the two are always equal.
 
     1. Identity; Dropout outside training; Cast to the type that it is.
@@ -40,148 +43,169 @@ class RemoveNoopsPass(ir.passes.InPlacePass):
     """
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
-        """Remove."""
+        """Remove the nodes that change nothing, and merge neighbours that undo each other."""
         modified = False
         for graph in list(each_graph(model)):
             for node in graph:
-                if node.domain != "" or not node.inputs or node.inputs[0] is None:
-                    continue
-                if _name_type(node):
-                    modified = True
-                    continue
-                modified |= _merge_transposes(node) or _skip_reshape(node)
-                if _only_first_output(node) and (equal := _equal_input(node)) is not None:
-                    modified |= forward(node, equal)
+                if node.domain == "" and node.inputs and node.inputs[0] is not None:
+                    modified |= self._visit(node, node.inputs[0])
         return ir.passes.PassResult(model, modified=modified)
 
+    def _visit(self, node: ir.Node, first: ir.Value) -> bool:
+        """Try all rules on a node whose first operand is ``first``."""
+        # Case 5 goes first: a merged Transpose may be one that changes nothing.
+        if node.op_type == "CastLike":
+            return self.refusals.applied(node, _name_type(node))
+        modified = False
+        before = first.producer()
+        if before is not None and before.domain == "":
+            if node.op_type == "Transpose" and before.op_type == "Transpose":
+                modified = self.refusals.applied(node, _merge_transposes(node, before))
+            elif node.op_type == "Reshape" and before.op_type in RESHAPING:
+                modified = self.refusals.applied(node, _skip_reshape(node, before))
+        # Cases 1 to 4: the rule says whether the output equals the first operand.
+        rule = _RULES.get(node.op_type)
+        source = node.inputs[0]
+        if rule is None or source is None:
+            return modified
+        if any(extra.uses() or extra.is_graph_output() for extra in node.outputs[1:]):
+            return self.refusals.applied(node, Refusal("its other outputs are read")) or modified
+        return self.refusals.applied(node, rule(node) or forward(node, source)) or modified
 
-def _only_first_output(node: ir.Node) -> bool:
-    return not any(extra.uses() or extra.is_graph_output() for extra in node.outputs[1:])
+
+Rule = Callable[[ir.Node], Refusal | None]
+"""Says why a node's first output may differ from its first operand; None when they are equal."""
 
 
-def _equal_input(node: ir.Node) -> ir.Value | None:
-    """Return the input that the first output is always equal to, if there is one."""
-    first = node.inputs[0]
-    if node.op_type in SAME_SHAPE:
-        same = static_shape(first) is not None and static_shape(first) == static_shape(
-            node.outputs[0]
-        )
-        return first if same else None
-    if node.op_type in SINGLE:
-        return first if len(node.inputs) == 1 else None
-    rule = _RULES.get(node.op_type)
-    return first if rule is not None and rule(node) else None
+def _same_shape(node: ir.Node) -> Refusal | None:
+    shape = static_shape(node.inputs[0])
+    if shape is None:
+        return Refusal("the shape of its input is not static")
+    if shape != static_shape(node.outputs[0]):
+        return Refusal("its output has another shape than its input")
+    return None
 
 
-def _dropout(node: ir.Node) -> bool:
+def _single(node: ir.Node) -> Refusal | None:
+    return None if len(node.inputs) == 1 else Refusal("it has more than one input")
+
+
+def _dropout(node: ir.Node) -> Refusal | None:
     if len(node.inputs) < 3 or node.inputs[2] is None:
-        return True
+        return None
     training = small_array(node.inputs[2])
-    return training is not None and not training.any()
+    if training is None:
+        return Refusal("whether it drops is only known at run time")
+    return Refusal("it drops values") if training.any() else None
 
 
-def _cast(node: ir.Node) -> bool:
+def _cast(node: ir.Node) -> Refusal | None:
     source = node.inputs[0]
-    return (
-        source is not None
-        and source.dtype is not None
-        and isinstance(source.type, ir.TensorType)
-        and source.dtype == integer_attribute(node, "to", 0)
-    )
+    if source is None or source.dtype is None or not isinstance(source.type, ir.TensorType):
+        return Refusal("the type of its input is not known")
+    if source.dtype != integer_attribute(node, "to", 0):
+        return Refusal("it changes the type")
+    return None
 
 
-def _name_type(node: ir.Node) -> bool:
-    """CastLike of a value of known type becomes a Cast."""
-    like = node.inputs[1] if node.op_type == "CastLike" and len(node.inputs) > 1 else None
+def _name_type(node: ir.Node) -> Refusal | None:
+    """Write CastLike of a value of known type as a Cast."""
+    like = node.inputs[1] if len(node.inputs) > 1 else None
     if like is None or like.dtype is None or not isinstance(like.type, ir.TensorType):
-        return False
-    kept = {name: item for name, item in node.attributes.items() if name == "saturate"}
-    cast = ir.node("Cast", [node.inputs[0]], {**kept, "to": int(like.dtype)})
+        return Refusal("the type that it casts to is not known")
+    attributes = {name: item for name, item in node.attributes.items() if name == "saturate"}
+    cast = ir.node("Cast", [node.inputs[0]], {**attributes, "to": int(like.dtype)})
     replace_node(node, cast, cast.outputs)
-    return True
+    return None
 
 
-def _transpose(node: ir.Node) -> bool:
+def _transpose(node: ir.Node) -> Refusal | None:
     order = _order(node)
-    return order is not None and order == tuple(range(len(order)))
+    if order is None:
+        return Refusal("the rank of its input is not known")
+    return None if order == tuple(range(len(order))) else Refusal("it changes the order of axes")
 
 
 def _order(node: ir.Node) -> tuple[int, ...] | None:
-    given = node.attributes.get("perm")
-    if given is not None:
-        return tuple(given.as_ints())
+    """Return the axes of the input in the order of the output's; None while the rank is unknown."""
+    permutation = node.attributes.get("perm")
+    if permutation is not None:
+        return tuple(permutation.as_ints())
     source = node.inputs[0]
     if source is None or source.shape is None:
         return None
     return tuple(range(len(source.shape)))[::-1]
 
 
-def _slice(node: ir.Node) -> bool:
-    shape = static_shape(node.inputs[0])
-    if shape is None or shape != static_shape(node.outputs[0]):
-        return False
+def _slice(node: ir.Node) -> Refusal | None:
+    if (refusal := _same_shape(node)) is not None:
+        return refusal
     if len(node.inputs) < 5 or node.inputs[4] is None:
-        return True
+        return None
     steps = integers(node.inputs[4])
-    return steps is not None and all(step == 1 for step in steps)
+    if steps is None:
+        return Refusal("its steps are computed at run time")
+    # A step of -1 keeps the shape and reverses the order.
+    return None if all(step == 1 for step in steps) else Refusal("its steps are not all 1")
 
 
-def _pad(node: ir.Node) -> bool:
+def _pad(node: ir.Node) -> Refusal | None:
     pads = integers(node.inputs[1]) if len(node.inputs) > 1 else None
-    return pads is not None and not any(pads)
+    if pads is None:
+        return Refusal("its padding is computed at run time")
+    return Refusal("it adds or removes elements") if any(pads) else None
 
 
-def _is_neutral(node: ir.Node, number: int) -> bool:
-    """Return whether the second operand is one element equal to ``number`` and shapes stay."""
-    if len(node.inputs) != 2:
-        return False
-    first, second = node.inputs
-    tensor = constant(second)
-    if tensor is None or tensor.size != 1 or first is None or first.shape is None:
-        return False
-    array = small_array(second)
-    return array is not None and len(tensor.shape) <= len(first.shape) and bool(array == number)
+def _neutral(number: int) -> Rule:
+    """Return the rule for operators that change nothing when their second operand is ``number``."""
+
+    def rule(node: ir.Node) -> Refusal | None:
+        if len(node.inputs) != 2:
+            return Refusal("it does not have two operands")
+        first, second = node.inputs
+        array = small_array(second, limit=1)
+        if array is None or array.size != 1:
+            return Refusal("its second operand is not one constant number")
+        # An operand of higher rank would add dimensions to the result.
+        if first is None or first.shape is None or array.ndim > len(first.shape):
+            return Refusal("its second operand may raise the rank")
+        return None if bool(array == number) else Refusal(f"its second operand is not {number}")
+
+    return rule
 
 
-_RULES: dict[str, Callable[[ir.Node], bool]] = {
-    "Identity": lambda node: True,
+_RULES: dict[str, Rule] = {
+    "Identity": lambda node: None,
     "Dropout": _dropout,
     "Cast": _cast,
     "Transpose": _transpose,
     "Slice": _slice,
     "Pad": _pad,
-    "Mul": lambda node: _is_neutral(node, 1),
-    "Div": lambda node: _is_neutral(node, 1),
-    "Sub": lambda node: _is_neutral(node, 0),
+    "Mul": _neutral(1),
+    "Div": _neutral(1),
+    "Sub": _neutral(0),
+    **dict.fromkeys(SAME_SHAPE, _same_shape),
+    **dict.fromkeys(SINGLE, _single),
 }
 
 
-def _merge_transposes(node: ir.Node) -> bool:
-    """Transpose(Transpose(x)) becomes one Transpose of x."""
-    source = node.inputs[0]
-    before = None if source is None else source.producer()
-    if node.op_type != "Transpose" or before is None or before.op_type != "Transpose":
-        return False
-    if before.domain != "":
-        return False
+def _merge_transposes(node: ir.Node, before: ir.Node) -> Refusal | None:
+    """Write Transpose(Transpose(x)) as one Transpose of x."""
     first, second = _order(before), _order(node)
     if first is None or second is None:
-        return False
+        return Refusal("it follows a Transpose of unknown rank")
     node.attributes["perm"] = ir.AttrInt64s("perm", [first[axis] for axis in second])
     node.replace_input_with(0, before.inputs[0])
-    return True
+    return None
 
 
-def _skip_reshape(node: ir.Node) -> bool:
-    """Reshape(Reshape(x)) becomes a Reshape of x, when the second shape does not copy sizes."""
-    source = node.inputs[0]
-    before = None if source is None else source.producer()
-    if node.op_type != "Reshape" or before is None or before.domain != "":
-        return False
-    if before.op_type not in ("Reshape", "Flatten", "Squeeze", "Unsqueeze"):
-        return False
+def _skip_reshape(node: ir.Node, before: ir.Node) -> Refusal | None:
+    """Write Reshape(Reshape(x)) as a Reshape of x."""
     shape = integers(node.inputs[1])
-    if shape is None or (0 in shape and not integer_attribute(node, "allowzero", 0)):
-        return False
+    if shape is None:
+        return Refusal("it follows a Reshape, but its shape is computed at run time")
+    # A 0 copies the size from the value between the two, which would be gone.
+    if 0 in shape and not integer_attribute(node, "allowzero", 0):
+        return Refusal("it copies a size from the Reshape before it")
     node.replace_input_with(0, before.inputs[0])
-    return True
+    return None

@@ -8,6 +8,8 @@ import numpy as np
 import onnx_ir as ir
 from numpy.typing import NDArray
 
+from samba_onnx.passes.rewrites.refusals import Refusal
+
 WEIGHT = "samba_onnx.weight"
 """Key in ``Value.meta`` of initializers that hold the user's weights."""
 
@@ -32,7 +34,7 @@ def is_operator(node: ir.Node | None, *op_types: str) -> bool:
 
 
 def constant(value: ir.Value | None) -> ir.TensorProtocol | None:
-    """Return the tensor of an initializer; None for everything computed, given or omitted."""
+    """Return the tensor of an initializer; None for what is computed, an input or left out."""
     if value is None or value.const_value is None or value.producer() is not None:
         return None
     return None if value.is_graph_input() else value.const_value
@@ -159,7 +161,7 @@ def substitute(node: ir.Node, output: ir.Value, value: ir.Value) -> None:
         node.graph.insert_before(node, identity)
 
 
-def forward(node: ir.Node, value: ir.Value) -> bool:
+def forward(node: ir.Node, value: ir.Value) -> Refusal | None:
     """Make every reader of the node's only used output read ``value``, and drop the node.
 
     Where the output is a graph's own output and ``value`` cannot carry its name, the node becomes
@@ -170,15 +172,17 @@ def forward(node: ir.Node, value: ir.Value) -> bool:
         value: What its first output is equal to.
 
     Returns:
-        Whether anything changed.
+        None when the graph changed, else why it did not.
     """
     output, graph = node.outputs[0], node.graph
     if graph is None:
-        return False
+        return Refusal("it is in no graph any more")
     if output.is_graph_output():
+        # A graph's own output must keep its name, which only a value that this graph computes and
+        # that is no output yet can take over.
         producer = value.producer()
-        own = producer is not None and producer.graph is graph
-        if not own or value.is_graph_output():
+        local = producer is not None and producer.graph is graph
+        if not local or value.is_graph_output():
             return _to_identity(node, value)
         value.name, value.doc_string = output.name, output.doc_string
         value.type = output.type if output.type is not None else value.type
@@ -190,15 +194,15 @@ def forward(node: ir.Node, value: ir.Value) -> bool:
         value.type = output.type
     output.replace_all_uses_with(value, replace_graph_outputs=True)
     graph.remove(node, safe=True)
-    return True
+    return None
 
 
-def _to_identity(node: ir.Node, value: ir.Value) -> bool:
+def _to_identity(node: ir.Node, value: ir.Value) -> Refusal | None:
     if is_operator(node, "Identity") and node.inputs[0] is value:
-        return False
+        return Refusal("the name of the graph's output needs it")
     identity = ir.node("Identity", [value])
     replace_node_output(node, identity)
-    return True
+    return None
 
 
 def replace_node_output(node: ir.Node, new: ir.Node) -> None:

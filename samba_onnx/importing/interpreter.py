@@ -15,6 +15,7 @@ from samba_onnx.importing import control
 from samba_onnx.importing.instructions import Body, Instruction
 from samba_onnx.importing.values import Array, Host, Value
 from samba_onnx.passes.rewrites.evaluation import FOLDABLE, evaluate
+from samba_onnx.passes.rewrites.refusals import Refusal
 
 __all__ = ["Interpreter"]
 
@@ -108,7 +109,9 @@ class Interpreter:
                 return None
             arrays.append(None if operand is None else operand.array)
         results = evaluate(node, arrays, self._opset)
-        return None if results is None else [Host(result) for result in results]
+        if isinstance(results, Refusal):
+            return None
+        return [Host(result) for result in results]
 
     def _move_statistics(self, instruction: Instruction, results: list[Value]) -> None:
         if not self._training:

@@ -1,0 +1,77 @@
+"""Why rewrites leave nodes as they are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import onnx_ir as ir
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why a rewrite does not apply to a node.
+
+    A rule of a rewrite returns one instead of ``False``, and None when it applied: whoever asks why
+    a node is still there reads the answer in the log instead of stepping through the rule.
+    """
+
+    reason: str
+    """What the rule needs and the node lacks, to be read after the node's name."""
+
+
+@dataclass
+class _Remaining:
+    """The nodes that were left for one reason."""
+
+    first: str
+    """Name of the first node, or of what it computes."""
+    count: int = 1
+
+
+@dataclass
+class Refusals:
+    """What one run of a pass left as it was: every reason with the nodes that it holds for."""
+
+    _remaining: dict[tuple[str, str], _Remaining] = field(default_factory=dict)
+    """By operator and reason, in the order in which they came up."""
+
+    def applied(self, node: ir.Node, outcome: Refusal | None) -> bool:
+        """Keep the reason why a rule does not apply to a node, if there is one.
+
+        Args:
+            node: The node that the rule was tried on.
+            outcome: What the rule returned: a refusal, or None when it changed the graph.
+
+        Returns:
+            Whether the rule changed the graph.
+        """
+        if outcome is None:
+            return True
+        key = (node.op_type, outcome.reason)
+        if key in self._remaining:
+            self._remaining[key].count += 1
+        else:
+            name = node.name or next((value.name for value in node.outputs if value.name), "")
+            self._remaining[key] = _Remaining(name)
+        return False
+
+    def lines(self) -> tuple[str, ...]:
+        """Return one sentence per operator and reason, naming the first node and counting others."""
+        return tuple(
+            f"{operator} {nodes.first!r}"
+            + (f" and {nodes.count - 1} more" if nodes.count > 1 else "")
+            + f": {reason}"
+            for (operator, reason), nodes in self._remaining.items()
+        )
+
+
+class ReasonedPass(ir.passes.InPlacePass):
+    """A pass that remembers why its rules did not apply to nodes that they were tried on.
+
+    The pipeline writes ``refusals`` to the log at debug level, with the pass's name before them.
+    """
+
+    def __init__(self) -> None:
+        """Start without refusals."""
+        super().__init__()
+        self.refusals = Refusals()
