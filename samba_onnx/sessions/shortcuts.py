@@ -38,16 +38,19 @@ class Shortcut:
     take as long as an operator.
     """
 
-    device: Device
     replay: Replay
     inputs: tuple[Slot, ...]
+    asked: tuple[Marks, ...]
+    """Those of the outputs as they were asked for."""
     outputs: tuple[tuple[Callable[[], Array], Marks], ...]
+    """What fetches each, and the marks of what is returned."""
 
-    def run(self, tensors: Sequence[Any]) -> tuple[SambaTensor, ...] | None:
-        """Make the run.
+    def run(self, tensors: Sequence[Any], outputs: Sequence[Any]) -> tuple[SambaTensor, ...] | None:
+        """Make the run, where values are as they were.
 
         Args:
             tensors: SambaTensors with the names of the run.
+            outputs: SambaTensors with the names of its outputs.
 
         Returns:
             The outputs; None, and nothing was done, if it cannot be made like this.
@@ -55,9 +58,6 @@ class Shortcut:
         Raises:
             ExecutionError: An operator failed.
         """
-        replay = self.replay
-        if replay.state is not self.device.state:
-            return None
         copies = []
         with natively():
             for place, shape, dtype, address, size in self.inputs:
@@ -70,9 +70,12 @@ class Shortcut:
                 ):
                     return None
                 copies.append((address, tensor.data_ptr(), size))
+        for output, asked in zip(outputs, self.asked, strict=True):
+            if output._marks is not asked:
+                return None
         for copy in copies:
             memmove(*copy)
-        replay.execute()
+        self.replay.execute()
         return tuple([_samba_tensor(fetch(), marks) for fetch, marks in self.outputs])
 
 
@@ -81,6 +84,7 @@ def make_shortcut(
     replay: Replay,
     names: Sequence[str],
     tensors: Sequence[SambaTensor],
+    asked: Sequence[SambaTensor],
     outputs: Sequence[SambaTensor],
 ) -> Shortcut | None:
     """Return a shortcut for a run that was just made.
@@ -90,6 +94,7 @@ def make_shortcut(
         replay: The device's record of it.
         names: Symbols of the tensors.
         tensors: Those of the call.
+        asked: The outputs as they were asked for.
         outputs: What it returned.
 
     Returns:
@@ -111,7 +116,12 @@ def make_shortcut(
             )
     fetches = [fetch for _, fetch in replay.outputs]
     marks = [output._marks for output in outputs]
-    return Shortcut(device, replay, tuple(slots), tuple(zip(fetches, marks, strict=True)))
+    return Shortcut(
+        replay,
+        tuple(slots),
+        tuple(one._marks for one in asked),
+        tuple(zip(fetches, marks, strict=True)),
+    )
 
 
 def _samba_tensor(array: Array, marks: Marks) -> SambaTensor:
