@@ -45,6 +45,8 @@ class Device:
     """Every copy between host and device."""
     profile: Profile
     """Measured seconds by call; filled when the device times its sections."""
+    runs: PreparedRuns
+    """Runs that were made before, for callers that make them many times."""
 
     def __init__(
         self,
@@ -90,9 +92,8 @@ class Device:
         self._execution = Execution(self._contents, self._values, self.memory, timed)
         settings = SessionSettings(threads, prepack)
         planner = RunPlanner(pef, self.memory, settings, merge=not time_sections)
-        self._runs: PreparedRuns | None = PreparedRuns(
-            planner, self._values, self.memory, self.ledger
-        )
+        self._closed = False
+        self.runs = PreparedRuns(planner, self._values, self.memory, self.ledger)
 
     def __enter__(self) -> Self:
         return self
@@ -102,9 +103,8 @@ class Device:
 
     def close(self) -> None:
         """Release sessions and values; ledger, profile and memory usage stay readable."""
-        if self._runs is not None:
-            self._runs.clear()
-        self._runs = None
+        self._closed = True
+        self.runs.clear()
         self._values.forget([symbol.name for symbol in self._pef.manifest.symbols])
 
     def load(self, values: Mapping[str, Array]) -> None:
@@ -192,14 +192,6 @@ class Device:
             single=detect_anomaly,
         )
         return self.execute(self.prepare(request), inputs or {}, argins)
-
-    def ready(self, request: RunRequest) -> PreparedRun | None:
-        """Return the run of a request if it was made before and can be replayed now, else None.
-
-        Args:
-            request: What is asked for.
-        """
-        return self._runs.ready(request) if self._runs is not None else None
 
     def prepare(self, request: RunRequest) -> PreparedRun:
         """Return what a request executes; nothing is copied or executed.
@@ -348,9 +340,9 @@ class Device:
         )
 
     def _open(self) -> PreparedRuns:
-        if self._runs is None:
+        if self._closed:
             raise DeviceError("the device was closed; make a new one")
-        return self._runs
+        return self.runs
 
     def _join_verification(self) -> None:
         if self._verification is None:

@@ -13,7 +13,7 @@ from samba_onnx.errors import InputError, UsageError
 from samba_onnx.pef.manifest import Graph, Symbol
 from samba_onnx.runtime.elements import Array
 from samba_onnx.runtime.inputs import describe
-from samba_onnx.runtime.requests import RunRequest, run_request
+from samba_onnx.runtime.requests import run_request
 from samba_onnx.runtime.selection import SectionIds
 from samba_onnx.sessions.arrays import from_array, to_array
 from samba_onnx.sessions.data_parallel import check_data_parallel
@@ -29,6 +29,7 @@ from samba_onnx.tensor.marks import Marks
 
 _NO_NUMBERS: Mapping[str, float] = {}
 _LISTS = (list, tuple)
+Outputs = tuple[SambaTensor, ...]
 
 
 class Running(SessionState):
@@ -94,24 +95,39 @@ class Running(SessionState):
             AnomalyError: ``detect_anomaly`` found something; names the first section and value.
             ExecutionError: An operator failed.
         """
-        simple = not (
-            hyperparam_dict
-            or data_parallel
-            or section_ids
-            or grad_of_outputs is not None
-            or detect_anomaly
-        )
-        key = None
-        if simple and run_until_call_id is None and run_from_call_id is None:
-            key = self._plain_request(input_tensors, output_tensors, section_types, graph_name)
-            if key is not None and self._device is not None and not self._profiler.active:
-                prepared = self._device.ready(key)
-                if prepared is not None and prepared.shortcut is not None:
-                    made: tuple[SambaTensor, ...] | None = prepared.shortcut.run(
-                        input_tensors, output_tensors
-                    )
-                    if made is not None:
-                        return made
+        key: Any = None
+        if (
+            type(input_tensors) in _LISTS
+            and type(output_tensors) in _LISTS
+            and not (hyperparam_dict or data_parallel or section_ids or detect_anomaly)
+            and grad_of_outputs is None
+            and run_until_call_id is None
+            and run_from_call_id is None
+        ):
+            try:
+                marks = [tensor._marks for tensor in output_tensors]
+                # The tuple that equals the RunRequest of this run: a small model is quick.
+                key = (
+                    graph_name or self._only_graph,
+                    tuple([tensor._marks.name for tensor in input_tensors]),
+                    tuple([one.name for one in marks]),
+                    None,
+                    tuple(section_types) or None,
+                    None,
+                    None,
+                    False,
+                )
+            except AttributeError:
+                pass
+            else:
+                if self._renamed:
+                    key = self._in_the_pef(key)
+                if self._device is not None and not self._profiler.active:
+                    prepared = self._device.runs.ready(key)
+                    if prepared is not None and prepared.shortcut is not None:
+                        made: Outputs | None = prepared.shortcut.run(input_tensors, marks)
+                        if made is not None:
+                            return made
         if isinstance(input_tensors, (nn.Module, onnx.ModelProto)):
             # As the documented examples call it.
             input_tensors, output_tensors = output_tensors, hyperparam_dict or ()
@@ -163,39 +179,28 @@ class Running(SessionState):
             self._held.pop(name, None)
         return tuple(_result(wanted, results) for wanted in plan.outputs)
 
-    def _plain_request(
-        self, inputs: Any, outputs: Any, section_types: Sequence[str], graph_name: str | None
-    ) -> RunRequest | None:
-        """What the device is asked for by a run of tensors alone; None for any other."""
-        if type(inputs) not in _LISTS or type(outputs) not in _LISTS:
-            return None
-        graph = graph_name or self._only_graph
-        try:
-            given = tuple([tensor._marks.name for tensor in inputs])
-            wanted = tuple([tensor._marks.name for tensor in outputs])
-        except AttributeError:
-            return None
-        traced = self._traced.get(graph)
-        if traced is not None and traced.symbols:
-            given, wanted = tuple(map(traced.symbol, given)), tuple(map(traced.symbol, wanted))
-        return RunRequest(graph, given, wanted, None, tuple(section_types) or None)
+    def _in_the_pef(self, key: Any) -> Any:
+        """A request with the PEF's names of tensors."""
+        graph, inputs, outputs, *rest = key
+        symbol = self._traced[graph].symbol
+        return graph, tuple(map(symbol, inputs)), tuple(map(symbol, outputs)), *rest
 
     def _make_shortcut(
         self,
-        request: RunRequest,
+        key: Any,
         tensors: Sequence[SambaTensor],
         asked: Sequence[SambaTensor],
         results: Sequence[SambaTensor],
     ) -> None:
         """Remember a run that was just made, if it is as plain as runs mostly are."""
         device = self._open()
-        prepared = device.ready(request)
+        prepared = device.runs.ready(key)
         if prepared is None or prepared.replay is None or prepared.shortcut is not None:
             return
         # An output that is asked for twice, or read from elsewhere, takes the long way.
         if len(prepared.outputs) == len(asked):
             prepared.shortcut = make_shortcut(
-                device, prepared.replay, request.inputs, tensors, asked, results
+                device, prepared.replay, key[1], tensors, asked, results
             )
 
     def _plan(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from ctypes import memmove
 from dataclasses import dataclass
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import torch
 
@@ -40,17 +40,17 @@ class Shortcut:
 
     replay: Replay
     inputs: tuple[Slot, ...]
-    asked: tuple[Marks, ...]
+    asked: list[Marks]
     """Those of the outputs as they were asked for."""
     outputs: tuple[tuple[Callable[[], Array], Marks], ...]
     """What fetches each, and the marks of what is returned."""
 
-    def run(self, tensors: Sequence[Any], outputs: Sequence[Any]) -> tuple[SambaTensor, ...] | None:
+    def run(self, tensors: Sequence[Any], asked: list[Marks]) -> tuple[SambaTensor, ...] | None:
         """Make the run, where values are as they were.
 
         Args:
             tensors: SambaTensors with the names of the run.
-            outputs: SambaTensors with the names of its outputs.
+            asked: Marks of the outputs that are wanted, which have the names of the run.
 
         Returns:
             The outputs; None, and nothing was done, if it cannot be made like this.
@@ -58,6 +58,8 @@ class Shortcut:
         Raises:
             ExecutionError: An operator failed.
         """
+        if asked != self.asked:
+            return None
         copies = []
         with natively():
             for place, shape, dtype, address, size in self.inputs:
@@ -70,13 +72,18 @@ class Shortcut:
                 ):
                     return None
                 copies.append((address, tensor.data_ptr(), size))
-        for output, asked in zip(outputs, self.asked, strict=True):
-            if output._marks is not asked:
-                return None
         for copy in copies:
             memmove(*copy)
         self.replay.execute()
-        return tuple([_samba_tensor(fetch(), marks) for fetch, marks in self.outputs])
+        results = []
+        for fetch, marks in self.outputs:
+            # Nothing else refers to the fresh array.
+            result: Any = torch.from_numpy(fetch())
+            # The same object: a wrapper would take as long again.
+            result.__class__ = SambaTensor
+            result._marks = marks
+            results.append(result)
+        return tuple(results)
 
 
 def make_shortcut(
@@ -119,16 +126,6 @@ def make_shortcut(
     return Shortcut(
         replay,
         tuple(slots),
-        tuple(one._marks for one in asked),
+        [one._marks for one in asked],
         tuple(zip(fetches, marks, strict=True)),
     )
-
-
-def _samba_tensor(array: Array, marks: Marks) -> SambaTensor:
-    """A SambaTensor with the values of a fresh array."""
-    tensor = torch.from_numpy(array)
-    # The same object: a wrapper would take as long again.
-    tensor.__class__ = SambaTensor
-    made = cast(SambaTensor, tensor)
-    made._marks = marks
-    return made

@@ -47,6 +47,7 @@ class SessionState:
         self._options: dict[str, Any] = {}
         self._hyperparameters = Hyperparameters()
         self._plans: dict[Any, RunPlan] = {}
+        self._renamed = False
         self._only_graph = ""
         """Name of the PEF's graph, where there is one only."""
         self._specs: dict[str, dict[str, Symbol]] = {}
@@ -132,6 +133,7 @@ class SessionState:
         self._specs.clear()
         self._held.clear()
         self._traced.clear()
+        self._renamed = False
         for group in self.tensor_dict.values():
             group.clear()
         self.optim_dict.clear()

@@ -37,18 +37,18 @@ def test_equal_requests_are_one_run(tmp_path: Path) -> None:
             device.run({"x": X}, ["y"], section_ids=[0])
             device.run({"x": X}, ["y"], section_ids={0})
             device.run({"x": X}, ["y"], section_types=["fwd"], graph="main")
-        assert len(device._open()) == 4
+        assert len(device.runs) == 4
         request = run_request(None, ["x"], None)
         assert request == RunRequest(None, ("x",), None)
         assert device.prepare(request) is device.prepare(run_request(None, {"x": 0}, None))
         # What was refused is not kept.
         with pytest.raises(Exception, match="does not exist"):
             device.run({"x": X}, ["q"])
-        assert len(device._open()) == 4
+        assert len(device.runs) == 4
 
 
 def ready(device: Device, *inputs: str) -> PreparedRun | None:
-    return device.ready(run_request(None, inputs, None))
+    return device.runs.ready(run_request(None, inputs, None))
 
 
 def test_where_values_are_elsewhere_nothing_is_replayed(tmp_path: Path) -> None:
@@ -137,6 +137,6 @@ def test_only_so_many_runs_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         first = device.prepare(run_request(None, ["x"], None))
         for outputs in (["y"], []):
             device.run({"x": X}, outputs)
-        assert len(device._open()) == 2
+        assert len(device.runs) == 2
         assert device.prepare(run_request(None, ["x"], None)) is not first
         np.testing.assert_array_equal(device.run({"x": 2 * X})["y"], 2 * X * X)

@@ -48,7 +48,7 @@ def affine() -> Plan:
 
 
 def replays(device: Device) -> int:
-    return sum(run.replay is not None for run in device._open()._runs.values())
+    return sum(run.replay is not None for run in device.runs._runs.values())
 
 
 def test_the_short_way_gives_the_same(tmp_path: Path) -> None:
