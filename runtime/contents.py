@@ -12,7 +12,7 @@ from samba_onnx.pef.manifest import Cause, Direction, Symbol
 from samba_onnx.pef.reader import Pef
 from samba_onnx.program.kinds import LOADED_KINDS, SymbolKind
 from samba_onnx.runtime.elements import Array
-from samba_onnx.runtime.engine.executor import initializer
+from samba_onnx.runtime.engine.assembly import initializer
 from samba_onnx.runtime.inputs import InputSpec, own_copy
 from samba_onnx.runtime.ledger import Ledger
 from samba_onnx.runtime.registers import Registers

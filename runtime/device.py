@@ -12,7 +12,8 @@ from samba_onnx.program.kinds import SymbolKind
 from samba_onnx.runtime.anomaly import check_outputs
 from samba_onnx.runtime.contents import Contents
 from samba_onnx.runtime.elements import Array
-from samba_onnx.runtime.engine.executor import SessionSettings
+from samba_onnx.runtime.engine.protocol import EngineSettings
+from samba_onnx.runtime.engine.registry import DEFAULT_ENGINE
 from samba_onnx.runtime.execution import Execution
 from samba_onnx.runtime.inputs import InputSpec, check_inputs, own_copy
 from samba_onnx.runtime.ledger import Ledger
@@ -34,7 +35,7 @@ _CONSTANT_KINDS = frozenset({SymbolKind.WEIGHT, SymbolKind.CONSTANT})
 class Device:
     """An emulated RDU with one PEF loaded.
 
-    Loading reserves device memory, makes the onnxruntime sessions of every graph and enters the
+    Loading reserves device memory, prepares the steps of every graph and enters the
     copies of weights and constants into the ledger; after it the device is ready to run. Use it as
     a context manager, from one thread at a time.
     """
@@ -52,6 +53,7 @@ class Device:
         self,
         pef: Pef,
         *,
+        engine: str = DEFAULT_ENGINE,
         threads: int | None = None,
         prepack: bool = True,
         time_sections: bool = False,
@@ -61,6 +63,8 @@ class Device:
 
         Args:
             pef: The PEF; it must stay open as long as the device.
+            engine: Name of what executes sections and fallbacks: ``onnxruntime``, or ``reference``,
+                which is slow and exact.
             threads: Threads within an operator; one per core when None.
             prepack: Copy weights into the layout that kernels like best. Otherwise they stay
                 mapped from the PEF: quick to load, half the memory, slower to run.
@@ -69,9 +73,9 @@ class Device:
                 no result leaves the device before that has succeeded.
 
         Raises:
-            UsageError: ``threads`` is less than 1.
+            UsageError: ``threads`` is less than 1, or there is no such engine.
             OutOfDeviceMemoryError: The regions do not fit in the target's memory.
-            ExecutionError: onnxruntime refuses a section or fallback.
+            ExecutionError: The engine cannot run a section or fallback.
             PefFormatError: Stages do not agree with the manifest.
             PefChecksumError: The file was replaced while it was loaded.
         """
@@ -90,8 +94,9 @@ class Device:
         self._contents.load_argins(self._argins)
         timed = self.profile if time_sections else None
         self._execution = Execution(self._contents, self._values, self.memory, timed)
-        settings = SessionSettings(threads, prepack)
-        planner = RunPlanner(pef, self.memory, settings, merge=not time_sections)
+        planner = RunPlanner(
+            pef, self.memory, engine, EngineSettings(threads, prepack), merge=not time_sections
+        )
         self._closed = False
         self.runs = PreparedRuns(planner, self._values, self.memory, self.ledger)
 

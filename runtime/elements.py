@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import onnx
 
 from samba_onnx.pef.element_types import ElementType, pack, unpack
 
@@ -20,7 +19,13 @@ Array = npt.NDArray[Any]
 
 
 def onnx_number(element: ElementType) -> int:
-    """Return the element type's value in ONNX's ``TensorProto.DataType``."""
+    """Return the element type's value in ONNX's ``TensorProto.DataType``.
+
+    Args:
+        element: Of a tensor.
+    """
+    import onnx  # not at once: whoever moves numpy's own types only need not wait for it
+
     return int(onnx.TensorProto.DataType.Value(element.name.upper()))
 
 

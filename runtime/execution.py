@@ -7,7 +7,7 @@ from typing import Any
 
 from samba_onnx.pef.manifest import Cause, Section
 from samba_onnx.runtime.contents import Contents
-from samba_onnx.runtime.engine.executor import DeviceStep
+from samba_onnx.runtime.engine.steps import DeviceStep
 from samba_onnx.runtime.inputs import own_copy
 from samba_onnx.runtime.memory import DeviceMemory
 from samba_onnx.runtime.plans import Bound, RunPlan

@@ -13,10 +13,8 @@ import math
 import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import onnxruntime as ort
 
 from samba_onnx.errors import ExecutionError, InternalError, OutOfDeviceMemoryError
 from samba_onnx.pef.element_types import ElementType, packed_bytes, tensor_element
@@ -25,7 +23,6 @@ from samba_onnx.runtime.elements import (
     Array,
     from_items,
     is_native,
-    onnx_number,
     storage_dtype,
     to_items,
 )
@@ -117,30 +114,10 @@ class DeviceTensor:
         """The content itself, as ``storage_dtype``; for whoever moves data over the link."""
         return self._items
 
-    def ort_value(self) -> ort.OrtValue:
-        """Return onnxruntime's view of the content, which shares its memory.
-
-        The elements must not share bytes.
-        """
-        number = onnx_number(self.element)
-        return ort.OrtValue.ortvalue_from_numpy_with_onnx_type(self._items, number)
-
-    def bind_input(self, binding: Any, name: str) -> None:
-        """Let an onnxruntime ``IOBinding`` read input ``name`` from here."""
-        number = onnx_number(self.element)
-        binding.bind_input(name, "cpu", 0, number, self.shape, self._items.ctypes.data)
-
-    def bind_output(self, binding: Any, name: str, shape: Sequence[int] | None = None) -> None:
-        """Let an onnxruntime ``IOBinding`` write output ``name`` to here.
-
-        Args:
-            binding: Of a session.
-            name: Of one of its outputs.
-            shape: Another one of as many elements, if the output has it.
-        """
-        number = onnx_number(self.element)
-        seen = self.shape if shape is None else shape
-        binding.bind_output(name, "cpu", 0, number, seen, self._items.ctypes.data)
+    @property
+    def address(self) -> int:
+        """Where the content begins in this process's memory, for engines that bind to it."""
+        return int(self._items.ctypes.data)
 
 
 def static_type(symbol: Symbol) -> tuple[ElementType, tuple[int, ...]]:

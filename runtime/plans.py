@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +12,8 @@ from samba_onnx.errors import InputError, ScheduleError, UsageError
 from samba_onnx.pef.manifest import Manifest
 from samba_onnx.pef.reader import Pef
 from samba_onnx.program.kinds import LOADED_KINDS, SectionType
-from samba_onnx.runtime.engine.executor import DeviceStep, HostStep, SessionFactory, SessionSettings
+from samba_onnx.runtime.engine.protocol import EngineSettings
+from samba_onnx.runtime.engine.steps import DeviceStep, HostStep, StepFactory
 from samba_onnx.runtime.inputs import InputSpec
 from samba_onnx.runtime.memory import DeviceMemory
 from samba_onnx.runtime.requests import RunRequest
@@ -126,18 +128,26 @@ class RunPlanner:
     """Plans the runs of one PEF; the sessions of its sections are shared between them."""
 
     def __init__(
-        self, pef: Pef, memory: DeviceMemory, settings: SessionSettings, *, merge: bool
+        self,
+        pef: Pef,
+        memory: DeviceMemory,
+        engine: str,
+        settings: EngineSettings,
+        *,
+        merge: bool,
     ) -> None:
         """Make the sessions that execute whole graphs.
 
         Args:
             pef: The PEF.
             memory: Where sections read and write.
-            settings: How sessions are made.
+            engine: Name of the engine that executes steps.
+            settings: How it prepares them.
             merge: Whether neighbouring calls may share a session.
 
         Raises:
-            ExecutionError: onnxruntime refuses a stage.
+            UsageError: There is no such engine.
+            ExecutionError: The engine cannot run a stage.
             PefFormatError: Stages do not agree with the manifest.
             PefChecksumError: The file was replaced meanwhile.
         """
@@ -154,11 +164,12 @@ class RunPlanner:
             for graph, schedule in self._schedules.items()
             for step in schedule.steps(merge=merge)
         ]
-        self._factory = SessionFactory(pef, settings, several=len(steps) > 1)
+        settings = dataclasses.replace(settings, several=len(steps) > 1)
+        self._factory = StepFactory(pef, engine, settings)
         self._sessions: dict[tuple[str, tuple[int, ...]], DeviceStep | HostStep] = {}
         for graph, step in steps:
             self._session(graph, step)
-        # onnxruntime opened the file by its path.
+        # The engine opened the file by its path.
         pef.ensure_unchanged()
 
     @property
@@ -177,7 +188,7 @@ class RunPlanner:
                 given.
             ScheduleError: A section, type or call does not exist, none is left, or one would read
                 what an earlier one overwrites.
-            ExecutionError: onnxruntime refuses a stage.
+            ExecutionError: The engine cannot run a stage.
         """
         schedule = self._schedules[self._graph_name(request.graph)]
         passes = select_passes(

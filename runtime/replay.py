@@ -14,7 +14,7 @@ import numpy as np
 
 from samba_onnx.pef.manifest import Cause, Transfer
 from samba_onnx.runtime.elements import Array
-from samba_onnx.runtime.engine.executor import DeviceStep
+from samba_onnx.runtime.engine.steps import DeviceStep
 from samba_onnx.runtime.inputs import InputSpec
 from samba_onnx.runtime.ledger import Ledger
 from samba_onnx.runtime.memory import DeviceMemory

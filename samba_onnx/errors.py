@@ -8,6 +8,7 @@ The tree, with the builtin that each class also is::
     │   ├── ModelFileError (OSError)        its file or external data cannot be read safely
     │   ├── InvalidModelError               its content breaks the rules of ONNX
     │   ├── ExportMismatchError             its graph computes something else than torch
+    │   ├── EngineRefusalError              an operator of its graph cannot be run
     │   ├── GradientError                   a loss cannot be differentiated
     │   └── ModelLimitError                 it asks for more than a safe limit allows
     ├── TargetError (ValueError)            a target profile is unknown or malformed
@@ -24,7 +25,7 @@ The tree, with the builtin that each class also is::
     │   ├── NoDeviceError                   a tensor has no copy on a device
     │   └── NotTracedError                  the session has no program yet
     ├── TransferLimitError (AssertionError) more was copied than a test allows
-    ├── ExecutionError (RuntimeError)       onnxruntime failed, crashed or ran out of time
+    ├── ExecutionError (RuntimeError)       an engine failed, crashed or ran out of time
     │   └── AnomalyError (ArithmeticError)  a section made a NaN or an infinite number
     └── InternalError (AssertionError)      a promise of ours was broken: please report it
 
@@ -38,10 +39,15 @@ probably meant is a warning::
     └── HostOperatorWarning                 an operator is computed on the host
 """
 
+import copy
+import os
+from typing import Any, Self
+
 __all__ = [
     "AnomalyError",
     "BranchWarning",
     "DeviceError",
+    "EngineRefusalError",
     "ExecutionError",
     "ExportMismatchError",
     "FoldedWeightsWarning",
@@ -72,7 +78,66 @@ __all__ = [
 
 
 class SambaError(Exception):
-    """Base of every error that samba-onnx raises on purpose."""
+    """Base of every error that samba-onnx raises on purpose.
+
+    What an error is about stands in its text and, for programs, in the fields ``path``, ``node``,
+    ``operator`` and ``location``; a field is None when the error is not about such a thing, or it
+    is not known where the error was raised.
+    """
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        path: str | os.PathLike[str] | None = None,
+        node: str | None = None,
+        operator: str | None = None,
+        location: str | None = None,
+        reason: str = "",
+    ) -> None:
+        """Keep what the error is about.
+
+        Args:
+            message: What was given, what was expected and what to do, in one sentence.
+            path: The file that cannot be used.
+            node: Name of a node of a graph; empty for one without a name.
+            operator: An operator: ``Gelu``, ``com.example::Swirl``, or ``aten.silu.default``.
+            location: The line of the user's model that the node comes from, as ``model.py:12``.
+            reason: The words of a library that refused, which the message may shorten; empty if it
+                had none.
+        """
+        super().__init__(message)
+        self.path = None if path is None else os.fspath(path)
+        self.node = node
+        self.operator = operator
+        self.location = location
+        self.reason = reason
+
+    def within(
+        self,
+        place: str,
+        *,
+        path: str | os.PathLike[str] | None = None,
+        node: str | None = None,
+        operator: str | None = None,
+    ) -> Self:
+        """Return the same error with the place where it came up in front of its text.
+
+        Fields that are known already stay: the innermost place knows best.
+
+        Args:
+            place: What the text is to begin with, as the name of a file or node.
+            path: The file, where the error does not name one yet.
+            node: The node, where the error does not name one yet.
+            operator: The operator, where the error does not name one yet.
+        """
+        placed = copy.copy(self)
+        placed.args = (f"{place}: {self}",)
+        if self.path is None and path is not None:
+            placed.path = os.fspath(path)
+        placed.node = node if self.node is None else self.node
+        placed.operator = operator if self.operator is None else self.operator
+        return placed
 
 
 class UsageError(SambaError, ValueError):
@@ -93,6 +158,24 @@ class InvalidModelError(ModelError):
 
 class ExportMismatchError(ModelError):
     """An exported graph computes something else than the module."""
+
+
+class EngineRefusalError(ModelError):
+    """The engine refuses an operator of a model, as it was exported or as it was given."""
+
+    def __init__(
+        self, message: str = "", *, section_type: str | None = None, **fields: Any
+    ) -> None:
+        """Keep what the error is about.
+
+        Args:
+            message: See ``SambaError``.
+            section_type: Of the sections that the operator would be in, as ``BCKWD``.
+            **fields: See ``SambaError``. Without an operator, the engine refuses the graph as a
+                whole.
+        """
+        super().__init__(message, **fields)
+        self.section_type = section_type
 
 
 class GradientError(ModelError):
@@ -160,7 +243,7 @@ class TransferLimitError(SambaError, AssertionError):
 
 
 class ExecutionError(SambaError, RuntimeError):
-    """onnxruntime failed, crashed or ran out of time."""
+    """An engine failed, crashed or ran out of time; ``reason`` has its own words."""
 
 
 class AnomalyError(ExecutionError, ArithmeticError):

@@ -23,7 +23,7 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
-from samba_onnx.runtime.engine.onnxruntime.values import ValueRunner
+from samba_onnx.runtime.engine.onnxruntime.values import HostSession
 
 DATA = pathlib.Path(onnx.__file__).parent / "backend" / "test" / "data"
 DISK_KINDS = ("simple", "pytorch-converted", "pytorch-operator", "light")
@@ -208,5 +208,5 @@ def run_onnxruntime(model: bytes, inputs: Sequence[Any], *, optimise: bool = Fal
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
     names = [declared.name for declared in session.get_inputs()]
-    results = ValueRunner(session).run(dict(zip(names, inputs, strict=False)))
+    results = HostSession(session).run(dict(zip(names, inputs, strict=False)))
     return list(results)

@@ -7,6 +7,7 @@ from typing import TypeVar
 
 import onnx_ir as ir
 
+from samba_onnx.facts.names import FreeNames
 from samba_onnx.passes.rewrites.rewriting import each_graph
 
 Named = TypeVar("Named", ir.Value, ir.Node)
@@ -26,10 +27,12 @@ class FixNamesPass(ir.passes.InPlacePass):
         """Rename."""
         graphs = list(each_graph(model))
         fixed = {id(value) for value in (*model.graph.inputs, *model.graph.outputs)}
-        taken = {value.name for value in (*model.graph.inputs, *model.graph.outputs) if value.name}
-        modified = _rename(_values(graphs, fixed), taken, _value_stem)
+        public = FreeNames(
+            value.name for value in (*model.graph.inputs, *model.graph.outputs) if value.name
+        )
+        modified = _rename(_values(graphs, fixed), public, _value_stem)
         nodes = [node for graph in graphs for node in graph]
-        modified |= _rename(nodes, set(), lambda node: node.op_type)
+        modified |= _rename(nodes, FreeNames(), lambda node: node.op_type)
         return ir.passes.PassResult(model, modified=modified)
 
 
@@ -53,22 +56,15 @@ def _value_stem(value: ir.Value) -> str:
     return "value" if producer is None else f"{producer.op_type}_output"
 
 
-def _rename(items: Iterable[Named], taken: set[str], stem: Callable[[Named], str]) -> bool:
+def _rename(items: Iterable[Named], names: FreeNames, stem: Callable[[Named], str]) -> bool:
     modified = False
-    numbers: dict[str, int] = {}
     late: list[Named] = []
     for item in items:
-        if item.name and item.name not in taken:
-            taken.add(item.name)
+        if item.name and item.name not in names:
+            names.reserve([item.name])
         else:
             late.append(item)
     for item in late:
-        base = item.name or stem(item)
-        name = base
-        while name in taken:
-            numbers[base] = numbers.get(base, 0) + 1
-            name = f"{base}_{numbers[base]}"
-        taken.add(name)
-        item.name = name
+        item.name = names.take(item.name or stem(item))
         modified = True
     return modified

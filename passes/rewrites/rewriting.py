@@ -8,6 +8,7 @@ import numpy as np
 import onnx_ir as ir
 from numpy.typing import NDArray
 
+from samba_onnx.facts.names import free_name
 from samba_onnx.passes.rewrites.refusals import Refusal
 
 WEIGHT = "samba_onnx.weight"
@@ -86,11 +87,7 @@ def add_initializer(
     model: ir.Model, name: str, tensor: ir.TensorProtocol, *, weight: bool = False
 ) -> ir.Value:
     """Add an initializer to the main graph under ``name`` or a free name derived from it."""
-    taken = model.graph.initializers
-    free, number = name, 0
-    while free in taken:
-        number += 1
-        free = f"{name}_{number}"
+    free = free_name(name, model.graph.initializers)
     value = ir.Value(
         name=free,
         type=ir.TensorType(tensor.dtype),

@@ -99,14 +99,14 @@ def _read(path: Path) -> TargetFile:
     with open_regular(path, what="target file", error=TargetError) as file:
         content = file.read(MAX_BYTES + 1)
     if len(content) > MAX_BYTES:
-        raise TargetError(f"{label}: larger than {MAX_BYTES} bytes, so no target file")
+        raise TargetError(f"{label}: larger than {MAX_BYTES} bytes, so no target file", path=path)
     try:
         return TargetFile.model_validate(tomllib.loads(content.decode()))
     except ValidationError as error:
-        raise TargetError(f"{label}: {_first_error(error)}") from error
+        raise TargetError(f"{label}: {_first_error(error)}", path=path) from error
     except (ValueError, RecursionError) as error:  # TOML syntax, UTF-8, or nesting without end
         detail = str(error).splitlines()[0] if str(error) else "nested too deeply"
-        raise TargetError(f"{label}: not valid TOML: {detail}") from error
+        raise TargetError(f"{label}: not valid TOML: {detail}", path=path) from error
 
 
 def _label(path: Path) -> str:
@@ -142,7 +142,9 @@ def _merge_chain(path: Path) -> TargetFile:
         resolved = current.resolve()
         if resolved in seen or len(seen) >= MAX_DEPTH:
             names = " -> ".join(_display(item) for item in (*seen, resolved))
-            raise TargetError(f"{_label(path)}: extends: goes round in a circle: {names}")
+            raise TargetError(
+                f"{_label(path)}: extends: goes round in a circle: {names}", path=path
+            )
         seen.append(resolved)
         file = _read(current)
         chain.append((current, file))
@@ -158,7 +160,7 @@ def _check_names(file: TargetFile, base: TargetFile, path: Path) -> None:
     """Refuse names that a slip of the pen would leave without any effect."""
     for name in file.remove:
         if name not in base.operators:
-            raise TargetError(f"{_label(path)}: remove: the base has no row {name!r}")
+            raise TargetError(f"{_label(path)}: remove: the base has no row {name!r}", path=path)
     if path.parent == FOLDER:  # may name operators that are newer than the installed onnx
         return
     for section, names in (("operators", file.operators), ("unsupported", file.unsupported)):
@@ -166,7 +168,9 @@ def _check_names(file: TargetFile, base: TargetFile, path: Path) -> None:
             if "::" not in name and not onnx.defs.has(name):
                 raise TargetError(
                     f"{_label(path)}: {section}.{name}: ONNX has no such operator; "
-                    f"write domain::{name} for one of another domain"
+                    f"write domain::{name} for one of another domain",
+                    path=path,
+                    operator=name,
                 )
 
 
@@ -176,7 +180,7 @@ def _base_of(file: TargetFile, path: Path) -> Path | None:
     try:
         return _locate(file.extends, path.parent)
     except TargetError as error:
-        raise TargetError(f"{_label(path)}: extends: {error}") from error
+        raise error.within(f"{_label(path)}: extends", path=path) from error
 
 
 def _display(path: Path) -> str:
@@ -234,5 +238,6 @@ def _check_complete(file: TargetFile, path: Path) -> None:
     missing = [key for key, value in needed.items() if not value]
     if missing:
         raise TargetError(
-            f"{_label(path)}: {missing[0]}: missing; state it or extend a target that does"
+            f"{_label(path)}: {missing[0]}: missing; state it or extend a target that does",
+            path=path,
         )

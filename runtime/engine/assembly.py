@@ -1,22 +1,19 @@
-"""Puts the ONNX models of neighbouring stages together into one, ready for onnxruntime.
+"""Puts the ONNX models of neighbouring stages together into one, ready for an engine.
 
-Values that nothing outside reads become internal, so that onnxruntime fuses across the seams and
+Values that nothing outside reads become internal, so that an engine may fuse across the seams and
 allocates no interface buffers for them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TypeVar
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, TypeVar
 
+import numpy as np
 import onnx
 
 from samba_onnx.errors import PefFormatError
-from samba_onnx.runtime.elements import onnx_number
-from samba_onnx.runtime.memory import DeviceTensor
-
-_INLINE_BYTES = 1024
-"""Tensors of shapes and bounds, which onnxruntime's optimizer wants to see, are smaller."""
+from samba_onnx.pef.reader import Pef
 
 Named = TypeVar("Named", onnx.ValueInfoProto, onnx.TensorProto)
 
@@ -32,7 +29,7 @@ def merge_stages(
         outputs: Values that the result gives to the outside, in order.
 
     Returns:
-        A new model; nodes carry no metadata, which onnxruntime would only have to parse.
+        A new model; nodes carry no metadata, which an engine would only have to parse.
 
     Raises:
         PefFormatError: The stages disagree about an operator set, or lack an input or output.
@@ -60,7 +57,7 @@ def merge_stages(
 
 
 def place_weights(model: onnx.ModelProto, location: str, offset: int) -> None:
-    """Point external initializers at the PEF itself, where onnxruntime maps them.
+    """Point external initializers at the PEF itself, where an engine maps or reads them.
 
     Args:
         model: Is changed in place; its external offsets count from the start of a PEF member.
@@ -77,36 +74,26 @@ def place_weights(model: onnx.ModelProto, location: str, offset: int) -> None:
                 tensor.external_data.add(key=key, value=value)
 
 
-def freeze_inputs(
-    model: onnx.ModelProto, tensors: Mapping[str, DeviceTensor]
-) -> dict[str, DeviceTensor]:
-    """Turn inputs into initializers, so that onnxruntime may compute with them in advance.
+def initializer(pef: Pef, name: str) -> Any:
+    """Return the content of an initializer that is kept inside a stage's own model.
 
     Args:
-        model: Is changed in place.
-        tensors: Inputs by name, with values whose elements do not share bytes. They must keep
-            these values as long as the session lives.
+        pef: The PEF.
+        name: Of a weight or constant.
 
     Returns:
-        Those whose content onnxruntime must be given, for the model only names them; the content
-        of small ones is in the model.
+        A fresh array.
+
+    Raises:
+        PefFormatError: No stage has it.
     """
-    kept = [value for value in model.graph.input if value.name not in tensors]
-    del model.graph.input[:]
-    model.graph.input.extend(kept)
-    outside: dict[str, DeviceTensor] = {}
-    for name, tensor in tensors.items():
-        proto = model.graph.initializer.add(
-            name=name, data_type=onnx_number(tensor.element), dims=tensor.shape
-        )
-        if tensor.items.nbytes <= _INLINE_BYTES:
-            proto.raw_data = tensor.items.tobytes()
-            continue
-        proto.data_location = onnx.TensorProto.EXTERNAL
-        for key, text in (("location", name), ("offset", 0), ("length", tensor.items.nbytes)):
-            proto.external_data.add(key=key, value=str(text))
-        outside[name] = tensor
-    return outside
+    for stage in pef.manifest.stages().values():
+        if name in stage.weights:
+            for tensor in pef.stage_model(stage.id).graph.initializer:
+                if tensor.name == name:
+                    array = np.array(onnx.numpy_helper.to_array(tensor), order="C")
+                    return array.astype(object) if array.dtype.kind in "UST" else array
+    raise PefFormatError(f"no stage holds {name!r}; convert the model again")
 
 
 def _interface(models: Iterable[onnx.ModelProto]) -> Iterator[onnx.ValueInfoProto]:

@@ -9,10 +9,9 @@ from typing import Any, Final
 import torch
 from torch import fx, nn
 
+from samba_onnx.facts.names import SEPARATOR, joined
 from samba_onnx.program.source_location import trace_location
 from samba_onnx.tensor import SambaTensor
-
-SEPARATOR: Final = "__"
 
 _CALL_NUMBER: Final = re.compile(r"@\d+")
 
@@ -25,7 +24,7 @@ def root_name(module: nn.Module, prefix: str | None = None) -> str:
         prefix: Goes in front, as ``parent_module_prefix`` of ``from_torch_model_``.
     """
     root = type(module).__name__.lower()
-    return f"{prefix}{SEPARATOR}{root}" if prefix else root
+    return joined(prefix or "", root)
 
 
 def symbol_name(root: str, qualified: str) -> str:

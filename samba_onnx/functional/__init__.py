@@ -18,17 +18,17 @@ from samba_onnx.functional.lambdas import sn_fma, sn_imm, sn_iteridx, sn_select,
 from samba_onnx.functional.limits import device_limits
 from samba_onnx.functional.patterns import sn_gather, sn_multinomial, sn_reduce, sn_scatter
 from samba_onnx.functional.sn_types import SNType
-from samba_onnx.functional.table import TABLE, FunctionRow, Kind
+from samba_onnx.functional.table import TABLE, FunctionKind, FunctionRow
 from samba_onnx.functional.tensorarithmetic import addmm, triu_fill
 from samba_onnx.operator_names import FUNCTIONAL
 
 __all__ = [
     "HOST_OPERATORS",
     "TABLE",
+    "FunctionKind",
     "FunctionRow",
     "HostOperator",
     "HostOperators",
-    "Kind",
     "SNType",
     "addmm",
     "device_limits",

@@ -21,7 +21,7 @@ from samba_onnx.operator_names import OWN_FUNCTIONS, TORCH_OPERATORS
 Function = Callable[..., Any]
 
 
-class Kind(enum.Enum):
+class FunctionKind(enum.Enum):
     """What calling a row's function does."""
 
     OPERATOR = "operator"
@@ -37,7 +37,7 @@ class FunctionRow:
     """What the table says of one operator."""
 
     name: str
-    kind: Kind = Kind.OPERATOR
+    kind: FunctionKind = FunctionKind.OPERATOR
     cpu_only: frozenset[str] = field(default=frozenset())
     """Keywords that work on the host and that the RDU does not have."""
     keeps_marks: bool = False
@@ -155,7 +155,7 @@ def _initial_rows() -> dict[str, FunctionRow]:
             raise InternalError(f"operator {name!r} has two rows")
         rows[name] = FunctionRow(
             name,
-            Kind.QUERY if name in _QUERY_NAMES else Kind.OPERATOR,
+            FunctionKind.QUERY if name in _QUERY_NAMES else FunctionKind.OPERATOR,
             cpu_only=frozenset(_CPU_ONLY.get(name, ())),
             keeps_marks=name == "contiguous" or name in _CASTS.split(),
             reads=name not in _QUERIES.split(),
@@ -209,8 +209,8 @@ class Table:
     def _look_up(self, function: Function) -> FunctionRow:
         name = _operator_name(function)
         if name is None:
-            return FunctionRow("attribute", Kind.QUERY, reads=False)
-        return self._rows.get(name) or FunctionRow(name, Kind.HOST)
+            return FunctionRow("attribute", FunctionKind.QUERY, reads=False)
+        return self._rows.get(name) or FunctionRow(name, FunctionKind.HOST)
 
 
 def is_in_place(function: Function) -> bool:

@@ -14,6 +14,7 @@ import onnx_ir as ir
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]  # has no stubs
 
 from samba_onnx.errors import InvalidModelError, ModelError, ModelLimitError, UsageError
+from samba_onnx.facts.domains import is_default
 from samba_onnx.loading.detection import HEAD_BYTES, describe
 from samba_onnx.loading.file_tensors import ExternalFiles
 from samba_onnx.loading.lifting import lift_weights
@@ -21,7 +22,7 @@ from samba_onnx.loading.normalising import normalise
 from samba_onnx.pef.manifest import SourceModel
 from samba_onnx.safety.files import open_regular, printable
 from samba_onnx.safety.graph_checks import check_model
-from samba_onnx.safety.operators import DEFAULT_DOMAINS, operator
+from samba_onnx.safety.operators import operator
 
 __all__ = ["LoadedModel", "load_model"]
 
@@ -74,16 +75,17 @@ def _parse(file: BinaryIO, path: Path, own: str) -> onnx.ModelProto:
     """Parse an open file, leaving large weights where they are."""
     unlike = describe(file.read(HEAD_BYTES))
     if unlike is not None:
-        raise InvalidModelError(f"{printable(path)}: {unlike}")
+        raise InvalidModelError(f"{printable(path)}: {unlike}", path=path)
     proto = onnx.ModelProto()
     try:
         proto.ParseFromString(lift_weights(file, own))
     except ModelLimitError as error:
-        raise ModelLimitError(f"{printable(path)}: {error}") from None
+        raise error.within(printable(path), path=path) from None
     except (DecodeError, InvalidModelError) as error:
         raise InvalidModelError(
             f"{printable(path)}: it cannot be parsed as an ONNX model: it is truncated, corrupt or "
-            f"another kind of file ({printable(error)})"
+            f"another kind of file ({printable(error)})",
+            path=path,
         ) from None
     return proto
 
@@ -93,11 +95,11 @@ def _finish(
 ) -> LoadedModel:
     """Check a parsed model and turn it into the IR."""
     shown = printable(path or name)
-    check_model(proto, name=shown, external_size=files.size)
     try:
+        check_model(proto, external_size=files.size)
         model = ir.from_proto(normalise(proto, owned=path is not None))
     except ModelError as error:
-        raise type(error)(f"{shown}: {error}") from None
+        raise error.within(shown, path=path) from None
     _map_tensors(model, files)
     _trim_inputs(model)
     for graph in (model.graph, *(function.graph for function in model.functions.values())):
@@ -151,7 +153,7 @@ def _trim_inputs(model: ir.Model) -> None:
 
 def _summary(proto: onnx.ModelProto, name: str) -> SourceModel:
     opset = max(
-        (entry.version for entry in proto.opset_import if entry.domain in DEFAULT_DOMAINS),
+        (entry.version for entry in proto.opset_import if is_default(entry.domain)),
         default=0,
     )
     producer = f"{proto.producer_name} {proto.producer_version}".strip()

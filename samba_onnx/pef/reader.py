@@ -67,7 +67,9 @@ def load_pef(path: str | os.PathLike[str], *, verify: bool = False) -> Pef:
     name = printable(os.fspath(path))
     if os.path.islink(path):
         target = printable(os.path.realpath(path))
-        raise PefFormatError(f"{name}: is a symbolic link; name the PEF itself: {target}")
+        raise PefFormatError(
+            f"{name}: is a symbolic link; name the PEF itself: {target}", path=path
+        )
     file = open_regular(path, what="PEF", error=PefFormatError)
     try:
         pef = Pef(Path(os.path.abspath(path)), file)
@@ -84,14 +86,14 @@ def load_pef(path: str | os.PathLike[str], *, verify: bool = False) -> Pef:
 
 
 @contextlib.contextmanager
-def _naming(name: str) -> Iterator[None]:
+def _naming(path: Path, name: str) -> Iterator[None]:
     """Put the file's name in front of what is wrong with it, and turn I/O errors into ours."""
     try:
         yield
     except PefError as error:
-        raise type(error)(f"{name}: {error}") from None
+        raise error.within(name, path=path) from None
     except OSError as error:
-        raise PefFormatError(f"{name}: cannot be read: {error.strerror}") from None
+        raise PefFormatError(f"{name}: cannot be read: {error.strerror}", path=path) from None
 
 
 class Pef:
@@ -105,7 +107,7 @@ class Pef:
         self.path = path
         self._name = printable(path)
         self._file = file
-        with _naming(self._name):
+        with _naming(self.path, self._name):
             self._open()
 
     def _open(self) -> None:
@@ -245,7 +247,7 @@ class Pef:
         stage = self._stages.get(stage_id)
         if stage is None:
             raise UsageError(f"{self._name}: there is no stage {stage_id}")
-        with _naming(self._name):
+        with _naming(self.path, self._name):
             weights_bytes = self._members[WEIGHTS_MEMBER].bytes
             return parse_stage(
                 bytes(self.member(stage.member)), stage, self._symbols, weights_bytes
@@ -264,7 +266,7 @@ class Pef:
         total = sum(member.bytes for member in self.manifest.members)
         done = 0
         for member in self.manifest.members:
-            with _naming(self._name):
+            with _naming(self.path, self._name):
                 self._check(member, _shifted(progress, done, total))
             done += member.bytes
         for stage_id in self._stages:
@@ -280,7 +282,7 @@ class Pef:
             PefChecksumError: A byte differs from what was written.
             PefFormatError: The file cannot be read.
         """
-        with _naming(self._name):
+        with _naming(self.path, self._name):
             self._check(self._members[WEIGHTS_MEMBER], progress, fully=False)
 
     def start_verification(self) -> concurrent.futures.Future[None]:

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 
 import onnx_ir as ir
 
+from samba_onnx.facts.names import FreeNames
+
 SCOPES_KEY = "pkg.torch.onnx.name_scopes"
 """Metadata of torch's exporter: the node's enclosing modules as the text of a Python list."""
 OWN_SCOPE_KEY = "samba.scope"
@@ -80,17 +82,12 @@ def unique(names: Sequence[str]) -> tuple[str, ...]:
     Returns:
         Names in the same order, each different: ``("a", "a")`` becomes ``("a", "a_2")``.
     """
-    taken = set(names)
-    seen: dict[str, int] = {}
+    free = FreeNames(names, first=2)
+    seen: set[str] = set()
     result: list[str] = []
     for name in names:
-        number = seen.get(name, 0) + 1
-        candidate = name
-        while number > 1 and (candidate := f"{name}_{number}") in taken:
-            number += 1
-        seen[name] = number
-        taken.add(candidate)
-        result.append(candidate)
+        result.append(free.take(name) if name in seen else name)
+        seen.add(name)
     return tuple(result)
 
 

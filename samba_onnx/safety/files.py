@@ -63,12 +63,16 @@ def open_regular(
         # Before opening: to open a pipe waits for its writer, and to open a device can act on it.
         _require_regular(os.stat(path), name, what, error)
         descriptor = os.open(path, _READ)
-    except SambaError:  # some of ours are a ValueError or an OSError as well
+    except SambaError as refusal:  # some of ours are a ValueError or an OSError as well
+        refusal.path = os.fspath(path)
         raise
     except ValueError:
-        raise error(f"{name}: the path of a {what} cannot hold a NUL character") from None
+        raise error(
+            f"{name}: the path of a {what} cannot hold a NUL character", path=path
+        ) from None
     except OSError as reason:
-        raise error(f"{name}: cannot open this {what}: {_because(reason)}") from None
+        message = f"{name}: cannot open this {what}: {_because(reason)}"
+        raise error(message, path=path) from None
     return _as_file(descriptor, name, what, error)
 
 

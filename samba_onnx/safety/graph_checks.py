@@ -14,11 +14,12 @@ from dataclasses import dataclass
 import onnx
 
 from samba_onnx.errors import InvalidModelError, ModelError
+from samba_onnx.facts.domains import is_default, normal_domain
 from samba_onnx.safety.files import printable
 from samba_onnx.safety.function_checks import FunctionKey, check_expansion, index_functions
 from samba_onnx.safety.limits import DEFAULT_LIMITS, Limits
 from samba_onnx.safety.node_checks import check_nesting, check_node, label, subgraphs
-from samba_onnx.safety.operators import DEFAULT_DOMAINS, newest_version, normal_domain
+from samba_onnx.safety.operators import newest_version
 from samba_onnx.safety.tensor_checks import (
     ExternalSize,
     check_sparse_tensor,
@@ -37,7 +38,7 @@ _BEFORE_NODES = -1
 def check_model(
     proto: onnx.ModelProto,
     *,
-    name: str = "model",
+    name: str = "",
     external_size: ExternalSize | None = None,
     limits: Limits = DEFAULT_LIMITS,
 ) -> None:
@@ -45,7 +46,7 @@ def check_model(
 
     Args:
         proto: The model. It is not changed, and its weights are measured, not read.
-        name: What messages shall start with, as the file's name.
+        name: What messages begin with, as the file's name; empty leaves that to the caller.
         external_size: Called with each location of external data; returns the size in bytes of
             the file there, or raises ModelFileError. None refuses external data.
         limits: Bounds on what the model may ask for.
@@ -58,7 +59,7 @@ def check_model(
     try:
         _check(proto, external_size, limits)
     except ModelError as error:
-        raise type(error)(f"{printable(name)}: {error}") from None
+        raise (error.within(printable(name)) if name else error) from None
 
 
 def _check(proto: onnx.ModelProto, external_size: ExternalSize | None, limits: Limits) -> None:
@@ -102,7 +103,7 @@ def _opsets(imports: Iterable[onnx.OperatorSetIdProto], limits: Limits) -> dict[
                 f"it imports two versions of operator set {printable(domain or 'ai.onnx')}"
             )
         newest = newest_version(domain)
-        oldest = limits.oldest_opset if domain in DEFAULT_DOMAINS else 1
+        oldest = limits.oldest_opset if is_default(domain) else 1
         if entry.version < oldest or (newest is not None and entry.version > newest):
             raise InvalidModelError(
                 f"it imports version {entry.version} of operator set "
@@ -269,7 +270,9 @@ def _check_nodes(
             if name in defined or "\0" in name:
                 fault = "is already defined" if name in defined else "holds a NUL character"
                 raise InvalidModelError(
-                    f"{label(node, index, where)}: output {printable(name)!r} {fault}"
+                    f"{label(node, index, where)}: output {printable(name)!r} {fault}",
+                    node=node.name,
+                    operator=node.op_type,
                 )
             defined[name] = index
         constants.add_node(node)
@@ -310,7 +313,8 @@ def _check_one(
         )
         check_values(node, constants, scope.limits)
     except ModelError as error:
-        raise type(error)(f"{label(node, index, where)}: {error}") from None
+        place = label(node, index, where)
+        raise error.within(place, node=node.name, operator=node.op_type) from None
     for name in node.input:
         if name:
             yield name
@@ -352,5 +356,7 @@ def _refuse_cycle(
     if done < len(nodes):
         index = next(index for index, count in enumerate(waiting) if count)
         raise InvalidModelError(
-            f"{label(nodes[index], index, where)}: it is part of a cycle or depends on one"
+            f"{label(nodes[index], index, where)}: it is part of a cycle or depends on one",
+            node=nodes[index].name,
+            operator=nodes[index].op_type,
         )

@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy.typing as npt
 
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 __all__ = ["SampleRun", "run_sample"]
 
+TASK: Final = "samba_onnx.runtime.engine.onnxruntime.child_sample:sample"
+"""What the child does."""
 _SHARE_OF_MEMORY = 0.8
 """Of the memory that is available; the rest keeps the machine usable."""
 
@@ -83,7 +85,7 @@ def run_sample(
             "threads": threads,
         }
         answer = run_child(
-            "sample",
+            TASK,
             arguments,
             seconds=seconds,
             memory_bytes=memory_bytes,

@@ -21,10 +21,10 @@ from typing import Any
 from samba_onnx.errors import ExecutionError, InternalError, ModelLimitError
 from samba_onnx.safety.files import printable
 
-__all__ = ["TASKS", "available_memory", "run_child"]
+__all__ = ["available_memory", "run_child"]
 
-TASKS = frozenset({"sample", "types"})
-"""What a child can do; module ``samba_onnx.safety.child`` knows how."""
+PACKAGE = "samba_onnx"
+"""Where a child finds what it does: nothing else is imported for a task."""
 
 ANSWER, REQUEST, NOISE = "answer.json", "request.json", "stderr.txt"
 """Files of the exchange, in a folder that only the two processes know."""
@@ -48,7 +48,8 @@ def run_child(
     """Run a task in a fresh interpreter with limits on time and memory.
 
     Args:
-        task: One of ``TASKS``.
+        task: Module and function that do it, as ``samba_onnx.room.module:function``; known by name
+            only, for this room lies below whatever runs models.
         arguments: What the task takes, able to be JSON.
         seconds: Wall-clock time after which the child is killed.
         memory_bytes: Private memory that the child may take; None for no limit of ours.
@@ -61,7 +62,7 @@ def run_child(
         ModelLimitError: The child ran out of time or memory.
         ExecutionError: The child died, or the library in it reported an error.
     """
-    if task not in TASKS:
+    if not task.startswith(f"{PACKAGE}.") or ":" not in task:
         raise InternalError(f"there is no task {task!r} for a child; please report this")
     request = {
         "task": task,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from samba_onnx.safety.sandbox import run_child
 
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 __all__ = ["OutputType", "infer_output_types"]
 
+TASK: Final = "samba_onnx.runtime.engine.onnxruntime.child_types:output_types"
+"""What the child does."""
 _MEMORY = 4 << 30
 """Bytes that the child may take: graphs without weights need far less."""
 
@@ -46,7 +48,7 @@ def infer_output_types(model: onnx.ModelProto, *, seconds: float = 120.0) -> dic
         path = Path(name) / "model.onnx"
         path.write_bytes(model.SerializeToString())
         answer = run_child(
-            "types",
+            TASK,
             {"model": str(path)},
             seconds=seconds,
             memory_bytes=_MEMORY,

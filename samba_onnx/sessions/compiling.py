@@ -102,7 +102,8 @@ class Compiling(SessionState):
             target: The device: a name or the path to a profile, which overrides the settings.
             level: ``o0`` or ``o3``, which overrides the settings.
             check: Compute the outputs by what was exported and by the model itself, and refuse to
-                compile if they differ. Not done for models whose dropouts are on.
+                compile if they differ. Dropouts are compared with their rates at 0. Where there is
+                nothing to compare with, a note in the PEF says why.
             gradient_accumulation: Let backward sections add to gradients; ZEROGRAD sections set
                 them to zero.
             weights: For an ONNX model, names of the initializers that are trained, as of
@@ -118,6 +119,8 @@ class Compiling(SessionState):
             ModelError: The model cannot be compiled.
             ExportMismatchError: What was exported computes something else; the message names the
                 first operator that does. Nothing is written.
+            EngineRefusalError: What was exported cannot be run; the message names the operator.
+                Nothing is written.
             OutOfDeviceMemoryError: The model does not fit into the device's memory.
             OutputError: The PEF cannot be written.
         """

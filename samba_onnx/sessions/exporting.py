@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from samba_onnx.errors import UsageError
+from samba_onnx.facts.names import FreeNames, joined
 from samba_onnx.program.fingerprint import fingerprint
 from samba_onnx.program.kinds import SymbolKind
 from samba_onnx.program.program import Program
@@ -65,15 +66,8 @@ def with_free_outputs(program: Program, taken: Collection[str], prefix: str = ""
     Returns:
         The program with its new names.
     """
-    renamed: dict[str, str] = {}
-    for name in program.outputs:
-        free, number = f"{prefix}__{name}" if prefix else name, 1
-        while free in taken or free in renamed.values():
-            free, number = (
-                f"{prefix}__{name}_{number}" if prefix else f"{name}_{number}",
-                number + 1,
-            )
-        renamed[name] = free
+    names = FreeNames(taken)
+    renamed = {name: names.take(joined(prefix, name)) for name in program.outputs}
     if all(old == new for old, new in renamed.items()):
         return program
     for part in program.parts:

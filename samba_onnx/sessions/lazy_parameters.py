@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
-from samba_onnx.functional.table import TABLE, Kind, is_in_place
+from samba_onnx.functional.table import TABLE, FunctionKind, is_in_place
 from samba_onnx.sessions.random_values import FAITHFUL, Drawing, RandomOptions, rounded
 from samba_onnx.tensor import SambaParameter
 from samba_onnx.tensor.host_tensor import HostTensor, natively, placeholder
@@ -121,7 +121,7 @@ class LazyParameter(SambaParameter):
             answer = first._record(func, args[1:], kwargs)
             if answer is not None:
                 return answer
-        if LAZY.enabled and TABLE.find(func).kind is Kind.HOST:
+        if LAZY.enabled and TABLE.find(func).kind is FunctionKind.HOST:
             # A module's own arithmetic on initial values: no model is computed yet.
             args, kwargs = pytree.tree_map_only(LazyParameter, _values, (args, kwargs))
             with natively():

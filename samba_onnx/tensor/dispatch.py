@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from samba_onnx.functional import HOST_OPERATORS, TABLE, Kind
+from samba_onnx.functional import HOST_OPERATORS, TABLE, FunctionKind
 from samba_onnx.functional.limits import check_keywords
 from samba_onnx.functional.table import is_in_place
 from samba_onnx.tensor.host_tensor import HostTensor, natively
@@ -34,12 +34,12 @@ def call(
         UsageError: A tensor has no data, or a keyword is refused by ``device_limits``.
     """
     row = TABLE.find(function)
-    if row.kind is Kind.QUERY:
+    if row.kind is FunctionKind.QUERY:
         if row.reads:
             _need_data(args, keywords)
         with natively():
             return function(*args, **keywords)
-    if row.kind is Kind.HOST:
+    if row.kind is FunctionKind.HOST:
         HOST_OPERATORS.enter(row.name)
     check_keywords(row, keywords)
     in_place = is_in_place(function)

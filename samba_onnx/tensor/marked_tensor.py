@@ -10,6 +10,7 @@ from typing import Final
 import torch
 
 from samba_onnx.errors import UsageError
+from samba_onnx.facts.names import gradient_name
 from samba_onnx.tensor.device import FAST_ACCESS
 from samba_onnx.tensor.marks import NO_MARKS, DimNames, Marks, memory_type
 
@@ -46,7 +47,7 @@ class MarkedTensor(torch.Tensor):
     @property
     def sn_grad_name(self) -> str:
         """Name of the tensor's gradient; empty when the tensor has no name."""
-        return f"{self.sn_name}__grad" if self.sn_name else ""
+        return gradient_name(self.sn_name) if self.sn_name else ""
 
     @property
     def name(self) -> str:

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final
 
 import ml_dtypes
 import numpy as np
 import onnx_ir as ir
-import onnxruntime
 import torch
 from numpy.typing import NDArray
 from torch import fx, nn
 from torch.utils import _pytree as pytree
 
-from samba_onnx.errors import ExportMismatchError
+from samba_onnx.errors import ExecutionError, ExportMismatchError
 from samba_onnx.export.capture.branches import eager, missing_values
 from samba_onnx.export.capture.modules import Captured, Inputs, PlaceholderKind, arguments
 from samba_onnx.export.naming import place
@@ -26,10 +25,15 @@ from samba_onnx.export.translation.builder import GraphBuilder
 from samba_onnx.export.translation.dtypes import onnx_type
 from samba_onnx.export.translation.graphs import constant, translate
 from samba_onnx.program.program import Part
-from samba_onnx.runtime.engine.lowerings.bfloat16 import lower_bfloat16
-from samba_onnx.runtime.engine.lowerings.optimizer_faults import faulty_optimizers
-from samba_onnx.runtime.engine.onnxruntime.values import ValueRunner
+from samba_onnx.runtime.engine.evaluation import evaluate
 from samba_onnx.tensor import SambaTensor
+from samba_onnx.workflows.checking.dropouts import (
+    NotComparableError,
+    rates_at_zero,
+    without_dropouts,
+)
+from samba_onnx.workflows.checking.outcome import Comparison, done, not_comparable
+from samba_onnx.workflows.checking.refusals import refusal, refuse_unless_prepared
 
 TOLERANCES: Final[Mapping[torch.dtype, float]] = MappingProxyType(
     {
@@ -45,23 +49,13 @@ TOLERANCES: Final[Mapping[torch.dtype, float]] = MappingProxyType(
 what a deep network loses by summing in another order. Integers and booleans are to be equal."""
 
 
-@dataclass(frozen=True)
-class Comparison:
-    """The outcome of a comparison that found no mismatch."""
-
-    skipped: str
-    """Why nothing was compared; empty if all was."""
-    errors: Mapping[str, float]
-    """Largest error by output, as a fraction of its largest number."""
-
-
 def compare_with_eager(
     module: nn.Module,
     inputs: Inputs,
     exported: Exported,
     keywords: Mapping[str, Any] = MappingProxyType({}),
 ) -> Comparison:
-    """Run an exported graph in onnxruntime, and compare it with the module itself.
+    """Run an exported graph on the engine, and compare it with the module itself.
 
     Args:
         module: With the weights to compare with; its buffers stay as they are.
@@ -69,11 +63,21 @@ def compare_with_eager(
         exported: As ``export_inference`` returns it.
         keywords: Further arguments by keyword.
 
+    Returns:
+        The errors of all outputs; or why the module cannot be compared, after an engine prepared
+        what was exported all the same.
+
     Raises:
         ExportMismatchError: An output differs; the message names the first operator that does, and
             the user's line.
+        EngineRefusalError: The engine refuses an operator of the graph.
     """
-    return compare_part(module, inputs, exported, exported.program.parts[0], keywords)
+    part = exported.program.parts[0]
+    try:
+        return done(compare_part(module, inputs, exported, part, keywords))
+    except NotComparableError as obstacle:
+        refuse_unless_prepared(part)
+        return not_comparable(str(obstacle))
 
 
 def compare_part(
@@ -82,7 +86,7 @@ def compare_part(
     exported: Exported,
     forward: Part,
     keywords: Mapping[str, Any] = MappingProxyType({}),
-) -> Comparison:
+) -> dict[str, float]:
     """Run the forward part of an exported graph, and compare its outputs with the module's.
 
     Args:
@@ -92,32 +96,48 @@ def compare_part(
         forward: Its part of type FWD.
         keywords: Further arguments by keyword.
 
+    Returns:
+        Largest error of each output by its name, as a fraction of its largest number.
+
     Raises:
         ExportMismatchError: An output differs; the message names the first operator that does, and
             the user's line.
+        EngineRefusalError: The engine refuses an operator of the graph.
+        NotComparableError: A tensor has no values, or torch fails on those that there are.
     """
     args, named = arguments(inputs)
     keywords = {**named, **keywords}
     missing = missing_values(module, (args, keywords))
     if missing:
-        return Comparison(missing, MappingProxyType({}))
-    wanted = pytree.tree_leaves(eager(module, args, keywords))
+        raise NotComparableError(missing)
+    wanted = _eager_outputs(module, args, keywords, exported)
     flat = pytree.tree_leaves((args, keywords))
-    made = run_model(forward.model, feeds_of(module, flat, exported))
-    if isinstance(made, str):
-        return Comparison(made, MappingProxyType({}))
-    errors = {}
-    for name, tensor in zip(exported.outputs, wanted, strict=True):
-        if name is not None:
-            errors[name] = difference(made[name], tensor)
-    wrong = [
-        name
+    values = run_part(forward, feeds_of(module, flat, exported))
+    errors = {
+        name: (difference(values[name], tensor), TOLERANCES.get(tensor.dtype, 0.0))
         for name, tensor in zip(exported.outputs, wanted, strict=True)
-        if name is not None and not errors[name] <= TOLERANCES.get(tensor.dtype, 0.0)
-    ]
-    if wrong:
-        raise ExportMismatchError(_explained(module, flat, exported, wrong[0], errors[wrong[0]]))
-    return Comparison("", MappingProxyType(errors))
+        if name is not None
+    }
+    for name, (error, tolerance) in errors.items():
+        if not error <= tolerance:
+            raise _mismatch(module, flat, exported, name, error)
+    return {name: error for name, (error, _) in errors.items()}
+
+
+def _eager_outputs(
+    module: nn.Module, args: tuple[Any, ...], keywords: Mapping[str, Any], exported: Exported
+) -> list[Any]:
+    """Return the flat outputs of a module, with the rates of its dropouts at 0."""
+    try:
+        with rates_at_zero() if exported.program.argins else contextlib.nullcontext():
+            return pytree.tree_leaves(eager(module, args, keywords))
+    except NotComparableError:
+        raise
+    except Exception as error:  # whatever the user's module raises, as for an index out of range
+        text = " ".join(str(error).split())[:200]
+        raise NotComparableError(
+            f"torch itself fails on the given inputs, with {type(error).__name__}: {text}"
+        ) from error
 
 
 def difference(made: NDArray[Any], wanted: torch.Tensor) -> float:
@@ -167,55 +187,62 @@ def feeds_of(module: nn.Module, flat: Sequence[Any], exported: Exported) -> dict
     Args:
         module: With values of all parameters.
         flat: Flat inputs.
-        exported: Of the module.
+        exported: Of the module. Its argins, rates and seeds of dropouts, are 0.
     """
     members = _members(module)
     feeds = {name: to_array(members[path]) for name, path in exported.members.items()}
-    return feeds | {name: to_array(flat[index]) for name, index in exported.inputs.items()}
+    feeds |= {name: to_array(flat[index]) for name, index in exported.inputs.items()}
+    argins = {argin.name for argin in exported.program.argins}
+    read = (value for part in exported.program.parts for value in part.model.graph.inputs)
+    return feeds | {value.name or "": zeros(value) for value in read if value.name in argins}
 
 
-def run_model(model: ir.Model, feeds: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]] | str:
-    """Run a model in plain onnxruntime.
+def zeros(value: ir.Value) -> NDArray[Any]:
+    """Return an array of zeros of a value's type and sizes; a float32 where these are not known."""
+    shape = () if value.shape is None else tuple(value.shape.numpy())
+    return np.zeros(shape, np.float32 if value.dtype is None else value.dtype.numpy())
+
+
+def run_part(part: Part, feeds: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    """Run one part of a program on the engine that stands for the device.
 
     Args:
-        model: Of static sizes; bfloat16 is computed as the device computes it.
+        part: Of static sizes; bfloat16 is computed as the device computes it.
         feeds: Its inputs, and maybe others, by name.
 
     Returns:
-        Its outputs by name; the reason, if onnxruntime cannot run it.
+        Its outputs by name.
+
+    Raises:
+        EngineRefusalError: The engine refuses an operator, or fails in it.
     """
-    proto = ir.to_proto(model)
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
+
+    def run(model: ir.Model) -> None:
+        evaluate(ir.to_proto(model), feeds)
+
     try:
-        lower_bfloat16(proto)
-        session = onnxruntime.InferenceSession(
-            proto.SerializeToString(), options, disabled_optimizers=faulty_optimizers(proto)
-        )
-        names = [output.name for output in session.get_outputs()]
-        read = {one.name for one in session.get_inputs()}
-        values = ValueRunner(session).run({name: feeds[name] for name in read})
-    except Exception as error:  # onnxruntime's own classes derive from nothing narrower
-        return f"onnxruntime cannot run the graph: {str(error).partition(chr(10))[0][:300]}"
-    return dict(zip(names, values, strict=True))
+        return evaluate(ir.to_proto(part.model), feeds)
+    except ExecutionError as error:
+        raise refusal(part, error, run) from error
 
 
-def _explained(
+def _mismatch(
     module: nn.Module, flat: Sequence[Any], exported: Exported, output: str, error: float
-) -> str:
-    """Return a message that names the first operator whose result differs."""
+) -> ExportMismatchError:
+    """Return an error that names the first operator whose result differs."""
     first = first_difference(module, flat, exported)
+    operator = location = None
     where = "no single operator differs by itself: the errors of many add up"
     if first is not None:
         node, amount = first
-        where = (
-            f"the first operator that differs is {node.target} at {place(node)}, by {amount:.2g}"
-        )
-    return (
+        operator, location = str(node.target), place(node)
+        where = f"the first operator that differs is {operator} at {location}, by {amount:.2g}"
+    return ExportMismatchError(
         f"output {output!r} of the exported graph differs from what {type(module).__name__} "
         f"computes in torch by {error:.2g} of its largest number; {where}. Please report this; "
-        "write that operator in another way, or skip the comparison"
+        "write that operator in another way, or skip the comparison",
+        operator=operator,
+        location=location,
     )
 
 
@@ -229,15 +256,16 @@ def first_difference(
         flat: Flat inputs.
         exported: Of the module.
     """
-    captured = exported.captured
+    captured = without_dropouts(exported.captured)
     given = _placeholders(module, flat, captured)
     truth = _Recording(captured.graph_module)
     with torch.no_grad(), torch.random.fork_rng(devices=[]):
         truth.run(*(given[p.name] for p in captured.placeholders))
     values, model = _observed(captured)
     feeds = {name: to_array(t) for name, t in given.items() if isinstance(t, torch.Tensor)}
-    made = run_model(model, feeds)
-    if isinstance(made, str):
+    try:
+        made = evaluate(ir.to_proto(model), feeds)
+    except ExecutionError:  # with so many outputs; the graph itself was run before
         return None
     for node, value in values.items():
         wanted = truth.results.get(node)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Mapping
 from typing import Any, Final
@@ -13,15 +14,23 @@ from torch import nn
 from torch.utils import _pytree as pytree
 
 from samba_onnx.errors import ExportMismatchError
-from samba_onnx.export.capture.branches import missing_values
 from samba_onnx.export.capture.modules import Inputs, arguments
 from samba_onnx.export.programs.inference import Exported
-from samba_onnx.export.programs.training_parts import GRADIENT, LOSSES, UPDATED
+from samba_onnx.facts.names import GRADIENT, LOSSES, UPDATED
 from samba_onnx.functional.host_operators import HOST_OPERATORS
 from samba_onnx.program.kinds import SectionType
 from samba_onnx.program.program import Part, Program
 from samba_onnx.tensor import SambaTensor
-from samba_onnx.workflows.eager_check import compare_part, feeds_of, run_model, to_array
+from samba_onnx.workflows.checking.dropouts import CONDITION, NotComparableError, rates_at_zero
+from samba_onnx.workflows.checking.outcome import Comparison, done, not_comparable
+from samba_onnx.workflows.checking.refusals import refuse_unless_prepared
+from samba_onnx.workflows.eager_check import (
+    compare_part,
+    feeds_of,
+    run_part,
+    to_array,
+    zeros,
+)
 
 TOLERANCE: Final = 2e-3
 """Largest error of a gradient, as a fraction of its largest number: gradients are sums of many
@@ -33,8 +42,11 @@ NEGLIGIBLE: Final = 1e-3
 normalisation, that of a bias is zero but for rounding."""
 
 
-def compare_training(module: nn.Module, inputs: Inputs, exported: Exported) -> str:
+def compare_training(module: nn.Module, inputs: Inputs, exported: Exported) -> Comparison:
     """Run an exported forward and backward in onnxruntime, and compare them with torch.
+
+    Active dropouts are compared with their rates at 0, for the masks of torch and of the device
+    differ.
 
     Args:
         module: With the weights to compare with; its parameters keep their gradients.
@@ -42,39 +54,46 @@ def compare_training(module: nn.Module, inputs: Inputs, exported: Exported) -> s
         exported: As ``export_training`` returns it.
 
     Returns:
-        Why nothing was compared; empty if all was.
+        The errors of outputs and gradients; or why the module cannot be compared, after an engine
+        prepared all parts of what was exported all the same.
 
     Raises:
         ExportMismatchError: An output or a gradient differs; the message names it.
+        EngineRefusalError: The engine refuses an operator; the error names the type of the section.
     """
-    args, keywords = arguments(inputs)
     program = exported.program
-    if program.argins:
-        return "dropout masks are drawn on the device"
-    missing = missing_values(module, (args, keywords))
-    if missing:
-        return missing
-    comparison = compare_part(module, inputs, exported, _part(program, SectionType.FWD))
-    if comparison.skipped:
-        return comparison.skipped
-    made = _step(module, pytree.tree_leaves((args, keywords)), exported)
-    if isinstance(made, str):
-        return made
+    try:
+        errors = _errors_of_step(module, inputs, exported)
+    except NotComparableError as obstacle:
+        for part in program.parts:
+            refuse_unless_prepared(part)
+        return not_comparable(str(obstacle))
+    for part in program.parts:
+        if part.type not in (SectionType.FWD, SectionType.BCKWD):  # which were run
+            refuse_unless_prepared(part)
+    return done(errors, CONDITION if program.argins else "")
+
+
+def _errors_of_step(module: nn.Module, inputs: Inputs, exported: Exported) -> dict[str, float]:
+    """Compare outputs and gradients; return the largest error of each."""
+    args, keywords = arguments(inputs)
+    outputs = compare_part(module, inputs, exported, _part(exported.program, SectionType.FWD))
+    values = _step(module, pytree.tree_leaves((args, keywords)), exported)
     wanted = _gradients(module, args, keywords, exported)
-    found = {name: _gradient_of(made, name) for name in wanted}
-    wrong = {name: error for name, error in _errors(found, wanted).items() if error > TOLERANCE}
-    if not wrong:
-        return ""
-    # Gradients behind normalisations lose many digits in torch, too: let float64 judge.
-    exact = _exact_gradients(module, args, keywords, exported)
-    ours, torchs = _errors(found, exact), _errors(wanted, exact)
-    wrong = {n: e for n, e in wrong.items() if not ours.get(n, e) <= ALLOWED * torchs.get(n, 0.0)}
-    for name, error in wrong.items():
-        raise ExportMismatchError(
-            f"the gradient of {name!r} in the exported graph differs from torch's by {error:.2g} of "
-            "its largest number; please report this, or skip the comparison"
-        )
-    return ""
+    gradients = {name: _gradient_of(values, name) for name in wanted}
+    errors = _errors(gradients, wanted)
+    wrong = {name: error for name, error in errors.items() if not error <= TOLERANCE}
+    if wrong:
+        # Gradients behind normalisations lose many digits in torch, too: let float64 judge.
+        exact = _exact_gradients(module, args, keywords, exported)
+        ours, torchs = _errors(gradients, exact), _errors(wanted, exact)
+        for name, error in wrong.items():
+            if not ours.get(name, error) <= ALLOWED * torchs.get(name, 0.0):
+                raise ExportMismatchError(
+                    f"the gradient of {name!r} in the exported graph differs from torch's by "
+                    f"{error:.2g} of its largest number; please report this, or skip the comparison"
+                )
+    return {**outputs, **{f"{name}{GRADIENT}": error for name, error in errors.items()}}
 
 
 def _gradient_of(made: Mapping[str, NDArray[Any]], name: str) -> NDArray[np.float64]:
@@ -99,24 +118,22 @@ def _part(program: Program, kind: SectionType) -> Part:
     return next(part for part in program.parts if part.type is kind)
 
 
-def _step(module: nn.Module, flat: list[Any], exported: Exported) -> dict[str, NDArray[Any]] | str:
+def _step(module: nn.Module, flat: list[Any], exported: Exported) -> dict[str, NDArray[Any]]:
     """Run forward and backward with gradients of one for the losses."""
     program = exported.program
     feeds = feeds_of(module, flat, exported)
-    forward = run_model(_part(program, SectionType.FWD).model, feeds)
-    if isinstance(forward, str) or all(p.type is not SectionType.BCKWD for p in program.parts):
+    forward = run_part(_part(program, SectionType.FWD), feeds)
+    if all(part.type is not SectionType.BCKWD for part in program.parts):
         return forward
-    backward = _part(program, SectionType.BCKWD).model
+    backward = _part(program, SectionType.BCKWD)
     feeds = {**feeds, **forward}
-    for value in backward.graph.inputs:
+    losses = json.loads(program.metadata.get(LOSSES, "[]"))
+    for value in backward.model.graph.inputs:
         name = value.name or ""
-        if name in feeds:
-            continue
-        shape = () if value.shape is None else tuple(value.shape.numpy())
-        dtype = np.float32 if value.dtype is None else value.dtype.numpy()
-        seed = name.removesuffix(GRADIENT) in json.loads(program.metadata.get(LOSSES, "[]"))
-        feeds[name] = np.full(shape, 1 if seed else 0, dtype)
-    return run_model(backward, feeds)
+        if name not in feeds:
+            seed = name.removesuffix(GRADIENT) in losses
+            feeds[name] = np.ones_like(zeros(value)) if seed else zeros(value)
+    return run_part(backward, feeds)
 
 
 def _gradients(
@@ -140,7 +157,8 @@ def _gradients(
     wanted = {name: members[path] for name, path in paths.items() if members[path].requires_grad}
     losses = set(json.loads(exported.program.metadata.get(LOSSES, "[]")))
     given, named = pytree.tree_map(change, (args, dict(keywords)))
-    with torch.enable_grad(), torch.random.fork_rng(devices=[]), HOST_OPERATORS.paused():
+    rates = rates_at_zero() if exported.program.argins else contextlib.nullcontext()
+    with torch.enable_grad(), torch.random.fork_rng(devices=[]), HOST_OPERATORS.paused(), rates:
         returned = torch.func.functional_call(module, {**members, **buffers}, given, named)
         outputs = pytree.tree_leaves(returned)
         chosen = [o for name, o in zip(exported.outputs, outputs, strict=True) if name in losses]

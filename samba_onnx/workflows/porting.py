@@ -33,13 +33,9 @@ from samba_onnx.safety.files import printable
 from samba_onnx.sessions.arrays import to_array
 from samba_onnx.sessions.lazy_parameters import LAZY
 from samba_onnx.sessions.onnx_modules import attached_losses, named_inputs
-from samba_onnx.workflows.compiler import (
-    DEFAULT_TARGET,
-    Progress,
-    analyze_programs,
-    compile_programs,
-)
+from samba_onnx.workflows.compiler import DEFAULT_TARGET, analyze_programs, compile_programs
 from samba_onnx.workflows.eager_check import compare_with_eager
+from samba_onnx.workflows.planning import Progress
 from samba_onnx.workflows.records import write_records
 from samba_onnx.workflows.reference_sample import ATOL, KEPT_BYTES, RTOL, Sample
 from samba_onnx.workflows.torch_programs import Training, recorded_program
@@ -138,6 +134,7 @@ def port(
         ModelError: The module cannot be exported.
         ExportMismatchError: What was exported computes something else; the message names the first
             operator that does.
+        EngineRefusalError: What was exported cannot be run; the message names the operator.
         UsageError: Inputs do not fit, or the level is unknown.
         OutOfDeviceMemoryError: The model does not fit into the target's memory.
         OutputError: The PEF cannot be written.
@@ -145,13 +142,15 @@ def port(
     report = progress or (lambda _: None)
     report("export")
     exported = _export(model)
+    program = exported.program
     if check:
         report("compare with torch")
-        compare_with_eager(model.module, model.args, exported, model.keywords)
+        comparison = compare_with_eager(model.module, model.args, exported, model.keywords)
+        program = dataclasses.replace(program, notes=comparison.notes)
     residents = {name: to_array(tensor) for name, tensor in _contents(model, exported).items()}
     report("run in torch")
     return compile_programs(
-        [exported.program],
+        [program],
         output,
         target=target,
         level=level,
@@ -190,6 +189,7 @@ def port_training(
     Raises:
         ModelError: The module cannot be exported, or a loss cannot be differentiated.
         ExportMismatchError: What was exported computes something else.
+        EngineRefusalError: What was exported cannot be run; the message names the operator.
         UsageError: Inputs do not fit, or an optimizer cannot be compiled.
         OutOfDeviceMemoryError: The model does not fit into the target's memory.
         OutputError: The PEF cannot be written.

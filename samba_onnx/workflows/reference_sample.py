@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import onnx_ir as ir
 
 from samba_onnx.errors import InvalidModelError, ModelLimitError, SambaError, UsageError
+from samba_onnx.facts.operators import Randomness, operators
 from samba_onnx.loading import LoadedModel
 from samba_onnx.passes.planning.records import type_text
 from samba_onnx.passes.rewrites.interface import dimensions
@@ -43,16 +44,7 @@ DYNAMIC_SIZE = 2
 SECONDS = 60.0
 """Time for the sample unless the user gives more: no model of less than 1 GiB of weights that runs
 at all needs a tenth of it, and one that never ends should not be waited for longer."""
-RANDOM_OPERATORS = frozenset(
-    {
-        "Bernoulli",
-        "Multinomial",
-        "RandomNormal",
-        "RandomNormalLike",
-        "RandomUniform",
-        "RandomUniformLike",
-    }
-)
+RANDOM_OPERATORS = operators(random=[Randomness.ALWAYS])
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ Sessions and ``samba-port convert`` come here: what they write for one module is
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +22,7 @@ from samba_onnx.importing import OnnxModule
 from samba_onnx.optim import OptimizerRecord, to_json
 from samba_onnx.program.fingerprint import fingerprint
 from samba_onnx.program.program import DEFAULT_GRAPH, Program
+from samba_onnx.workflows.checking.refusals import refuse_unless_prepared
 from samba_onnx.workflows.eager_check import compare_with_eager
 from samba_onnx.workflows.gradient_check import compare_training
 from samba_onnx.workflows.records import GraphRecord, onnx_record
@@ -65,6 +67,7 @@ def recorded_program(
     Raises:
         GradientError: A loss cannot be differentiated.
         ExportMismatchError: An output or a gradient differs from torch's.
+        EngineRefusalError: An operator of what was exported cannot be run.
         ModelError: The module does what a program cannot do.
         UsageError: Inputs do not fit, or an optimizer cannot be compiled or has parameters of
             another model.
@@ -96,13 +99,14 @@ def forward_program(model: nn.Module, inputs: Inputs, *, check: bool = False) ->
 
     Raises:
         ExportMismatchError: An output differs from torch's.
+        EngineRefusalError: An operator of what was exported cannot be run.
         ModelError: The module does what a program cannot do.
         UsageError: Inputs do not fit.
     """
     exported = export_inference(model, inputs, name=DEFAULT_GRAPH)
-    if check:
-        compare_with_eager(model, inputs, exported)
-    return with_output_names(exported.program, _output_names(model))
+    notes = compare_with_eager(model, inputs, exported).notes if check else ()
+    program = dataclasses.replace(exported.program, notes=notes)
+    return with_output_names(program, _output_names(model))
 
 
 def trained_program(
@@ -125,6 +129,7 @@ def trained_program(
     Raises:
         GradientError: A loss cannot be differentiated.
         ExportMismatchError: An output or a gradient differs from torch's.
+        EngineRefusalError: An operator of what was exported cannot be run.
         ModelError: The module does what a program cannot do.
         UsageError: Inputs do not fit, or an optimizer has parameters of another model.
     """
@@ -135,10 +140,14 @@ def trained_program(
         name=DEFAULT_GRAPH,
         gradient_accumulation=training.gradient_accumulation,
     )
+    notes = compare_training(model, inputs, exported).notes if check else ()
+    program = dataclasses.replace(exported.program, notes=notes)
+    program = with_output_names(program, _output_names(model))
+    whole = with_optimizers(program, optimizers)
     if check:
-        compare_training(model, inputs, exported)
-    program = with_output_names(exported.program, _output_names(model))
-    return with_optimizers(program, optimizers)
+        for part in whole.parts[len(program.parts) :]:
+            refuse_unless_prepared(part)
+    return whole
 
 
 def _output_names(model: nn.Module) -> Sequence[str] | None:

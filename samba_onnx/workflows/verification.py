@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from samba_onnx.errors import ExecutionError, UsageError
+from samba_onnx.errors import UsageError
 from samba_onnx.loading import load_model
 from samba_onnx.pef import Pef, load_pef
 from samba_onnx.safety.sample_inputs import random_inputs
@@ -180,39 +180,27 @@ def run_original(
     model: str | os.PathLike[str] | onnx.ModelProto,
     inputs: Mapping[str, Any],
     *,
+    engine: str = "onnxruntime",
     threads: int | None = None,
 ) -> dict[str, Any]:
-    """Run a model on onnxruntime as it is.
+    """Run a model as it is.
 
     Args:
         model: A path (which may have external data beside it) or a model in memory.
         inputs: Values by input name.
+        engine: Name of what runs it.
         threads: Threads inside operators; all cores where None.
 
     Returns:
         Values by output name.
 
     Raises:
-        ExecutionError: onnxruntime refuses the model or fails while running it.
+        UsageError: There is no such engine.
+        ExecutionError: The engine refuses the model or fails while running it.
     """
-    import onnxruntime
+    from samba_onnx.runtime.engine.evaluation import evaluate_original
 
-    from samba_onnx.runtime.engine.lowerings.optimizer_faults import FAULTY
-    from samba_onnx.runtime.engine.onnxruntime.values import ValueRunner
-
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4
-    options.intra_op_num_threads = threads or 0
-    source = os.fspath(model) if isinstance(model, str | os.PathLike) else model.SerializeToString()
-    try:
-        session = onnxruntime.InferenceSession(
-            source, options, providers=["CPUExecutionProvider"], disabled_optimizers=list(FAULTY)
-        )
-        names = [output.name for output in session.get_outputs()]
-        return dict(zip(names, ValueRunner(session).run(inputs), strict=True))
-    except Exception as error:  # onnxruntime's exceptions share no other base
-        line = str(error).strip().splitlines()[0]
-        raise ExecutionError(f"onnxruntime cannot run the original model: {line}") from error
+    return evaluate_original(model, inputs, engine=engine, threads=threads)
 
 
 def compare(

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 from samba_onnx.export.programs.inference import Exported
-from samba_onnx.export.programs.training_parts import LOSSES
+from samba_onnx.facts.names import LOSSES
 from samba_onnx.program.kinds import SectionType
 from samba_onnx.program.program import Part
 from samba_onnx.runtime.engine.lowerings.bfloat16 import lower_bfloat16

@@ -13,7 +13,7 @@ import torch.nn.functional as F  # noqa: N812  torch's own name for it
 import samba_onnx as samba
 from samba_onnx import SambaTensor, functional
 from samba_onnx.errors import HostOperatorWarning, InternalError, UsageError
-from samba_onnx.functional import HOST_OPERATORS, TABLE, Kind
+from samba_onnx.functional import HOST_OPERATORS, TABLE, FunctionKind
 from samba_onnx.functional.table import is_in_place
 from samba_onnx.operator_names import FUNCTIONAL
 
@@ -45,7 +45,7 @@ def test_all_spellings_of_an_operator_lead_to_one_row(name: str) -> None:
 
 def test_every_operator_of_the_interface_has_a_row_and_a_function() -> None:
     for name in FUNCTIONAL:
-        assert TABLE.rows[name].kind is Kind.OPERATOR
+        assert TABLE.rows[name].kind is FunctionKind.OPERATOR
         assert callable(getattr(functional, name))
         assert getattr(samba, name) is getattr(functional, name)
     assert set(FUNCTIONAL) <= set(dir(functional))

@@ -8,8 +8,9 @@ import onnx_ir as ir
 import onnxruntime as ort
 import torch
 
-from samba_onnx.export.programs.optimizers import OptimizerParts, gradient_name, optimizer_parts
+from samba_onnx.export.programs.optimizers import OptimizerParts, optimizer_parts
 from samba_onnx.export.translation.dtypes import onnx_type, torch_type
+from samba_onnx.facts.names import gradient_name
 from samba_onnx.optim import HyperparameterValue, OptimizerRecord, derive, optimizer_record
 from samba_onnx.program.kinds import SectionType
 from samba_onnx.program.program import Part

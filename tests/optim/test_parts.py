@@ -12,11 +12,10 @@ from torch import nn
 from samba_onnx.errors import UsageError
 from samba_onnx.export.programs.optimizers import (
     OptimizerParts,
-    gradient_name,
     optimizer_parts,
-    zeroed_gradient_name,
 )
 from samba_onnx.export.translation.dtypes import onnx_type
+from samba_onnx.facts.names import gradient_name, zeroed_name
 from samba_onnx.optim import SGD, Adam, AdamW, optimizer_record
 from samba_onnx.program.kinds import SectionType, SymbolKind
 from tests.optim.running import prepare
@@ -31,7 +30,7 @@ def test_accumulated_gradients_are_set_to_zero_in_their_place() -> None:
     assert part.type is SectionType.ZEROGRAD
     assert not part.model.graph.inputs
     for name in names:
-        zeroed = zeroed_gradient_name(name)
+        zeroed = zeroed_name(gradient_name(name))
         assert runner.parts.regions[zeroed] == gradient_name(name)
         assert runner.parts.residents[zeroed] is SymbolKind.GRADIENT
         runner.memory[gradient_name(name)].fill_(math.nan)

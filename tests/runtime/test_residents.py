@@ -12,7 +12,7 @@ from samba_onnx.errors import InputError, ScheduleError, UsageError
 from samba_onnx.pef.manifest import Argin
 from samba_onnx.program.kinds import SectionType, SymbolKind
 from samba_onnx.runtime.device import Device
-from samba_onnx.runtime.engine.executor import DeviceStep
+from samba_onnx.runtime.engine.steps import DeviceStep
 from samba_onnx.runtime.memory import release_free_memory
 from samba_onnx.runtime.requests import run_request
 from tests.runtime.building import (
@@ -30,7 +30,7 @@ from tests.runtime.building import (
     planned,
     section,
 )
-from tests.runtime.engine.test_executor import private_bytes
+from tests.runtime.engine.test_steps import private_bytes
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((4, 8)).astype(np.float32)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import subprocess
 import time
@@ -14,7 +15,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from samba_onnx.errors import ExecutionError, InternalError, ModelLimitError
-from samba_onnx.safety import sandbox
+from samba_onnx.safety import sampling, sandbox, type_inference
 from samba_onnx.safety.exchange import read_arrays, write_arrays
 from samba_onnx.safety.sampling import run_sample
 from tests.safety.hostile_runs import only_at_run_time
@@ -143,6 +144,13 @@ def test_a_module_in_the_users_folder_is_not_run(
     assert not run_sample(model([node("Relu", ["x"], ["y"])]), {"x": X}).not_sampled
 
 
-def test_an_unknown_task_is_our_fault() -> None:
+@pytest.mark.parametrize("task", ["nothing", "os.path:join", "samba_onnx.errors"])
+def test_an_unknown_task_is_our_fault(task: str) -> None:
     with pytest.raises(InternalError):
-        sandbox.run_child("nothing", {}, seconds=1, doing="test")
+        sandbox.run_child(task, {}, seconds=1, doing="test")
+
+
+@pytest.mark.parametrize("task", [sampling.TASK, type_inference.TASK])
+def test_tasks_are_functions_that_exist(task: str) -> None:
+    module, _, function = task.partition(":")
+    assert callable(getattr(importlib.import_module(module), function))

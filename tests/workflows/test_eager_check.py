@@ -11,6 +11,7 @@ from samba_onnx.errors import ExportMismatchError
 from samba_onnx.export.operators import activations, registry
 from samba_onnx.export.programs.inference import export_inference
 from samba_onnx.tensor import SambaTensor, from_torch_model_
+from samba_onnx.workflows.checking.outcome import Outcome
 from samba_onnx.workflows.eager_check import TOLERANCES, compare_with_eager, difference
 
 
@@ -33,7 +34,8 @@ def test_equal_graphs_pass(dtype: torch.dtype) -> None:
     module = Two().to(dtype).eval()
     inputs = (torch.randn(3, 4, dtype=dtype),)
     found = compare_with_eager(module, inputs, export_inference(module, inputs))
-    assert not found.skipped
+    assert found.outcome is Outcome.DONE
+    assert found.notes == ()
     assert list(found.errors) == ["two__softmax__outputs__0"]
     assert all(error <= TOLERANCES[dtype] for error in found.errors.values())
 
@@ -49,7 +51,8 @@ def test_converted_modules_are_compared_with_their_own_values() -> None:
     module = Two().eval()
     from_torch_model_(module)
     inputs = (SambaTensor(torch.randn(3, 4), name="value"),)
-    assert not compare_with_eager(module, inputs, export_inference(module, inputs)).skipped
+    found = compare_with_eager(module, inputs, export_inference(module, inputs))
+    assert found.outcome is Outcome.DONE
 
 
 def test_mismatch_names_the_first_operator_and_the_line(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -59,8 +62,10 @@ def test_mismatch_names_the_first_operator_and_the_line(monkeypatch: pytest.Monk
     with pytest.raises(
         ExportMismatchError,
         match=r"'two__softmax__outputs__0'.*aten\.silu\.default at test_eager_check\.py:\d+",
-    ):
+    ) as caught:
         compare_with_eager(module, inputs, exported)
+    assert caught.value.operator == "aten.silu.default"
+    assert (caught.value.location or "").startswith("test_eager_check.py:")
 
 
 def test_changed_weights_are_compared_as_they_are_now() -> None:
@@ -68,19 +73,24 @@ def test_changed_weights_are_compared_as_they_are_now() -> None:
     exported = export_inference(module, inputs)
     with torch.no_grad():
         module.second.weight.fill_(2.0)
-    assert not compare_with_eager(module, inputs, exported).skipped
+    assert compare_with_eager(module, inputs, exported).outcome is Outcome.DONE
 
 
-def test_modules_without_values_are_skipped() -> None:
+def test_modules_without_values_are_not_comparable() -> None:
     with torch.device("meta"):
         module = Two().eval()
     inputs = (torch.randn(3, 4),)
     found = compare_with_eager(module, inputs, export_inference(module, inputs))
-    assert found.skipped == "parameter 'first.weight' has no values"
+    assert found.outcome is Outcome.NOT_COMPARABLE
+    assert found.reason == "parameter 'first.weight' has no values"
+    assert found.notes == (
+        "What was compiled is not compared with eager torch: parameter 'first.weight' has no "
+        "values.",
+    )
     lazy = Two().eval()
     given = (SambaTensor(shape=(3, 4), name="value"),)
     found = compare_with_eager(lazy, given, export_inference(lazy, given))
-    assert found.skipped == "an input has no values"
+    assert found.reason == "an input has no values"
 
 
 def test_difference() -> None:

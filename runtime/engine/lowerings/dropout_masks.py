@@ -20,10 +20,8 @@ import numpy.typing as npt
 import onnx
 
 from samba_onnx.errors import PefFormatError
+from samba_onnx.facts.domains import DROPOUT_MASK, SAMBA_DOMAIN
 from samba_onnx.runtime.engine.lowerings.nodes import Nodes
-
-DOMAIN = "samba"
-OPERATOR = "DropoutMask"
 
 _LANES = 8
 _LONGEST_ROW = 4096
@@ -48,7 +46,7 @@ def expand_dropout_masks(model: onnx.ModelProto) -> None:
         PefFormatError: A node has other inputs or attributes than the operator.
     """
     _expand(model.graph)
-    kept = [opset for opset in model.opset_import if opset.domain != DOMAIN]
+    kept = [opset for opset in model.opset_import if opset.domain != SAMBA_DOMAIN]
     if len(kept) != len(model.opset_import):
         del model.opset_import[:]
         model.opset_import.extend(kept)
@@ -70,7 +68,7 @@ def _expand(graph: onnx.GraphProto) -> None:
 
 
 def _is_mask(node: onnx.NodeProto) -> bool:
-    return node.domain == DOMAIN and node.op_type == OPERATOR
+    return node.domain == SAMBA_DOMAIN and node.op_type == DROPOUT_MASK
 
 
 class _Mask:
@@ -80,7 +78,7 @@ class _Mask:
         given = {attribute.name: attribute for attribute in node.attribute}
         if len(node.input) != 2 or len(node.output) != 1 or set(given) != {"shape", "stream"}:
             raise PefFormatError(
-                f"node {node.name!r} is no {DOMAIN}::{OPERATOR} of rate and seed with the "
+                f"node {node.name!r} is no {SAMBA_DOMAIN}::{DROPOUT_MASK} of rate and seed with the "
                 "attributes shape and stream; convert the model again"
             )
         shape = tuple(given["shape"].ints)

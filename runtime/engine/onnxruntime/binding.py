@@ -4,22 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Final
 
 import onnx
 import onnxruntime as ort
 
-from samba_onnx.runtime.elements import Array
+from samba_onnx.runtime.elements import Array, onnx_number
 from samba_onnx.runtime.engine.lowerings.nodes import declared_shape
 from samba_onnx.runtime.engine.overwriting import unsafe_in_place
-from samba_onnx.runtime.memory import DeviceMemory
+from samba_onnx.runtime.engine.protocol import BoundComputation
+from samba_onnx.runtime.memory import DeviceMemory, DeviceTensor
 
-
-class Bound(Protocol):
-    """What executes in device memory."""
-
-    def run(self) -> None:
-        """Execute. Whatever onnxruntime raises passes through."""
+_INLINE_BYTES: Final = 1024
+"""Tensors of shapes and bounds, which onnxruntime's optimizer wants to see, are smaller."""
 
 
 @dataclass(frozen=True)
@@ -44,12 +41,55 @@ class BoundSession:
 class BoundSteps:
     """Several that execute one after the other."""
 
-    steps: tuple[Bound, ...]
+    steps: tuple[BoundComputation, ...]
 
     def run(self) -> None:
         """Execute. Whatever onnxruntime raises passes through."""
         for step in self.steps:
             step.run()
+
+
+def freeze_inputs(
+    model: onnx.ModelProto, tensors: Mapping[str, DeviceTensor]
+) -> dict[str, DeviceTensor]:
+    """Turn inputs into initializers, so that onnxruntime may compute with them in advance.
+
+    Args:
+        model: Is changed in place.
+        tensors: Inputs by name, with values whose elements do not share bytes. They must keep
+            these values as long as the session lives.
+
+    Returns:
+        Those whose content onnxruntime must be given, for the model only names them; the content
+        of small ones is in the model.
+    """
+    kept = [value for value in model.graph.input if value.name not in tensors]
+    del model.graph.input[:]
+    model.graph.input.extend(kept)
+    outside: dict[str, DeviceTensor] = {}
+    for name, tensor in tensors.items():
+        proto = model.graph.initializer.add(
+            name=name, data_type=onnx_number(tensor.element), dims=tensor.shape
+        )
+        if tensor.items.nbytes <= _INLINE_BYTES:
+            proto.raw_data = tensor.items.tobytes()
+            continue
+        proto.data_location = onnx.TensorProto.EXTERNAL
+        for key, text in (("location", name), ("offset", 0), ("length", tensor.items.nbytes)):
+            proto.external_data.add(key=key, value=str(text))
+        outside[name] = tensor
+    return outside
+
+
+def tensor_value(tensor: DeviceTensor) -> ort.OrtValue:
+    """Return onnxruntime's view of a tensor's content, which shares its memory.
+
+    Args:
+        tensor: Of elements that do not share bytes.
+    """
+    return ort.OrtValue.ortvalue_from_numpy_with_onnx_type(
+        tensor.items, onnx_number(tensor.element)
+    )
 
 
 def bind_session(
@@ -74,7 +114,9 @@ def bind_session(
     outputs = {value.name: declared_shape(value) for value in model.graph.output}
     binding = session.io_binding()
     for name in inputs:
-        memory.tensor(name).bind_input(binding, name)
+        tensor = memory.tensor(name)
+        number = onnx_number(tensor.element)
+        binding.bind_input(name, "cpu", 0, number, tensor.shape, tensor.address)
     symbols = [name for name in outputs if name not in places]
     unsafe = unsafe_in_place(model, memory, inputs, symbols)
     copies: list[tuple[Array, Array]] = []
@@ -83,7 +125,8 @@ def bind_session(
         if name in unsafe:
             buffer = memory.private(name)
             copies.append((tensor.items, buffer.items))
-            buffer.bind_output(binding, name, shape)
-        else:
-            tensor.bind_output(binding, name, shape)
+            tensor = buffer
+        number = onnx_number(tensor.element)
+        seen = tensor.shape if shape is None else shape
+        binding.bind_output(name, "cpu", 0, number, seen, tensor.address)
     return BoundSession(session, binding, tuple(copies), values)

@@ -136,7 +136,7 @@ class _Place:
     def __init__(self, tensor: DeviceTensor, name: str, scalar: bool) -> None:
         self.name = name
         self._number = onnx_number(tensor.element)
-        self._address = int(tensor.items.ctypes.data)
+        self._address = tensor.address
         self._size = tensor.items.itemsize
         self._scalar = scalar
 

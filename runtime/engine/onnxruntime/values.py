@@ -24,15 +24,25 @@ from samba_onnx.runtime.elements import (
 )
 
 
-class ValueRunner:
-    """Runs a session on host values."""
+class HostSession:
+    """A session that runs on host values."""
 
-    def __init__(self, session: ort.InferenceSession) -> None:
-        """Look at the session's inputs and outputs once."""
+    def __init__(self, session: ort.InferenceSession, names: Sequence[str] | None = None) -> None:
+        """Look at the session's inputs and outputs once.
+
+        Args:
+            session: Of any model.
+            names: The outputs to compute, in this order; None for all.
+        """
         self._session = session
-        self._names = [output.name for output in session.get_outputs()]
-        self._foreign_inputs = _foreign(session.get_inputs())
-        self._foreign_outputs = bool(_foreign(session.get_outputs()))
+        self.inputs = {argument.name: argument.type for argument in session.get_inputs()}
+        """ONNX's text forms of the inputs' types, by name, in order."""
+        outputs = {argument.name: argument.type for argument in session.get_outputs()}
+        self.outputs = outputs if names is None else {name: outputs[name] for name in names}
+        """ONNX's text forms of the outputs' types, by name, in order."""
+        self._names = list(self.outputs)
+        self._foreign_inputs = _foreign(self.inputs)
+        self._foreign_outputs = bool(_foreign(self.outputs))
 
     def run(self, feed: Mapping[str, Any]) -> Sequence[Any]:
         """Run once.
@@ -87,9 +97,9 @@ def to_host(value: ort.OrtValue) -> Any:
     return from_items(np.frombuffer(content, storage_dtype(element)), element, shape)
 
 
-def _foreign(arguments: Sequence[Any]) -> dict[str, ElementType]:
+def _foreign(types: Mapping[str, str]) -> dict[str, ElementType]:
     """Return the tensors among a session's arguments whose type numpy lacks."""
-    elements = {argument.name: tensor_element(argument.type) for argument in arguments}
+    elements = {name: tensor_element(kind) for name, kind in types.items()}
     return {
         name: element
         for name, element in elements.items()

@@ -29,6 +29,7 @@ from samba_onnx.export.naming import operator_name, place, root_name, scope_name
 from samba_onnx.export.translation.builder import GraphBuilder
 from samba_onnx.export.translation.dtypes import onnx_type
 from samba_onnx.export.translation.graphs import constant, live_nodes, translate
+from samba_onnx.facts.names import joined, updated_name
 from samba_onnx.program.kinds import SectionType, SymbolKind
 from samba_onnx.program.program import DEFAULT_GRAPH, Part, Program
 from samba_onnx.tensor import SambaTensor
@@ -36,7 +37,6 @@ from samba_onnx.tensor import SambaTensor
 _RESIDENTS: Final = MappingProxyType(
     {PlaceholderKind.PARAMETER: SymbolKind.WEIGHT, PlaceholderKind.BUFFER: SymbolKind.BUFFER}
 )
-_UPDATED: Final = "__updated"
 
 
 @dataclass(frozen=True)
@@ -263,7 +263,7 @@ class _Writer:
         new = made[len(self._graph.outputs) :]
         for qualified, value in zip(self._graph.updates, new, strict=True):
             name = self._symbols[qualified]
-            updated = f"{name}{_UPDATED}"
+            updated = updated_name(name)
             if value is None or value.name == name or updated in self._residents:
                 continue
             self._build.output(value, updated)
@@ -307,4 +307,4 @@ def output_name(root: str, node: fx.Node) -> str:
     while node.target is operator.getitem:
         node, index = node.args[0], node.args[1]  # type: ignore[assignment]
     kind = "identity" if node.op != "call_function" else operator_name(node)
-    return f"{scope_name(root, node)}__{kind}__outputs__{index}"
+    return joined(scope_name(root, node), kind, "outputs", str(index))

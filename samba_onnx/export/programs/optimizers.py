@@ -18,6 +18,7 @@ import onnx_ir as ir
 from samba_onnx.errors import UsageError
 from samba_onnx.export.programs.update_rules import LOW_PRECISION, Update, adam_update, sgd_update
 from samba_onnx.export.translation.builder import GraphBuilder, count, element, sizes
+from samba_onnx.facts.names import gradient_name, joined, updated_name, zeroed_name
 from samba_onnx.optim.argins import MAX_GRAD_NORM, argin_name, derive
 from samba_onnx.optim.records import (
     MASTER,
@@ -63,40 +64,13 @@ class OptimizerParts:
         return (*self.zero_grad, *self.update)
 
 
-def gradient_name(parameter: str) -> str:
-    """Return the name of a gradient; it is also the place of the two that follow.
-
-    Args:
-        parameter: The parameter's name.
-    """
-    return f"{parameter}__grad"
-
-
-def zeroed_gradient_name(parameter: str) -> str:
-    """Return the name of a gradient that was set to zero.
-
-    Args:
-        parameter: The parameter's name.
-    """
-    return f"{gradient_name(parameter)}__zeroed"
-
-
-def updated_name(name: str) -> str:
-    """Return the name of the new value of a weight or state.
-
-    Args:
-        name: Name of the weight or state that is updated.
-    """
-    return f"{name}__updated"
-
-
 def clip_coefficient_name(record: OptimizerRecord) -> str:
     """Return the name of the number that GRADNORM computes: what gradients are multiplied by.
 
     Args:
         record: The optimizer.
     """
-    return f"{record.name}__clip_coefficient"
+    return joined(record.name, "clip_coefficient")
 
 
 def optimizer_parts(
@@ -139,7 +113,7 @@ def optimizer_parts(
     if gradient_accumulation and zeroed:
         zero_grad = (_zero_grad(zeroed, trained),)
         regions |= {updated_name(gradient_name(n)): gradient_name(n) for n in zeroed}
-        zeros = {zeroed_gradient_name(name): gradient_name(name) for name in zeroed}
+        zeros = {zeroed_name(gradient_name(name)): gradient_name(name) for name in zeroed}
         regions |= zeros
         residents |= dict.fromkeys(zeros, SymbolKind.GRADIENT)
     return OptimizerParts(
@@ -284,7 +258,7 @@ class _OptimizerStep:
     def _gradient_norm(self) -> Part:
         """Return the part that compares the norm of all gradients with its limit."""
         record = self._record
-        build = GraphBuilder(f"{record.name}__gradnorm")
+        build = GraphBuilder(joined(record.name, "gradnorm"))
         precision = self._precision(self._specs)
         limit = argin_name(record.name, MAX_GRAD_NORM)
         self._argin_types[limit] = precision
@@ -328,7 +302,7 @@ def _zero_grad(names: Iterable[str], specs: Mapping[str, TensorSpec]) -> Part:
         dtype, shape = specs[name]
         build.scope = name
         zero = build.full(shape, 0, dtype)
-        build.output(zero, zeroed_gradient_name(name))
+        build.output(zero, zeroed_name(gradient_name(name)))
     return Part(SectionType.ZEROGRAD, build.model())
 
 

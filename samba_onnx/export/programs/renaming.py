@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import onnx_ir as ir
 
-from samba_onnx.export.programs.training_parts import GRADIENT
+from samba_onnx.facts.names import FreeNames, gradient_name
 from samba_onnx.program.program import Program
 
 
@@ -27,9 +27,9 @@ def with_output_names(program: Program, names: Sequence[str] | None) -> Program:
     taken = {*program.inputs, *program.residents, *(argin.name for argin in program.argins)}
     renamed: dict[str, str] = {}
     for old, new in zip(program.outputs, names, strict=True):
-        clashes = {new, f"{new}{GRADIENT}"} & taken or new in program.outputs
+        clashes = {new, gradient_name(new)} & taken or new in program.outputs
         if old != new and not clashes:
-            renamed |= {old: new, f"{old}{GRADIENT}": f"{new}{GRADIENT}"}
+            renamed |= {old: new, gradient_name(old): gradient_name(new)}
     return renamed_program(program, renamed)
 
 
@@ -57,13 +57,10 @@ def _rename(graph: ir.Graph, renamed: Mapping[str, str]) -> None:
     ends = {id(value) for value in (*graph.inputs, *graph.outputs)}
     new = set(renamed.values())
     inner = [value for node in graph.all_nodes() for value in node.outputs]
-    used = new | {value.name or "" for value in (*graph.inputs, *inner)}
+    names = FreeNames(new)
+    names.reserve(value.name or "" for value in (*graph.inputs, *inner))
     for value in inner:
         if value.name in new and id(value) not in ends:
-            number = 1
-            while (free := f"{value.name}_{number}") in used:
-                number += 1
-            used.add(free)
-            value.name = free
+            value.name = names.take(value.name)
     for value in (*graph.inputs, *graph.outputs):
         value.name = renamed.get(value.name or "", value.name)

@@ -21,17 +21,15 @@ from samba_onnx.export.capture.modules import (
 from samba_onnx.export.capture.modules import input_names as flat_names
 from samba_onnx.export.decomposition.dropout import sites
 from samba_onnx.export.differentiation.joint import JointRequest, flat_outputs, joint_graph
-from samba_onnx.export.naming import SEPARATOR, root_name, scope_name
+from samba_onnx.export.naming import root_name, scope_name
 from samba_onnx.export.programs.inference import Exported, output_name, renamed, symbols
 from samba_onnx.export.programs.losses_rule import LossIndex, chosen_losses, find_losses
 from samba_onnx.export.programs.training_parts import (
-    GRADIENT,
-    UPDATED,
     SymbolNames,
-    UniqueNames,
     is_tensor,
     write_program,
 )
+from samba_onnx.facts.names import SEPARATOR, FreeNames, gradient_name, updated_name
 from samba_onnx.program.kinds import SymbolKind
 from samba_onnx.program.program import DEFAULT_GRAPH, ArginSpec, Part, Program
 
@@ -126,7 +124,7 @@ def export_training(
     names = _names(module, exported, given, root)
     dropped = sites(
         _all_nodes(exported.graph_module),
-        lambda node, kind: names.unique(_dropout_name(root, node, kind)),
+        lambda node, kind: names.free.take(_dropout_name(root, node, kind)),
     )
     leaves = _leaves(exported, names, input_gradients)
     request = JointRequest(exported, leaves, _losses(exported, loss_indices), dropped)
@@ -179,7 +177,7 @@ def differentiated(program: Program) -> dict[str, ir.Value]:
         for value in part.model.graph.inputs:
             name = value.name or ""
             weight = program.residents.get(name) is SymbolKind.WEIGHT
-            if weight and f"{name}{GRADIENT}" in program.residents:
+            if weight and gradient_name(name) in program.residents:
                 found.setdefault(name, value)
     order = {name: index for index, name in enumerate(program.residents)}
     return dict(sorted(found.items(), key=lambda item: order[item[0]]))
@@ -199,13 +197,14 @@ def _names(
                 found[spec.arg.name] = name
         elif spec.kind in (InputKind.PARAMETER, InputKind.BUFFER) and spec.target is not None:
             found[spec.arg.name] = members[spec.target]
-    ends = ("", GRADIENT, UPDATED)
-    unique = UniqueNames({f"{name}{end}" for name in found.values() for end in ends})
+    free = FreeNames(found.values())
+    free.reserve(map(gradient_name, found.values()))
+    free.reserve(map(updated_name, found.values()))
     outputs = tuple(
-        unique(output_name(root, output)) if is_tensor(output) else None
+        free.take(output_name(root, output)) if is_tensor(output) else None
         for output in flat_outputs(exported)
     )
-    return SymbolNames(root, found, regions, outputs, unique)
+    return SymbolNames(root, found, regions, outputs, free)
 
 
 def _described(

@@ -15,42 +15,23 @@ from torch.export.graph_signature import InputKind
 from samba_onnx.errors import ModelError
 from samba_onnx.export.differentiation.joint import Joint, JointRequest
 from samba_onnx.export.differentiation.partitioning import Half, partition
-from samba_onnx.export.naming import SEPARATOR, place
+from samba_onnx.export.naming import place
 from samba_onnx.export.programs.inference import output_name
 from samba_onnx.export.translation.builder import GraphBuilder, element, sizes
 from samba_onnx.export.translation.dtypes import onnx_type
 from samba_onnx.export.translation.graphs import constant, translate
+from samba_onnx.facts.names import (
+    LOSSES,
+    FreeNames,
+    before_name,
+    gradient_name,
+    updated_name,
+    zeroed_name,
+)
 from samba_onnx.program.kinds import SectionType, SymbolKind
 from samba_onnx.program.program import Part, Program
 
-GRADIENT: Final = f"{SEPARATOR}grad"
-"""Ends the name of a value's gradient."""
-UPDATED: Final = f"{SEPARATOR}updated"
-"""Ends the name of a resident's new value."""
-ZEROED: Final = f"{SEPARATOR}zeroed"
-"""Ends the name of a gradient after it was set to zero."""
-BEFORE: Final = f"{SEPARATOR}before"
-"""Ends the name of what a resident held before it was changed."""
-LOSSES: Final = "losses"
-"""Key of a program's metadata: names of the outputs that training starts from, as a JSON list."""
-
 _KINDS: Final = {InputKind.PARAMETER: SymbolKind.WEIGHT, InputKind.BUFFER: SymbolKind.BUFFER}
-
-
-class UniqueNames:
-    """Gives every value a name that nothing else has."""
-
-    def __init__(self, taken: Collection[str]) -> None:
-        self._taken = set(taken)
-
-    def __call__(self, wanted: str) -> str:
-        """Return a name, with a number behind it if it is taken."""
-        name, number = wanted, 0
-        while name in self._taken:
-            number += 1
-            name = f"{wanted}_{number}"
-        self._taken.add(name)
-        return name
 
 
 @dataclass(frozen=True)
@@ -65,7 +46,7 @@ class SymbolNames:
     """Regions by symbol, for the symbols that are not in a region of their own name."""
     outputs: tuple[str | None, ...]
     """Symbols of the flat outputs, in order; None for an output that is no tensor."""
-    unique: UniqueNames
+    free: FreeNames
     """For values that have no name yet."""
 
 
@@ -115,7 +96,7 @@ class _Writer:
             if spec.kind is InputKind.CONSTANT_TENSOR and spec.target in request.exported.constants
         }
         self._gradients = {
-            f"{names.symbols[leaf]}{GRADIENT}": node for leaf, node in joint.gradients.items()
+            gradient_name(names.symbols[leaf]): node for leaf, node in joint.gradients.items()
         }
 
     def program(self) -> Program:
@@ -158,7 +139,7 @@ class _Writer:
         symbols, joint = self._names.symbols, self._joint
         given = {node: symbols.get(name, name) for name, node in joint.inputs.items()}
         seeds = joint.seeds.items()
-        return given | {node: f"{self._names.outputs[i]}{GRADIENT}" for i, node in seeds}
+        return given | {node: gradient_name(self._names.outputs[i] or "") for i, node in seeds}
 
     def _made(self, forward: Half) -> dict[fx.Node, str]:
         """Return the names by which the backward knows what the forward returns."""
@@ -166,18 +147,18 @@ class _Writer:
         pairs = zip(joint.outputs, names.outputs, strict=True)
         made = {node: name for node, name in pairs if node is not None and name is not None}
         for buffer, node in joint.updates.items():
-            made.setdefault(node, f"{names.symbols[buffer]}{UPDATED}")
+            made.setdefault(node, updated_name(names.symbols[buffer]))
         before = {joint.inputs[buffer]: names.symbols[buffer] for buffer in joint.updates}
         inputs = set(joint.inputs.values())
         for node in forward.outputs[len(self._results()) :]:
-            wanted = f"{before[node]}{BEFORE}" if node in before else output_name(names.root, node)
-            made[node] = names.unique(wanted)
+            wanted = before_name(before[node]) if node in before else output_name(names.root, node)
+            made[node] = names.free.take(wanted)
         # An input that is returned as it is, is read from where it was.
         return {node: n for node, n in made.items() if node not in inputs or node in before}
 
     def _results(self) -> list[str]:
         """Return the names of outputs and updates, in the order in which the forward has them."""
-        updated = [f"{self._names.symbols[buffer]}{UPDATED}" for buffer in self._joint.updates]
+        updated = [updated_name(self._names.symbols[buffer]) for buffer in self._joint.updates]
         return [*filter(None, self._names.outputs), *updated]
 
     def _forward(
@@ -191,7 +172,7 @@ class _Writer:
         gradients = list(self._gradients)
         if not self._accumulate:
             return self._write(half, known, gradients)
-        return self._write(half, known, [f"{name}{UPDATED}" for name in gradients], gradients)
+        return self._write(half, known, list(map(updated_name, gradients)), gradients)
 
     def _write(
         self,
@@ -241,7 +222,7 @@ class _Writer:
         for name, node in self._gradients.items():
             content: Tensor = node.meta["val"]
             zeros = builder.full(map(int, content.shape), 0, onnx_type(content.dtype))
-            _return(builder, zeros, builder.unique(f"{name}{ZEROED}"))
+            _return(builder, zeros, builder.unique(zeroed_name(name)))
         return builder.model()
 
     def _residents(self, read: Collection[str | None]) -> dict[str, SymbolKind]:
@@ -250,12 +231,12 @@ class _Writer:
             for placeholder, symbol in self._names.symbols.items()
             if self._kinds[placeholder] in _KINDS and symbol in read
         }
-        updated = [f"{self._names.symbols[buffer]}{UPDATED}" for buffer in self._joint.updates]
+        updated = [updated_name(self._names.symbols[buffer]) for buffer in self._joint.updates]
         residents |= dict.fromkeys(updated, SymbolKind.BUFFER)
-        seeds = [f"{self._names.outputs[index]}{GRADIENT}" for index in self._joint.seeds]
+        seeds = [gradient_name(self._names.outputs[index] or "") for index in self._joint.seeds]
         gradients = [*seeds, *self._gradients]
         if self._accumulate:
-            gradients += [f"{g}{end}" for g in self._gradients for end in (UPDATED, ZEROED)]
+            gradients += [end(g) for g in self._gradients for end in (updated_name, zeroed_name)]
         return residents | dict.fromkeys(gradients, SymbolKind.GRADIENT)
 
     def _regions(self, residents: Collection[str]) -> dict[str, str]:
@@ -263,9 +244,9 @@ class _Writer:
         regions = {name: region for name, region in own.items() if name in residents}
         for buffer in self._joint.updates:
             symbol = self._names.symbols[buffer]
-            regions[f"{symbol}{UPDATED}"] = own.get(symbol, symbol)
+            regions[updated_name(symbol)] = own.get(symbol, symbol)
         if self._accumulate:
-            regions |= {f"{g}{end}": g for g in self._gradients for end in (UPDATED, ZEROED)}
+            regions |= {end(g): g for g in self._gradients for end in (updated_name, zeroed_name)}
         return regions
 
 

@@ -10,6 +10,7 @@ import onnx_ir as ir
 
 from samba_onnx.errors import InternalError
 from samba_onnx.export.translation.values import broadcast, count, element, is_floating, sizes
+from samba_onnx.facts.names import FreeNames
 from samba_onnx.program.scopes import OWN_SCOPE_KEY
 
 __all__ = [
@@ -44,7 +45,7 @@ class GraphBuilder:
         """Prefix of the names of nodes and values that are made from now on."""
         self.metadata: Mapping[str, str] = {}
         """Put on every node that is made from now on: the source line that it comes from."""
-        self._names: dict[str, int] = {}
+        self._names = FreeNames()
         self._constants: dict[tuple[ir.DataType, tuple[int, ...], bytes], ir.Value] = {}
 
     def model(self, *, producer: str = "samba-onnx") -> ir.Model:
@@ -56,17 +57,11 @@ class GraphBuilder:
 
     def unique(self, name: str) -> str:
         """Return ``name``, with a number behind it if it was used before."""
-        count = self._names.get(name, 0)
-        self._names[name] = count + 1
-        return name if count == 0 else self.unique(f"{name}_{count}")
+        return self._names.take(name)
 
     def available(self, name: str) -> str:
         """Return ``name``, with a number behind it if it is used already; nothing is reserved."""
-        candidate, count = name, 0
-        while candidate in self._names:
-            count += 1
-            candidate = f"{name}_{count}"
-        return candidate
+        return self._names.available(name)
 
     def input(self, name: str, dtype: ir.DataType, shape: Iterable[int]) -> ir.Value:
         """Add a graph input.
@@ -409,8 +404,7 @@ class GraphBuilder:
     def _reserve(self, name: str) -> str:
         if name in self._names:
             raise InternalError(f"two values are to be called {name!r}: please report this")
-        self._names[name] = 1
-        return name
+        return self._names.take(name)
 
 
 def _value_of(left: Operand, right: Operand) -> ir.Value:

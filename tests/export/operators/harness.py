@@ -18,7 +18,7 @@ from samba_onnx.export.operators.registry import Context, Outcome, find
 from samba_onnx.export.translation.builder import GraphBuilder, element, sizes
 from samba_onnx.export.translation.dtypes import onnx_type
 from samba_onnx.runtime.engine.lowerings.bfloat16 import lower_bfloat16, uses_bfloat16
-from samba_onnx.runtime.engine.onnxruntime.values import ValueRunner
+from samba_onnx.runtime.engine.onnxruntime.values import HostSession
 
 # Both sides sum the same numbers in different orders, so that errors are some roundings of the
 # largest number that takes part, not of each element: a few hundred of float32's 6e-8 cover sums
@@ -146,7 +146,7 @@ def run_model(model: ir.Model, feed: dict[str, torch.Tensor]) -> list[torch.Tens
     session = ort.InferenceSession(proto.SerializeToString(), options)
     read = {item.name for item in session.get_inputs()}
     arrays = {name: to_array(tensor) for name, tensor in feed.items() if name in read}
-    return [to_tensor(array) for array in ValueRunner(session).run(arrays)]
+    return [to_tensor(array) for array in HostSession(session).run(arrays)]
 
 
 def to_array(tensor: torch.Tensor) -> np.ndarray[Any, Any]:

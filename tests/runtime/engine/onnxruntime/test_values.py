@@ -10,7 +10,7 @@ import onnx
 import onnxruntime as ort
 import pytest
 
-from samba_onnx.runtime.engine.onnxruntime.values import ValueRunner
+from samba_onnx.runtime.engine.onnxruntime.values import HostSession
 from samba_onnx.workflows import verification
 
 
@@ -49,7 +49,7 @@ def test_there_and_back(name: str, dtype: Any) -> None:
 
 def test_outputs_share_no_memory_with_the_session() -> None:
     model = _model(onnx.TensorProto.FLOAT, onnx.TensorProto.BFLOAT16).SerializeToString()
-    runner = ValueRunner(ort.InferenceSession(model, providers=["CPUExecutionProvider"]))
+    runner = HostSession(ort.InferenceSession(model, providers=["CPUExecutionProvider"]))
     first = runner.run({"x": np.ones(3, np.float32)})[0]
     runner.run({"x": np.zeros(3, np.float32)})
     np.testing.assert_array_equal(first.astype(np.float32), np.ones(3))

@@ -1,15 +1,21 @@
-"""In the child: let onnxruntime say of which types and shapes a model's values are."""
+"""In a child process: let onnxruntime say of which types and shapes a model's values are.
+
+``safety.type_inference`` starts it by its name.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
 import onnx
-import onnxruntime as ort
+
+from samba_onnx.runtime.engine.onnxruntime.sessions import make_session
+from samba_onnx.runtime.engine.protocol import EngineSettings, Rewriting
 
 __all__ = ["output_types"]
 
-_FATAL_ONLY = 4
+_SETTINGS = EngineSettings(threads=1, rewriting=Rewriting.NONE)
+"""Nothing is folded, that is run."""
 
 
 def output_types(model: str) -> dict[str, Any]:
@@ -48,11 +54,4 @@ def _scalars(proto: onnx.ModelProto, names: list[str]) -> set[str]:
 
 
 def _outputs(proto: onnx.ModelProto) -> list[Any]:
-    options = ort.SessionOptions()
-    options.log_severity_level = _FATAL_ONLY
-    options.intra_op_num_threads = 1
-    # Nothing is folded, that is run.
-    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
-    content = proto.SerializeToString()
-    session = ort.InferenceSession(content, options, providers=["CPUExecutionProvider"])
-    return list(session.get_outputs())
+    return list(make_session(proto.SerializeToString(), _SETTINGS).get_outputs())

@@ -10,7 +10,7 @@ import pytest
 from samba_onnx.errors import ExecutionError, PefFormatError
 from samba_onnx.runtime.device import Device
 from samba_onnx.runtime.engine.assembly import merge_stages
-from samba_onnx.runtime.engine.executor import reason_of
+from samba_onnx.runtime.engine.onnxruntime.sessions import reason_of
 from tests.runtime.building import HEADER, Plan, build, fallback, parser, section
 
 

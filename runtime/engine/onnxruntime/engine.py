@@ -1,0 +1,173 @@
+"""onnxruntime as an engine: one session per computation, made once and reused."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Collection, Mapping
+from pathlib import Path
+
+import onnx
+import onnxruntime as ort
+
+from samba_onnx.errors import ExecutionError
+from samba_onnx.runtime.engine.lowerings.bfloat16 import uses_bfloat16
+from samba_onnx.runtime.engine.lowerings.optimizer_faults import FAULTY
+from samba_onnx.runtime.engine.lowerings.pipeline import lower
+from samba_onnx.runtime.engine.lowerings.stage_model import StageModel
+from samba_onnx.runtime.engine.onnxruntime.binding import (
+    BoundSteps,
+    bind_session,
+    freeze_inputs,
+    tensor_value,
+)
+from samba_onnx.runtime.engine.onnxruntime.blocks import BlockPool, bind_blocks
+from samba_onnx.runtime.engine.onnxruntime.sessions import (
+    NO_VALUES,
+    make_session,
+    ort_errors,
+    reason_of,
+)
+from samba_onnx.runtime.engine.onnxruntime.values import HostSession
+from samba_onnx.runtime.engine.protocol import (
+    BoundComputation,
+    Computation,
+    EngineSettings,
+    HostComputation,
+)
+from samba_onnx.runtime.memory import DeviceMemory, release_free_memory
+
+
+class OnnxRuntimeEngine:
+    """Runs computations as sessions of onnxruntime, lowered to what its kernels do well."""
+
+    def __init__(self, settings: EngineSettings) -> None:
+        """Prepare to make sessions.
+
+        Args:
+            settings: How to make them.
+        """
+        self._settings = settings
+        self._pool = BlockPool(settings.threads or os.cpu_count() or 1)
+
+    @property
+    def name(self) -> str:
+        """By which users choose it."""
+        return "onnxruntime"
+
+    @property
+    def failures(self) -> tuple[type[Exception], ...]:
+        """What running a computation raises when an operator fails."""
+        return ort_errors()
+
+    def reason(self, error: Exception) -> str:
+        """Return what went wrong in a run, as one short line that names the operator.
+
+        Args:
+            error: One of ``failures``.
+        """
+        return reason_of(error)
+
+    def bind(
+        self, computation: Computation, memory: DeviceMemory, frozen: Collection[str] = ()
+    ) -> BoundComputation:
+        """Prepare a computation on values in device memory.
+
+        Args:
+            computation: Its inputs and outputs are symbols.
+            memory: Where these live.
+            frozen: Inputs that become initializers, which onnxruntime folds and packs.
+
+        Returns:
+            The computation, ready to run.
+
+        Raises:
+            ExecutionError: onnxruntime refuses the model.
+        """
+        outside = freeze_inputs(computation.model, {name: memory.tensor(name) for name in frozen})
+        splits = computation.splits and not frozen
+        stage = StageModel(computation.model, memory=memory, splits=splits)
+        lower(stage)
+        runs = bind_blocks(
+            stage.components, memory, functools.partial(self._session, computation, threads=1)
+        )
+        blocks = self._pool.blocks(runs)
+        if stage.components and not stage.model.graph.node:
+            return BoundSteps((blocks,))
+        values = {name: tensor_value(tensor) for name, tensor in outside.items()}
+        session = self._session(computation, stage, values)
+        if values:
+            release_free_memory()
+        rest = bind_session(session, stage.model, memory, values, stage.places)
+        return BoundSteps((blocks, rest)) if runs else rest
+
+    def prepare(self, computation: Computation) -> HostComputation:
+        """Prepare a computation on host values.
+
+        Args:
+            computation: To prepare.
+
+        Returns:
+            The computation, ready to run.
+
+        Raises:
+            ExecutionError: onnxruntime refuses the model.
+        """
+        narrow = uses_bfloat16(computation.model)
+        if narrow:
+            # Most operators have no bfloat16 kernel; those that have one keep it.
+            copy = onnx.ModelProto()
+            copy.CopyFrom(computation.model)
+            stage = StageModel(copy, keeps_bfloat16=True)
+            lower(stage)
+            try:
+                return HostSession(self._session(computation, stage))
+            except ExecutionError:
+                pass
+        stage = StageModel(computation.model)
+        lower(stage)
+        return HostSession(self._session(computation, stage))
+
+    def open(self, model: onnx.ModelProto | Path, title: str) -> HostComputation:
+        """Prepare somebody else's model as it is; what onnxruntime does wrong is turned off.
+
+        Args:
+            model: In memory, or a file that may have external data beside it.
+            title: What messages call it.
+
+        Returns:
+            The model, ready to run.
+
+        Raises:
+            ExecutionError: onnxruntime refuses the model.
+        """
+        try:
+            source = str(model) if isinstance(model, Path) else model.SerializeToString()
+            session = make_session(source, self._settings, disabled_optimizers=FAULTY)
+        except ort_errors() as error:
+            raise _refusal(title, error) from None
+        return HostSession(session)
+
+    def _session(
+        self,
+        computation: Computation,
+        stage: StageModel,
+        values: Mapping[str, ort.OrtValue] = NO_VALUES,
+        threads: int | None = None,
+    ) -> ort.InferenceSession:
+        try:
+            return make_session(
+                stage.model.SerializeToString(),
+                self._settings,
+                folder=computation.folder,
+                values=values,
+                disabled_optimizers=stage.disabled_optimizers,
+                threads=threads or (1 if computation.light else None),
+            )
+        except ort_errors() as error:
+            raise _refusal(computation.title, error) from None
+
+
+def _refusal(title: str, error: Exception) -> ExecutionError:
+    reason = reason_of(error)
+    return ExecutionError(f"{title} cannot be prepared: {reason}", reason=reason)

@@ -1,0 +1,121 @@
+"""Makes onnxruntime's sessions; no other place does."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Final
+
+import onnxruntime as ort
+from onnxruntime.capi import onnxruntime_pybind11_state as ort_native
+
+from samba_onnx.runtime.engine.protocol import EngineSettings, Rewriting
+
+_SILENT = 4
+"""onnxruntime's severity "fatal": everything else reaches the user as an exception."""
+_LONGEST_REASON = 300
+NO_VALUES: Final[Mapping[str, ort.OrtValue]] = MappingProxyType({})
+_LEVELS: Final = MappingProxyType(
+    {
+        Rewriting.NONE: ort.GraphOptimizationLevel.ORT_DISABLE_ALL,
+        Rewriting.EXACT: ort.GraphOptimizationLevel.ORT_ENABLE_BASIC,
+        Rewriting.FULL: ort.GraphOptimizationLevel.ORT_ENABLE_ALL,
+    }
+)
+
+
+def make_session(
+    source: bytes | str,
+    settings: EngineSettings,
+    *,
+    folder: str = "",
+    values: Mapping[str, ort.OrtValue] = NO_VALUES,
+    disabled_optimizers: Sequence[str] = (),
+    threads: int | None = None,
+) -> ort.InferenceSession:
+    """Make a session on the host's CPU.
+
+    Args:
+        source: A serialised model, or the path of one.
+        settings: How to make it.
+        folder: Where the files of external initializers of a serialised model lie.
+        values: Content of external initializers that lie in memory; must live as long as the
+            session.
+        disabled_optimizers: Names of optimizers that must not see the model.
+        threads: Threads within an operator, whatever the settings say.
+
+    Returns:
+        The session. Whatever onnxruntime raises passes through.
+    """
+    options = _options(settings, folder)
+    if values:
+        options.add_external_initializers(list(values), list(values.values()))
+        # What the optimizer makes of them and then packs is freed one by one, not kept for
+        # later in an arena.
+        options.add_session_config_entry("session.use_device_allocator_for_initializers", "1")
+    if threads:
+        options.intra_op_num_threads = threads
+    return ort.InferenceSession(
+        source,
+        options,
+        providers=["CPUExecutionProvider"],
+        disabled_optimizers=list(disabled_optimizers),
+    )
+
+
+def _options(settings: EngineSettings, folder: str) -> ort.SessionOptions:
+    options = ort.SessionOptions()
+    options.log_severity_level = _SILENT
+    options.graph_optimization_level = _LEVELS[settings.rewriting]
+    options.intra_op_num_threads = settings.threads or 0
+    options.use_deterministic_compute = True
+    # A plan of all values of a run is one block as large as they are at their most, which
+    # onnxruntime allocates beside what it has from the first run.
+    options.enable_mem_pattern = not settings.trains
+    # Work is dealt out in ever smaller blocks, so that a core that is disturbed does not
+    # keep the others waiting at the end of each operator.
+    entries = {"session.dynamic_block_base": "4"}
+    if folder:
+        entries["session.model_external_initializers_file_folder_path"] = folder
+    if settings.several:
+        # Every session has its own threads; those that still spin after their step would take
+        # the cores away from the next one.
+        entries["session.force_spinning_stop"] = "1"
+    if not settings.prepack:
+        entries["session.disable_prepacking"] = "1"
+    for key, value in entries.items():
+        options.add_session_config_entry(key, value)
+    return options
+
+
+def reason_of(error: BaseException) -> str:
+    """Return what onnxruntime has to say, as one short line.
+
+    Args:
+        error: An exception of onnxruntime's.
+
+    Returns:
+        The operator and its complaint, without status codes and source paths.
+    """
+    text = " ".join(str(error).split())
+    text = re.sub(r"^\[ONNXRuntimeError\] : \d+ : \w+ : ", "", text)
+    node = re.search(r"while running (\w+) node\. Name:'([^']*)' Status Message: (.*)", text)
+    if node:
+        text = f"{node[1]} node {node[2]!r}: {node[3]}"
+    # "/source/file.cc:12 type function(arguments) condition was false." is for its developers.
+    text = re.sub(r"/\S+\.(?:h|cc|cpp):\d+ \S+ .*?was false\. ", "", text)
+    text = re.sub(r"/\S+\.(?:h|cc|cpp):\d+ ", "", text)
+    return text if len(text) <= _LONGEST_REASON else text[: _LONGEST_REASON - 3] + "..."
+
+
+@functools.cache
+def ort_errors() -> tuple[type[Exception], ...]:
+    """Return what onnxruntime raises: its own classes, and builtins for values it cannot take."""
+    own = [
+        kind
+        for kind in vars(ort_native).values()
+        if isinstance(kind, type) and issubclass(kind, Exception)
+    ]
+    return (*own, MemoryError, RuntimeError, TypeError, ValueError)

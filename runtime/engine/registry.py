@@ -1,0 +1,41 @@
+"""The engines by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Final
+
+from samba_onnx.errors import UsageError
+from samba_onnx.runtime.engine.protocol import Engine, EngineSettings
+
+DEFAULT_ENGINE: Final = "onnxruntime"
+
+
+def _onnxruntime(settings: EngineSettings) -> Engine:
+    from samba_onnx.runtime.engine.onnxruntime.engine import OnnxRuntimeEngine
+
+    return OnnxRuntimeEngine(settings)
+
+
+ENGINES: Final[Mapping[str, Callable[[EngineSettings], Engine]]] = MappingProxyType(
+    {DEFAULT_ENGINE: _onnxruntime}
+)
+"""What makes an engine, by the name that users choose it by; each loads its library when asked."""
+
+
+def make_engine(name: str, settings: EngineSettings) -> Engine:
+    """Return a new engine.
+
+    Args:
+        name: One of ``ENGINES``.
+        settings: How it prepares computations.
+
+    Raises:
+        UsageError: There is no such engine.
+    """
+    make = ENGINES.get(name)
+    if make is None:
+        known = ", ".join(ENGINES)
+        raise UsageError(f"engine {name!r} does not exist; there are {known}")
+    return make(settings)

@@ -1,0 +1,67 @@
+"""The outcome of a comparison that found no mismatch."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Final
+
+EAGER_TORCH: Final = "eager torch"
+"""What an exported module is compared with."""
+ORIGINAL_MODEL: Final = "the ONNX model on onnxruntime"
+"""What a compiled ONNX model is compared with."""
+
+
+class Outcome(enum.StrEnum):
+    """Whether anything was compared; a mismatch is an error and no outcome."""
+
+    DONE = "done"
+    NOT_COMPARABLE = "not comparable"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What a comparison came to that found no mismatch."""
+
+    outcome: Outcome
+    errors: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
+    """Largest error of each output that was compared, by its name, as a fraction of the output's
+    largest number."""
+    reason: str = ""
+    """Why nothing was compared, as ``an input has no values``; empty where the outcome is done."""
+    condition: str = ""
+    """Under which circumstances it was compared, where these are not those of a run: ``with the
+    rates of all dropouts at 0``."""
+    oracle: str = EAGER_TORCH
+    """What was compared with, or would have been."""
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What people must know of it: a sentence for the PEF and its report, or none."""
+        if self.outcome is Outcome.NOT_COMPARABLE:
+            return (f"What was compiled is not compared with {self.oracle}: {self.reason}.",)
+        if self.condition:
+            return (f"What was compiled is compared with {self.oracle} {self.condition}.",)
+        return ()
+
+
+def done(errors: Mapping[str, float], condition: str = "") -> Comparison:
+    """Return the outcome of a comparison in which everything agrees.
+
+    Args:
+        errors: Largest error of each output, as a fraction of the output's largest number.
+        condition: See ``Comparison.condition``.
+    """
+    return Comparison(Outcome.DONE, MappingProxyType(dict(errors)), condition=condition)
+
+
+def not_comparable(reason: str, oracle: str = EAGER_TORCH) -> Comparison:
+    """Return the outcome where there is nothing to compare.
+
+    Args:
+        reason: A clause that says what is missing, without a full stop.
+        oracle: What would have been compared with.
+    """
+    return Comparison(Outcome.NOT_COMPARABLE, reason=reason, oracle=oracle)

@@ -1,0 +1,191 @@
+"""The rules of the house that a machine can see: sizes, words, docstrings, and what product code uses.
+
+Lists of exceptions here may only shrink: an entry that is no longer needed fails its test, so that
+nobody finds room in it for something new.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import importlib
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+ROOMS = ("samba_onnx", "passes", "runtime")
+
+MOST_LINES = 400
+LONG_FILES = {
+    "samba_onnx/export/capture/modules.py",
+    "samba_onnx/export/translation/builder.py",
+    "samba_onnx/pef/manifest.py",  # one record per word of the format
+}
+
+MOST_FUNCTION_LINES = 50
+LONG_FUNCTIONS = {
+    # Commands: their options with help texts are their signature.
+    "samba_onnx/cli/conversion.py:convert",
+    "samba_onnx/cli/running.py:run",
+    "samba_onnx/cli/running.py:_report",
+    "samba_onnx/cli/trained_models.py:train_export",
+    "samba_onnx/cli/verifying.py:verify",
+    # SambaFlow's functions: their arguments are documented one by one.
+    "samba_onnx/sessions/compiling.py:compile",
+    "samba_onnx/sessions/compiling.py:compile_multigraph",
+    "samba_onnx/sessions/running.py:run",
+    "samba_onnx/utils/measuring.py:measure_performance",
+    "samba_onnx/utils/tracing.py:trace_graph",
+    # To be made smaller.
+    "passes/planning/plan.py:plan",
+    "runtime/device.py:__init__",
+    "runtime/device.py:run",
+    "runtime/selection.py:select_passes",
+    "samba_onnx/export/decomposition/rewriting.py:attention",
+    "samba_onnx/export/programs/optimizers.py:optimizer_parts",
+    "samba_onnx/export/programs/training.py:training_program",
+    "samba_onnx/functional/patterns.py:sn_scatter",
+    "samba_onnx/report/report.py:from_manifest",
+    "samba_onnx/safety/sampling.py:run_sample",
+    "samba_onnx/sessions/onnx_modules.py:trained_module",
+    "samba_onnx/workflows/compiler.py:convert",
+    "samba_onnx/workflows/porting.py:port",
+    "samba_onnx/workflows/reference_sample.py:make_sample",
+}
+
+SHARED_NAMES = {"DeviceTensor", "Limits", "Program", "RandomOptions", "Step"}
+"""Public classes whose name stands for two things still."""
+
+TELEGRAM = re.compile(r'\s+(\w+: |""")(Of|As of|Those|That|With what|Them)\b')
+"""How a docstring begins that only somebody understands who has read the one before it."""
+TELEGRAMS_ALLOWED = 97
+
+
+@functools.cache
+def sources() -> dict[str, str]:
+    """Return the product's source files by path, each once, not through links."""
+    return {
+        path.relative_to(ROOT).as_posix(): path.read_text()
+        for room in ROOMS
+        for path in sorted((ROOT / room).rglob("*.py"))
+        if not any(parent.is_symlink() for parent in path.relative_to(ROOT).parents)
+        and not (ROOT / room / path.relative_to(ROOT / room).parts[0]).is_symlink()
+    }
+
+
+@functools.cache
+def tree(name: str) -> ast.Module:
+    return ast.parse(sources()[name])
+
+
+def functions(name: str) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    for node in ast.walk(tree(name)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node
+
+
+def public_classes() -> dict[str, list[str]]:
+    """Return the files that define each public class."""
+    owners: dict[str, list[str]] = defaultdict(list)
+    for name in sources():
+        for node in tree(name).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                owners[node.name].append(name)
+    return owners
+
+
+def test_files_are_short() -> None:
+    long_files = {name for name, text in sources().items() if text.count("\n") > MOST_LINES}
+    assert long_files == LONG_FILES
+
+
+def test_functions_are_short() -> None:
+    long_functions = {
+        f"{name}:{node.name}"
+        for name in sources()
+        for node in functions(name)
+        if (node.end_lineno or node.lineno) - node.lineno >= MOST_FUNCTION_LINES
+    }
+    assert long_functions == LONG_FUNCTIONS
+
+
+def test_no_public_class_name_stands_for_two_things() -> None:
+    shared = {name: files for name, files in public_classes().items() if len(files) > 1}
+    assert shared.keys() == SHARED_NAMES, shared
+
+
+def test_docstrings_are_sentences() -> None:
+    telegrams = [
+        f"{name}:{number} {line.strip()}"
+        for name, text in sources().items()
+        for number, line in enumerate(text.splitlines(), 1)
+        if TELEGRAM.match(line)
+    ]
+    assert len(telegrams) <= TELEGRAMS_ALLOWED, telegrams
+
+
+def test_no_mocks_in_the_product() -> None:
+    assert [name for name, text in sources().items() if re.search(r"\bmock\b", text)] == []
+
+
+# The glossary of CONTRIBUTING.md
+
+
+RECORD_ROOMS = ("samba_onnx/program/", "samba_onnx/pef/manifest.py", "passes/planning/")
+"""Where the words of a PEF are defined: each public class of these is in the glossary."""
+
+
+@functools.cache
+def glossary() -> dict[str, tuple[str, ...]]:
+    """Return, by word, the names in the code that the glossary gives for it."""
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    _, _, section = text.partition("\n## Words\n")
+    rows = re.findall(r"^\| ([^|]+) \| ([^|]+) \| ([^|]+) \|$", section, re.MULTILINE)
+    return {
+        word: tuple(re.findall(r"`([\w.]+)`", code))
+        for word, _, code in rows
+        if word not in ("word", "---")
+    }
+
+
+def test_a_word_has_one_meaning() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text().partition("\n## Words\n")[2]
+    words = re.findall(r"^\| ([^|]+) \|", text, re.MULTILINE)
+    assert len(glossary()) > 30
+    assert sorted(words) == sorted(set(words))
+    assert list(glossary()) == sorted(glossary(), key=str.casefold)
+
+
+@pytest.mark.parametrize("word", glossary())
+def test_a_word_names_its_code(word: str) -> None:
+    names = glossary()[word]
+    assert names
+    for name in names:
+        module, _, attribute = f"samba_onnx.{name}".rpartition(".")
+        try:
+            assert getattr(importlib.import_module(module), attribute).__doc__ is not None
+        except (ImportError, AttributeError):
+            importlib.import_module(f"samba_onnx.{name}")  # a room or a module
+
+
+def test_every_record_of_a_pef_has_a_word() -> None:
+    named = {name.rpartition(".")[2] for names in glossary().values() for name in names}
+    records = {
+        name for name, files in public_classes().items() if files[0].startswith(RECORD_ROOMS)
+    }
+    assert records - named == set()
+
+
+def test_a_class_of_the_glossary_is_given_with_its_only_place() -> None:
+    owners = public_classes()
+    for word, names in glossary().items():
+        for name in names:
+            module, _, attribute = name.rpartition(".")
+            if attribute in owners and attribute not in SHARED_NAMES:
+                assert any(module.replace(".", "/") in owner for owner in owners[attribute]), (
+                    f"{word}: {name} is defined in {owners[attribute]}"
+                )
