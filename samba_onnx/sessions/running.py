@@ -24,8 +24,8 @@ from samba_onnx.sessions.shortcuts import make_shortcut
 from samba_onnx.sessions.state import SessionState
 from samba_onnx.sessions.traced import matches
 from samba_onnx.tensor import DEVICE, SambaTensor
-from samba_onnx.tensor.host_tensor import natively
 from samba_onnx.tensor.marks import Marks
+from samba_onnx.tensor.native import natively
 
 _NO_NUMBERS: Mapping[str, float] = {}
 _LISTS = (list, tuple)

@@ -14,8 +14,8 @@ from samba_onnx.runtime.elements import Array
 from samba_onnx.runtime.replay import Replay
 from samba_onnx.sessions.arrays import FOREIGN
 from samba_onnx.tensor import SambaTensor
-from samba_onnx.tensor.host_tensor import natively
 from samba_onnx.tensor.marks import Marks
+from samba_onnx.tensor.native import natively
 
 
 class Slot(NamedTuple):
@@ -65,7 +65,7 @@ class Shortcut:
             for place, shape, dtype, address, size in self.inputs:
                 tensor = tensors[place]
                 if (
-                    tensor._is_empty
+                    tensor._host.is_empty
                     or tensor.shape != shape
                     or tensor.dtype is not dtype
                     or not tensor.is_contiguous()
