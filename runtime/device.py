@@ -208,7 +208,7 @@ class Device:
             UsageError: The graph or an output does not exist, an id is no integer, or both ids and
                 types are given.
             ScheduleError: A section, type or call does not exist.
-            ExecutionError: onnxruntime refuses a section or fallback.
+            ExecutionError: The engine cannot run a section or fallback.
             DeviceError: The device was closed.
         """
         return self._open().prepare(request)

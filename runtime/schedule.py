@@ -1,4 +1,4 @@
-"""Which of the calls that a run executes share an onnxruntime session."""
+"""Which of the calls that a run executes share a session of the engine."""
 
 from __future__ import annotations
 
