@@ -22,7 +22,7 @@ def onnx_number(element: ElementType) -> int:
     """Return the element type's value in ONNX's ``TensorProto.DataType``.
 
     Args:
-        element: Of a tensor.
+        element: The type of a tensor.
     """
     import onnx  # not at once: whoever moves numpy's own types only need not wait for it
 
@@ -65,7 +65,7 @@ def from_items(items: Array, element: ElementType, shape: Sequence[int]) -> Arra
     Args:
         items: Items of ``storage_dtype``.
         element: The type.
-        shape: Of the host array.
+        shape: The shape of the host array.
 
     Returns:
         An array of ``element.numpy`` that shares no memory with ``items``.

@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 
 import onnx_ir as ir
 
+from samba_onnx.facts.domains import qualified
 from samba_onnx.passes.planning.partitioning import partition
 from samba_onnx.passes.planning.placement import Placement
-from samba_onnx.passes.planning.records import operator_name
 from samba_onnx.passes.planning.roles import Roles
 from samba_onnx.passes.planning.scheduling import boundaries, run_transfers, schedule
 from samba_onnx.passes.planning.sectioning import cut
@@ -182,7 +182,7 @@ def _explain(
     return {
         node: Reason(
             ReasonCode.ISLAND,
-            f"{operator_name(node)} computes {_contents(node)} that only the host needs; {cost}",
+            f"{qualified(node.domain, node.op_type)} computes {_contents(node)} that only the host needs; {cost}",
             hint,
         )
         for node in (view.flow.nodes[position] for position in island)

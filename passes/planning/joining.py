@@ -85,12 +85,22 @@ class _Joiner:
         for domain, version in source.opset_imports.items():
             if self.graph.opset_imports.setdefault(domain, version) != version:
                 raise InternalError(f"parts use two versions of {domain!r}: please report this")
-        for value in source.inputs:
-            self._tie(value)
-        for value in list(source.initializers.values()):
-            self._adopt_initializer(source, value)
         outputs = {value.name or "": value for value in source.outputs}
+        inputs, initializers = list(source.inputs), list(source.initializers.values())
+        # A value belongs to one graph in all its parts: it is moved when it has left this one.
         source.outputs.clear()
+        source.inputs.clear()
+        for value in initializers:
+            del source.initializers[value.name or ""]
+        for value in inputs:
+            known = self._tie(value)
+            if outputs.get(value.name or "") is value:
+                outputs[value.name or ""] = known
+        for value in initializers:
+            # The default of an input and a weight that is an output are known by their names.
+            self._adopt_initializer(
+                value, keep_name=value.is_graph_input() or value.name in outputs
+            )
         nodes = list(source)
         source.remove(nodes)
         for node in nodes:
@@ -137,23 +147,25 @@ class _Joiner:
             raise InternalError(f"no part has the value {name!r}: please report this")
         return value
 
-    def _tie(self, value: ir.Value) -> None:
+    def _tie(self, value: ir.Value) -> ir.Value:
         """Replace a part's input by the value of that name that there is, or make it one."""
         name = value.name or ""
         known = self.values.get(name)
-        if known is None:
-            if name not in self._public:
-                raise InternalError(f"nothing gives a part its input {name!r}: please report this")
-            known = ir.Value(name=name, type=value.type, shape=value.shape)
-            self.graph.inputs.append(known)
-            self.values[name] = known
-        ir.convenience.replace_all_uses_with(value, known, replace_graph_outputs=True)
+        if known is not None:
+            ir.convenience.replace_all_uses_with(value, known, replace_graph_outputs=True)
+            return known
+        if name not in self._public:
+            raise InternalError(f"nothing gives a part its input {name!r}: please report this")
+        self.graph.inputs.append(value)
+        self.values[name] = value
+        return value
 
-    def _adopt_initializer(self, source: ir.Graph, value: ir.Value) -> None:
-        del source.initializers[value.name or ""]
-        value.name = self._names.take(value.name or "constant")
-        if value.const_value is not None:
-            value.const_value.name = value.name
+    def _adopt_initializer(self, value: ir.Value, *, keep_name: bool) -> None:
+        if not keep_name:
+            # A value renames its tensor, too, which may lie in the user's own model.
+            tensor, value.const_value = value.const_value, None
+            value.name = self._names.take(value.name or "constant")
+            value.const_value = tensor
         self.graph.register_initializer(value)
 
     def _rename(self, node: ir.Node) -> None:

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 import onnx_ir as ir
 
 from samba_onnx.errors import InternalError, UsageError
+from samba_onnx.facts.domains import qualified
 from samba_onnx.passes.planning.allocation import allocate
 from samba_onnx.passes.planning.partitioning import Group
 from samba_onnx.passes.planning.records import (
     fallback_record,
-    operator_name,
     section_record,
     stage_record,
     symbol_record,
@@ -234,7 +234,7 @@ def _experimental(stages: Sequence[StageInterface], placement: Placement) -> dic
             if evidence == "documented":
                 evidence = "experimental" if support.experimental else None
             if evidence is not None:
-                counts[f"{operator_name(node)}: {evidence}"] += 1
+                counts[f"{qualified(node.domain, node.op_type)}: {evidence}"] += 1
     return dict(sorted(counts.items()))
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
+from samba_onnx.facts.domains import qualified
 from samba_onnx.passes.planning.costs import cost, node_flops, value_bytes
 from samba_onnx.passes.planning.sectioning import sram_bytes
 from samba_onnx.passes.planning.stages import StageInterface
@@ -18,18 +19,6 @@ from samba_onnx.program.source_location import source_location
 if TYPE_CHECKING:
     from samba_onnx.passes.planning.placement import Placement
     from samba_onnx.passes.targets import Target
-
-
-def operator_name(node: ir.Node) -> str:
-    """Return the operator of a node as reports write it.
-
-    Args:
-        node: Any node.
-
-    Returns:
-        ``Relu`` in the default domain, ``com.example::Relu`` in another.
-    """
-    return f"{node.domain}::{node.op_type}" if node.domain else node.op_type
 
 
 def stage_record(
@@ -50,7 +39,7 @@ def stage_record(
     operators: dict[str, int] = {}
     flops: dict[str, int] = {}
     for node in interface.group.nodes:
-        operator = operator_name(node)
+        operator = qualified(node.domain, node.op_type)
         operators[operator] = operators.get(operator, 0) + 1
         flops[operator] = flops.get(operator, 0) + node_flops(node)
     return Stage(

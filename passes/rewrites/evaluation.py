@@ -11,6 +11,7 @@ import numpy as np
 import onnx_ir as ir
 from numpy.typing import NDArray
 
+from samba_onnx.facts.operators import INTEGER_DIVISIONS, Kind, operators
 from samba_onnx.passes.rewrites.refusals import Refusal
 
 Array = NDArray[Any]
@@ -18,75 +19,12 @@ Array = NDArray[Any]
 LARGEST_RESULT = 1 << 20
 """Bytes of a folded tensor that takes more space than its operands did."""
 
-ELEMENTWISE = frozenset(
-    [
-        "Abs",
-        "Add",
-        "And",
-        "BitwiseAnd",
-        "BitwiseNot",
-        "BitwiseOr",
-        "BitwiseXor",
-        "Ceil",
-        "Clip",
-        "Cos",
-        "Div",
-        "Equal",
-        "Erf",
-        "Exp",
-        "Floor",
-        "Greater",
-        "GreaterOrEqual",
-        "IsInf",
-        "IsNaN",
-        "Less",
-        "LessOrEqual",
-        "Log",
-        "Max",
-        "Mean",
-        "Min",
-        "Mod",
-        "Mul",
-        "Neg",
-        "Not",
-        "Or",
-        "Pow",
-        "Reciprocal",
-        "Round",
-        "Sigmoid",
-        "Sign",
-        "Sin",
-        "Sqrt",
-        "Sub",
-        "Sum",
-        "Tan",
-        "Tanh",
-        "Where",
-        "Xor",
-    ]
-)
-REARRANGING = frozenset(
-    [
-        "Cast",
-        "CastLike",
-        "Compress",
-        "Concat",
-        "Flatten",
-        "Reshape",
-        "Shape",
-        "Size",
-        "Slice",
-        "Split",
-        "Squeeze",
-        "Transpose",
-        "Trilu",
-        "Unsqueeze",
-    ]
-)
-SHRINKING = frozenset(["ReduceMax", "ReduceMin", "ReduceProd", "ReduceSum", "CumSum", "NonZero"])
-GROWING = frozenset(["ConstantOfShape", "Expand", "Gather", "MatMul", "Range", "Tile"])
-FOLDABLE = ELEMENTWISE | REARRANGING | SHRINKING | GROWING
+ELEMENTWISE = operators(kind=Kind.ELEMENTWISE, foldable=True) - {"Cast", "CastLike"}
+"""Operators that are folded and spread their operands to a common shape."""
+FOLDABLE = operators(foldable=True)
 """Operators that are folded: deterministic, and the same in numpy as in every runtime."""
+GROWING = frozenset({"ConstantOfShape", "Expand", "Gather", "MatMul", "Range", "Tile"})
+"""Those of them whose result may have more elements than their operands; see ``_grown``."""
 
 
 def evaluate(
@@ -149,7 +87,7 @@ def _checked(node: ir.Node, results: list[Any]) -> list[Array] | Refusal:
 
 def traps(node: ir.Node, operands: Sequence[Array | None]) -> bool:
     """Return whether the operation would trap or is undefined for these operands."""
-    if node.op_type in ("Div", "Mod") and len(operands) == 2:
+    if node.op_type in INTEGER_DIVISIONS and len(operands) == 2:
         left, right = operands
         if left is None or right is None:
             return True
@@ -193,7 +131,7 @@ def result_elements(node: ir.Node, operands: Sequence[Array | None]) -> int | No
     present = [item for item in operands if item is not None]
     size = sum(item.size for item in present)
     width = max((item.itemsize for item in present), default=8)
-    if node.op_type in REARRANGING or node.op_type in SHRINKING:
+    if node.op_type not in ELEMENTWISE and node.op_type not in GROWING:
         growth = max((item.ndim for item in present), default=1) if node.op_type == "NonZero" else 1
         return size * max(growth, 1)
     try:

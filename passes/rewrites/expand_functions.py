@@ -8,6 +8,7 @@ import onnx
 import onnx_ir as ir
 from onnx_ir.passes.common import InlinePass
 
+from samba_onnx.facts.domains import is_default
 from samba_onnx.passes.rewrites.opset_adapters import ADAPTERS, ALWAYS_POSSIBLE
 from samba_onnx.passes.rewrites.refusals import ReasonedPass, Refusal
 
@@ -89,7 +90,7 @@ class ExpandFunctionsPass(ReasonedPass):
 
     def _is_known(self, domain: str, op_type: str) -> bool:
         """Return whether a body may use it: some vanish, CastLike becomes Cast once types are known."""
-        if domain in ("", "ai.onnx") and op_type in ("Constant", "Identity"):
+        if is_default(domain) and op_type in ("Constant", "Identity"):
             return True
         return self.target.knows(domain, "Cast" if op_type == "CastLike" else op_type)
 
@@ -97,7 +98,7 @@ class ExpandFunctionsPass(ReasonedPass):
         for inner in body.node:
             if self._is_known(inner.domain, inner.op_type):
                 continue
-            if depth == 0 or inner.domain not in ("", "ai.onnx"):
+            if depth == 0 or not is_default(inner.domain):
                 return False
             nested = _body_of(inner, [onnx.TypeProto()] * len(inner.input), version)
             if nested is None or not self._is_worthwhile(nested[0], version, depth - 1):
@@ -146,7 +147,7 @@ def _body_of(node: onnx.NodeProto, types: list[onnx.TypeProto], version: int) ->
         body.ParseFromString(data)
     if not body.node:
         return None
-    imported = [item.version for item in body.opset_import if item.domain in ("", "ai.onnx")]
+    imported = [item.version for item in body.opset_import if is_default(item.domain)]
     written_for = max(imported, default=version)
     return (body, written_for) if _fits(body, written_for, version) else None
 

@@ -8,16 +8,15 @@ import onnx
 import onnx_ir as ir
 
 from samba_onnx.errors import SambaError
+from samba_onnx.facts.domains import DEFAULT_DOMAINS, SAMBA_DOMAIN
 from samba_onnx.passes.rewrites.rewriting import SMALL
 from samba_onnx.program.dataflow import subgraphs
 from samba_onnx.safety.type_inference import OutputType, infer_output_types
 
-ONNX_DOMAINS = frozenset({"", "ai.onnx", "ai.onnx.ml", "ai.onnx.preview.training"})
+ONNX_DOMAINS = DEFAULT_DOMAINS | {"ai.onnx.ml", "ai.onnx.preview.training"}
 """Domains whose operators onnx itself infers."""
 RUNTIME_DOMAINS = frozenset({"com.microsoft", "com.microsoft.nchwc", "com.microsoft.experimental"})
 """Domains whose operators onnxruntime brings along."""
-SAMBA_DOMAIN = "samba"
-"""Domain of operators that ONNX lacks and the emulator brings along."""
 _SHAPE_TYPES = (ir.DataType.INT64, ir.DataType.INT32)
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import onnx_ir as ir
 
+from samba_onnx.facts.domains import is_default
 from samba_onnx.passes.rewrites.interface import dimensions
 
 LONGEST = 1024
@@ -25,7 +26,6 @@ RANK = 64
 ARITHMETIC = frozenset({"Add", "Sub", "Mul"})
 """Propagating operators that have a silent twin, ``Div``: the same types, shapes and arity."""
 
-_DEFAULT_DOMAIN = ("", "ai.onnx")
 _KEEP_SIZE = frozenset({"Cast", "Slice", "Squeeze", "Unsqueeze"})
 _INTEGERS = (ir.DataType.INT64, ir.DataType.INT32)
 
@@ -70,7 +70,7 @@ def _is_silent(node: ir.Node) -> bool:
 
 
 def _propagates(node: ir.Node) -> bool:
-    return node.domain in _DEFAULT_DOMAIN and node.op_type in _propagating()
+    return is_default(node.domain) and node.op_type in _propagating()
 
 
 @functools.cache

@@ -9,12 +9,13 @@ import numpy as np
 import onnx_ir as ir
 from numpy.typing import NDArray
 
+from samba_onnx.facts.operators import Kind, operators
 from samba_onnx.passes.rewrites.rewriting import integer_attribute, integers
 
 Array = NDArray[Any]
 Arrange = Callable[[Sequence[Array]], Array]
 
-LAYOUT = frozenset({"Transpose", "Reshape", "Squeeze", "Unsqueeze", "Flatten"})
+LAYOUT = operators(kind=Kind.VIEW) | {"Transpose"}
 """Operators that rearrange all of one operand."""
 
 

@@ -7,23 +7,14 @@ from collections.abc import Hashable, Iterator
 import onnx_ir as ir
 from onnx_ir.passes.common import CommonSubexpressionEliminationPass
 
+from samba_onnx.facts.operators import Randomness, operators
 from samba_onnx.passes.rewrites.rewriting import WEIGHT
 from samba_onnx.pef.sources import FileRegion
 
 SMALL_BYTES = 4096
 """Size up to which initializers are compared by content; larger ones by where they are stored."""
 
-RANDOM = frozenset(
-    {
-        "Bernoulli",
-        "Dropout",
-        "Multinomial",
-        "RandomNormal",
-        "RandomNormalLike",
-        "RandomUniform",
-        "RandomUniformLike",
-    }
-)
+RANDOM = operators(random=[Randomness.ALWAYS, Randomness.TRAINING])
 _TAG = "samba_onnx_unique"
 
 

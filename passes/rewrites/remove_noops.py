@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import onnx_ir as ir
 
+from samba_onnx.facts.operators import Kind, operators
 from samba_onnx.passes.rewrites.refusals import ReasonedPass, Refusal
 from samba_onnx.passes.rewrites.rewriting import (
     each_graph,
@@ -17,11 +18,11 @@ from samba_onnx.passes.rewrites.rewriting import (
     static_shape,
 )
 
-SAME_SHAPE = frozenset({"Reshape", "Expand", "Flatten", "Squeeze", "Unsqueeze", "Tile"})
-"""Operators that change nothing when the shape stays the same and is known."""
-
-RESHAPING = frozenset({"Reshape", "Flatten", "Squeeze", "Unsqueeze"})
+RESHAPING = operators(kind=Kind.VIEW) - {"Identity"}
 """Operators that a Reshape of their result makes superfluous."""
+
+SAME_SHAPE = RESHAPING | {"Expand", "Tile"}
+"""Operators that change nothing when the shape stays the same and is known."""
 
 SINGLE = frozenset({"Concat", "Max", "Mean", "Min", "Sum"})
 """Operators of any number of inputs that change nothing when there is one."""

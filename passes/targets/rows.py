@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import onnx
 import onnx_ir as ir
 
+from samba_onnx.facts.domains import qualified, split_name
 from samba_onnx.passes.targets.reasons import ReasonCode
 from samba_onnx.passes.targets.schema import (
     DTYPES,
@@ -122,17 +123,6 @@ def _at(operands: tuple[Operand, ...], position: int, repeats: bool) -> Operand 
     if position < len(operands):
         return operands[position]
     return operands[-1] if repeats and operands else None
-
-
-def qualified(domain: str, op_type: str) -> str:
-    """Return ``Operator``, or ``domain::Operator`` outside ONNX's own domain."""
-    return f"{domain}::{op_type}" if domain else op_type
-
-
-def split_name(name: str) -> tuple[str, str]:
-    """Return domain and operator of a name as :func:`qualified` writes it."""
-    domain, _, op_type = name.rpartition("::")
-    return ("" if domain == "ai.onnx" else domain), op_type
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ import onnx
 import onnx_ir as ir
 
 from samba_onnx.errors import TargetError
+from samba_onnx.facts.domains import normal_domain, qualified
 from samba_onnx.passes.targets import checks
 from samba_onnx.passes.targets.files import available_targets, read_profile
 from samba_onnx.passes.targets.hardware import summarise
@@ -21,11 +22,8 @@ from samba_onnx.passes.targets.rows import (
     UnsupportedRow,
     build_row,
     build_unsupported,
-    qualified,
 )
 from samba_onnx.pef.manifest import TargetSummary
-
-_OWN_DOMAINS = frozenset({"", "ai.onnx"})
 
 
 @dataclass(frozen=True)
@@ -74,11 +72,11 @@ class Target:
 
     def knows(self, domain: str, op_type: str) -> bool:
         """Return whether the table has a row that supports the operator, within its limits."""
-        return (_own(domain), op_type) in self._rows
+        return (normal_domain(domain), op_type) in self._rows
 
     def row(self, domain: str, op_type: str) -> OperatorRow | None:
         """Return the row that supports an operator."""
-        return self._rows.get((_own(domain), op_type))
+        return self._rows.get((normal_domain(domain), op_type))
 
     def static_inputs(self, node: ir.Node) -> frozenset[int]:
         """Return the positions of operands that must be constants and are baked into a section.
@@ -113,13 +111,13 @@ class Target:
         reason = self._operator_reason(node)
         if reason is not None:
             return Support(reason)
-        row = self._rows[_own(node.domain), node.op_type]
+        row = self._rows[normal_domain(node.domain), node.op_type]
         found = checks.check(node, row, self.name)
         return Support(found) if isinstance(found, Reason) else _SUPPORTED[found]
 
     def _operator_reason(self, node: ir.Node) -> Reason | None:
         """Look the operator and its version up."""
-        domain = _own(node.domain)
+        domain = normal_domain(node.domain)
         name = qualified(domain, node.op_type)
         refused = self._unsupported.get((domain, node.op_type))
         if refused is not None:
@@ -173,10 +171,6 @@ class Target:
             except onnx.defs.SchemaError:
                 self._versions[key] = None
         return self._versions[key]
-
-
-def _own(domain: str) -> str:
-    return "" if domain in _OWN_DOMAINS else domain
 
 
 def _opset(node: ir.Node) -> int | None:

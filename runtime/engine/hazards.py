@@ -12,26 +12,14 @@ from collections.abc import Collection, Iterable, Mapping
 
 import onnx
 
-# fmt: off
-_ELEMENTWISE = frozenset(
-    {
-        "Abs", "Add", "And", "Cast", "Clip", "Div", "Equal", "Exp", "Greater", "GreaterOrEqual",
-        "IsInf", "IsNaN", "Less", "LessOrEqual", "Log", "Max", "Min", "Mul", "Neg", "Not", "Or",
-        "Pow", "Reciprocal", "Sign", "Sqrt", "Sub", "Where",
-    }
-)
-# fmt: on
-"""Arithmetic that onnxruntime fuses into nothing but other arithmetic of this kind."""
-_REDUCTIONS = frozenset(
-    {"ReduceL1", "ReduceL2", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceSum", "ReduceSumSquare"}
-)
-_IN_PLACE = frozenset(
-    {"Abs", "Add", "Div", "Exp", "Log", "Max", "Min", "Mul", "Neg", "Reciprocal", "Sqrt", "Sub"}
-)
+from samba_onnx.facts.domains import is_default
+from samba_onnx.facts.operators import InPlace, Kind, operators
+
+_IN_PLACE = operators(in_place=[InPlace.OPERAND])
 """Those whose kernels read an element before they write it, whichever operand it is in."""
-_SCATTERS = frozenset({"ScatterElements", "ScatterND"})
-"""Their kernels copy the data, which is no copy where it lies in the same place, and write into
-it."""
+_ELEMENTWISE = operators(kind=Kind.ELEMENTWISE, in_place=[InPlace.AFTERWARDS, InPlace.OPERAND])
+_REDUCTIONS = operators(kind=Kind.REDUCE, in_place=[InPlace.AFTERWARDS])
+_SCATTERS = operators(in_place=[InPlace.OVERWRITTEN])
 _MOST_OPERANDS = 2
 """Of a kernel that works in place; more are added up in a buffer or in the result."""
 
@@ -146,7 +134,7 @@ def _values_of_one_element(model: onnx.ModelProto) -> Iterable[str]:
 
 
 def _is_default(node: onnx.NodeProto) -> bool:
-    return node.domain in {"", "ai.onnx"}
+    return is_default(node.domain)
 
 
 def _captured(node: onnx.NodeProto) -> set[str]:

@@ -17,27 +17,23 @@ from types import MappingProxyType
 from typing import Final
 
 from samba_onnx.errors import InternalError
+from samba_onnx.facts.domains import qualified
 from samba_onnx.facts.elementwise_rows import ELEMENTWISE_ROWS
 from samba_onnx.facts.other_rows import OTHER_ROWS
 from samba_onnx.facts.records import Facts, InPlace, Kind, Randomness
 from samba_onnx.facts.tensor_rows import TENSOR_ROWS
 
 __all__ = [
-    "DEFAULT_DOMAINS",
     "FACTS",
+    "INTEGER_DIVISIONS",
     "Facts",
     "InPlace",
     "Kind",
     "Randomness",
     "facts",
-    "normal_domain",
     "operators",
-    "qualified",
     "table",
 ]
-
-DEFAULT_DOMAINS: Final = frozenset({"", "ai.onnx"})
-"""The two spellings of the default operator domain."""
 
 
 def table(rows: Iterable[Facts]) -> Mapping[str, Facts]:
@@ -60,27 +56,8 @@ def table(rows: Iterable[Facts]) -> Mapping[str, Facts]:
 FACTS: Final = table((*ELEMENTWISE_ROWS, *TENSOR_ROWS, *OTHER_ROWS))
 """Every row, by the operator's name; ``domain::Operator`` outside the default domain."""
 
-
-def normal_domain(domain: str) -> str:
-    """Return a domain with the default domain spelled as the empty string.
-
-    Args:
-        domain: As a node or an operator set import spells it.
-    """
-    return "" if domain in DEFAULT_DOMAINS else domain
-
-
-def qualified(op_type: str, domain: str = "") -> str:
-    """Return the name of an operator as tables and reports write it.
-
-    Args:
-        op_type: The operator.
-        domain: Its domain, in either spelling of the default one.
-
-    Returns:
-        ``Relu`` in the default domain, ``com.example::Relu`` in another.
-    """
-    return op_type if domain in DEFAULT_DOMAINS else f"{domain}::{op_type}"
+INTEGER_DIVISIONS: Final = frozenset({"Div", "Mod"})
+"""Operators of which a zero among integers ends the process that computes them."""
 
 
 def facts(op_type: str, domain: str = "") -> Facts | None:
@@ -93,7 +70,7 @@ def facts(op_type: str, domain: str = "") -> Facts | None:
     Returns:
         Its row; None where nothing is known of it.
     """
-    return FACTS.get(qualified(op_type, domain))
+    return FACTS.get(qualified(domain, op_type))
 
 
 def operators(

@@ -6,6 +6,7 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from samba_onnx.facts.domains import qualified
 from samba_onnx.facts.flops import Work
 
 __all__ = ["Facts", "InPlace", "Kind", "Randomness", "rows"]
@@ -92,7 +93,7 @@ class Facts:
     @property
     def name(self) -> str:
         """The operator, with its domain unless that is ONNX's default one."""
-        return f"{self.domain}::{self.op_type}" if self.domain else self.op_type
+        return qualified(self.domain, self.op_type)
 
 
 def rows(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from samba_onnx.facts import flops
+from samba_onnx.facts.domains import DROPOUT_MASK, SAMBA_DOMAIN
 from samba_onnx.facts.flops import (
     Formula,
     NoArithmetic,
@@ -148,11 +149,11 @@ _CREATES = (
     # The mask depends on its seed and nothing else, so that forward and backward make the same one.
     *rows(
         {
-            "DropoutMask": PerOutputElement(
+            DROPOUT_MASK: PerOutputElement(
                 8, "add, two shifts, two exclusive ors and two products of a hash, a compare"
             )
         },
-        domain="samba",
+        domain=SAMBA_DOMAIN,
         kind=Kind.CREATE,
         foldable=False,
         exact_in_bfloat16=False,
@@ -216,11 +217,29 @@ _REDUCTIONS = (
         foldable=True,
         exact_in_bfloat16=True,
         same_bits=True,
-        in_place=InPlace.NEVER,
+        in_place=InPlace.AFTERWARDS,
         random=Randomness.NEVER,
     ),
     *rows(
-        {"ReduceProd ReduceSum": _REDUCES},
+        {"ReduceSum": _REDUCES},
+        kind=Kind.REDUCE,
+        foldable=True,
+        exact_in_bfloat16=False,
+        same_bits=False,
+        in_place=InPlace.AFTERWARDS,
+        random=Randomness.NEVER,
+    ),
+    *rows(
+        {"ReduceMean": _REDUCES, "ReduceL1 ReduceL2 ReduceSumSquare": _REDUCES_TWICE},
+        kind=Kind.REDUCE,
+        foldable=False,
+        exact_in_bfloat16=False,
+        same_bits=False,
+        in_place=InPlace.AFTERWARDS,
+        random=Randomness.NEVER,
+    ),
+    *rows(
+        {"ReduceProd": _REDUCES},
         kind=Kind.REDUCE,
         foldable=True,
         exact_in_bfloat16=False,
@@ -230,8 +249,8 @@ _REDUCTIONS = (
     ),
     *rows(
         {
-            "ReduceMean GlobalAveragePool": _REDUCES,
-            "ReduceL1 ReduceL2 ReduceSumSquare ReduceLogSum GlobalLpPool": _REDUCES_TWICE,
+            "GlobalAveragePool": _REDUCES,
+            "ReduceLogSum GlobalLpPool": _REDUCES_TWICE,
             "ReduceLogSumExp": PerInputElement(4, "largest, subtract, exp, sum"),
             "NegativeLogLikelihoodLoss": PerInputElement(1, "a product or sum"),
             "SoftmaxCrossEntropyLoss": PerInputElement(7, "log-softmax, and a product or sum"),

@@ -9,13 +9,15 @@ from typing import Any
 import onnx_ir as ir
 
 from samba_onnx.errors import ModelError
-from samba_onnx.importing.operators.registry import Counterpart, Node, find, qualified
+from samba_onnx.facts.domains import qualified
+from samba_onnx.facts.operators import Kind, operators
+from samba_onnx.importing.operators.registry import Counterpart, Node, find
 from samba_onnx.passes.rewrites.evaluation import FOLDABLE
 from samba_onnx.safety.files import printable
 
 __all__ = ["CONTROL", "Body", "ImportedGraph", "Instruction", "imported_graph"]
 
-CONTROL = frozenset({"If", "Loop", "Scan", "SequenceMap"})
+CONTROL = operators(kind=Kind.CONTROL)
 """Operators with a body."""
 
 

@@ -10,11 +10,12 @@ import numpy as np
 import onnx_ir as ir
 
 from samba_onnx.errors import UsageError
+from samba_onnx.facts.operators import Kind, operators
 from samba_onnx.importing.operators.registry import find
 from samba_onnx.importing.values import FLOATING
 from samba_onnx.safety.files import printable
 
-__all__ = ["KIND", "WeightSelection", "select", "weight_roles"]
+__all__ = ["ARRANGING", "KIND", "WeightSelection", "select", "weight_roles"]
 
 KIND = "pkg.torch.export.graph_signature.InputSpec.kind"
 """Under this key torch's exporter says what an initializer was: PARAMETER, BUFFER, ..."""
@@ -41,7 +42,8 @@ _ROLES: dict[str, tuple[int, ...]] = {
 """Where operators take weights."""
 _VECTORS = frozenset({"Add", "Div", "Mul", "Sub"})
 """Operators that apply a bias or scale, when it is a vector."""
-_ARRANGING = frozenset({"Transpose", "Reshape", "Squeeze", "Unsqueeze", "Cast", "Identity"})
+ARRANGING = operators(kind=Kind.VIEW) | {"Transpose", "Cast"}
+"""Operators that a weight may go through and stay one."""
 _STATISTICS = (3, 4)
 
 
@@ -162,7 +164,7 @@ def weight_roles(value: ir.Value) -> list[tuple[ir.Node, int]]:
     rank = 0 if value.shape is None else len(value.shape)
     for use in value.uses():
         node = use.node
-        if node.domain == "" and node.op_type in _ARRANGING:
+        if node.domain == "" and node.op_type in ARRANGING:
             found += weight_roles(node.outputs[0])
         elif use.idx in _ROLES.get(node.op_type, ()) or (node.op_type in _VECTORS and rank <= 1):
             found.append((node, use.idx))

@@ -11,7 +11,7 @@ import onnx_ir as ir
 
 from samba_onnx.errors import FoldedWeightsWarning
 from samba_onnx.importing.preparation import Prepared
-from samba_onnx.importing.selection import KIND, weight_roles
+from samba_onnx.importing.selection import ARRANGING, KIND, weight_roles
 from samba_onnx.safety.files import printable
 
 __all__ = ["folded_weights", "merged_weights", "warn_if_folded"]
@@ -85,7 +85,7 @@ def _partners(node: ir.Node, value: ir.Value, held: Set[ir.Value]) -> frozenset[
 def _source(value: ir.Value) -> ir.Value:
     """Return the initializer behind Transposes and the like."""
     maker = value.producer()
-    while maker is not None and maker.op_type in ("Transpose", "Reshape", "Cast") and maker.inputs:
+    while maker is not None and maker.op_type in ARRANGING and maker.inputs:
         first = maker.inputs[0]
         if first is None:
             break

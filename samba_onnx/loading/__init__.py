@@ -5,5 +5,6 @@ are until someone asks for their content.
 """
 
 from samba_onnx.loading.model import LoadedModel, load_model
+from samba_onnx.loading.programs import onnx_program
 
-__all__ = ["LoadedModel", "load_model"]
+__all__ = ["LoadedModel", "load_model", "onnx_program"]

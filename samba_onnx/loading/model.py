@@ -14,6 +14,7 @@ import onnx_ir as ir
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]  # has no stubs
 
 from samba_onnx.errors import InvalidModelError, ModelError, ModelLimitError, UsageError
+from samba_onnx.facts.domains import is_default
 from samba_onnx.loading.detection import HEAD_BYTES, describe
 from samba_onnx.loading.file_tensors import ExternalFiles
 from samba_onnx.loading.lifting import lift_weights
@@ -21,7 +22,7 @@ from samba_onnx.loading.normalising import normalise
 from samba_onnx.pef.manifest import SourceModel
 from samba_onnx.safety.files import open_regular, printable
 from samba_onnx.safety.graph_checks import check_model
-from samba_onnx.safety.operators import DEFAULT_DOMAINS, operator
+from samba_onnx.safety.operators import operator
 
 __all__ = ["LoadedModel", "load_model"]
 
@@ -152,7 +153,7 @@ def _trim_inputs(model: ir.Model) -> None:
 
 def _summary(proto: onnx.ModelProto, name: str) -> SourceModel:
     opset = max(
-        (entry.version for entry in proto.opset_import if entry.domain in DEFAULT_DOMAINS),
+        (entry.version for entry in proto.opset_import if is_default(entry.domain)),
         default=0,
     )
     producer = f"{proto.producer_name} {proto.producer_version}".strip()

@@ -25,8 +25,11 @@ class Part:
 
     type: SectionType
     model: ir.Model
-    """Static shapes; initializers are constants. Weights are inputs, for their values are not part
-    of the program."""
+    """Plain ONNX. Sizes are static in the programs of torch modules; those of ONNX models may have
+    dynamic ones, which the user's choice makes static."""
+    has_weights: bool = False
+    """Whether its initializers may be weights, which the PEF then carries. They are constants
+    otherwise: weights are inputs, for their values are no part of the program."""
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator
 import onnx
 
 from samba_onnx.errors import InvalidModelError, ModelLimitError
+from samba_onnx.facts.domains import normal_domain
 from samba_onnx.safety.files import printable
 from samba_onnx.safety.limits import Limits
 from samba_onnx.safety.node_checks import FunctionKey, function_key, subgraphs
-from samba_onnx.safety.operators import normal_domain
 from samba_onnx.safety.text_checks import check_pairs, check_text
 
 __all__ = ["FunctionKey", "check_expansion", "index_functions"]

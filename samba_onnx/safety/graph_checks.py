@@ -14,11 +14,12 @@ from dataclasses import dataclass
 import onnx
 
 from samba_onnx.errors import InvalidModelError, ModelError
+from samba_onnx.facts.domains import is_default, normal_domain
 from samba_onnx.safety.files import printable
 from samba_onnx.safety.function_checks import FunctionKey, check_expansion, index_functions
 from samba_onnx.safety.limits import DEFAULT_LIMITS, Limits
 from samba_onnx.safety.node_checks import check_nesting, check_node, label, subgraphs
-from samba_onnx.safety.operators import DEFAULT_DOMAINS, newest_version, normal_domain
+from samba_onnx.safety.operators import newest_version
 from samba_onnx.safety.tensor_checks import (
     ExternalSize,
     check_sparse_tensor,
@@ -102,7 +103,7 @@ def _opsets(imports: Iterable[onnx.OperatorSetIdProto], limits: Limits) -> dict[
                 f"it imports two versions of operator set {printable(domain or 'ai.onnx')}"
             )
         newest = newest_version(domain)
-        oldest = limits.oldest_opset if domain in DEFAULT_DOMAINS else 1
+        oldest = limits.oldest_opset if is_default(domain) else 1
         if entry.version < oldest or (newest is not None and entry.version > newest):
             raise InvalidModelError(
                 f"it imports version {entry.version} of operator set "

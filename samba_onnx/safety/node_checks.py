@@ -7,9 +7,10 @@ from collections.abc import Iterator, Mapping
 import onnx
 
 from samba_onnx.errors import InvalidModelError, ModelLimitError
+from samba_onnx.facts.domains import normal_domain
 from samba_onnx.safety.files import printable
 from samba_onnx.safety.limits import Limits
-from samba_onnx.safety.operators import Operator, is_retired, normal_domain, operator
+from samba_onnx.safety.operators import Operator, is_retired, operator
 from samba_onnx.safety.tensor_checks import (
     ExternalSize,
     check_sparse_tensor,

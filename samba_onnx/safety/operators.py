@@ -7,10 +7,7 @@ from dataclasses import dataclass
 
 import onnx
 
-__all__ = ["DEFAULT_DOMAINS", "Operator", "newest_version", "normal_domain", "operator"]
-
-DEFAULT_DOMAINS = frozenset({"", "ai.onnx"})
-"""The two spellings of the default operator domain."""
+__all__ = ["Operator", "is_retired", "newest_version", "operator"]
 
 _KINDS: dict[str, int] = dict(onnx.AttributeProto.AttributeType.items())
 
@@ -46,11 +43,6 @@ class Operator:
     """Type of each attribute, as in ``AttributeProto.AttributeType``."""
     required: frozenset[str]
     deprecated: bool
-
-
-def normal_domain(domain: str) -> str:
-    """Return ``domain`` with the default domain spelled as the empty string."""
-    return "" if domain in DEFAULT_DOMAINS else domain
 
 
 @functools.cache

@@ -12,9 +12,10 @@ import numpy.typing as npt
 import onnx
 
 from samba_onnx.errors import InvalidModelError, ModelLimitError
+from samba_onnx.facts.domains import normal_domain
+from samba_onnx.facts.operators import INTEGER_DIVISIONS
 from samba_onnx.safety.files import printable
 from samba_onnx.safety.limits import Limits
-from samba_onnx.safety.operators import normal_domain
 from samba_onnx.safety.tensor_checks import elements_of
 
 __all__ = ["Constants", "check_values"]
@@ -38,7 +39,6 @@ _MOST_COUNT = 1 << 20
 _EQUATION_TERM = r"[A-Za-z ]*(?:\.\.\.[A-Za-z ]*)?"
 _EQUATION = re.compile(rf"({_EQUATION_TERM})(,{_EQUATION_TERM})*(->{_EQUATION_TERM})?")
 _LONGEST_EQUATION = 1000
-_DIVISIONS = frozenset({"Div", "Mod"})
 _SIZED_BY_OPERAND = frozenset({"ConstantOfShape", "Expand", "Tile", "OneHot"})
 _SIZED_BY_OPERAND |= {"BlackmanWindow", "HammingWindow", "HannWindow"}
 _SIZED_BY_FIRST = _SIZED_BY_OPERAND - {"Expand", "Tile", "OneHot"}
@@ -148,7 +148,7 @@ def check_values(node: onnx.NodeProto, constants: Constants, limits: Limits) -> 
                 f"input {position} has {constants.length(node.input[position])} entries, "
                 f"at most {2 * limits.rank} make sense"
             )
-    if node.op_type in _DIVISIONS:
+    if node.op_type in INTEGER_DIVISIONS:
         _check_division(node, constants)
     elif node.op_type in _SIZED_BY_OPERAND:
         _check_operand(node, constants, limits)

@@ -7,57 +7,37 @@ never read to analyse, and copied once, from file to file, to convert.
 from __future__ import annotations
 
 import os
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from samba_onnx.errors import UsageError
-from samba_onnx.loading import LoadedModel, load_model
-from samba_onnx.passes.pipeline import PipelineOptions, PipelineResult, run_pipeline
-from samba_onnx.passes.planning.islands import demote_islands
-from samba_onnx.passes.planning.joining import PlacedPart, join
-from samba_onnx.passes.planning.partitioning import partition
-from samba_onnx.passes.planning.placement import place
-from samba_onnx.passes.planning.plan import GraphPlan, plan
-from samba_onnx.passes.planning.sectioning import cut
-from samba_onnx.passes.planning.sharing import refuse_split_regions
+from samba_onnx.loading import LoadedModel, load_model, onnx_program
+from samba_onnx.passes.pipeline import PipelineOptions
 from samba_onnx.passes.targets import Target, load_target
 from samba_onnx.pef import Pef, load_pef
-from samba_onnx.pef.manifest import Argin, Manifest, PassSummary, Producer, SourceModel, Symbol
+from samba_onnx.pef.manifest import Manifest, SourceModel
 from samba_onnx.pef.sources import Source
-from samba_onnx.program.kinds import SectionType
-from samba_onnx.program.program import DEFAULT_GRAPH, Program
-from samba_onnx.version import __version__
-from samba_onnx.workflows.packaging import PlannedGraph, package
+from samba_onnx.program.program import Program
+from samba_onnx.workflows.packaging import package
+from samba_onnx.workflows.planning import (
+    PlannedPrograms,
+    Progress,
+    Settings,
+    plan_programs,
+    silent,
+)
 from samba_onnx.workflows.reference_sample import SECONDS, Sample, make_sample
 
 if TYPE_CHECKING:
     import onnx
-    import onnx_ir as ir
-
-LEVELS = ("o0", "o3")
-"""Optimization levels: ``o0`` makes every operator its own section, ``o3`` makes sections as large
-as on-chip memory allows (compiler reference, ``--o0`` and ``--o3``)."""
 
 DEFAULT_TARGET = "sn40l"
 """The newest RDU whose figures are published."""
 
-Progress: TypeAlias = Callable[[str], None]
 InputShapes: TypeAlias = Mapping[str, tuple[int | str | None, ...]]
-
-
-@dataclass(frozen=True)
-class CompiledGraph:
-    """A model after every step but the writing."""
-
-    loaded: LoadedModel
-    result: PipelineResult
-    plan: GraphPlan
-    manifest: Manifest
-    """Complete but for what only the written file knows: members and the places of weights."""
 
 
 def analyze(
@@ -89,8 +69,8 @@ def analyze(
         UsageError: An option contradicts the model.
         OutOfDeviceMemoryError: The model does not fit into the target's memory.
     """
-    options = PipelineOptions(dims=dims or {}, input_shapes=input_shapes or {})
-    return _compile(model, target, level, options, progress or _silent).manifest
+    settings = _settings(target, level, progress, dims, input_shapes)
+    return _plan_onnx(model, settings)[1].manifest
 
 
 def convert(
@@ -138,17 +118,13 @@ def convert(
         OutputError: The PEF cannot be written.
     """
     destination = _destination(model, output)
-    report = progress or _silent
-    options = PipelineOptions(dims=dims or {}, input_shapes=input_shapes or {})
-    compiled = _compile(model, target, level, options, report, metadata)
-    report("sample")
-    rewritten = compiled.result.model
+    settings = _settings(target, level, progress, dims, input_shapes)
+    loaded, planned = _plan_onnx(model, settings)
+    settings.progress("sample")
     reference = make_sample(
-        model, compiled.loaded, rewritten, seed, wanted=sample, seconds=sample_seconds
+        model, loaded, planned.graphs[0].model, seed, wanted=sample, seconds=sample_seconds
     )
-    graphs = [PlannedGraph(rewritten, compiled.plan)]
-    package(destination, graphs, compiled.manifest, reference, report)
-    return load_pef(destination)
+    return _write(planned, destination, metadata, reference, settings.progress)
 
 
 def compile_programs(
@@ -188,12 +164,9 @@ def compile_programs(
         OutOfDeviceMemoryError: The programs do not fit into the target's memory.
         OutputError: The PEF cannot be written.
     """
-    manifest, graphs = _plan_programs(programs, target, level, name, progress or _silent)
-    merged = {key: text for program in programs for key, text in program.metadata.items()}
-    manifest = replace(manifest, metadata={**merged, **(metadata or {})})
-    reference = sample or Sample()
-    package(Path(output), graphs, manifest, reference, progress or _silent, residents=residents)
-    return load_pef(Path(output))
+    settings = _settings(target, level, progress)
+    planned = _plan_torch(programs, name, settings)
+    return _write(planned, Path(output), metadata, sample or Sample(), settings.progress, residents)
 
 
 def analyze_programs(
@@ -221,104 +194,50 @@ def analyze_programs(
         UsageError: The level is unknown, or programs contradict each other.
         OutOfDeviceMemoryError: The programs do not fit into the target's memory.
     """
-    return _plan_programs(programs, target, level, name, progress or _silent)[0]
+    return _plan_torch(programs, name, _settings(target, level, progress)).manifest
 
 
-def _plan_programs(
-    programs: Sequence[Program],
+def _settings(
     target: str | os.PathLike[str] | Target,
     level: str,
-    name: str,
-    progress: Progress,
-) -> tuple[Manifest, tuple[PlannedGraph, ...]]:
+    progress: Progress | None,
+    dims: Mapping[str, int] | None = None,
+    input_shapes: InputShapes | None = None,
+) -> Settings:
+    """Look up the target and check the level, before a model is loaded."""
+    options = PipelineOptions(dims=dims or {}, input_shapes=input_shapes or {})
+    return Settings(load_target(target), level, options, progress or silent)
+
+
+def _plan_onnx(
+    model: str | os.PathLike[str] | onnx.ModelProto, settings: Settings
+) -> tuple[LoadedModel, PlannedPrograms]:
+    settings.progress("load")
+    loaded = load_model(model)
+    return loaded, plan_programs([onnx_program(loaded)], loaded.summary, settings)
+
+
+def _plan_torch(programs: Sequence[Program], name: str, settings: Settings) -> PlannedPrograms:
     if not programs:
         raise UsageError("no program was given to compile")
-    _check_level(level)
-    profile = load_target(target)
     nodes = sum(len(part.model.graph) for program in programs for part in program.parts)
-    changed = frozenset(region for program in programs for region in program.changed())
-    passes: list[PassSummary] = []
-    graphs: list[PlannedGraph] = []
-    for program in programs:
-        parts = []
-        for part in program.parts:
-            progress(f"rewrite {part.type.value}")
-            result = run_pipeline(part.model, profile)
-            passes += result.passes
-            parts.append(_placed(part.type, result.model, profile, level))
-        progress("plan")
-        taken = {s.name for graph in graphs for s in graph.plan.symbols}
-        joined = join(program, parts, taken, changed)
-        earlier = [graph.plan for graph in graphs]
-        planned = plan(
-            joined.model,
-            joined.groups,
-            profile,
-            graph_name=program.name,
-            weight_names=(),
-            placement=joined.placement,
-            roles=joined.roles,
-            first_stage=sum(len(graph.plan.stages) for graph in graphs),
-            earlier=earlier,
-        )
-        graphs.append(PlannedGraph(joined.model, planned))
-    refuse_split_regions(programs, [graph.plan for graph in graphs])
-    source = SourceModel(name or programs[0].name, f"torch {_torch_version()}".strip(), 0, nodes)
-    manifest = _manifest(profile, source, level, [graph.plan for graph in graphs])
-    notes = (*manifest.notes, *(note for program in programs for note in program.notes))
-    argins = _argins(programs, graphs)
-    return replace(manifest, passes=tuple(passes), argins=argins, notes=notes), tuple(graphs)
+    producer = f"torch {_torch_version()}".strip()
+    source = SourceModel(name or programs[0].name, producer, opset=0, nodes=nodes)
+    return plan_programs(programs, source, settings)
 
 
-def _placed(kind: SectionType, model: ir.Model, target: Target, level: str) -> PlacedPart:
-    placement = demote_islands(model, place(model, target), target, level)
-    groups = cut(partition(model, placement), target, level)
-    return PlacedPart(kind, model, groups, placement)
-
-
-def _argins(programs: Sequence[Program], graphs: Sequence[PlannedGraph]) -> tuple[Argin, ...]:
-    specs = {argin.name: argin for program in programs for argin in program.argins}
-    stages = [s for graph in graphs for s in (*graph.plan.sections, *graph.plan.fallbacks)]
-    given = {name for graph in graphs for name in graph.plan.graph.inputs}
-    return tuple(
-        Argin(
-            name, spec.type, spec.default, tuple(sorted(s.id for s in stages if name in s.inputs))
-        )
-        for name, spec in specs.items()
-        if name in given
-    )
-
-
-def _manifest(
-    target: Target, source: SourceModel, level: str, plans: Sequence[GraphPlan]
-) -> Manifest:
-    """Return the records of graphs; a symbol that several have is the first one's."""
-    symbols: dict[str, Symbol] = {}
-    for planned in plans:
-        for symbol in planned.symbols:
-            first = symbols.setdefault(symbol.name, symbol)
-            if (first.type, first.shape) != (symbol.type, symbol.shape):
-                raise UsageError(
-                    f"two graphs have a tensor {symbol.name!r}, of {first.type} "
-                    f"{list(first.shape or ())} and of {symbol.type} {list(symbol.shape or ())}; "
-                    "give one of them another name"
-                )
-    experimental: Counter[str] = Counter()
-    for planned in plans:
-        experimental.update(planned.experimental)
-    return Manifest(
-        producer=Producer("samba-onnx", __version__),
-        target=target.summary,
-        source=source,
-        level=level,
-        graphs=tuple(planned.graph for planned in plans),
-        sections=tuple(section for planned in plans for section in planned.sections),
-        fallbacks=tuple(fallback for planned in plans for fallback in planned.fallbacks),
-        symbols=tuple(symbols.values()),
-        regions=tuple(region for planned in plans for region in planned.regions),
-        experimental=dict(sorted(experimental.items())),
-        notes=tuple(note for planned in plans for note in planned.notes),
-    )
+def _write(
+    planned: PlannedPrograms,
+    destination: Path,
+    metadata: Mapping[str, str] | None,
+    sample: Sample,
+    progress: Progress,
+    residents: Mapping[str, Source] | None = None,
+) -> Pef:
+    merged = {**planned.manifest.metadata, **(metadata or {})}
+    manifest = replace(planned.manifest, metadata=merged)
+    package(destination, planned.graphs, manifest, sample, progress, residents=residents)
+    return load_pef(destination)
 
 
 def _torch_version() -> str:
@@ -326,45 +245,6 @@ def _torch_version() -> str:
         return version("torch")
     except PackageNotFoundError:
         return ""
-
-
-def _check_level(level: str) -> None:
-    if level not in LEVELS:
-        raise UsageError(f"level is {level!r}: expected one of {', '.join(LEVELS)}")
-
-
-def _compile(
-    source: str | os.PathLike[str] | onnx.ModelProto,
-    target: str | os.PathLike[str] | Target,
-    level: str,
-    options: PipelineOptions,
-    progress: Progress,
-    metadata: Mapping[str, str] | None = None,
-) -> CompiledGraph:
-    _check_level(level)
-    profile = load_target(target)
-    progress("load")
-    loaded = load_model(source)
-    result = run_pipeline(loaded.model, profile, options, progress=progress)
-    progress("place")
-    placed = _placed(SectionType.FWD, result.model, profile, level)
-    progress("plan")
-    planned = plan(
-        result.model,
-        placed.groups,
-        profile,
-        graph_name=DEFAULT_GRAPH,
-        weight_names=result.weight_names,
-        placement=placed.placement,
-    )
-    manifest = replace(
-        _manifest(profile, loaded.summary, level, [planned]),
-        passes=result.passes,
-        dynamic_dimensions=result.dynamic_dimensions,
-        notes=result.notes + planned.notes,
-        metadata=dict(metadata or {}),
-    )
-    return CompiledGraph(loaded, result, planned, manifest)
 
 
 def _destination(
@@ -377,7 +257,3 @@ def _destination(
             "no output path was given: a model in memory has no name to derive it from"
         )
     return Path(model).with_suffix(".pef")
-
-
-def _silent(_: str) -> None:
-    pass

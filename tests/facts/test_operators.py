@@ -18,6 +18,7 @@ import pytest
 
 import samba_onnx.passes.targets
 from samba_onnx.errors import InternalError
+from samba_onnx.facts.domains import qualified
 from samba_onnx.facts.flops import NoArithmetic, PerOutputElement, Uncounted
 from samba_onnx.facts.operators import (
     FACTS,
@@ -26,7 +27,6 @@ from samba_onnx.facts.operators import (
     Randomness,
     facts,
     operators,
-    qualified,
     table,
 )
 
@@ -85,8 +85,8 @@ def test_rows_are_found_by_domain() -> None:
     assert facts("Add", "com.example") is None
     assert facts("DropoutMask") is None
     assert facts("DropoutMask", "samba") is FACTS["samba::DropoutMask"]
-    assert qualified("Gelu", "com.microsoft") == "com.microsoft::Gelu"
-    assert qualified("Gelu", "ai.onnx") == "Gelu"
+    assert qualified("com.microsoft", "Gelu") == "com.microsoft::Gelu"
+    assert qualified("ai.onnx", "Gelu") == "Gelu"
 
 
 def test_selections_keep_to_the_default_domain() -> None:

@@ -16,29 +16,16 @@ import onnx
 from onnx import numpy_helper
 
 from samba_onnx.errors import ExecutionError
+from samba_onnx.facts.domains import is_default
+from samba_onnx.facts.operators import InPlace, operators
 from samba_onnx.runtime.engine.lowerings.stage_model import StageModel
 
 _BFLOAT16 = onnx.TensorProto.BFLOAT16
 _FLOAT = onnx.TensorProto.FLOAT
 _TYPE_ATTRIBUTES = frozenset({"dtype", "output_dtype", "stash_type"})
 
-# fmt: off
-EXACT = frozenset(
-    {
-        "Abs", "Ceil", "Clip", "Compress", "Concat", "ConstantOfShape", "DepthToSpace",
-        "Expand", "EyeLike", "Flatten", "Floor", "Gather", "GatherElements", "GatherND",
-        "GlobalMaxPool", "Identity", "If", "Loop", "Max", "MaxPool", "Min", "Neg", "OneHot",
-        "Pad", "ReduceMax", "ReduceMin", "Relu", "Reshape", "ReverseSequence", "Round",
-        "Scan", "ScatterElements", "ScatterND", "Sign", "Slice", "SpaceToDepth", "Split",
-        "Squeeze", "Tile", "TopK", "Transpose", "Trilu", "Unsqueeze", "Where",
-    }
-)
-# fmt: on
-"""Operators that return bfloat16 numbers when given such: they move, select or negate them.
-(ScatterElements and ScatterND only without a reduction.)"""
-
-
-_SCATTERS = frozenset({"ScatterElements", "ScatterND"})
+_EXACT = operators(exact_in_bfloat16=True)
+_SCATTERS = operators(in_place=[InPlace.OVERWRITTEN])
 """Operators that overwrite elements, for which onnxruntime has bfloat16 kernels."""
 
 
@@ -223,10 +210,8 @@ def _read_names(nodes: Iterable[onnx.NodeProto]) -> set[str]:
 
 
 def _is_exact(node: onnx.NodeProto) -> bool:
-    if node.op_type == "Constant":
-        return True
     reduces = any(item.name == "reduction" and item.s != b"none" for item in node.attribute)
-    return node.domain in {"", "ai.onnx"} and node.op_type in EXACT and not reduces
+    return is_default(node.domain) and node.op_type in _EXACT and not reduces
 
 
 def _widen_attributes(node: onnx.NodeProto) -> None:

@@ -13,21 +13,16 @@ from dataclasses import dataclass
 
 import onnx
 
+from samba_onnx.facts.domains import is_default
+from samba_onnx.facts.operators import Kind, operators
 from samba_onnx.runtime.engine.lowerings.bfloat16 import lower_bfloat16, uses_bfloat16
 from samba_onnx.runtime.engine.lowerings.nodes import Shape, declared_shape
 from samba_onnx.runtime.engine.lowerings.stage_model import Component, StageModel
 from samba_onnx.runtime.engine.overwriting import unsafe_in_place
 from samba_onnx.runtime.memory import DeviceMemory
 
-# fmt: off
-_EXACT = frozenset(
-    {
-        "Abs", "Add", "And", "Cast", "Div", "Equal", "Greater", "GreaterOrEqual", "Identity",
-        "Less", "LessOrEqual", "Max", "Min", "Mul", "Neg", "Not", "Or", "Sqrt", "Sub", "Where",
-    }
-)
-# fmt: on
-"""Elementwise operators whose kernels give the same bits wherever an element lies."""
+_EXACT = operators(kind=Kind.ELEMENTWISE, same_bits=True) | {"Identity"}
+"""Operators whose kernels give the same bits wherever an element lies."""
 _DIMENSION = "n"
 
 
@@ -62,7 +57,7 @@ def may_be_blocked(memory: DeviceMemory, component: Component) -> bool:
 
     Args:
         memory: Where inputs and outputs live.
-        component: Of a step's model.
+        component: What was found in a step's model.
     """
     if any(memory.tensor(name).element.packs for name in (*component.inputs, *component.outputs)):
         return False
@@ -266,7 +261,7 @@ def same_models(components: Iterable[Component]) -> Mapping[bytes, list[Componen
 
 
 def _is_plain(node: onnx.NodeProto) -> bool:
-    return node.domain in {"", "ai.onnx"} and not any(_subgraphs(node))
+    return is_default(node.domain) and not any(_subgraphs(node))
 
 
 def _subgraphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:

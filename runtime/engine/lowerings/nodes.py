@@ -9,6 +9,8 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
+from samba_onnx.facts.domains import is_default
+
 Shape = tuple[int, ...]
 
 
@@ -31,7 +33,7 @@ class Nodes:
         """Add a node with one output, and return its name.
 
         Args:
-            operator: Of the default domain.
+            operator: An operator of the default domain.
             inputs: Names of values.
             result: Name of the output; a new one by default.
             **attributes: Of the node.
@@ -39,6 +41,22 @@ class Nodes:
         name = result or f"{self._result}.{len(self.made)}"
         self.made.append(helper.make_node(operator, inputs, [name], name=name, **attributes))
         return name
+
+    def split(self, value: str, parts: Sequence[int], axis: int) -> Sequence[str]:
+        """Add a Split, and return the names of its outputs.
+
+        Args:
+            value: What is cut along an axis.
+            parts: Sizes of the outputs along the axis; one part alone is the value itself.
+            axis: The axis.
+        """
+        if len(parts) == 1:
+            return [value]
+        name = f"{self._result}.{len(self.made) + 1}"
+        names = [f"{name}.{index}" for index in range(len(parts))]
+        inputs = [value, self.integers(*parts)]
+        self.made.append(helper.make_node("Split", inputs, names, name=name, axis=axis))
+        return names
 
     def constant(self, value: Any) -> str:
         """Add a constant, and return its name."""
@@ -70,5 +88,5 @@ def declared_shapes(graph: onnx.GraphProto) -> Mapping[str, Shape]:
 
 def default_version(model: onnx.ModelProto) -> int:
     """Return the version of the default operator set that a model imports; 0 if it does not."""
-    versions = [o.version for o in model.opset_import if o.domain in {"", "ai.onnx"}]
+    versions = [o.version for o in model.opset_import if is_default(o.domain)]
     return max(versions, default=0)

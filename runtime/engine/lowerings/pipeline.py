@@ -11,10 +11,12 @@ from samba_onnx.runtime.engine.lowerings.dropout_masks import expand_dropout_mas
 from samba_onnx.runtime.engine.lowerings.elementwise_blocks import take_out_components
 from samba_onnx.runtime.engine.lowerings.final_reshapes import shed_stage_reshapes
 from samba_onnx.runtime.engine.lowerings.final_scatters import scatter_stage_in_place
+from samba_onnx.runtime.engine.lowerings.input_gradients import multiply_input_gradients
 from samba_onnx.runtime.engine.lowerings.node_order import put_results_first
 from samba_onnx.runtime.engine.lowerings.optimizer_faults import disable_faulty_optimizers
 from samba_onnx.runtime.engine.lowerings.small_convolutions import multiply_small_convolutions
 from samba_onnx.runtime.engine.lowerings.stage_model import StageModel, on_model
+from samba_onnx.runtime.engine.lowerings.weight_gradients import multiply_weight_gradients
 
 
 @dataclass(frozen=True)
@@ -37,7 +39,20 @@ LOWERINGS: Final[tuple[Lowering, ...]] = (
         on_model(expand_dropout_masks),
     ),
     # Forms for kernels that onnxruntime lacks or that are slow stand here, before anything loses
-    # the types and shapes of inner values, which bfloat16 does.
+    # the types and shapes of inner values, which bfloat16 does. The gradients come before small
+    # convolutions, some of which they are, too.
+    Lowering(
+        "weight gradients",
+        "onnxruntime's convolutions are slow for a window that is as large as the picture.",
+        on_model(multiply_weight_gradients),
+        device_only=True,
+    ),
+    Lowering(
+        "input gradients",
+        "onnxruntime reads the weight of a transposed convolution once per picture.",
+        on_model(multiply_input_gradients),
+        device_only=True,
+    ),
     # Components are taken out before bfloat16 makes float32 of it: in blocks it is lowered, too.
     Lowering(
         "elementwise blocks",
@@ -90,7 +105,7 @@ def lower(stage: StageModel, lowerings: Sequence[Lowering] = LOWERINGS) -> None:
 
     Args:
         stage: Is changed in place.
-        lowerings: Those that run; the ones for the device only where the stage is in its memory.
+        lowerings: What runs; the ones for the device only where the stage is in its memory.
 
     Raises:
         ExecutionError: A lowering cannot do what the model needs.

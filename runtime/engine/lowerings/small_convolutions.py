@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import onnx
 
+from samba_onnx.facts.domains import is_default
 from samba_onnx.runtime.engine.lowerings.nodes import Nodes, Shape, declared_shapes, default_version
 
 # Found by timing onnxruntime on the layers of ResNet-18 and ResNet-50.
@@ -109,7 +110,7 @@ class _Convolution:
 
 def _small(node: onnx.NodeProto, shapes: Mapping[str, Shape]) -> _Convolution | None:
     """Return a convolution that is better a matrix product."""
-    if node.op_type != "Conv" or node.domain not in {"", "ai.onnx"}:
+    if node.op_type != "Conv" or not is_default(node.domain):
         return None
     data, weight = (shapes.get(name) for name in node.input[:2])
     result = shapes.get(node.output[0])

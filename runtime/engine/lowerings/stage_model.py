@@ -22,9 +22,9 @@ class Component:
     outputs: tuple[str, ...]
     """Names in the graph, by position in the model."""
     scalars: frozenset[str]
-    """Those of the inputs that have no dimensions."""
+    """Inputs that have no dimensions."""
     shape: tuple[int, ...]
-    """Of all other inputs and outputs."""
+    """The shape of all other inputs and outputs."""
 
 
 @dataclass
@@ -51,11 +51,12 @@ class StageModel:
         return frozenset() if self.memory is None else written_over(self.model, self.memory)
 
 
-def on_model(lower: Callable[[onnx.ModelProto], None]) -> Callable[[StageModel], None]:
+def on_model(lower: Callable[[onnx.ModelProto], object]) -> Callable[[StageModel], None]:
     """Return a lowering that needs to know of nothing but the model.
 
     Args:
-        lower: Changes a model in place.
+        lower: Changes a model in place; why it left parts as they are, which it may return, is for
+            its test.
     """
 
     def apply(stage: StageModel) -> None:

@@ -13,10 +13,8 @@ from torch import Tensor, fx
 
 from samba_onnx.errors import InternalError, ModelError
 from samba_onnx.export.operators.registry import Context, translates
+from samba_onnx.facts.domains import DROPOUT_MASK, SAMBA_DOMAIN
 from samba_onnx.program.program import ArginSpec
-
-DOMAIN: Final = "samba"
-"""Of the operator DropoutMask: ``(rate, seed) -> mask`` with attributes shape and stream."""
 
 _ALPHA: Final = 1.7580993408473766
 """Minus what an alpha dropout puts in the place of a dropped value: SELU's value at minus infinity."""
@@ -221,7 +219,7 @@ def refuse_randomness(nodes: Iterable[fx.Node], where: Callable[[fx.Node], str])
     """
     for node in nodes:
         target = node.target
-        if not isinstance(target, torch._ops.OpOverload) or target.namespace == DOMAIN:
+        if not isinstance(target, torch._ops.OpOverload) or target.namespace == SAMBA_DOMAIN:
             continue
         if torch.Tag.nondeterministic_seeded in target.tags:
             raise ModelError(
@@ -236,10 +234,10 @@ def translate_mask(
 ) -> ir.Value:
     """Write a dropout mask as one node of our own domain."""
     return context.build.emit_several(
-        "DropoutMask",
+        DROPOUT_MASK,
         [rate, seed],
         [(ir.DataType.BOOL, context.result.shape)],
-        domain=DOMAIN,
+        domain=SAMBA_DOMAIN,
         shape=list(shape),
         stream=stream,
     )[0]

@@ -1,22 +1,20 @@
-"""The backward operator of convolutions, in the form that is fastest for each size.
+"""The backward operator of convolutions, as convolutions again.
 
-With ``a`` the tensor under the window and ``b`` the one that has an element per window position
-(input and output of a convolution, output and input of a transposed one)::
+The gradient of the input spreads the output's gradient through the kernel: a transposed convolution.
+The gradient of the weight slides one picture over another. With ``a`` the tensor under the window and
+``b`` the one that has an element per window position (input and output of a convolution, output and
+input of a transposed one)::
 
     weight gradient[cb, ca, k] = sum over n, l of a[n, ca, l * stride + k * dilation - padding] *
                                                   b[n, cb, l]
 
-which is a convolution of ``a`` by ``b`` with batch and channels exchanged, or one matrix product
-per kernel offset ``k``. Products of channels-last slices are 1.5 to 3 times as fast as the former
-where there are at least some channels: slices copy whole rows of channels, and nothing is padded to
-a kernel as large as the picture.
+which is a convolution of ``a`` by ``b`` with batch and channels, stride and dilation exchanged. Either
+has the arithmetic that the gradient needs and no more.
 """
 
 from __future__ import annotations
 
-import itertools
-import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import onnx_ir as ir
@@ -29,15 +27,10 @@ from samba_onnx.export.operators.convolution import (
 )
 from samba_onnx.export.operators.registry import Context, translates
 from samba_onnx.export.operators.spatial import box
-from samba_onnx.export.translation.builder import GraphBuilder, element, sizes
+from samba_onnx.export.translation.builder import GraphBuilder, sizes
 
-# Found by timing onnxruntime's kernels on layers of LeNet, ResNet and U-Net.
-_FEW_CHANNELS = 8
-_FEW_OFFSETS = 9
-_SMALL_PLANE = 64
-_LARGE_PLANE = 2048
-_SMALL_BATCH = 256
-_MANY_CHANNELS = 32
+_PICTURE = 2
+"""Spatial axes of the transposed convolutions that the RDU has."""
 
 
 @translates("convolution_backward")
@@ -79,10 +72,21 @@ def _input_gradient(
     geometry: Geometry,
     shape: Sequence[int],
 ) -> ir.Value:
-    plane = math.prod(sizes(gradient)[2:])
-    wide = min(shape[1], sizes(gradient)[1]) >= _MANY_CHANNELS
-    if geometry.groups == 1 and plane <= _SMALL_PLANE and wide:
-        return _scattered_input_gradient(build, gradient, weight, geometry, shape)
+    """Write the gradient of a convolution's input.
+
+    The RDU has transposed convolutions of pictures. One axis is a picture of height one; for three
+    the gradient is spread first, and then convolved with the kernel turned round.
+
+    Args:
+        build: The graph.
+        gradient: Of the output: batch, channels, spatial axes.
+        weight: Of the convolution.
+        geometry: How its window moves.
+        shape: Of the input, batch and channels first.
+    """
+    rank = len(geometry.stride)
+    if rank > _PICTURE:
+        return _convolved_input_gradient(build, gradient, weight, geometry, shape)
     missing = [
         size - ((out - 1) * step - 2 * pad + hole * (kernel - 1) + 1)
         for size, out, step, pad, hole, kernel in zip(
@@ -96,65 +100,82 @@ def _input_gradient(
         )
     ]
     turned = replace(geometry, output_padding=tuple(missing))
-    return emit_transposed(build, gradient, weight, None, turned, shape)
+    if rank == _PICTURE:
+        return emit_transposed(build, gradient, weight, None, turned, shape)
+    flat = Geometry(
+        (1, *turned.stride),
+        (0, *turned.padding),
+        (1, *turned.dilation),
+        turned.groups,
+        (0, *turned.output_padding),
+    )
+    data, kernel = (
+        build.reshape(value, _of_height_one(sizes(value))) for value in (gradient, weight)
+    )
+    result = emit_transposed(build, data, kernel, None, flat, _of_height_one(shape))
+    return build.reshape(result, shape)
 
 
-def _scattered_input_gradient(
+def _of_height_one(shape: Sequence[int]) -> list[int]:
+    return [*shape[:2], 1, *shape[2:]]
+
+
+def _convolved_input_gradient(
     build: GraphBuilder,
     gradient: ir.Value,
     weight: ir.Value,
     geometry: Geometry,
     shape: Sequence[int],
 ) -> ir.Value:
-    """One matrix product for all offsets and pictures, whose columns are put in place and added.
-
-    ConvTranspose multiplies per picture, by matrices of as few columns as the picture has elements.
-    """
-    batch, outer, *plane = sizes(gradient)
-    inner, *kernel = sizes(weight)[1:]
-    rank = len(plane)
-    rows = build.reshape(_channels_last(build, gradient), [batch * math.prod(plane), outer])
-    parts = _products_by_offset(build, rows, weight)
-    placed = []
-    for part, offset in zip(parts, _offsets(kernel, geometry), strict=True):
-        spread = _interleave(build, build.reshape(part, [batch, *plane, inner]), geometry.stride)
-        before = [start - pad for start, pad in zip(offset, geometry.padding, strict=True)]
-        taken = sizes(spread)[1:-1]
-        after = [n - b - t for n, b, t in zip(shape[2:], before, taken, strict=True)]
-        placed.append(build.pad(spread, [0, *before, 0], [0, *after, 0]))
-    total = placed[0]
-    if len(placed) > 1:
-        total = build.emit("Sum", placed, element(total), sizes(total))
-    return build.transpose(total, [0, rank + 1, *range(1, rank + 1)])
-
-
-def _products_by_offset(build: GraphBuilder, rows: ir.Value, weight: ir.Value) -> list[ir.Value]:
-    """Multiply rows of outer channels by a weight; yield rows of inner channels per offset.
-
-    Either the weight or the product is put in order so that offsets are apart: what is smaller.
-    """
-    outer, inner, *kernel = sizes(weight)
-    offsets, positions = math.prod(kernel), sizes(rows)[0]
-    if positions < outer:
-        product = build.matmul(rows, build.reshape(weight, [outer, inner * offsets]))
-        product = build.reshape(product, [positions, inner, offsets])
-        return build.split(build.transpose(product, [2, 0, 1]), [1] * offsets, 0)
-    by_offset = build.transpose(build.reshape(weight, [outer, inner, offsets]), [0, 2, 1])
-    product = build.matmul(rows, build.reshape(by_offset, [outer, offsets * inner]))
-    return build.split(product, [inner] * offsets, 1)
+    """Write the gradient of a convolution's input as a convolution of stride one."""
+    reach = [
+        hole * (size - 1) for hole, size in zip(geometry.dilation, sizes(weight)[2:], strict=True)
+    ]
+    front = [span - pad for span, pad in zip(reach, geometry.padding, strict=True)]
+    # Padding beyond the kernel's reach lets the outermost elements of the gradient reach nothing.
+    starts = [max(-size, 0) for size in front]
+    before = [max(size, 0) for size in front]
+    spread = _interleaved(build, gradient, geometry.stride)
+    wanted = [size + span - pad for size, span, pad in zip(shape[2:], reach, before, strict=True)]
+    taken = [
+        min(size - start, most)
+        for size, start, most in zip(sizes(spread)[2:], starts, wanted, strict=True)
+    ]
+    behind = [most - size for most, size in zip(wanted, taken, strict=True)]
+    spread = box(build, spread, 2, starts, taken, [1] * len(taken))
+    ones = (1,) * len(taken)
+    plain = Geometry(
+        ones, tuple(before), geometry.dilation, geometry.groups, padding_after=tuple(behind)
+    )
+    return emit_convolution(
+        build, spread, _turned_round(build, weight, geometry), None, plain, shape
+    )
 
 
-def _interleave(build: GraphBuilder, rows: ir.Value, stride: Sequence[int]) -> ir.Value:
-    """Put ``stride - 1`` zeros behind each element of each spatial axis of channels-last rows."""
+def _interleaved(build: GraphBuilder, value: ir.Value, stride: Sequence[int]) -> ir.Value:
+    """Put ``stride - 1`` zeros behind each element of each spatial axis."""
     if all(step == 1 for step in stride):
-        return rows
-    batch, *plane, channels = sizes(rows)
-    spaced = [n for size in plane for n in (size, 1)]
-    value = build.reshape(rows, [batch, *spaced, channels])
-    after = [n for step in stride for n in (0, step - 1)]
-    value = build.pad(value, [0] * len(sizes(value)), [0, *after, 0])
-    wide = [size * step for size, step in zip(plane, stride, strict=True)]
-    return build.reshape(value, [batch, *wide, channels])
+        return value
+    *leading, first, second, third = sizes(value)
+    spaced = build.reshape(value, [*leading, first, 1, second, 1, third, 1])
+    behind = [n for step in stride for n in (0, step - 1)]
+    spaced = build.pad(spaced, [0] * len(sizes(spaced)), [*(0 for _ in leading), *behind])
+    wide = [n * step for n, step in zip((first, second, third), stride, strict=True)]
+    return build.reshape(spaced, [*leading, *wide])
+
+
+def _turned_round(build: GraphBuilder, weight: ir.Value, geometry: Geometry) -> ir.Value:
+    """Return a weight with its kernel back to front, and its channels exchanged in every group."""
+    outer, inner, *kernel = sizes(weight)
+    groups = geometry.groups
+    axes = range(len(kernel))
+    split = build.reshape(weight, [groups, outer // groups, inner, *kernel])
+    split = build.transpose(split, [0, 2, 1, *(axis + 3 for axis in axes)])
+    value = build.reshape(split, [groups * inner, outer // groups, *kernel])
+    for axis in axes:
+        if kernel[axis] > 1:
+            value = build.gather(value, build.integers(range(kernel[axis])[::-1]), axis + 2)
+    return value
 
 
 def _weight_gradient(
@@ -164,191 +185,54 @@ def _weight_gradient(
     geometry: Geometry,
     shape: Sequence[int],
 ) -> ir.Value:
-    return _weight_form(under, over, geometry, shape)(build, under, over, geometry, shape)
-
-
-_Form = Callable[[GraphBuilder, ir.Value, ir.Value, Geometry, Sequence[int]], ir.Value]
-
-
-def _weight_form(
-    under: ir.Value, over: ir.Value, geometry: Geometry, shape: Sequence[int]
-) -> _Form:
-    """Choose the form of a weight gradient by the sizes."""
-    inner, offsets = sizes(under)[1], math.prod(shape[2:])
-    plane = math.prod(sizes(over)[2:])
-    if geometry.groups > 1:
-        depthwise = inner == geometry.groups == sizes(over)[1]
-        return _depthwise if depthwise else _exchanged
-    if inner < _FEW_CHANNELS:
-        return _columns if offsets <= _FEW_OFFSETS else _exchanged
-    if plane >= _LARGE_PLANE and offsets > 1:
-        return _per_picture
-    return _channels_last_products
-
-
-def _exchanged(
-    build: GraphBuilder,
-    under: ir.Value,
-    over: ir.Value,
-    geometry: Geometry,
-    shape: Sequence[int],
-) -> ir.Value:
-    """A convolution with batch and channels exchanged; also for groups."""
-    batch, inner, *plane = sizes(under)
-    axes = range(len(plane))
-    groups = geometry.groups
-    split = build.reshape(under, [batch, groups, inner // groups, *plane])
-    split = build.transpose(split, [2, 1, 0, *(axis + 3 for axis in axes)])
-    left = build.reshape(split, [inner // groups, groups * batch, *plane])
-    right = build.transpose(over, [1, 0, *(axis + 2 for axis in axes)])
-    turned = Geometry(geometry.dilation, geometry.padding, geometry.stride, groups)
-    reach = [
-        (size + 2 * pad - step * (out - 1) - 1) // hole + 1
-        for size, pad, step, out, hole in zip(
-            plane,
-            geometry.padding,
-            geometry.stride,
-            sizes(over)[2:],
-            geometry.dilation,
-            strict=True,
-        )
-    ]
-    full = [inner // groups, sizes(over)[1], *reach]
-    result = emit_convolution(build, left, right, None, turned, full)
-    ones = [1] * len(plane)
-    result = box(build, result, 2, [0] * len(plane), shape[2:], ones)
-    return build.transpose(result, [1, 0, *(axis + 2 for axis in axes)])
-
-
-def _columns(
-    build: GraphBuilder,
-    under: ir.Value,
-    over: ir.Value,
-    geometry: Geometry,
-    shape: Sequence[int],
-) -> ir.Value:
-    """One product with all offsets stacked, channels first: best for few channels."""
-    outer, inner, *kernel = shape
-    axes = [axis + 2 for axis in range(len(kernel))]
-    padded = _padded(build, build.transpose(under, [1, 0, *axes]), geometry, 2)
-    positions = sizes(over)[0] * math.prod(sizes(over)[2:])
-    rows = [
-        build.reshape(part, [inner, positions])
-        for part in _windows(build, padded, over, kernel, geometry, 2)
-    ]
-    left = build.reshape(build.transpose(over, [1, 0, *axes]), [outer, positions])
-    product = build.matmul(left, build.transpose(build.concat(rows, 0), [1, 0]))
-    return _offsets_last(build, product, shape)
-
-
-def _channels_last_products(
-    build: GraphBuilder,
-    under: ir.Value,
-    over: ir.Value,
-    geometry: Geometry,
-    shape: Sequence[int],
-) -> ir.Value:
-    """One product per offset with channels last; one for all when they are small."""
-    outer, inner, *kernel = shape
-    axes = [axis + 2 for axis in range(len(kernel))]
-    padded = _channels_last(build, _padded(build, under, geometry, 2))
-    positions = sizes(over)[0] * math.prod(sizes(over)[2:])
-    left = build.reshape(build.transpose(over, [1, 0, *axes]), [outer, positions])
-    rows = [
-        build.reshape(part, [positions, inner])
-        for part in _windows(build, padded, over, kernel, geometry, 1)
-    ]
-    if positions < outer:
-        columns = build.concat(rows, 1)
-        offsets = math.prod(kernel)
-        columns = build.reshape(columns, [positions, offsets, inner])
-        columns = build.reshape(build.transpose(columns, [0, 2, 1]), [positions, offsets * inner])
-        return build.reshape(build.matmul(left, columns), shape)
-    if positions <= _SMALL_BATCH:
-        return _offsets_last(build, build.matmul(left, build.concat(rows, 1)), shape)
-    products = [build.reshape(build.matmul(left, part), [outer, inner, 1]) for part in rows]
-    return build.reshape(build.concat(products, 2), shape)
-
-
-def _per_picture(
-    build: GraphBuilder,
-    under: ir.Value,
-    over: ir.Value,
-    geometry: Geometry,
-    shape: Sequence[int],
-) -> ir.Value:
-    """One product per offset and picture: best for large pictures, which are not transposed."""
-    outer, inner, *kernel = shape
-    batch, plane = sizes(over)[0], math.prod(sizes(over)[2:])
-    padded = _padded(build, under, geometry, 2)
-    left = build.reshape(over, [batch, outer, plane])
-    products = []
-    for part in _windows(build, padded, over, kernel, geometry, 2):
-        right = build.transpose(build.reshape(part, [batch, inner, plane]), [0, 2, 1])
-        total = build.reduce("ReduceSum", build.matmul(left, right), [0])
-        products.append(build.reshape(total, [outer, inner, 1]))
-    return build.reshape(build.concat(products, 2), shape)
-
-
-def _depthwise(
-    build: GraphBuilder,
-    under: ir.Value,
-    over: ir.Value,
-    geometry: Geometry,
-    shape: Sequence[int],
-) -> ir.Value:
-    """One elementwise product and sum per offset, with channels last."""
-    channels, _, *kernel = shape
-    padded = _channels_last(build, _padded(build, under, geometry, 2))
-    factor = _channels_last(build, over)
-    sums = []
-    for part in _windows(build, padded, over, kernel, geometry, 1):
-        product = build.multiply(part, factor)
-        total = build.reduce("ReduceSum", product, range(len(kernel) + 1))
-        sums.append(build.reshape(total, [channels, 1]))
-    return build.reshape(build.concat(sums, 1), shape)
-
-
-def _padded(build: GraphBuilder, value: ir.Value, geometry: Geometry, first: int) -> ir.Value:
-    behind = len(sizes(value)) - first - len(geometry.padding)
-    amounts = [0] * first + list(geometry.padding) + [0] * behind
-    return build.pad(value, amounts, amounts)
-
-
-def _channels_last(build: GraphBuilder, value: ir.Value) -> ir.Value:
-    return build.transpose(value, [0, *range(2, len(sizes(value))), 1])
-
-
-def _offsets(kernel: Sequence[int], geometry: Geometry) -> Iterator[list[int]]:
-    """Yield where the window's elements lie, first axis slowest."""
-    for indices in itertools.product(*map(range, kernel)):
-        yield [index * hole for index, hole in zip(indices, geometry.dilation, strict=True)]
-
-
-def _windows(
-    build: GraphBuilder,
-    padded: ir.Value,
-    over: ir.Value,
-    kernel: Sequence[int],
-    geometry: Geometry,
-    first: int,
-) -> Iterator[ir.Value]:
-    """Yield, per kernel offset, the elements that lie under it at every window position.
+    """Write the gradient of a weight: a convolution with batch and channels exchanged.
 
     Args:
         build: The graph.
-        padded: The tensor under the window.
-        over: The tensor with an element per position, batch and channels first.
-        kernel: Sizes of the window.
-        geometry: How it moves.
-        first: The first spatial axis of ``padded``.
+        under: What lies under the window: batch, channels, spatial axes.
+        over: What has an element per window position, likewise.
+        geometry: How the window moves.
+        shape: Of the weight.
     """
-    for offset in _offsets(kernel, geometry):
-        yield box(build, padded, first, offset, sizes(over)[2:], geometry.stride)
+    plane, positions = sizes(under)[2:], sizes(over)[2:]
+    axes = range(2, len(shape))
+    spans = [
+        hole * (size - 1) + step * (count - 1) + 1
+        for hole, size, step, count in zip(
+            geometry.dilation, shape[2:], geometry.stride, positions, strict=True
+        )
+    ]
+    # What lies behind the last window is cut off and not padded: nothing is computed in vain.
+    used = [
+        min(span - pad, size)
+        for span, pad, size in zip(spans, geometry.padding, plane, strict=True)
+    ]
+    behind = [
+        span - pad - size for span, pad, size in zip(spans, geometry.padding, used, strict=True)
+    ]
+    turned = Geometry(
+        geometry.dilation,
+        geometry.padding,
+        geometry.stride,
+        geometry.groups,
+        padding_after=tuple(behind),
+    )
+    under = box(build, under, 2, [0] * len(used), used, [1] * len(used))
+    data = _groups_in_batch(build, under, geometry.groups)
+    window = build.transpose(over, [1, 0, *axes])
+    full = [sizes(data)[0], sizes(window)[0], *shape[2:]]
+    result = emit_convolution(build, data, window, None, turned, full)
+    return build.transpose(result, [1, 0, *axes])
 
 
-def _offsets_last(build: GraphBuilder, product: ir.Value, shape: Sequence[int]) -> ir.Value:
-    """Bring ``[outer, offsets * inner]`` into the order of a weight."""
-    outer, inner, *kernel = shape
-    split = build.reshape(product, [outer, math.prod(kernel), inner])
-    return build.reshape(build.transpose(split, [0, 2, 1]), shape)
+def _groups_in_batch(build: GraphBuilder, value: ir.Value, groups: int) -> ir.Value:
+    """Exchange batch and channels: ``[channels of a group, groups * batch, ...]``."""
+    batch, channels, *plane = sizes(value)
+    inner = channels // groups
+    spatial = range(len(plane))
+    if inner == 1 or groups == 1:
+        turned = build.transpose(value, [1, 0, *(axis + 2 for axis in spatial)])
+    else:
+        split = build.reshape(value, [batch, groups, inner, *plane])
+        turned = build.transpose(split, [2, 1, 0, *(axis + 3 for axis in spatial)])
+    return build.reshape(turned, [inner, groups * batch, *plane])

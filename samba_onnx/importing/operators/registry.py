@@ -9,6 +9,7 @@ from typing import Any, TypeAlias, TypeVar
 import onnx_ir as ir
 
 from samba_onnx.errors import InternalError, ModelError
+from samba_onnx.facts.domains import qualified
 from samba_onnx.importing.values import Array
 from samba_onnx.safety.files import printable
 
@@ -128,11 +129,6 @@ def computes(
 def find(domain: str, op_type: str) -> Counterpart | None:
     """Return the row of an operator, if there is one."""
     return _TABLE.get(qualified(domain, op_type))
-
-
-def qualified(domain: str, op_type: str) -> str:
-    """Return an operator's name as the table has it."""
-    return op_type if domain in ("", "ai.onnx") else f"{domain}::{op_type}"
 
 
 def entries() -> Iterator[str]:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
 import torch
 
+from samba_onnx.passes.planning.flops import node_flops
+from samba_onnx.passes.planning.placement import place
+from samba_onnx.passes.targets import load_target
 from tests.export.operators.harness import check_operator
 
 aten = torch.ops.aten
@@ -124,7 +128,7 @@ def test_convolution_backward(configuration: tuple[Any, ...]) -> None:
     data, weight, *rest = configuration
     inputs = normal(*data), normal(*weight)
     output = aten.convolution(*inputs, None, *rest)
-    check_operator(
+    model = check_operator(
         aten.convolution_backward.default,
         normal(*output.shape),
         *inputs,
@@ -132,6 +136,14 @@ def test_convolution_backward(configuration: tuple[Any, ...]) -> None:
         *rest,
         [True, True, True],
     )
+    # In plain ONNX that the RDU's table names, and with two convolutions' work.
+    assert not place(model, load_target("sn40l")).reasons
+    convolutions = [node for node in model.graph if node.op_type.startswith("Conv")]
+    assert len(convolutions) == 2
+    assert all(node_flops(node) for node in convolutions)
+    if len(data) < 5 and not rest[3]:
+        work = 2 * math.prod(weight[1:]) * output.numel()
+        assert [node_flops(node) for node in convolutions] == [work, work]
 
 
 @pytest.mark.parametrize("mask", [[1, 0, 0], [0, 1, 0], [0, 0, 1], [0, 1, 1]])

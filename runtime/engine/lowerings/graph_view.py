@@ -1,0 +1,102 @@
+"""What a lowering asks about a graph before it rewrites it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import onnx
+from onnx import numpy_helper
+
+from samba_onnx.runtime.engine.lowerings.nodes import declared_shapes
+
+_DEFAULT_DOMAINS = frozenset({"", "ai.onnx"})
+
+
+class GraphView:
+    """Shapes, types, makers and readers of a graph's values, as they are when it is made."""
+
+    def __init__(self, graph: onnx.GraphProto) -> None:
+        """Look at a graph.
+
+        Args:
+            graph: Is not changed; names that subgraphs read count as read.
+        """
+        self.shapes = declared_shapes(graph)
+        """Sizes of the values whose shape is declared in full, by name."""
+        values = (*graph.input, *graph.output, *graph.value_info)
+        self.types = {value.name: value.type.tensor_type.elem_type for value in values}
+        """Element types as ONNX numbers them, by the name of the value."""
+        self.types |= {tensor.name: tensor.data_type for tensor in graph.initializer}
+        self._makers = {name: node for node in graph.node for name in node.output}
+        self._readers: dict[str, list[onnx.NodeProto]] = {}
+        for node in graph.node:
+            for name in names_read(node):
+                self._readers.setdefault(name, []).append(node)
+        self._outputs = {value.name for value in graph.output}
+        self._constants = {tensor.name: tensor for tensor in graph.initializer}
+
+    def maker(self, name: str, operator: str) -> onnx.NodeProto | None:
+        """Return the node that makes a value, if it is of an operator of the default domain."""
+        node = self._makers.get(name)
+        return node if node is not None and is_operator(node, operator) else None
+
+    def only_reader(self, name: str, operator: str) -> onnx.NodeProto | None:
+        """Return the one node that reads a value, if it is of an operator and nothing else does."""
+        readers = self._readers.get(name, [])
+        if name in self._outputs or len(readers) != 1 or not is_operator(readers[0], operator):
+            return None
+        return readers[0]
+
+    def integers(self, name: str) -> Sequence[int] | None:
+        """Return the numbers of a constant whose content is in the model; None of any other."""
+        tensor = self._constants.get(name)
+        node = self._makers.get(name)
+        if tensor is None and node is not None and node.op_type == "Constant":
+            tensor = next((item.t for item in node.attribute if item.name == "value"), None)
+        if tensor is None or tensor.data_location == onnx.TensorProto.EXTERNAL:
+            return None
+        return [int(number) for number in numpy_helper.to_array(tensor).ravel()]
+
+
+def is_operator(node: onnx.NodeProto, operator: str) -> bool:
+    """Return whether a node is of an operator of ONNX's default domain."""
+    return node.op_type == operator and node.domain in _DEFAULT_DOMAINS
+
+
+def permutation_of(node: onnx.NodeProto, rank: int) -> list[int]:
+    """Return the order of axes that a Transpose gives a value of some rank."""
+    stated = next((attribute.ints for attribute in node.attribute if attribute.name == "perm"), ())
+    return list(stated) or list(reversed(range(rank)))
+
+
+def names_read(node: onnx.NodeProto) -> Iterator[str]:
+    """Yield the names of the values that a node reads, those in its subgraphs included."""
+    yield from node.input
+    for attribute in node.attribute:
+        for graph in (attribute.g, *attribute.graphs):
+            for inner in graph.node:
+                yield from names_read(inner)
+            yield from (value.name for value in graph.output)
+
+
+def remove_unread(graph: onnx.GraphProto, candidates: Iterable[str]) -> None:
+    """Remove nodes whose results nobody reads any more.
+
+    Args:
+        graph: Is changed in place; its nodes are in an order in which they can run.
+        candidates: Results of the nodes that may go, and that had a reader before. Nodes before
+            them that only they read go as well.
+    """
+    doomed = set(candidates)
+    if not doomed:
+        return
+    read = {value.name for value in graph.output}
+    kept: list[onnx.NodeProto] = []
+    for node in reversed(graph.node):
+        if doomed.intersection(node.output) and not read.intersection(node.output):
+            doomed.update(node.input)
+            continue
+        read.update(names_read(node))
+        kept.append(node)
+    del graph.node[:]
+    graph.node.extend(reversed(kept))

@@ -1,0 +1,67 @@
+"""Operator domains, and how an operator's name is written with its domain."""
+
+from __future__ import annotations
+
+from typing import Final
+
+__all__ = [
+    "DEFAULT_DOMAINS",
+    "DROPOUT_MASK",
+    "SAMBA_DOMAIN",
+    "is_default",
+    "normal_domain",
+    "qualified",
+    "split_name",
+]
+
+DEFAULT_DOMAINS: Final = frozenset({"", "ai.onnx"})
+"""The two spellings of the default operator domain."""
+SAMBA_DOMAIN: Final = "samba"
+"""Domain of the operators that ONNX lacks and the RDU has."""
+DROPOUT_MASK: Final = "DropoutMask"
+"""Operator of the domain ``samba``: ``(rate: float[], seed: uint32[]) -> mask: bool[shape]`` with the
+attributes ``shape`` and ``stream``. True where a dropout keeps a value."""
+
+
+def is_default(domain: str) -> bool:
+    """Return whether a domain is ONNX's default one.
+
+    Args:
+        domain: As a node or an operator set import spells it.
+    """
+    return domain in DEFAULT_DOMAINS
+
+
+def normal_domain(domain: str) -> str:
+    """Return a domain with the default domain spelled as the empty string.
+
+    Args:
+        domain: As a node or an operator set import spells it.
+    """
+    return "" if domain in DEFAULT_DOMAINS else domain
+
+
+def qualified(domain: str, op_type: str) -> str:
+    """Return the name of an operator as tables and reports write it.
+
+    Args:
+        domain: Its domain, in either spelling of the default one.
+        op_type: The operator.
+
+    Returns:
+        ``Relu`` in the default domain, ``com.example::Relu`` in another.
+    """
+    return op_type if domain in DEFAULT_DOMAINS else f"{domain}::{op_type}"
+
+
+def split_name(name: str) -> tuple[str, str]:
+    """Return domain and operator of a name as :func:`qualified` writes it.
+
+    Args:
+        name: ``Operator`` or ``domain::Operator``.
+
+    Returns:
+        The domain, the default one as the empty string; and the operator.
+    """
+    domain, _, op_type = name.rpartition("::")
+    return normal_domain(domain), op_type

@@ -1,0 +1,209 @@
+"""From programs, whatever front end made them, to the plan and the records of a PEF."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias, TypeVar
+
+import onnx_ir as ir
+
+from samba_onnx.errors import UsageError
+from samba_onnx.passes.pipeline import PipelineOptions, PipelineResult, run_pipeline
+from samba_onnx.passes.planning.islands import demote_islands
+from samba_onnx.passes.planning.joining import PlacedPart, join
+from samba_onnx.passes.planning.partitioning import partition
+from samba_onnx.passes.planning.placement import place
+from samba_onnx.passes.planning.plan import GraphPlan, plan
+from samba_onnx.passes.planning.sectioning import cut
+from samba_onnx.passes.planning.sharing import refuse_split_regions
+from samba_onnx.passes.targets import Target
+from samba_onnx.pef.manifest import Argin, Manifest, Producer, SourceModel, Symbol
+from samba_onnx.program.kinds import SectionType
+from samba_onnx.program.program import Part, Program
+from samba_onnx.version import __version__
+from samba_onnx.workflows.packaging import PlannedGraph
+
+LEVELS = ("o0", "o3")
+"""Optimization levels: ``o0`` makes every operator its own section, ``o3`` makes sections as large
+as on-chip memory allows (compiler reference, ``--o0`` and ``--o3``)."""
+
+Item = TypeVar("Item")
+
+Progress: TypeAlias = Callable[[str], None]
+"""Called with the name of each step before it begins."""
+
+
+def silent(step: str) -> None:
+    """Report no progress."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """For which device, and how, programs are compiled."""
+
+    target: Target
+    level: str = "o3"
+    options: PipelineOptions = field(default_factory=PipelineOptions)
+    progress: Progress = silent
+
+    def __post_init__(self) -> None:
+        """Check the level.
+
+        Raises:
+            UsageError: The level is unknown.
+        """
+        if self.level not in LEVELS:
+            raise UsageError(f"level is {self.level!r}: expected one of {', '.join(LEVELS)}")
+
+
+@dataclass(frozen=True)
+class PlannedPrograms:
+    """Programs after every step but the writing."""
+
+    graphs: tuple[PlannedGraph, ...]
+    manifest: Manifest
+    """Complete but for what only the written file knows: members and the places of weights."""
+
+
+def plan_programs(
+    programs: Sequence[Program], source: SourceModel, settings: Settings
+) -> PlannedPrograms:
+    """Rewrite, place, group and plan programs, the graphs of one PEF.
+
+    Args:
+        programs: One per graph, each with a name of its own; the models of their parts are consumed.
+        source: What reports say of where they come from.
+        settings: The device, the level and what the user decides about sizes.
+
+    Returns:
+        The plans and the manifest that the PEF will have, with the metadata of the programs.
+
+    Raises:
+        UsageError: Programs contradict each other, or options contradict the models.
+        OutOfDeviceMemoryError: The programs do not fit into the target's memory.
+        InternalError: A pass failed or changed an interface.
+    """
+    changed = frozenset(region for program in programs for region in program.changed())
+    results: list[PipelineResult] = []
+    graphs: list[PlannedGraph] = []
+    for program in programs:
+        rewritten = [_rewritten(part, settings) for part in program.parts]
+        graphs.append(_planned(program, rewritten, graphs, changed, settings))
+        results += rewritten
+    plans = [graph.plan for graph in graphs]
+    refuse_split_regions(programs, plans)
+    manifest = replace(
+        _manifest(settings, source, plans),
+        passes=tuple(summary for result in results for summary in result.passes),
+        dynamic_dimensions=_each_once(result.dynamic_dimensions for result in results),
+        notes=(
+            *_each_once(result.notes for result in results),
+            *(note for planned in plans for note in planned.notes),
+            *(note for program in programs for note in program.notes),
+        ),
+        argins=_argins(programs, plans),
+        metadata={key: text for program in programs for key, text in program.metadata.items()},
+    )
+    return PlannedPrograms(tuple(graphs), manifest)
+
+
+def _rewritten(part: Part, settings: Settings) -> PipelineResult:
+    settings.progress(f"rewrite {part.type.value}")
+    return run_pipeline(part.model, settings.target, settings.options, progress=settings.progress)
+
+
+def _planned(
+    program: Program,
+    rewritten: Sequence[PipelineResult],
+    earlier: Sequence[PlannedGraph],
+    changed: frozenset[str],
+    settings: Settings,
+) -> PlannedGraph:
+    """Place, group and join the rewritten parts of a program, and plan the whole."""
+    settings.progress("place")
+    pairs = list(zip(program.parts, rewritten, strict=True))
+    placed = [_placed(part.type, result.model, settings) for part, result in pairs]
+    # Values, not names: joining may give those that clash another name.
+    weights = [
+        result.model.graph.initializers[name]
+        for part, result in pairs
+        if part.has_weights
+        for name in result.weight_names
+    ]
+    settings.progress("plan")
+    taken = {symbol.name for graph in earlier for symbol in graph.plan.symbols}
+    joined = join(program, placed, taken, changed)
+    planned = plan(
+        joined.model,
+        joined.groups,
+        settings.target,
+        graph_name=program.name,
+        weight_names=frozenset(value.name or "" for value in weights),
+        placement=joined.placement,
+        roles=joined.roles,
+        first_stage=sum(len(graph.plan.stages) for graph in earlier),
+        earlier=[graph.plan for graph in earlier],
+    )
+    return PlannedGraph(joined.model, planned)
+
+
+def _placed(kind: SectionType, model: ir.Model, settings: Settings) -> PlacedPart:
+    """Give every node its home, and cut the groups of the RDU into sections."""
+    target, level = settings.target, settings.level
+    placement = demote_islands(model, place(model, target), target, level)
+    groups = cut(partition(model, placement), target, level)
+    return PlacedPart(kind, model, groups, placement)
+
+
+def _each_once(groups: Iterable[Iterable[Item]]) -> tuple[Item, ...]:
+    return tuple(dict.fromkeys(item for group in groups for item in group))
+
+
+def _argins(programs: Sequence[Program], plans: Sequence[GraphPlan]) -> tuple[Argin, ...]:
+    """Return the argins that graphs have as inputs, each with the stages that read it."""
+    specs = {argin.name: argin for program in programs for argin in program.argins}
+    stages = [stage for planned in plans for stage in (*planned.sections, *planned.fallbacks)]
+    inputs = {name for planned in plans for name in planned.graph.inputs}
+    readers = {
+        name: tuple(sorted(stage.id for stage in stages if name in stage.inputs)) for name in specs
+    }
+    return tuple(
+        Argin(name, spec.type, spec.default, readers[name])
+        for name, spec in specs.items()
+        if name in inputs
+    )
+
+
+def _manifest(settings: Settings, source: SourceModel, plans: Sequence[GraphPlan]) -> Manifest:
+    """Return the records of graphs; a symbol that several have is the first one's."""
+    experimental: Counter[str] = Counter()
+    for planned in plans:
+        experimental.update(planned.experimental)
+    return Manifest(
+        producer=Producer("samba-onnx", __version__),
+        target=settings.target.summary,
+        source=source,
+        level=settings.level,
+        graphs=tuple(planned.graph for planned in plans),
+        sections=tuple(section for planned in plans for section in planned.sections),
+        fallbacks=tuple(fallback for planned in plans for fallback in planned.fallbacks),
+        symbols=_symbols(plans),
+        regions=tuple(region for planned in plans for region in planned.regions),
+        experimental=dict(sorted(experimental.items())),
+    )
+
+
+def _symbols(plans: Sequence[GraphPlan]) -> tuple[Symbol, ...]:
+    symbols: dict[str, Symbol] = {}
+    for planned in plans:
+        for symbol in planned.symbols:
+            first = symbols.setdefault(symbol.name, symbol)
+            if (first.type, first.shape) != (symbol.type, symbol.shape):
+                raise UsageError(
+                    f"two graphs have a tensor {symbol.name!r}, of {first.type} "
+                    f"{list(first.shape or ())} and of {symbol.type} {list(symbol.shape or ())}; "
+                    "give one of them another name"
+                )
+    return tuple(symbols.values())

@@ -1,0 +1,130 @@
+"""One way through the compiler: an ONNX model is a program like that of a torch module."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnx.parser
+import pytest
+
+import samba_onnx
+from samba_onnx.loading import load_model, onnx_program
+from samba_onnx.passes.pipeline import PIPELINE
+from samba_onnx.pef.manifest import Manifest
+from samba_onnx.program.kinds import SectionType, SymbolKind
+from samba_onnx.program.program import DEFAULT_GRAPH
+from samba_onnx.workflows.compiler import analyze_programs, compile_programs
+
+HEADER = '<ir_version: {ir_version}, opset_import: ["": 21]>'
+PLAIN = """g (float[batch, 4] x) => (float[batch, 2] y)
+<float[4, 2] w = {1, 2, 3, 4, 5, 6, 7, 8}> { y = MatMul(x, w) }"""
+DEFAULTED = """g (float[2] x, float[2] scale) => (float[2] y)
+<float[2] scale = {3, 4}> { y = Mul(x, scale) }"""
+WEIGHT_OUT = """g (float[2] x) => (float[2] y, float[2] w)
+<float[2] w = {3, 4}> { y = Mul(x, w) }"""
+PASSED_ON = """g (float[2] x, float[3] unread) => (float[2] x, float[2] y, float[3] unread)
+{ y = Relu(x) }"""
+INNER = """g (float[2] x, bool c) => (float[2] y, float[2] h)
+<float[2] w = {3, 4}>
+{ h = Relu(x)
+  y = If (c) <then_branch = t () => (float[2] a) { a = Mul(h, w) },
+              else_branch = e () => (float[2] b) { b = Add(x, w) }> }"""
+
+
+def model(text: str, ir_version: int = 10) -> onnx.ModelProto:
+    return onnx.parser.parse_model(f"{HEADER.format(ir_version=ir_version)} {text}")
+
+
+def kinds(manifest: Manifest) -> dict[str, SymbolKind]:
+    return {symbol.name: symbol.kind for symbol in manifest.symbols}
+
+
+def test_a_loaded_model_is_a_program_of_one_part() -> None:
+    program = onnx_program(load_model(model(PLAIN)))
+    (part,) = program.parts
+    assert (program.name, part.type, part.has_weights) == (DEFAULT_GRAPH, SectionType.FWD, True)
+    assert (program.inputs, program.outputs) == (("x",), ("y",))
+    assert not program.residents
+
+
+@pytest.mark.parametrize("text", [PLAIN, DEFAULTED, WEIGHT_OUT, PASSED_ON, INNER])
+def test_models_and_programs_are_planned_alike(text: str, tmp_path: Path) -> None:
+    whole = samba_onnx.analyze(model(text))
+    planned = analyze_programs([onnx_program(load_model(model(text)))])
+    for field in ("graphs", "sections", "fallbacks", "symbols", "regions", "passes", "notes"):
+        assert getattr(whole, field) == getattr(planned, field)
+    with (
+        samba_onnx.convert(model(text), tmp_path / "m.pef", sample=False) as one,
+        compile_programs([onnx_program(load_model(model(text)))], tmp_path / "p.pef") as other,
+    ):
+        assert one.manifest.members == other.manifest.members
+
+
+@pytest.mark.parametrize("ir_version", [3, 10])
+def test_the_default_of_an_input_is_one_from_ir_version_4_on(
+    ir_version: int, tmp_path: Path
+) -> None:
+    x = np.float32([1, 2])
+    with samba_onnx.convert(model(DEFAULTED, ir_version), tmp_path / "m.pef") as pef:
+        with samba_onnx.Device(pef, threads=1) as device:
+            assert device.run({"x": x})["y"].tolist() == [3, 8]
+            if ir_version == 10:
+                changed = device.run({"x": x, "scale": np.float32([5, 6])})
+                assert changed["y"].tolist() == [5, 12]
+        manifest = pef.manifest
+    assert manifest.graphs[0].inputs == (("x",) if ir_version == 3 else ("x", "scale"))
+    assert any("scale" in note for note in manifest.notes) == (ir_version == 10)
+
+
+def test_weights_and_inputs_that_are_outputs_keep_their_names(tmp_path: Path) -> None:
+    x, unread = np.float32([1, -2]), np.float32([4, 5, 6])
+    with samba_onnx.convert(model(WEIGHT_OUT), tmp_path / "w.pef") as pef:
+        assert kinds(pef.manifest) == {
+            "x": SymbolKind.INPUT,
+            "w": SymbolKind.WEIGHT,
+            "y": SymbolKind.OUTPUT,
+        }
+        with samba_onnx.Device(pef, threads=1) as device:
+            outputs = device.run({"x": x})
+    assert {name: array.tolist() for name, array in outputs.items()} == {
+        "y": [3, -8],
+        "w": [3, 4],
+    }
+    with (
+        samba_onnx.convert(model(PASSED_ON), tmp_path / "p.pef") as pef,
+        samba_onnx.Device(pef, threads=1) as device,
+    ):
+        outputs = device.run({"x": x, "unread": unread})
+        assert list(outputs) == ["x", "y", "unread"]
+        assert outputs["unread"].tolist() == [4, 5, 6]
+
+
+def test_dynamic_dimensions_and_every_pass_are_in_the_manifest() -> None:
+    manifest = samba_onnx.analyze(model(PLAIN))
+    assert [dimension.name for dimension in manifest.dynamic_dimensions] == ["batch"]
+    assert not samba_onnx.analyze(model(PLAIN), dims={"batch": 2}).dynamic_dimensions
+    assert manifest.passes[0].name == "ForgetShapes"
+    assert len(manifest.passes) <= len(PIPELINE)
+
+
+def test_two_onnx_models_are_two_graphs_of_one_pef(tmp_path: Path) -> None:
+    second = PLAIN.replace("x", "z").replace("y", "v")
+    models = [model(text.replace("batch", "2")) for text in (PLAIN, second)]
+    before = [proto.SerializeToString() for proto in models]
+    programs = [
+        dataclasses.replace(onnx_program(load_model(proto)), name=name)
+        for name, proto in zip(("one", "two"), models, strict=True)
+    ]
+    with (
+        compile_programs(programs, tmp_path / "both.pef") as pef,
+        samba_onnx.Device(pef, threads=1) as device,
+    ):
+        assert [kinds(pef.manifest)[name] for name in ("w", "w_2")] == [SymbolKind.WEIGHT] * 2
+        x = np.float32([[1, 0, 0, 0], [0, 1, 0, 0]])
+        first = device.run({"x": x}, graph="one")
+        other = device.run({"z": x}, graph="two")
+    assert [proto.SerializeToString() for proto in models] == before
+    assert first["y"].tolist() == other["v"].tolist() == [[1, 2], [3, 4]]
