@@ -184,7 +184,7 @@ def analyze_programs(
     """Say how programs would compile, without writing anything.
 
     Args:
-        programs: As of :func:`compile_programs`; they are consumed.
+        programs: The programs, as for :func:`compile_programs`; they are consumed.
         target: A target's name, a path to a target profile, or a loaded target.
         level: ``o0`` or ``o3``.
         name: What reports call the source; that of the first program when empty.

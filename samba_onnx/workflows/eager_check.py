@@ -181,7 +181,7 @@ def feeds_of(module: nn.Module, flat: Sequence[Any], exported: Exported) -> dict
     Args:
         module: With values of all parameters.
         flat: Flat inputs.
-        exported: Of the module. Its argins, rates and seeds of dropouts, are 0.
+        exported: What the module was exported to. Its argins, rates and seeds of dropouts, are 0.
     """
     members = _members(module)
     feeds = {name: to_array(members[path]) for name, path in exported.members.items()}
@@ -201,7 +201,7 @@ def run_part(part: Part, feeds: Mapping[str, NDArray[Any]]) -> dict[str, NDArray
     """Run one part of a program on the engine that stands for the device.
 
     Args:
-        part: Of static sizes; bfloat16 is computed as the device computes it.
+        part: The part, of static sizes; bfloat16 is computed as the device computes it.
         feeds: Its inputs, and maybe others, by name.
 
     Returns:
@@ -248,7 +248,7 @@ def first_difference(
     Args:
         module: With values of all parameters.
         flat: Flat inputs.
-        exported: Of the module.
+        exported: What the module was exported to.
     """
     captured = without_dropouts(exported.captured)
     given = _placeholders(module, flat, captured)
