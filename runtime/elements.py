@@ -55,7 +55,7 @@ def from_items(items: Array, element: ElementType, shape: Sequence[int]) -> Arra
     Args:
         items: Items of ``storage_dtype``.
         element: The type.
-        shape: Of the host array.
+        shape: The shape of the host array.
 
     Returns:
         An array of ``element.numpy`` that shares no memory with ``items``.

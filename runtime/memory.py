@@ -83,7 +83,7 @@ class DeviceTensor:
         """Copy a host array to the device.
 
         Args:
-            array: Of the tensor's shape and ``element.numpy``.
+            array: An array of the tensor's shape and ``element.numpy``.
 
         Raises:
             ExecutionError: The array has another shape: the model computed what it did not state.

@@ -79,7 +79,7 @@ def initializer(pef: Pef, name: str) -> Any:
 
     Args:
         pef: The PEF.
-        name: Of a weight or constant.
+        name: The name of a weight or constant.
 
     Returns:
         A fresh array.

@@ -46,7 +46,7 @@ def refuse_unless_runnable(model: onnx.ModelProto, *, engine: str = DEFAULT_ENGI
     """Let an engine prepare a model that this product made, without computing anything.
 
     Args:
-        model: As of ``evaluate``; is changed in place.
+        model: The model, as ``evaluate`` takes it; is changed in place.
         engine: Name of the engine.
 
     Raises:

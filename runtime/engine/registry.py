@@ -18,8 +18,14 @@ def _onnxruntime(settings: EngineSettings) -> Engine:
     return OnnxRuntimeEngine(settings)
 
 
+def _reference(settings: EngineSettings) -> Engine:
+    from samba_onnx.runtime.engine.reference.engine import ReferenceEngine
+
+    return ReferenceEngine(settings)
+
+
 ENGINES: Final[Mapping[str, Callable[[EngineSettings], Engine]]] = MappingProxyType(
-    {DEFAULT_ENGINE: _onnxruntime}
+    {DEFAULT_ENGINE: _onnxruntime, "reference": _reference}
 )
 """What makes an engine, by the name that users choose it by; each loads its library when asked."""
 

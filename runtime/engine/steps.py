@@ -59,7 +59,7 @@ class StepFactory:
         """Prepare sections, bound to device memory.
 
         Args:
-            step: Of sections.
+            step: One or more sections.
             memory: Where the step's inputs and outputs live.
             constant: Values that no section writes. Those that the step reads are frozen, and it is
                 prepared when it runs for the first time.
@@ -82,7 +82,7 @@ class StepFactory:
         """Prepare fallbacks.
 
         Args:
-            step: Of fallbacks.
+            step: One or more fallbacks.
 
         Returns:
             The step, ready to run.
@@ -102,7 +102,7 @@ class StepFactory:
         """Prepare sections now.
 
         Args:
-            step: Of sections.
+            step: One or more sections.
             memory: Where the step's inputs and outputs live.
             frozen: Inputs that have values, with which the engine may compute in advance.
 
@@ -145,7 +145,7 @@ class DeviceStep:
 
         Args:
             factory: Prepares the step.
-            step: Of sections.
+            step: One or more sections.
             memory: Where its inputs and outputs live.
             frozen: Names of inputs that seldom change.
         """
@@ -208,7 +208,7 @@ class HostStep:
 
         Args:
             engine: Prepared the computation.
-            computation: Of the fallbacks.
+            computation: The fallbacks, prepared.
             title: What messages call the step.
         """
         self._engine = engine

@@ -67,6 +67,14 @@ ThreadsOption = Annotated[
     int | None,
     typer.Option("--threads", metavar="N", min=1, help="Threads; all cores if left out."),
 ]
+EngineOption = Annotated[
+    str,
+    typer.Option(
+        "--engine",
+        metavar="ENGINE",
+        help="What computes: onnxruntime; or reference, ONNX's own implementation, slow and exact.",
+    ),
+]
 JsonOption = Annotated[
     str | None,
     typer.Option(

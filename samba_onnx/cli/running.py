@@ -15,6 +15,7 @@ from samba_onnx.cli.options import (
     OUTPUT,
     SECTIONS,
     SHAPES,
+    EngineOption,
     JsonOption,
     PefArgument,
     QuietOption,
@@ -119,6 +120,7 @@ def run(
         int, typer.Option("--iterations", metavar="N", min=1, help="Run N times and measure.")
     ] = 1,
     threads: ThreadsOption = None,
+    engine: EngineOption = "onnxruntime",
     time_sections: Annotated[
         bool,
         typer.Option(
@@ -136,6 +138,7 @@ def run(
       samba-port run model.pef --random 0
       samba-port run model.pef --input x=x.npy --output y.npz --ledger ledger.json
       samba-port run model.pef --input inputs.npz --iterations 100 --threads 2
+      samba-port run model.pef --random 0 --engine reference
       samba-port run training.pef --random 0 --weights model.safetensors --section-types fwd,bckwd
     """
     inputs = input_file or []
@@ -162,7 +165,7 @@ def run(
         activity.step("prepare the emulator")
         prepack = iterations >= PREPACK_FROM
         with Device(
-            opened, threads=threads, prepack=prepack, time_sections=time_sections
+            opened, engine=engine, threads=threads, prepack=prepack, time_sections=time_sections
         ) as device:
             device.load(values)
             set_gradients(device, opened.manifest, chosen)
@@ -193,7 +196,7 @@ def executed_stages(
     """Return what a run executes, in the order of the schedule.
 
     Args:
-        manifest: Of the PEF.
+        manifest: The PEF's manifest.
         graph: What is run.
         limits: What the user wants of it.
 

@@ -11,6 +11,7 @@ import typer
 from samba_onnx.cli.display import Display, refuse_overwriting
 from samba_onnx.cli.failures import EXIT_NO, EXIT_YES
 from samba_onnx.cli.options import (
+    EngineOption,
     JsonOption,
     QuietOption,
     SeedOption,
@@ -19,6 +20,7 @@ from samba_onnx.cli.options import (
 )
 from samba_onnx.cli.progress import Activity
 from samba_onnx.errors import UsageError
+from samba_onnx.runtime.engine.registry import DEFAULT_ENGINE
 
 if TYPE_CHECKING:
     from samba_onnx.report.comparison import VerificationReport
@@ -58,17 +60,20 @@ def verify(
         ),
     ] = None,
     threads: ThreadsOption = None,
+    engine: EngineOption = "onnxruntime",
     json: JsonOption = None,
     quiet: QuietOption = False,
     verbose: VerboseOption = 0,
 ) -> int:
-    """Compare the original on onnxruntime with the PEF.
+    """Compare the original with the PEF, on one engine.
 
-    The PEF runs on the emulator, on the same seeded inputs.
+    The PEF runs on the emulator, on the same seeded inputs. What differs on onnxruntime and agrees
+    on the other engine is onnxruntime's fault, not the compiler's.
 
     Examples:
       samba-port verify model.onnx model.pef
       samba-port verify model.onnx model.pef --input x=x.npy --rtol 1e-5
+      samba-port verify model.onnx model.pef --engine reference
       samba-port verify model.pef
 
     Exit status 1 means that an output is beyond the tolerance.
@@ -91,7 +96,7 @@ def verify(
         )
         activity.step("compare")
         if len(files) == 1:
-            found = self_test(pef, rtol=rtol, atol=atol, threads=threads)
+            found = self_test(pef, rtol=rtol, atol=atol, threads=threads, engine=engine)
         else:
             found = compare_with_original(
                 files[0],
@@ -101,6 +106,7 @@ def verify(
                 rtol=rtol,
                 atol=atol,
                 threads=threads,
+                engine=engine,
             )
     report = _report(found, Path(files[-1]).name)
     display = Display(json, quiet, verbose)
@@ -144,7 +150,8 @@ def _report(found: Verification, pef: str) -> VerificationReport:
         )
         for output in found.outputs
     )
-    what = "the original on onnxruntime" if found.against == "original" else "the sample inside it"
+    original = f"the original on {found.engine}"
+    what = original if found.against == "original" else "the sample inside it"
     failed = sum(not output.passed for output in outputs)
     worst = max((output.max_relative_error or 0.0 for output in outputs), default=0.0)
     if failed:
@@ -159,4 +166,17 @@ def _report(found: Verification, pef: str) -> VerificationReport:
         rtol=found.rtol,
         atol=found.atol,
         outputs=outputs,
+        engine=found.engine,
+        advice="" if found.passed else _advice(found.engine),
     )
+
+
+def _advice(engine: str) -> str:
+    """Return how to tell an engine's fault from the compiler's, after outputs differed."""
+    if engine == DEFAULT_ENGINE:
+        return (
+            "to tell an engine's fault from the compiler's, run it again with --engine reference, "
+            f"which is slow and exact: if the outputs agree there, {engine} computes this graph "
+            "otherwise; if they differ there, too, please report it"
+        )
+    return f"{engine} shares no kernel with {DEFAULT_ENGINE}: if both differ, please report it"

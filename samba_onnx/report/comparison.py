@@ -36,12 +36,16 @@ class VerificationReport:
     passed: bool
     """Whether every output is within the tolerance."""
     against: str
-    """``original`` (the model on onnxruntime) or ``sample`` (the reference inside the PEF)."""
+    """``original`` (the model itself) or ``sample`` (the reference inside the PEF)."""
     rtol: float
     """Relative tolerance."""
     atol: float
     """Absolute tolerance, per unit of the largest expected magnitude."""
     outputs: tuple[OutputErrorReport, ...]
     """One per output."""
+    engine: str = "onnxruntime"
+    """What executed the PEF and the original: ``onnxruntime`` or ``reference``."""
+    advice: str = ""
+    """How to find out whose fault it is; empty when all outputs are within the tolerance."""
     schema_version: int = SCHEMA_VERSION
     """Version of this document's form."""

@@ -84,6 +84,7 @@ def verification_text(report: VerificationReport, rows: int | None = 12) -> Rend
         Text(report.headline, style="bold" if report.passed else "bold red"),
         Text(""),
         table(columns, cells, limit=rows),
+        *([Text(""), Text(report.advice)] if report.advice else []),
     )
 
 

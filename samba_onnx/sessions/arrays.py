@@ -10,7 +10,8 @@ import torch
 
 from samba_onnx.errors import UsageError
 from samba_onnx.runtime.elements import Array
-from samba_onnx.tensor.host_tensor import HostTensor, natively
+from samba_onnx.tensor import SambaTensor
+from samba_onnx.tensor.native import natively
 
 FOREIGN: Final[dict[torch.dtype, tuple[torch.dtype, np.dtype[Any]]]] = {
     torch.bfloat16: (torch.int16, np.dtype(ml_dtypes.bfloat16)),
@@ -36,7 +37,7 @@ def to_array(tensor: torch.Tensor) -> Array:
     Raises:
         UsageError: The tensor has neither data nor materializer, or is not on the host.
     """
-    if isinstance(tensor, HostTensor) and not tensor.has_data:
+    if isinstance(tensor, SambaTensor) and not tensor.has_data:
         tensor = tensor.torch_tensor()
     with natively():
         if tensor.requires_grad:

@@ -20,8 +20,8 @@ from torch.utils import _pytree as pytree
 
 from samba_onnx.functional.table import TABLE, FunctionKind, is_in_place
 from samba_onnx.sessions.random_values import FAITHFUL, Drawing, RandomOptions, rounded
-from samba_onnx.tensor import SambaParameter
-from samba_onnx.tensor.host_tensor import HostTensor, natively, placeholder
+from samba_onnx.tensor import SambaParameter, SambaTensor, native
+from samba_onnx.tensor.native import natively, placeholder
 
 _VIEWS: Final = frozenset(
     {"__getitem__", "flatten", "narrow", "permute", "reshape", "select", "squeeze"}
@@ -101,7 +101,7 @@ class LazyParameter(SambaParameter):
         """Return a parameter, or a view of one, that will be made by a recipe."""
         made = cls(shape=shape, dtype=dtype, requires_grad=False)
         made._recipe = recipe
-        made._materializer = lambda tensor: _values(made)
+        made._host.materializer = lambda tensor: _values(made)
         return made
 
     @classmethod
@@ -117,7 +117,7 @@ class LazyParameter(SambaParameter):
         if not args and isinstance(kwargs.get("tensor"), LazyParameter):
             args = (kwargs.pop("tensor"),)
         first = args[0] if args else None
-        if isinstance(first, LazyParameter) and first._is_empty and first._recipe is not None:
+        if isinstance(first, LazyParameter) and first._host.is_empty and first._recipe is not None:
             answer = first._record(func, args[1:], kwargs)
             if answer is not None:
                 return answer
@@ -131,15 +131,14 @@ class LazyParameter(SambaParameter):
     @property
     def data(self) -> Tensor:
         """The values; without any, a parameter that writes down what is done to it."""
-        return self._alias() if self._is_empty and self._recipe else HostTensor.data.fget(self)  # type: ignore[attr-defined]
+        return self._alias() if self._host.is_empty and self._recipe else native.data(self)
 
     @data.setter
     def data(self, data: Tensor) -> None:
-        HostTensor.data.fset(self, _flat(data))  # type: ignore[attr-defined]
-        lazy = isinstance(data, LazyParameter) and data._is_empty
-        self._is_empty = isinstance(data, HostTensor) and data._is_empty
-        if lazy and isinstance(data, LazyParameter):
-            self._recipe, self._materializer = data._recipe, data._materializer
+        is_empty = isinstance(data, SambaTensor) and not data.has_data
+        self._host.write(self, _flat(data), is_empty)
+        if is_empty and isinstance(data, LazyParameter):
+            self._recipe, self._host.materializer = data._recipe, data.materializer
 
     def _like(self, data: Tensor) -> Self:
         other = super()._like(data)
@@ -192,7 +191,7 @@ class LazyParameter(SambaParameter):
 
 def _values(tensor: LazyParameter) -> Tensor:
     """The values of a parameter or a part of one, in a tensor of their own unless it has data."""
-    if not tensor._is_empty:
+    if not tensor._host.is_empty:
         return _flat(tensor)
     recipe = tensor._recipe
     assert recipe is not None
@@ -285,4 +284,4 @@ _PLAIN_KEYWORDS: Final = frozenset({"size", "dtype", "device", "requires_grad"})
 def _flat(data: Tensor) -> Tensor:
     """A plain tensor; the placeholder of one without values."""
     with natively():
-        return data.as_subclass(Tensor) if isinstance(data, HostTensor) else data
+        return data.as_subclass(Tensor) if isinstance(data, SambaTensor) else data

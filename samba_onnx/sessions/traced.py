@@ -81,7 +81,7 @@ def host_buffers(model: nn.Module, prefix: str | None = None) -> dict[str, Samba
     """
     found: dict[str, SambaTensor] = {}
     root = _root(model, prefix)
-    converted = {id(tensor._source): tensor for tensor in BUFFERS.values()}
+    converted = {id(tensor._host.source): tensor for tensor in BUFFERS.values()}
     for path, buffer in model.named_buffers(remove_duplicate=False):
         name = "__".join([root, *path.split(".")])
         known = converted.get(id(buffer))

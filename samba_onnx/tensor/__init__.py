@@ -25,7 +25,7 @@ from samba_onnx.tensor.factories import (
     zeros,
     zeros_like,
 )
-from samba_onnx.tensor.host_tensor import Materializer
+from samba_onnx.tensor.host_side import Materializer
 from samba_onnx.tensor.modules import BUFFERS, from_torch_model_
 from samba_onnx.tensor.parameter import SambaParameter
 from samba_onnx.tensor.samba_tensor import SambaTensor

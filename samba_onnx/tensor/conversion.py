@@ -8,7 +8,6 @@ from typing import overload
 import torch
 
 from samba_onnx.errors import UsageError
-from samba_onnx.tensor.host_tensor import HostTensor
 from samba_onnx.tensor.samba_tensor import SambaTensor
 
 
@@ -98,7 +97,7 @@ def to_torch(obj: torch.Tensor | None) -> torch.Tensor | None:
     Raises:
         UsageError: ``obj`` is no tensor, or has neither data nor materializer.
     """
-    if isinstance(obj, HostTensor):
+    if isinstance(obj, SambaTensor):
         return obj.torch_tensor()
     if obj is not None and not isinstance(obj, torch.Tensor):
         raise UsageError(f"to_torch was given {type(obj).__name__}; it takes a tensor or None")

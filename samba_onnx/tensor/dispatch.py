@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from samba_onnx.functional import HOST_OPERATORS, TABLE, FunctionKind
 from samba_onnx.functional.limits import check_keywords
 from samba_onnx.functional.table import is_in_place
-from samba_onnx.tensor.host_tensor import HostTensor, natively
+from samba_onnx.tensor.native import natively, placeholder
+
+if TYPE_CHECKING:
+    from samba_onnx.tensor.samba_tensor import SambaTensor
 
 
 def call(
-    cls: type[HostTensor],
+    cls: type[SambaTensor],
     function: Callable[..., Any],
     args: tuple[Any, ...],
     keywords: Mapping[str, Any],
@@ -36,7 +39,7 @@ def call(
     row = TABLE.find(function)
     if row.kind is FunctionKind.QUERY:
         if row.reads:
-            _need_data(args, keywords)
+            _need_data(cls, args, keywords)
         with natively():
             return function(*args, **keywords)
     if row.kind is FunctionKind.HOST:
@@ -44,12 +47,12 @@ def call(
     check_keywords(row, keywords)
     in_place = is_in_place(function)
     first = args[0] if args else None
-    if isinstance(first, HostTensor) and not first.has_data:
+    if isinstance(first, cls) and first._host.is_empty:
         if row.name == "detach":
-            return first._detached()
+            return _detached(first)
         if in_place and row.overwrites:
-            first._allocate()
-    _need_data(args, keywords)
+            first._host.allocate(first)
+    _need_data(cls, args, keywords)
     implementation = None if in_place else row.implementation
     with natively():
         answer = (implementation or function)(*args, **keywords)
@@ -58,17 +61,25 @@ def call(
         wrapped = _wrapped(cls, answer, args, keywords)
     if row.keeps_marks and wrapped is not first and isinstance(wrapped, cls):
         marked = next(_tensors((*args, *keywords.values())), None)
-        if isinstance(marked, HostTensor):
+        if isinstance(marked, cls):
             wrapped._marks = marked._marks
     return wrapped
 
 
-def _need_data(args: Iterable[Any], keywords: Mapping[str, Any]) -> None:
+def _need_data(cls: type[SambaTensor], args: Iterable[Any], keywords: Mapping[str, Any]) -> None:
+    """Make the values of all tensors of a call that have none yet."""
     for tensor in _tensors(args):
-        if isinstance(tensor, HostTensor) and not tensor.has_data:
+        if isinstance(tensor, cls) and tensor._host.is_empty:
             tensor.materialize_()
     if keywords:
-        _need_data(keywords.values(), {})
+        _need_data(cls, keywords.values(), {})
+
+
+def _detached(tensor: SambaTensor) -> SambaTensor:
+    """An empty tensor like an empty tensor, without gradients."""
+    other = tensor._like(placeholder(tuple(tensor.shape), tensor.dtype))
+    other.requires_grad = False
+    return other
 
 
 def _tensors(values: Iterable[Any]) -> Iterator[torch.Tensor]:
@@ -80,7 +91,7 @@ def _tensors(values: Iterable[Any]) -> Iterator[torch.Tensor]:
 
 
 def _wrapped(
-    cls: type[HostTensor], answer: Any, args: tuple[Any, ...], keywords: Mapping[str, Any]
+    cls: type[SambaTensor], answer: Any, args: tuple[Any, ...], keywords: Mapping[str, Any]
 ) -> Any:
     """An answer with its tensors as ``cls``."""
     if isinstance(answer, torch.Tensor):

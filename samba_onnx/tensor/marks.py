@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Final
+import itertools
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Final, Generic, Protocol, TypeVar, cast, overload, runtime_checkable
 
 from samba_onnx.errors import UsageError
+from samba_onnx.facts.names import gradient_name
+from samba_onnx.tensor.device import FAST_ACCESS
+
+Value = TypeVar("Value")
 
 DimNames = tuple[str | None, ...]
 
+_ANONYMOUS: Final[Iterator[int]] = itertools.count()
 _MEMORY_TYPES: Final = {"ddr": "DDR", "hbm": "HBM", "host": "Host"}
 
 
@@ -34,9 +40,131 @@ class Marks:
     host_memory: bool = False
     """Whether the device reads the tensor from host memory directly."""
 
+    @property
+    def place(self) -> str:
+        """Name of the place of the values in device memory; empty when there is none."""
+        return self.region_name or self.name
+
+    @property
+    def gradient_place(self) -> str:
+        """Name of the place of the gradient in device memory; empty when there is none."""
+        return gradient_name(self.name) if self.name else ""
+
 
 NO_MARKS: Final = Marks()
-"""Of a tensor that was never told anything."""
+"""The marks of a tensor that was never told anything."""
+
+
+@runtime_checkable
+class Marked(Protocol):
+    """A tensor with marks."""
+
+    _marks: Marks
+
+
+class Mark(Generic[Value]):
+    """A property of a tensor: one field of its marks.
+
+    Marks are frozen, so that tensors may share them; setting one gives the tensor new ones.
+    """
+
+    def __init__(
+        self,
+        field: str,
+        doc: str,
+        *,
+        read: str | None = None,
+        check: Callable[[Value], Value] | None = None,
+        read_only: bool = False,
+    ) -> None:
+        """Describe the property.
+
+        Args:
+            field: Name of the field of ``Marks`` that setting it replaces.
+            doc: The property's docstring.
+            read: Name of what it shows of ``Marks``, a field or property; ``field`` when None.
+            check: Turns a new value into the one that is kept, or raises; None keeps any.
+            read_only: Whether setting it is refused.
+        """
+        self.__doc__ = doc
+        self._field = field
+        self._read = read or field
+        self._check = check
+        self._read_only = read_only
+
+    @overload
+    def __get__(self, tensor: None, owner: type[Any]) -> Mark[Value]: ...
+
+    @overload
+    def __get__(self, tensor: Marked, owner: type[Any]) -> Value: ...
+
+    def __get__(self, tensor: Marked | None, owner: type[Any]) -> Mark[Value] | Value:
+        """Return the tensor's mark, or the property itself when the class is asked."""
+        if tensor is None:
+            return self
+        return cast(Value, getattr(tensor._marks, self._read))
+
+    def __set__(self, tensor: Marked, value: Value) -> None:
+        """Give the tensor marks with another value.
+
+        Args:
+            tensor: The tensor.
+            value: What the field is from now on.
+
+        Raises:
+            AttributeError: The property is read-only.
+        """
+        if self._read_only:
+            raise AttributeError(f"{self._field} of a tensor cannot be set")
+        if self._check is not None:
+            value = self._check(value)
+        changes: dict[str, Any] = {self._field: value}
+        tensor._marks = replace(tensor._marks, **changes)
+
+
+class FastAccess:
+    """A property of a tensor: whether its name is among those of pinned memory."""
+
+    def __init__(self, doc: str) -> None:
+        """Describe the property.
+
+        Args:
+            doc: The property's docstring.
+        """
+        self.__doc__ = doc
+
+    @overload
+    def __get__(self, tensor: None, owner: type[Any]) -> FastAccess: ...
+
+    @overload
+    def __get__(self, tensor: Marked, owner: type[Any]) -> bool: ...
+
+    def __get__(self, tensor: Marked | None, owner: type[Any]) -> FastAccess | bool:
+        """Return whether it is, or the property itself when the class is asked."""
+        return self if tensor is None else tensor._marks.name in FAST_ACCESS
+
+    def __set__(self, tensor: Marked, fast_access: bool) -> None:
+        """Enter the tensor's name, or take it out.
+
+        Args:
+            tensor: The tensor.
+            fast_access: Whether it uses pinned memory from now on.
+
+        Raises:
+            UsageError: The tensor has no name.
+        """
+        name = tensor._marks.name
+        if not name:
+            raise UsageError("fast_access is known by name: give the tensor an sn_name first")
+        if fast_access:
+            FAST_ACCESS.add(name)
+        else:
+            FAST_ACCESS.discard(name)
+
+
+def anonymous_name() -> str:
+    """A name that no other tensor of this process was given."""
+    return f"sambatensor_{next(_ANONYMOUS)}"
 
 
 def dim_names(names: Iterable[str | None] | None) -> DimNames:

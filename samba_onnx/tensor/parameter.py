@@ -7,8 +7,8 @@ from typing import Self
 
 from torch import Tensor, nn
 
-from samba_onnx.tensor.host_tensor import DType, Materializer
-from samba_onnx.tensor.samba_tensor import SambaTensor
+from samba_onnx.tensor.host_side import Materializer
+from samba_onnx.tensor.samba_tensor import DType, SambaTensor
 
 
 class SambaParameter(SambaTensor, nn.Parameter):
@@ -55,7 +55,8 @@ class SambaParameter(SambaTensor, nn.Parameter):
             materializer=materializer,
             region_name=region_name,
         )
-        parameter._source = None
+        # Like torch's, a parameter is the leaf itself: gradients stay with it.
+        parameter._host.source = None
         parameter.requires_grad = requires_grad
         return parameter
 

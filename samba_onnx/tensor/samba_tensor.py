@@ -2,20 +2,38 @@
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Callable, Iterable
-from typing import Any, Self
+from typing import Any, ClassVar, Self, TypeAlias
 
 import torch
 from torch import Tensor
 
-from samba_onnx.errors import UsageError
+from samba_onnx.tensor import as_value, native, torch_methods
+from samba_onnx.tensor.construction import check_origin, empty, wrapper
+from samba_onnx.tensor.device import DEVICE, FAST_ACCESS
+from samba_onnx.tensor.device_side import DeviceSide
 from samba_onnx.tensor.dispatch import call
-from samba_onnx.tensor.host_tensor import DType, Materializer, natively, placeholder
-from samba_onnx.tensor.marks import Marks, dim_names
-from samba_onnx.tensor.typed_tensor import TypedTensor
+from samba_onnx.tensor.host_side import HostField, Materializer
+from samba_onnx.tensor.marks import (
+    NO_MARKS,
+    DimNames,
+    FastAccess,
+    Mark,
+    Marks,
+    anonymous_name,
+    dim_names,
+    memory_type,
+)
+from samba_onnx.tensor.torch_methods import ours
+
+# The class below has methods of these names, which hide the types in its annotations.
+_bool: TypeAlias = bool
+_int: TypeAlias = int
+DType: TypeAlias = torch.dtype
 
 
-class SambaTensor(TypedTensor):
+class SambaTensor(torch.Tensor):
     """A torch.Tensor with a name and a copy on the device.
 
     It shares memory with the tensor that it wraps: what is written through one is seen through the
@@ -30,17 +48,25 @@ class SambaTensor(TypedTensor):
     It pickles as the torch tensor that it wraps, without name.
     """
 
+    # The fields of a tensor. They work without a constructor: torch makes most tensors, and its
+    # results become SambaTensors by setting their class.
+    _marks: Marks = NO_MARKS
+    _host = HostField()
+    _device: ClassVar[DeviceSide] = DeviceSide(DEVICE)
+    _anonymous_name: str = ""
+    _repr_name: ClassVar[str] = "SambaTensor"
+
     def __new__(
         cls,
         torch_tensor: Tensor | None = None,
-        shape: Iterable[int] | None = None,
+        shape: Iterable[_int] | None = None,
         dtype: DType | None = None,
         name: str | None = None,
-        batch_dim: int | None = None,
+        batch_dim: _int | None = None,
         named_dims: Iterable[str | None] | None = None,
         sized_dims: Iterable[str | None] | None = None,
         materializer: Materializer | None = None,
-        is_complex: bool | None = None,
+        is_complex: _bool | None = None,
         region_name: str | None = None,
     ) -> Self:
         """Wrap a tensor, or make an empty one.
@@ -63,49 +89,27 @@ class SambaTensor(TypedTensor):
             UsageError: Not exactly one of ``torch_tensor`` and ``shape`` is given, ``dtype`` is
                 given with a tensor, or ``torch_tensor`` is no tensor.
         """
-        tensor = cls._made(torch_tensor, shape, dtype)
-        tensor._materializer = materializer or tensor._materializer
-        tensor._marks = Marks(
-            name or "",
-            region_name or "",
-            batch_dim,
-            dim_names(named_dims),
-            dim_names(sized_dims),
-            is_complex,
-        )
+        check_origin(cls.__name__, torch_tensor, shape, dtype)
+        if isinstance(torch_tensor, SambaTensor):
+            if torch_tensor.has_data:
+                torch_tensor = torch_tensor.torch_tensor()
+            else:
+                shape, dtype = torch_tensor.shape, torch_tensor.dtype
+                materializer = materializer or torch_tensor.materializer
+                torch_tensor = None
+        if torch_tensor is None:
+            tensor = empty(cls, shape or (), dtype, materializer)
+        else:
+            tensor = wrapper(cls, torch_tensor, materializer)
+        named, sized = dim_names(named_dims), dim_names(sized_dims)
+        tensor._marks = Marks(name or "", region_name or "", batch_dim, named, sized, is_complex)
         return tensor
-
-    @classmethod
-    def _made(cls, tensor: Tensor | None, shape: Iterable[int] | None, dtype: DType | None) -> Self:
-        if (tensor is None) == (shape is None):
-            raise UsageError(f"{cls.__name__} takes either a tensor or a shape")
-        if tensor is None and shape is not None:
-            empty = cls._wrap(placeholder(tuple(shape), dtype or torch.get_default_dtype()))
-            empty._is_empty = True
-            return empty
-        if not isinstance(tensor, Tensor):
-            raise UsageError(
-                f"{cls.__name__} was given {type(tensor).__name__}; wrap a torch.Tensor"
-            )
-        if dtype is not None:
-            raise UsageError(
-                f"{cls.__name__} was given a tensor and dtype {dtype}; convert the tensor first"
-            )
-        if isinstance(tensor, SambaTensor):
-            if not tensor.has_data:
-                empty = cls._made(None, tensor.shape, tensor.dtype)
-                empty._materializer = tensor.materializer
-                return empty
-            tensor = tensor.torch_tensor()
-        wrapped = cls._wrap(tensor)
-        wrapped._keep_source(tensor)
-        return wrapped
 
     @classmethod
     def __torch_function__(
         cls,
         func: Callable[..., Any],
-        types: Iterable[type],
+        types: Iterable[builtins.type],
         args: tuple[Any, ...] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
@@ -114,179 +118,278 @@ class SambaTensor(TypedTensor):
             return NotImplemented
         return call(SambaTensor, func, args, kwargs or {})
 
+    # Names, places and hints.
+
+    sn_name: Mark[str] = Mark(
+        "name", "Name of the tensor, unique among those on the device; empty when it has none."
+    )
+    sn_region_name: Mark[str] = Mark(
+        "region_name",
+        """Name of the tensor's place in device memory; ``sn_name`` unless it was given one.
+
+        Tensors with the same region name share memory on the device.
+        """,
+        read="place",
+    )
+    sn_grad_name: Mark[str] = Mark(
+        "gradient_place",
+        "Name of the tensor's gradient; empty when the tensor has no name.",
+        read_only=True,
+    )
+    batch_dim: Mark[_int | None] = Mark(
+        "batch_dim", "Which dimension is the batch; deprecated, without effect."
+    )
+    named_dims: Mark[DimNames] = Mark(
+        "named_dims", "Names of the dimensions; deprecated, without effect.", read_only=True
+    )
+    sized_dims: Mark[DimNames] = Mark(
+        "sized_dims", "Names of the sizes that may vary; without effect.", read_only=True
+    )
+    host_memory: Mark[_bool] = Mark(
+        "host_memory", "Whether the device should read the tensor from host memory directly."
+    )
+    mem_type: Mark[str | None] = Mark(
+        "mem_type",
+        """Memory that should hold the tensor: ``DDR``, ``HBM``, ``Host``, or None for any.
+
+        Raises:
+            UsageError: On setting, if there is no such memory.
+        """,
+        check=memory_type,
+    )
+
     @property
-    def T(self) -> SambaTensor:  # type: ignore[override]  # noqa: N802  torch's name
-        """``samba.t()`` of this tensor: its two dimensions swapped.
+    def name(self) -> str:
+        """``sn_name``, or a made-up name that stays the same as long as the tensor exists."""
+        if self._marks.name:
+            return self._marks.name
+        if not self._anonymous_name:
+            self._anonymous_name = anonymous_name()
+        return self._anonymous_name
+
+    fast_access = FastAccess(
+        """Whether the tensor uses pinned memory.
 
         Raises:
-            RuntimeError: It has more than two dimensions; from torch.
+            UsageError: On setting, if the tensor has no name.
         """
-        transposed: SambaTensor = torch.t(self)  # type: ignore[assignment]
-        return transposed
+    )
 
-    def __getitem__(self, x: Any) -> SambaTensor:
-        """Elements by integers, slices, None, lists, boolean masks and tensors of indices.
+    @staticmethod
+    def is_fast_access(name: str) -> _bool:
+        """Whether the tensor of a name uses pinned memory.
 
         Args:
-            x: One of these or a tuple of them. Indices may be whole numbers in floating point.
-
-        Raises:
-            UsageError: Indices are not whole numbers.
-            IndexError: They are out of range; from torch.
+            name: An ``sn_name``.
         """
-        item: SambaTensor = super().__getitem__(_index(x))  # type: ignore[assignment]
-        return item
+        return name in FAST_ACCESS
 
-    def __setitem__(self, x: Any, update: float | Tensor) -> None:
-        """Set elements.
+    # On the host.
+
+    @property
+    def data(self) -> Tensor:
+        """The values as a plain torch tensor without history; setting it replaces them.
+
+        The wrapped torch tensor follows.
+        """
+        return native.data(self)
+
+    @data.setter
+    def data(self, data: Tensor) -> None:
+        is_empty = isinstance(data, SambaTensor) and not data.has_data
+        self._host.write(self, data, is_empty)
+
+    @property
+    def grad(self) -> Tensor | None:
+        """Gradient of the wrapped tensor on the host, a plain tensor or None; may be set."""
+        return self._host.gradient(self)
+
+    @grad.setter
+    def grad(self, grad: Tensor | None) -> None:
+        self._host.set_gradient(self, native.plain(grad) if isinstance(grad, SambaTensor) else grad)
+
+    @grad.deleter
+    def grad(self) -> None:
+        self._host.set_gradient(self, None)
+
+    @property
+    def requires_grad(self) -> _bool:
+        """Whether gradients are computed for this tensor; may be set on a leaf."""
+        return native.requires_grad(self)
+
+    @requires_grad.setter
+    def requires_grad(self, requires_grad: _bool) -> None:
+        self._host.set_requires_grad(self, requires_grad)
+
+    def requires_grad_(self, requires_grad: _bool = True) -> Self:
+        """Set whether gradients are computed for this tensor.
 
         Args:
-            x: As of ``__getitem__``.
-            update: A number, or a tensor that broadcasts to the selected elements.
-
-        Raises:
-            UsageError: Indices are not whole numbers.
-            IndexError: They are out of range; from torch.
-        """
-        super().__setitem__(_index(x), update)
-
-    def new_empty(  # type: ignore[override]  # as documented
-        self,
-        size: int | Iterable[int],
-        *sizes: int,
-        dtype: DType | None = None,
-        requires_grad: bool = False,
-        **options: Any,
-    ) -> SambaTensor:
-        """A tensor whose values are not set.
-
-        Args:
-            size: Its shape, or its first size.
-            *sizes: The other sizes, if ``size`` is the first one.
-            dtype: Its dtype; this tensor's when None.
-            requires_grad: Whether gradients are computed for it.
-            **options: What else torch takes.
-        """
-        options |= {"dtype": dtype, "requires_grad": requires_grad}
-        shape = _shape(size, sizes)
-        made: SambaTensor = super().new_empty(shape, **options)  # type: ignore[assignment]
-        return made
-
-    def new_ones(  # type: ignore[override]  # as documented
-        self,
-        size: int | Iterable[int],
-        *sizes: int,
-        dtype: DType | None = None,
-        requires_grad: bool = False,
-        **options: Any,
-    ) -> SambaTensor:
-        """A tensor of ones.
-
-        Args:
-            size: Its shape, or its first size.
-            *sizes: The other sizes, if ``size`` is the first one.
-            dtype: Its dtype; this tensor's when None.
-            requires_grad: Whether gradients are computed for it.
-            **options: What else torch takes.
-        """
-        options |= {"dtype": dtype, "requires_grad": requires_grad}
-        shape = _shape(size, sizes)
-        made: SambaTensor = super().new_ones(shape, **options)  # type: ignore[assignment]
-        return made
-
-    def new_zeros(  # type: ignore[override]  # as documented
-        self,
-        size: int | Iterable[int],
-        *sizes: int,
-        dtype: DType | None = None,
-        requires_grad: bool = False,
-        **options: Any,
-    ) -> SambaTensor:
-        """A tensor of zeros.
-
-        Args:
-            size: Its shape, or its first size.
-            *sizes: The other sizes, if ``size`` is the first one.
-            dtype: Its dtype; this tensor's when None.
-            requires_grad: Whether gradients are computed for it.
-            **options: What else torch takes.
-        """
-        options |= {"dtype": dtype, "requires_grad": requires_grad}
-        shape = _shape(size, sizes)
-        made: SambaTensor = super().new_zeros(shape, **options)  # type: ignore[assignment]
-        return made
-
-    def new_full(  # type: ignore[override]  # as documented
-        self,
-        size: Iterable[int],
-        fill_value: float,
-        dtype: DType | None = None,
-        device: torch.device | str | None = None,
-        requires_grad: bool = False,
-    ) -> SambaTensor:
-        """A tensor filled with a value.
-
-        Args:
-            size: Its shape.
-            fill_value: The value.
-            dtype: Its dtype; this tensor's when None.
-            device: Without effect.
-            requires_grad: Whether gradients are computed for it.
-        """
-        del device
-        full: SambaTensor = super().new_full(  # type: ignore[assignment]
-            tuple(size), fill_value, dtype=dtype, requires_grad=requires_grad
-        )
-        return full
-
-    def type(  # type: ignore[override]  # as documented
-        self, dtype: str | DType | None = None, non_blocking: bool = False, **kwargs: Any
-    ) -> str | SambaTensor:
-        """The tensor's type, or the tensor cast to another.
-
-        Args:
-            dtype: The type to cast to; the tensor itself is returned if it has it already.
-            non_blocking: Not supported.
-            **kwargs: Not supported.
+            requires_grad: Whether they are.
 
         Returns:
-            Without ``dtype``, the name of the tensor's type.
+            This tensor.
 
         Raises:
-            UsageError: ``non_blocking`` or another keyword is given.
+            RuntimeError: The tensor is not a leaf, or its dtype has no gradients; from torch.
         """
-        if non_blocking or kwargs:
-            given = ", ".join(["non_blocking"] * non_blocking + sorted(kwargs))
-            raise UsageError(f"SambaTensor.type does not support {given}: leave it out")
-        if dtype is None:
-            name: str = super().type()
-            return name
-        cast: SambaTensor = super().type(dtype)  # type: ignore[assignment]
-        return cast
+        self.requires_grad = requires_grad
+        return self
 
-    def type_as(self, tensor: Tensor) -> SambaTensor:
-        """This tensor cast to the dtype of another; itself if it has it already.
+    @property
+    def has_data(self) -> _bool:
+        """Whether the tensor has values on the host."""
+        return not self._host.is_empty
+
+    @property
+    def materializer(self) -> Materializer | None:
+        """Makes the values when they are needed: a function of this tensor; may be set."""
+        return self._host.materializer
+
+    @materializer.setter
+    def materializer(self, materializer: Materializer | None) -> None:
+        self._host.materializer = materializer
+
+    @property
+    def materializer_provided(self) -> _bool:
+        """Whether the tensor has a materializer."""
+        return self._host.materializer is not None
+
+    def clear_data(self) -> None:
+        """Drop the values on the host; shape, dtype, names and materializer stay."""
+        self._host.clear(self)
+
+    def materialize_(self) -> None:
+        """Make the values if there are none.
+
+        Raises:
+            UsageError: There are none and no materializer, or it made something else.
+        """
+        self._host.materialize(self)
+
+    def torch(self) -> Tensor:
+        """The torch tensor that this one wraps: the same memory, and part of the same history.
+
+        Raises:
+            UsageError: The tensor has no data and no materializer.
+        """
+        return self._host.torch_tensor(self)
+
+    def torch_tensor(self) -> Tensor:
+        """The wrapped torch tensor; a tensor made for the purpose when there is no data.
+
+        Without data, every call makes a new one and this tensor stays empty: two calls differ if
+        the materializer draws random values.
+
+        Raises:
+            UsageError: The tensor has no data and no materializer.
+        """
+        return self._host.torch_tensor(self)
+
+    def reusable(self) -> _bool:
+        """Whether the memory can be handed to the device as it is: it is contiguous."""
+        with native.natively():
+            return self.has_data and self.is_contiguous()
+
+    # On the device.
+
+    @property
+    def sn_data(self) -> Tensor:
+        """A new torch tensor with the values on the device; setting it writes them there.
+
+        Raises:
+            NoDeviceError: The tensor has no copy on a device.
+            InputError: On setting, if shape or dtype differ.
+        """
+        return self._device.read(self)
+
+    @sn_data.setter
+    def sn_data(self, value: Tensor) -> None:
+        self._device.write(self, _plain(value))
+
+    @property
+    def sn_grad(self) -> Tensor:
+        """A new torch tensor with the gradient on the device; setting it writes it there.
+
+        Raises:
+            NoDeviceError: The tensor or its gradient has no copy on a device.
+            InputError: On setting, if shape or dtype differ.
+        """
+        return self._device.read_gradient(self)
+
+    @sn_grad.setter
+    def sn_grad(self, value: Tensor) -> None:
+        self._device.write_gradient(self, _plain(value))
+
+    def rdu(self) -> None:
+        """Copy the values, and the gradient if there is one, from the host to the device.
+
+        Values that were not made yet are made now.
+
+        Raises:
+            NoDeviceError: The tensor has no copy on a device.
+            UsageError: It has neither data nor materializer.
+        """
+        self._device.upload(self)
+
+    def cpu(self, inplace: _bool = False) -> None:  # type: ignore[override]  # as documented
+        """Copy the values, and the gradient if there is one, from the device to the host.
 
         Args:
-            tensor: Of the dtype that is wanted.
+            inplace: Write into the memory that the tensor has. Otherwise it gets new memory.
+
+        Raises:
+            NoDeviceError: The tensor has no copy on a device.
         """
-        cast: SambaTensor = super().type_as(tensor)  # type: ignore[assignment]
-        return cast
+        self._device.download(self, inplace)
+
+    def cpu_(self) -> None:
+        """``cpu`` into the memory that the tensor has.
+
+        Raises:
+            NoDeviceError: The tensor has no copy on a device.
+        """
+        self.cpu(inplace=True)
+
+    # As a value of Python.
+
+    __copy__ = as_value.shallow_copy
+    __deepcopy__ = as_value.deep_copy
+    __reduce_ex__ = as_value.reduce
+    __format__ = as_value.formatted
+    __repr__ = as_value.described  # type: ignore[assignment]
+    _saved = as_value.saved
+    _like = as_value.like
+
+    # torch's methods.
+
+    T = property(torch_methods.transposed)
+    __getitem__ = torch_methods.getitem
+    __setitem__ = torch_methods.setitem
+    new_empty = torch_methods.new_empty  # type: ignore[assignment]
+    new_ones = torch_methods.new_ones  # type: ignore[assignment]
+    new_zeros = torch_methods.new_zeros  # type: ignore[assignment]
+    new_full = torch_methods.new_full  # type: ignore[assignment]
+    type = torch_methods.type_or_cast  # type: ignore[assignment]
+    type_as = torch_methods.type_as  # type: ignore[assignment]
+
+    # These run as torch's, by way of the dispatch table; torch's own type information does not know
+    # that they give SambaTensors.
+    clone = ours(Tensor.clone)
+    contiguous = ours(Tensor.contiguous)
+    detach = ours(Tensor.detach)
+    bfloat16 = ours(Tensor.bfloat16)
+    bool = ours(Tensor.bool)
+    float = ours(Tensor.float)
+    int = ours(Tensor.int)
+    long = ours(Tensor.long)
+    short = ours(Tensor.short)
+    to = ours(Tensor.to)
+    view_as = ours(Tensor.view_as)
+    permute = ours(Tensor.permute)
+    reshape = ours(Tensor.reshape)
 
 
-def _shape(size: int | Iterable[int], sizes: tuple[int, ...]) -> tuple[int, ...]:
-    return (size, *sizes) if isinstance(size, int) else (*size, *sizes)
-
-
-def _index(x: Any) -> Any:
-    if isinstance(x, tuple):
-        return tuple(_index(part) for part in x)
-    if not isinstance(x, SambaTensor):
-        return x
-    with natively():
-        if not x.is_floating_point():
-            return x
-        whole = x.long()
-        if not torch.equal(whole.to(x.dtype), x.as_subclass(Tensor)):
-            raise UsageError("a tensor of indices has values that are not whole numbers")
-        return whole
+def _plain(value: Tensor) -> Tensor:
+    """A value that is to be copied to the device, as a plain tensor."""
+    return value.torch_tensor() if isinstance(value, SambaTensor) else value

@@ -29,12 +29,13 @@ from samba_onnx.facts.tolerances import of_largest
 from samba_onnx.program.program import Part
 from samba_onnx.runtime.engine.evaluation import evaluate
 from samba_onnx.tensor import SambaTensor
-from samba_onnx.workflows.checking.dropouts import (
+from samba_onnx.workflows.checking.dropouts import rates_at_zero, without_dropouts
+from samba_onnx.workflows.checking.outcome import (
+    Comparison,
     NotComparableError,
-    rates_at_zero,
-    without_dropouts,
+    done,
+    not_comparable,
 )
-from samba_onnx.workflows.checking.outcome import Comparison, done, not_comparable
 from samba_onnx.workflows.checking.refusals import refusal, refuse_unless_prepared
 
 
@@ -103,7 +104,7 @@ def compare_part(
     flat = pytree.tree_leaves((args, keywords))
     values = run_part(forward, feeds_of(module, flat, exported))
     errors = {
-        name: (difference(values[name], tensor), of_largest(dtype_name(tensor.dtype)))
+        name: (difference(values[name], tensor), tolerance_of(tensor))
         for name, tensor in zip(exported.outputs, wanted, strict=True)
         if name is not None
     }
@@ -155,6 +156,11 @@ def difference(made: NDArray[Any], wanted: torch.Tensor) -> float:
     return float(error / max(scale, np.finfo(np.float32).tiny)) if error else 0.0
 
 
+def tolerance_of(tensor: torch.Tensor) -> float:
+    """Return how far a tensor may be from torch's, as a fraction of its largest number."""
+    return of_largest(dtype_name(tensor.dtype))
+
+
 def to_array(tensor: torch.Tensor) -> NDArray[Any]:
     """Return a tensor's values; of bfloat16 in the type that stands for it in numpy."""
     plain = (tensor.torch_tensor() if isinstance(tensor, SambaTensor) else tensor).detach().cpu()
@@ -176,7 +182,7 @@ def feeds_of(module: nn.Module, flat: Sequence[Any], exported: Exported) -> dict
     Args:
         module: With values of all parameters.
         flat: Flat inputs.
-        exported: Of the module. Its argins, rates and seeds of dropouts, are 0.
+        exported: What the module was exported to. Its argins, rates and seeds of dropouts, are 0.
     """
     members = _members(module)
     feeds = {name: to_array(members[path]) for name, path in exported.members.items()}
@@ -196,7 +202,7 @@ def run_part(part: Part, feeds: Mapping[str, NDArray[Any]]) -> dict[str, NDArray
     """Run one part of a program on the engine that stands for the device.
 
     Args:
-        part: Of static sizes; bfloat16 is computed as the device computes it.
+        part: The part, of static sizes; bfloat16 is computed as the device computes it.
         feeds: Its inputs, and maybe others, by name.
 
     Returns:
@@ -243,7 +249,7 @@ def first_difference(
     Args:
         module: With values of all parameters.
         flat: Flat inputs.
-        exported: Of the module.
+        exported: What the module was exported to.
     """
     captured = without_dropouts(exported.captured)
     given = _placeholders(module, flat, captured)
@@ -261,7 +267,7 @@ def first_difference(
         if wanted is None:
             continue
         amount = difference(made[value.name or ""], wanted)
-        if not amount <= of_largest(dtype_name(wanted.dtype)):
+        if not amount <= tolerance_of(wanted):
             return node, amount
     return None
 

@@ -26,8 +26,13 @@ from samba_onnx.functional.host_operators import HOST_OPERATORS
 from samba_onnx.program.kinds import SectionType
 from samba_onnx.program.program import Part, Program
 from samba_onnx.tensor import SambaTensor
-from samba_onnx.workflows.checking.dropouts import CONDITION, NotComparableError, rates_at_zero
-from samba_onnx.workflows.checking.outcome import Comparison, done, not_comparable
+from samba_onnx.workflows.checking.dropouts import CONDITION, rates_at_zero
+from samba_onnx.workflows.checking.outcome import (
+    Comparison,
+    NotComparableError,
+    done,
+    not_comparable,
+)
 from samba_onnx.workflows.checking.refusals import refuse_unless_prepared
 from samba_onnx.workflows.eager_check import (
     compare_part,

@@ -1,12 +1,13 @@
 """Do the numbers hold? A PEF on the emulator against something it was not made by.
 
-Two comparisons: against the original model on onnxruntime (:func:`verify`), and against the
+Two comparisons: against the original model on the same engine (:func:`verify`), and against the
 reference sample that the compiler put into the PEF (:func:`self_test`).
 """
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from samba_onnx.errors import UsageError
 from samba_onnx.facts.tolerances import OUTPUT, output_tolerance
 from samba_onnx.loading import load_model
 from samba_onnx.pef import Pef, load_pef
+from samba_onnx.runtime.engine.registry import DEFAULT_ENGINE
 from samba_onnx.safety.sample_inputs import random_inputs
 
 if TYPE_CHECKING:
@@ -48,10 +50,15 @@ class Verification:
     """The comparison of all outputs."""
 
     against: str
-    """``original`` (the model on onnxruntime) or ``sample`` (the reference inside the PEF)."""
+    """``original`` (the model itself) or ``sample`` (the reference inside the PEF)."""
     outputs: tuple[OutputComparison, ...]
+    """One per output, in the graph's order."""
     rtol: float
+    """Relative tolerance."""
     atol: float
+    """Absolute tolerance per unit of the output's largest magnitude."""
+    engine: str = DEFAULT_ENGINE
+    """Name of what executed the PEF, and the original."""
 
     @property
     def passed(self) -> bool:
@@ -68,8 +75,13 @@ def verify(
     rtol: float | None = None,
     atol: float | None = None,
     threads: int | None = None,
+    engine: str = DEFAULT_ENGINE,
 ) -> Verification:
-    """Compare a PEF on the emulator with the original model on onnxruntime.
+    """Compare a PEF on the emulator with the original model, both on one engine.
+
+    On one engine, what the two graphs compute differs only by what the compiler did and by what
+    the engine does wrong in one of them. If they differ on onnxruntime and agree on ``reference``,
+    which shares no kernel with it, the fault is the engine's.
 
     Args:
         model: The original model, as a path or in memory.
@@ -79,6 +91,8 @@ def verify(
         rtol: Relative tolerance; that of :mod:`samba_onnx.facts.tolerances` where None.
         atol: Absolute tolerance per unit of the output's largest magnitude; likewise where None.
         threads: Threads of both sides; all cores where None.
+        engine: Name of what executes both sides: ``onnxruntime``, or ``reference``, which is slow
+            and exact.
 
     Returns:
         One comparison per output, in the graph's order.
@@ -86,8 +100,8 @@ def verify(
     Raises:
         ModelError: The original cannot be used.
         PefError: The PEF cannot be used.
-        UsageError: The PEF's interface is not that of the model.
-        ExecutionError: onnxruntime fails on the original or on the PEF.
+        UsageError: The PEF's interface is not that of the model, or there is no such engine.
+        ExecutionError: The engine fails on the original or on the PEF.
     """
     loaded = load_model(model)
     with _opened(pef) as opened:
@@ -99,8 +113,8 @@ def verify(
                 "verify takes the model that the PEF was converted from"
             )
         fed = dict(inputs) if inputs is not None else seeded_inputs(opened, seed)
-        expected = run_original(loaded.path or model, fed, threads=threads)
-        return _compare_run(opened, fed, expected, "original", rtol, atol, threads)
+        expected = run_original(loaded.path or model, fed, engine=engine, threads=threads)
+        return _compare_run(opened, fed, expected, "original", rtol, atol, threads, engine)
 
 
 def self_test(
@@ -109,6 +123,7 @@ def self_test(
     rtol: float | None = None,
     atol: float | None = None,
     threads: int | None = None,
+    engine: str = DEFAULT_ENGINE,
 ) -> Verification:
     """Compare a PEF on the emulator with the reference sample inside it.
 
@@ -118,14 +133,16 @@ def self_test(
         atol: Absolute tolerance per unit of the output's largest magnitude; the sample's own where
             None.
         threads: Threads of the emulator; all cores where None.
+        engine: Name of what executes sections and fallbacks: ``onnxruntime``, with which the sample
+            was made, or ``reference``, which is slow and exact.
 
     Returns:
         One comparison per output of the sample.
 
     Raises:
         PefError: The PEF cannot be used.
-        UsageError: The PEF carries no reference sample.
-        ExecutionError: onnxruntime fails on the PEF.
+        UsageError: The PEF carries no reference sample, or there is no such engine.
+        ExecutionError: The engine fails on the PEF.
     """
     with _opened(pef) as opened:
         sample = opened.manifest.reference
@@ -142,6 +159,7 @@ def self_test(
             sample.rtol if rtol is None else rtol,
             sample.atol if atol is None else atol,
             threads,
+            engine,
         )
 
 
@@ -174,7 +192,7 @@ def run_original(
     model: str | os.PathLike[str] | onnx.ModelProto,
     inputs: Mapping[str, Any],
     *,
-    engine: str = "onnxruntime",
+    engine: str = DEFAULT_ENGINE,
     threads: int | None = None,
 ) -> dict[str, Any]:
     """Run a model as it is.
@@ -255,12 +273,14 @@ def _compare_run(
     rtol: float | None,
     atol: float | None,
     threads: int | None,
+    engine: str,
 ) -> Verification:
     from samba_onnx.runtime.device import Device
 
-    with Device(pef, threads=threads, prepack=False) as device:
+    with Device(pef, engine=engine, threads=threads, prepack=False) as device:
         actual = device.run(inputs)
-    return compare(actual, expected, against=against, rtol=rtol, atol=atol)
+    comparison = compare(actual, expected, against=against, rtol=rtol, atol=atol)
+    return dataclasses.replace(comparison, engine=engine)
 
 
 def _leaves(name: str, value: Any) -> Iterator[tuple[str, np.ndarray | None]]:

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import jsonschema
 import numpy as np
+import onnx
 import pytest
 
+import samba_onnx
 from samba_onnx.workflows import verification
 from samba_onnx.workflows.verification import OutputComparison, Verification
 from tests.cli.conftest import SambaPort
@@ -49,6 +51,8 @@ def test_the_answer_is_the_exit_status(
     document = json.loads(samba_port("verify", model, mixed, "--json", "-").out)
     jsonschema.validate(document, json.loads((DOCS / "verification.schema.json").read_text()))
     assert document["passed"] == passed
+    assert ("run it again with --engine reference" in result.out) == (not passed)
+    assert document["advice"] in " ".join(result.out.split())
 
 
 def test_options_reach_the_comparison(
@@ -63,11 +67,19 @@ def test_options_reach_the_comparison(
     monkeypatch.setattr(verification, "verify", verify)
     np.savez(model.parent / "i.npz", x=np.ones((4, 16), np.float32), b=np.ones(32, np.float32))
     options = ("--rtol", "1e-3", "--atol", "0", "--threads", 2, "--seed", 9)
+    options += ("--engine", "reference")
     assert samba_port("verify", model, mixed, *options, "-i", model.parent / "i.npz").status == 0
     inputs = seen.pop("inputs")
     assert isinstance(inputs, dict)
     assert sorted(inputs) == ["b", "x"]
-    assert seen == {"original": str(model), "rtol": 1e-3, "atol": 0.0, "threads": 2, "seed": 9}
+    assert seen == {
+        "original": str(model),
+        "rtol": 1e-3,
+        "atol": 0.0,
+        "threads": 2,
+        "seed": 9,
+        "engine": "reference",
+    }
 
 
 @pytest.mark.parametrize(
@@ -89,3 +101,23 @@ def test_wrong_usage(
     assert (result.status, result.out) == (2, "")
     assert len(result.err.splitlines()) == 1
     assert words in result.err
+
+
+def test_the_other_engine_answers_by_its_name(samba_port: SambaPort, tmp_path: Path) -> None:
+    model = onnx.parser.parse_model(
+        '<ir_version: 10, opset_import: ["" : 21]>'
+        "g (float[4] x) => (float[4] y, float[4] z) { y = Tanh(x) z = Erf(x) }"
+    )
+    path, pef = tmp_path / "m.onnx", tmp_path / "m.pef"
+    onnx.save(model, path)
+    samba_onnx.convert(path, pef).close()
+    result = samba_port("verify", path, pef, "--engine", "reference")
+    assert (result.status, result.err) == (0, "")
+    assert "2 outputs agree with the original on reference" in result.out
+    assert "--engine" not in result.out
+    assert samba_port("verify", pef, "--engine", "reference").status == 0
+    ran = samba_port("run", pef, "--random", "0", "--engine", "reference")
+    assert ran.status == 0
+    refused = samba_port("run", pef, "--random", "0", "--engine", "tpu")
+    assert (refused.status, refused.out) == (2, "")
+    assert "engine 'tpu' does not exist; there are onnxruntime, reference" in refused.err

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import gc
+import weakref
 
 import pytest
 import torch
@@ -184,3 +186,19 @@ def test_the_repr_shows_values_and_what_is_carried() -> None:
     assert anonymous.sn_name == ""
     assert f"{tensor:.2f}" == "1.22"
     assert repr(SambaParameter(shape=(1,))).startswith("samba.SambaParameter(name: ")
+
+
+def test_it_is_one_class_over_torch_s() -> None:
+    assert SambaTensor.__bases__ == (torch.Tensor,)
+
+
+def test_memory_is_freed_without_the_garbage_collector() -> None:
+    gc.disable()
+    try:
+        tensor = SambaTensor(torch.ones(2, requires_grad=True), name="x")
+        (tensor * 2).sum().backward()
+        gone = weakref.ref(tensor)
+        del tensor
+        assert gone() is None
+    finally:
+        gc.enable()

@@ -23,14 +23,15 @@ from samba_onnx.errors import PefFormatError
 from samba_onnx.facts.domains import DROPOUT_MASK, SAMBA_DOMAIN
 from samba_onnx.runtime.engine.lowerings.nodes import Nodes
 
-_LANES = 8
+LANES = 8
+"""Values that share a word."""
 _LONGEST_ROW = 4096
 """Counters are sums of a row's and a column's share, which are kept as constants."""
-_WEYL = 0x9E3779B9
-_MULTIPLIER = 0x7FEB352D
-_SEED_STEP = 0x85EBCA6B
-_FIRST_SHIFT, _SECOND_SHIFT = 16, 15
-_LAST_WORD = 2**32 - 1
+WEYL = 0x9E3779B9
+MULTIPLIER = 0x7FEB352D
+SEED_STEP = 0x85EBCA6B
+FIRST_SHIFT, SECOND_SHIFT = 16, 15
+LAST_WORD = 2**32 - 1
 _MOST_VALUES = 2**33
 """Of one mask, so that every counter differs from the others with room to spare."""
 
@@ -94,12 +95,10 @@ class _Mask:
     def nodes(self) -> Iterator[onnx.NodeProto]:
         """Yield the nodes in an order in which they can run."""
         size = math.prod(self._shape)
-        words = max(-(-size // _LANES), 1)
-        rows = -(-words // _LONGEST_ROW)
-        columns = -(-words // rows)
+        rows, columns = grid(size)
         hashed = self._lanes(self._hashed(self._counters(rows, columns)))
         kept = self._nodes.make("GreaterOrEqual", [hashed, self._threshold()])
-        if rows * columns * _LANES != size:
+        if rows * columns * LANES != size:
             flat = self._nodes.make("Reshape", [kept, self._nodes.constant(np.array([-1]))])
             bounds = [self._nodes.constant(np.array([bound])) for bound in (0, size)]
             kept = self._nodes.make("Slice", [flat, *bounds])
@@ -109,17 +108,17 @@ class _Mask:
 
     def _counters(self, rows: int, columns: int) -> str:
         """Return distinct words, which begin elsewhere for every seed and stream."""
-        (start,) = _words([self._stream, 0], 1)
-        step = self._nodes.make("Mul", [self._seed, self._nodes.constant(np.uint32(_SEED_STEP))])
-        across = np.arange(columns, dtype=np.uint32) * np.uint32(_WEYL)
-        down = np.arange(rows, dtype=np.uint32) * np.uint32(columns * _WEYL % 2**32) + start
+        (start,) = words([self._stream, 0], 1)
+        step = self._nodes.make("Mul", [self._seed, self._nodes.constant(np.uint32(SEED_STEP))])
+        across = np.arange(columns, dtype=np.uint32) * np.uint32(WEYL)
+        down = np.arange(rows, dtype=np.uint32) * np.uint32(columns * WEYL % 2**32) + start
         first = self._nodes.make("Add", [step, self._nodes.constant(down.reshape(-1, 1))])
         return self._nodes.make("Add", [first, self._nodes.constant(across)])
 
     def _hashed(self, words: str) -> str:
-        words = self._fold(words, _FIRST_SHIFT)
-        words = self._nodes.make("Mul", [words, self._nodes.constant(np.uint32(_MULTIPLIER))])
-        return self._fold(words, _SECOND_SHIFT)
+        words = self._fold(words, FIRST_SHIFT)
+        words = self._nodes.make("Mul", [words, self._nodes.constant(np.uint32(MULTIPLIER))])
+        return self._fold(words, SECOND_SHIFT)
 
     def _fold(self, words: str, distance: int) -> str:
         by = self._nodes.constant(np.uint32(distance))
@@ -131,26 +130,47 @@ class _Mask:
 
         They are even, so that no product reaches the threshold of rate 1.
         """
-        # A product with a multiple of 4 leaves the lowest bits of the stream's own share: 2.
-        by_seed = _words([0, 1], _LANES) & ~np.uint32(3)
-        by_stream = _words([self._stream, 2], _LANES) & ~np.uint32(3) | np.uint32(2)
+        by_seed, by_stream = multipliers(self._stream)
         scaled = self._nodes.make(
             "Mul", [self._seed, self._nodes.constant(by_seed.reshape(-1, 1, 1))]
         )
-        multipliers = self._nodes.make(
+        factors = self._nodes.make(
             "Add", [scaled, self._nodes.constant(by_stream.reshape(-1, 1, 1))]
         )
-        return self._nodes.make("Mul", [words, multipliers])
+        return self._nodes.make("Mul", [words, factors])
 
     def _threshold(self) -> str:
         """Return the word below which values are dropped: 0 at rate 0, the last one at rate 1."""
         scaled = self._nodes.make("Mul", [self._rate, self._nodes.constant(np.float32(2**32))])
         whole = self._nodes.make("Cast", [scaled], to=onnx.TensorProto.INT64)
-        bounded = self._nodes.make("Min", [whole, self._nodes.constant(np.int64(_LAST_WORD))])
+        bounded = self._nodes.make("Min", [whole, self._nodes.constant(np.int64(LAST_WORD))])
         return self._nodes.make("Cast", [bounded], to=onnx.TensorProto.UINT32)
 
 
-def _words(key: Iterable[int], count: int) -> npt.NDArray[np.uint32]:
+def grid(size: int) -> tuple[int, int]:
+    """Return in how many rows and columns the words of a mask lie.
+
+    Args:
+        size: Number of values in the mask.
+    """
+    count = max(-(-size // LANES), 1)
+    rows = -(-count // _LONGEST_ROW)
+    return rows, -(-count // rows)
+
+
+def multipliers(stream: int) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint32]]:
+    """Return the eight multipliers of words: what the seed is multiplied by, and what is added.
+
+    Args:
+        stream: Number of the dropout in the program.
+    """
+    # A product with a multiple of 4 leaves the lowest bits of the stream's own share: 2.
+    by_seed = words([0, 1], LANES) & ~np.uint32(3)
+    by_stream = words([stream, 2], LANES) & ~np.uint32(3) | np.uint32(2)
+    return by_seed, by_stream
+
+
+def words(key: Iterable[int], count: int) -> npt.NDArray[np.uint32]:
     """Return constant words, the same ones for a key on every machine."""
     words = [word & (2**32 - 1) for word in key]
     return np.random.SeedSequence(words).generate_state(count).astype(np.uint32)

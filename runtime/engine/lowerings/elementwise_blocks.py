@@ -57,7 +57,7 @@ def may_be_blocked(memory: DeviceMemory, component: Component) -> bool:
 
     Args:
         memory: Where inputs and outputs live.
-        component: Of a step's model.
+        component: What was found in a step's model.
     """
     if any(memory.tensor(name).element.packs for name in (*component.inputs, *component.outputs)):
         return False

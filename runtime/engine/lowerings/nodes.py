@@ -33,7 +33,7 @@ class Nodes:
         """Add a node with one output, and return its name.
 
         Args:
-            operator: Of the default domain.
+            operator: An operator of the default domain.
             inputs: Names of values.
             result: Name of the output; a new one by default.
             **attributes: Of the node.

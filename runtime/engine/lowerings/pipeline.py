@@ -105,7 +105,7 @@ def lower(stage: StageModel, lowerings: Sequence[Lowering] = LOWERINGS) -> None:
 
     Args:
         stage: Is changed in place.
-        lowerings: Those that run; the ones for the device only where the stage is in its memory.
+        lowerings: What runs; the ones for the device only where the stage is in its memory.
 
     Raises:
         ExecutionError: A lowering cannot do what the model needs.

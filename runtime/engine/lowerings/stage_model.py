@@ -22,9 +22,9 @@ class Component:
     outputs: tuple[str, ...]
     """Names in the graph, by position in the model."""
     scalars: frozenset[str]
-    """Those of the inputs that have no dimensions."""
+    """Inputs that have no dimensions."""
     shape: tuple[int, ...]
-    """Of all other inputs and outputs."""
+    """The shape of all other inputs and outputs."""
 
 
 @dataclass

@@ -85,7 +85,7 @@ def tensor_value(tensor: DeviceTensor) -> ort.OrtValue:
     """Return onnxruntime's view of a tensor's content, which shares its memory.
 
     Args:
-        tensor: Of elements that do not share bytes.
+        tensor: A tensor whose elements do not share bytes.
     """
     return ort.OrtValue.ortvalue_from_numpy_with_onnx_type(tensor.items, tensor.element.number)
 
@@ -100,7 +100,7 @@ def bind_session(
     """Bind a session to device memory.
 
     Args:
-        session: Of the model.
+        session: The session of the model.
         model: As onnxruntime got it; its inputs and outputs are symbols, outputs maybe in other
             shapes.
         memory: Where these live.

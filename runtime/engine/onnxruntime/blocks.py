@@ -73,7 +73,7 @@ class BlockPool:
         """Return blocks with threads, if they are worth it.
 
         Args:
-            runs: Of a step.
+            runs: The blocks of a step.
         """
         if self._helpers and sum(run.elements for run in runs) >= _WORTH_SHARING:
             if self._pool is None:
@@ -88,7 +88,7 @@ def bind_blocks(
     """Make sessions and bind them to all blocks of some components.
 
     Args:
-        components: Those that may be blocked.
+        components: What may be executed block by block.
         memory: Where their inputs and outputs live.
         make_session: Makes a session of a lowered model, for one thread.
 

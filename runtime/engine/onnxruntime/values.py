@@ -31,7 +31,7 @@ class HostSession:
         """Look at the session's inputs and outputs once.
 
         Args:
-            session: Of any model.
+            session: A session of any model.
             names: The outputs to compute, in this order; None for all.
         """
         self._session = session
@@ -75,7 +75,7 @@ def to_ort_value(array: Array, element: ElementType) -> ort.OrtValue:
     """Return a host array as onnxruntime's own value.
 
     Args:
-        array: Of dtype ``element.numpy``.
+        array: An array of dtype ``element.numpy``.
         element: A type that numpy lacks.
     """
     items = np.asarray(to_items(array, element), order="C")

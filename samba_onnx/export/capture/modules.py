@@ -30,7 +30,7 @@ from samba_onnx.export.decomposition.functionalizing import functionalized
 from samba_onnx.export.naming import flat_names, place
 from samba_onnx.functional import device_limits
 from samba_onnx.program.source_location import trace_location
-from samba_onnx.tensor.host_tensor import natively
+from samba_onnx.tensor.native import natively
 
 _DATA: Final = torch.Tensor.data.__get__  # type: ignore[attr-defined]
 

@@ -1,0 +1,213 @@
+"""The device side of SambaTensors: reads and writes of their copies on the RDU."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from samba_onnx.errors import InputError, NoDeviceError, UsageError
+from samba_onnx.tensor.device import DeviceConnection
+from samba_onnx.tensor.native import natively
+
+
+class Copied(Protocol):
+    """A tensor on the host, and the names of its copies on the device."""
+
+    @property
+    def name(self) -> str:
+        """What errors call the tensor."""
+        ...
+
+    @property
+    def sn_region_name(self) -> str:
+        """The place of its values; empty when it has none."""
+        ...
+
+    @property
+    def sn_grad_name(self) -> str:
+        """The place of its gradient; empty when it has none."""
+        ...
+
+    @property
+    def shape(self) -> torch.Size:
+        """Its shape on the host, which is that on the device."""
+        ...
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Its dtype on the host, which is that on the device."""
+        ...
+
+    @property
+    def requires_grad(self) -> bool:
+        """Whether it has a gradient at all."""
+        ...
+
+    @property
+    def has_data(self) -> bool:
+        """Whether it has values on the host."""
+        ...
+
+    data: Tensor
+    """Its values on the host."""
+    grad: Tensor | None
+    """Its gradient on the host."""
+
+    def materialize_(self) -> None:
+        """Make the values on the host, if there are none."""
+        ...
+
+
+class DeviceSide:
+    """Copies between the host and the device; each is one transfer.
+
+    One object serves all tensors of a connection: what a tensor has on the device lies there, and
+    here it is only looked up by the tensor's names.
+    """
+
+    def __init__(self, connection: DeviceConnection) -> None:
+        """Serve the tensors of a connection.
+
+        Args:
+            connection: Which device they talk to, if any.
+        """
+        self._connection = connection
+
+    def read(self, tensor: Copied) -> Tensor:
+        """Copy the values to the host.
+
+        Args:
+            tensor: The tensor whose values are wanted.
+
+        Returns:
+            A new plain tensor of its shape and dtype.
+
+        Raises:
+            NoDeviceError: The tensor has no copy on a device.
+        """
+        place = tensor.sn_region_name
+        return self._connection.store(place).read(place)
+
+    def write(self, tensor: Copied, values: Tensor) -> None:
+        """Copy values to the device.
+
+        Args:
+            tensor: The tensor whose copy gets them.
+            values: A plain tensor of its shape and dtype.
+
+        Raises:
+            NoDeviceError: The tensor has no copy on a device.
+            UsageError: ``values`` is no tensor.
+            InputError: Shape or dtype differ.
+        """
+        place = tensor.sn_region_name
+        store = self._connection.store(place)
+        store.write(place, _transferable(tensor, values, "sn_data"))
+
+    def has_gradient(self, tensor: Copied) -> bool:
+        """Whether there is a copy of the gradient.
+
+        Args:
+            tensor: The tensor whose gradient is asked about.
+        """
+        return self._connection.has(tensor.sn_grad_name)
+
+    def read_gradient(self, tensor: Copied) -> Tensor:
+        """Copy the gradient to the host.
+
+        Args:
+            tensor: The tensor whose gradient is wanted.
+
+        Returns:
+            A new plain tensor of its shape and dtype.
+
+        Raises:
+            NoDeviceError: The tensor or its gradient has no copy on a device.
+        """
+        place = self._gradient_place(tensor)
+        return self._connection.store(place).read(place)
+
+    def write_gradient(self, tensor: Copied, gradient: Tensor) -> None:
+        """Copy a gradient to the device.
+
+        Args:
+            tensor: The tensor whose gradient it becomes.
+            gradient: A plain tensor of its shape and dtype.
+
+        Raises:
+            NoDeviceError: The tensor or its gradient has no copy on a device.
+            UsageError: ``gradient`` is no tensor.
+            InputError: Shape or dtype differ.
+        """
+        place = self._gradient_place(tensor)
+        store = self._connection.store(place)
+        store.write(place, _transferable(tensor, gradient, "sn_grad"))
+
+    def upload(self, tensor: Copied) -> None:
+        """Copy the values, and the gradient if there is one on both sides, to the device.
+
+        Args:
+            tensor: The tensor; values that were not made yet are made now.
+
+        Raises:
+            NoDeviceError: The tensor has no copy on a device.
+            UsageError: It has neither data nor materializer.
+        """
+        # Asked first: without a device, nothing that may be large is made in vain.
+        self._connection.store(tensor.sn_region_name)
+        tensor.materialize_()
+        self.write(tensor, tensor.data)
+        if tensor.grad is not None and self.has_gradient(tensor):
+            self.write_gradient(tensor, tensor.grad)
+
+    def download(self, tensor: Copied, inplace: bool) -> None:
+        """Copy the values, and the gradient if there is one on the device, to the host.
+
+        Args:
+            tensor: The tensor.
+            inplace: Write into the memory that it has. Otherwise it gets new memory.
+
+        Raises:
+            NoDeviceError: The tensor has no copy on a device.
+        """
+        values = self.read(tensor)
+        if inplace and tensor.has_data:
+            tensor.data.copy_(values)
+        else:
+            tensor.data = values
+        if self.has_gradient(tensor):
+            gradient = self.read_gradient(tensor)
+            if inplace and tensor.grad is not None:
+                tensor.grad.data.copy_(gradient)
+            else:
+                tensor.grad = gradient
+
+    def _gradient_place(self, tensor: Copied) -> str:
+        if self.has_gradient(tensor):
+            return tensor.sn_grad_name
+        if not tensor.requires_grad:
+            raise NoDeviceError(
+                f"tensor {tensor.name!r} has no gradient on the device: it does not require "
+                "gradients"
+            )
+        if self._connection.has(tensor.sn_region_name):
+            raise NoDeviceError(
+                f"tensor {tensor.name!r} has no gradient on the device: it was compiled without; "
+                "give session.compile an optimizer, and a loss that depends on the tensor"
+            )
+        return tensor.sn_grad_name
+
+
+def _transferable(tensor: Copied, value: Tensor, member: str) -> Tensor:
+    """A value without history, if it has the tensor's shape and dtype."""
+    if not isinstance(value, Tensor):
+        raise UsageError(f"{member} was given {type(value).__name__}; assign a torch.Tensor")
+    if value.shape != tensor.shape or value.dtype != tensor.dtype:
+        raise InputError(
+            f"{member} of tensor {tensor.name!r} was given shape {tuple(value.shape)}, "
+            f"{value.dtype}; it has shape {tuple(tensor.shape)}, {tensor.dtype}"
+        )
+    with natively():
+        return value.detach()
