@@ -22,9 +22,10 @@ class Tolerance:
     """
 
     relative: float
-    """Of the element's own magnitude."""
+    """Error that is allowed as a fraction of the element's own magnitude."""
     absolute: float
-    """Of the largest magnitude of the tensor: what cancellation leaves of an element's digits."""
+    """Error that is allowed as a fraction of the tensor's largest magnitude: what
+    cancellation leaves of an element's digits."""
 
 
 OUTPUT: Final = Tolerance(1e-4, 1e-5)

@@ -13,6 +13,7 @@ from samba_onnx.errors import InputError, UsageError
 from samba_onnx.pef.manifest import Graph, Symbol
 from samba_onnx.runtime.elements import Array
 from samba_onnx.runtime.inputs import describe
+from samba_onnx.runtime.requests import run_request
 from samba_onnx.runtime.selection import SectionIds
 from samba_onnx.sessions.arrays import from_array, to_array
 from samba_onnx.sessions.data_parallel import check_data_parallel
@@ -27,6 +28,8 @@ from samba_onnx.tensor.marks import Marks
 from samba_onnx.tensor.native import natively
 
 _NO_NUMBERS: Mapping[str, float] = {}
+_LISTS = (list, tuple)
+Outputs = tuple[SambaTensor, ...]
 
 
 class Running(SessionState):
@@ -92,21 +95,39 @@ class Running(SessionState):
             AnomalyError: ``detect_anomaly`` found something; names the first section and value.
             ExecutionError: An operator failed.
         """
-        simple = not (
-            hyperparam_dict
-            or data_parallel
-            or section_ids
-            or grad_of_outputs is not None
-            or detect_anomaly
-        )
-        key = None
-        if simple and run_until_call_id is None and run_from_call_id is None:
-            key = _shortcut_key(input_tensors, output_tensors, section_types, graph_name)
-            shortcut = self._shortcuts.get(key)
-            if shortcut is not None and not self._profiler.active:
-                made = shortcut.run(input_tensors)
-                if made is not None:
-                    return made
+        key: Any = None
+        if (
+            type(input_tensors) in _LISTS
+            and type(output_tensors) in _LISTS
+            and not (hyperparam_dict or data_parallel or section_ids or detect_anomaly)
+            and grad_of_outputs is None
+            and run_until_call_id is None
+            and run_from_call_id is None
+        ):
+            try:
+                marks = [tensor._marks for tensor in output_tensors]
+                # The tuple that equals the RunRequest of this run: a small model is quick.
+                key = (
+                    graph_name or self._only_graph,
+                    tuple([tensor._marks.name for tensor in input_tensors]),
+                    tuple([one.name for one in marks]),
+                    None,
+                    tuple(section_types) or None,
+                    None,
+                    None,
+                    False,
+                )
+            except AttributeError:
+                pass
+            else:
+                if self._renamed:
+                    key = self._in_the_pef(key)
+                if self._device is not None and not self._profiler.active:
+                    prepared = self._device.runs.ready(key)
+                    if prepared is not None and prepared.shortcut is not None:
+                        made: Outputs | None = prepared.shortcut.run(input_tensors, marks)
+                        if made is not None:
+                            return made
         if isinstance(input_tensors, (nn.Module, onnx.ModelProto)):
             # As the documented examples call it.
             input_tensors, output_tensors = output_tensors, hyperparam_dict or ()
@@ -128,7 +149,7 @@ class Running(SessionState):
         results = self._execute(plan, inputs, numbers, train, detect_anomaly)
         self._profiler.end_event(handle)
         if key is not None and not self._hyperparameters.names:
-            self._make_shortcut(key, plan, inputs, input_tensors, results)
+            self._make_shortcut(key, input_tensors, output_tensors, results)
         return results
 
     def _execute(
@@ -144,46 +165,43 @@ class Running(SessionState):
             numbers, train=train, forward=plan.forward, step=plan.step
         )
         handle = self._profiler.start_event(RUN)
-        results = device.run(
+        request = run_request(
+            plan.graph.name,
             inputs,
             plan.last_outputs,
-            graph=plan.graph.name,
-            argins=argins,
-            detect_anomaly=detect_anomaly,
+            single=detect_anomaly,
             **plan.selection(),
         )
+        results = device.execute(device.prepare(request), inputs, argins)
         self._profiler.end_event(handle)
         self._hyperparameters.keep(numbers, forward=plan.forward, step=plan.step)
         for name in inputs:
             self._held.pop(name, None)
         return tuple(_result(wanted, results) for wanted in plan.outputs)
 
+    def _in_the_pef(self, key: Any) -> Any:
+        """A request with the PEF's names of tensors."""
+        graph, inputs, outputs, *rest = key
+        symbol = self._traced[graph].symbol
+        return graph, tuple(map(symbol, inputs)), tuple(map(symbol, outputs)), *rest
+
     def _make_shortcut(
         self,
         key: Any,
-        plan: RunPlan,
-        inputs: Mapping[str, Array],
         tensors: Sequence[SambaTensor],
+        asked: Sequence[SambaTensor],
         results: Sequence[SambaTensor],
     ) -> None:
         """Remember a run that was just made, if it is as plain as runs mostly are."""
         device = self._open()
-        graph = plan.graph
-        wanted = [output.symbol for output in plan.outputs if output.computed]
-        if len(set(wanted)) < len(plan.outputs):
+        prepared = device.runs.ready(key)
+        if prepared is None or prepared.replay is None or prepared.shortcut is not None:
             return
-        replay = device.replay(
-            tuple(inputs),
-            plan.last_outputs,
-            graph=graph.name,
-            section_types=plan.section_types or None,
-        )
-        traced = self._traced.get(graph.name)
-        names = [traced.symbol(t.sn_name) if traced else t.sn_name for t in tensors]
-        if replay is not None and len(names) == len(inputs):
-            shortcut = make_shortcut(device, replay, names, tensors, results)
-            if shortcut is not None:
-                self._shortcuts[key] = shortcut
+        # An output that is asked for twice, or read from elsewhere, takes the long way.
+        if len(prepared.outputs) == len(asked):
+            prepared.shortcut = make_shortcut(
+                device, prepared.replay, key[1], tensors, asked, results
+            )
 
     def _plan(
         self,
@@ -266,21 +284,6 @@ class Running(SessionState):
         for output, grad in zip(outputs, grads, strict=False):
             if grad is not None:
                 output.sn_grad = grad
-
-
-def _shortcut_key(
-    inputs: Any, outputs: Any, section_types: Sequence[str], graph_name: str | None
-) -> Any:
-    """How a plain run is called; None for one that is not."""
-    kinds = (list, tuple)
-    if type(inputs) not in kinds or type(outputs) not in kinds:
-        return None
-    try:
-        given = tuple([tensor._marks.name for tensor in inputs])
-        wanted = tuple([(tensor._marks.name, tensor._marks.region_name) for tensor in outputs])
-    except AttributeError:
-        return None
-    return given, wanted, tuple(section_types), graph_name
 
 
 def _output_names(outputs: Any) -> tuple[tuple[str, str], ...]:

@@ -21,7 +21,6 @@ from samba_onnx.sessions.optimizer_steps import OptimizerSteps
 from samba_onnx.sessions.plans import RunPlan
 from samba_onnx.sessions.profiler import INIT_RUNTIME, SET_PEF, Profiler
 from samba_onnx.sessions.runtime_profile import RuntimeProfile, level
-from samba_onnx.sessions.shortcuts import Shortcut
 from samba_onnx.sessions.store import SessionStore
 from samba_onnx.sessions.traced import TracedGraph
 from samba_onnx.sessions.transfers import Transfers
@@ -48,8 +47,9 @@ class SessionState:
         self._options: dict[str, Any] = {}
         self._hyperparameters = Hyperparameters()
         self._plans: dict[Any, RunPlan] = {}
-        self._shortcuts: dict[Any, Shortcut] = {}
-        """Runs of plain programs, by how they were called."""
+        self._renamed = False
+        self._only_graph = ""
+        """Name of the PEF's graph, where there is one only."""
         self._specs: dict[str, dict[str, Symbol]] = {}
         """Inputs of every graph that was run."""
         self._held: dict[str, torch.Tensor] = {}
@@ -114,6 +114,8 @@ class SessionState:
                 pef, threads=torch.get_num_threads(), time_sections=level() == "DETAILED"
             )
         self._device = device
+        graphs = pef.manifest.graphs
+        self._only_graph = graphs[0].name if len(graphs) == 1 else ""
         self._hyperparameters = Hyperparameters(pef.manifest.argins, optimizers)
         DEVICE.attach(SessionStore(device, pef.manifest, self._profiler))
         return device
@@ -129,9 +131,9 @@ class SessionState:
         self._hyperparameters = Hyperparameters()
         self._plans.clear()
         self._specs.clear()
-        self._shortcuts.clear()
         self._held.clear()
         self._traced.clear()
+        self._renamed = False
         for group in self.tensor_dict.values():
             group.clear()
         self.optim_dict.clear()

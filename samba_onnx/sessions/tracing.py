@@ -204,6 +204,7 @@ class Tracing(SessionState):
     def _adopt(self, traced: TracedGraph) -> None:
         """Let the session know a graph's tensors."""
         self._traced[traced.name] = traced
+        self._renamed = self._renamed or bool(traced.symbols)
         symbols = self._manifest().symbols
         kinds = {symbol.name: symbol.kind for symbol in symbols}
         grads = (s for s in symbols if s.kind is SymbolKind.GRADIENT and s.name == s.region)

@@ -17,12 +17,18 @@ from samba_onnx.errors import ExportMismatchError
 from samba_onnx.export.capture.modules import Inputs, arguments
 from samba_onnx.export.programs.inference import Exported
 from samba_onnx.facts.names import GRADIENT, LOSSES, UPDATED
+from samba_onnx.facts.tolerances import GRADIENT as GRADIENT_TOLERANCE
 from samba_onnx.functional.host_operators import HOST_OPERATORS
 from samba_onnx.program.kinds import SectionType
 from samba_onnx.program.program import Part, Program
 from samba_onnx.tensor import SambaTensor
-from samba_onnx.workflows.checking.dropouts import CONDITION, NotComparableError, rates_at_zero
-from samba_onnx.workflows.checking.outcome import Comparison, done, not_comparable
+from samba_onnx.workflows.checking.dropouts import CONDITION, rates_at_zero
+from samba_onnx.workflows.checking.outcome import (
+    Comparison,
+    NotComparableError,
+    done,
+    not_comparable,
+)
 from samba_onnx.workflows.checking.refusals import refuse_unless_prepared
 from samba_onnx.workflows.eager_check import (
     compare_part,
@@ -32,9 +38,6 @@ from samba_onnx.workflows.eager_check import (
     zeros,
 )
 
-TOLERANCE: Final = 2e-3
-"""Largest error of a gradient, as a fraction of its largest number: gradients are sums of many
-more terms than outputs, of both signs."""
 ALLOWED: Final = 10.0
 """How many times torch's own error against float64 an error may be."""
 NEGLIGIBLE: Final = 1e-3
@@ -82,7 +85,7 @@ def _errors_of_step(module: nn.Module, inputs: Inputs, exported: Exported) -> di
     wanted = _gradients(module, args, keywords, exported)
     gradients = {name: _gradient_of(values, name) for name in wanted}
     errors = _errors(gradients, wanted)
-    wrong = {name: error for name, error in errors.items() if not error <= TOLERANCE}
+    wrong = {name: error for name, error in errors.items() if not error <= GRADIENT_TOLERANCE}
     if wrong:
         # Gradients behind normalisations lose many digits in torch, too: let float64 judge.
         exact = _exact_gradients(module, args, keywords, exported)

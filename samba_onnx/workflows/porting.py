@@ -27,8 +27,8 @@ from samba_onnx.export.capture.modules import arguments
 from samba_onnx.export.programs.inference import Exported, export_inference, export_program
 from samba_onnx.export.programs.training_steps import optimizer_list
 from samba_onnx.importing.checkpoints import export_trained, read_checkpoint
-from samba_onnx.pef import Pef, can_be_sample, encode_reference
-from samba_onnx.pef.manifest import Manifest, ReferenceSample
+from samba_onnx.pef import Pef
+from samba_onnx.pef.manifest import Manifest
 from samba_onnx.safety.files import printable
 from samba_onnx.sessions.arrays import to_array
 from samba_onnx.sessions.lazy_parameters import LAZY
@@ -37,7 +37,7 @@ from samba_onnx.workflows.compiler import DEFAULT_TARGET, analyze_programs, comp
 from samba_onnx.workflows.eager_check import compare_with_eager
 from samba_onnx.workflows.planning import Progress
 from samba_onnx.workflows.records import write_records
-from samba_onnx.workflows.reference_sample import ATOL, KEPT_BYTES, RTOL, Sample
+from samba_onnx.workflows.reference_sample import Sample, keep_sample
 from samba_onnx.workflows.torch_programs import Training, recorded_program
 
 __all__ = [
@@ -65,7 +65,7 @@ class TorchModel:
     exported: ExportedProgram | None = None
     """The program that it was loaded from."""
     optimizers: tuple[Optimizer, ...] = ()
-    """Those that train it."""
+    """Optimizers of its parameters; empty for a module that only runs forward."""
 
 
 def load_torch_model(source: str, *, train: bool = False) -> TorchModel:
@@ -148,7 +148,10 @@ def port(
         comparison = compare_with_eager(model.module, model.args, exported, model.keywords)
         program = dataclasses.replace(program, notes=comparison.notes)
     residents = {name: to_array(tensor) for name, tensor in _contents(model, exported).items()}
-    report("run in torch")
+    reference = Sample()
+    if sample:
+        report("run in torch")
+        reference = _sample(model, exported)
     return compile_programs(
         [program],
         output,
@@ -157,7 +160,7 @@ def port(
         name=model.name,
         metadata=metadata,
         residents=residents,
-        sample=_sample(model, exported) if sample else Sample(),
+        sample=reference,
         progress=report,
     )
 
@@ -345,12 +348,4 @@ def _sample(model: TorchModel, exported: Exported) -> Sample:
         answers = pytree.tree_leaves(model.module(*model.args, **model.keywords))
     pairs = zip(exported.outputs, answers, strict=True)
     outputs = {name: to_array(answer) for name, answer in pairs if name is not None}
-    if not can_be_sample(inputs) or not can_be_sample(outputs):
-        return Sample(notes=("The PEF carries no reference sample: not all is numbers.",))
-    size = sum(array.nbytes for array in (*inputs.values(), *outputs.values()))
-    if size > KEPT_BYTES:
-        note = f"inputs and outputs take {size >> 20} MiB, the limit is {KEPT_BYTES >> 20}"
-        return Sample(notes=(f"The PEF carries no reference sample: {note}.",))
-    program = exported.program
-    record = ReferenceSample(program.name, 0, tuple(inputs), tuple(outputs), RTOL, ATOL)
-    return Sample(record, encode_reference(list(inputs.values()), list(outputs.values())))
+    return keep_sample(inputs, outputs, graph=exported.program.name)

@@ -16,6 +16,7 @@ import onnx_ir as ir
 
 from samba_onnx.errors import InvalidModelError, ModelLimitError, SambaError, UsageError
 from samba_onnx.facts.operators import Randomness, operators
+from samba_onnx.facts.tolerances import OUTPUT
 from samba_onnx.loading import LoadedModel
 from samba_onnx.passes.planning.records import type_text
 from samba_onnx.passes.rewrites.interface import dimensions
@@ -31,10 +32,6 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import onnx
 
-RTOL = 1e-4
-"""Relative tolerance: a float32 keeps 7 digits; reassociated sums of a few thousand terms lose 3."""
-ATOL = 1e-5
-"""Absolute tolerance per unit of the output's largest magnitude: what cancellation leaves of it."""
 KEPT_BYTES = 64 << 20
 """A larger sample is not kept: it would weigh more than what it proves."""
 WEIGHT_BYTES = 1 << 30
@@ -106,21 +103,38 @@ def make_sample(
     if run.not_sampled:
         return _without(run.not_sampled)
     _check_outputs(model, run.outputs, loaded.path or loaded.summary.name)
-    if not can_be_sample(inputs) or not can_be_sample(run.outputs):
+    return keep_sample(inputs, run.outputs, seed=seed)
+
+
+def keep_sample(
+    inputs: Mapping[str, npt.NDArray[Any]],
+    outputs: Mapping[str, npt.NDArray[Any]],
+    *,
+    graph: str = DEFAULT_GRAPH,
+    seed: int = 0,
+) -> Sample:
+    """Return what the original model answered as a PEF keeps it, whoever ran the model.
+
+    Args:
+        inputs: What the model was given, by the names of the graph's inputs.
+        outputs: What it answered, by the names of the graph's outputs.
+        graph: Name of the PEF's graph.
+        seed: Seed of the inputs; 0 where the user chose them.
+
+    Returns:
+        The sample, or a note that says why it is not kept.
+    """
+    if not can_be_sample(inputs) or not can_be_sample(outputs):
         return _without("its inputs or outputs are not all numbers")
-    size = sum(array.nbytes for array in (*inputs.values(), *run.outputs.values()))
+    size = sum(array.nbytes for array in (*inputs.values(), *outputs.values()))
     if size > KEPT_BYTES:
-        return _without(f"inputs and outputs take {size >> 20} MiB, the limit is 64")
+        return _without(
+            f"inputs and outputs take {size >> 20} MiB, the limit is {KEPT_BYTES >> 20}"
+        )
     record = ReferenceSample(
-        graph=DEFAULT_GRAPH,
-        seed=seed,
-        inputs=tuple(inputs),
-        outputs=tuple(run.outputs),
-        rtol=RTOL,
-        atol=ATOL,
+        graph, seed, tuple(inputs), tuple(outputs), OUTPUT.relative, OUTPUT.absolute
     )
-    content = encode_reference(list(inputs.values()), list(run.outputs.values()))
-    return Sample(record, content)
+    return Sample(record, encode_reference(list(inputs.values()), list(outputs.values())))
 
 
 def _check_outputs(
