@@ -48,7 +48,6 @@ LONG_FUNCTIONS = {
     "samba_onnx/export/decomposition/rewriting.py:attention",
     "samba_onnx/export/programs/optimizers.py:optimizer_parts",
     "samba_onnx/export/programs/training.py:training_program",
-    "samba_onnx/functional/patterns.py:sn_scatter",
     "samba_onnx/report/report.py:from_manifest",
     "samba_onnx/safety/sampling.py:run_sample",
     "samba_onnx/sessions/onnx_modules.py:trained_module",
