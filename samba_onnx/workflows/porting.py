@@ -65,7 +65,7 @@ class TorchModel:
     exported: ExportedProgram | None = None
     """The program that it was loaded from."""
     optimizers: tuple[Optimizer, ...] = ()
-    """Those that train it."""
+    """Optimizers of its parameters; empty for a module that only runs forward."""
 
 
 def load_torch_model(source: str, *, train: bool = False) -> TorchModel:
