@@ -24,6 +24,7 @@ from samba_onnx.export.programs.inference import Exported
 from samba_onnx.export.translation.builder import GraphBuilder
 from samba_onnx.export.translation.dtypes import onnx_type
 from samba_onnx.export.translation.graphs import constant, translate
+from samba_onnx.facts.dtypes import dtype_name
 from samba_onnx.facts.tolerances import of_largest
 from samba_onnx.program.program import Part
 from samba_onnx.runtime.engine.evaluation import evaluate
@@ -157,7 +158,7 @@ def difference(made: NDArray[Any], wanted: torch.Tensor) -> float:
 
 def tolerance_of(tensor: torch.Tensor) -> float:
     """Return how far a tensor may be from torch's, as a fraction of its largest number."""
-    return of_largest(str(tensor.dtype).removeprefix("torch."))
+    return of_largest(dtype_name(tensor.dtype))
 
 
 def to_array(tensor: torch.Tensor) -> NDArray[Any]:
