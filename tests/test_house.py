@@ -54,7 +54,7 @@ LONG_FUNCTIONS = {
     "samba_onnx/workflows/reference_sample.py:make_sample",
 }
 
-SHARED_NAMES = {"Limits", "Program", "RandomOptions", "Step"}
+SHARED_NAMES = {"Limits", "Program", "Step"}
 """Public classes whose name stands for two things still."""
 
 TELEGRAM = re.compile(r'\s+(\w+: |""")(Of|As of|Those|That|With what|Them)\b')
