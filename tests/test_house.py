@@ -46,9 +46,6 @@ LONG_FUNCTIONS = {
     "runtime/device.py:run",
     "runtime/selection.py:select_passes",
     "samba_onnx/export/decomposition/rewriting.py:attention",
-    "samba_onnx/export/programs/optimizers.py:optimizer_parts",
-    "samba_onnx/export/programs/training.py:training_program",
-    "samba_onnx/functional/patterns.py:sn_scatter",
     "samba_onnx/report/report.py:from_manifest",
     "samba_onnx/safety/sampling.py:run_sample",
     "samba_onnx/sessions/onnx_modules.py:trained_module",
@@ -62,7 +59,7 @@ SHARED_NAMES = {"Limits", "Program", "RandomOptions", "Step"}
 
 TELEGRAM = re.compile(r'\s+(\w+: |""")(Of|As of|Those|That|With what|Them)\b')
 """How a docstring begins that only somebody understands who has read the one before it."""
-TELEGRAMS_ALLOWED = 97
+TELEGRAMS_ALLOWED = 60
 
 
 @functools.cache

@@ -95,10 +95,6 @@ class OperatorRow:
         """Names of the inputs that must be compile-time constants."""
         return tuple(operand.name for operand in self.inputs if operand.static)
 
-    def with_status(self, status: Status) -> tuple[str, ...]:
-        """Return the names of the data types that have ``status``."""
-        return tuple(DTYPE_NAMES[dtype] for dtype, have in self.types.items() if have is status)
-
     def input(self, position: int) -> Operand | None:
         """Return what the row says of an input; None where the operator has no such input."""
         return _at(self.inputs, position, self.repeats[0])

@@ -276,6 +276,7 @@ class SambaSession:
 
         Raises:
             UsageError: No graph was added, or graphs contradict each other.
+            EngineRefusalError: An operator cannot be run; the message names it.
             OutOfDeviceMemoryError: The graphs do not fit into the device's memory.
             OutputError: The PEF cannot be written.
         """
