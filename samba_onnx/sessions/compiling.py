@@ -11,7 +11,7 @@ from typing import Any
 from torch import nn
 from torch.optim import Optimizer
 
-from samba_onnx.errors import ExportMismatchError, UsageError
+from samba_onnx.errors import UsageError
 from samba_onnx.export.programs.training_steps import optimizer_list
 from samba_onnx.graph import SambaGraph
 from samba_onnx.program.program import DEFAULT_GRAPH, Program
@@ -33,10 +33,11 @@ from samba_onnx.sessions.options import (
 )
 from samba_onnx.sessions.state import SessionState
 from samba_onnx.sessions.traced import TracedGraph
+from samba_onnx.workflows.checking.refusals import refuse_unless_prepared
 from samba_onnx.workflows.compiler import compile_programs, convert
+from samba_onnx.workflows.original_check import convert_compared
 from samba_onnx.workflows.records import GraphRecord, write_records
 from samba_onnx.workflows.torch_programs import Training, recorded_program
-from samba_onnx.workflows.verification import verify
 
 Settings = Mapping[str, Any] | Namespace | None
 
@@ -201,6 +202,7 @@ class Compiling(SessionState):
 
         Raises:
             UsageError: No graph was added, or graphs contradict each other.
+            EngineRefusalError: An operator cannot be run; the message names it.
             OutOfDeviceMemoryError: The graphs do not fit into the device's memory.
             OutputError: The PEF cannot be written.
         """
@@ -212,6 +214,8 @@ class Compiling(SessionState):
         options = {**self._options, **flat_options(config_dict)}
         traced = [self._traced_by(graph) for graph in self._graphs.values()]
         programs = [_program_of(graph) for graph in traced]
+        for part in (part for program in programs for part in program.parts):
+            refuse_unless_prepared(part)
         records = {graph.name: GraphRecord(graph.fingerprint.text()) for graph in traced}
         texts = {**metadata_of(pef_metadata, metadata), **write_records(records)}
         if not options.get("pef_name") and name:
@@ -264,26 +268,15 @@ def _compile_onnx(
     symbols = _onnx_symbols(model, inputs)
     shapes = {name: tuple(tensor.shape) for name, tensor in symbols.items()}
     print_, _ = onnx_fingerprint(model, shapes)
-    record = GraphRecord(print_.text())
-    with convert(
-        model,
-        path,
-        input_shapes=shapes,
-        sample=False,
-        metadata={**texts, **write_records({DEFAULT_GRAPH: record})},
-        **where,
-    ) as pef:
-        if not check:
-            return
-        arrays = {name: to_array(tensor) for name, tensor in symbols.items()}
-        result = verify(model, pef, inputs=arrays)
-    if not result.passed:
-        os.unlink(path)
-        wrong = [output.name for output in result.outputs if not output.passed]
-        raise ExportMismatchError(
-            f"the compiled model computes something else than the ONNX model, for outputs {wrong}: "
-            "please report this, or give check=False to compile all the same"
-        )
+    metadata = {**texts, **write_records({DEFAULT_GRAPH: GraphRecord(print_.text())})}
+    options = {"input_shapes": shapes, "sample": False, "metadata": metadata, **where}
+    if not check:
+        convert(model, path, **options).close()
+        return
+    valued = [tensor.has_data or tensor.materializer_provided for tensor in symbols.values()]
+    missing = "" if all(valued) else "an input has no values"
+    arrays = {} if missing else {name: to_array(tensor) for name, tensor in symbols.items()}
+    convert_compared(model, path, arrays, missing, **options)
 
 
 def _onnx_symbols(model: Any, inputs: Any) -> dict[str, Any]:
