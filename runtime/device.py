@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 from samba_onnx.errors import DeviceError, PefChecksumError, ScheduleError, UsageError
@@ -18,10 +18,11 @@ from samba_onnx.runtime.execution import Execution
 from samba_onnx.runtime.inputs import InputSpec, check_inputs, own_copy
 from samba_onnx.runtime.ledger import Ledger
 from samba_onnx.runtime.memory import DeviceMemory
+from samba_onnx.runtime.plans import RunPlanner
+from samba_onnx.runtime.prepared import PreparedRun, PreparedRuns
 from samba_onnx.runtime.profile import Profile
-from samba_onnx.runtime.programs import Program, Programs
 from samba_onnx.runtime.registers import Registers
-from samba_onnx.runtime.replay import Replay, make_replay
+from samba_onnx.runtime.requests import RunRequest, run_request
 from samba_onnx.runtime.residency import Residency
 from samba_onnx.runtime.selection import SectionIds, SectionTypes
 
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
 _CONSTANT_KINDS = frozenset({SymbolKind.WEIGHT, SymbolKind.CONSTANT})
-_MOST_REPLAYS = 64
 
 
 class Device:
@@ -46,6 +46,8 @@ class Device:
     """Every copy between host and device."""
     profile: Profile
     """Measured seconds by call; filled when the device times its sections."""
+    runs: PreparedRuns
+    """Runs that were made before, for callers that make them many times."""
 
     def __init__(
         self,
@@ -85,7 +87,6 @@ class Device:
         self.memory = DeviceMemory(manifest.target.tiers, manifest.regions, manifest.symbols)
         self.ledger = Ledger()
         self.profile = Profile()
-        self._time_sections = time_sections
         self._values = Residency(manifest, self.memory, self.ledger)
         self._contents = Contents(pef, self._values, self.ledger)
         self._contents.load_stored()
@@ -93,11 +94,11 @@ class Device:
         self._contents.load_argins(self._argins)
         timed = self.profile if time_sections else None
         self._execution = Execution(self._contents, self._values, self.memory, timed)
-        self._replays: dict[object, Replay] = {}
-        settings = EngineSettings(threads, prepack)
-        self._programs: Programs | None = Programs(
-            pef, self.memory, engine, settings, merge=not time_sections
+        planner = RunPlanner(
+            pef, self.memory, engine, EngineSettings(threads, prepack), merge=not time_sections
         )
+        self._closed = False
+        self.runs = PreparedRuns(planner, self._values, self.memory, self.ledger)
 
     def __enter__(self) -> Self:
         return self
@@ -107,8 +108,8 @@ class Device:
 
     def close(self) -> None:
         """Release sessions and values; ledger, profile and memory usage stay readable."""
-        self._programs = None
-        self._replays.clear()
+        self._closed = True
+        self.runs.clear()
         self._values.forget([symbol.name for symbol in self._pef.manifest.symbols])
 
     def load(self, values: Mapping[str, Array]) -> None:
@@ -125,13 +126,13 @@ class Device:
             UsageError: There is no such resident. The device is unchanged.
             DeviceError: The device was closed.
         """
-        programs = self._open_programs()
+        runs = self._open()
         loadable = self._contents.loadable
         checked = {name: loadable(name).check(value) for name, value in values.items()}
         for name in self._contents.in_order(checked):
             self._values.upload(name, checked[name], Cause.WEIGHT, None)
             self._contents.mirror(name, checked[name])
-        programs.forget_values({other for name in checked for other in self._values.sharers(name)})
+        runs.host_wrote(checked)
 
     def run(
         self,
@@ -185,110 +186,94 @@ class Device:
             PefChecksumError: A weight differs from what was written.
             DeviceError: The device was closed.
         """
-        key: Any = (graph, _names(inputs), _names(outputs))
-        limits_calls = from_call is not None or until_call is not None
-        if section_ids is not None or section_types is not None or limits_calls:
-            key += (_hashable(section_ids), _hashable(section_types), from_call, until_call)
-        try:
-            replay = None if detect_anomaly else self._replays.get(key)
-        except TypeError:  # Names that are none; they are refused below.
-            replay = None
-        if replay is not None and replay.state is self._values.state:
-            arrays = replay.check(inputs) if inputs else ()
-            if argins:
-                self._argins.set(self._argins.split({}, argins)[1])
-            return replay.run(arrays)
-        program = self._open_programs().get(
+        request = run_request(
             graph,
+            inputs,
+            outputs,
             section_ids=section_ids,
             section_types=section_types,
             from_call=from_call,
             until_call=until_call,
             single=detect_anomaly,
         )
-        state = self._values.state
-        given, names, results = self._run(program, inputs or {}, outputs, argins, detect_anomaly)
-        if self._values.settle() is state and not (detect_anomaly or self._time_sections):
-            self._remember(key, program, given, names)
-        return results
+        return self.execute(self.prepare(request), inputs or {}, argins)
 
-    @property
-    def state(self) -> object | None:
-        """Where all values are: the same object whenever they are there again, None in between."""
-        return self._values.state
-
-    def replay(
-        self,
-        inputs: Collection[str],
-        outputs: Sequence[str],
-        *,
-        graph: str | None = None,
-        section_types: SectionTypes = None,
-    ) -> Replay | None:
-        """Return a run that was made before, for callers that make it many times.
+    def prepare(self, request: RunRequest) -> PreparedRun:
+        """Return what a request executes; nothing is copied or executed.
 
         Args:
-            inputs: Names of the inputs that it was given, in order.
-            outputs: Names of the outputs that it was asked for.
-            graph: As of ``run``.
-            section_types: As of ``run``.
+            request: What is asked for.
+
+        Raises:
+            UsageError: The graph or an output does not exist, an id is no integer, or both ids and
+                types are given.
+            ScheduleError: A section, type or call does not exist.
+            ExecutionError: The engine cannot run a section or fallback.
+            DeviceError: The device was closed.
+        """
+        return self._open().prepare(request)
+
+    def execute(
+        self,
+        prepared: PreparedRun,
+        inputs: Mapping[str, Any],
+        argins: Mapping[str, Any] | None = None,
+    ) -> dict[str, Any]:
+        """Make a prepared run.
+
+        Args:
+            prepared: From :meth:`prepare` of this device.
+            inputs: A value for every input that its request names.
+            argins: Numbers by the names of argins; see :meth:`run`.
 
         Returns:
-            The run, which may be made while its ``state`` is this device's; None if no run can be
-            made again like this.
-        """
-        key: Any = (graph, tuple(inputs), tuple(outputs))
-        if section_types is not None:
-            key += (None, _hashable(section_types), None, None)
-        return self._replays.get(key)
+            Host values by name, in the order asked for.
 
-    def _run(
-        self,
-        program: Program,
-        inputs: Mapping[str, Any],
-        outputs: Sequence[str] | None,
-        argins: Mapping[str, Any] | None,
-        detect_anomaly: bool,
-    ) -> tuple[Sequence[str], Sequence[str], dict[str, Any]]:
-        """Run a program; return the names of inputs and outputs, and the results."""
+        Raises:
+            InputError: As :meth:`run`, like the following.
+            ScheduleError: A call would read a value that nothing has loaded or computed.
+            AnomalyError: A section wrote NaN or an infinite number, and every call runs on its own.
+            ExecutionError: An operator failed.
+            PefChecksumError: A weight differs from what was written.
+            DeviceError: The device was closed.
+        """
+        replay = prepared.replay
+        if replay is not None and prepared.state is self._values.state:
+            arrays = replay.check(inputs) if inputs else ()
+            if argins:
+                self._argins.set(self._argins.split({}, argins)[1])
+            return replay.run(arrays)
+        runs, state = self._open(), self._values.state
+        given, results = self._execute(prepared, inputs, argins)
+        runs.keep(prepared, given, state)
+        return results
+
+    def _execute(
+        self, prepared: PreparedRun, inputs: Mapping[str, Any], argins: Mapping[str, Any] | None
+    ) -> tuple[tuple[str, ...], dict[str, Any]]:
+        """Make a run the long way; return the names of its inputs, and the results."""
+        plan, names = prepared.plan, prepared.outputs
         inputs, registers = self._argins.split(inputs, argins)
         given = check_inputs(
-            program.specs, self._contents.with_defaults(program.schedule.graph.inputs, inputs)
+            plan.specs, self._contents.with_defaults(plan.schedule.graph.inputs, inputs)
         )
-        names = program.checked_outputs(outputs)
-        program.check_available(self._values, names, given)
+        plan.check_available(self._values, names, given)
         self.ledger.begin_run()
         self._argins.set(registers)
         for name, value in given.items():
-            self._execution.take_input(program.schedule, name, value)
+            self._execution.take_input(plan.schedule, name, value)
         try:
-            for bound in program.steps:
-                self._execution.execute(program.schedule, bound)
-                if detect_anomaly:
+            for bound in plan.steps:
+                self._execution.execute(plan.schedule, bound)
+                if prepared.request.single:
                     check_outputs(bound[0], self._contents.symbol, self._execution.peek)
             self._join_verification()
-            results = {name: self._execution.fetch(program, name) for name in names}
+            results = {name: self._execution.fetch(plan, name) for name in names}
         finally:
-            self._values.release_host(program.host_residents)
-        if program.whole:
-            self._values.release_host(program.made)
-        return tuple(given), names, results
-
-    def _remember(
-        self, key: object, program: Program, given: Sequence[str], names: Sequence[str]
-    ) -> None:
-        replay = make_replay(
-            program,
-            given,
-            names,
-            state=self._values.settle(),
-            memory=self.memory,
-            ledger=self.ledger,
-        )
-        if replay is not None:
-            if len(self._replays) >= _MOST_REPLAYS:
-                self._replays.clear()
-            self._replays[key] = replay
+            self._values.release_host(plan.host_residents)
+        if plan.whole:
+            self._values.release_host(plan.made)
+        return tuple(given), results
 
     def write(self, symbol: str, array: Array) -> None:
         """Copy a host array to a symbol on the device; an ``explicit`` transfer.
@@ -305,7 +290,7 @@ class Device:
             InputError: The array does not fit.
             DeviceError: The symbol is not in device memory or read-only, or the device was closed.
         """
-        programs = self._open_programs()
+        runs = self._open()
         found = self._contents.symbol(symbol)
         if symbol in self._argins:
             self._argins.set(self._argins.split({}, {symbol: array})[1])
@@ -322,7 +307,7 @@ class Device:
         self._contents.mirror(symbol, checked)
         if any(symbol in graph.inputs for graph in self._pef.manifest.graphs):
             self._values.keep_on_host(symbol, own_copy(checked))
-        programs.forget_values(self._values.sharers(symbol))
+        runs.host_wrote((symbol,))
 
     def read(self, symbol: str) -> Any:
         """Copy a symbol from the device; an ``explicit`` transfer.
@@ -339,7 +324,7 @@ class Device:
             PefChecksumError: A weight differs from what was written.
             DeviceError: The symbol lives on the host only, or the device was closed.
         """
-        self._open_programs()
+        self._open()
         found = self._contents.symbol(symbol)
         self._join_verification()
         if symbol in self._argins:
@@ -359,10 +344,10 @@ class Device:
             "time_sections)"
         )
 
-    def _open_programs(self) -> Programs:
-        if self._programs is None:
+    def _open(self) -> PreparedRuns:
+        if self._closed:
             raise DeviceError("the device was closed; make a new one")
-        return self._programs
+        return self.runs
 
     def _join_verification(self) -> None:
         if self._verification is None:
@@ -373,17 +358,3 @@ class Device:
             # A fresh one each time: an exception that is raised again grows its traceback.
             raise PefChecksumError(str(error)) from None
         self._verification = None
-
-
-def _names(names: Collection[Any] | None) -> Any:
-    """Return names as part of a key; a text, which is no list of names, as itself."""
-    return names if names is None or isinstance(names, str) else tuple(names)
-
-
-def _hashable(items: Any) -> Any:
-    """Return ids or types, which may be nested, as part of a key that keeps their order."""
-    if isinstance(items, Set):
-        return frozenset(items)
-    if isinstance(items, Collection) and not isinstance(items, str):
-        return tuple(map(_hashable, items))
-    return items

@@ -10,8 +10,8 @@ from samba_onnx.runtime.contents import Contents
 from samba_onnx.runtime.engine.steps import DeviceStep
 from samba_onnx.runtime.inputs import own_copy
 from samba_onnx.runtime.memory import DeviceMemory
+from samba_onnx.runtime.plans import Bound, RunPlan
 from samba_onnx.runtime.profile import CallTime, Profile
-from samba_onnx.runtime.programs import Bound, Program
 from samba_onnx.runtime.residency import Residency
 from samba_onnx.runtime.schedule import GraphSchedule, Step
 
@@ -79,20 +79,20 @@ class Execution:
         if self._profile is not None:
             self._profile.add(schedule.graph.name, _call_time(step, seconds))
 
-    def fetch(self, program: Program, name: str) -> Any:
+    def fetch(self, plan: RunPlan, name: str) -> Any:
         """Return an output to the user, copied from the device if the host does not have it.
 
         Args:
-            program: What was executed.
+            plan: What was executed.
             name: Of the output.
         """
         values = self._values
         if values.is_on_host(name):
             value = values.host_value(name)
             # What the host keeps for later runs must not be shared with the user.
-            return value if program.whole and name in program.made else own_copy(value)
+            return value if plan.whole and name in plan.made else own_copy(value)
         if values.is_on_device(name):
-            return values.download(name, Cause.OUTPUT, program.schedule.producers.get(name))
+            return values.download(name, Cause.OUTPUT, plan.schedule.producers.get(name))
         return self._contents.constant(name)
 
     def peek(self, name: str) -> Any:

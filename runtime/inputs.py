@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from samba_onnx.errors import InputError
-from samba_onnx.pef.element_types import tensor_element
+from samba_onnx.facts.dtypes import tensor_element
 from samba_onnx.pef.manifest import Symbol
 
 _STRING = "tensor(string)"

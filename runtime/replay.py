@@ -18,7 +18,7 @@ from samba_onnx.runtime.engine.steps import DeviceStep
 from samba_onnx.runtime.inputs import InputSpec
 from samba_onnx.runtime.ledger import Ledger
 from samba_onnx.runtime.memory import DeviceMemory
-from samba_onnx.runtime.programs import Program
+from samba_onnx.runtime.plans import RunPlan
 
 _ARRAY = np.ndarray
 
@@ -27,8 +27,6 @@ _ARRAY = np.ndarray
 class Replay:
     """Copies and steps of a run whose values all go to and come from the device."""
 
-    state: object
-    """Where values must be for it, and are again afterwards."""
     inputs: tuple[tuple[str, np.dtype[Any] | None, Any, InputSpec], ...]
     """Name, dtype and shape of each, taken out of its specification."""
     places: tuple[Callable[[Array], None], ...]
@@ -90,21 +88,18 @@ class Replay:
 
 
 def make_replay(
-    program: Program,
+    plan: RunPlan,
     given: Sequence[str],
     outputs: Sequence[str],
-    *,
-    state: object,
     memory: DeviceMemory,
     ledger: Ledger,
 ) -> Replay | None:
     """Return the last run as one that can be replayed.
 
     Args:
-        program: What was executed.
+        plan: What was executed.
         given: Names of the inputs that were given.
         outputs: Names of the outputs that were fetched.
-        state: Where values were before and after the run.
         memory: Of the device.
         ledger: Whose last run it was.
 
@@ -112,20 +107,19 @@ def make_replay(
         The replay; None if values passed over the link in any other way than from inputs to the
         device and from the device to outputs.
     """
-    schedule = program.schedule
-    steps = tuple(session for _, session in program.steps if isinstance(session, DeviceStep))
+    schedule = plan.schedule
+    steps = tuple(session for _, session in plan.steps if isinstance(session, DeviceStep))
     stays = any(name in schedule.host_readers or name in schedule.graph.outputs for name in given)
     made = ledger.run()
     expected = [(name, Cause.INPUT) for name in given] + [(name, Cause.OUTPUT) for name in outputs]
     if (
-        len(steps) != len(program.steps)
+        len(steps) != len(plan.steps)
         or stays
         or [(move.symbol, move.cause) for move in made] != expected
     ):
         return None
-    specs = [program.specs[name] for name in given]
+    specs = [plan.specs[name] for name in given]
     return Replay(
-        state,
         tuple((spec.name, spec.dtype, spec.shape, spec) for spec in specs),
         tuple(memory.tensor(name).storing() for name in given),
         tuple(step.run for step in steps),

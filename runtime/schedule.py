@@ -1,4 +1,4 @@
-"""Which of the calls that a run executes share an onnxruntime session."""
+"""Which of the calls that a run executes share a session of the engine."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from samba_onnx.pef.manifest import Call, Fallback, Graph, Manifest, Section
 from samba_onnx.program.kinds import SectionType, SymbolKind
+from samba_onnx.runtime.inputs import InputSpec
 
 _TRANSIENT = frozenset({SymbolKind.ACTIVATION, SymbolKind.INPUT, SymbolKind.OUTPUT})
 
@@ -44,6 +45,7 @@ class GraphSchedule:
         self.symbols = {symbol.name: symbol for symbol in manifest.symbols}
         self.rdu_stages = frozenset(section.id for section in manifest.sections)
         self.residents = manifest.residents()
+        self.specs = {name: InputSpec(self.symbols[name]) for name in graph.inputs}
         self.producers: dict[str, int] = {}
         self.rdu_readers: dict[str, int] = {}
         self.host_readers: dict[str, int] = {}

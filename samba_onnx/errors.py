@@ -170,7 +170,7 @@ class EngineRefusalError(ModelError):
 
         Args:
             message: See ``SambaError``.
-            section_type: Of the sections that the operator would be in, as ``BCKWD``.
+            section_type: Type of the sections that the operator would be in, as ``BCKWD``.
             **fields: See ``SambaError``. Without an operator, the engine refuses the graph as a
                 whole.
         """

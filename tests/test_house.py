@@ -46,9 +46,6 @@ LONG_FUNCTIONS = {
     "runtime/device.py:run",
     "runtime/selection.py:select_passes",
     "samba_onnx/export/decomposition/rewriting.py:attention",
-    "samba_onnx/export/programs/optimizers.py:optimizer_parts",
-    "samba_onnx/export/programs/training.py:training_program",
-    "samba_onnx/functional/patterns.py:sn_scatter",
     "samba_onnx/report/report.py:from_manifest",
     "samba_onnx/safety/sampling.py:run_sample",
     "samba_onnx/sessions/onnx_modules.py:trained_module",
@@ -57,12 +54,12 @@ LONG_FUNCTIONS = {
     "samba_onnx/workflows/reference_sample.py:make_sample",
 }
 
-SHARED_NAMES = {"Limits", "Program", "RandomOptions", "Step"}
+SHARED_NAMES = {"Limits", "Program", "Step"}
 """Public classes whose name stands for two things still."""
 
 TELEGRAM = re.compile(r'\s+(\w+: |""")(Of|As of|Those|That|With what|Them)\b')
 """How a docstring begins that only somebody understands who has read the one before it."""
-TELEGRAMS_ALLOWED = 97
+TELEGRAMS_ALLOWED = 60
 
 
 @functools.cache
@@ -100,7 +97,7 @@ def public_classes() -> dict[str, list[str]]:
 
 def test_files_are_short() -> None:
     long_files = {name for name, text in sources().items() if text.count("\n") > MOST_LINES}
-    assert long_files == LONG_FILES
+    assert long_files <= LONG_FILES
 
 
 def test_functions_are_short() -> None:
@@ -110,12 +107,12 @@ def test_functions_are_short() -> None:
         for node in functions(name)
         if (node.end_lineno or node.lineno) - node.lineno >= MOST_FUNCTION_LINES
     }
-    assert long_functions == LONG_FUNCTIONS
+    assert long_functions <= LONG_FUNCTIONS
 
 
 def test_no_public_class_name_stands_for_two_things() -> None:
     shared = {name: files for name, files in public_classes().items() if len(files) > 1}
-    assert shared.keys() == SHARED_NAMES, shared
+    assert shared.keys() <= SHARED_NAMES, shared
 
 
 def test_docstrings_are_sentences() -> None:

@@ -196,7 +196,7 @@ def executed_stages(
     """Return what a run executes, in the order of the schedule.
 
     Args:
-        manifest: Of the PEF.
+        manifest: The PEF's manifest.
         graph: What is run.
         limits: What the user wants of it.
 

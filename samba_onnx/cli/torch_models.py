@@ -127,7 +127,7 @@ def read_checkpoint(path: str) -> dict[str, Any]:
     """Read a file of ``torch.save``; nothing but tensors is unpickled.
 
     Args:
-        path: Of the file.
+        path: Path of the file.
 
     Returns:
         Arrays by name.

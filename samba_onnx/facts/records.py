@@ -112,11 +112,11 @@ def rows(
     Args:
         flops: The work of each operator by its name, or by several names between spaces.
         kind: See :class:`Facts`, like the arguments that follow.
-        foldable: Of all operators.
-        exact_in_bfloat16: Of all operators.
-        same_bits: Of all operators.
-        in_place: Of all operators.
-        random: Of all operators.
+        foldable: Whether all of them may be computed at conversion time.
+        exact_in_bfloat16: Whether results of all of them need no rounding to bfloat16.
+        same_bits: Whether kernels of all of them give the same bits wherever an element lies.
+        in_place: Whether results of all of them may lie where an operand lies.
+        random: Whether two executions of them may differ.
         domain: The domain of all operators; empty for ONNX's default one.
 
     Returns:

@@ -43,7 +43,6 @@ _FIELDS: dict[int, str] = {
     _A.TYPE_PROTOS: "type_protos",
 }
 _ALL_FIELDS = frozenset(_FIELDS.values())
-_REFERENCE_FIELDS = frozenset({"name", "type", "ref_attr_name", "doc_string"})
 _PLAIN = frozenset({_A.FLOAT, _A.INT, _A.STRING, _A.FLOATS, _A.INTS, _A.STRINGS})
 
 

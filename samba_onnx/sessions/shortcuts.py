@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from ctypes import memmove
 from dataclasses import dataclass
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import torch
 
@@ -38,16 +38,19 @@ class Shortcut:
     take as long as an operator.
     """
 
-    device: Device
     replay: Replay
     inputs: tuple[Slot, ...]
+    asked: list[Marks]
+    """Those of the outputs as they were asked for."""
     outputs: tuple[tuple[Callable[[], Array], Marks], ...]
+    """What fetches each, and the marks of what is returned."""
 
-    def run(self, tensors: Sequence[Any]) -> tuple[SambaTensor, ...] | None:
-        """Make the run.
+    def run(self, tensors: Sequence[Any], asked: list[Marks]) -> tuple[SambaTensor, ...] | None:
+        """Make the run, where values are as they were.
 
         Args:
             tensors: SambaTensors with the names of the run.
+            asked: Marks of the outputs that are wanted, which have the names of the run.
 
         Returns:
             The outputs; None, and nothing was done, if it cannot be made like this.
@@ -55,8 +58,7 @@ class Shortcut:
         Raises:
             ExecutionError: An operator failed.
         """
-        replay = self.replay
-        if replay.state is not self.device.state:
+        if asked != self.asked:
             return None
         copies = []
         with natively():
@@ -72,8 +74,16 @@ class Shortcut:
                 copies.append((address, tensor.data_ptr(), size))
         for copy in copies:
             memmove(*copy)
-        replay.execute()
-        return tuple([_samba_tensor(fetch(), marks) for fetch, marks in self.outputs])
+        self.replay.execute()
+        results = []
+        for fetch, marks in self.outputs:
+            # Nothing else refers to the fresh array.
+            result: Any = torch.from_numpy(fetch())
+            # The same object: a wrapper would take as long again.
+            result.__class__ = SambaTensor
+            result._marks = marks
+            results.append(result)
+        return tuple(results)
 
 
 def make_shortcut(
@@ -81,6 +91,7 @@ def make_shortcut(
     replay: Replay,
     names: Sequence[str],
     tensors: Sequence[SambaTensor],
+    asked: Sequence[SambaTensor],
     outputs: Sequence[SambaTensor],
 ) -> Shortcut | None:
     """Return a shortcut for a run that was just made.
@@ -90,6 +101,7 @@ def make_shortcut(
         replay: The device's record of it.
         names: Symbols of the tensors.
         tensors: Those of the call.
+        asked: The outputs as they were asked for.
         outputs: What it returned.
 
     Returns:
@@ -111,14 +123,9 @@ def make_shortcut(
             )
     fetches = [fetch for _, fetch in replay.outputs]
     marks = [output._marks for output in outputs]
-    return Shortcut(device, replay, tuple(slots), tuple(zip(fetches, marks, strict=True)))
-
-
-def _samba_tensor(array: Array, marks: Marks) -> SambaTensor:
-    """A SambaTensor with the values of a fresh array."""
-    tensor = torch.from_numpy(array)
-    # The same object: a wrapper would take as long again.
-    tensor.__class__ = SambaTensor
-    made = cast(SambaTensor, tensor)
-    made._marks = marks
-    return made
+    return Shortcut(
+        replay,
+        tuple(slots),
+        [one._marks for one in asked],
+        tuple(zip(fetches, marks, strict=True)),
+    )

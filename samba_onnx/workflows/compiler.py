@@ -85,6 +85,7 @@ def convert(
     sample_seconds: float = SECONDS,
     seed: int = 0,
     metadata: Mapping[str, str] | None = None,
+    notes: Sequence[str] = (),
     progress: Progress | None = None,
 ) -> Pef:
     """Convert a model into a PEF.
@@ -104,6 +105,7 @@ def convert(
         sample_seconds: Wall-clock time after which that run is given up.
         seed: Seed of the sample's inputs.
         metadata: Key-value pairs to keep in the PEF.
+        notes: Sentences to keep in the PEF, and to show in its report.
         progress: Called with the name of each step before it begins.
 
     Returns:
@@ -124,7 +126,9 @@ def convert(
     reference = make_sample(
         model, loaded, planned.graphs[0].model, seed, wanted=sample, seconds=sample_seconds
     )
-    return _write(planned, destination, metadata, reference, settings.progress)
+    manifest = replace(planned.manifest, notes=(*planned.manifest.notes, *notes))
+    noted = replace(planned, manifest=manifest)
+    return _write(noted, destination, metadata, reference, settings.progress)
 
 
 def compile_programs(
@@ -180,7 +184,7 @@ def analyze_programs(
     """Say how programs would compile, without writing anything.
 
     Args:
-        programs: As of :func:`compile_programs`; they are consumed.
+        programs: The programs, as for :func:`compile_programs`; they are consumed.
         target: A target's name, a path to a target profile, or a loaded target.
         level: ``o0`` or ``o3``.
         name: What reports call the source; that of the first program when empty.

@@ -32,7 +32,7 @@ class GraphRecord:
     optimizers: Sequence[Any] = ()
     """Documents of JSON, one per optimizer."""
     onnx: Any = None
-    """Of a module made of an ONNX model: its weights by name, and the losses built on it."""
+    """For a module made of an ONNX model: its weights by name, and the losses built on it."""
 
 
 def write_records(records: Mapping[str, GraphRecord]) -> dict[str, str]:
@@ -68,7 +68,7 @@ def read_optimizers(manifest: Manifest) -> tuple[OptimizerRecord, ...]:
     """Return the optimizers that a PEF was compiled with.
 
     Args:
-        manifest: Of any PEF.
+        manifest: The manifest of any PEF.
 
     Raises:
         PefFormatError: Their records cannot be read.

@@ -60,7 +60,7 @@ def recorded_program(
     Args:
         model: The module, in the mode in which it is to run.
         inputs: Arguments of ``forward``, tensors with their names.
-        optimizers: Those that step at the end of every run that trains.
+        optimizers: Optimizers that step at the end of every run that trains.
         training: How the program trains; None for a program that only runs forward.
         check: Compare outputs, and gradients, with those of eager torch.
 
@@ -122,7 +122,7 @@ def trained_program(
     Args:
         model: The module, in the mode in which it is to be trained.
         inputs: Arguments of ``forward``, tensors with their names.
-        optimizers: Those of its parameters; without any, the program has no OPT part.
+        optimizers: Optimizers of its parameters; without any, the program has no OPT part.
         training: Which outputs are losses, and whether gradients accumulate.
         check: Compare outputs and gradients with those of eager torch.
 

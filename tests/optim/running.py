@@ -24,7 +24,7 @@ class PartRunner:
         self.parts = parts
         self.memory: dict[str, torch.Tensor] = {}
         self.step = 0
-        self._sessions = [(part.type, self._bound(part)) for part in parts.parts]
+        self._sessions = [(part.type, self._bound(part)) for part in parts.update]
         for argin in parts.argins:
             self.memory[argin.name].fill_(argin.default)
 
@@ -71,13 +71,11 @@ class PartRunner:
 def prepare(
     optimizers: Sequence[torch.optim.Optimizer],
     names: Mapping[str, torch.Tensor],
-    *,
-    gradient_accumulation: bool = False,
 ) -> PartRunner:
     """Compile optimizers and put the parameters into device memory."""
     records = [optimizer_record(o, i, names) for i, o in enumerate(optimizers)]
     specs = {name: (onnx_type(t.dtype), tuple(t.shape)) for name, t in names.items()}
-    parts = optimizer_parts(records, specs, gradient_accumulation=gradient_accumulation)
+    parts = optimizer_parts(records, specs)
     runner = PartRunner(records, parts)
     for name, tensor in names.items():
         if name in runner.memory:

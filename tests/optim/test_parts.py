@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import pytest
@@ -15,34 +14,10 @@ from samba_onnx.export.programs.optimizers import (
     optimizer_parts,
 )
 from samba_onnx.export.translation.dtypes import onnx_type
-from samba_onnx.facts.names import gradient_name, zeroed_name
 from samba_onnx.optim import SGD, Adam, AdamW, optimizer_record
-from samba_onnx.program.kinds import SectionType, SymbolKind
+from samba_onnx.program.kinds import SymbolKind
 from tests.optim.running import prepare
 from tests.optim.update_cases import CASES, parameters
-
-
-def test_accumulated_gradients_are_set_to_zero_in_their_place() -> None:
-    names: dict[str, torch.Tensor] = dict(parameters())
-    names["model__half"] = nn.Parameter(torch.ones(3, dtype=torch.float16))
-    runner = prepare([SGD(names.values(), lr=0.1)], names, gradient_accumulation=True)
-    (part,) = runner.parts.zero_grad
-    assert part.type is SectionType.ZEROGRAD
-    assert not part.model.graph.inputs
-    for name in names:
-        zeroed = zeroed_name(gradient_name(name))
-        assert runner.parts.regions[zeroed] == gradient_name(name)
-        assert runner.parts.residents[zeroed] is SymbolKind.GRADIENT
-        runner.memory[gradient_name(name)].fill_(math.nan)
-    runner.run(SectionType.ZEROGRAD)
-    for name in names:
-        assert not runner.memory[gradient_name(name)].any()
-        # What is read is what the backward pass made of the old value, in the same place.
-        assert runner.parts.regions[f"{name}__grad__updated"] == gradient_name(name)
-    before = runner.memory["model__w0"].clone()
-    runner.memory[gradient_name("model__w0")].fill_(10)
-    runner.run()
-    torch.testing.assert_close(runner.memory["model__w0"], before - 1)
 
 
 def test_parameters_without_gradient_or_elements_have_no_part_in_it() -> None:
@@ -51,10 +26,10 @@ def test_parameters_without_gradient_or_elements_have_no_part_in_it() -> None:
     names = {"w": trained, "frozen": frozen, "empty": empty}
     record = optimizer_record(optimizer, names=names)
     specs = {"w": (onnx_type(trained.dtype), (2,)), "empty": (onnx_type(empty.dtype), (0, 4))}
-    parts = optimizer_parts([record], specs, gradient_accumulation=True)
+    parts = optimizer_parts([record], specs)
     assert {name.split("__")[0] for name in parts.residents} == {"w"}
-    only_empty = optimizer_parts([record], {"empty": specs["empty"]}, gradient_accumulation=True)
-    assert only_empty.parts == ()
+    only_empty = optimizer_parts([record], {"empty": specs["empty"]})
+    assert only_empty.update == ()
     assert only_empty.argins == ()
 
 

@@ -14,6 +14,7 @@ from samba_onnx.program.kinds import SectionType, SymbolKind
 from samba_onnx.runtime.device import Device
 from samba_onnx.runtime.engine.steps import DeviceStep
 from samba_onnx.runtime.memory import release_free_memory
+from samba_onnx.runtime.requests import run_request
 from tests.runtime.building import (
     EXPLICIT,
     FALLBACK,
@@ -350,8 +351,8 @@ def test_fallbacks_copy_residents_that_change_in_every_run(tmp_path: Path) -> No
 
 def session_inputs(device: Device, kind: SectionType) -> list[str]:
     """Look behind the curtain: the inputs of the sessions for one type of section."""
-    (program,) = device._open_programs()._whole.values()
-    (step,) = (s for bound, s in program.steps if bound.stages[0].type is kind)
+    plan = device.prepare(run_request(None, None, None)).plan
+    (step,) = (s for bound, s in plan.steps if bound.stages[0].type is kind)
     assert isinstance(step, DeviceStep)
     assert step._bound is not None
     return [value.name for value in step._bound.session.get_inputs()]

@@ -62,7 +62,7 @@ def attend(
         key: (..., S, E).
         value: (..., S, Ev).
         mask: True where to attend, or a number to add; broadcast to (..., L, S).
-        scale: Of the scores; 1/sqrt(E) when None.
+        scale: Factor of the scores; 1/sqrt(E) when None.
 
     Returns:
         (..., L, Ev) and (..., L, S). Not zero in a row without anything to attend to.

@@ -6,7 +6,7 @@ import onnx_ir as ir
 
 from samba_onnx.export.operators.indexing import flat
 from samba_onnx.export.operators.linear_algebra_distances import norm
-from samba_onnx.export.operators.registry import Context, Outcome, Result, translates
+from samba_onnx.export.operators.registry import Context, Result, ResultSpec, translates
 from samba_onnx.export.operators.scattering import put_slices
 from samba_onnx.export.translation.builder import GraphBuilder, count, element, sizes
 
@@ -171,7 +171,7 @@ def _largest(
     return build.where(used, best, 0), build.where(used, found, 0)
 
 
-def _as_stated(build: GraphBuilder, value: ir.Value, outcome: Outcome | None) -> ir.Value | None:
+def _as_stated(build: GraphBuilder, value: ir.Value, outcome: ResultSpec | None) -> ir.Value | None:
     """Return a value of the type and shape that torch states, zeros where it computes none."""
     if outcome is None:
         return None

@@ -67,7 +67,7 @@ def advanced(build: GraphBuilder, rank: int, indices: Indices, operator: str) ->
 
     Args:
         build: The graph.
-        rank: Of what is indexed.
+        rank: Number of axes of the value that is indexed.
         indices: As torch has them: one per leading axis, None for a whole axis.
         operator: Who asks, for the error.
 

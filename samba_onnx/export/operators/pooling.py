@@ -157,7 +157,7 @@ def emit_max_pool(
 
     Args:
         build: The graph.
-        data: Of shape (batch, channels, spatial...).
+        data: The batch, of shape (batch, channels, spatial...).
         windows: Where to look.
         indices: Whether the second result is wanted.
 

@@ -55,7 +55,7 @@ def arithmetic(context: Context, op_type: str, left: Operand, right: Operand) ->
     Narrow integers are computed in a wider type; what is too large wraps around.
 
     Args:
-        context: Of the ATen operator.
+        context: The graph, and what torch says that the operator returns.
         op_type: ``Add``, ``Mul``, ...
         left: A value or a number.
         right: A value or a number.
@@ -70,9 +70,9 @@ def unary(context: Context, op_type: str, value: ir.Value) -> ir.Value:
     """Apply an operator in the type of the result.
 
     Args:
-        context: Of the ATen operator.
+        context: The graph, and what torch says that the operator returns.
         op_type: ``Exp``, ``Neg``, ...
-        value: Of any type.
+        value: The operand, of any type.
     """
     build, dtype = context.build, context.result.dtype
     return build.cast(build.unary(op_type, build.cast(value, wider(dtype, op_type))), dtype)

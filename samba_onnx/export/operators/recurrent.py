@@ -129,7 +129,7 @@ def _run(
 
     Args:
         build: The graph.
-        value: Of shape (time, batch, features), or (batch, time, features).
+        value: The sequences, of shape (time, batch, features), or (batch, time, features).
         states: Initial states of all layers, of shape (layers * directions, batch, hidden).
         parameters: All layers' parameters.
         stack: How the layers are put together.
@@ -198,7 +198,7 @@ def reordered(build: GraphBuilder, value: ir.Value, gates: Sequence[int]) -> ir.
 
     Args:
         build: The graph.
-        value: Of shape (gates * hidden, ...).
+        value: The parameter, of shape (gates * hidden, ...).
         gates: Place of each gate among those that there are.
     """
     if len(gates) == 1:

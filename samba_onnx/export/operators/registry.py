@@ -16,7 +16,7 @@ Result: TypeAlias = ir.Value | list[ir.Value | None] | None
 
 @final
 @dataclass(frozen=True)
-class Outcome:
+class ResultSpec:
     """What torch says that an operator returns: type and sizes of one tensor."""
 
     dtype: ir.DataType
@@ -36,7 +36,7 @@ class Context:
     """What a translation is given besides the operands."""
 
     build: GraphBuilder
-    results: tuple[Outcome | None, ...]
+    results: tuple[ResultSpec | None, ...]
     """Per result of the operator; None for one that is undefined."""
     operator: str
     """As ``aten.add.Tensor``."""
@@ -44,7 +44,7 @@ class Context:
     """How the first operand lies in torch's memory; None stands for in order."""
 
     @property
-    def result(self) -> Outcome:
+    def result(self) -> ResultSpec:
         """The only or first result."""
         first = self.results[0]
         if first is None:

@@ -42,7 +42,7 @@ def _mix_rows(
 
     Args:
         name: The operator, of any rank; bilinear and trilinear are linear along each axis.
-        rows: Of shape (n, 1, inputs), or (n, 1, size) for a backward operator.
+        rows: Rows of shape (n, 1, inputs), or (n, 1, size) for a backward operator.
         size: Elements after interpolation.
         inputs: Elements before.
         align: Whether corners are aligned.

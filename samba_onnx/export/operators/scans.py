@@ -35,10 +35,10 @@ def running(
 
     Args:
         build: The graph.
-        values: Of one shape.
+        values: The values to scan together, all of one shape.
         axis: Not negative.
         neutral: Per value, what leaves everything else as it is.
-        combine: Of elements that lie in front of each other.
+        combine: Combines elements with those in front of them, value by value.
     """
     shape = sizes(values[0])
     distance = 1

@@ -73,7 +73,7 @@ def scatter_nd(
         build: The graph.
         value: Any.
         tuples: int64, (..., number of leading axes).
-        updates: Of the value's type, (..., remaining axes).
+        updates: New elements of the value's type, (..., remaining axes).
         reduction: ``add``, ``mul``, ``max`` or ``min`` combines with what was there.
     """
     data, news = (_numbers(build, v, reduction) for v in (value, updates))
@@ -97,7 +97,7 @@ def scatter_elements(
         value: Any.
         axis: Not negative.
         places: Integers.
-        updates: Of the value's type and at least the shape of the places, which cuts it.
+        updates: New elements of the value's type; their shape is cut to that of the places.
         reduction: ``add``, ``mul``, ``max`` or ``min`` combines with what was there.
     """
     if count(places) == 0:

@@ -270,7 +270,7 @@ def picked(context: Context, value: ir.Value, places: NDArray[np.int64]) -> ir.V
     """Return elements of a value, in the shape of the positions.
 
     Args:
-        context: Of the operator.
+        context: The graph, and what torch says that the operator returns.
         value: In memory order.
         places: Positions in it.
     """
@@ -312,7 +312,7 @@ def replaced(
     """Return a value with elements replaced.
 
     Args:
-        context: Of the operator.
+        context: The graph, and what torch says that the operator returns.
         value: In memory order.
         places: Positions in it.
         source: What goes there.

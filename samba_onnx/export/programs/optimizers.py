@@ -1,4 +1,4 @@
-"""Optimizer steps as parts of a program: GRADNORM, OPT and ZEROGRAD.
+"""Optimizer steps as parts of a program: GRADNORM and OPT.
 
 A state or weight is read by elementwise nodes only, and each of them comes before the node that
 makes its new value: the device may write the new value over the old one.
@@ -18,7 +18,7 @@ import onnx_ir as ir
 from samba_onnx.errors import UsageError
 from samba_onnx.export.programs.update_rules import LOW_PRECISION, Update, adam_update, sgd_update
 from samba_onnx.export.translation.builder import GraphBuilder, count, element, sizes
-from samba_onnx.facts.names import gradient_name, joined, updated_name, zeroed_name
+from samba_onnx.facts.names import gradient_name, joined, updated_name
 from samba_onnx.optim.argins import MAX_GRAD_NORM, argin_name, derive
 from samba_onnx.optim.records import (
     MASTER,
@@ -48,20 +48,15 @@ _TYPES: Final = MappingProxyType(
 class OptimizerParts:
     """What optimizers add to a program."""
 
-    zero_grad: tuple[Part, ...]
-    """To run first; one when gradients are accumulated, else none."""
     update: tuple[Part, ...]
-    """To run last: GRADNORM of those optimizers that clip, then OPT of each."""
+    """The parts to run after the backward: GRADNORM of those optimizers that clip, then OPT of
+    each."""
     residents: Mapping[str, SymbolKind]
-    """Weights, gradients and state, and their updates."""
+    """Kinds of weights, gradients, states and of the updates of these, by symbol."""
     regions: Mapping[str, str]
-    """Places of the updates and of the zeroed gradients."""
+    """Regions by symbol: an update lies where the value lies that it updates."""
     argins: tuple[ArginSpec, ...]
-
-    @property
-    def parts(self) -> tuple[Part, ...]:
-        """All parts, in the order in which they run, what is between them left out."""
-        return (*self.zero_grad, *self.update)
+    """The scalars that the parts read: hyperparameters of each step."""
 
 
 def clip_coefficient_name(record: OptimizerRecord) -> str:
@@ -74,10 +69,7 @@ def clip_coefficient_name(record: OptimizerRecord) -> str:
 
 
 def optimizer_parts(
-    records: Sequence[OptimizerRecord],
-    parameters: Mapping[str, TensorSpec],
-    *,
-    gradient_accumulation: bool = False,
+    records: Sequence[OptimizerRecord], parameters: Mapping[str, TensorSpec]
 ) -> OptimizerParts:
     """Write the steps of optimizers in ONNX.
 
@@ -85,9 +77,6 @@ def optimizer_parts(
         records: The optimizers.
         parameters: Type and sizes of the parameters that have gradients, by name. Others stay as
             they are, and so do those without elements.
-        gradient_accumulation: Whether several backward passes add to one gradient. What the
-            optimizers read is then called ``updated_name(gradient_name(...))``, as every new value
-            in the place of an old one.
 
     Returns:
         Parts, and what their inputs and outputs are to the device.
@@ -98,10 +87,7 @@ def optimizer_parts(
     """
     _check_disjoint(records)
     trained = {name: spec for name, spec in parameters.items() if math.prod(spec[1])}
-    steps = [
-        _OptimizerStep(record, trained, parameters, gradient_accumulation) for record in records
-    ]
-    zeroed = [n for record in records for n in record.parameters if n in trained]
+    steps = [_OptimizerStep(record, trained, parameters) for record in records]
     regions = {updated_name(name): name for step in steps for name in step.updated}
     residents = {
         value: kind
@@ -109,15 +95,7 @@ def optimizer_parts(
         for name, kind in step.kinds.items()
         for value in ((name, updated_name(name)) if name in step.updated else (name,))
     }
-    zero_grad: tuple[Part, ...] = ()
-    if gradient_accumulation and zeroed:
-        zero_grad = (_zero_grad(zeroed, trained),)
-        regions |= {updated_name(gradient_name(n)): gradient_name(n) for n in zeroed}
-        zeros = {zeroed_name(gradient_name(name)): gradient_name(name) for name in zeroed}
-        regions |= zeros
-        residents |= dict.fromkeys(zeros, SymbolKind.GRADIENT)
     return OptimizerParts(
-        zero_grad=zero_grad,
         update=tuple(
             part
             for parts in ([step.norm for step in steps], [step.update for step in steps])
@@ -137,10 +115,8 @@ class _OptimizerStep:
         record: OptimizerRecord,
         trained: Mapping[str, TensorSpec],
         parameters: Mapping[str, TensorSpec],
-        accumulated: bool,
     ) -> None:
         self._record = record
-        self._accumulated = accumulated
         self._specs = {name: trained[name] for name in record.parameters if name in trained}
         self._check(parameters)
         self._clips = record.max_grad_norm is not None and bool(self._specs)
@@ -212,7 +188,7 @@ class _OptimizerStep:
         master = record.fp32_params and dtype in LOW_PRECISION
         stored = precise if master else dtype
         keys = state_keys(record.kind, group.flags)
-        gradient = self._read(self._gradient(name), SymbolKind.GRADIENT, dtype, shape)
+        gradient = self._read(gradient_name(name), SymbolKind.GRADIENT, dtype, shape)
         kind = SymbolKind.OPTIMIZER_STATE if master else SymbolKind.WEIGHT
         place = state_name(name, MASTER) if master else name
         update = Update(
@@ -234,10 +210,6 @@ class _OptimizerStep:
         if master:
             self.kinds[name] = SymbolKind.WEIGHT
             self._write(name, build.cast(weight, dtype))
-
-    def _gradient(self, name: str) -> str:
-        gradient = gradient_name(name)
-        return updated_name(gradient) if self._accumulated else gradient
 
     def _clipped(self, gradient: ir.Value) -> ir.Value:
         if self._coefficient is None:
@@ -266,7 +238,7 @@ class _OptimizerStep:
         squares = []
         for name, (dtype, shape) in self._specs.items():
             build.scope = name
-            gradient = build.input(self._gradient(name), dtype, shape)
+            gradient = build.input(gradient_name(name), dtype, shape)
             squares.append(_sum_of_squares(build, build.cast(gradient, precision)))
         build.scope = record.name
         total = squares[0] if len(squares) == 1 else build.emit("Sum", squares, precision, ())
@@ -293,17 +265,6 @@ def _stretch(total: int) -> int:
             if total % rows == 0:
                 return total // rows
     return total
-
-
-def _zero_grad(names: Iterable[str], specs: Mapping[str, TensorSpec]) -> Part:
-    """Return the part that sets gradients to zero."""
-    build = GraphBuilder("zerograd")
-    for name in names:
-        dtype, shape = specs[name]
-        build.scope = name
-        zero = build.full(shape, 0, dtype)
-        build.output(zero, zeroed_name(gradient_name(name)))
-    return Part(SectionType.ZEROGRAD, build.model())
 
 
 def _check_disjoint(records: Sequence[OptimizerRecord]) -> None:

@@ -19,7 +19,7 @@ from samba_onnx.export.capture.modules import (
     export_module,
 )
 from samba_onnx.export.capture.modules import input_names as flat_names
-from samba_onnx.export.decomposition.dropout import sites
+from samba_onnx.export.decomposition.dropout import Site, sites
 from samba_onnx.export.differentiation.joint import JointRequest, flat_outputs, joint_graph
 from samba_onnx.export.naming import root_name, scope_name
 from samba_onnx.export.programs.inference import Exported, output_name, renamed, symbols
@@ -34,7 +34,7 @@ from samba_onnx.program.kinds import SymbolKind
 from samba_onnx.program.program import DEFAULT_GRAPH, ArginSpec, Part, Program
 
 
-def training_program(
+def export_training(
     module: nn.Module,
     inputs: Inputs,
     *,
@@ -44,14 +44,14 @@ def training_program(
     input_names: Sequence[str] | None = None,
     gradient_accumulation: bool = False,
     input_gradients: Collection[str] = (),
-) -> Program:
-    """Return the forward and backward parts of the program that trains a module.
+) -> Exported:
+    """Return the program that trains a module, forward and backward, with what is known of the module.
 
     Weights and buffers are residents. Gradients of losses are residents ``<output>__grad``, which
     the backward reads; gradients of parameters are residents ``<weight>__grad``, which it writes.
-    Parameters that need no gradient, and those that no loss reaches, have none. Tied parameters
-    are one resident. A buffer that the forward changes has its new value, ``<buffer>__updated``,
-    in the buffer's own region. Rates and seeds of dropouts are argins.
+    Parameters that no loss reaches have none; tied ones are one resident. A buffer that the forward
+    changes has its new value, ``<buffer>__updated``, in its own region. Rates and seeds of dropouts
+    are argins. ``with_parts`` adds optimizers.
 
     Args:
         module: In the mode, training or evaluation, in which it is to be differentiated; its
@@ -66,50 +66,6 @@ def training_program(
             type ZEROGRAD, which comes first, sets them to zero.
         input_gradients: Names of inputs that get a gradient ``<input>__grad`` as well.
 
-    Returns:
-        A program without optimizers; ``with_parts`` adds them.
-
-    Raises:
-        UsageError: An input does not fit ``forward``, or a loss or input that is named does not
-            exist.
-        GradientError: A loss reaches no parameter, or an operator has no gradient.
-        ModelError: The module does what a graph, or ONNX, cannot express.
-    """
-    return export_training(
-        module,
-        inputs,
-        loss_indices=loss_indices,
-        name=name,
-        prefix=prefix,
-        input_names=input_names,
-        gradient_accumulation=gradient_accumulation,
-        input_gradients=input_gradients,
-    ).program
-
-
-def export_training(
-    module: nn.Module,
-    inputs: Inputs,
-    *,
-    loss_indices: Sequence[LossIndex] | None = None,
-    name: str = DEFAULT_GRAPH,
-    prefix: str | None = None,
-    input_names: Sequence[str] | None = None,
-    gradient_accumulation: bool = False,
-    input_gradients: Collection[str] = (),
-) -> Exported:
-    """Return the program that trains a module, with what is known of the module.
-
-    Args:
-        module: The module to train, in training mode.
-        inputs: Arguments of ``forward``.
-        loss_indices: Outputs that training starts from.
-        name: The program's name.
-        prefix: Leads the names of all parameters and outputs.
-        input_names: Names of the flat inputs that are tensors.
-        gradient_accumulation: Whether gradients are summed over runs.
-        input_gradients: Names of inputs that get a gradient as well.
-
     Raises:
         UsageError: An input does not fit ``forward``, or a loss or input that is named does not
             exist.
@@ -117,21 +73,25 @@ def export_training(
         ModelError: The module does what a graph, or ONNX, cannot express.
     """
     args, keywords = arguments(inputs)
-    given = renamed(flat_names(module, args, keywords), input_names)
+    flat = renamed(flat_names(module, args, keywords), input_names)
     exported = export_module(module, args, keywords)
     check_sizes(exported.graph_module)
     root = root_name(module, prefix)
-    names = _names(module, exported, given, root)
-    dropped = sites(
+    names = _names(module, exported, flat, root)
+    dropped = _dropouts(exported, names, root)
+    leaves = _leaves(exported, names, input_gradients)
+    request = JointRequest(exported, leaves, _losses(exported, loss_indices), dropped)
+    joint = joint_graph(request)
+    program = write_program(name, request, joint, names, accumulate=gradient_accumulation)
+    return _described(program, exported, names, flat)
+
+
+def _dropouts(exported: ExportedProgram, names: SymbolNames, root: str) -> dict[fx.Node, Site]:
+    """Return the dropouts of an exported module, with free names for their argins."""
+    return sites(
         _all_nodes(exported.graph_module),
         lambda node, kind: names.free.take(_dropout_name(root, node, kind)),
     )
-    leaves = _leaves(exported, names, input_gradients)
-    request = JointRequest(exported, leaves, _losses(exported, loss_indices), dropped)
-    program = write_program(
-        name, request, joint_graph(request), names, accumulate=gradient_accumulation
-    )
-    return _described(program, exported, names, given)
 
 
 def with_parts(
@@ -146,7 +106,7 @@ def with_parts(
     """Return a program that goes on with further parts: those of its optimizers.
 
     Args:
-        program: As ``training_program`` returns it.
+        program: A program that ``export_training`` made.
         parts: Run after the program's own.
         residents: What the new parts read and write besides the program's residents.
         regions: Regions of the new values, by symbol.
@@ -167,7 +127,7 @@ def differentiated(program: Program) -> dict[str, ir.Value]:
     """Return the parameters that a program computes gradients of, for optimizers.
 
     Args:
-        program: As ``training_program`` returns it.
+        program: A program that ``export_training`` made.
 
     Returns:
         By name: a value that tells type and sizes, in the order of the module's parameters.

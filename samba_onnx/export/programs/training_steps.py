@@ -82,8 +82,8 @@ def with_optimizers(program: Program, optimizers: Sequence[OptimizerRecord]) -> 
     """Return a program that goes on with the steps of optimizers.
 
     Args:
-        program: As ``training_program`` returns it, forward and backward.
-        optimizers: Those of the module's parameters; without any, the program stays as it is.
+        program: A program that ``export_training`` made, forward and backward.
+        optimizers: Optimizers of the module's parameters; without any, the program stays as it is.
 
     Raises:
         UsageError: Two optimizers have the same parameter, or one has none that gets a gradient, or

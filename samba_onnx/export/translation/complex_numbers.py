@@ -15,7 +15,7 @@ from torch.utils import _pytree as pytree
 
 from samba_onnx.errors import ModelError
 from samba_onnx.export.operators.padding import constant_pad
-from samba_onnx.export.operators.registry import Context, Outcome, Result, Translation
+from samba_onnx.export.operators.registry import Context, Result, ResultSpec, Translation
 from samba_onnx.export.translation.builder import GraphBuilder, element, sizes
 
 
@@ -45,11 +45,11 @@ _PARTWISE: Final = frozenset({
 """Operators that do the same to real and imaginary parts."""
 
 
-def is_complex(operands: Sequence[Any], outcomes: Sequence[Outcome | None]) -> bool:
+def is_complex(operands: Sequence[Any], outcomes: Sequence[ResultSpec | None]) -> bool:
     """Return whether an operator takes or returns complex numbers.
 
     Args:
-        operands: Of the operator.
+        operands: The operator's operands.
         outcomes: What it returns.
 
     Raises:
@@ -71,7 +71,7 @@ def complex_translation(name: str, translation: Translation | None) -> Translati
 
     Args:
         name: As ``mul``.
-        translation: Of the operator on real numbers.
+        translation: The operator's translation for real numbers.
 
     Returns:
         None if it is not known; complex operands are ``Complex``, and so are such results.
@@ -102,7 +102,8 @@ def _handles(*names: str) -> Callable[[_Function], _Function]:
 def _real(context: Context) -> Context:
     """Return a context whose results are the parts of the complex ones."""
     results = tuple(
-        one and Outcome(REAL_TYPES.get(one.dtype, one.dtype), one.shape) for one in context.results
+        one and ResultSpec(REAL_TYPES.get(one.dtype, one.dtype), one.shape)
+        for one in context.results
     )
     return Context(context.build, results, context.operator)
 

@@ -19,8 +19,8 @@ from samba_onnx.export.naming import place, scope_name
 from samba_onnx.export.operators.registry import (
     Context,
     Layout,
-    Outcome,
     Result,
+    ResultSpec,
     Translation,
     find,
 )
@@ -223,7 +223,7 @@ def constant(builder: GraphBuilder, tensor: torch.Tensor) -> ir.Value:
 
     Args:
         builder: The graph.
-        tensor: Of any dtype that ONNX has.
+        tensor: A tensor of any dtype that ONNX has.
 
     Raises:
         InternalError: It has no content.
@@ -282,11 +282,11 @@ def _layout(node: fx.Node) -> Layout | None:
     return Layout(tuple(map(int, held.stride())), int(held.storage_offset()))
 
 
-def _outcomes(value: Any) -> tuple[Outcome | None, ...]:
+def _outcomes(value: Any) -> tuple[ResultSpec | None, ...]:
     """Return the types and shapes of what torch says that an operator returns."""
     values = value if isinstance(value, tuple | list) else (value,)
     return tuple(
-        Outcome(onnx_type(v.dtype), tuple(map(int, v.shape)))
+        ResultSpec(onnx_type(v.dtype), tuple(map(int, v.shape)))
         if isinstance(v, torch.Tensor)
         else None
         for v in values

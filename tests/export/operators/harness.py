@@ -14,7 +14,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 import samba_onnx.export.operators  # noqa: F401  (fills the table)
-from samba_onnx.export.operators.registry import Context, Outcome, find
+from samba_onnx.export.operators.registry import Context, ResultSpec, find
 from samba_onnx.export.translation.builder import GraphBuilder, element, sizes
 from samba_onnx.export.translation.dtypes import onnx_type
 from samba_onnx.runtime.engine.lowerings.bfloat16 import uses_bfloat16
@@ -110,7 +110,7 @@ def translate_operator(
         for item in every_argument(overload, args, kwargs)
     ]
     outcomes = tuple(
-        None if want is None else Outcome(onnx_type(want.dtype), tuple(want.shape))
+        None if want is None else ResultSpec(onnx_type(want.dtype), tuple(want.shape))
         for want in expected
     )
     result = function(Context(build, outcomes, str(overload)), *arguments)

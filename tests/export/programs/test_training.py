@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,8 +15,9 @@ from torch.nn import functional
 from models import build
 from samba_onnx.errors import GradientError
 from samba_onnx.export.programs.training import export_training
+from samba_onnx.facts.names import gradient_name, updated_name, zeroed_name
 from samba_onnx.program.kinds import SectionType, SymbolKind
-from samba_onnx.workflows.checking.outcome import Outcome
+from samba_onnx.workflows.checking.outcome import ComparisonOutcome
 from samba_onnx.workflows.gradient_check import compare_training
 from tests.export.training_models import (
     Shared,
@@ -181,6 +183,14 @@ def test_gradients_are_summed_over_runs_until_they_are_zeroed() -> None:
         SectionType.FWD,
         SectionType.BCKWD,
     ]
+    program = machine.program
+    assert not program.parts[0].model.graph.inputs
+    for name in machine.exported.members:
+        # Zeros and sums are written where the old gradient lies, whatever it was.
+        for change in (zeroed_name, updated_name):
+            assert program.regions[change(gradient_name(name))] == gradient_name(name)
+            assert program.residents[change(gradient_name(name))] is SymbolKind.GRADIENT
+        machine[gradient_name(name)] = torch.full_like(machine[name], math.nan)
     for _ in range(2):
         machine.run(SectionType.ZEROGRAD)
         for batch in batches:
@@ -258,7 +268,7 @@ def test_a_loss_without_any_gradient_has_no_backward() -> None:
     module, value = Counting(4, 3), torch.randn(2, 4)
     exported = export_training(module, (value,))
     assert [part.type for part in exported.program.parts] == [SectionType.FWD]
-    assert compare_training(module, (value,), exported).outcome is Outcome.DONE
+    assert compare_training(module, (value,), exported).outcome is ComparisonOutcome.DONE
     module(value).backward()
     assert module.weight.grad is None
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from samba_onnx.errors import GradientError, ModelError, UsageError
-from samba_onnx.export.programs.training import training_program
+from samba_onnx.export.programs.training import export_training
 
 VALUE = torch.randn(3, 4)
 
@@ -30,13 +30,13 @@ class Calling(nn.Module):
 def test_a_loss_that_reaches_no_parameter() -> None:
     module = Calling(lambda found: (found.sum(), torch.ones(2)))
     with pytest.raises(GradientError, match=r"output 1 .* reaches no parameter"):
-        training_program(module, (VALUE,), loss_indices=[1])
+        export_training(module, (VALUE,), loss_indices=[1])
 
 
 def test_a_loss_behind_an_operator_without_gradient_names_it() -> None:
     module = Calling(lambda found: found.argmax(-1).float().mean())
     with pytest.raises(GradientError, match=r"aten\.argmax.* at test_training_errors\.py:\d+"):
-        training_program(module, (VALUE,))
+        export_training(module, (VALUE,))
 
 
 def test_a_loss_behind_a_part_without_gradients_names_its_line() -> None:
@@ -48,13 +48,13 @@ def test_a_loss_behind_a_part_without_gradients_names_its_line() -> None:
     with pytest.raises(
         GradientError, match=r"test_training_errors\.py:\d+ is under torch\.no_grad"
     ):
-        training_program(Calling(constant), (VALUE,))
+        export_training(Calling(constant), (VALUE,))
 
 
 def test_frozen_parameters_only() -> None:
     module = Calling(torch.sum).requires_grad_(False)
     with pytest.raises(GradientError, match="reaches no parameter"):
-        training_program(module, (VALUE,))
+        export_training(module, (VALUE,))
 
 
 @pytest.mark.parametrize("name", ["igamma", "heaviside"])
@@ -62,31 +62,31 @@ def test_an_operator_that_torch_cannot_differentiate(name: str) -> None:
     function = getattr(torch, name)
     module = Calling(lambda found: function(found.exp(), found.exp()).sum())
     with pytest.raises(GradientError, match=rf"{name}.* at test_training_errors\.py:\d+"):
-        training_program(module, (VALUE,))
+        export_training(module, (VALUE,))
 
 
 def test_sizes_that_depend_on_values() -> None:
     module = Calling(lambda found: found[found > 0].mean())
     with pytest.raises(ModelError, match=r"test_training_errors\.py:\d+ returns sizes that depend"):
-        training_program(module, (VALUE,))
+        export_training(module, (VALUE,))
 
 
 def test_outputs_of_integers_are_no_losses() -> None:
     module = Calling(lambda found: found.argmax(-1))
     with pytest.raises(GradientError, match="floating-point"):
-        training_program(module, (VALUE,))
+        export_training(module, (VALUE,))
 
 
 @pytest.mark.parametrize("indices", [[2], [-3], [(0, 1)]])
 def test_loss_indices_out_of_range(indices: Any) -> None:
     module = Calling(lambda found: (found.sum(), found))
     with pytest.raises(UsageError, match="2 outputs: use indices from 0 to 1"):
-        training_program(module, (VALUE,), loss_indices=indices)
+        export_training(module, (VALUE,), loss_indices=indices)
 
 
 def test_unknown_inputs_have_no_gradient() -> None:
     with pytest.raises(UsageError, match=r"of image, but .* are value"):
-        training_program(Calling(torch.sum), (VALUE,), input_gradients=["image"])
+        export_training(Calling(torch.sum), (VALUE,), input_gradients=["image"])
 
 
 @pytest.mark.parametrize(
@@ -101,4 +101,4 @@ def test_unknown_inputs_have_no_gradient() -> None:
 def test_randomness_outside_dropout(noise: Any) -> None:
     module = Calling(lambda found: noise(found).sum())
     with pytest.raises(ModelError, match=r"at test_training_errors\.py:\d+ draws random numbers"):
-        training_program(module, (VALUE,))
+        export_training(module, (VALUE,))

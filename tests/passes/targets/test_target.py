@@ -10,6 +10,7 @@ from samba_onnx.passes.targets import Status, Target, available_targets, load_ta
 from samba_onnx.passes.targets.reasons import Reason, ReasonCode
 from tests.passes.targets.node_tables import REFUSED, SUPPORTED, X, Y
 from tests.passes.targets.samples import last_node, parse
+from tests.passes.targets.statuses import with_status
 
 
 @pytest.fixture(scope="module")
@@ -218,5 +219,5 @@ def test_row_reads_its_own_status(target: Target) -> None:
 
     assert row is not None
     assert row.evidence == "documented"
-    assert row.with_status(Status.FULL) == ("bfloat16",)
-    assert row.with_status(Status.ASSUMED) == ("float32",)
+    assert with_status(row, Status.FULL) == ("bfloat16",)
+    assert with_status(row, Status.ASSUMED) == ("float32",)

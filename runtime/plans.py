@@ -1,4 +1,4 @@
-"""What a run executes: steps with their sessions, made once for every selection of calls."""
+"""What a run executes: steps with their sessions, which all runs of a device share."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import dataclasses
 import functools
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from samba_onnx.errors import InputError, ScheduleError, UsageError
 from samba_onnx.pef.manifest import Manifest
@@ -16,6 +16,7 @@ from samba_onnx.runtime.engine.protocol import EngineSettings
 from samba_onnx.runtime.engine.steps import DeviceStep, HostStep, StepFactory
 from samba_onnx.runtime.inputs import InputSpec
 from samba_onnx.runtime.memory import DeviceMemory
+from samba_onnx.runtime.requests import RunRequest
 from samba_onnx.runtime.residency import Residency, sharers
 from samba_onnx.runtime.schedule import GraphSchedule, Step
 from samba_onnx.runtime.selection import (
@@ -31,12 +32,10 @@ Bound = tuple[Step, DeviceStep | HostStep]
 
 
 @dataclass(frozen=True)
-class Program:
+class RunPlan:
     """What a selection of one graph's calls executes."""
 
     schedule: GraphSchedule
-    specs: Mapping[str, InputSpec]
-    """The graph's inputs, in order."""
     steps: tuple[Bound, ...]
     needs: Mapping[str, int]
     """Values that must exist before the run, each with the first call that reads it."""
@@ -52,6 +51,11 @@ class Program:
     section_types: frozenset[SectionType]
     """Types of the sections and fallbacks that it executes."""
 
+    @property
+    def specs(self) -> Mapping[str, InputSpec]:
+        """The graph's inputs, in order."""
+        return self.schedule.specs
+
     @functools.cached_property
     def host_residents(self) -> frozenset[str]:
         """Residents that fallbacks read or write, of which the host keeps no copy after a run."""
@@ -63,7 +67,7 @@ class Program:
         }
         return (self.schedule.residents & names) - self.fixed
 
-    def checked_outputs(self, outputs: Sequence[str] | None) -> Sequence[str]:
+    def checked_outputs(self, outputs: Sequence[str] | None) -> tuple[str, ...]:
         """Return the outputs to fetch, each once.
 
         Args:
@@ -120,8 +124,8 @@ class Program:
         return ScheduleError(f"{who} {name!r}, which has no value on the device: {mend} first")
 
 
-class Programs:
-    """All programs of one PEF; sessions are shared between them."""
+class RunPlanner:
+    """Plans the runs of one PEF; the sessions of its sections are shared between them."""
 
     def __init__(
         self,
@@ -132,7 +136,7 @@ class Programs:
         *,
         merge: bool,
     ) -> None:
-        """Make the programs that execute whole graphs.
+        """Make the sessions that execute whole graphs.
 
         Args:
             pef: The PEF.
@@ -155,53 +159,56 @@ class Programs:
         self._fixed = manifest.fixed_residents()
         self._sharers = sharers(manifest.symbols)
         self._schedules = {graph.name: GraphSchedule(manifest, graph) for graph in manifest.graphs}
-        steps = {name: plan.steps(merge=merge) for name, plan in self._schedules.items()}
-        several = sum(map(len, steps.values())) > 1
-        self._factory = StepFactory(pef, engine, dataclasses.replace(settings, several=several))
+        steps = [
+            (graph, step)
+            for graph, schedule in self._schedules.items()
+            for step in schedule.steps(merge=merge)
+        ]
+        settings = dataclasses.replace(settings, several=len(steps) > 1)
+        self._factory = StepFactory(pef, engine, settings)
         self._sessions: dict[tuple[str, tuple[int, ...]], DeviceStep | HostStep] = {}
-        self._programs: dict[tuple[str, tuple[Pass, ...], bool], Program] = {}
-        self._whole = {
-            name: self._make(plan, (plan.graph.calls,), steps[name])
-            for name, plan in self._schedules.items()
-        }
+        for graph, step in steps:
+            self._session(graph, step)
+        # The engine opened the file by its path.
+        pef.ensure_unchanged()
 
-    def get(
-        self,
-        graph: str | None = None,
-        *,
-        section_ids: SectionIds = None,
-        section_types: SectionTypes = None,
-        from_call: int | None = None,
-        until_call: int | None = None,
-        single: bool = False,
-    ) -> Program:
-        """Return the program for a selection of calls; the arguments are those of ``Device.run``.
+    @property
+    def merges(self) -> bool:
+        """Whether neighbouring calls may share a session."""
+        return self._merge
 
-        With ``single``, every call has a step of its own.
+    def plan(self, request: RunRequest) -> RunPlan:
+        """Return what a request executes.
+
+        Args:
+            request: Its graph and its selection of calls; outputs are not looked at.
 
         Raises:
             UsageError: The graph does not exist, an id is no integer, or both ids and types are
                 given.
-            ScheduleError: A section, type or call does not exist.
+            ScheduleError: A section, type or call does not exist, none is left, or one would read
+                what an earlier one overwrites.
             ExecutionError: The engine cannot run a stage.
         """
-        name = self._graph_name(graph)
-        plan = self._schedules[name]
+        schedule = self._schedules[self._graph_name(request.graph)]
         passes = select_passes(
-            plan.stages, plan.graph, section_ids, section_types, from_call, until_call
+            schedule.stages,
+            schedule.graph,
+            cast(SectionIds, request.section_ids),
+            cast(SectionTypes, request.section_types),
+            request.from_call,
+            request.until_call,
         )
-        merge = self._merge and not single
-        if passes == (plan.graph.calls,) and merge == self._merge:
-            return self._whole[name]
-        program = self._programs.get((name, passes, merge))
-        if program is None:
-            steps = [step for calls in passes for step in plan.steps(calls, merge=merge)]
-            program = self._make(plan, passes, tuple(steps))
-            self._programs[name, passes, merge] = program
-        return program
+        merge = self._merge and not request.single
+        steps = [step for calls in passes for step in schedule.steps(calls, merge=merge)]
+        return self._plan(schedule, passes, steps)
 
     def forget_values(self, names: Collection[str]) -> None:
-        """Note that the host gave these residents new values."""
+        """Let sessions go that have one of these residents for a constant.
+
+        Args:
+            names: Of symbols that the host gave new values.
+        """
         if not self._constant.isdisjoint(names):
             for session in self._sessions.values():
                 if isinstance(session, DeviceStep) and not session.frozen.isdisjoint(names):
@@ -217,18 +224,17 @@ class Programs:
             raise UsageError(f"the PEF has several graphs; name one of {known}")
         return known
 
-    def _make(
-        self, schedule: GraphSchedule, passes: tuple[Pass, ...], steps: tuple[Step, ...]
-    ) -> Program:
-        bound = tuple((step, self._session(schedule.graph.name, step)) for step in steps)
-        # The engine opened the file by its path.
-        self._pef.ensure_unchanged()
+    def _plan(
+        self, schedule: GraphSchedule, passes: tuple[Pass, ...], steps: Sequence[Step]
+    ) -> RunPlan:
         needs, made = self._flow(schedule, steps)
+        bound = tuple((step, self._session(schedule.graph.name, step)) for step in steps)
+        # Sessions may be new ones, for which the file was opened by its path.
+        self._pef.ensure_unchanged()
         whole = passes == (schedule.graph.calls,)
         outputs = schedule.graph.outputs
-        return Program(
+        return RunPlan(
             schedule,
-            {name: InputSpec(schedule.symbols[name]) for name in schedule.graph.inputs},
             bound,
             needs,
             outputs if whole else tuple(name for name in outputs if name in made),

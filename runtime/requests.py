@@ -1,0 +1,71 @@
+"""What a device is asked to run, apart from values: runs of one request differ in nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Hashable, Set
+from typing import Any, NamedTuple
+
+from samba_onnx.runtime.selection import SectionIds, SectionTypes
+
+
+class RunRequest(NamedTuple):
+    """Names and selection of a run.
+
+    Equal requests are prepared once. A tuple, as one is made for every run: it is hashed in C.
+    """
+
+    graph: str | None
+    """Name of the graph; None for the only one."""
+    inputs: tuple[str, ...]
+    """Names of the inputs that are given, in the order in which they are."""
+    outputs: tuple[str, ...] | str | None
+    """Names of the outputs that are wanted; None for all. A text is refused later."""
+    section_ids: Hashable = None
+    """What ``select_passes`` takes, made hashable; so are the types."""
+    section_types: Hashable = None
+    from_call: int | None = None
+    until_call: int | None = None
+    single: bool = False
+    """Whether every call is executed on its own, to look at what it wrote."""
+
+
+def run_request(
+    graph: str | None,
+    inputs: Collection[str] | None,
+    outputs: Collection[str] | None,
+    *,
+    section_ids: SectionIds = None,
+    section_types: SectionTypes = None,
+    from_call: int | None = None,
+    until_call: int | None = None,
+    single: bool = False,
+) -> RunRequest:
+    """Return the request of a run.
+
+    Args:
+        graph: Name of the graph; None for the only one.
+        inputs: Names of the inputs that are given, or the inputs by name.
+        outputs: Names of the outputs that are wanted; None for all.
+        section_ids: As of ``select_passes``, like all that follow but the last.
+        section_types: As of ``select_passes``.
+        from_call: As of ``select_passes``.
+        until_call: As of ``select_passes``.
+        single: Whether every call is executed on its own.
+    """
+    names: Any = outputs if outputs is None or isinstance(outputs, str) else tuple(outputs)
+    ids = None if section_ids is None else _hashable(section_ids)
+    types = None if section_types is None else _hashable(section_types)
+    given = tuple(inputs) if inputs else ()
+    return RunRequest(graph, given, names, ids, types, from_call, until_call, single)
+
+
+def _hashable(items: Any) -> Any:
+    """Return ids or types, which may be nested, as part of a key that keeps their order.
+
+    Empty ones stand for all, as None does.
+    """
+    if isinstance(items, Set):
+        return frozenset(items) or None
+    if isinstance(items, Collection) and not isinstance(items, str):
+        return tuple(map(_hashable, items)) or None
+    return items
