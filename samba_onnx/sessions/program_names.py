@@ -32,6 +32,16 @@ def argin_names(manifest: Manifest) -> OrderedSet[str]:
     return OrderedSet([*names, *argins])
 
 
+def argin_names_ending(manifest: Manifest, ending: str) -> list[str]:
+    """Return the names of the scalars of one kind, as the rates of dropouts.
+
+    Args:
+        manifest: Of a PEF.
+        ending: How names of that kind end.
+    """
+    return [name for name in argin_names(manifest) if name.endswith(ending)]
+
+
 def section_types(manifest: Manifest) -> set[str]:
     """Return the types of all sections and fallbacks."""
     return {stage.type.value for stage in manifest.stages().values()}
