@@ -13,20 +13,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from samba_onnx.pef.element_types import ElementType, pack, unpack
+from samba_onnx.facts.dtypes import ElementType
+from samba_onnx.pef.packing import pack, unpack
 
 Array = npt.NDArray[Any]
-
-
-def onnx_number(element: ElementType) -> int:
-    """Return the element type's value in ONNX's ``TensorProto.DataType``.
-
-    Args:
-        element: The type of a tensor.
-    """
-    import onnx  # not at once: whoever moves numpy's own types only need not wait for it
-
-    return int(onnx.TensorProto.DataType.Value(element.name.upper()))
 
 
 def is_native(element: ElementType) -> bool:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from samba_onnx.errors import InputError
-from samba_onnx.pef.element_types import tensor_element
+from samba_onnx.facts.dtypes import tensor_element
 from samba_onnx.pef.manifest import Argin, Manifest, Symbol
 from samba_onnx.runtime.elements import Array, is_native, to_items
 from samba_onnx.runtime.memory import DeviceMemory

@@ -25,17 +25,20 @@ for number, action in (
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Print how much of the ONNX backend suite was seen, counts and passed."""
-    counts: collections.Counter[str] = collections.Counter()
+    suites = {"backend_suite": "the emulator", "reference_suite": "the reference engine"}
+    counts = {suite: collections.Counter[str]() for suite in suites}
     for outcome in ("passed", "failed"):
         for report in terminalreporter.stats.get(outcome, []):
             for name, value in getattr(report, "user_properties", ()):
-                if name == "backend_suite":
-                    counts.update(value)
-    if counts:
-        terminalreporter.write_line(
-            f"ONNX backend suite: {counts['passed']} of the {counts['onnxruntime']} cases that "
-            f"onnxruntime passes also pass as a PEF on the emulator ({counts['seen']} cases seen)"
-        )
+                if name in counts:
+                    counts[name].update(value)
+    for suite, place in suites.items():
+        if counts[suite]:
+            terminalreporter.write_line(
+                f"ONNX backend suite: {counts[suite]['passed']} of the "
+                f"{counts[suite]['onnxruntime']} cases that onnxruntime passes also pass as a PEF "
+                f"on {place} ({counts[suite]['seen']} cases seen)"
+            )
 
 
 SLOW_FOLDERS = frozenset({"architectures", "generation", "training"})

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 import onnx_ir as ir
 
+from samba_onnx.facts.dtypes import ELEMENT_TYPES, plain_name
 from samba_onnx.passes.planning.flops import node_flops
-from samba_onnx.pef.element_types import ELEMENT_TYPES, packed_bytes
 from samba_onnx.pef.manifest import TargetSummary
+from samba_onnx.pef.packing import packed_bytes
 from samba_onnx.program.dataflow import dimensions
 
 __all__ = ["Cost", "cost", "node_dtype", "node_flops", "value_bytes"]
@@ -55,12 +56,8 @@ def node_dtype(node: ir.Node) -> str:
     ]
     for dtype in types:
         if dtype.is_floating_point():
-            return _dtype_name(dtype)
-    return _dtype_name(types[0]) if types else ""
-
-
-def _dtype_name(dtype: ir.DataType) -> str:
-    return {"FLOAT": "float32", "DOUBLE": "float64"}.get(dtype.name, dtype.name.lower())
+            return plain_name(dtype.name)
+    return plain_name(types[0].name) if types else ""
 
 
 @dataclass(frozen=True)

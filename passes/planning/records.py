@@ -15,6 +15,7 @@ from samba_onnx.pef.manifest import Fallback, FallbackNode, Region, Section, Sta
 from samba_onnx.program.dataflow import dimensions
 from samba_onnx.program.kinds import SectionType, SymbolKind
 from samba_onnx.program.source_location import source_location
+from samba_onnx.program.value_types import type_text
 
 if TYPE_CHECKING:
     from samba_onnx.passes.planning.placement import Placement
@@ -135,33 +136,6 @@ def symbol_record(
         baked=baked,
         bytes=value_bytes(value),
     )
-
-
-def type_text(value: ir.Value) -> str:
-    """Return a value's type as ONNX and onnxruntime write it.
-
-    Args:
-        value: Any value.
-
-    Returns:
-        ``tensor(float)``, ``seq(tensor(int64))``, ``optional(tensor(bool))``; empty where the type
-        could not be inferred.
-    """
-    kind: ir.TypeProtocol | None = value.type
-    if kind is None and value.const_value is not None:
-        kind = ir.TensorType(value.const_value.dtype)
-    wrappers: list[str] = []
-    while isinstance(kind, ir.SequenceType | ir.OptionalType):
-        wrappers.append("seq" if isinstance(kind, ir.SequenceType) else "optional")
-        kind = kind.elem_type
-    if kind is None or kind.dtype is ir.DataType.UNDEFINED:
-        return ""
-    text = f"tensor({kind.dtype.name.lower()})"
-    if isinstance(kind, ir.SparseTensorType):
-        text = f"sparse_{text}"
-    for wrapper in reversed(wrappers):
-        text = f"{wrapper}({text})"
-    return text
 
 
 def _fallback_node(node: ir.Node, placement: Placement) -> FallbackNode:

@@ -6,6 +6,7 @@ import onnx_ir as ir
 
 from samba_onnx.passes.rewrites.opset_adapters import ADAPTERS, Apply
 from samba_onnx.passes.rewrites.refusals import Refusal
+from samba_onnx.program.value_types import type_text
 
 INTERNAL_OPSET = 21
 """Version that models are brought to: of all versions that onnxruntime 1.31 knows, the one at which
@@ -109,8 +110,6 @@ def _lowering_obstacle(node: ir.Node, version: int, target: int) -> Refusal | No
 
 def _type_obstacle(node: ir.Node, schema: object) -> Refusal | None:
     """Return which type the older version does not have."""
-    from samba_onnx.passes.rewrites.interface import describe_type
-
     for values, formals in (
         (node.inputs, schema.inputs),  # type: ignore[attr-defined]
         (node.outputs, schema.outputs),  # type: ignore[attr-defined]
@@ -119,8 +118,8 @@ def _type_obstacle(node: ir.Node, schema: object) -> Refusal | None:
             formal = formals[min(position, len(formals) - 1)]
             if value is None or (not value.name and not value.uses()):
                 continue
-            if value.type is None or describe_type(value) not in formal.types:
-                return Refusal(f"its type {describe_type(value) or 'is not known'} is new")
+            if value.type is None or type_text(value) not in formal.types:
+                return Refusal(f"its type {type_text(value) or 'is not known'} is new")
     return None
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import onnx_ir as ir
 
 from samba_onnx.errors import InternalError
+from samba_onnx.program.value_types import type_text
 
 Dimension = int | str | None
 
@@ -83,23 +84,6 @@ class Interface:
         return after
 
 
-def describe_type(value: ir.Value) -> str:
-    """Return ONNX's text form of a value's type, ``tensor(float)``, or ``""`` when unknown."""
-    return "" if value.type is None else _type_text(value.type)
-
-
-def _type_text(kind: ir.TypeProtocol) -> str:
-    if isinstance(kind, ir.TensorType):
-        return f"tensor({_ELEMENTS.get(kind.dtype.name, kind.dtype.name.lower())})"
-    if isinstance(kind, ir.SparseTensorType):
-        return f"sparse_tensor({kind.dtype.name.lower()})"
-    word = "seq" if isinstance(kind, ir.SequenceType) else "optional"
-    return f"{word}({_type_text(kind.elem_type)})"  # type: ignore[arg-type]
-
-
-_ELEMENTS = {"FLOAT": "float", "DOUBLE": "double"}
-
-
 def dimensions(shape: ir.Shape | None) -> tuple[Dimension, ...] | None:
     """Return a shape as integers, names and None."""
     if shape is None:
@@ -109,7 +93,7 @@ def dimensions(shape: ir.Shape | None) -> tuple[Dimension, ...] | None:
 
 def _ports(values: object) -> tuple[Port, ...]:
     return tuple(
-        Port(value.name or "", describe_type(value), dimensions(value.shape))
+        Port(value.name or "", type_text(value), dimensions(value.shape))
         for value in values  # type: ignore[attr-defined]
     )
 

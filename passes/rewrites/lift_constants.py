@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
+from samba_onnx.facts.dtypes import ELEMENT_TYPES
 from samba_onnx.passes.rewrites.refusals import ReasonedPass, Refusal
 from samba_onnx.passes.rewrites.rewriting import (
     WEIGHT,
@@ -13,7 +14,6 @@ from samba_onnx.passes.rewrites.rewriting import (
     is_operator,
     replace_node,
 )
-from samba_onnx.pef.element_types import ELEMENT_TYPES
 
 LARGE = 1024
 """Elements from which a Constant node is taken for one of the user's weights."""

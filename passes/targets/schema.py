@@ -12,15 +12,12 @@ from typing import Annotated, Literal, Self
 import onnx_ir as ir
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from samba_onnx.facts.dtypes import plain_name
 from samba_onnx.passes.targets.limits import LIMITS
 from samba_onnx.passes.targets.reasons import ReasonCode
 
-_ONNX_NAMES = {"FLOAT": "float32", "DOUBLE": "float64"}
-
 DTYPES: dict[str, ir.DataType] = {
-    _ONNX_NAMES.get(dtype.name, dtype.name.lower()): dtype
-    for dtype in ir.DataType
-    if dtype is not ir.DataType.UNDEFINED
+    plain_name(dtype.name): dtype for dtype in ir.DataType if dtype is not ir.DataType.UNDEFINED
 }
 """Data types by the names that target files and messages use: ``float32``, ``bfloat16``, ..."""
 

@@ -88,7 +88,7 @@ def evaluate_original(
 def _prepared(model: onnx.ModelProto, engine: str) -> tuple[Engine, HostComputation, str]:
     executor = make_engine(engine, EngineSettings(rewriting=Rewriting.EXACT))
     title = f"graph {model.graph.name!r}" if model.graph.name else "the graph"
-    return executor, executor.prepare(Computation(model, title)), title
+    return executor, executor.prepare(Computation(model, title, rounds_as_device=True)), title
 
 
 def _run(

@@ -61,6 +61,9 @@ class Computation:
     """Where the files of external initializers lie; nowhere if empty."""
     splits: bool = False
     """Whether elementwise parts may be executed on their own, as those of optimizers."""
+    rounds_as_device: bool = False
+    """Whether bfloat16 is computed as the device computes it also on the host, where an engine may
+    otherwise use kernels of its own."""
     light: bool = False
     """Whether waking threads would take longer than the work that they share."""
 

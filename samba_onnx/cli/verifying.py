@@ -68,7 +68,7 @@ def verify(
     """Compare the original with the PEF, on one engine.
 
     The PEF runs on the emulator, on the same seeded inputs. What differs on onnxruntime and agrees
-    on the other engine is onnxruntime's fault, not the compiler's.
+    on the other engine points to onnxruntime, not to the compiler.
 
     Examples:
       samba-port verify model.onnx model.pef

@@ -11,7 +11,15 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-__all__ = ["GRADIENT", "OUTPUT", "Tolerance", "of_largest", "output_tolerance"]
+__all__ = [
+    "GRADIENT_OF_LARGEST",
+    "NEGLIGIBLE_GRADIENT",
+    "OUTPUT",
+    "TIMES_TORCHS_ERROR",
+    "Tolerance",
+    "of_largest",
+    "output_tolerance",
+]
 
 
 @dataclass(frozen=True)
@@ -48,9 +56,15 @@ _OF_LARGEST: Final[Mapping[str, float]] = MappingProxyType(
     }
 )
 
-GRADIENT: Final = 2e-3
+GRADIENT_OF_LARGEST: Final = 2e-3
 """Gradients of float32 against torch's, as a fraction of the largest number of a tensor: they are
 sums of many more terms than outputs, of both signs."""
+TIMES_TORCHS_ERROR: Final = 10.0
+"""How many times torch's own error against float64 the error of a gradient may be that is beyond
+the tolerance."""
+NEGLIGIBLE_GRADIENT: Final = 1e-3
+"""Part of the largest gradient of all below which a parameter's gradient may be noise: behind a
+normalisation, that of a bias is zero but for rounding."""
 
 
 def output_tolerance(dtype: str) -> Tolerance:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
 import ml_dtypes
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from samba_onnx.errors import ModelError
+from samba_onnx.tensor.dtypes import TORCH_TYPES
 
 __all__ = [
     "FLOATING",
@@ -28,23 +28,6 @@ __all__ = [
 
 Array: TypeAlias = NDArray[Any]
 
-_TORCH: Final = MappingProxyType(
-    {
-        ir.DataType.FLOAT: torch.float32,
-        ir.DataType.DOUBLE: torch.float64,
-        ir.DataType.FLOAT16: torch.float16,
-        ir.DataType.BFLOAT16: torch.bfloat16,
-        ir.DataType.INT8: torch.int8,
-        ir.DataType.INT16: torch.int16,
-        ir.DataType.INT32: torch.int32,
-        ir.DataType.INT64: torch.int64,
-        ir.DataType.UINT8: torch.uint8,
-        ir.DataType.UINT16: torch.uint16,
-        ir.DataType.UINT32: torch.uint32,
-        ir.DataType.UINT64: torch.uint64,
-        ir.DataType.BOOL: torch.bool,
-    }
-)
 FLOATING: Final = frozenset(
     {ir.DataType.FLOAT, ir.DataType.DOUBLE, ir.DataType.FLOAT16, ir.DataType.BFLOAT16}
 )
@@ -61,8 +44,8 @@ def torch_dtype(dtype: ir.DataType | int) -> torch.dtype:
         ModelError: torch has no such type.
     """
     try:
-        return _TORCH[ir.DataType(dtype)]
-    except (KeyError, ValueError):
+        return TORCH_TYPES[dtype]
+    except KeyError:
         raise ModelError(
             f"data type {ir.DataType(dtype).name} has no counterpart in torch: "
             "train the model before it is quantised, or without this value"

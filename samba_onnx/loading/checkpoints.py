@@ -11,7 +11,7 @@ import numpy.typing as npt
 import safetensors
 
 from samba_onnx.errors import ModelFileError, UsageError
-from samba_onnx.pef.element_types import ELEMENT_TYPES, OPAQUE
+from samba_onnx.facts.dtypes import ELEMENT_TYPES, OPAQUE
 from samba_onnx.safety.files import open_regular, printable
 
 Array = npt.NDArray[Any]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from samba_onnx.errors import PefFormatError, UsageError
-from samba_onnx.pef.element_types import packed_bytes, tensor_element, type_problem
+from samba_onnx.facts.dtypes import tensor_element, type_problem
 from samba_onnx.pef.layout import stage_member
 from samba_onnx.pef.manifest import (
     Fallback,
@@ -23,6 +23,7 @@ from samba_onnx.pef.manifest import (
     Symbol,
     TargetSummary,
 )
+from samba_onnx.pef.packing import packed_bytes
 from samba_onnx.pef.schedule_checks import check_boundaries, check_schedule, check_transfers
 from samba_onnx.pef.weights import TensorLayout, lay_out_tensors, shape_is_fixed
 from samba_onnx.program.kinds import SymbolKind

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Self
 
 from samba_onnx.errors import PefChecksumError, PefError, PefFormatError, UsageError
+from samba_onnx.facts.dtypes import tensor_element
 from samba_onnx.pef.archive import MemberSlot
 from samba_onnx.pef.codec import decode_manifest
 from samba_onnx.pef.consistency import check_manifest, weights_layout
 from samba_onnx.pef.digests import check_content
-from samba_onnx.pef.element_types import tensor_element, unpack
 from samba_onnx.pef.envelope import Envelope, read_envelope
 from samba_onnx.pef.layout import (
     REFERENCE_MEMBER,
@@ -25,6 +25,7 @@ from samba_onnx.pef.layout import (
     member_names,
 )
 from samba_onnx.pef.manifest import Manifest, Member, Symbol
+from samba_onnx.pef.packing import unpack
 from samba_onnx.pef.reference import check_reference
 from samba_onnx.pef.weights import StoredTensor, check_layout
 from samba_onnx.safety.files import open_regular, printable

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from samba_onnx.errors import PefFormatError
-from samba_onnx.pef.element_types import ELEMENT_TYPES, tensor_element
+from samba_onnx.facts.dtypes import ELEMENT_TYPES, tensor_element
 from samba_onnx.pef.manifest import Manifest, Symbol
 from samba_onnx.pef.weights import (
     StoredTensor,
@@ -32,7 +32,7 @@ def can_be_sample(values: Mapping[str, Any]) -> bool:
 
 def _types() -> dict[np.dtype, str]:
     """Return ONNX's type by numpy's dtype."""
-    return {element.numpy: f"tensor({name})" for name, element in ELEMENT_TYPES.items()}
+    return {element.numpy: element.text for element in ELEMENT_TYPES.values()}
 
 
 def encode_reference(inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]) -> bytes:

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from samba_onnx.errors import ModelFileError, UsageError
-from samba_onnx.pef.element_types import pack, tensor_element
+from samba_onnx.facts.dtypes import tensor_element
+from samba_onnx.pef.packing import pack
 from samba_onnx.safety.files import open_regular, printable
 
 if TYPE_CHECKING:

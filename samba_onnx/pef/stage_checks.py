@@ -8,7 +8,7 @@ import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 from samba_onnx.errors import ModelError, ModelFileError, PefFormatError
-from samba_onnx.pef.element_types import ELEMENT_TYPES
+from samba_onnx.facts.dtypes import ELEMENT_TYPES, tensor_text
 from samba_onnx.pef.layout import WEIGHTS_MEMBER
 from samba_onnx.pef.manifest import Fallback, Section, Stored, Symbol
 from samba_onnx.safety.files import printable
@@ -16,9 +16,8 @@ from samba_onnx.safety.graph_checks import check_model
 
 __all__ = ["parse_stage"]
 
-_ONNX_NAMES = {
-    onnx.TensorProto.DataType.Value(name.upper()): name for name in (*ELEMENT_TYPES, "string")
-}
+_ONNX_NAMES = {element.number: element.name for element in ELEMENT_TYPES.values()}
+_ONNX_NAMES[onnx.TensorProto.STRING] = "string"
 
 
 def parse_stage(
@@ -123,10 +122,10 @@ def _check_value(where: str, value: onnx.ValueInfoProto, symbol: Symbol) -> None
 
 def _check_initializer(where: str, tensor: onnx.TensorProto, symbol: Symbol) -> None:
     name = printable(tensor.name)
-    element = _ONNX_NAMES.get(tensor.data_type, "")
-    if f"tensor({element})" != symbol.type or tuple(tensor.dims) != symbol.shape:
+    kind = tensor_text(_ONNX_NAMES.get(tensor.data_type, ""))
+    if kind != symbol.type or tuple(tensor.dims) != symbol.shape:
         raise PefFormatError(
-            f"{where}: {name} is tensor({element}) {list(tensor.dims)}, the manifest says "
+            f"{where}: {name} is {kind} {list(tensor.dims)}, the manifest says "
             f"{symbol.type} {printable(symbol.shape)}"
         )
     if tensor.data_location != onnx.TensorProto.EXTERNAL:

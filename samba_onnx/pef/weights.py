@@ -14,13 +14,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from samba_onnx.errors import PefFormatError, UsageError
-from samba_onnx.pef.element_types import (
-    ELEMENT_TYPES,
-    OPAQUE,
-    packed_bytes,
-    tensor_element,
-)
+from samba_onnx.facts.dtypes import ELEMENT_TYPES, OPAQUE, tensor_element
 from samba_onnx.pef.manifest import Stored
+from samba_onnx.pef.packing import packed_bytes
 from samba_onnx.pef.sources import Source, source_bytes, source_chunks
 
 __all__ = [
@@ -45,7 +41,7 @@ LARGEST_RANK = 64
 """The most dimensions that numpy can express."""
 _PADDING = "__padding__."
 _NATIVE = {
-    element.safetensors: f"tensor({element.name})"
+    element.safetensors: element.text
     for element in ELEMENT_TYPES.values()
     if element.safetensors != OPAQUE or element.name == "uint8"
 }

@@ -6,12 +6,12 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 import onnx
 
 from samba_onnx.errors import ModelLimitError, UsageError
+from samba_onnx.facts.dtypes import ELEMENT_TYPES, tensor_element, tensor_text
 from samba_onnx.safety.files import printable
 
 __all__ = ["LIMIT_BYTES", "random_inputs"]
@@ -22,31 +22,9 @@ LIMIT_BYTES = 4 << 30
 _WORDS = ("", "a", "alpha", "Beta 2", "gamma-delta")
 
 _T = onnx.TensorProto
-_DTYPES: dict[int, Any] = {
-    _T.FLOAT: np.float32,
-    _T.DOUBLE: np.float64,
-    _T.FLOAT16: np.float16,
-    _T.BFLOAT16: ml_dtypes.bfloat16,
-    _T.FLOAT8E4M3FN: ml_dtypes.float8_e4m3fn,
-    _T.FLOAT8E4M3FNUZ: ml_dtypes.float8_e4m3fnuz,
-    _T.FLOAT8E5M2: ml_dtypes.float8_e5m2,
-    _T.FLOAT8E5M2FNUZ: ml_dtypes.float8_e5m2fnuz,
-    _T.FLOAT8E8M0: ml_dtypes.float8_e8m0fnu,
-    _T.FLOAT4E2M1: ml_dtypes.float4_e2m1fn,
-    _T.INT8: np.int8,
-    _T.INT16: np.int16,
-    _T.INT32: np.int32,
-    _T.INT64: np.int64,
-    _T.UINT8: np.uint8,
-    _T.UINT16: np.uint16,
-    _T.UINT32: np.uint32,
-    _T.UINT64: np.uint64,
-    _T.INT4: ml_dtypes.int4,
-    _T.UINT4: ml_dtypes.uint4,
-    _T.COMPLEX64: np.complex64,
-    _T.COMPLEX128: np.complex128,
-    _T.BOOL: np.bool_,
-    _T.STRING: np.object_,
+_DTYPES: dict[int, np.dtype[Any]] = {
+    _T.STRING: np.dtype(object),
+    **{element.number: element.numpy for element in ELEMENT_TYPES.values()},
 }
 _FLOATS = frozenset(
     {_T.FLOAT, _T.DOUBLE, _T.FLOAT16, _T.BFLOAT16, _T.FLOAT8E4M3FN, _T.FLOAT8E4M3FNUZ}
@@ -82,7 +60,7 @@ def random_inputs(
     arrays: dict[str, npt.NDArray[Any]] = {}
     for position, (name, (kind, shape)) in enumerate(specs.items()):
         data_type = _data_type(name, kind)
-        total += math.prod(shape) * np.dtype(_DTYPES[data_type]).itemsize
+        total += math.prod(shape) * _DTYPES[data_type].itemsize
         if total > LIMIT_BYTES:
             raise ModelLimitError(
                 f"input {printable(name)!r} of shape {printable(list(shape), 60)} makes the sample "
@@ -98,8 +76,10 @@ def _data_type(name: str, kind: int | str) -> int:
     data_type: int | None = None
     if isinstance(kind, int):
         data_type = kind
-    elif kind.startswith("tensor(") and kind.endswith(")"):
-        data_type = dict(_T.DataType.items()).get(kind[7:-1].upper())
+    elif kind == tensor_text("string"):
+        data_type = _T.STRING
+    elif (element := tensor_element(kind)) is not None:
+        data_type = element.number
     if data_type not in _DTYPES:
         raise UsageError(
             f"input {printable(name)!r} has type {kind}, for which no sample can be made"

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from samba_onnx.errors import UsageError
-from samba_onnx.pef.element_types import tensor_element
+from samba_onnx.facts.dtypes import tensor_element
 from samba_onnx.pef.manifest import Symbol
 from samba_onnx.program.fingerprint import Fingerprint
 from samba_onnx.program.program import Program

@@ -20,16 +20,16 @@ AnySambaTensor = TypeVar("AnySambaTensor", bound="SambaTensor")
 
 
 def like(self: AnySambaTensor, data: Tensor) -> AnySambaTensor:
-    """A leaf with other memory and all that a tensor carries besides values and gradient.
+    """A leaf with result memory and all that a tensor carries besides values and gradient.
 
     Args:
         self: The tensor.
         data: The tensor whose memory the result shares; a placeholder when ``self`` is empty.
     """
-    other = native.wrap(type(self), data, self.requires_grad)
-    other._marks = self._marks
-    vars(other)["_host"] = HostSide(None, self._host.materializer, self._host.is_empty)
-    return other
+    result = native.wrap(type(self), data, self.requires_grad)
+    result._marks = self._marks
+    vars(result)["_host"] = HostSide(None, self._host.materializer, self._host.is_empty)
+    return result
 
 
 def shallow_copy(self: AnySambaTensor) -> AnySambaTensor:
@@ -49,14 +49,14 @@ def deep_copy(self: AnySambaTensor, memo: dict[int, Any]) -> AnySambaTensor:
 
     Args:
         self: The tensor, a leaf.
-        memo: What was copied already, by the identity of the original.
+        memo: Copies that were made already, by the identity of the original.
 
     Raises:
         RuntimeError: The tensor is the result of a calculation; torch refuses that, too.
     """
     if id(self) in memo:
-        known: AnySambaTensor = memo[id(self)]
-        return known
+        earlier: AnySambaTensor = memo[id(self)]
+        return earlier
     if not self.is_leaf:
         raise RuntimeError(
             "only tensors that are leaves of the graph can be copied deeply: detach() first"
@@ -104,7 +104,7 @@ def formatted(self: SambaTensor, format_spec: str) -> str:
 
     Args:
         self: The tensor.
-        format_spec: What stands after the colon in an f-string.
+        format_spec: The format, as it stands after the colon in an f-string.
     """
     if self.dim() or not self.has_data:
         return object.__format__(self, format_spec)
@@ -116,7 +116,7 @@ def described(self: SambaTensor, *, tensor_contents: Any = None) -> str:
 
     Args:
         self: The tensor.
-        tensor_contents: What torch shows instead of the values.
+        tensor_contents: A text to show instead of the values; None shows the values.
     """
     plain: Any = native.plain(self)
     values = f"{plain.__repr__(tensor_contents=tensor_contents)}\n" if self.has_data else ""

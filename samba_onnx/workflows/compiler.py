@@ -23,9 +23,9 @@ from samba_onnx.pef.sources import Source
 from samba_onnx.program.program import Program
 from samba_onnx.workflows.packaging import package
 from samba_onnx.workflows.planning import (
+    CompilerSettings,
     PlannedPrograms,
     Progress,
-    Settings,
     plan_programs,
     silent,
 )
@@ -85,6 +85,7 @@ def convert(
     sample_seconds: float = SECONDS,
     seed: int = 0,
     metadata: Mapping[str, str] | None = None,
+    notes: Sequence[str] = (),
     progress: Progress | None = None,
 ) -> Pef:
     """Convert a model into a PEF.
@@ -104,6 +105,7 @@ def convert(
         sample_seconds: Wall-clock time after which that run is given up.
         seed: Seed of the sample's inputs.
         metadata: Key-value pairs to keep in the PEF.
+        notes: Sentences to keep in the PEF, and to show in its report.
         progress: Called with the name of each step before it begins.
 
     Returns:
@@ -124,7 +126,9 @@ def convert(
     reference = make_sample(
         model, loaded, planned.graphs[0].model, seed, wanted=sample, seconds=sample_seconds
     )
-    return _write(planned, destination, metadata, reference, settings.progress)
+    manifest = replace(planned.manifest, notes=(*planned.manifest.notes, *notes))
+    noted = replace(planned, manifest=manifest)
+    return _write(noted, destination, metadata, reference, settings.progress)
 
 
 def compile_programs(
@@ -203,21 +207,23 @@ def _settings(
     progress: Progress | None,
     dims: Mapping[str, int] | None = None,
     input_shapes: InputShapes | None = None,
-) -> Settings:
+) -> CompilerSettings:
     """Look up the target and check the level, before a model is loaded."""
     options = PipelineOptions(dims=dims or {}, input_shapes=input_shapes or {})
-    return Settings(load_target(target), level, options, progress or silent)
+    return CompilerSettings(load_target(target), level, options, progress or silent)
 
 
 def _plan_onnx(
-    model: str | os.PathLike[str] | onnx.ModelProto, settings: Settings
+    model: str | os.PathLike[str] | onnx.ModelProto, settings: CompilerSettings
 ) -> tuple[LoadedModel, PlannedPrograms]:
     settings.progress("load")
     loaded = load_model(model)
     return loaded, plan_programs([onnx_program(loaded)], loaded.summary, settings)
 
 
-def _plan_torch(programs: Sequence[Program], name: str, settings: Settings) -> PlannedPrograms:
+def _plan_torch(
+    programs: Sequence[Program], name: str, settings: CompilerSettings
+) -> PlannedPrograms:
     if not programs:
         raise UsageError("no program was given to compile")
     nodes = sum(len(part.model.graph) for program in programs for part in program.parts)

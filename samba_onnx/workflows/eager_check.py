@@ -6,7 +6,7 @@ import contextlib
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -24,29 +24,19 @@ from samba_onnx.export.programs.inference import Exported
 from samba_onnx.export.translation.builder import GraphBuilder
 from samba_onnx.export.translation.dtypes import onnx_type
 from samba_onnx.export.translation.graphs import constant, translate
+from samba_onnx.facts.dtypes import dtype_name
+from samba_onnx.facts.tolerances import of_largest
 from samba_onnx.program.program import Part
 from samba_onnx.runtime.engine.evaluation import evaluate
 from samba_onnx.tensor import SambaTensor
-from samba_onnx.workflows.checking.dropouts import (
+from samba_onnx.workflows.checking.dropouts import rates_at_zero, without_dropouts
+from samba_onnx.workflows.checking.outcome import (
+    Comparison,
     NotComparableError,
-    rates_at_zero,
-    without_dropouts,
+    done,
+    not_comparable,
 )
-from samba_onnx.workflows.checking.outcome import Comparison, done, not_comparable
 from samba_onnx.workflows.checking.refusals import refusal, refuse_unless_prepared
-
-TOLERANCES: Final[Mapping[torch.dtype, float]] = MappingProxyType(
-    {
-        torch.float64: 1e-6,
-        torch.float32: 1e-4,
-        torch.float16: 2e-2,
-        torch.bfloat16: 8e-2,
-        torch.complex64: 1e-4,
-        torch.complex128: 1e-6,
-    }
-)
-"""Largest error that is allowed, as a fraction of the largest number of a tensor: a hundred times
-what a deep network loses by summing in another order. Integers and booleans are to be equal."""
 
 
 def compare_with_eager(
@@ -114,7 +104,7 @@ def compare_part(
     flat = pytree.tree_leaves((args, keywords))
     values = run_part(forward, feeds_of(module, flat, exported))
     errors = {
-        name: (difference(values[name], tensor), TOLERANCES.get(tensor.dtype, 0.0))
+        name: (difference(values[name], tensor), tolerance_of(tensor))
         for name, tensor in zip(exported.outputs, wanted, strict=True)
         if name is not None
     }
@@ -164,6 +154,11 @@ def difference(made: NDArray[Any], wanted: torch.Tensor) -> float:
     error = np.abs(one[known] - other[known]).max()
     scale = np.abs(other[known]).max()
     return float(error / max(scale, np.finfo(np.float32).tiny)) if error else 0.0
+
+
+def tolerance_of(tensor: torch.Tensor) -> float:
+    """Return how far a tensor may be from torch's, as a fraction of its largest number."""
+    return of_largest(dtype_name(tensor.dtype))
 
 
 def to_array(tensor: torch.Tensor) -> NDArray[Any]:
@@ -272,7 +267,7 @@ def first_difference(
         if wanted is None:
             continue
         amount = difference(made[value.name or ""], wanted)
-        if not amount <= TOLERANCES.get(wanted.dtype, 0.0):
+        if not amount <= tolerance_of(wanted):
             return node, amount
     return None
 

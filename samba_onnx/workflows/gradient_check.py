@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,12 +17,22 @@ from samba_onnx.errors import ExportMismatchError
 from samba_onnx.export.capture.modules import Inputs, arguments
 from samba_onnx.export.programs.inference import Exported
 from samba_onnx.facts.names import GRADIENT, LOSSES, UPDATED
+from samba_onnx.facts.tolerances import (
+    GRADIENT_OF_LARGEST,
+    NEGLIGIBLE_GRADIENT,
+    TIMES_TORCHS_ERROR,
+)
 from samba_onnx.functional.host_operators import HOST_OPERATORS
 from samba_onnx.program.kinds import SectionType
 from samba_onnx.program.program import Part, Program
 from samba_onnx.tensor import SambaTensor
-from samba_onnx.workflows.checking.dropouts import CONDITION, NotComparableError, rates_at_zero
-from samba_onnx.workflows.checking.outcome import Comparison, done, not_comparable
+from samba_onnx.workflows.checking.dropouts import CONDITION, rates_at_zero
+from samba_onnx.workflows.checking.outcome import (
+    Comparison,
+    NotComparableError,
+    done,
+    not_comparable,
+)
 from samba_onnx.workflows.checking.refusals import refuse_unless_prepared
 from samba_onnx.workflows.eager_check import (
     compare_part,
@@ -31,15 +41,6 @@ from samba_onnx.workflows.eager_check import (
     to_array,
     zeros,
 )
-
-TOLERANCE: Final = 2e-3
-"""Largest error of a gradient, as a fraction of its largest number: gradients are sums of many
-more terms than outputs, of both signs."""
-ALLOWED: Final = 10.0
-"""How many times torch's own error against float64 an error may be."""
-NEGLIGIBLE: Final = 1e-3
-"""Part of the largest gradient of all below which a parameter's gradient may be noise: behind a
-normalisation, that of a bias is zero but for rounding."""
 
 
 def compare_training(module: nn.Module, inputs: Inputs, exported: Exported) -> Comparison:
@@ -82,13 +83,13 @@ def _errors_of_step(module: nn.Module, inputs: Inputs, exported: Exported) -> di
     wanted = _gradients(module, args, keywords, exported)
     gradients = {name: _gradient_of(values, name) for name in wanted}
     errors = _errors(gradients, wanted)
-    wrong = {name: error for name, error in errors.items() if not error <= TOLERANCE}
+    wrong = {name: error for name, error in errors.items() if not error <= GRADIENT_OF_LARGEST}
     if wrong:
         # Gradients behind normalisations lose many digits in torch, too: let float64 judge.
         exact = _exact_gradients(module, args, keywords, exported)
         ours, torchs = _errors(gradients, exact), _errors(wanted, exact)
         for name, error in wrong.items():
-            if not ours.get(name, error) <= ALLOWED * torchs.get(name, 0.0):
+            if not ours.get(name, error) <= TIMES_TORCHS_ERROR * torchs.get(name, 0.0):
                 raise ExportMismatchError(
                     f"the gradient of {name!r} in the exported graph differs from torch's by "
                     f"{error:.2g} of its largest number; please report this, or skip the comparison"
@@ -108,7 +109,7 @@ def _errors(
     largest = max((float(np.abs(array).max(initial=0.0)) for array in wanted.values()), default=0.0)
     errors = {}
     for name, array in wanted.items():
-        scale = max(float(np.abs(array).max(initial=0.0)), NEGLIGIBLE * largest)
+        scale = max(float(np.abs(array).max(initial=0.0)), NEGLIGIBLE_GRADIENT * largest)
         error = float(np.abs(found[name] - array).max(initial=0.0))
         errors[name] = error / scale if scale else error
     return errors

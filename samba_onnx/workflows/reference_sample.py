@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Any
 import onnx_ir as ir
 
 from samba_onnx.errors import InvalidModelError, ModelLimitError, SambaError, UsageError
+from samba_onnx.facts.dtypes import tensor_element
 from samba_onnx.facts.operators import Randomness, operators
 from samba_onnx.facts.tolerances import OUTPUT
 from samba_onnx.loading import LoadedModel
-from samba_onnx.passes.planning.records import type_text
 from samba_onnx.passes.rewrites.interface import dimensions
 from samba_onnx.pef import can_be_sample, encode_reference
-from samba_onnx.pef.element_types import tensor_element
 from samba_onnx.pef.manifest import ReferenceSample
 from samba_onnx.program.program import DEFAULT_GRAPH
+from samba_onnx.program.value_types import type_text
 from samba_onnx.safety.files import printable
 from samba_onnx.safety.sample_inputs import random_inputs
 from samba_onnx.safety.sampling import run_sample

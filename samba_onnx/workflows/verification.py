@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from samba_onnx.errors import UsageError
+from samba_onnx.facts.tolerances import OUTPUT, output_tolerance
 from samba_onnx.loading import load_model
 from samba_onnx.pef import Pef, load_pef
 from samba_onnx.runtime.engine.registry import DEFAULT_ENGINE
@@ -24,13 +25,6 @@ from samba_onnx.safety.sample_inputs import random_inputs
 
 if TYPE_CHECKING:
     import onnx
-
-RTOL = 1e-4
-"""Relative tolerance: a float32 keeps 7 digits; reassociated sums of a few thousand terms lose 3."""
-ATOL = 1e-5
-"""Absolute tolerance per unit of the output's largest magnitude: what cancellation leaves of it."""
-COARSE_RTOL = {"float16": 2e-2, "bfloat16": 4e-2}
-"""Relative tolerances of the 11-bit and 8-bit significands: about five roundings of each."""
 
 
 @dataclass(frozen=True)
@@ -94,8 +88,8 @@ def verify(
         pef: The compiled model, open or as a path.
         inputs: Arrays by input name; random ones where None. Dynamic dimensions become 2.
         seed: Seed of the random inputs.
-        rtol: Relative tolerance; ``RTOL`` where None, coarser for 16-bit outputs.
-        atol: Absolute tolerance per unit of the output's largest magnitude; ``ATOL`` where None.
+        rtol: Relative tolerance; that of :mod:`samba_onnx.facts.tolerances` where None.
+        atol: Absolute tolerance per unit of the output's largest magnitude; likewise where None.
         threads: Threads of both sides; all cores where None.
         engine: Name of what executes both sides: ``onnxruntime``, or ``reference``, which is slow
             and exact.
@@ -239,8 +233,8 @@ def compare(
         actual: Values by name: arrays, lists of them, or None.
         expected: The same names.
         against: What ``expected`` comes from, for the report.
-        rtol: See above; ``RTOL``, or coarser for 16-bit floats, where None.
-        atol: See above; ``ATOL``, or ``rtol`` for 16-bit floats, where None.
+        rtol: See above; that of :mod:`samba_onnx.facts.tolerances` where None.
+        atol: See above; likewise where None.
 
     Returns:
         One comparison per array.
@@ -254,7 +248,10 @@ def compare(
         ]
         outputs += [_failed(leaf, value) for leaf, value in got.items() if leaf not in dict(leaves)]
     return Verification(
-        against, tuple(outputs), RTOL if rtol is None else rtol, ATOL if atol is None else atol
+        against,
+        tuple(outputs),
+        OUTPUT.relative if rtol is None else rtol,
+        OUTPUT.absolute if atol is None else atol,
     )
 
 
@@ -350,9 +347,9 @@ def _exact_errors(actual: np.ndarray, expected: np.ndarray) -> np.ndarray:
 def _float_errors(
     actual: np.ndarray, expected: np.ndarray, rtol: float | None, atol: float | None
 ) -> tuple[np.ndarray, np.ndarray, float]:
-    coarse = COARSE_RTOL.get(str(expected.dtype))
-    relative = rtol if rtol is not None else coarse or RTOL
-    absolute = atol if atol is not None else coarse or ATOL
+    tolerance = output_tolerance(str(expected.dtype))
+    relative = tolerance.relative if rtol is None else rtol
+    absolute = tolerance.absolute if atol is None else atol
     wide = np.complex128 if expected.dtype.kind == "c" else np.float64
     left, right = actual.astype(wide), expected.astype(wide)
     finite = np.isfinite(left) & np.isfinite(right)

@@ -16,14 +16,9 @@ import pytest
 from safetensors import safe_open
 
 from samba_onnx.errors import ModelFileError, PefFormatError, UsageError
+from samba_onnx.facts.dtypes import ELEMENT_TYPES
 from samba_onnx.pef import FileRegion, WeightEntry, lay_out_weights
-from samba_onnx.pef.element_types import (
-    ELEMENT_TYPES,
-    pack,
-    packed_bytes,
-    type_problem,
-    unpack,
-)
+from samba_onnx.pef.packing import pack, packed_bytes, unpack
 from samba_onnx.pef.sources import Source
 from samba_onnx.pef.weights import (
     LARGE,
@@ -217,17 +212,3 @@ def test_a_header_that_lists_something_else_is_refused() -> None:
     for names in (["b"], [], ["a", "b"]):
         with pytest.raises(PefFormatError):
             read_tensors(content, names)
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["", "tensor(float)", "tensor(string)", "seq(tensor(int64))", "sparse_tensor(float)",
-     "optional(seq(tensor(float16)))", "map(int64,tensor(float))", "map(string,seq(tensor(bool)))"],
-)  # fmt: skip
-def test_onnx_types_are_known(text: str) -> None:
-    assert type_problem(text) is None
-
-
-@pytest.mark.parametrize("text", ["float", "tensor()", "tensor(Float)", "seq()x", "seq(tensor(x))"])
-def test_other_types_are_not(text: str) -> None:
-    assert type_problem(text) == f"{text!r} is no ONNX type"

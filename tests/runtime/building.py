@@ -13,7 +13,7 @@ import numpy as np
 import onnx
 from onnx import numpy_helper, parser
 
-from samba_onnx.pef.element_types import packed_bytes, tensor_element
+from samba_onnx.facts.dtypes import tensor_element
 from samba_onnx.pef.layout import stage_member
 from samba_onnx.pef.manifest import (
     Argin,
@@ -32,6 +32,7 @@ from samba_onnx.pef.manifest import (
     Tier,
     Transfer,
 )
+from samba_onnx.pef.packing import packed_bytes
 from samba_onnx.pef.reader import Pef, load_pef
 from samba_onnx.pef.stage_checks import type_text
 from samba_onnx.pef.weights import WeightEntry, lay_out_weights

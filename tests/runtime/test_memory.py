@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from samba_onnx.errors import InternalError, OutOfDeviceMemoryError
-from samba_onnx.pef.element_types import ELEMENT_TYPES
+from samba_onnx.facts.dtypes import ELEMENT_TYPES
 from samba_onnx.pef.manifest import Region, Symbol, Tier
 from samba_onnx.program.kinds import SymbolKind
 from samba_onnx.runtime.elements import from_items, to_items

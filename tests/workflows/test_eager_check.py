@@ -11,8 +11,8 @@ from samba_onnx.errors import ExportMismatchError
 from samba_onnx.export.operators import activations, registry
 from samba_onnx.export.programs.inference import export_inference
 from samba_onnx.tensor import SambaTensor, from_torch_model_
-from samba_onnx.workflows.checking.outcome import Outcome
-from samba_onnx.workflows.eager_check import TOLERANCES, compare_with_eager, difference
+from samba_onnx.workflows.checking.outcome import ComparisonOutcome
+from samba_onnx.workflows.eager_check import compare_with_eager, difference, tolerance_of
 
 
 class Two(nn.Module):
@@ -34,10 +34,10 @@ def test_equal_graphs_pass(dtype: torch.dtype) -> None:
     module = Two().to(dtype).eval()
     inputs = (torch.randn(3, 4, dtype=dtype),)
     found = compare_with_eager(module, inputs, export_inference(module, inputs))
-    assert found.outcome is Outcome.DONE
+    assert found.outcome is ComparisonOutcome.DONE
     assert found.notes == ()
     assert list(found.errors) == ["two__softmax__outputs__0"]
-    assert all(error <= TOLERANCES[dtype] for error in found.errors.values())
+    assert all(error <= tolerance_of(inputs[0]) for error in found.errors.values())
 
 
 def test_buffers_stay_as_they_were() -> None:
@@ -52,7 +52,7 @@ def test_converted_modules_are_compared_with_their_own_values() -> None:
     from_torch_model_(module)
     inputs = (SambaTensor(torch.randn(3, 4), name="value"),)
     found = compare_with_eager(module, inputs, export_inference(module, inputs))
-    assert found.outcome is Outcome.DONE
+    assert found.outcome is ComparisonOutcome.DONE
 
 
 def test_mismatch_names_the_first_operator_and_the_line(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -73,7 +73,7 @@ def test_changed_weights_are_compared_as_they_are_now() -> None:
     exported = export_inference(module, inputs)
     with torch.no_grad():
         module.second.weight.fill_(2.0)
-    assert compare_with_eager(module, inputs, exported).outcome is Outcome.DONE
+    assert compare_with_eager(module, inputs, exported).outcome is ComparisonOutcome.DONE
 
 
 def test_modules_without_values_are_not_comparable() -> None:
@@ -81,7 +81,7 @@ def test_modules_without_values_are_not_comparable() -> None:
         module = Two().eval()
     inputs = (torch.randn(3, 4),)
     found = compare_with_eager(module, inputs, export_inference(module, inputs))
-    assert found.outcome is Outcome.NOT_COMPARABLE
+    assert found.outcome is ComparisonOutcome.NOT_COMPARABLE
     assert found.reason == "parameter 'first.weight' has no values"
     assert found.notes == (
         "What was compiled is not compared with eager torch: parameter 'first.weight' has no "

@@ -11,7 +11,7 @@ from torch import nn
 from samba_onnx.errors import ExportMismatchError
 from samba_onnx.export.operators import registry
 from samba_onnx.export.programs.training import export_training
-from samba_onnx.workflows.checking.outcome import Outcome
+from samba_onnx.workflows.checking.outcome import ComparisonOutcome
 from samba_onnx.workflows.gradient_check import compare_training
 
 
@@ -56,7 +56,7 @@ def test_right_gradients_pass(accumulation: bool) -> None:
     model, inputs = Bent(), sample()
     exported = export_training(model, inputs, gradient_accumulation=accumulation)
     comparison = compare_training(model, inputs, exported)
-    assert comparison.outcome is Outcome.DONE
+    assert comparison.outcome is ComparisonOutcome.DONE
     assert "bent__first__weight__grad" in comparison.errors
     assert all(parameter.grad is None for parameter in model.parameters())
 
@@ -65,7 +65,7 @@ def test_normalisations_are_judged_in_float64() -> None:
     model, inputs = Deep().train(), (torch.randn(4, 8, 6, 6),)
     before = {name: buffer.clone() for name, buffer in model.named_buffers()}
     comparison = compare_training(model, inputs, export_training(model, inputs))
-    assert comparison.outcome is Outcome.DONE
+    assert comparison.outcome is ComparisonOutcome.DONE
     for name, buffer in model.named_buffers():
         assert torch.equal(buffer, before[name])
 

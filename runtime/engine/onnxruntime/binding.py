@@ -9,7 +9,7 @@ from typing import Any, Final
 import onnx
 import onnxruntime as ort
 
-from samba_onnx.runtime.elements import Array, onnx_number
+from samba_onnx.runtime.elements import Array
 from samba_onnx.runtime.engine.lowerings.nodes import declared_shape
 from samba_onnx.runtime.engine.overwriting import unsafe_in_place
 from samba_onnx.runtime.engine.protocol import BoundComputation
@@ -69,7 +69,7 @@ def freeze_inputs(
     outside: dict[str, DeviceTensor] = {}
     for name, tensor in tensors.items():
         proto = model.graph.initializer.add(
-            name=name, data_type=onnx_number(tensor.element), dims=tensor.shape
+            name=name, data_type=tensor.element.number, dims=tensor.shape
         )
         if tensor.items.nbytes <= _INLINE_BYTES:
             proto.raw_data = tensor.items.tobytes()
@@ -87,9 +87,7 @@ def tensor_value(tensor: DeviceTensor) -> ort.OrtValue:
     Args:
         tensor: A tensor whose elements do not share bytes.
     """
-    return ort.OrtValue.ortvalue_from_numpy_with_onnx_type(
-        tensor.items, onnx_number(tensor.element)
-    )
+    return ort.OrtValue.ortvalue_from_numpy_with_onnx_type(tensor.items, tensor.element.number)
 
 
 def bind_session(
@@ -115,7 +113,7 @@ def bind_session(
     binding = session.io_binding()
     for name in inputs:
         tensor = memory.tensor(name)
-        number = onnx_number(tensor.element)
+        number = tensor.element.number
         binding.bind_input(name, "cpu", 0, number, tensor.shape, tensor.address)
     symbols = [name for name in outputs if name not in places]
     unsafe = unsafe_in_place(model, memory, inputs, symbols)
@@ -126,7 +124,7 @@ def bind_session(
             buffer = memory.private(name)
             copies.append((tensor.items, buffer.items))
             tensor = buffer
-        number = onnx_number(tensor.element)
+        number = tensor.element.number
         seen = tensor.shape if shape is None else shape
         binding.bind_output(name, "cpu", 0, number, seen, tensor.address)
     return BoundSession(session, binding, tuple(copies), values)

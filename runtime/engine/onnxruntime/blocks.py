@@ -13,7 +13,6 @@ from typing import Any
 import onnx
 import onnxruntime as ort
 
-from samba_onnx.runtime.elements import onnx_number
 from samba_onnx.runtime.engine.lowerings.elementwise_blocks import same_models
 from samba_onnx.runtime.engine.lowerings.pipeline import lower
 from samba_onnx.runtime.engine.lowerings.stage_model import Component, StageModel
@@ -135,7 +134,7 @@ class _Place:
 
     def __init__(self, tensor: DeviceTensor, name: str, scalar: bool) -> None:
         self.name = name
-        self._number = onnx_number(tensor.element)
+        self._number = tensor.element.number
         self._address = tensor.address
         self._size = tensor.items.itemsize
         self._scalar = scalar

@@ -113,8 +113,7 @@ class OnnxRuntimeEngine:
         Raises:
             ExecutionError: onnxruntime refuses the model.
         """
-        narrow = uses_bfloat16(computation.model)
-        if narrow:
+        if not computation.rounds_as_device and uses_bfloat16(computation.model):
             # Most operators have no bfloat16 kernel; those that have one keep it.
             copy = onnx.ModelProto()
             copy.CopyFrom(computation.model)

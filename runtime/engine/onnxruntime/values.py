@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 import onnxruntime as ort
 
-from samba_onnx.pef.element_types import ElementType, packed_bytes, tensor_element
+from samba_onnx.facts.dtypes import ElementType, tensor_element
+from samba_onnx.pef.packing import packed_bytes
 from samba_onnx.runtime.elements import (
     Array,
     from_items,
     is_native,
-    onnx_number,
     storage_dtype,
     to_items,
 )
@@ -79,7 +79,7 @@ def to_ort_value(array: Array, element: ElementType) -> ort.OrtValue:
         element: A type that numpy lacks.
     """
     items = np.asarray(to_items(array, element), order="C")
-    number = onnx_number(element)
+    number = element.number
     if not element.packs:
         return ort.OrtValue.ortvalue_from_numpy_with_onnx_type(items, number)
     value = ort.OrtValue.ortvalue_from_shape_and_type(array.shape, number)

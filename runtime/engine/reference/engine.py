@@ -9,6 +9,7 @@ from typing import Final
 
 import onnx
 import onnx.inliner
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]  # has no stubs
 
 from samba_onnx.errors import ExecutionError
 from samba_onnx.runtime.engine.lowerings.bfloat16 import lower_stage_bfloat16
@@ -135,12 +136,20 @@ class ReferenceEngine:
         """
 
         def prepare() -> ReferenceGraph:
-            loaded = onnx.load(model) if isinstance(model, Path) else model
+            loaded = _loaded(model) if isinstance(model, Path) else model
             stage = StageModel(onnx.inliner.inline_local_functions(loaded))
             lower(stage, LOWERINGS)
             return ReferenceGraph(stage.model)
 
         return _prepared(title, prepare)
+
+
+def _loaded(path: Path) -> onnx.ModelProto:
+    try:
+        return onnx.load(path)
+    except (DecodeError, OSError, ValueError, onnx.checker.ValidationError) as error:
+        reason = " ".join(str(error).split())
+        raise ExecutionError(f"{path}: {reason}", reason=reason) from error
 
 
 def _prepared(title: str, prepare: Callable[[], ReferenceGraph]) -> ReferenceGraph:

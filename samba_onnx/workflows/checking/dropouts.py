@@ -22,6 +22,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from samba_onnx.export.capture.modules import Captured
 from samba_onnx.export.decomposition.dropout import is_dropout, rate_of
+from samba_onnx.workflows.checking.outcome import NotComparableError
 
 CONDITION: Final = "with the rates of all dropouts at 0"
 """What a comparison says of itself that was made so."""
@@ -53,10 +54,6 @@ _RECURRENT: Final = frozenset({torch.lstm, torch.gru, torch.rnn_tanh, torch.rnn_
 """Their rate comes two places after the first boolean: whether there are biases, layers, rate."""
 _RATE_NAMES: Final = ("p", "dropout_p", "dropout")
 """What ATen calls a rate."""
-
-
-class NotComparableError(Exception):
-    """There is nothing to compare; its text says why. Caught where the comparison was begun."""
 
 
 @contextlib.contextmanager

@@ -14,18 +14,22 @@ ORIGINAL_MODEL: Final = "the ONNX model on onnxruntime"
 """What a compiled ONNX model is compared with."""
 
 
-class Outcome(enum.StrEnum):
+class ComparisonOutcome(enum.StrEnum):
     """Whether anything was compared; a mismatch is an error and no outcome."""
 
     DONE = "done"
     NOT_COMPARABLE = "not comparable"
 
 
+class NotComparableError(Exception):
+    """There is nothing to compare; its text says why. Caught where the comparison was begun."""
+
+
 @dataclass(frozen=True)
 class Comparison:
     """What a comparison came to that found no mismatch."""
 
-    outcome: Outcome
+    outcome: ComparisonOutcome
     errors: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
     """Largest error of each output that was compared, by its name, as a fraction of the output's
     largest number."""
@@ -40,7 +44,7 @@ class Comparison:
     @property
     def notes(self) -> tuple[str, ...]:
         """What people must know of it: a sentence for the PEF and its report, or none."""
-        if self.outcome is Outcome.NOT_COMPARABLE:
+        if self.outcome is ComparisonOutcome.NOT_COMPARABLE:
             return (f"What was compiled is not compared with {self.oracle}: {self.reason}.",)
         if self.condition:
             return (f"What was compiled is compared with {self.oracle} {self.condition}.",)
@@ -54,7 +58,7 @@ def done(errors: Mapping[str, float], condition: str = "") -> Comparison:
         errors: Largest error of each output, as a fraction of the output's largest number.
         condition: See ``Comparison.condition``.
     """
-    return Comparison(Outcome.DONE, MappingProxyType(dict(errors)), condition=condition)
+    return Comparison(ComparisonOutcome.DONE, MappingProxyType(dict(errors)), condition=condition)
 
 
 def not_comparable(reason: str, oracle: str = EAGER_TORCH) -> Comparison:
@@ -64,4 +68,4 @@ def not_comparable(reason: str, oracle: str = EAGER_TORCH) -> Comparison:
         reason: A clause that says what is missing, without a full stop.
         oracle: What would have been compared with.
     """
-    return Comparison(Outcome.NOT_COMPARABLE, reason=reason, oracle=oracle)
+    return Comparison(ComparisonOutcome.NOT_COMPARABLE, reason=reason, oracle=oracle)

@@ -9,6 +9,7 @@ from typing import TypeAlias
 import onnx_ir as ir
 
 from samba_onnx.errors import EngineRefusalError, ExecutionError
+from samba_onnx.facts.domains import qualified
 from samba_onnx.program.program import Part
 from samba_onnx.program.source_location import source_location
 from samba_onnx.runtime.engine.evaluation import refuse_unless_runnable
@@ -58,7 +59,7 @@ def refusal(part: Part, error: ExecutionError, trial: Trial) -> EngineRefusalErr
     operator = location = None
     where = "no single operator of it"
     if node is not None:
-        operator = f"{node.domain}::{node.op_type}" if node.domain else node.op_type
+        operator = qualified(node.domain, node.op_type)
         location = source_location(node) or None
         where = f"operator {printable(operator)}"
         where += f" at {location}" if location else f", node {printable(node.name or '')!r}"

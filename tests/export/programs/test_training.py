@@ -17,7 +17,7 @@ from samba_onnx.errors import GradientError
 from samba_onnx.export.programs.training import export_training
 from samba_onnx.facts.names import gradient_name, updated_name, zeroed_name
 from samba_onnx.program.kinds import SectionType, SymbolKind
-from samba_onnx.workflows.checking.outcome import Outcome
+from samba_onnx.workflows.checking.outcome import ComparisonOutcome
 from samba_onnx.workflows.gradient_check import compare_training
 from tests.export.training_models import (
     Shared,
@@ -268,7 +268,7 @@ def test_a_loss_without_any_gradient_has_no_backward() -> None:
     module, value = Counting(4, 3), torch.randn(2, 4)
     exported = export_training(module, (value,))
     assert [part.type for part in exported.program.parts] == [SectionType.FWD]
-    assert compare_training(module, (value,), exported).outcome is Outcome.DONE
+    assert compare_training(module, (value,), exported).outcome is ComparisonOutcome.DONE
     module(value).backward()
     assert module.weight.grad is None
 

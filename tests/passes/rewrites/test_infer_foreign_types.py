@@ -15,7 +15,8 @@ import samba_onnx
 from samba_onnx.errors import ExecutionError
 from samba_onnx.passes.rewrites import infer_foreign_types
 from samba_onnx.passes.rewrites.infer_foreign_types import InferForeignTypesPass
-from samba_onnx.passes.rewrites.interface import describe_type, dimensions
+from samba_onnx.passes.rewrites.interface import dimensions
+from samba_onnx.program.value_types import type_text
 
 HEADER = '<ir_version: 10, opset_import: ["": 21, "com.microsoft": 1, "com.example": 1]>\n'
 X = np.random.default_rng(0).normal(size=(3, 3)).astype(np.float32)
@@ -32,7 +33,7 @@ def inferred(text: str) -> tuple[dict[str | None, Any], bool, list[str]]:
     rewrite = InferForeignTypesPass()
     modified = rewrite(model).modified
     found = {
-        value.name: (describe_type(value), dimensions(value.shape))
+        value.name: (type_text(value), dimensions(value.shape))
         for node in model.graph
         for value in node.outputs
     }

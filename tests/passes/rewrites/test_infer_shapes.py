@@ -5,7 +5,8 @@ import pytest
 
 from samba_onnx.passes.rewrites.infer_shapes import InferShapesPass
 from samba_onnx.passes.rewrites.inference_limits import unsafe_nodes
-from samba_onnx.passes.rewrites.interface import describe_type, dimensions
+from samba_onnx.passes.rewrites.interface import dimensions
+from samba_onnx.program.value_types import type_text
 from tests.passes.rewrites.applying import parse
 
 
@@ -17,7 +18,7 @@ def test_types_and_shapes_of_graphs_and_branches() -> None:
  y = If (c) <then_branch = t () => (float[A,4] a) { r = Relu(x)
  a = Neg(r) }, else_branch = e () => (float[B,4] b) { b = Abs(x) }> }""")
     assert InferShapesPass()(model).modified
-    types = {v.name: describe_type(v) for n in model.graph.all_nodes() for v in n.outputs}
+    types = {v.name: type_text(v) for n in model.graph.all_nodes() for v in n.outputs}
     assert types["h"] == "tensor(float16)"
     assert types["q"] == "seq(tensor(float16))"
     assert types["r"] == "tensor(float)"

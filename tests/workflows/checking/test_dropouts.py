@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from samba_onnx.errors import ExportMismatchError
 from samba_onnx.export.operators import registry
 from samba_onnx.export.programs.training import export_training
-from samba_onnx.workflows.checking.dropouts import NotComparableError, rates_at_zero
-from samba_onnx.workflows.checking.outcome import Outcome
+from samba_onnx.workflows.checking.dropouts import rates_at_zero
+from samba_onnx.workflows.checking.outcome import ComparisonOutcome, NotComparableError
 from samba_onnx.workflows.gradient_check import compare_training
 from tests.workflows.checking.planted import LINE, batch, net, wrong_number
 
@@ -86,7 +86,7 @@ def test_other_random_numbers_are_noticed() -> None:
 def test_a_model_with_dropouts_is_compared() -> None:
     module, inputs = net(0.5).train(), batch()
     comparison = compare_training(module, inputs, export_training(module, inputs))
-    assert comparison.outcome is Outcome.DONE
+    assert comparison.outcome is ComparisonOutcome.DONE
     assert comparison.notes == (
         "What was compiled is compared with eager torch with the rates of all dropouts at 0.",
     )
@@ -109,7 +109,7 @@ def test_dropouts_inside_of_layers_are_compared() -> None:
     torch.manual_seed(0)
     module, inputs = Stack().train(), (torch.randn(2, 3, 8),)
     comparison = compare_training(module, inputs, export_training(module, inputs))
-    assert comparison.outcome is Outcome.DONE
+    assert comparison.outcome is ComparisonOutcome.DONE
     assert comparison.errors
 
 

@@ -1,0 +1,51 @@
+"""A PEF that can be looked at before it appears at its place."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from samba_onnx.errors import OutputError, SambaError
+from samba_onnx.safety.files import printable
+
+
+@contextlib.contextmanager
+def provisional(output: str | os.PathLike[str]) -> Iterator[Path]:
+    """Let a PEF and its log be written elsewhere, and move them to their place on success.
+
+    After any failure, an interrupt included, both places are as they were.
+
+    Args:
+        output: Where the PEF shall be; its log goes beside it, as ``.pef.log``. Folders that are
+            missing are made on success.
+
+    Yields:
+        Where to write the PEF, closed again on success: in a folder of its own, on the same disk.
+
+    Raises:
+        OutputError: The place exists and is not a regular file, or cannot be written.
+    """
+    place = Path(output)
+    existing = next(folder for folder in place.absolute().parents if folder.exists())
+    try:
+        mode = place.lstat().st_mode if os.path.lexists(place) else None
+        if mode is not None and not stat.S_ISREG(mode):
+            raise OutputError(f"{printable(place)}: is not a regular file", path=place)
+        with tempfile.TemporaryDirectory(prefix=".", suffix=".tmp", dir=existing) as folder:
+            draft = Path(folder) / place.name
+            yield draft
+            if mode is not None:
+                draft.chmod(stat.S_IMODE(mode))
+            place.parent.mkdir(parents=True, exist_ok=True)
+            for suffix in (".log", ""):  # the PEF last: where it is, all of it is there
+                os.replace(f"{draft}{suffix}", f"{place}{suffix}")
+    except OSError as error:
+        if isinstance(error, SambaError):
+            raise
+        raise OutputError(
+            f"{printable(place)}: cannot write: {error.strerror}", path=place
+        ) from error
