@@ -13,7 +13,7 @@ def weight_names(manifest: Manifest) -> list[str]:
     """Return the names of all weights.
 
     Args:
-        manifest: Of a PEF, like that of the functions below.
+        manifest: A PEF's manifest.
     """
     # What an optimizer writes is the same weight under another name.
     updates = {name for stage in manifest.stages().values() for name in stage.outputs}
