@@ -123,12 +123,12 @@ def prepare(
         for value in model.graph.initializers.values()
         if value.const_value is not None and value in used
     }
-    given = {
+    names = {
         value.name or ""
         for value, tensor in constants.items()
         if original.get(value.name or "") is tensor
     }
-    return Prepared(model, inputs, read, constants, frozenset(given))
+    return Prepared(model, inputs, read, constants, frozenset(names))
 
 
 def _run(model: ir.Model, passes: tuple[ir.passes.PassBase, ...]) -> None:
