@@ -10,6 +10,7 @@ from torch.optim import Optimizer
 
 from samba_onnx.errors import InputError, NoDeviceError, UsageError
 from samba_onnx.export.programs.training_steps import parameter_names
+from samba_onnx.facts.names import RATE, SEED, SEPARATOR
 from samba_onnx.optim.argins import hyperparameter_names
 from samba_onnx.program.kinds import SymbolKind
 from samba_onnx.sessions.optimizer_steps import fetch_state, send_state
@@ -146,7 +147,7 @@ class Tensors(SessionState):
         for record in read_optimizers(self._manifest()):
             # What the optimizer's sections read is derived from these.
             names += hyperparameter_names(record)
-            argins = [name for name in argins if not name.startswith(f"{record.name}__")]
+            argins = [name for name in argins if not name.startswith(f"{record.name}{SEPARATOR}")]
         return OrderedSet([*names, *argins])
 
     def get_dropout_rate_argin_names(self) -> list[str]:
@@ -155,7 +156,7 @@ class Tensors(SessionState):
         Raises:
             NotTracedError: The session has no PEF.
         """
-        return [name for name in self.get_argin_names() if name.endswith("__rate")]
+        return [name for name in self.get_argin_names() if name.endswith(RATE)]
 
     def get_dropout_seed_argin_names(self) -> list[str]:
         """Return the names of the seeds of the dropouts.
@@ -163,7 +164,7 @@ class Tensors(SessionState):
         Raises:
             NotTracedError: The session has no PEF.
         """
-        return [name for name in self.get_argin_names() if name.endswith("__seed")]
+        return [name for name in self.get_argin_names() if name.endswith(SEED)]
 
     def get_section_types(self) -> set[str]:
         """Return the types of the sections of the PEF.

@@ -121,7 +121,7 @@ class _OptimizerStep:
         self._check(parameters)
         self._clips = record.max_grad_norm is not None and bool(self._specs)
         self._argin_types: dict[str, ir.DataType] = {}
-        self._builder = GraphBuilder(f"{record.name}__opt")
+        self._builder = GraphBuilder(joined(record.name, "opt"))
         self.kinds: dict[str, SymbolKind] = {}
         """Kinds of the weights, gradients and states that the step reads or writes, by name."""
         self.updated: list[str] = []
