@@ -26,10 +26,10 @@ class SambaGraph:
         """Name a traced graph.
 
         Args:
-            inputs: What the graph was traced with.
-            outputs: What ``trace_multigraph`` returned, all or some of them.
-            name: Name of the graph, unique among those of one program; made from the first
-                output's name when empty.
+            inputs: The inputs that the graph was traced with, in the same form.
+            outputs: All or some of the tensors that ``trace_multigraph`` returned.
+            name: Name of the graph, unique among the graphs of one program. When empty, it is
+                made from the first output's name.
 
         Raises:
             UsageError: There is no output, or one is no SambaTensor.
@@ -60,6 +60,7 @@ class FwdGraph(SambaGraph):
 
 
 def _tensors(value: Any) -> Iterator[Tensor]:
+    """Yield the tensors in a value, also those in mappings, lists and tuples."""
     if isinstance(value, Tensor):
         yield value
     elif isinstance(value, Mapping):

@@ -46,7 +46,6 @@ LONG_FUNCTIONS = {
     "runtime/device.py:run",
     "runtime/selection.py:select_passes",
     "samba_onnx/export/decomposition/rewriting.py:attention",
-    "samba_onnx/functional/patterns.py:sn_scatter",
     "samba_onnx/report/report.py:from_manifest",
     "samba_onnx/safety/sampling.py:run_sample",
     "samba_onnx/sessions/onnx_modules.py:trained_module",

@@ -3,8 +3,8 @@
 A torch function or method that is given a SambaTensor is found in one table and returns
 SambaTensors; on plain tensors torch itself is called. ``functional.add`` and its like therefore
 *are* torch's functions. SambaFlow's own functions, such as ``sn_gather``, follow the same rule.
-What the table does not have is computed on the host, with one warning per operator, and is kept
-in ``HOST_OPERATORS``.
+An operator that the table does not have is computed on the host, with one warning per operator;
+``HOST_OPERATORS`` counts its calls.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ TABLE.implement("addmm", addmm)
 
 
 def __getattr__(name: str) -> Any:
-    """The torch function, or else the method of torch.Tensor, with the name of an operator."""
+    """Return the torch function, or else the method of torch.Tensor, of an operator's name."""
     if name in FUNCTIONAL:
         for home in (torch.nn.functional, torch, torch.Tensor):
             if hasattr(home, name):

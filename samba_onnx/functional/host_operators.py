@@ -1,4 +1,4 @@
-"""What was computed on the host because the functional interface does not have it."""
+"""The record of operators that were computed on the host: the functional interface lacks them."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from samba_onnx.errors import HostOperatorWarning
 _LIBRARIES: Final = tuple(
     f"{folder}{os.sep}" for folder in (Path(torch.__file__).parent, Path(__file__).parent.parent)
 )
+"""Folders of torch and of this package: a call in a file below them is not the user's own."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,7 @@ class HostOperator:
     """One operator without a row in the dispatch table."""
 
     name: str
-    """The operator's name."""
+    """Name of the operator, whichever way it was spelled."""
     calls: int
     """How often it was called on a SambaTensor."""
     location: str
@@ -34,7 +35,10 @@ class HostOperator:
 
 
 class HostOperators:
-    """The record: warns once per operator, counts all calls."""
+    """The operators of one process that were computed on the host, each with its number of calls.
+
+    The first call of each warns, so that a loop does not warn a thousand times.
+    """
 
     def __init__(self) -> None:
         self._entries: dict[str, HostOperator] = {}
@@ -43,7 +47,7 @@ class HostOperators:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Neither count nor warn inside, where this package computes for itself."""
+        """Within it, calls are neither counted nor warned of: this package computes for itself."""
         self._paused += 1
         try:
             yield
@@ -51,10 +55,10 @@ class HostOperators:
             self._paused -= 1
 
     def enter(self, name: str) -> None:
-        """Count one call of an operator; warn when it is the first.
+        """Count one call of an operator, and warn when it is the first.
 
         Args:
-            name: The operator's name.
+            name: Name of the operator, whichever way it was spelled.
 
         Warns:
             HostOperatorWarning: The first call of this operator since the last ``clear``.
@@ -87,7 +91,10 @@ class HostOperators:
 
 
 def _first_caller() -> tuple[str, int]:
-    """The innermost frame of the user's own code, and its distance for ``warnings.warn``."""
+    """Return file and line of the innermost frame of the user's own code, and its depth.
+
+    The depth is what ``warnings.warn`` takes as ``stacklevel`` when the caller of this warns.
+    """
     depth = 2
     frame = sys._getframe(2)
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_LIBRARIES):

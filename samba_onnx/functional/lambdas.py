@@ -31,17 +31,22 @@ def sn_zipmapreduce(
     """Apply a function to every element of broadcast tensors, and reduce the result if asked to.
 
     Args:
-        func: Called once as ``func(attrs, *elements)``; ``attrs`` is for ``sn_iteridx``.
-        inputs: Tensors that broadcast against each other.
+        func: The function. It is called once as ``func(attrs, *elements)`` with the broadcast
+            inputs; ``attrs`` is for ``sn_iteridx``. It returns a tensor that broadcasts to them.
+        inputs: One tensor or more; their shapes broadcast against each other.
         reduce_func: ``SUM``, ``MAX``, ``MIN``, ``MEAN`` or ``PROD``; None reduces nothing.
-        reduce_dim: Dimension or dimensions to reduce; needed with ``reduce_func``.
-        stoc_accum: Accumulate with stochastic rounding on the RDU; without effect on the host.
+        reduce_dim: Dimension or dimensions of the broadcast shape to reduce; given exactly when
+            ``reduce_func`` is.
+        stoc_accum: Whether to accumulate with stochastic rounding on the RDU; without effect on
+            the host.
 
     Returns:
-        The broadcast shape, with size 1 where it was reduced; the dtype that ``func`` gives.
+        A tensor of the broadcast shape, with size 1 where it was reduced, and of the dtype that
+        ``func`` returns.
 
     Raises:
-        UsageError: No inputs, or only one of ``reduce_func`` and ``reduce_dim``.
+        UsageError: There are no inputs, only one of ``reduce_func`` and ``reduce_dim`` is given,
+            or there is no such reduction.
     """
     del stoc_accum
     if not inputs:
@@ -59,14 +64,14 @@ def sn_zipmapreduce(
 
 
 def sn_imm(input: float, dtype: torch.dtype | SNType) -> torch.Tensor:
-    """A constant.
+    """A constant within the function of ``sn_zipmapreduce``.
 
     Args:
-        input: Its value.
-        dtype: Its type.
+        input: Value of the constant.
+        dtype: Type of the constant.
 
     Returns:
-        A tensor without dimensions.
+        A tensor of shape ``()`` and that type.
     """
     return torch.tensor(input, dtype=SNType.to_torch_reference_type(dtype))
 
@@ -77,12 +82,12 @@ def sn_iteridx(
     """The index of every element along one dimension of the broadcast output.
 
     Args:
-        attrs: What ``sn_zipmapreduce`` hands to its function.
+        attrs: The first argument of the function that ``sn_zipmapreduce`` calls.
         dim: The dimension; a negative one counts from the last.
         dtype: Integer type of the index; int32 when None.
 
     Returns:
-        Shape of the output, as a view of one counter.
+        A tensor of the output's shape, a view of one counter.
 
     Raises:
         UsageError: ``attrs`` does not come from ``sn_zipmapreduce``, or there is no such dimension.
@@ -103,12 +108,13 @@ def sn_select(cond: torch.Tensor, true_val: torch.Tensor, false_val: torch.Tenso
     """One of two values, element by element.
 
     Args:
-        cond: Booleans; another dtype is true where it is not zero.
-        true_val: Values where it is true.
-        false_val: Values where it is false.
+        cond: The condition, of any shape that broadcasts; another dtype than bool is true where it
+            is not zero.
+        true_val: Values where the condition is true.
+        false_val: Values where the condition is false.
 
     Returns:
-        The broadcast shape, the dtype that torch promotes both values to.
+        A tensor of the broadcast shape, of the dtype that torch promotes both values to.
     """
     return torch.where(cond if cond.dtype == torch.bool else cond != 0, true_val, false_val)
 
@@ -118,12 +124,13 @@ def sn_fma(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor) -> torch.Tensor:
     """``a * b + c``, with the product unrounded.
 
     Args:
-        a: First factor.
-        b: Second factor.
-        c: What is added.
+        a: The first factor.
+        b: The second factor, of a shape that broadcasts.
+        c: The summand, of a shape that broadcasts.
 
     Returns:
-        The broadcast shape, the dtype that torch promotes the three to.
+        A tensor of the broadcast shape, of the dtype that torch promotes the three to. It is rounded
+        once for floating point of up to 32 bits; other dtypes are computed as torch does.
     """
     dtype = torch.promote_types(torch.promote_types(a.dtype, b.dtype), c.dtype)
     if dtype not in {torch.bfloat16, torch.float16, torch.float32}:

@@ -1,4 +1,4 @@
-"""What an operator has on the host only, refused while a graph for the RDU is traced."""
+"""Keywords that an operator has on the host only: refused while a graph for the RDU is traced."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ def check_keywords(row: FunctionRow, keywords: Mapping[str, Any]) -> None:
     """Refuse keywords that the RDU does not have, within ``device_limits``.
 
     Args:
-        row: The operator that is called.
-        keywords: The keyword arguments of the call; None counts as not given.
+        row: The row of the operator that is called.
+        keywords: The keyword arguments of the call. One whose value is None is as good as left out.
 
     Raises:
-        UsageError: One of them works on the host only.
+        UsageError: A keyword works on the host only.
     """
     if not row.cpu_only or not keywords or not _FOR_DEVICE.get():
         return

@@ -14,14 +14,14 @@ R = TypeVar("R")
 
 
 def overridable(function: Callable[P, R]) -> Callable[P, R]:
-    """Make a function dispatch like torch's own: once, as a whole, by the tensors given to it.
+    """Make a function dispatch like torch's own: once, as a whole, by its tensor arguments.
 
     Args:
-        function: Written with torch operators on its arguments.
+        function: A function that is written with torch operators on its arguments.
 
     Returns:
-        The function: computed as it is on plain tensors, handed to ``__torch_function__`` when a
-        tensor of another class is among the arguments.
+        A function of the same arguments. It is computed as it is on plain tensors, and handed to
+        ``__torch_function__`` when a tensor of another class is among the arguments.
     """
 
     @functools.wraps(function)
@@ -36,6 +36,7 @@ def overridable(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def _tensors(values: Iterable[Any]) -> Iterator[torch.Tensor]:
+    """Yield the tensors among arguments, also those in lists and tuples."""
     for value in values:
         if isinstance(value, torch.Tensor):
             yield value

@@ -11,6 +11,7 @@ from samba_onnx.errors import UsageError
 from samba_onnx.functional.overriding import overridable
 
 _UPDATES: Final = ("kUpdate", "kAdd")
+"""How ``sn_scatter`` combines a slice with the table: it replaces, or it adds."""
 
 _REDUCTIONS: Final[dict[str, Callable[[torch.Tensor, tuple[int, ...]], torch.Tensor]]] = {
     "SUM": lambda tensor, dims: tensor.sum(dims, keepdim=True),
@@ -19,16 +20,17 @@ _REDUCTIONS: Final[dict[str, Callable[[torch.Tensor, tuple[int, ...]], torch.Ten
     "MEAN": lambda tensor, dims: tensor.mean(dims, keepdim=True),
     "PROD": lambda tensor, dims: _product(tensor, dims),
 }
+"""By name, a function of a tensor and dimensions that reduces these to size 1."""
 
 
 def reduction(name: str) -> Callable[[torch.Tensor, tuple[int, ...]], torch.Tensor]:
-    """The reduction of a name, in any case.
+    """Return the reduction of a name.
 
     Args:
-        name: ``SUM``, ``MAX``, ``MIN``, ``MEAN`` or ``PROD``.
+        name: ``SUM``, ``MAX``, ``MIN``, ``MEAN`` or ``PROD``, in any case.
 
     Returns:
-        A function of a tensor and dimensions, which keeps them with size 1.
+        A function of a tensor and dimensions that reduces these to size 1.
 
     Raises:
         UsageError: There is no such reduction.
@@ -45,15 +47,15 @@ def sn_reduce(input: torch.Tensor, dim: int | tuple[int, ...], fn: str) -> torch
     """Reduce dimensions of a tensor to size 1.
 
     Args:
-        input: Any shape.
+        input: A tensor of any shape.
         dim: Dimension or dimensions to reduce; negative ones count from the last.
         fn: ``SUM``, ``MAX``, ``MIN``, ``MEAN`` or ``PROD``, in any case.
 
     Returns:
-        The reduced dimensions stay, with size 1.
+        A tensor of as many dimensions; the reduced ones have size 1.
 
     Raises:
-        UsageError: ``fn`` is none of these.
+        UsageError: There is no reduction of the name ``fn``.
     """
     return reduction(fn)(input, (dim,) if isinstance(dim, int) else tuple(dim))
 
@@ -70,15 +72,16 @@ def sn_gather(
 
     Args:
         input_tensor: The table, of any shape and dtype.
-        start_indices: Integers, shape ``(..., D)`` with one index per gathered dimension.
+        start_indices: Where the slices start: integers of shape ``(..., D)``, one index per
+            gathered dimension.
         gather_dims: The ``D`` dimensions to gather along, counted after the batched ones.
             The others are taken whole.
-        gather_lengths: How many elements each slice has along them.
+        gather_lengths: How many elements a slice has along each gathered dimension.
         batched_dims: How many leading dimensions table and indices share.
 
     Returns:
-        Shape ``start_indices.shape[:-1] + slice``, the dtype of the table. A slice that would
-        leave the table is moved back until it fits.
+        A tensor of shape ``start_indices.shape[:-1] + slice``, of the dtype of the table. A slice
+        that would leave the table is moved back until it fits.
 
     Raises:
         UsageError: Dimensions, lengths and indices do not fit each other.
@@ -110,44 +113,53 @@ def sn_scatter(
 
     Args:
         operand: The table, of any shape and dtype; it is not changed.
-        update: The slices, shape ``start_indices.shape[:-1] + slice``. Dimensions that are not
+        update: The slices, of shape ``start_indices.shape[:-1] + slice``. Dimensions that are not
             scattered are written whole.
-        start_indices: Integers, shape ``(..., D)`` with one index per scattered dimension.
+        start_indices: Where the slices start: integers of shape ``(..., D)``, one index per
+            scattered dimension.
         scatter_dims: The ``D`` dimensions to scatter along, counted after the batched ones.
         rmw_op: ``kUpdate`` replaces, ``kAdd`` adds; slices that overlap add up.
-        unique_indices: Promises that no slices overlap; a hint.
+        unique_indices: Whether the caller promises that no slices overlap; without effect.
         batched_dims: How many leading dimensions table and indices share.
 
     Returns:
-        The changed table. A slice that would leave the table is not written.
+        A new table, of the shape and dtype of ``operand``. A slice that would leave the table is
+        not written.
 
     Raises:
-        UsageError: Dimensions, shapes or ``rmw_op`` do not fit.
+        UsageError: Dimensions and shapes do not fit each other, or there is no such ``rmw_op``.
     """
     del unique_indices
     if rmw_op not in _UPDATES:
         raise UsageError(f"rmw_op is {rmw_op!r}; give one of {', '.join(_UPDATES)}")
     dims = _checked_dims(operand, start_indices, scatter_dims, batched_dims, "scatter")
-    groups = start_indices.ndim - 1
-    window = list(update.shape[groups:])
     whole = operand.shape[batched_dims:]
-    expected = (*start_indices.shape[:-1], *window)
-    fits = len(window) == len(whole) and tuple(update.shape) == expected
+    window = _window(operand, update, start_indices, dims, batched_dims)
+    limits = torch.tensor([whole[dim] - window[dim] for dim in dims], device=operand.device)
+    inside = ((start_indices >= 0) & (start_indices <= limits)).all(-1)
+    mask = inside.reshape(*inside.shape, *[1] * len(window)).expand(update.shape)
+    positions = _positions(operand, start_indices, dims, window, batched_dims)
+    places = tuple(position.expand(update.shape)[mask] for position in positions)
+    values = update[mask].to(operand.dtype)
+    return operand.index_put(places, values, accumulate=rmw_op == "kAdd")
+
+
+def _window(
+    table: torch.Tensor, update: torch.Tensor, starts: torch.Tensor, dims: list[int], batched: int
+) -> list[int]:
+    """Return the shape of one slice of an update, if it fits the table."""
+    whole = table.shape[batched:]
+    window = list(update.shape[starts.ndim - 1 :])
+    fits = len(window) == len(whole) and tuple(update.shape) == (*starts.shape[:-1], *window)
     if not fits or any(
         size > full or (dim not in dims and size != full)
         for dim, (size, full) in enumerate(zip(window, whole, strict=True))
     ):
         raise UsageError(
             f"update of shape {tuple(update.shape)} does not fit start_indices of shape "
-            f"{tuple(start_indices.shape)} and a table of shape {tuple(operand.shape)}"
+            f"{tuple(starts.shape)} and a table of shape {tuple(table.shape)}"
         )
-    limits = torch.tensor([whole[dim] - window[dim] for dim in dims], device=operand.device)
-    inside = ((start_indices >= 0) & (start_indices <= limits)).all(-1)
-    positions = _positions(operand, start_indices, dims, window, batched_dims)
-    kept = inside.reshape(*inside.shape, *[1] * len(window)).expand(expected)
-    places = tuple(position.expand(expected)[kept] for position in positions)
-    values = update[kept].to(operand.dtype)
-    return operand.index_put(places, values, accumulate=rmw_op == "kAdd")
+    return window
 
 
 @overridable
@@ -155,11 +167,12 @@ def sn_multinomial(probs: torch.Tensor, pre_generated_randoms: torch.Tensor) -> 
     """Draw one index per row by inverting the cumulative distribution.
 
     Args:
-        probs: Probabilities, shape ``(n, k)``, floating point.
-        pre_generated_randoms: One uniform sample in ``[0, 1)`` per row, shape ``(n, 1)``.
+        probs: Probabilities in floating point, of shape ``(n, k)``; a row's sum is 1.
+        pre_generated_randoms: One uniform sample in ``[0, 1)`` per row, of shape ``(n, 1)``.
 
     Returns:
-        Indices, shape ``(n,)``, int64: the first whose cumulative probability exceeds the sample.
+        Indices in int64, of shape ``(n,)``: in each row the first whose cumulative probability
+        exceeds the sample.
 
     Raises:
         UsageError: The shapes do not fit.
@@ -171,13 +184,15 @@ def sn_multinomial(probs: torch.Tensor, pre_generated_randoms: torch.Tensor) -> 
             f"{tuple(pre_generated_randoms.shape)}; it takes (n, k) and (n, 1)"
         )
     cumulative = probs.cumsum(1)
-    passed = (cumulative <= pre_generated_randoms).sum(1)
-    return passed.clamp(max=probs.shape[1] - 1)
+    index = (cumulative <= pre_generated_randoms).sum(1)
+    # Rounded, the last cumulative probability may be less than 1, and a sample beyond it.
+    return index.clamp(max=probs.shape[1] - 1)
 
 
 def _checked_dims(
     table: torch.Tensor, starts: torch.Tensor, dims: Iterable[int], batched: int, verb: str
 ) -> list[int]:
+    """Return dimensions counted from 0, if they and the start indices fit the table."""
     rank = table.ndim - batched
     chosen = [dim + rank if dim < 0 else dim for dim in dims]
     if not 0 <= batched < table.ndim or starts.ndim <= batched:
@@ -200,7 +215,19 @@ def _checked_dims(
 def _positions(
     table: torch.Tensor, starts: torch.Tensor, dims: list[int], window: list[int], batched: int
 ) -> tuple[torch.Tensor, ...]:
-    """For every element of every slice its index in the table, one broadcastable tensor per dim."""
+    """Return the place in the table of every element of every slice.
+
+    Args:
+        table: The table that is read or written.
+        starts: Where the slices start, shape ``(..., D)``.
+        dims: The ``D`` dimensions that ``starts`` is about, counted after the batched ones.
+        window: Shape of one slice.
+        batched: How many leading dimensions ``table`` and ``starts`` share.
+
+    Returns:
+        One tensor of indices per dimension of the table; they broadcast to
+        ``starts.shape[:-1] + window``.
+    """
     groups, rank = starts.ndim - 1, len(window)
     index = []
     for dim in range(batched):

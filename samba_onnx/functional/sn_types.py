@@ -25,7 +25,7 @@ class SNType(enum.Enum):
         """The torch dtype that computes what this type computes on the host.
 
         Args:
-            sn_type: An element type; a torch dtype is returned as it is.
+            sn_type: An element type of the RDU; a torch dtype is returned as it is.
 
         Returns:
             The dtype of the same name, but ``int32`` for ``UINT16``: torch has no arithmetic on

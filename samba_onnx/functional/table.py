@@ -22,35 +22,37 @@ Function = Callable[..., Any]
 
 
 class FunctionKind(enum.Enum):
-    """What calling a row's function does."""
+    """How a call of a row's function is carried out."""
 
     OPERATOR = "operator"
-    """It computes tensors; they come back as SambaTensors."""
+    """The function computes tensors; they come back as SambaTensors."""
     QUERY = "query"
-    """It tells or sets something about a tensor; what it returns stays as torch returns it."""
+    """The function tells or sets something about a tensor; its result stays as torch returns it."""
     HOST = "host"
-    """It has no row: it is computed on the host, with a warning the first time."""
+    """The function has no row: it is computed on the host, with a warning the first time."""
 
 
 @dataclass(frozen=True)
 class FunctionRow:
-    """What the table says of one operator."""
+    """The row of one operator: how it is called, and what becomes of its tensors."""
 
     name: str
+    """Name of the operator; every spelling of it leads here."""
     kind: FunctionKind = FunctionKind.OPERATOR
     cpu_only: frozenset[str] = field(default=frozenset())
     """Keywords that work on the host and that the RDU does not have."""
     keeps_marks: bool = False
-    """The result is the same tensor in another form: it keeps name, region and the like."""
+    """Whether the result is the same tensor in another form, which keeps name, region and hints."""
     reads: bool = True
-    """It needs the values of its tensors, not only what they are like."""
+    """Whether the operator needs the values of its tensors, not only shape, dtype and the like."""
     overwrites: bool = False
-    """In place, it reads nothing of the tensor that it writes."""
+    """Whether the operator, in place, reads nothing of the tensor that it writes."""
     implementation: Function | None = None
-    """SambaFlow's own meaning, where it differs from torch's; of the spellings that return."""
+    """SambaFlow's own function where it differs from torch's; spellings in place stay torch's."""
 
 
 _CPU_ONLY: Final = {"abs": {"out"}, "add": {"alpha", "out"}, "addmm": {"out"}}
+"""By operator, the keywords that work on the host and that the RDU does not have."""
 
 _CASTS: Final = """
     bfloat16 bool byte char detach double float half int long short to type type_as"""
@@ -165,11 +167,11 @@ def _initial_rows() -> dict[str, FunctionRow]:
 
 
 class Table:
-    """All rows, and the answers given so far."""
+    """All rows, and the row of every callable that was looked up before."""
 
     def __init__(self) -> None:
         self._rows = _initial_rows()
-        self._found: dict[Function, FunctionRow] = {}
+        self._row_of: dict[Function, FunctionRow] = {}
 
     @property
     def rows(self) -> Mapping[str, FunctionRow]:
@@ -177,34 +179,35 @@ class Table:
         return types.MappingProxyType(self._rows)
 
     def find(self, function: Function) -> FunctionRow:
-        """The row of a torch function, a method, or a descriptor's ``__get__`` or ``__set__``.
+        """Return the row of a torch function, a method, or a descriptor's ``__get__`` or ``__set__``.
 
         Args:
-            function: What torch hands to ``__torch_function__``.
+            function: The callable that torch hands to ``__torch_function__``.
 
         Returns:
-            The row; one of kind ``HOST`` for a function without a row.
+            The row of the operator; a row of kind ``HOST`` for a function that has none.
         """
-        row = self._found.get(function)
+        row = self._row_of.get(function)
         if row is None:
-            row = self._found[function] = self._look_up(function)
+            row = self._row_of[function] = self._look_up(function)
         return row
 
     def implement(self, name: str, implementation: Function) -> None:
         """Give an operator SambaFlow's own meaning.
 
         Args:
-            name: Name of a row.
-            implementation: Called with the arguments of the call, on whatever tensors they are.
+            name: Name of the operator's row.
+            implementation: A function of the same arguments; torch treats SambaTensors as plain
+                ones while it runs.
 
         Raises:
-            InternalError: There is no such row, or it has a meaning of its own already.
+            InternalError: There is no such row, or it has an implementation already.
         """
         row = self._rows.get(name)
         if row is None or row.implementation is not None:
             raise InternalError(f"operator {name!r} has no row, or an implementation already")
         self._rows[name] = replace(row, implementation=implementation)
-        self._found.clear()
+        self._row_of.clear()
 
     def _look_up(self, function: Function) -> FunctionRow:
         name = _operator_name(function)
@@ -217,7 +220,7 @@ def is_in_place(function: Function) -> bool:
     """Whether a callable writes its first argument and returns it, judged by its name.
 
     Args:
-        function: What torch hands to ``__torch_function__``.
+        function: The callable that torch hands to ``__torch_function__``.
     """
     name: str = getattr(function, "__name__", "")
     if name.startswith("__"):
@@ -226,7 +229,7 @@ def is_in_place(function: Function) -> bool:
 
 
 def _operator_name(function: Function) -> str | None:
-    """The operator behind a callable: None for an attribute of a tensor that is not a view of it."""
+    """Return the operator behind a callable; None for an attribute of a tensor that is no view."""
     name: str = getattr(function, "__name__", type(function).__name__)
     if name in {"__get__", "__set__", "__delete__"} and isinstance(function, _DESCRIPTOR_TYPES):
         attribute = getattr(function.__self__, "__name__", "")
@@ -244,3 +247,4 @@ def _operator_name(function: Function) -> str | None:
 
 
 TABLE: Final = Table()
+"""The table of this process."""

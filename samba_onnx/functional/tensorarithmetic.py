@@ -22,16 +22,19 @@ def addmm(
     """``beta * input + alpha * (mat1 @ mat2)``.
 
     Args:
-        input: Broadcastable to the result, such as a bias of shape ``(n,)``.
-        mat1: Shape ``(..., m, k)``: torch allows two dimensions only, SambaFlow more.
-        mat2: Shape ``(k, n)``; ``(n, k)`` when it is transposed. Same dtype as ``mat1``.
+        input: The summand, broadcastable to the result, such as a bias of shape ``(n,)``.
+        mat1: The left factor, of shape ``(..., m, k)``: torch allows two dimensions only, SambaFlow
+            more.
+        mat2: The right factor, of shape ``(k, n)``, or ``(n, k)`` when it is transposed, and of the
+            dtype of ``mat1``.
         beta: Factor of ``input``; 0 ignores its content, also NaN.
         alpha: Factor of the product.
-        out: Filled with the result; on the host only.
-        is_transposed: ``mat2`` is stored as ``(n, k)``, like the weight of ``torch.nn.Linear``.
+        out: A tensor that is resized to the result and filled with it; on the host only.
+        is_transposed: Whether ``mat2`` is stored as ``(n, k)``, like the weight of
+            ``torch.nn.Linear``.
 
     Returns:
-        Shape ``(..., m, n)``, dtype as torch gives it.
+        A tensor of shape ``(..., m, n)``, of the dtype that torch gives it.
 
     Raises:
         RuntimeError: Shapes or dtypes do not fit; the text is torch's.
@@ -51,11 +54,11 @@ def addmm(
 
 @overridable
 def triu_fill(input: torch.Tensor, value: float) -> torch.Tensor:
-    """Fill what is above the main diagonal of the last two dimensions.
+    """Fill the part above the main diagonal of the last two dimensions.
 
     Args:
-        input: Shape ``(..., n, n)``.
-        value: What to fill with, such as a mask's lowest value.
+        input: A tensor of shape ``(..., n, n)``.
+        value: The number to fill with, such as a mask's lowest value.
 
     Returns:
         A new tensor of the same shape and dtype.

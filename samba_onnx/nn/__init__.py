@@ -12,7 +12,7 @@ __all__ = ["parameter"]
 
 
 def __getattr__(name: str) -> Any:
-    """A name of ``torch.nn``."""
+    """Return what ``torch.nn`` has under a name."""
     try:
         return getattr(nn, name)
     except AttributeError:

@@ -35,16 +35,20 @@ class AdamW(DeviceOptimizer, torch.optim.AdamW):
         Args:
             params: Parameters, named parameters, or groups of them with hyperparameters of their
                 own.
-            lr: Learning rate.
-            betas: Decay of the averages of gradients and of their squares.
-            eps: Added to the denominator.
-            weight_decay: What weights shrink by, times the learning rate.
-            amsgrad: Whether to divide by the largest average of squares so far.
-            max_grad_norm: Largest norm of all gradients together; None leaves them as they are.
-            fp32_params: Whether to keep float32 copies of bfloat16 and float16 parameters, and
-                update these.
-            argin_region_name: Leads the keys by which a run sets these hyperparameters.
-            maximize: Whether to go up instead of down.
+            lr: Learning rate, at least 0.
+            betas: Decay per step of the running averages of gradients and of their squares, each
+                from 0 to below 1.
+            eps: A small number that is added to the denominator, against division by zero.
+            weight_decay: The part of every weight, times the learning rate, that a step takes away.
+            amsgrad: Whether to divide by the root of the largest average of squares so far,
+                instead of that of the current one.
+            max_grad_norm: Largest L2 norm of all gradients taken as one vector; longer ones are
+                scaled down to it before the update. None leaves gradients as they are.
+            fp32_params: Whether to keep float32 copies of bfloat16 and float16 parameters. The
+                copies are updated then, and the parameters are their roundings.
+            argin_region_name: Prefix of the keys by which a run sets these hyperparameters, as
+                ``REGION_lr``; empty for keys without a prefix.
+            maximize: Whether to follow the gradient upwards, to a larger loss.
 
         Raises:
             UsageError: ``max_grad_norm`` is negative.
@@ -59,7 +63,7 @@ class AdamW(DeviceOptimizer, torch.optim.AdamW):
 class Adam(DeviceOptimizer, torch.optim.Adam):
     """``torch.optim.Adam`` on host and device: weight decay is part of the gradient.
 
-    Arguments and what a run may set are as of ``AdamW``, and so are defaults.
+    Its arguments, their defaults and the hyperparameters that a run may set are those of ``AdamW``.
     """
 
     def __init__(
@@ -79,17 +83,22 @@ class Adam(DeviceOptimizer, torch.optim.Adam):
         """Make an optimizer.
 
         Args:
-            params: Parameters of the model, or parameter groups with options of their own.
-            lr: Learning rate.
-            betas: Decay of the averages of gradients and of their squares.
-            eps: Added to the denominator.
-            weight_decay: L2 penalty.
-            amsgrad: Whether to divide by the largest average of squares so far.
-            max_grad_norm: Largest norm of all gradients together; None leaves them as they are.
-            fp32_params: Whether to keep float32 copies of bfloat16 and float16 parameters, and
-                update these.
-            argin_region_name: Leads the keys by which a run sets these hyperparameters.
-            maximize: Whether to go up instead of down.
+            params: Parameters, named parameters, or groups of them with hyperparameters of their
+                own.
+            lr: Learning rate, at least 0.
+            betas: Decay per step of the running averages of gradients and of their squares, each
+                from 0 to below 1.
+            eps: A small number that is added to the denominator, against division by zero.
+            weight_decay: Factor of the L2 penalty: so much of every weight is added to its gradient.
+            amsgrad: Whether to divide by the root of the largest average of squares so far,
+                instead of that of the current one.
+            max_grad_norm: Largest L2 norm of all gradients taken as one vector; longer ones are
+                scaled down to it before the update. None leaves gradients as they are.
+            fp32_params: Whether to keep float32 copies of bfloat16 and float16 parameters. The
+                copies are updated then, and the parameters are their roundings.
+            argin_region_name: Prefix of the keys by which a run sets these hyperparameters, as
+                ``REGION_lr``; empty for keys without a prefix.
+            maximize: Whether to follow the gradient upwards, to a larger loss.
 
         Raises:
             UsageError: ``max_grad_norm`` is negative.

@@ -21,22 +21,25 @@ from samba_onnx.optim.records import (
 )
 
 HyperparameterValue: TypeAlias = float | Sequence[float]
-"""A number; for ``betas`` two."""
+"""One number, or two for ``betas``."""
 
 MAX_GRAD_NORM: Final = "max_grad_norm"
 """Key of the largest norm of an optimizer's gradients, and the end of its argin's name."""
 
 _BETAS: Final = ("beta1", "beta2")
 _SEPARATORS: Final = ("_", "", SEPARATOR)
+"""What may stand between a region's name and a hyperparameter's; listed keys have the first one."""
 _BELOW_ONE: Final = frozenset(_BETAS)
+"""Hyperparameters that must be below 1: with 1, a bias correction divides by zero."""
 
 
 def argin_name(owner: str, argin: str) -> str:
     """Return the name of an argin.
 
     Args:
-        owner: Name of a group, or of an optimizer for ``MAX_GRAD_NORM``.
-        argin: What it is.
+        owner: Name of the group of parameters that the scalar is for; name of the optimizer for
+            ``MAX_GRAD_NORM``, which all of its groups share.
+        argin: The scalar's own name, as ``lr`` or ``step_size``.
     """
     return joined(owner, argin)
 
@@ -45,10 +48,10 @@ def hyperparameter_names(record: OptimizerRecord) -> tuple[str, ...]:
     """Return the keys by which a run sets an optimizer's hyperparameters.
 
     Args:
-        record: The optimizer.
+        record: The optimizer, as it was when the program was compiled.
 
     Returns:
-        Each key once. With an ``argin_region_name`` keys are led by it and ``_``; they are also
+        Each key once. With an ``argin_region_name`` keys begin with it and ``_``; they are also
         understood with ``__`` and with nothing in between.
     """
     names = [
@@ -67,10 +70,10 @@ def derive(
     """Compute the argins of one step.
 
     Args:
-        record: The optimizer.
+        record: The optimizer, as it was when the program was compiled.
         hyperparameters: Values by key, as ``hyperparameter_names`` lists them; ``betas`` sets both
-            of ``beta1`` and ``beta2``. What is not there is as it was when the optimizer was made.
-            Keys of other optimizers and of no optimizer are passed over.
+            ``beta1`` and ``beta2``. A hyperparameter without a key here has the value of the
+            record. Keys of other optimizers and of no optimizer have no effect.
         step: Number of the step that will be made, counted from 1.
 
     Returns:
@@ -88,8 +91,8 @@ def derive(
         for argin, value in _ARGINS[record.kind](group, current, step):
             values[argin_name(group.name, argin)] = value
     if record.max_grad_norm is not None:
-        given = _given(record.argin_region_name, MAX_GRAD_NORM, hyperparameters)
-        norm = record.max_grad_norm if given is None else _checked(MAX_GRAD_NORM, given)
+        setting = _setting(record.argin_region_name, MAX_GRAD_NORM, hyperparameters)
+        norm = record.max_grad_norm if setting is None else _number(MAX_GRAD_NORM, setting)
         values[argin_name(record.name, MAX_GRAD_NORM)] = norm
     return values
 
@@ -97,11 +100,13 @@ def derive(
 def _current(
     kind: OptimizerKind, group: GroupRecord, hyperparameters: Mapping[str, HyperparameterValue]
 ) -> dict[str, float]:
+    """Return the hyperparameters of a group in one step: settings, or else the values at compiling."""
     current = dict(group.hyperparameters)
     for name in current:
-        given = _given(group.argin_region_name, name, hyperparameters)
-        if given is not None:
-            current[name] = _checked(name, given)
+        setting = _setting(group.argin_region_name, name, hyperparameters)
+        if setting is not None:
+            current[name] = _number(name, setting)
+    # Without momentum when it was compiled, the graph has no buffer for it: no scalar brings it back.
     for flag in (Flag.MOMENTUM, Flag.DAMPENING):
         if kind is OptimizerKind.SGD and flag not in group.flags and current[flag]:
             raise UsageError(
@@ -111,9 +116,10 @@ def _current(
     return current
 
 
-def _given(
+def _setting(
     region: str, name: str, hyperparameters: Mapping[str, HyperparameterValue]
 ) -> HyperparameterValue | None:
+    """Return what a run sets a hyperparameter to, under any of its keys; None if it does not."""
     for separator in _SEPARATORS if region else ("",):
         key = f"{region}{separator}{name}"
         if key in hyperparameters:
@@ -129,7 +135,8 @@ def _beta(betas: HyperparameterValue, index: int) -> float:
     return betas[index]
 
 
-def _checked(name: str, value: HyperparameterValue) -> float:
+def _number(name: str, value: HyperparameterValue) -> float:
+    """Return the number that a run sets a hyperparameter to, if it is in range."""
     try:
         number = float(value)  # type: ignore[arg-type]  # whatever has a value: also tensors
     except (TypeError, ValueError):
@@ -146,6 +153,7 @@ def _key(region: str, name: str) -> str:
 
 
 _Values: TypeAlias = Iterator[tuple[str, float]]
+"""Names of argins without their owner, and their values."""
 
 
 def _sgd(group: GroupRecord, current: Mapping[str, float], step: int) -> _Values:
@@ -185,3 +193,4 @@ _ARGINS: Final[
 ] = MappingProxyType(
     {OptimizerKind.SGD: _sgd, OptimizerKind.ADAM: _adam, OptimizerKind.ADAMW: _adamw}
 )
+"""By update rule: the argins of a group in one step, from its hyperparameters in that step."""

@@ -1,4 +1,4 @@
-"""What the optimizers of this package have beyond torch's."""
+"""What the optimizers of this package have beyond torch's: state on the device, float32 copies."""
 
 from __future__ import annotations
 
@@ -23,16 +23,17 @@ _OWN: Final = ("max_grad_norm", "fp32_params", _REGION, "device_step")
 class DeviceOptimizer(torch.optim.Optimizer):
     """A torch optimizer whose state also lives on the device.
 
-    To be put in front of one of torch's classes. On the host it computes what torch computes; on
-    the device its update is the OPT section of the program that it is compiled into.
+    Subclasses name it before one of torch's classes among their bases. On the host it computes what
+    torch computes; on the device its update is the OPT section of the program that it is compiled
+    into.
     """
 
     max_grad_norm: float | None
-    """Largest norm of all gradients together; larger ones are scaled down before the update."""
+    """Largest L2 norm of all gradients taken as one vector; longer ones are scaled down to it."""
     fp32_params: bool
     """Whether parameters of low precision have a float32 copy that is updated in their place."""
     argin_region_name: str
-    """Leads the keys by which a run sets hyperparameters; a group may have its own."""
+    """Prefix of the keys by which a run sets hyperparameters; a group may have its own."""
     device_step: int = 0
     """Number of steps that the state on the device stands for; the session counts them."""
 
@@ -48,7 +49,8 @@ class DeviceOptimizer(torch.optim.Optimizer):
     def rdu(self) -> None:
         """Copy the state from the host to the device.
 
-        State that the host does not have yet is what torch begins with.
+        State that the host does not have yet is sent as torch's first step would find it: zeros,
+        and the weight itself for its float32 copy.
 
         Raises:
             NoDeviceError: No program with this optimizer is loaded.
@@ -60,7 +62,8 @@ class DeviceOptimizer(torch.optim.Optimizer):
         """Copy the state from the device to the host.
 
         Args:
-            inplace: Write into the tensors that the state has. Otherwise it gets new ones.
+            inplace: Whether to write into the tensors that the state has. Otherwise it gets new
+                ones.
 
         Raises:
             NoDeviceError: No program with this optimizer is loaded.
@@ -72,10 +75,11 @@ class DeviceOptimizer(torch.optim.Optimizer):
         """Update the parameters on the host from their ``grad``; the device does not change.
 
         Args:
-            closure: Computes the loss anew, and the gradients.
+            closure: A function without arguments that computes the loss anew, and its gradients;
+                None to use the gradients that are there.
 
         Returns:
-            What the closure returned.
+            The loss that the closure returned; None without a closure.
         """
         loss = None
         if closure is not None:
@@ -96,11 +100,11 @@ class DeviceOptimizer(torch.optim.Optimizer):
         """Take over the state of another optimizer.
 
         Args:
-            state_dict: What ``state_dict`` of an optimizer of the same kind returned, this
-                package's or torch's.
+            state_dict: The result of ``state_dict()`` of an optimizer of the same kind, of this
+                package or of torch.
 
         Raises:
-            ValueError: It has other groups; from torch.
+            ValueError: That optimizer has other groups; from torch.
         """
         regions = [group.get(_REGION) for group in self.param_groups]
         super().load_state_dict(state_dict)
@@ -108,9 +112,9 @@ class DeviceOptimizer(torch.optim.Optimizer):
             if region is not None:
                 group.setdefault(_REGION, region)
         # torch converts state to the parameter's dtype; float32 copies are not to lose precision.
-        saved = itertools.chain.from_iterable(g["params"] for g in state_dict["param_groups"])
-        ours = itertools.chain.from_iterable(g["params"] for g in self.param_groups)
-        for key, parameter in zip(saved, ours, strict=True):
+        keys = itertools.chain.from_iterable(g["params"] for g in state_dict["param_groups"])
+        parameters = itertools.chain.from_iterable(g["params"] for g in self.param_groups)
+        for key, parameter in zip(keys, parameters, strict=True):
             if has_master(parameter, fp32_params=self.fp32_params):
                 for name, value in state_dict["state"].get(key, {}).items():
                     if isinstance(value, torch.Tensor):
@@ -121,7 +125,11 @@ class DeviceOptimizer(torch.optim.Optimizer):
 
     @contextmanager
     def _plain_parameters(self) -> Iterator[list[nn.Parameter]]:
-        """Let torch see plain parameters, in float32 where they have a copy, with own gradients."""
+        """Give torch a plain parameter in the place of each, and take back what it did to them.
+
+        A twin is the float32 copy where the parameter has one, and has the parameter's memory
+        otherwise; its gradient may be clipped without changing the parameter's.
+        """
         twins: list[tuple[torch.Tensor, nn.Parameter]] = []
         originals = [group["params"] for group in self.param_groups]
         try:
@@ -137,6 +145,7 @@ class DeviceOptimizer(torch.optim.Optimizer):
                 self._take_back(parameter, twin)
 
     def _twin(self, parameter: torch.Tensor) -> nn.Parameter:
+        """Return what torch updates in a parameter's place, with the parameter's state."""
         state = self.state.pop(parameter, {})
         plain = to_torch(parameter).detach()
         if has_master(parameter, fp32_params=self.fp32_params):
@@ -151,6 +160,7 @@ class DeviceOptimizer(torch.optim.Optimizer):
         return twin
 
     def _take_back(self, parameter: torch.Tensor, twin: nn.Parameter) -> None:
+        """Return a twin's state to its parameter, and round the float32 copy into it."""
         state = self.state.pop(twin, {})
         if has_master(parameter, fp32_params=self.fp32_params) and twin.grad is not None:
             state[MASTER] = twin.detach()

@@ -32,8 +32,9 @@ def optimizer_record(
 
     Args:
         optimizer: One of this package, or torch's SGD, Adam or AdamW.
-        index: Its place among the optimizers of the program.
-        names: Parameters by name, for those that are not SambaParameters.
+        index: Its position among the optimizers of the program, from 0; its name has it.
+        names: Parameters by name; needed for parameters that are not SambaParameters, which have a
+            name themselves.
 
     Returns:
         The record, with the hyperparameters that the optimizer has now.
@@ -72,13 +73,13 @@ def optimizer_kind(optimizer: torch.optim.Optimizer) -> OptimizerKind:
     """Return the update rule of an optimizer.
 
     Args:
-        optimizer: Any.
+        optimizer: An optimizer of any class.
 
     Raises:
         UsageError: The device has no such rule.
     """
-    for known, kind in _KINDS:
-        if isinstance(optimizer, known) and _steps_like(optimizer, known):
+    for torch_class, kind in _KINDS:
+        if isinstance(optimizer, torch_class) and _steps_like(optimizer, torch_class):
             decoupled = optimizer.defaults.get("decoupled_weight_decay", False)
             return OptimizerKind.ADAMW if decoupled else kind
     raise UsageError(
@@ -93,14 +94,18 @@ def parameter_names(
     """Return the names of parameters.
 
     Args:
-        parameters: Some.
-        names: Parameters by name, for those that are not SambaParameters.
+        parameters: The parameters of one group of an optimizer.
+        names: Parameters by name; needed for parameters that are not SambaParameters, which have a
+            name themselves.
+
+    Returns:
+        One name per parameter, in their order.
 
     Raises:
-        UsageError: One has no name.
+        UsageError: A parameter has no name.
     """
     known = {id(tensor): name for name, tensor in (names or {}).items()}
-    found = []
+    result = []
     for parameter in parameters:
         name = known.get(id(parameter)) or getattr(parameter, "sn_name", "")
         if not name:
@@ -108,14 +113,18 @@ def parameter_names(
                 f"an optimizer has a parameter of shape {tuple(parameter.shape)} without a name: "
                 "convert the model with samba.from_torch_model_ before making the optimizer"
             )
-        found.append(name)
-    return found
+        result.append(name)
+    return result
 
 
-def _steps_like(optimizer: torch.optim.Optimizer, known: type[torch.optim.Optimizer]) -> bool:
-    """Return whether an optimizer's class leaves the step as it is."""
+def _steps_like(optimizer: torch.optim.Optimizer, torch_class: type[torch.optim.Optimizer]) -> bool:
+    """Return whether an optimizer steps as torch's class of its kind does.
+
+    A subclass with a step of its own may compute anything; only this package's is known to compute
+    what torch's does.
+    """
     step = inspect.unwrap(type(optimizer).step)
-    return step is inspect.unwrap(known.step) or hasattr(step, _OWN_STEP)
+    return step is inspect.unwrap(torch_class.step) or hasattr(step, _OWN_STEP)
 
 
 def _hyperparameters(kind: OptimizerKind, group: Mapping[str, Any]) -> dict[str, float]:

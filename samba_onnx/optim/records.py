@@ -13,7 +13,7 @@ from samba_onnx.errors import PefFormatError
 from samba_onnx.facts.names import joined
 
 MASTER: Final = "master"
-"""Key of the state that is a weight of low precision in float32."""
+"""Key of an optimizer's state that is the float32 copy of a weight of low precision."""
 
 
 class OptimizerKind(enum.StrEnum):
@@ -25,7 +25,7 @@ class OptimizerKind(enum.StrEnum):
 
 
 class Flag(enum.StrEnum):
-    """What the graph of an update does; fixed when a program is compiled."""
+    """A choice that is built into the graph of an update, and that no run can change."""
 
     MOMENTUM = "momentum"
     DAMPENING = "dampening"
@@ -41,38 +41,39 @@ HYPERPARAMETERS: Final[Mapping[OptimizerKind, tuple[str, ...]]] = MappingProxyTy
         OptimizerKind.ADAMW: ("lr", "beta1", "beta2", "eps", "weight_decay"),
     }
 )
-"""Names of the hyperparameters of a group."""
+"""By update rule, the names of the hyperparameters that a group of parameters has."""
 
 
 @dataclass(frozen=True)
 class GroupRecord:
-    """Parameters that share hyperparameters."""
+    """A group of an optimizer: parameters that share hyperparameters."""
 
     name: str
-    """Unique in its program; leads the names of the group's argins."""
+    """Name of the group, unique in its program; the names of its argins begin with it."""
     parameters: tuple[str, ...]
-    """Their ``sn_name``."""
+    """The ``sn_name`` of each parameter."""
     hyperparameters: Mapping[str, float]
-    """Value of each of ``HYPERPARAMETERS`` when the optimizer was made."""
+    """The value that each of ``HYPERPARAMETERS`` had when the optimizer was described."""
     argin_region_name: str = ""
-    """Leads the keys by which a run sets the group's hyperparameters."""
+    """Prefix of the keys by which a run sets the group's hyperparameters."""
     flags: frozenset[Flag] = frozenset()
+    """What the graph of the group's update does besides the plain rule."""
 
 
 @dataclass(frozen=True)
 class OptimizerRecord:
-    """An optimizer."""
+    """An optimizer as a PEF keeps it: its rule, and its groups with what they started with."""
 
     kind: OptimizerKind
     name: str
-    """Unique in its program; leads the names of what belongs to the optimizer as a whole."""
+    """Name of the optimizer, unique in its program; names of what its groups share begin with it."""
     groups: tuple[GroupRecord, ...]
     max_grad_norm: float | None = None
-    """Largest norm of all gradients together; None leaves gradients as they are."""
+    """Largest L2 norm of all gradients taken as one vector; None leaves gradients as they are."""
     fp32_params: bool = False
     """Whether weights of low precision have a float32 copy that is updated in their place."""
     argin_region_name: str = ""
-    """Leads the key by which a run sets ``max_grad_norm``."""
+    """Prefix of the key by which a run sets ``max_grad_norm``."""
     parameters: tuple[str, ...] = field(init=False)
     """Names of the parameters of all groups, in the order of the groups."""
 
@@ -111,7 +112,7 @@ def to_json(record: OptimizerRecord) -> dict[str, Any]:
     """Return a record as a document of JSON.
 
     Args:
-        record: Any.
+        record: The record of any optimizer.
     """
     return {
         "kind": str(record.kind),
@@ -133,13 +134,16 @@ def to_json(record: OptimizerRecord) -> dict[str, Any]:
 
 
 def from_json(document: object) -> OptimizerRecord:
-    """Return the record that ``to_json`` was given.
+    """Return the record that a document of JSON describes.
 
     Args:
-        document: What ``to_json`` returned, after any number of trips through JSON.
+        document: The result of ``to_json``, after any number of trips through JSON text.
+
+    Returns:
+        A record that equals the one that ``to_json`` described.
 
     Raises:
-        PefFormatError: It is no such document.
+        PefFormatError: The document is not one that ``to_json`` makes.
     """
     content = _mapping(document, "an optimizer")
     try:
@@ -162,9 +166,9 @@ def from_json(document: object) -> OptimizerRecord:
 
 def _group(kind: OptimizerKind, document: object) -> GroupRecord:
     content = _mapping(document, "a group of an optimizer")
-    given = _mapping(content.get("hyperparameters"), "the hyperparameters of an optimizer")
-    if set(given) != set(HYPERPARAMETERS[kind]):
-        _refuse(f"has {kind} with hyperparameters {', '.join(map(str, given))}")
+    values = _mapping(content.get("hyperparameters"), "the hyperparameters of an optimizer")
+    if set(values) != set(HYPERPARAMETERS[kind]):
+        _refuse(f"has {kind} with hyperparameters {', '.join(map(str, values))}")
     parameters = _items(content, "parameters")
     flags = _items(content, "flags")
     if not all(isinstance(name, str) for name in parameters):
@@ -174,7 +178,7 @@ def _group(kind: OptimizerKind, document: object) -> GroupRecord:
     return GroupRecord(
         name=_text(content, "name"),
         parameters=tuple(parameters),
-        hyperparameters=MappingProxyType({k: _number(v, k) for k, v in given.items()}),
+        hyperparameters=MappingProxyType({k: _number(v, k) for k, v in values.items()}),
         argin_region_name=_text(content, "argin_region_name"),
         flags=frozenset(map(Flag, flags)),
     )

@@ -34,16 +34,18 @@ class SGD(DeviceOptimizer, torch.optim.SGD):
         Args:
             params: Parameters, named parameters, or groups of them with hyperparameters of their
                 own.
-            lr: Learning rate.
-            momentum: Momentum factor.
-            dampening: Dampening for momentum.
-            weight_decay: L2 penalty.
+            lr: Learning rate, at least 0.
+            momentum: The part of the momentum that a step keeps; 0 for no momentum at all.
+            dampening: The part of every gradient but the first that does not enter the momentum.
+            weight_decay: Factor of the L2 penalty: so much of every weight is added to its gradient.
             nesterov: Whether to use Nesterov momentum.
-            maximize: Whether to go up instead of down.
-            max_grad_norm: Largest norm of all gradients together; None leaves them as they are.
-            fp32_params: Whether to keep float32 copies of bfloat16 and float16 parameters, and
-                update these.
-            argin_region_name: Leads the keys by which a run sets these hyperparameters.
+            maximize: Whether to follow the gradient upwards, to a larger loss.
+            max_grad_norm: Largest L2 norm of all gradients taken as one vector; longer ones are
+                scaled down to it before the update. None leaves gradients as they are.
+            fp32_params: Whether to keep float32 copies of bfloat16 and float16 parameters. The
+                copies are updated then, and the parameters are their roundings.
+            argin_region_name: Prefix of the keys by which a run sets these hyperparameters, as
+                ``REGION_lr``; empty for keys without a prefix.
 
         Raises:
             UsageError: ``max_grad_norm`` is negative.

@@ -19,13 +19,14 @@ _LOW_PRECISION = frozenset({torch.bfloat16, torch.float16})
 
 @dataclass(frozen=True)
 class _Entry:
-    """The state of one parameter."""
+    """The state of one parameter: where each of its tensors lies on the device."""
 
     parameter: torch.Tensor
     kind: OptimizerKind
     places: Mapping[str, str]
-    """Name on the device by torch's key."""
+    """By torch's key of a tensor of the state, its name on the device."""
     dtype: torch.dtype
+    """Type of these tensors on the device: the parameter's, or float32 where it has such a copy."""
 
 
 def has_master(parameter: torch.Tensor, *, fp32_params: bool) -> bool:
@@ -33,17 +34,17 @@ def has_master(parameter: torch.Tensor, *, fp32_params: bool) -> bool:
 
     Args:
         parameter: A parameter that an optimizer updates.
-        fp32_params: The optimizer's.
+        fp32_params: Whether that optimizer keeps float32 copies.
     """
     return fp32_params and parameter.dtype in _LOW_PRECISION
 
 
 def master_of(parameter: torch.Tensor, state: Mapping[str, Any]) -> torch.Tensor:
-    """Return a parameter in float32.
+    """Return a parameter in float32, as precisely as it is known.
 
     Args:
-        parameter: A parameter of low precision.
-        state: The optimizer's for this parameter.
+        parameter: A parameter of bfloat16 or float16.
+        state: The optimizer's state of this parameter, by torch's keys.
 
     Returns:
         The copy in ``state``, except where the parameter is not its rounding: there somebody has
@@ -60,13 +61,13 @@ def steps_done(optimizer: torch.optim.Optimizer) -> int:
     """Return how many steps the state of an optimizer on the host stands for.
 
     Args:
-        optimizer: Any that can be compiled.
+        optimizer: An optimizer that can be compiled.
 
     Returns:
-        The number; for SGD, which does not count, 1 if there have been any.
+        The number of steps; for SGD, which does not count them, 1 if there was any.
 
     Raises:
-        UsageError: Its parameters were not all updated equally often.
+        UsageError: The optimizer has not updated all of its parameters equally often.
     """
     counts = set()
     for state in optimizer.state.values():
@@ -92,8 +93,9 @@ def to_rdu(
     float32 copy.
 
     Args:
-        optimizer: Any that can be compiled.
-        names: Parameters by name, for those that are not SambaParameters.
+        optimizer: An optimizer that can be compiled.
+        names: Parameters by name; needed for parameters that are not SambaParameters, which have a
+            name themselves.
 
     Returns:
         The number of steps that the state stands for.
@@ -127,11 +129,13 @@ def to_cpu(
     """Copy the state of an optimizer from the device to the host.
 
     Args:
-        optimizer: Any that can be compiled.
+        optimizer: An optimizer that can be compiled.
         steps: Number of steps that the device has made. After none there is no state, and nothing
             is copied.
-        names: Parameters by name, for those that are not SambaParameters.
-        inplace: Write into the tensors that the state has.
+        names: Parameters by name; needed for parameters that are not SambaParameters, which have a
+            name themselves.
+        inplace: Whether to write into the tensors that the state has on the host. Otherwise it gets
+            new ones.
 
     Raises:
         NoDeviceError: No program with this optimizer is loaded.
@@ -159,6 +163,7 @@ def _present(
     entries = [entry for entry in _entries(optimizer, names) if entry.places]
     present = [e for e in entries if all(map(DEVICE.has, e.places.values()))]
     if entries and not present:
+        # For its error, which says why: there is no device, or its program is another one.
         DEVICE.store(next(iter(entries[0].places.values())))
     return present
 
@@ -167,9 +172,9 @@ def _entries(
     optimizer: torch.optim.Optimizer, names: Mapping[str, torch.Tensor] | None
 ) -> Iterator[_Entry]:
     record = optimizer_record(optimizer, names=names)
-    for group, described in zip(optimizer.param_groups, record.groups, strict=True):
-        for parameter, name in zip(group["params"], described.parameters, strict=True):
-            keys = state_keys(record.kind, described.flags)
+    for group, group_record in zip(optimizer.param_groups, record.groups, strict=True):
+        for parameter, name in zip(group["params"], group_record.parameters, strict=True):
+            keys = state_keys(record.kind, group_record.flags)
             dtype = parameter.dtype
             if has_master(parameter, fp32_params=record.fp32_params):
                 keys, dtype = (*keys, MASTER), torch.float32

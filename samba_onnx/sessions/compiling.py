@@ -33,6 +33,7 @@ from samba_onnx.sessions.options import (
 )
 from samba_onnx.sessions.state import SessionState
 from samba_onnx.sessions.traced import TracedGraph
+from samba_onnx.workflows.checking.refusals import refuse_unless_prepared
 from samba_onnx.workflows.compiler import compile_programs, convert
 from samba_onnx.workflows.original_check import convert_compared
 from samba_onnx.workflows.records import GraphRecord, write_records
@@ -201,6 +202,7 @@ class Compiling(SessionState):
 
         Raises:
             UsageError: No graph was added, or graphs contradict each other.
+            EngineRefusalError: An operator cannot be run; the message names it.
             OutOfDeviceMemoryError: The graphs do not fit into the device's memory.
             OutputError: The PEF cannot be written.
         """
@@ -212,6 +214,8 @@ class Compiling(SessionState):
         options = {**self._options, **flat_options(config_dict)}
         traced = [self._traced_by(graph) for graph in self._graphs.values()]
         programs = [_program_of(graph) for graph in traced]
+        for part in (part for program in programs for part in program.parts):
+            refuse_unless_prepared(part)
         records = {graph.name: GraphRecord(graph.fingerprint.text()) for graph in traced}
         texts = {**metadata_of(pef_metadata, metadata), **write_records(records)}
         if not options.get("pef_name") and name:

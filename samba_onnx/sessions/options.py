@@ -75,7 +75,7 @@ def output_path(
         output: A path that overrides both.
 
     Returns:
-        ``<output_folder>/<pef_name>/<pef_name>.pef``, or ``output``. Its folder exists.
+        ``<output_folder>/<pef_name>/<pef_name>.pef``, or ``output``. Its folder may be missing.
 
     Raises:
         UsageError: The name of the PEF is not a file name.
@@ -88,7 +88,6 @@ def output_path(
         if not name or name in (".", "..") or "/" in name or "\0" in name:
             raise UsageError(f"pef_name is {name!r}; give a file name without folders")
         path = Path(str(options.get("output_folder") or OUTPUT_FOLDER), name, f"{name}.pef")
-    path.parent.mkdir(parents=True, exist_ok=True)
     return path
 
 

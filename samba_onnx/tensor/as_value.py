@@ -49,7 +49,7 @@ def deep_copy(self: AnySambaTensor, memo: dict[int, Any]) -> AnySambaTensor:
 
     Args:
         self: The tensor, a leaf.
-        memo: What was copied already, by the identity of the original.
+        memo: Copies that were made already, by the identity of the original.
 
     Raises:
         RuntimeError: The tensor is the result of a calculation; torch refuses that, too.
@@ -104,7 +104,7 @@ def formatted(self: SambaTensor, format_spec: str) -> str:
 
     Args:
         self: The tensor.
-        format_spec: What stands after the colon in an f-string.
+        format_spec: The format, as it stands after the colon in an f-string.
     """
     if self.dim() or not self.has_data:
         return object.__format__(self, format_spec)
@@ -116,7 +116,7 @@ def described(self: SambaTensor, *, tensor_contents: Any = None) -> str:
 
     Args:
         self: The tensor.
-        tensor_contents: What torch shows instead of the values.
+        tensor_contents: A text to show instead of the values; None shows the values.
     """
     plain: Any = native.plain(self)
     values = f"{plain.__repr__(tensor_contents=tensor_contents)}\n" if self.has_data else ""

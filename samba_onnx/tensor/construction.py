@@ -51,7 +51,7 @@ def wrapper(
     Args:
         cls: The class of the result.
         tensor: A torch tensor of any shape and dtype.
-        materializer: What makes values after these were cleared; None for nothing.
+        materializer: A function that makes values again after they were cleared, or None.
     """
     result = native.wrap(cls, tensor)
     host = vars(result)["_host"] = HostSide(tensor, materializer)
@@ -71,7 +71,7 @@ def empty(
         cls: The class of the result.
         shape: Its shape.
         dtype: Its dtype; torch's default when None.
-        materializer: What makes its values when they are needed; None for nothing.
+        materializer: A function that makes the values when they are needed, or None.
     """
     result = native.wrap(cls, native.placeholder(tuple(shape), dtype or torch.get_default_dtype()))
     vars(result)["_host"] = HostSide(materializer=materializer, is_empty=True)

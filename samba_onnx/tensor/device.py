@@ -52,7 +52,7 @@ class DeviceStore(Protocol):
 
 
 class DeviceConnection:
-    """Which device the SambaTensors of this process talk to."""
+    """The device that the SambaTensors of this process talk to, if there is one."""
 
     def __init__(self) -> None:
         self._store: DeviceStore | None = None

@@ -17,7 +17,7 @@ class Copied(Protocol):
 
     @property
     def name(self) -> str:
-        """What errors call the tensor."""
+        """The name by which errors call the tensor."""
         ...
 
     @property
@@ -71,7 +71,7 @@ class DeviceSide:
         """Serve the tensors of a connection.
 
         Args:
-            connection: Which device they talk to, if any.
+            connection: The connection that knows their device, if there is any.
         """
         self._connection = connection
 

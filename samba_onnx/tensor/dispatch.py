@@ -1,4 +1,4 @@
-"""What happens when a torch function or method is given a SambaTensor."""
+"""Calling torch functions and methods with SambaTensors, by the rules of the dispatch table."""
 
 from __future__ import annotations
 
@@ -25,13 +25,14 @@ def call(
     """Call a torch function or method by the rules of its row in the dispatch table.
 
     Args:
-        cls: Class of the tensors that come back.
-        function: What was called.
-        args: With what.
-        keywords: With which keywords.
+        cls: Class of the tensors that come back: SambaTensor.
+        function: The function or method that was called.
+        args: Its positional arguments.
+        keywords: Its keyword arguments.
 
     Returns:
-        What the function returns, its tensors as ``cls``; those written in place stay themselves.
+        The result of the function, its tensors as ``cls``. A tensor that is written in place is
+        returned itself.
 
     Raises:
         UsageError: A tensor has no data, or a keyword is refused by ``device_limits``.
@@ -83,6 +84,7 @@ def _detached(tensor: SambaTensor) -> SambaTensor:
 
 
 def _tensors(values: Iterable[Any]) -> Iterator[torch.Tensor]:
+    """Yield the tensors among arguments, also those in lists and tuples."""
     for value in values:
         if isinstance(value, torch.Tensor):
             yield value
@@ -93,7 +95,7 @@ def _tensors(values: Iterable[Any]) -> Iterator[torch.Tensor]:
 def _wrapped(
     cls: type[SambaTensor], answer: Any, args: tuple[Any, ...], keywords: Mapping[str, Any]
 ) -> Any:
-    """An answer with its tensors as ``cls``."""
+    """Return the result of a call with its tensors as ``cls``, whatever they are nested in."""
     if isinstance(answer, torch.Tensor):
         if type(answer) is not torch.Tensor:
             return answer

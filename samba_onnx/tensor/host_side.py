@@ -39,7 +39,7 @@ class HostSide:
         Args:
             source: The torch tensor that it wraps: ``torch()`` returns it, and gradients belong to
                 it. None for a tensor that has its memory for itself.
-            materializer: What makes its values when they are needed.
+            materializer: A function that makes the values when they are needed, or None.
             is_empty: Whether it has a shape and a dtype, but no values yet.
         """
         self.source = source
@@ -199,7 +199,7 @@ class HostSide:
 
 
 def _name(tensor: Any) -> str:
-    """What errors call a tensor; nothing for one of torch's."""
+    """Return the name by which errors call a tensor; nothing for a plain tensor."""
     return getattr(tensor, "name", None) or ""
 
 

@@ -1,4 +1,4 @@
-"""What a SambaTensor carries besides its values."""
+"""The marks of a SambaTensor: name, place in device memory and hints."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Marks:
     region_name: str = ""
     """Name of its place in device memory; the tensor's name when empty."""
     batch_dim: int | None = None
-    """Which dimension is the batch; a hint."""
+    """Index of the dimension that is the batch; a hint."""
     named_dims: DimNames = ()
     """Names of the dimensions; a hint."""
     sized_dims: DimNames = ()
@@ -109,7 +109,7 @@ class Mark(Generic[Value]):
 
         Args:
             tensor: The tensor.
-            value: What the field is from now on.
+            value: The value of the field from now on.
 
         Raises:
             AttributeError: The property is read-only.

@@ -34,7 +34,7 @@ def from_torch_model_(model: nn.Module, parent_module_prefix: str | None = None)
 
     Args:
         model: The module.
-        parent_module_prefix: Goes in front of all names.
+        parent_module_prefix: Prefix of all names, joined to them by ``__``; None for none.
 
     Raises:
         UsageError: ``model`` is no module, or has parameters without a shape yet.
@@ -55,17 +55,18 @@ def from_torch_model_(model: nn.Module, parent_module_prefix: str | None = None)
     }
     if not all(module.training for module in model.modules()):
         LOGGER.warning("Model running in inference. Setting requires_grad of all params to False")
-    converted: dict[int, SambaParameter] = {}
+    parameters: dict[int, SambaParameter] = {}
     for path, module in model.named_modules():
         name = symbol_name(root, path)
         _set_name(module, name)
-        _convert_parameters(module, name, trained, converted)
+        _convert_parameters(module, name, trained, parameters)
         for key, buffer in module.named_buffers(recurse=False):
             symbol = symbol_name(name, key)
             BUFFERS[symbol] = from_torch_tensor(buffer, name=symbol)
 
 
 def _set_name(module: nn.Module, name: str) -> None:
+    """Give a module its path as ``name``, unless it has a ``name`` that is not from here."""
     ours = vars(module).get(_NAME)
     if vars(module).get("name") == ours if ours else not hasattr(module, "name"):
         setattr(module, "name", name)  # noqa: B010  a module's type knows no such attribute
@@ -73,28 +74,39 @@ def _set_name(module: nn.Module, name: str) -> None:
 
 
 def _convert_parameters(
-    module: nn.Module, name: str, trained: set[int], converted: dict[int, SambaParameter]
+    module: nn.Module, name: str, trained: set[int], parameters: dict[int, SambaParameter]
 ) -> None:
+    """Replace the parameters of one module, without those of its submodules.
+
+    Args:
+        module: The module.
+        name: Its name, which the names of its parameters begin with.
+        trained: Identities of the parameters that a module in training mode has.
+        parameters: SambaParameters by the identity of the parameter that they replace, and by
+            their own; entered here, so that tied parameters stay tied.
+    """
     for key, parameter in list(module.named_parameters(recurse=False, remove_duplicate=False)):
-        if id(parameter) not in converted:
+        if id(parameter) not in parameters:
             requires_grad = parameter.requires_grad and id(parameter) in trained
-            twin = _converted(parameter, requires_grad)
-            twin.sn_name = symbol_name(name, key)
-            converted[id(parameter)] = converted[id(twin)] = twin
+            replacement = _samba_parameter(parameter, requires_grad)
+            replacement.sn_name = symbol_name(name, key)
+            parameters[id(parameter)] = parameters[id(replacement)] = replacement
         # By attribute: recurrent modules keep a second list of their parameters up to date so.
-        setattr(module, key, converted[id(parameter)])
+        setattr(module, key, parameters[id(parameter)])
 
 
-def _converted(parameter: nn.Parameter, requires_grad: bool) -> SambaParameter:
+def _samba_parameter(parameter: nn.Parameter, requires_grad: bool) -> SambaParameter:
+    """Return a parameter as a SambaParameter in the same memory, with its gradient and attributes."""
     if isinstance(parameter, SambaParameter):
         parameter.requires_grad = requires_grad
         return parameter
     if parameter.is_meta:
-        twin = SambaParameter(shape=parameter.shape, dtype=parameter.dtype, requires_grad=False)
+        result = SambaParameter(shape=parameter.shape, dtype=parameter.dtype, requires_grad=False)
     else:
-        twin = SambaParameter(parameter, requires_grad=False)
-    twin.requires_grad = requires_grad
+        result = SambaParameter(parameter, requires_grad=False)
+    result.requires_grad = requires_grad
     if parameter.grad is not None:
-        twin.grad = parameter.grad
-    twin.__dict__ |= {k: v for k, v in vars(parameter).items() if k not in vars(twin)}
-    return twin
+        result.grad = parameter.grad
+    # Attributes that a program has set on the parameter stay with it.
+    result.__dict__ |= {k: v for k, v in vars(parameter).items() if k not in vars(result)}
+    return result

@@ -1,4 +1,4 @@
-"""What a SambaTensor is to torch itself: its memory, its history, its gradient."""
+"""SambaTensors as torch itself sees them: memory, history, gradient."""
 
 from __future__ import annotations
 

@@ -38,11 +38,13 @@ class SambaParameter(SambaTensor, nn.Parameter):
             shape: Shape of an empty parameter.
             dtype: DType of an empty parameter; torch's default when None.
             name: Name, unique among the tensors on the device.
-            materializer: Makes the values of an empty parameter, as of ``SambaTensor``.
+            materializer: A function that makes the values of an empty parameter when they are
+                needed; ``SambaTensor`` says what it is called with.
             region_name: Name of the place in device memory; the parameter's name when None.
 
         Raises:
-            UsageError: As of ``SambaTensor``.
+            UsageError: Not exactly one of ``torch_tensor`` and ``shape`` is given, ``dtype`` is
+                given with a tensor, or ``torch_tensor`` is no tensor.
             RuntimeError: Gradients are required of integers; from torch.
         """
         detached = torch_tensor.detach() if isinstance(torch_tensor, Tensor) else torch_tensor

@@ -46,7 +46,7 @@ def getitem(self: SambaTensor, x: Any) -> SambaTensor:
 
     Args:
         self: The tensor.
-        x: One of these or a tuple of them. Indices may be whole numbers in floating point.
+        x: One of these, or a tuple of them. Indices may be whole numbers in floating point.
 
     Raises:
         UsageError: Indices are not whole numbers.
@@ -60,7 +60,7 @@ def setitem(self: SambaTensor, x: Any, update: float | Tensor) -> None:
 
     Args:
         self: The tensor.
-        x: Which elements, given as to ``__getitem__``.
+        x: Indices of the elements, in any form that ``__getitem__`` takes.
         update: A number, or a tensor that broadcasts to the selected elements.
 
     Raises:
@@ -86,7 +86,7 @@ def new_empty(
         *sizes: The other sizes, if ``size`` is the first one.
         dtype: Its dtype; that of ``self`` when None.
         requires_grad: Whether gradients are computed for it.
-        **options: What else torch takes.
+        **options: Other keywords of torch's method.
     """
     options |= {"dtype": dtype, "requires_grad": requires_grad}
     return cast("SambaTensor", Tensor.new_empty(self, _shape(size, sizes), **options))
@@ -108,7 +108,7 @@ def new_ones(
         *sizes: The other sizes, if ``size`` is the first one.
         dtype: Its dtype; that of ``self`` when None.
         requires_grad: Whether gradients are computed for it.
-        **options: What else torch takes.
+        **options: Other keywords of torch's method.
     """
     options |= {"dtype": dtype, "requires_grad": requires_grad}
     return cast("SambaTensor", Tensor.new_ones(self, _shape(size, sizes), **options))
@@ -130,7 +130,7 @@ def new_zeros(
         *sizes: The other sizes, if ``size`` is the first one.
         dtype: Its dtype; that of ``self`` when None.
         requires_grad: Whether gradients are computed for it.
-        **options: What else torch takes.
+        **options: Other keywords of torch's method.
     """
     options |= {"dtype": dtype, "requires_grad": requires_grad}
     return cast("SambaTensor", Tensor.new_zeros(self, _shape(size, sizes), **options))

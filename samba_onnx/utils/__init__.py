@@ -1,4 +1,4 @@
-"""What programs call besides the session."""
+"""SambaFlow's helpers: tracing, measuring and comparing models, seeds, files, processes."""
 
 from samba_onnx.tensor import set_seed
 from samba_onnx.utils.comparing import assert_close

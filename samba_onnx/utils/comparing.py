@@ -1,4 +1,4 @@
-"""Comparing what the device and the host computed."""
+"""Comparing the tensors of the device with those of the host."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import torch
 from samba_onnx.tensor import to_torch
 
 THRESHOLD = 3e-3
-"""Largest absolute difference that passes unless another is given."""
+"""Largest absolute difference that passes by default."""
 
 
 def assert_close(
@@ -21,21 +21,22 @@ def assert_close(
     """Compare two tensors.
 
     Args:
-        a: What was expected, of any shape and dtype; a torch tensor or a SambaTensor.
-        b: What was computed, of the same shape.
-        name: What messages call it.
-        threshold: Largest absolute difference that passes.
-        rtol: Largest difference per unit of the expected value that passes besides.
+        a: The expected tensor, of any shape and dtype; a torch tensor or a SambaTensor.
+        b: The computed tensor, of the same shape and of any dtype.
+        name: What messages call the computed tensor.
+        threshold: Largest absolute difference of an element that passes.
+        rtol: Difference that passes in addition, per unit of the expected element.
         visualize: Accepted, without effect.
 
     Raises:
         AssertionError: A difference is larger or not a number, or shapes differ.
     """
     del visualize
-    one, other = (to_torch(tensor).detach() for tensor in (a, b))
+    # In double precision: tensors of bfloat16 and float32 are to be compared with each other.
+    expected, computed = (to_torch(tensor).detach().double() for tensor in (a, b))
     torch.testing.assert_close(
-        other.double(),
-        one.double(),
+        computed,
+        expected,
         rtol=rtol,
         atol=threshold,
         msg=lambda text: f"{name or 'tensor'} differs from what was expected. {text}",

@@ -1,4 +1,4 @@
-"""Where files are."""
+"""Finding files beside a program."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ def get_file_dir(path: str | os.PathLike[str]) -> str:
     """Return the folder of a file.
 
     Args:
-        path: Usually ``__file__``.
+        path: Path of the file, usually a program's ``__file__``.
 
     Returns:
         The absolute path of its folder.

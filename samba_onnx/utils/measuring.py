@@ -1,4 +1,4 @@
-"""How fast a traced model runs."""
+"""Measuring how fast a traced model runs."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from samba_onnx.safety.files import atomic_output
 from samba_onnx.sessions import SESSION
 
 ITERATIONS = 100
-"""Runs that are measured unless another number is given."""
+"""Number of runs that are measured by default."""
 
 
 class Performance(NamedTuple):
-    """What was measured."""
+    """Throughput and latency of a model."""
 
     throughput: float
     """Samples per second."""
@@ -49,19 +49,21 @@ def measure_performance(
     """Run a traced model many times, and tell how long it takes.
 
     Args:
-        model: As it was traced.
-        inputs: Named tensors.
-        batch_size: Samples that one run takes.
+        model: The module that ``trace_graph`` was called with.
+        inputs: Named tensors, as ``session.run`` takes them.
+        batch_size: Number of samples that one run takes.
         n_chips: Accepted, without effect.
-        inference: Run forward sections only.
-        run_graph_only: Copy no inputs and outputs.
-        n_iterations: Number of runs.
-        json: A file to write the result to.
+        inference: Whether to run forward sections only.
+        run_graph_only: Whether to leave inputs and outputs on the device; they are copied once,
+            before the runs that are measured.
+        n_iterations: Number of runs, at least 1.
+        json: Path of a file to write the result to; None writes none.
         compiled_stats_json: Accepted, without effect.
         data_parallel: Whether several processes share the work, as for ``session.run``.
         reduce_on_rdu: Whether gradients are added up on the RDU, as for ``session.run``.
         use_sambaloader: Accepted, without effect.
-        min_duration: Seconds that the runs must take at least; more are made.
+        min_duration: Seconds that the runs take together at least; more of them are made if need
+            be.
         set_output_grads: Accepted, without effect.
         json_counters: Accepted, without effect.
 
@@ -73,12 +75,13 @@ def measure_performance(
     """
     del n_chips, compiled_stats_json, use_sambaloader, set_output_grads, json_counters
     outputs = () if run_graph_only else _outputs_of(model)
-    given = None if run_graph_only else inputs
+    # Without inputs, a run takes the values that the device has.
+    inputs_of_a_run = None if run_graph_only else inputs
     types = ("FWD",) if inference and "FWD" in SESSION.get_section_types() else ()
 
     def once() -> None:
         SESSION.run(
-            given,
+            inputs_of_a_run,
             outputs,
             data_parallel=data_parallel,
             reduce_on_rdu=reduce_on_rdu,
@@ -113,15 +116,16 @@ def measure_sections(
     """Run every section of a traced model on its own many times.
 
     Args:
-        model: As it was traced.
-        inputs: Named tensors.
-        num_sections: Only the first so many sections; all when None.
-        n_iterations: Number of runs of each.
-        batch_size: Samples that one run takes; for the file.
+        model: The module that ``trace_graph`` was called with.
+        inputs: Named tensors, as ``session.run`` takes them.
+        num_sections: Number of sections to measure, from the first; None measures all.
+        n_iterations: Number of runs of each section, at least 1.
+        batch_size: Number of samples that one run takes; it is only written to the file.
         data_parallel: Whether several processes share the work, as for ``session.run``.
         reduce_on_rdu: Whether gradients are added up on the RDU, as for ``session.run``.
-        json: A file to write the result to.
-        min_duration: Seconds that the runs of a section must take at least.
+        json: Path of a file to write the result to; None writes none.
+        min_duration: Seconds that the runs of a section take together at least; more of them are
+            made if need be.
 
     Returns:
         Seconds per run by section id.
@@ -158,6 +162,7 @@ def _outputs_of(model: nn.Module) -> Any:
 
 
 def _timed(run: Callable[[], Any], iterations: int, min_duration: float) -> tuple[int, float]:
+    """Return how many runs were made, and the seconds that they took together."""
     if iterations < 1 or min_duration < 0:
         raise UsageError(
             f"n_iterations is {iterations} and min_duration {min_duration}; give at least 1 and 0"

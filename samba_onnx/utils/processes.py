@@ -1,4 +1,4 @@
-"""Which process of a group this one is."""
+"""The place of this process in a group of processes that share the work."""
 
 from __future__ import annotations
 

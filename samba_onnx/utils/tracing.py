@@ -1,4 +1,4 @@
-"""Preparing models to run."""
+"""Tracing models: the step between compiling and running."""
 
 from __future__ import annotations
 
@@ -46,15 +46,16 @@ def trace_graph(
 
     Args:
         model: The module or ONNX model that was compiled.
-        inputs: As they were given to ``session.compile``; shapes and dtypes must be the same.
-        optim: The optimizers that it was compiled with; None to run without.
-        init_output_grads: Set the gradients of losses on the device, to one.
-        loss_indices: Which outputs have a gradient then; all losses when None.
-        pef: Path of the PEF; the one that the session has when empty.
+        inputs: Inputs in the form, and of the shapes and dtypes, that ``session.compile`` took.
+        optim: The optimizers that the model was compiled with; None to run without.
+        init_output_grads: Whether to set the gradients of losses on the device to one.
+        loss_indices: Positions of the outputs whose gradients are set; None sets those of all
+            losses.
+        pef: Path of the PEF; when empty, the PEF that the session has.
         mapping: ``section`` or ``spatial``.
         data_parallel_mode: ``normal``, ``inorder`` or ``optimal``.
-        transfer_device: Copy parameters, buffers and inputs to the device. Otherwise
-            ``session.to_device``, ``session.to_rdu`` or ``rdu()`` of a tensor do.
+        transfer_device: Whether to copy parameters, buffers and inputs to the device. If not,
+            ``session.to_device``, ``session.to_rdu`` or ``rdu()`` of a tensor copies them later.
         config_dict: Accepted, without effect.
         distlearn_config: Accepted, without effect.
         dev_mode: Accepted, without effect.
@@ -103,12 +104,12 @@ def trace_multigraph(
     Tensors that get the same ``sn_region_name`` afterwards share memory on the device.
 
     Args:
-        graph: The module.
-        inputs: What ``forward`` takes: a tensor, a tuple by position or a dict by keyword.
+        graph: The module whose ``forward`` is the graph.
+        inputs: Arguments of ``forward``: a tensor, a tuple by position or a dict by keyword.
         optimizers: None; such programs do not train.
         init_output_grads: Accepted, without effect.
         mapping: ``section`` or ``spatial``.
-        trace_prefix: Goes in front of the names of the outputs.
+        trace_prefix: Prefix of the names of the outputs; None for none.
 
     Returns:
         The outputs, flat and without None; they have names and no values.
@@ -133,9 +134,9 @@ def init_output_grads(
 
     Args:
         output_tensors: Traced outputs, or their names.
-        unspecified_tensor_grad: Names whose gradient is one.
-        customized_tensors_dict: Gradients by the name of the output; those of other outputs are
-            one.
+        unspecified_tensor_grad: Names of outputs whose gradient is one.
+        customized_tensors_dict: Gradients by the name of the output, each of the output's shape and
+            dtype. The gradient of an output without an entry is one.
         is_variable_batch_size: Accepted, without effect.
 
     Raises:

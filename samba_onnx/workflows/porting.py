@@ -203,7 +203,6 @@ def port_training(
     training = Training(attached_losses(model.module, None))
     with LAZY.paused():  # a module that was made lazily is exported without its values
         recorded = recorded_program(model.module, inputs, model.optimizers, training, check=check)
-    Path(output).parent.mkdir(parents=True, exist_ok=True)
     return compile_programs(
         [recorded.program],
         output,
@@ -344,8 +343,12 @@ def _sample(model: TorchModel, exported: Exported) -> Sample:
     """Run eager torch, and keep what it answers."""
     flat = pytree.tree_leaves((model.args, dict(model.keywords)))
     inputs = {name: to_array(flat[place]) for name, place in exported.inputs.items()}
-    with torch.no_grad():
-        answers = pytree.tree_leaves(model.module(*model.args, **model.keywords))
+    try:
+        with torch.no_grad():
+            answers = pytree.tree_leaves(model.module(*model.args, **model.keywords))
+    except Exception as error:  # whatever the user's module raises
+        reason = f"torch fails on the example inputs, with {type(error).__name__}"
+        return Sample(notes=(f"The PEF carries no reference sample: {reason}.",))
     pairs = zip(exported.outputs, answers, strict=True)
     outputs = {name: to_array(answer) for name, answer in pairs if name is not None}
     return keep_sample(inputs, outputs, graph=exported.program.name)

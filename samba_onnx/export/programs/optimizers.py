@@ -18,7 +18,7 @@ import onnx_ir as ir
 from samba_onnx.errors import UsageError
 from samba_onnx.export.programs.update_rules import LOW_PRECISION, Update, adam_update, sgd_update
 from samba_onnx.export.translation.builder import GraphBuilder, count, element, sizes
-from samba_onnx.facts.names import gradient_name, joined, updated_name
+from samba_onnx.facts.names import SEPARATOR, gradient_name, joined, updated_name
 from samba_onnx.optim.argins import MAX_GRAD_NORM, argin_name, derive
 from samba_onnx.optim.records import (
     MASTER,
@@ -170,7 +170,7 @@ class _OptimizerStep:
         precision = self._precision(names)
         scalars = {}
         for argin in derive(self._record, {}, 1):
-            prefix = argin_name(group.name, "")
+            prefix = f"{group.name}{SEPARATOR}"
             if argin.startswith(prefix):
                 self._argin_types[argin] = precision
                 key = argin.removeprefix(prefix)

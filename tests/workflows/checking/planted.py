@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 import samba_onnx as samba
 from samba_onnx.export.operators.registry import Context
+from samba_onnx.export.programs.update_rules import Update, adam_update
 
 
 class Net(nn.Module):
@@ -78,12 +79,25 @@ def dropping_factory() -> Any:
     return model, batch(), samba.optim.AdamW(model.parameters(), lr=0.1)
 
 
+def clumsy_batch() -> tuple[Tensor, Tensor]:
+    """Return inputs that torch itself refuses, but for their shapes: there is no class 7."""
+    return batch()[0], torch.tensor([0, 7])
+
+
 def clumsy_factory() -> Any:
-    """Return a training whose inputs torch itself refuses: there is no class 7."""
+    return net(), clumsy_batch()
+
+
+def clumsy_training_factory() -> Any:
     model = net()
     samba.from_torch_model_(model)
-    inputs = batch()[0], torch.tensor([0, 7])
-    return model, inputs, samba.optim.AdamW(model.parameters(), lr=0.1)
+    return model, clumsy_batch(), samba.optim.AdamW(model.parameters(), lr=0.1)
+
+
+def absent_update(update: Update) -> tuple[ir.Value, dict[str, ir.Value]]:
+    """Write the step of an optimizer with an operator that no operator set has."""
+    weight, state = adam_update(update)
+    return update.build.emit("Swirl", [weight], weight.dtype, weight.shape.numpy()), state
 
 
 def _emit(context: Context, value: Any, operator: str, **attributes: float) -> ir.Value:
