@@ -60,9 +60,12 @@ def run_request(
 
 
 def _hashable(items: Any) -> Any:
-    """Return ids or types, which may be nested, as part of a key that keeps their order."""
+    """Return ids or types, which may be nested, as part of a key that keeps their order.
+
+    Empty ones stand for all, as None does.
+    """
     if isinstance(items, Set):
-        return frozenset(items)
+        return frozenset(items) or None
     if isinstance(items, Collection) and not isinstance(items, str):
-        return tuple(map(_hashable, items))
+        return tuple(map(_hashable, items)) or None
     return items

@@ -7,11 +7,11 @@ from samba_onnx.passes.targets.describe import (
 )
 from samba_onnx.passes.targets.files import available_targets
 from samba_onnx.passes.targets.markdown import operator_table_markdown
-from samba_onnx.passes.targets.rows import Operand, OperatorRow, Status, UnsupportedRow
+from samba_onnx.passes.targets.rows import OperandLimits, OperatorRow, Status, UnsupportedRow
 from samba_onnx.passes.targets.target import Support, Target, load_target
 
 __all__ = [
-    "Operand",
+    "OperandLimits",
     "OperatorRow",
     "Status",
     "Support",

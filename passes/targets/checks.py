@@ -11,7 +11,7 @@ from samba_onnx.passes.targets.describe import describe_rule, type_names
 from samba_onnx.passes.targets.dimensions import dimension_hint
 from samba_onnx.passes.targets.limits import LIMITS
 from samba_onnx.passes.targets.reasons import Reason, ReasonCode
-from samba_onnx.passes.targets.rows import DTYPE_NAMES, Operand, OperatorRow, Status
+from samba_onnx.passes.targets.rows import DTYPE_NAMES, OperandLimits, OperatorRow, Status
 from samba_onnx.passes.targets.schema import NumberRange
 
 _FLOATS = frozenset({ir.DataType.DOUBLE, ir.DataType.FLOAT16})
@@ -45,7 +45,9 @@ class _Subject:
 
     __slots__ = ("_kind", "_operand", "_position", "_row")
 
-    def __init__(self, row: OperatorRow, kind: str, position: int, operand: Operand | None) -> None:
+    def __init__(
+        self, row: OperatorRow, kind: str, position: int, operand: OperandLimits | None
+    ) -> None:
         self._row, self._kind, self._position, self._operand = row, kind, position, operand
 
     def __str__(self) -> str:
@@ -55,7 +57,7 @@ class _Subject:
 
 def _operands(
     node: ir.Node, row: OperatorRow
-) -> Iterator[tuple[ir.Value, _Subject, Operand | None]]:
+) -> Iterator[tuple[ir.Value, _Subject, OperandLimits | None]]:
     """Yield every operand that the node has: its value, words for it, what the row says."""
     for position, value in enumerate(node.inputs):
         if value is not None:
@@ -69,7 +71,7 @@ def _operands(
 
 
 def _check_operand(
-    node: ir.Node, subject: _Subject, target: str, value: ir.Value, operand: Operand | None
+    node: ir.Node, subject: _Subject, target: str, value: ir.Value, operand: OperandLimits | None
 ) -> Reason | Status:
     if operand is None:
         return Reason(
@@ -97,7 +99,7 @@ def _check_static(subject: _Subject, target: str, value: ir.Value) -> Reason | S
 
 
 def _check_type(
-    subject: _Subject, target: str, value: ir.Value, operand: Operand
+    subject: _Subject, target: str, value: ir.Value, operand: OperandLimits
 ) -> Reason | Status:
     kind = value.type
     if kind is None and value.const_value is not None:
@@ -133,7 +135,7 @@ def _type_hint(dtype: ir.DataType) -> str:
 
 
 def _check_shape(
-    node: ir.Node, subject: _Subject, target: str, value: ir.Value, operand: Operand
+    node: ir.Node, subject: _Subject, target: str, value: ir.Value, operand: OperandLimits
 ) -> Reason | None:
     shape: ir.ShapeProtocol | None = value.shape
     if shape is None and value.const_value is not None:

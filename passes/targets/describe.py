@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from samba_onnx.passes.targets.limits import LIMITS
-from samba_onnx.passes.targets.rows import DTYPE_NAMES, Operand, OperatorRow, Status, TypeTable
+from samba_onnx.passes.targets.rows import (
+    DTYPE_NAMES,
+    OperandLimits,
+    OperatorRow,
+    Status,
+    TypeTable,
+)
 from samba_onnx.passes.targets.schema import NumberRange
 
 
@@ -67,7 +73,7 @@ def describe_operands(row: OperatorRow) -> tuple[str, ...]:
     )
 
 
-def _own_types(row: OperatorRow, operands: Iterable[Operand]) -> Iterator[Operand]:
+def _own_types(row: OperatorRow, operands: Iterable[OperandLimits]) -> Iterator[OperandLimits]:
     for operand in operands:
         if operand.types is not row.types and not operand.static and not operand.absent:
             yield operand

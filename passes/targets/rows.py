@@ -46,7 +46,7 @@ DTYPE_NAMES: Mapping[ir.DataType, str] = {dtype: name for name, dtype in DTYPES.
 
 
 @dataclass(frozen=True, slots=True)
-class Operand:
+class OperandLimits:
     """What a row says of one input or output."""
 
     name: str
@@ -72,8 +72,8 @@ class OperatorRow:
     """Last version; None up to the newest that the table knows."""
     types: TypeTable
     """Data types of every operand that has none of its own."""
-    inputs: tuple[Operand, ...]
-    outputs: tuple[Operand, ...]
+    inputs: tuple[OperandLimits, ...]
+    outputs: tuple[OperandLimits, ...]
     repeats: tuple[bool, bool]
     """Whether the last input and the last output stand for any number of them."""
     attributes: Mapping[str, tuple[int | float | str, ...] | NumberRange]
@@ -95,11 +95,11 @@ class OperatorRow:
         """Names of the inputs that must be compile-time constants."""
         return tuple(operand.name for operand in self.inputs if operand.static)
 
-    def input(self, position: int) -> Operand | None:
+    def input(self, position: int) -> OperandLimits | None:
         """Return what the row says of an input; None where the operator has no such input."""
         return _at(self.inputs, position, self.repeats[0])
 
-    def output(self, position: int) -> Operand | None:
+    def output(self, position: int) -> OperandLimits | None:
         """Return what the row says of an output; None where the operator has no such output."""
         return _at(self.outputs, position, self.repeats[1])
 
@@ -119,7 +119,7 @@ class UnsupportedRow:
         return qualified(self.domain, self.op_type)
 
 
-def _at(operands: tuple[Operand, ...], position: int, repeats: bool) -> Operand | None:
+def _at(operands: tuple[OperandLimits, ...], position: int, repeats: bool) -> OperandLimits | None:
     if position < len(operands):
         return operands[position]
     return operands[-1] if repeats and operands else None
@@ -189,9 +189,9 @@ def build_row(name: str, row: RowFile, dtypes: frozenset[str] | None) -> Operato
         raise ValueError(f"{name} has no operand {unknown[0]!r}; it has {known}")
     types = _types(row, dtypes)
 
-    def operand(formal: str) -> Operand:
+    def operand(formal: str) -> OperandLimits:
         own = row.operands.get(formal)
-        return Operand(
+        return OperandLimits(
             name=formal,
             types=types if own is None else _types(own, dtypes),
             ranks=row.ranks.get(formal),

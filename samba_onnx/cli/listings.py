@@ -13,7 +13,7 @@ from samba_onnx.cli.options import JsonOption, QuietOption, TargetOption, Verbos
 from samba_onnx.errors import UsageError
 
 if TYPE_CHECKING:
-    from samba_onnx.passes.targets import Operand, OperatorRow, Target
+    from samba_onnx.passes.targets import OperandLimits, OperatorRow, Target
     from samba_onnx.report.targets import (
         OperandReport,
         OperatorReport,
@@ -130,7 +130,7 @@ def _operator(row: OperatorRow) -> OperatorReport:
     )
 
 
-def _operand(operand: Operand) -> OperandReport:
+def _operand(operand: OperandLimits) -> OperandReport:
     from samba_onnx.report.targets import OperandReport
 
     return OperandReport(
@@ -138,7 +138,7 @@ def _operand(operand: Operand) -> OperandReport:
     )
 
 
-def _types(owner: OperatorRow | Operand) -> dict[str, str]:
+def _types(owner: OperatorRow | OperandLimits) -> dict[str, str]:
     """Return the evidence of each data type."""
     from samba_onnx.passes.targets.rows import DTYPE_NAMES
 

@@ -194,22 +194,22 @@ def _checked_dims(
 ) -> list[int]:
     """Return dimensions counted from 0, if they and the start indices fit the table."""
     rank = table.ndim - batched
-    chosen = [dim + rank if dim < 0 else dim for dim in dims]
+    positive = [dim + rank if dim < 0 else dim for dim in dims]
     if not 0 <= batched < table.ndim or starts.ndim <= batched:
         raise UsageError(f"{batched} batched dimensions of a table with {table.ndim} dimensions")
-    if starts.is_floating_point() or starts.shape[-1] != len(chosen):
+    if starts.is_floating_point() or starts.shape[-1] != len(positive):
         raise UsageError(
             f"start_indices of shape {tuple(starts.shape)}, {starts.dtype}; give integers with "
-            f"{len(chosen)} in the last dimension, one for each {verb} dimension"
+            f"{len(positive)} in the last dimension, one for each {verb} dimension"
         )
-    if len(set(chosen)) != len(chosen) or not all(0 <= dim < rank for dim in chosen):
+    if len(set(positive)) != len(positive) or not all(0 <= dim < rank for dim in positive):
         raise UsageError(f"{verb} dimensions {list(dims)}: give distinct ones below {rank}")
     if table.shape[:batched] != starts.shape[:batched]:
         raise UsageError(
             f"the first {batched} dimensions of {tuple(table.shape)} and {tuple(starts.shape)} "
             "must be equal: they are batched"
         )
-    return chosen
+    return positive
 
 
 def _positions(

@@ -104,7 +104,7 @@ class DeviceOptimizer(torch.optim.Optimizer):
                 package or of torch.
 
         Raises:
-            ValueError: That optimizer has other groups; from torch.
+            ValueError: The other optimizer has other groups; from torch.
         """
         regions = [group.get(_REGION) for group in self.param_groups]
         super().load_state_dict(state_dict)

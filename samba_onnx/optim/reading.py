@@ -104,10 +104,10 @@ def parameter_names(
     Raises:
         UsageError: A parameter has no name.
     """
-    known = {id(tensor): name for name, tensor in (names or {}).items()}
+    names_by_id = {id(tensor): name for name, tensor in (names or {}).items()}
     result = []
     for parameter in parameters:
-        name = known.get(id(parameter)) or getattr(parameter, "sn_name", "")
+        name = names_by_id.get(id(parameter)) or getattr(parameter, "sn_name", "")
         if not name:
             raise UsageError(
                 f"an optimizer has a parameter of shape {tuple(parameter.shape)} without a name: "

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 from argparse import Namespace
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -30,9 +32,11 @@ _TARGETS: Final = {
 
 Model = nn.Module | onnx.ModelProto | str | os.PathLike[str]
 """What can be compiled: a torch module, an ONNX model, or the path to one."""
+Settings = BaseModel | Mapping[str, Any] | Namespace | None
+"""Settings by name."""
 
 
-def flat_options(given: BaseModel | Mapping[str, Any] | Namespace | None) -> dict[str, Any]:
+def flat_options(given: Settings) -> dict[str, Any]:
     """Return settings by name.
 
     Args:
@@ -128,6 +132,84 @@ def level_of(options: Mapping[str, Any], level: str | None) -> str:
         return level
     wanted = str(options.get("optim_level", "")).lower()
     return "o0" if options.get("o0") is True or wanted in ("o0", "0") else "o3"
+
+
+@dataclass(frozen=True)
+class Destination:
+    """Where a program goes, for which device, and what its PEF says besides."""
+
+    settings: Settings = None
+    """Override those of the session."""
+    metadata: tuple[Any, ...] = ()
+    """Mappings or objects with attributes, later ones first; None is skipped."""
+    output: str | os.PathLike[str] | None = None
+    """Path of the PEF; overrides the settings, like the two that follow."""
+    target: str | os.PathLike[str] | None = None
+    level: str | None = None
+
+    def where(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        """Return target and level of a compilation.
+
+        Args:
+            options: Settings of the session and of this compilation.
+        """
+        return {
+            "target": target_of(options, self.target),
+            "level": level_of(options, self.level),
+        }
+
+    def texts(self) -> dict[str, str]:
+        """Return the user's metadata as a PEF keeps it."""
+        return metadata_of(*self.metadata)
+
+
+class SessionOptions:
+    """What a session was set up with."""
+
+    def __init__(self) -> None:
+        """Begin without any settings."""
+        self._settings: dict[str, Any] = {}
+        self._directives: dict[str, Any] = {}
+        self.pinned_memory = False
+        """Whether SambaLoaders are to use pinned memory; a hint."""
+
+    def set_up(self, args: BaseModel) -> None:
+        """Take settings in the place of those before.
+
+        Args:
+            args: Settings; what nobody knows is kept.
+
+        Raises:
+            UsageError: It is no pydantic model.
+        """
+        if not isinstance(args, BaseModel):
+            raise UsageError(f"setup was given {type(args).__name__}; give a pydantic model")
+        self._settings = flat_options(args)
+
+    def with_settings(self, settings: Settings) -> dict[str, Any]:
+        """Return the settings that count for one compilation, by name.
+
+        Args:
+            settings: Override those of the session.
+
+        Raises:
+            UsageError: They are no settings.
+        """
+        return {**self._settings, **flat_options(settings)}
+
+    @contextmanager
+    def directives(self, directives: Mapping[str, Any] | None) -> Iterator[None]:
+        """Keep hints for the compiler on what is traced inside; they have no effect.
+
+        Args:
+            directives: Hints by name.
+        """
+        before = dict(self._directives)
+        self._directives.update(directives or {})
+        try:
+            yield
+        finally:
+            self._directives = before
 
 
 def metadata_of(*given: Any) -> dict[str, str]:

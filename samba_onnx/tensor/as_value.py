@@ -20,16 +20,16 @@ AnySambaTensor = TypeVar("AnySambaTensor", bound="SambaTensor")
 
 
 def like(self: AnySambaTensor, data: Tensor) -> AnySambaTensor:
-    """A leaf with other memory and all that a tensor carries besides values and gradient.
+    """A leaf with result memory and all that a tensor carries besides values and gradient.
 
     Args:
         self: The tensor.
         data: The tensor whose memory the result shares; a placeholder when ``self`` is empty.
     """
-    other = native.wrap(type(self), data, self.requires_grad)
-    other._marks = self._marks
-    vars(other)["_host"] = HostSide(None, self._host.materializer, self._host.is_empty)
-    return other
+    result = native.wrap(type(self), data, self.requires_grad)
+    result._marks = self._marks
+    vars(result)["_host"] = HostSide(None, self._host.materializer, self._host.is_empty)
+    return result
 
 
 def shallow_copy(self: AnySambaTensor) -> AnySambaTensor:
@@ -55,8 +55,8 @@ def deep_copy(self: AnySambaTensor, memo: dict[int, Any]) -> AnySambaTensor:
         RuntimeError: The tensor is the result of a calculation; torch refuses that, too.
     """
     if id(self) in memo:
-        known: AnySambaTensor = memo[id(self)]
-        return known
+        earlier: AnySambaTensor = memo[id(self)]
+        return earlier
     if not self.is_leaf:
         raise RuntimeError(
             "only tensors that are leaves of the graph can be copied deeply: detach() first"

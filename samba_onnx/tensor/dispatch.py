@@ -56,15 +56,15 @@ def call(
     _need_data(cls, args, keywords)
     implementation = None if in_place else row.implementation
     with natively():
-        answer = (implementation or function)(*args, **keywords)
+        result = (implementation or function)(*args, **keywords)
         if in_place or keywords.get("out") is not None:
-            return answer
-        wrapped = _wrapped(cls, answer, args, keywords)
-    if row.keeps_marks and wrapped is not first and isinstance(wrapped, cls):
-        marked = next(_tensors((*args, *keywords.values())), None)
-        if isinstance(marked, cls):
-            wrapped._marks = marked._marks
-    return wrapped
+            return result
+        result = _as_ours(cls, result, args, keywords)
+    if row.keeps_marks and result is not first and isinstance(result, cls):
+        origin = next(_tensors((*args, *keywords.values())), None)
+        if isinstance(origin, cls):
+            result._marks = origin._marks
+    return result
 
 
 def _need_data(cls: type[SambaTensor], args: Iterable[Any], keywords: Mapping[str, Any]) -> None:
@@ -77,10 +77,10 @@ def _need_data(cls: type[SambaTensor], args: Iterable[Any], keywords: Mapping[st
 
 
 def _detached(tensor: SambaTensor) -> SambaTensor:
-    """An empty tensor like an empty tensor, without gradients."""
-    other = tensor._like(placeholder(tuple(tensor.shape), tensor.dtype))
-    other.requires_grad = False
-    return other
+    """Return what ``detach`` gives of an empty tensor: an empty one that requires no gradients."""
+    result = tensor._like(placeholder(tuple(tensor.shape), tensor.dtype))
+    result.requires_grad = False
+    return result
 
 
 def _tensors(values: Iterable[Any]) -> Iterator[torch.Tensor]:
@@ -92,21 +92,21 @@ def _tensors(values: Iterable[Any]) -> Iterator[torch.Tensor]:
             yield from _tensors(value)
 
 
-def _wrapped(
-    cls: type[SambaTensor], answer: Any, args: tuple[Any, ...], keywords: Mapping[str, Any]
+def _as_ours(
+    cls: type[SambaTensor], result: Any, args: tuple[Any, ...], keywords: Mapping[str, Any]
 ) -> Any:
     """Return the result of a call with its tensors as ``cls``, whatever they are nested in."""
-    if isinstance(answer, torch.Tensor):
-        if type(answer) is not torch.Tensor:
-            return answer
-        if any(answer is tensor for tensor in _tensors((*args, *keywords.values()))):
-            return answer.as_subclass(cls)
+    if isinstance(result, torch.Tensor):
+        if type(result) is not torch.Tensor:
+            return result
+        if any(result is tensor for tensor in _tensors((*args, *keywords.values()))):
+            return result.as_subclass(cls)
         # A new tensor becomes one of ours as it is: an alias would be one more node of the graph.
-        answer.__class__ = cls
-        return answer
-    if isinstance(answer, (tuple, list)):
-        parts = [_wrapped(cls, part, args, keywords) for part in answer]
-        return type(answer)(parts) if not hasattr(answer, "_make") else type(answer)(*parts)
-    if isinstance(answer, Iterator):
-        return (_wrapped(cls, part, args, keywords) for part in answer)
-    return answer
+        result.__class__ = cls
+        return result
+    if isinstance(result, (tuple, list)):
+        parts = [_as_ours(cls, part, args, keywords) for part in result]
+        return type(result)(parts) if not hasattr(result, "_make") else type(result)(*parts)
+    if isinstance(result, Iterator):
+        return (_as_ours(cls, part, args, keywords) for part in result)
+    return result

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
+from docs.generators.architectures import PAGE, page
 from tests.architectures.catalogue import ARCHITECTURES
-from tests.architectures.page import page
-
-PAGE = Path(__file__).parents[2] / "docs" / "architectures.md"
 
 
 def test_the_page_lists_architectures_of_the_catalogue() -> None:

@@ -168,7 +168,7 @@ def _on_device(example: Example, path: Path, device_rate: float) -> tuple[Course
     given = {name: value for name, value in inputs.items() if isinstance(value, Tensor)}
     losses = [samba.session.run(given, outputs[:1])[0].torch().double() for _ in range(STEPS)]
     samba.session.to_cpu(module)
-    manifest = samba.session._manifest()
+    manifest = samba.session._program.manifest
     fallbacks = {operator for fallback in manifest.fallbacks for operator in fallback.operators}
     members = {name: samba.to_torch(value) for name, value in _members(module).items()}
     return Course(torch.stack(losses), members), tuple(sorted(fallbacks))

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 import pytest
 import torch
 
-from tests.export import operator_table
+from docs.generators import torch_operators
 from tests.export.operator_database import MODES, Exporter, borrowing, cases, operators, verdict
 
 SHARDS = 8
@@ -28,8 +28,8 @@ def _quiet() -> Iterator[None]:
 
 
 def _page() -> str:
-    page = operator_table.PATHS["value"].read_text()
-    if operator_table.read_version(page) != torch.__version__.partition("+")[0]:
+    page = torch_operators.PATHS["value"].read_text()
+    if torch_operators.read_version(page) != torch.__version__.partition("+")[0]:
         pytest.skip("the table is of another version of torch, whose database differs")
     return page
 
@@ -37,9 +37,9 @@ def _page() -> str:
 def test_the_first_sample_of_every_operator_passes_where_the_table_says_so(
     record_property: Record,
 ) -> None:
-    written = operator_table.read_first(_page())
+    written = torch_operators.read_first(_page())
     with borrowing(None):
-        found = list(operator_table.first_samples(MODES["value"]))
+        found = list(torch_operators.first_samples(MODES["value"]))
     record_property("torch_operators", sum(state == "passes" for _, state, _ in found))
     assert written.keys() == {name for name, _, _ in found}
     known = {name: state.replace("borrowed", "fails") for name, state in written.items()}
@@ -49,7 +49,7 @@ def test_the_first_sample_of_every_operator_passes_where_the_table_says_so(
         for name, state, why in found
         if state != known[name] == "passes"
     ]
-    assert not lost, "run python -m tests.export.operator_table\n" + "\n".join(lost)
+    assert not lost, "run python -m docs.generators.torch_operators\n" + "\n".join(lost)
 
 
 def test_a_wrong_result_is_noticed() -> None:
@@ -67,8 +67,8 @@ def test_every_sample_of_every_operator_is_as_the_table_says(shard: int) -> None
     page, exporter = _page(), Exporter()
     missing = []
     for operator in operators()[shard::SHARDS]:
-        row = operator_table.run_operator(operator, MODES["value"], exporter)
+        row = torch_operators.run_operator(operator, MODES["value"], exporter)
         cells = row.render().rpartition(" | ")[0]
         if f"\n{cells} | " not in page:
             missing.append(row.render())
-    assert not missing, "run python -m tests.export.operator_table\n" + "\n".join(missing)
+    assert not missing, "run python -m docs.generators.torch_operators\n" + "\n".join(missing)

@@ -10,9 +10,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from docs.generators import torch_gradients
 from samba_onnx.errors import ModelError
 from samba_onnx.export.programs.training import export_training
-from tests.export import gradient_table
 from tests.export.gradient_database import (
     gradient_verdict,
     is_counted,
@@ -46,28 +46,28 @@ def _quiet() -> Iterator[None]:
 
 @pytest.fixture
 def page() -> str:
-    text = gradient_table.PATH.read_text()
+    text = torch_gradients.PATH.read_text()
     if f"`torch.testing._internal`, torch {torch.__version__.partition('+')[0]})" not in text:
         pytest.skip("the table is of another version of torch, whose database differs")
     return text
 
 
 def test_the_table_has_every_operator_and_counts_right(page: str, record_property: Record) -> None:
-    rows = gradient_table.read(page)
-    assert [row.name for row in rows] == sorted(o.full_name for o in gradient_table.candidates())
-    assert gradient_table.summary(rows) in page
+    rows = torch_gradients.read(page)
+    assert [row.name for row in rows] == sorted(o.full_name for o in torch_gradients.candidates())
+    assert torch_gradients.summary(rows) in page
     known = [row for row in rows if row.ran]
     complete = [row for row in known if row.passed == row.ran]
     record_property("torch_operator_gradients", len(complete))
-    print(gradient_table.summary(rows))
+    print(torch_gradients.summary(rows))
     assert (len(complete), len(known)) == (COMPLETE, COUNTED)
-    training = gradient_table.PATH.with_name("training.md").read_text()
+    training = torch_gradients.PATH.with_name("training.md").read_text()
     assert f"{COMPLETE} of {COUNTED} have torch's gradients" in training
 
 
 def test_first_samples_have_the_gradients_of_autograd(page: str) -> None:
-    known = {row.name: row for row in gradient_table.read(page)}
-    chosen = [one for one in gradient_table.candidates() if known[one.full_name].first == "passes"]
+    known = {row.name: row for row in torch_gradients.read(page)}
+    chosen = [one for one in torch_gradients.candidates() if known[one.full_name].first == "passes"]
     failed = []
     with borrowing(None):
         for operator in chosen[::EVERY]:
@@ -90,9 +90,9 @@ def test_a_wrong_gradient_is_noticed(name: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("shard", range(SHARDS))
 def test_every_sample_of_every_operator_is_as_the_table_says(shard: int, page: str) -> None:
-    rows = map(gradient_table.run_operator, gradient_table.candidates()[shard::SHARDS])
+    rows = map(torch_gradients.run_operator, torch_gradients.candidates()[shard::SHARDS])
     missing = [row.render() for row in rows if f"\n{row.cells} " not in page]
-    assert not missing, "run python -m tests.export.gradient_table\n" + "\n".join(missing)
+    assert not missing, "run python -m docs.generators.torch_gradients\n" + "\n".join(missing)
 
 
 def test_a_gradient_that_needs_what_only_torch_computes_is_refused() -> None:

@@ -102,5 +102,5 @@ def test_the_runtime_profile_needs_the_environment(
     if path.exists():
         text = path.read_text()
         assert text.startswith("wall time 0.")
-        assert "running.py" in text
+        assert "runner.py" in text
         assert ("graph forward  call 0" in text) == (level == "DETAILED")

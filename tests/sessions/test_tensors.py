@@ -89,8 +89,8 @@ def test_traced_tensors_are_listed_by_group(session: SambaSession, compiled: Com
     assert list(groups["inputs"]) == ["features", "shift"]
     assert list(groups["outputs"].values()) == list(outputs)
     assert list(groups["weights"]) == session.get_weight_names()
-    assert len(list(session._traced_tensors())) == 8
-    for tensor in session._traced_tensors():
+    assert len(list(session._state)) == 8
+    for tensor in session._state:
         if tensor.has_data:
             tensor.rdu()
     assert session.dynamic_dims == {}

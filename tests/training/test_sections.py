@@ -82,7 +82,7 @@ def test_sections_by_id_and_calls_between_ids(
     prepared: Prepared, twin: Classifier, session: SambaSession
 ) -> None:
     batch, ids = draw(), session.get_section_ids()
-    calls = len(session._manifest().graphs[0].calls)
+    calls = len(session._program.manifest.graphs[0].calls)
     twin(**batch)[0].backward()
     torch.optim.SGD(twin.parameters(), lr=0.1).step()
     prepared.run(batch, run_until_call_id=1)

@@ -262,10 +262,6 @@ class GraphBuilder:
         dtype = element(_value_of(left, right))
         one, other = self.value(left, dtype), self.value(right, dtype)
         shape = broadcast(sizes(condition), sizes(one), sizes(other))
-        if dtype == ir.DataType.BOOL:  # onnxruntime's Where does not take it
-            chosen = self.binary("And", condition, one)
-            rest = self.binary("And", self.logical_not(condition), other)
-            return self.expand(self.binary("Or", chosen, rest), shape)
         return self.emit("Where", [condition, one, other], dtype, shape)
 
     def reshape(self, value: ir.Value, shape: Iterable[int]) -> ir.Value:

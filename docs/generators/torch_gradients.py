@@ -1,6 +1,6 @@
 """The table of torch's operators whose gradients in ONNX are those of torch's autograd.
 
-``python -m tests.export.gradient_table`` runs the samples and writes it anew, in some minutes.
+``python -m docs.generators.torch_gradients`` runs the samples and writes it anew, in some minutes.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from docs.generators.torch_operators import quiet
 from tests.export.gradient_database import (
     LEFT_OUT,
     SAMPLES,
@@ -23,9 +24,8 @@ from tests.export.gradient_database import (
     samples,
 )
 from tests.export.operator_database import borrowing, operators
-from tests.export.operator_table import quiet
 
-PATH = Path(__file__).parents[2] / "docs" / "torch_gradients.md"
+PATH = Path(__file__).parents[1] / "torch_gradients.md"
 """Where the table is kept."""
 
 _HEADER = """\
@@ -44,7 +44,7 @@ either ([torch_operators.md](torch_operators.md) says why); nor is what torch's 
 
 {summary}
 
-`python -m tests.export.gradient_table` writes this page.
+`python -m docs.generators.torch_gradients` writes this page.
 
 | operator | first | passed | why not |
 |---|---|---|---|

@@ -1,6 +1,6 @@
 """The table of torch's operators: which are written in ONNX and compute what torch does.
 
-``python -m tests.export.operator_table`` runs the samples and writes it anew, in a quarter of an hour;
+``python -m docs.generators.torch_operators`` runs the samples and writes it anew, in a quarter of an hour;
 with names of operators it writes their rows anew.
 """
 
@@ -33,7 +33,7 @@ from tests.export.operator_database import (
     verdict,
 )
 
-DOCS = Path(__file__).parents[2] / "docs"
+DOCS = Path(__file__).parents[1]
 PATHS = MappingProxyType({"value": DOCS / "torch_operators.md"})
 """Where the table of each mode is kept."""
 
@@ -47,7 +47,7 @@ type pass; *first* is what the first of them does, *borrowed* being what torch's
 
 {summary}
 
-`python -m tests.export.operator_table` writes this page.
+`python -m docs.generators.torch_operators` writes this page.
 
 | operator | first | {dtypes} | why not |
 |---|---|{rules}---|

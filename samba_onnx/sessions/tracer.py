@@ -1,4 +1,4 @@
-"""The part of a session that traces models to run them."""
+"""Tracing for the session: models are checked against the PEF that will run them."""
 
 from __future__ import annotations
 
@@ -20,17 +20,19 @@ from samba_onnx.export.programs.training_steps import (
 from samba_onnx.optim import from_json
 from samba_onnx.pef import Pef
 from samba_onnx.program.fingerprint import difference
-from samba_onnx.program.kinds import SymbolKind
 from samba_onnx.program.program import DEFAULT_GRAPH
 from samba_onnx.sessions.arrays import to_array
 from samba_onnx.sessions.data_parallel import check_data_parallel
 from samba_onnx.sessions.exporting import traced_graph, with_free_outputs
+from samba_onnx.sessions.graph_traces import GraphTraces
+from samba_onnx.sessions.loaded import LoadedProgram
 from samba_onnx.sessions.onnx_models import input_symbols, is_onnx, model_source, onnx_fingerprint
 from samba_onnx.sessions.onnx_modules import Losses, named_inputs, trained_module
 from samba_onnx.sessions.optimizer_steps import OptimizerSteps, check_records, send_state
-from samba_onnx.sessions.profiler import SET_TENSORS
-from samba_onnx.sessions.state import SessionState
+from samba_onnx.sessions.profiler import SET_TENSORS, Profiler
+from samba_onnx.sessions.trace_mode import TraceMode
 from samba_onnx.sessions.traced import TracedGraph, empty_tensor
+from samba_onnx.sessions.traced_state import TracedState
 from samba_onnx.tensor import DEVICE, SambaTensor
 from samba_onnx.version import __version__
 from samba_onnx.workflows.records import GraphRecord, read_records, stored_fingerprint
@@ -39,8 +41,31 @@ from samba_onnx.workflows.torch_programs import Training, forward_program, train
 MAPPINGS = ("section", "spatial")
 
 
-class Tracing(SessionState):
-    """Traces of models, checked against the PEF that will run them."""
+class Tracer:
+    """Traces models, loads the PEF that was compiled from them, and fills the device."""
+
+    def __init__(
+        self,
+        program: LoadedProgram,
+        state: TracedState,
+        mode: TraceMode,
+        traces: GraphTraces,
+        profiler: Profiler,
+    ) -> None:
+        """Take what tracing depends on.
+
+        Args:
+            program: Loaded and opened here.
+            state: Filled with the traced graphs and their tensors.
+            mode: Turned on while a module is looked at.
+            traces: Those of several graphs, which are compiled or loaded together.
+            profiler: Measures the copies to the device.
+        """
+        self._program = program
+        self._state = state
+        self._mode = mode
+        self._traces = traces
+        self._profiler = profiler
 
     def trace(
         self,
@@ -61,36 +86,41 @@ class Tracing(SessionState):
         _check_mapping(mapping)
         check_data_parallel(False, data_parallel_mode, False)
         if pef:
-            self._load_pef(pef)
-        graph = self._graph(None)
-        record = read_records(self._loaded_pef()).get(graph.name)
+            self.load(pef)
         listed = optimizer_list(optimizers)
+        record = read_records(self._program.required_pef()).get(self._program.graph(None).name)
         recorded = None if record is None else record.onnx
-        given, model = model, trained_module(model, listed, weights, losses, recorded)
-        named = named_inputs(model, inputs)
-        steps = None
-        if is_onnx(model):
-            traced = self._trace_onnx(model, named)
-        else:
-            traced, steps = self._trace_module(model, named, listed, record)
-        source = model_source(given) if is_onnx(given) else type(model).__name__
-        _check_same(record, traced, source, self._loaded_pef())
-        traced.name, traced.program = graph.name, None
-        self._open_device(steps)
-        self._adopt(traced)
+        module = trained_module(model, listed, weights, losses, recorded)
+        traced, steps = self._checked_trace(model, module, inputs, listed, record)
+        self._program.open_device(steps)
+        self._state.adopt(traced, self._program.manifest)
         if transfer_device:
             self._transfer(traced)
             for optimizer in listed:
-                send_state(optimizer, parameter_names(model))
+                send_state(optimizer, parameter_names(module))
         if init_output_grads:
             indices = _flat(loss_indices)
-            wanted = [t for i, t in enumerate(traced.outputs) if indices is None or i in indices]
-            self.set_output_grads(wanted)
+            self.set_output_grads(
+                [one for i, one in enumerate(traced.outputs) if indices is None or i in indices]
+            )
         if traced.model is not None:
             traced.model.output_tensors = traced.outputs  # type: ignore[assignment]
         return traced.outputs
 
-    def trace_multigraph(
+    def load(self, path: str | os.PathLike[str]) -> Pef:
+        """Load a PEF, and forget what was traced for the one before.
+
+        Args:
+            path: Where it is.
+
+        Raises:
+            PefError: The PEF cannot be used; nothing has changed then.
+        """
+        pef = self._program.load(path)
+        self._state.clear()
+        return pef
+
+    def trace_graph_of_several(
         self,
         model: nn.Module,
         inputs: Any,
@@ -108,44 +138,36 @@ class Tracing(SessionState):
                 f"trace_multigraph was given {type(model).__name__}; give a torch.nn.Module"
             )
         named = named_inputs(model, inputs)
-        with self._traces():
-            program = inference_program(model, named, name=f"graph_{len(self._pending)}")
-        taken = {tensor.sn_name for graph in self._pending for tensor in graph.outputs}
-        program = with_free_outputs(program, taken, trace_prefix or "")
+        with self._mode.on():
+            program = inference_program(model, named, name=f"graph_{len(self._traces.traces)}")
+        program = with_free_outputs(program, self._traces.output_names, trace_prefix or "")
         traced = traced_graph(program, model, named)
-        self._pending.append(traced)
+        self._traces.traces.append(traced)
         model.output_tensors = traced.outputs  # type: ignore[assignment]
         return traced.outputs
 
-    def init_multigraph_runtime(
-        self, pef: str | os.PathLike[str], transfer_device: bool = True
-    ) -> None:
-        """Load the PEF of several graphs, which were traced before.
+    def load_graphs(self, pef: str | os.PathLike[str], transfer_device: bool = True) -> None:
+        """Load the PEF of several graphs; see ``SambaSession.init_multigraph_runtime``.
 
         Args:
             pef: Path of the PEF.
-            transfer_device: Send parameters, buffers and inputs of the traced graphs to the device.
-
-        Raises:
-            GraphMismatchError: A graph of the PEF was not traced.
-            PefError: The PEF cannot be used.
-            OutOfDeviceMemoryError: Its tensors do not fit into the device's memory.
+            transfer_device: Send what the traced graphs have on the host to the device.
         """
-        opened = self._load_pef(pef)
+        opened = self.load(pef)
         records = read_records(opened)
         if not records:
             raise GraphMismatchError(f"{opened.path} was not compiled by compile_multigraph")
-        left = list(self._pending)
+        left = list(self._traces.traces)
         matched = []
         for name, record in records.items():
             traced = _match(name, record, left, str(opened.path))
             left.remove(traced)
             traced.name, traced.program = name, None
             matched.append(traced)
-        self._open_device()
+        self._program.open_device()
         sent: set[str] = set()
         for traced in matched:
-            self._adopt(traced)
+            self._state.adopt(traced, opened.manifest)
             if transfer_device:
                 self._transfer(traced, sent)
                 sent |= traced.residents.keys()
@@ -165,6 +187,37 @@ class Tracing(SessionState):
                 value = torch.ones(tuple(output.shape), dtype=output.dtype)
             output.sn_grad = value
 
+    def _checked_trace(
+        self,
+        model: Any,
+        module: Any,
+        inputs: Any,
+        optimizers: Sequence[Optimizer],
+        record: GraphRecord | None,
+    ) -> tuple[TracedGraph, OptimizerSteps | None]:
+        """Trace a model, and check that the PEF was compiled from it.
+
+        Args:
+            model: What the user gave.
+            module: The same, or the module that was made of it to train.
+            inputs: What ``forward`` takes.
+            optimizers: Of its parameters.
+            record: What the PEF says of the model it was compiled from, if it says so.
+
+        Raises:
+            GraphMismatchError: It is another model.
+        """
+        named = named_inputs(module, inputs)
+        steps = None
+        if is_onnx(module):
+            traced = self._trace_onnx(module, named)
+        else:
+            traced, steps = self._trace_module(module, named, optimizers, record)
+        source = model_source(model) if is_onnx(model) else type(module).__name__
+        _check_same(record, traced, source, self._program.required_pef())
+        traced.name, traced.program = self._program.graph(None).name, None
+        return traced, steps
+
     def _trace_module(
         self,
         model: nn.Module,
@@ -174,7 +227,7 @@ class Tracing(SessionState):
     ) -> tuple[TracedGraph, OptimizerSteps]:
         """Trace a module as it was compiled: with its backward half, or without."""
         compiled = [from_json(one) for one in record.optimizers] if record else []
-        with self._traces():
+        with self._mode.on():
             if record is None or not record.training:
                 program = forward_program(model, inputs)
                 return traced_graph(program, model, inputs), OptimizerSteps()
@@ -190,7 +243,7 @@ class Tracing(SessionState):
         symbols = input_symbols(names, inputs)
         shapes = {name: tuple(tensor.shape) for name, tensor in symbols.items()}
         print_, _ = onnx_fingerprint(model, shapes)
-        manifest = self._manifest()
+        manifest = self._program.manifest
         known = {symbol.name: symbol for symbol in manifest.symbols}
         return TracedGraph(
             name=DEFAULT_GRAPH,
@@ -201,26 +254,10 @@ class Tracing(SessionState):
             symbols={tensor.sn_name: name for name, tensor in symbols.items()},
         )
 
-    def _adopt(self, traced: TracedGraph) -> None:
-        """Let the session know a graph's tensors."""
-        self._traced[traced.name] = traced
-        self._renamed = self._renamed or bool(traced.symbols)
-        symbols = self._manifest().symbols
-        kinds = {symbol.name: symbol.kind for symbol in symbols}
-        grads = (s for s in symbols if s.kind is SymbolKind.GRADIENT and s.name == s.region)
-        self.tensor_dict["grads"] |= {s.name: empty_tensor(s) for s in grads}
-        states = (s for s in symbols if s.kind is SymbolKind.OPTIMIZER_STATE and s.name == s.region)
-        self.optim_dict |= {s.name: empty_tensor(s) for s in states}
-        self.tensor_dict["inputs"] |= {t.sn_name: t for t in traced.inputs}
-        self.tensor_dict["outputs"] |= {t.sn_name: t for t in traced.outputs}
-        for name, tensor in traced.residents.items():
-            group = "buffers" if kinds.get(name) is SymbolKind.BUFFER else "weights"
-            self.tensor_dict[group][name] = tensor
-
     def _transfer(self, traced: TracedGraph, sent: Collection[str] = ()) -> None:
         """Send a graph's parameters, buffers and inputs; lazy values are made one by one."""
-        device = self._open()
-        symbols = {symbol.name: symbol for symbol in self._manifest().symbols}
+        device = self._program.required_device()
+        symbols = {symbol.name: symbol for symbol in self._program.manifest.symbols}
         with self._profiler.event(SET_TENSORS):
             for name, tensor in traced.residents.items():
                 if name in symbols and name not in sent:
@@ -232,7 +269,7 @@ class Tracing(SessionState):
                 if symbol.region:
                     device.write(symbol.name, to_array(tensor))
                 else:
-                    self._held[symbol.name] = tensor
+                    self._state.host_inputs[symbol.name] = tensor
 
 
 def _check_mapping(mapping: str) -> None:

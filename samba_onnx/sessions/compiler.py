@@ -1,0 +1,176 @@
+"""Compiling for the session: modules, ONNX models, and graphs that were traced."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+from torch import nn
+from torch.optim import Optimizer
+
+from samba_onnx.errors import UsageError
+from samba_onnx.export.programs.training_steps import optimizer_list
+from samba_onnx.program.program import DEFAULT_GRAPH, Program
+from samba_onnx.sessions.arrays import to_array
+from samba_onnx.sessions.graph_traces import GraphTraces
+from samba_onnx.sessions.onnx_models import input_symbols, is_onnx, onnx_fingerprint
+from samba_onnx.sessions.onnx_modules import (
+    Losses,
+    attached_losses,
+    named_inputs,
+    trained_module,
+)
+from samba_onnx.sessions.options import Destination, Model, SessionOptions, output_path
+from samba_onnx.sessions.trace_mode import TraceMode
+from samba_onnx.sessions.traced import TracedGraph
+from samba_onnx.workflows.checking.refusals import refuse_unless_prepared
+from samba_onnx.workflows.compiler import compile_programs, convert
+from samba_onnx.workflows.original_check import convert_compared
+from samba_onnx.workflows.records import GraphRecord, write_records
+from samba_onnx.workflows.torch_programs import Training, recorded_program
+
+
+class Compiler:
+    """Compiles one model, or several graphs that were traced, into a PEF."""
+
+    def __init__(self, options: SessionOptions, mode: TraceMode, traces: GraphTraces) -> None:
+        """Take what compiling depends on.
+
+        Args:
+            options: Settings that count where a call has none of its own.
+            mode: Turned on while a module is looked at.
+            traces: The graphs to compile together.
+        """
+        self._options = options
+        self._mode = mode
+        self._traces = traces
+
+    def compile(
+        self,
+        model: Model,
+        inputs: Any,
+        optimizers: Optimizer | Sequence[Optimizer] | None,
+        destination: Destination,
+        *,
+        name: str = "",
+        loss_indices: Any = None,
+        inference: bool = False,
+        graph_transform_hook: Callable[..., Any] | None = None,
+        check: bool = True,
+        gradient_accumulation: bool = False,
+        weights: Collection[str] | None = None,
+        losses: Losses = None,
+    ) -> str:
+        """Compile one model; see ``SambaSession.compile``.
+
+        Args:
+            model: What is compiled.
+            inputs: What ``forward`` takes.
+            optimizers: Of its parameters; None for inference.
+            destination: Where the PEF goes, for which device, and what is kept in it.
+            name: What reports call the model.
+            loss_indices: Which outputs are losses.
+            inference: Leave out the backward half.
+            graph_transform_hook: Not supported.
+            check: Compare what was exported with the model itself.
+            gradient_accumulation: Let backward sections add to gradients.
+            weights: Names of the initializers of an ONNX model that are trained.
+            losses: Losses to build on the outputs of an ONNX model.
+
+        Returns:
+            Path of the PEF.
+        """
+        if graph_transform_hook is not None:
+            raise UsageError("graph_transform_hook is not supported; leave it out")
+        options = self._options.with_settings(destination.settings)
+        listed = optimizer_list(optimizers)
+        trained = [] if inference else listed
+        path = output_path(options, model, destination.output)
+        model = trained_module(model, trained, weights, losses)
+        named = named_inputs(model, inputs)
+        texts, where = destination.texts(), destination.where(options)
+        if is_onnx(model):
+            _compile_onnx(model, named, path, texts, where, check)
+            return str(path)
+        assert isinstance(model, nn.Module)
+        accumulates = bool(options.get("gradient_accumulation")) or gradient_accumulation
+        training = None
+        if trained:
+            training = Training(attached_losses(model, loss_indices), accumulates)
+        with self._mode.on():
+            recorded = recorded_program(model, named, trained, training, check=check)
+        texts |= write_records({DEFAULT_GRAPH: recorded.record})
+        compile_programs([recorded.program], path, name=name, metadata=texts, **where).close()
+        return str(path)
+
+    def compile_graphs(
+        self, destination: Destination, *, name: str = "", samba_only: bool = False
+    ) -> str | None:
+        """Compile the graphs that were added; see ``SambaSession.compile_multigraph``.
+
+        Args:
+            destination: Where the PEF goes, for which device, and what is kept in it.
+            name: What reports call the model, and the PEF is called where no setting names it.
+            samba_only: Stop before anything is compiled.
+
+        Returns:
+            Path of the PEF; None with ``samba_only``.
+        """
+        graphs = self._traces.added()
+        if samba_only:
+            return None
+        options = self._options.with_settings(destination.settings)
+        programs = [_program_of(graph) for graph in graphs]
+        for part in (part for program in programs for part in program.parts):
+            refuse_unless_prepared(part)
+        records = {graph.name: GraphRecord(graph.fingerprint.text()) for graph in graphs}
+        if not options.get("pef_name") and name:
+            options["pef_name"] = name
+        path = output_path(options, None, destination.output)
+        texts = {**destination.texts(), **write_records(records)}
+        where = destination.where(options)
+        compile_programs(programs, path, name=name, metadata=texts, **where).close()
+        for graph in graphs:
+            graph.program = None
+        return str(path)
+
+
+def _program_of(traced: TracedGraph) -> Program:
+    """A trace's program with the regions that its tensors have by now."""
+    program = traced.program
+    if program is None:
+        raise UsageError(f"graph {traced.name!r} was compiled already; trace it again")
+    regions = dict(program.regions)
+    for tensor in (*traced.inputs, *traced.outputs):
+        if tensor.sn_region_name != tensor.sn_name:
+            regions[tensor.sn_name] = tensor.sn_region_name
+    return dataclasses.replace(program, name=traced.name, regions=regions)
+
+
+def _compile_onnx(
+    model: Any,
+    inputs: Any,
+    path: os.PathLike[str],
+    texts: dict[str, str],
+    where: Mapping[str, Any],
+    check: bool,
+) -> None:
+    symbols = _onnx_symbols(model, inputs)
+    shapes = {name: tuple(tensor.shape) for name, tensor in symbols.items()}
+    print_, _ = onnx_fingerprint(model, shapes)
+    metadata = {**texts, **write_records({DEFAULT_GRAPH: GraphRecord(print_.text())})}
+    options = {"input_shapes": shapes, "sample": False, "metadata": metadata, **where}
+    if not check:
+        convert(model, path, **options).close()
+        return
+    valued = [tensor.has_data or tensor.materializer_provided for tensor in symbols.values()]
+    missing = "" if all(valued) else "an input has no values"
+    arrays = {} if missing else {name: to_array(tensor) for name, tensor in symbols.items()}
+    convert_compared(model, path, arrays, missing, **options)
+
+
+def _onnx_symbols(model: Any, inputs: Any) -> dict[str, Any]:
+    names = onnx_fingerprint(model, {})[1]
+    return input_symbols(names, inputs)

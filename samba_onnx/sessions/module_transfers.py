@@ -1,0 +1,100 @@
+"""Copies of whole modules and their optimizers between host and device."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from torch import nn
+from torch.optim import Optimizer
+
+from samba_onnx.errors import NoDeviceError
+from samba_onnx.export.programs.training_steps import parameter_names
+from samba_onnx.sessions.optimizer_steps import fetch_state, send_state
+from samba_onnx.sessions.traced import host_buffers, host_parameters
+from samba_onnx.tensor import DEVICE, SambaTensor
+
+Optimizers = Sequence[Optimizer] | Optimizer | None
+
+
+def fetch_module(model: nn.Module, optimizers: Optimizers = None, inplace: bool = False) -> None:
+    """Copy parameters, buffers and optimizer state from the device to the host.
+
+    Args:
+        model: The module that was traced; tensors that the device does not have are left out.
+        optimizers: Its optimizers.
+        inplace: Write into the memory that the host's tensors have. Otherwise they get new.
+
+    Raises:
+        NoDeviceError: No program is loaded.
+    """
+    for tensor in _on_device(_tensors(model)):
+        tensor.cpu(inplace)
+    for optimizer in _optimizers(optimizers):
+        fetch_state(optimizer, parameter_names(model), inplace)
+
+
+def send_module(model: nn.Module, optimizers: Optimizers = None) -> None:
+    """Copy parameters, buffers and optimizer state from the host to the device.
+
+    Args:
+        model: The module that was traced; tensors that the device does not have are left out.
+        optimizers: Its optimizers.
+
+    Raises:
+        NoDeviceError: No program is loaded.
+    """
+    for tensor in _on_device(_tensors(model)):
+        tensor.rdu()
+    for optimizer in _optimizers(optimizers):
+        send_state(optimizer, parameter_names(model))
+
+
+def fetch_buffers(model: nn.Module, inplace: bool = False) -> None:
+    """Copy buffers from the device to the host.
+
+    Args:
+        model: The module that was traced.
+        inplace: Write into the memory that the host's buffers have.
+
+    Raises:
+        NoDeviceError: No program is loaded.
+    """
+    for tensor in _on_device(host_buffers(model)):
+        tensor.cpu(inplace)
+
+
+def send_buffers(model: nn.Module) -> None:
+    """Copy buffers from the host to the device.
+
+    Args:
+        model: The module that was traced.
+
+    Raises:
+        NoDeviceError: No program is loaded.
+    """
+    for tensor in _on_device(host_buffers(model)):
+        tensor.rdu()
+
+
+def _tensors(model: nn.Module) -> dict[str, SambaTensor]:
+    return {**host_parameters(model), **host_buffers(model)}
+
+
+def _optimizers(optimizers: Optimizers) -> tuple[Optimizer, ...]:
+    if optimizers is None:
+        return ()
+    return (optimizers,) if isinstance(optimizers, Optimizer) else tuple(optimizers)
+
+
+def _on_device(tensors: dict[str, SambaTensor]) -> Iterator[SambaTensor]:
+    """Tensors that the device has, each once."""
+    if not DEVICE.attached:
+        raise NoDeviceError(
+            "no program is loaded, so that nothing is on a device: call "
+            "samba.utils.trace_graph(model, inputs, pef=...) first"
+        )
+    seen: set[int] = set()
+    for tensor in tensors.values():
+        if id(tensor) not in seen and DEVICE.has(tensor.sn_region_name):
+            seen.add(id(tensor))
+            yield tensor

@@ -1,0 +1,223 @@
+"""Running for the session: tensors go in and come out, the device does the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import onnx
+import torch
+from torch import nn
+
+from samba_onnx.errors import UsageError
+from samba_onnx.pef.manifest import Graph
+from samba_onnx.program.kinds import SectionType
+from samba_onnx.runtime.elements import Array
+from samba_onnx.runtime.prepared import PreparedRun
+from samba_onnx.runtime.requests import run_request
+from samba_onnx.runtime.selection import SectionIds
+from samba_onnx.sessions.data_parallel import check_data_parallel
+from samba_onnx.sessions.inputs import by_name
+from samba_onnx.sessions.loaded import LoadedProgram
+from samba_onnx.sessions.profiler import RUN, Profiler, event_name
+from samba_onnx.sessions.run_values import fetched_outputs, input_arrays, output_tensor
+from samba_onnx.sessions.shortcuts import make_shortcut
+from samba_onnx.sessions.traced_state import TracedState
+from samba_onnx.tensor import SambaTensor
+
+NO_NUMBERS: Final[Mapping[str, float]] = {}
+"""Hyperparameters of a run that has none of its own."""
+_LISTS: Final = (list, tuple)
+_Outputs = tuple[SambaTensor, ...]
+
+
+class Runner:
+    """Runs the graphs of the loaded program."""
+
+    def __init__(self, program: LoadedProgram, state: TracedState, profiler: Profiler) -> None:
+        """Take what running depends on.
+
+        Args:
+            program: Whose graphs are run.
+            state: Knows what the tensors of graphs are called.
+            profiler: Measures runs.
+        """
+        self._program = program
+        self._state = state
+        self._profiler = profiler
+
+    def run(
+        self,
+        inputs: Any,
+        outputs: Any,
+        numbers: Any = NO_NUMBERS,
+        data_parallel: Any = False,
+        reduce_on_rdu: bool = False,
+        section_ids: SectionIds = (),
+        section_types: Sequence[str] = (),
+        until_call: int | None = None,
+        from_call: int | None = None,
+        data_parallel_mode: str = "normal",
+        train: bool = True,
+        graph_name: str | None = None,
+        output_grads: Sequence[torch.Tensor] | None = None,
+        detect_anomaly: bool = False,
+    ) -> _Outputs:
+        """Make a run; see ``SambaSession.run``, whose arguments these are, in its order.
+
+        Args:
+            inputs: Tensors by ``sn_name``.
+            outputs: Tensors or names whose values are wanted.
+            numbers: Hyperparameters by name.
+            data_parallel: Whether several devices are to share the batch.
+            reduce_on_rdu: Whether gradients of several devices are added there.
+            section_ids: Sections to execute, like the types and calls that follow.
+            section_types: Types of sections to execute.
+            until_call: The call to stop before.
+            from_call: The call to begin with.
+            data_parallel_mode: How several devices work together.
+            train: Whether dropouts drop values.
+            graph_name: The graph to run; None for the only one.
+            output_grads: Gradients of the outputs, in their order.
+            detect_anomaly: Look for NaN and infinite numbers in what sections write.
+
+        Returns:
+            The values asked for, in that order.
+        """
+        request: Any = None
+        if (
+            type(inputs) in _LISTS
+            and type(outputs) in _LISTS
+            and not (numbers or data_parallel or section_ids or detect_anomaly)
+            and output_grads is None
+            and until_call is None
+            and from_call is None
+        ):
+            try:
+                marks = [tensor._marks for tensor in outputs]
+                # The tuple that equals the RunRequest of this run: small models are run in little
+                # more time than objects take to make.
+                request = (
+                    graph_name or self._program.only_graph,
+                    tuple([tensor._marks.name for tensor in inputs]),
+                    tuple([one.name for one in marks]),
+                    None,
+                    tuple(section_types) or None,
+                    None,
+                    None,
+                    False,
+                )
+            except AttributeError:  # Names, or tensors of torch.
+                pass
+            else:
+                if self._state.renamed:
+                    request = self._in_the_pef(request)
+                loaded = self._program.device
+                if loaded is not None and not self._profiler.active:
+                    prepared = loaded.runs.ready(request)
+                    if prepared is not None and prepared.shortcut is not None:
+                        results: _Outputs | None = prepared.shortcut.run(inputs, marks)
+                        if results is not None:
+                            return results
+        if isinstance(inputs, (nn.Module, onnx.ModelProto)):
+            # As the documented examples call it: the model first.
+            inputs, outputs, numbers = outputs, numbers or (), data_parallel or NO_NUMBERS
+            data_parallel = False
+        if isinstance(section_types, str):
+            section_types = (section_types,)
+        event = self._profiler.start_event(event_name(section_types))
+        check_data_parallel(data_parallel, data_parallel_mode, reduce_on_rdu)
+        device = self._program.required_device()
+        graph = self._program.graph(graph_name)
+        wanted = fetched_outputs(graph, self._state.graphs.get(graph.name), outputs)
+        arrays = self._arrays(graph, inputs)
+        prepared = device.prepare(
+            run_request(
+                graph.name,
+                arrays,
+                [output.symbol for output in wanted if output.computed],
+                section_ids=section_ids,
+                section_types=section_types,
+                from_call=from_call,
+                until_call=until_call,
+                single=detect_anomaly,
+            )
+        )
+        values = self._execute(prepared, arrays, numbers, train, output_grads)
+        results = tuple(output_tensor(output, values) for output in wanted)
+        self._profiler.end_event(event)
+        if request is not None and not self._program.hyperparameters.names:
+            self._make_shortcut(request, inputs, outputs, results)
+        return results
+
+    def _arrays(self, graph: Graph, inputs: Any) -> dict[str, Array]:
+        """What the device is given, checked."""
+        return input_arrays(
+            graph,
+            self._state.graphs.get(graph.name),
+            self._program.inputs(graph.name),
+            by_name(inputs),
+            self._state.host_inputs,
+        )
+
+    def _execute(
+        self,
+        prepared: PreparedRun,
+        arrays: Mapping[str, Array],
+        numbers: Any,
+        train: bool,
+        output_grads: Sequence[torch.Tensor] | None,
+    ) -> dict[str, Any]:
+        """Make a prepared run; what it was given persists when it has succeeded."""
+        hyperparameters = self._program.hyperparameters
+        checked = hyperparameters.checked(numbers or NO_NUMBERS)
+        forward = SectionType.FWD in prepared.plan.section_types
+        step = SectionType.OPT in prepared.plan.section_types
+        argins = hyperparameters.argins(checked, train=train, forward=forward, step=step)
+        if output_grads is not None:
+            self._set_output_grads(prepared.plan.schedule.graph, output_grads)
+        event = self._profiler.start_event(RUN)
+        values = self._program.required_device().execute(prepared, arrays, argins)
+        self._profiler.end_event(event)
+        hyperparameters.keep(checked, forward=forward, step=step)
+        for name in arrays:
+            self._state.host_inputs.pop(name, None)
+        return values
+
+    def _in_the_pef(self, request: Any) -> Any:
+        """A request with the PEF's names of tensors."""
+        graph, inputs, outputs, *rest = request
+        traced = self._state.graphs.get(graph)
+        if traced is None:
+            return request
+        return graph, tuple(map(traced.symbol, inputs)), tuple(map(traced.symbol, outputs)), *rest
+
+    def _make_shortcut(
+        self,
+        request: Any,
+        inputs: Sequence[SambaTensor],
+        outputs: Sequence[SambaTensor],
+        results: Sequence[SambaTensor],
+    ) -> None:
+        """Remember a run that was just made, if it is as plain as runs mostly are."""
+        device = self._program.required_device()
+        prepared = device.runs.ready(request)
+        if prepared is None or prepared.replay is None or prepared.shortcut is not None:
+            return
+        # An output that is asked for twice, or read from elsewhere, takes the long way.
+        if len(prepared.outputs) == len(outputs):
+            names = prepared.request.inputs
+            prepared.shortcut = make_shortcut(
+                device, prepared.replay, names, inputs, outputs, results
+            )
+
+    def _set_output_grads(self, graph: Graph, grads: Sequence[torch.Tensor]) -> None:
+        traced = self._state.graphs.get(graph.name)
+        outputs = traced.outputs if traced is not None else ()
+        if len(grads) > len(outputs):
+            raise UsageError(
+                f"grad_of_outputs has {len(grads)} gradients, the graph has {len(outputs)} outputs"
+            )
+        for output, grad in zip(outputs, grads, strict=False):
+            if grad is not None:
+                output.sn_grad = grad

@@ -1,0 +1,93 @@
+"""Tensors by name, on host and device, between runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from samba_onnx.errors import InputError, UsageError
+from samba_onnx.sessions.loaded import LoadedProgram
+from samba_onnx.sessions.run_values import wrapped
+from samba_onnx.sessions.traced_state import TracedState
+from samba_onnx.tensor import DEVICE, SambaTensor
+from samba_onnx.tensor.marks import Marks
+
+
+class TensorAccess:
+    """Reads and writes traced tensors."""
+
+    def __init__(self, program: LoadedProgram, state: TracedState) -> None:
+        """Take what access depends on.
+
+        Args:
+            program: Must have a device before anything is read.
+            state: Knows the tensors.
+        """
+        self._program = program
+        self._state = state
+
+    def get_tensors(self, tensors: Sequence[SambaTensor]) -> tuple[SambaTensor, ...]:
+        """Copy the values that tensors have on the device; see ``SambaSession.get_tensors``.
+
+        Args:
+            tensors: One, or several.
+        """
+        self._program.required_device()
+        listed = [tensors] if isinstance(tensors, SambaTensor) else tensors
+        return tuple(self._read(one.sn_name, one.sn_region_name) for one in listed)
+
+    def get_tensors_by_name(self, names: Sequence[str]) -> tuple[SambaTensor, ...]:
+        """Copy values from the device; see ``SambaSession.get_tensors_by_name``.
+
+        Args:
+            names: One name of a tensor or region, or several.
+        """
+        self._program.required_device()
+        listed = [names] if isinstance(names, str) else names
+        return tuple(self._read(name, name) for name in listed)
+
+    def update_tensor(self, name: str, tensor: SambaTensor | None) -> None:
+        """Replace the host side of a traced tensor; see ``SambaSession.update_tensor``.
+
+        Args:
+            name: Its name.
+            tensor: The new values; None forgets the tensor.
+        """
+        old = self._state.tensor(name)
+        if tensor is None:
+            self._state.forget(name)
+            return
+        if not isinstance(tensor, torch.Tensor):
+            raise UsageError(
+                f"tensor {name!r} was to become {type(tensor).__name__}; give a tensor, or None"
+            )
+        if tensor.shape != old.shape or tensor.dtype != old.dtype:
+            raise InputError(
+                f"tensor {name!r} is {old.dtype} of shape {list(old.shape)}; it was given "
+                f"{tensor.dtype} of shape {list(tensor.shape)}"
+            )
+        values = tensor.torch_tensor() if isinstance(tensor, SambaTensor) else tensor
+        old.data = values.detach()
+        if name in self._state.host_inputs:
+            self._state.host_inputs[name] = old
+
+    def to_device(self) -> None:
+        """Send every traced tensor that has values on the host; see ``SambaSession.to_device``."""
+        self._program.required_device()
+        for tensor in self._state:
+            if DEVICE.has(tensor.sn_region_name) and (
+                tensor.has_data or tensor.materializer_provided
+            ):
+                place = tensor.sn_region_name
+                DEVICE.store(place).write(place, tensor.torch_tensor().detach())
+
+    def _read(self, name: str, region: str) -> SambaTensor:
+        symbols = {graph.symbol(name) for graph in self._state.graphs.values()} or {name}
+        place = next((place for place in (name, *symbols, region) if DEVICE.has(place)), name)
+        if not DEVICE.has(place):
+            raise InputError(
+                f"the device has no tensor {name!r}; traced were {self._state.listing()}"
+            )
+        marks = Marks(name=name, region_name="" if region == name else region)
+        return wrapped(DEVICE.store(place).read(place), marks)

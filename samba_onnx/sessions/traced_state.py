@@ -1,0 +1,130 @@
+"""The graphs of the loaded program that were traced in this process, and their tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+
+from samba_onnx.errors import InputError, UsageError
+from samba_onnx.pef.manifest import Manifest, Symbol
+from samba_onnx.program.kinds import SymbolKind
+from samba_onnx.sessions.traced import TracedGraph, empty_tensor
+from samba_onnx.tensor import SambaTensor
+
+_MOST_LISTED = 12
+
+
+class TracedState:
+    """What a session knows by name: traced graphs and tensors, and tensors that users add."""
+
+    def __init__(self) -> None:
+        """Begin with nothing traced."""
+        self.graphs: dict[str, TracedGraph] = {}
+        """Traced graphs by the name that they have in the PEF."""
+        self.tensors: dict[str, dict[str, SambaTensor]] = {
+            group: {} for group in ("inputs", "outputs", "weights", "buffers", "grads")
+        }
+        """Traced tensors by group and name."""
+        self.optimizer_states: dict[str, SambaTensor] = {}
+        """State of the optimizers on the device, by name; without values on the host."""
+        self.host_inputs: dict[str, torch.Tensor] = {}
+        """Traced inputs that only the host reads, by symbol: the next run takes them along."""
+        self.renamed = False
+        """Whether a graph's tensors have other names than the PEF's symbols."""
+        self._added: dict[str, SambaTensor] = {}
+
+    def clear(self) -> None:
+        """Forget what was traced; tensors that users added stay."""
+        self.graphs.clear()
+        self.host_inputs.clear()
+        self.optimizer_states.clear()
+        self.renamed = False
+        for group in self.tensors.values():
+            group.clear()
+
+    def adopt(self, traced: TracedGraph, manifest: Manifest) -> None:
+        """Take a traced graph and its tensors in.
+
+        Args:
+            traced: With the name that it has in the PEF.
+            manifest: Of the PEF.
+        """
+        self.graphs[traced.name] = traced
+        self.renamed = self.renamed or bool(traced.symbols)
+        kinds = {symbol.name: symbol.kind for symbol in manifest.symbols}
+        self.tensors["grads"] |= _places(manifest, SymbolKind.GRADIENT)
+        self.optimizer_states |= _places(manifest, SymbolKind.OPTIMIZER_STATE)
+        self.tensors["inputs"] |= {tensor.sn_name: tensor for tensor in traced.inputs}
+        self.tensors["outputs"] |= {tensor.sn_name: tensor for tensor in traced.outputs}
+        for name, tensor in traced.residents.items():
+            group = "buffers" if kinds.get(name) is SymbolKind.BUFFER else "weights"
+            self.tensors[group][name] = tensor
+
+    def __iter__(self) -> Iterator[SambaTensor]:
+        """Iterate over every traced tensor, once."""
+        for group in tuple(self.tensors.values()):
+            yield from tuple(group.values())
+        yield from tuple(self.optimizer_states.values())
+
+    def tensor(self, name: str) -> SambaTensor:
+        """Return a traced tensor.
+
+        Args:
+            name: Its name.
+
+        Raises:
+            InputError: No such tensor was traced.
+        """
+        for tensor in self:
+            if tensor.sn_name == name:
+                return tensor
+        raise InputError(f"tensor {name!r} was not traced; traced were {self.listing()}")
+
+    def forget(self, name: str) -> None:
+        """Forget a traced tensor.
+
+        Args:
+            name: Its name.
+        """
+        for group in self.tensors.values():
+            group.pop(name, None)
+        self.host_inputs.pop(name, None)
+
+    def listing(self) -> str:
+        """Return the names of traced tensors for a message, the first few."""
+        known = [tensor.sn_name for tensor in self]
+        more = ", ..." if len(known) > _MOST_LISTED else ""
+        return (", ".join(map(repr, known[:_MOST_LISTED])) + more) or "none"
+
+    def add(self, tensor: SambaTensor, name: str) -> None:
+        """Keep a tensor by name, beside those that are traced.
+
+        Args:
+            tensor: Any.
+            name: Its name.
+
+        Raises:
+            UsageError: The name is taken.
+        """
+        if not self.is_free(name):
+            raise UsageError(f"there is a tensor {name!r} already; give this one another name")
+        self._added[name] = tensor
+
+    def is_free(self, name: str) -> bool:
+        """Return whether no tensor, traced or added, has a name that is not empty.
+
+        Args:
+            name: Any text.
+        """
+        traced = any(name in group for group in self.tensors.values())
+        return bool(name) and not traced and name not in self._added
+
+
+def _places(manifest: Manifest, kind: SymbolKind) -> dict[str, SambaTensor]:
+    """Tensors without values for the symbols of a kind that name a region of their own."""
+
+    def owns(symbol: Symbol) -> bool:
+        return symbol.kind is kind and symbol.name == symbol.region
+
+    return {symbol.name: empty_tensor(symbol) for symbol in manifest.symbols if owns(symbol)}
