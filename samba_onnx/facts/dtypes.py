@@ -48,7 +48,7 @@ class ElementType:
     bits: int
     """Packed size of one element."""
     dtype_name: str
-    """Of numpy or, where numpy has none, of ml_dtypes; torch's is the same where it has one."""
+    """Name in numpy or, where numpy has none, in ml_dtypes; torch's is the same where it has one."""
     safetensors: str
     """Its name in a safetensors header; ``U8`` with the real type in ``__metadata__`` for types
     that not every supported version of that library can name."""

@@ -32,7 +32,7 @@ class Hyperparameters:
         """Begin with what was compiled.
 
         Args:
-            argins: Those of the PEF.
+            argins: The argins of the PEF.
             optimizers: Derives those of the optimizers; None without any.
         """
         self._argins = {argin.name: argin for argin in argins}

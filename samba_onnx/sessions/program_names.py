@@ -14,7 +14,7 @@ def weight_names(manifest: Manifest) -> list[str]:
     """Return the names of all weights.
 
     Args:
-        manifest: Of a PEF, like that of the functions below.
+        manifest: A PEF's manifest.
     """
     # What an optimizer writes is the same weight under another name.
     updates = {name for stage in manifest.stages().values() for name in stage.outputs}
@@ -31,6 +31,16 @@ def argin_names(manifest: Manifest) -> OrderedSet[str]:
         names += hyperparameter_names(record)
         argins = [name for name in argins if not name.startswith(f"{record.name}{SEPARATOR}")]
     return OrderedSet([*names, *argins])
+
+
+def argin_names_ending(manifest: Manifest, ending: str) -> list[str]:
+    """Return the names of the scalars of one kind, as the rates of dropouts.
+
+    Args:
+        manifest: Of a PEF.
+        ending: How names of that kind end.
+    """
+    return [name for name in argin_names(manifest) if name.endswith(ending)]
 
 
 def section_types(manifest: Manifest) -> set[str]:
