@@ -61,8 +61,8 @@ TransferOption = Annotated[
 
 
 @dataclass(frozen=True)
-class Limits:
-    """What the user accepts."""
+class AcceptedLimits:
+    """How much of a conversion the user accepts; more is exit status 1."""
 
     fallbacks: int | None
     transfer_bytes: int | None
@@ -279,15 +279,21 @@ def _refuse_torch_options(check: bool, train: bool) -> None:
         )
 
 
-def _limits(fail_on_fallback: bool, fallbacks: int | None, transfer_bytes: str | None) -> Limits:
+def _limits(
+    fail_on_fallback: bool, fallbacks: int | None, transfer_bytes: str | None
+) -> AcceptedLimits:
     """Read the limits; ``--fail-on-fallback`` is ``--max-fallbacks 0``."""
-    return Limits(
+    return AcceptedLimits(
         0 if fail_on_fallback else fallbacks, parse_bytes("--max-transfer-bytes", transfer_bytes)
     )
 
 
 def _give(
-    report: Report, display: Display, limits: Limits, command: str, written: str | None = None
+    report: Report,
+    display: Display,
+    limits: AcceptedLimits,
+    command: str,
+    written: str | None = None,
 ) -> int:
     """Show the report, and answer with an exit status."""
     from rich.console import Group

@@ -68,7 +68,7 @@ class Compiler:
         Args:
             model: What is compiled.
             inputs: What ``forward`` takes.
-            optimizers: Of its parameters; None for inference.
+            optimizers: Optimizers of its parameters; None for inference.
             destination: Where the PEF goes, for which device, and what is kept in it.
             name: What reports call the model.
             loss_indices: Which outputs are losses.

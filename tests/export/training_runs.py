@@ -23,8 +23,9 @@ from samba_onnx.export.programs.inference import Exported
 from samba_onnx.facts.names import LOSSES
 from samba_onnx.program.kinds import SectionType
 from samba_onnx.program.program import Part
-from samba_onnx.runtime.engine.lowerings.bfloat16 import lower_bfloat16
 from samba_onnx.runtime.engine.lowerings.dropout_masks import expand_dropout_masks
+from samba_onnx.runtime.engine.lowerings.pipeline import lower
+from samba_onnx.runtime.engine.lowerings.stage_model import StageModel
 
 Array = npt.NDArray[Any]
 
@@ -116,7 +117,7 @@ class _Section:
         self._streams = _return_masks(model, self.outputs)
         expand_dropout_masks(model)
         self._narrow = _exchange_in_float32(model)
-        lower_bfloat16(model)
+        lower(StageModel(model))
         options = ort.SessionOptions()
         options.intra_op_num_threads = 1
         options.log_severity_level = 3

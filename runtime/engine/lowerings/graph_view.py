@@ -23,10 +23,8 @@ class GraphView:
         """
         self.shapes = declared_shapes(graph)
         """Sizes of the values whose shape is declared in full, by name."""
-        values = (*graph.input, *graph.output, *graph.value_info)
-        self.types = {value.name: value.type.tensor_type.elem_type for value in values}
+        self.types = element_types(graph)
         """Element types as ONNX numbers them, by the name of the value."""
-        self.types |= {tensor.name: tensor.data_type for tensor in graph.initializer}
         self._makers = {name: node for node in graph.node for name in node.output}
         self._readers: dict[str, list[onnx.NodeProto]] = {}
         for node in graph.node:
@@ -56,6 +54,13 @@ class GraphView:
         if tensor is None or tensor.data_location == onnx.TensorProto.EXTERNAL:
             return None
         return [int(number) for number in numpy_helper.to_array(tensor).ravel()]
+
+
+def element_types(graph: onnx.GraphProto) -> dict[str, int]:
+    """Return the element types that a graph declares, as ONNX numbers them, by value."""
+    values = (*graph.input, *graph.output, *graph.value_info)
+    types = {value.name: value.type.tensor_type.elem_type for value in values}
+    return types | {tensor.name: tensor.data_type for tensor in graph.initializer}
 
 
 def is_operator(node: onnx.NodeProto, operator: str) -> bool:

@@ -12,6 +12,7 @@ from samba_onnx.runtime.engine.lowerings.elementwise_blocks import take_out_comp
 from samba_onnx.runtime.engine.lowerings.final_reshapes import shed_stage_reshapes
 from samba_onnx.runtime.engine.lowerings.final_scatters import scatter_stage_in_place
 from samba_onnx.runtime.engine.lowerings.input_gradients import multiply_input_gradients
+from samba_onnx.runtime.engine.lowerings.missing_kernels import compute_missing_kernels
 from samba_onnx.runtime.engine.lowerings.node_order import put_results_first
 from samba_onnx.runtime.engine.lowerings.optimizer_faults import disable_faulty_optimizers
 from samba_onnx.runtime.engine.lowerings.small_convolutions import multiply_small_convolutions
@@ -52,6 +53,11 @@ LOWERINGS: Final[tuple[Lowering, ...]] = (
         "onnxruntime reads the weight of a transposed convolution once per picture.",
         on_model(multiply_input_gradients),
         device_only=True,
+    ),
+    Lowering(
+        "missing kernels",
+        "onnxruntime has no kernel for some operators on some types.",
+        on_model(compute_missing_kernels),
     ),
     # Components are taken out before bfloat16 makes float32 of it: in blocks it is lowered, too.
     Lowering(

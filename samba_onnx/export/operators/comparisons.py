@@ -16,7 +16,7 @@ _BOOL = ir.DataType.BOOL
 def _comparison(op_type: str, negated: bool = False) -> Translation:
     def compare(context: Context, left: Operand, right: Operand) -> ir.Value:
         build = context.build
-        one, other = common(build, left, right)
+        one, other = common(build, op_type, left, right)
         answer = build.emit(op_type, [one, other], _BOOL, broadcast(sizes(one), sizes(other)))
         return build.logical_not(answer) if negated else answer
 
@@ -142,7 +142,4 @@ def _property(context: Context, op_type: str, value: ir.Value, **attributes: Any
     build = context.build
     if not is_floating(value):
         return build.full(sizes(value), False, _BOOL)
-    # onnxruntime looks for infinity in these two types only.
-    if op_type == "IsInf" and element(value) != ir.DataType.DOUBLE:
-        value = build.cast(value, ir.DataType.FLOAT)
     return build.emit(op_type, [value], _BOOL, sizes(value), **attributes)

@@ -19,14 +19,14 @@ from samba_onnx.export.translation.builder import (
     is_floating,
     sizes,
 )
-from samba_onnx.export.translation.dtypes import FLOATING
+from samba_onnx.tensor.dtypes import FLOATING
 
 _BOOL = ir.DataType.BOOL
 
 
 def _operands(context: Context, left: Operand, right: Operand) -> tuple[ir.Value, ir.Value]:
-    """Return both operands in the type in which the result is computed."""
-    build, dtype = context.build, wider(context.result.dtype)
+    """Return both operands in the type in which the result is computed, by Mod among others."""
+    build, dtype = context.build, wider(context.result.dtype, "Mod")
     return build.value(left, dtype), build.value(right, dtype)
 
 
@@ -143,7 +143,7 @@ def power(context: Context, base: Operand, exponent: Operand) -> ir.Value:
     """Write ``base`` to the power of ``exponent``; usual exponents without a Pow."""
     build, dtype = context.build, context.result.dtype
     if isinstance(base, ir.Value) and not isinstance(exponent, ir.Value):
-        simple = _simple_power(build, build.cast(base, wider(dtype)), exponent)
+        simple = _simple_power(build, build.cast(base, wider(dtype, "Mul")), exponent)
         if simple is not None:
             return build.cast(simple, dtype)
     if dtype == _BOOL:
@@ -226,17 +226,18 @@ def clamp(
 ) -> ir.Value:
     """Write a value kept between two bounds; the upper one wins."""
     build, dtype = context.build, context.result.dtype
-    held = build.cast(value, wider(dtype))
+    wide = wider(dtype, "Clip")
+    held = build.cast(value, wide)
     if not isinstance(low, ir.Value) and not isinstance(high, ir.Value):
         limits = [
-            None if bound is None else build.constant(_within(bound, dtype), wider(dtype))
+            None if bound is None else build.constant(_within(bound, dtype), wide)
             for bound in (low, high)
         ]
-        clipped = build.emit("Clip", [held, *limits], wider(dtype), sizes(held))
+        clipped = build.emit("Clip", [held, *limits], wide, sizes(held))
         return build.cast(clipped, dtype)
     for op_type, bound in (("Max", low), ("Min", high)):
         if bound is not None:
-            held = build.binary(op_type, held, bound, wider(dtype))
+            held = build.binary(op_type, held, bound, wide)
     return build.cast(held, dtype)
 
 

@@ -10,14 +10,14 @@ import onnx_ir as ir
 from samba_onnx.export.operators.promotion import arithmetic, wider
 from samba_onnx.export.operators.registry import Context, translates
 from samba_onnx.export.translation.builder import GraphBuilder, Scalar, broadcast, element, sizes
-from samba_onnx.export.translation.dtypes import FLOATING
+from samba_onnx.tensor.dtypes import FLOATING
 
 
 def _product(context: Context, left: ir.Value, right: ir.Value, shape: tuple[int, ...]) -> ir.Value:
     """Return a product in the type of the result."""
-    build, dtype = context.build, wider(context.result.dtype)
+    build, dtype = context.build, wider(context.result.dtype, "MatMul")
     if not math.prod(sizes(left)) or not math.prod(sizes(right)):
-        # onnxruntime leaves the result of an empty sum open.
+        # Nothing is left to multiply: ONNX does not say what the sum of nothing is.
         return build.full(shape, 0, context.result.dtype)
     operands = [build.cast(left, dtype), build.cast(right, dtype)]
     return build.cast(build.emit("MatMul", operands, dtype, shape), context.result.dtype)

@@ -24,8 +24,28 @@ _WIDER: Final = MappingProxyType(
 )
 
 
-def wider(dtype: ir.DataType) -> ir.DataType:
-    """Return the type in which arithmetic is done: onnxruntime has none in narrow integers."""
+_INT16 = frozenset(
+    {
+        *("Abs", "Add", "Clip", "Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual"),
+        *("Max", "Min", "Mul", "Neg", "Sign", "Sub"),
+    }
+)
+"""Operators that ONNX defines and the RDU has for int16."""
+
+
+def wider(dtype: ir.DataType, op_type: str) -> ir.DataType:
+    """Return the type in which an operator computes: that of its operands, or a wider one.
+
+    ONNX sums, multiplies and counts integers of 32 and 64 bits; the RDU has arithmetic on those, on
+    some operators' int16, and on neither bytes nor unsigned integers. What is too large for the
+    narrow type wraps around when the result is cast back.
+
+    Args:
+        dtype: Type of the operands or of the result.
+        op_type: The ONNX operator.
+    """
+    if dtype == ir.DataType.INT16 and op_type in _INT16:
+        return dtype
     return _WIDER.get(dtype, dtype)
 
 
@@ -41,8 +61,9 @@ def arithmetic(context: Context, op_type: str, left: Operand, right: Operand) ->
         right: A value or a number.
     """
     build, dtype = context.build, context.result.dtype
-    one, other = build.value(left, wider(dtype)), build.value(right, wider(dtype))
-    return build.cast(build.binary(op_type, one, other, wider(dtype)), dtype)
+    wide = wider(dtype, op_type)
+    one, other = build.value(left, wide), build.value(right, wide)
+    return build.cast(build.binary(op_type, one, other, wide), dtype)
 
 
 def unary(context: Context, op_type: str, value: ir.Value) -> ir.Value:
@@ -54,14 +75,17 @@ def unary(context: Context, op_type: str, value: ir.Value) -> ir.Value:
         value: The operand, of any type.
     """
     build, dtype = context.build, context.result.dtype
-    return build.cast(build.unary(op_type, build.cast(value, wider(dtype))), dtype)
+    return build.cast(build.unary(op_type, build.cast(value, wider(dtype, op_type))), dtype)
 
 
-def common(build: GraphBuilder, left: Operand, right: Operand) -> tuple[ir.Value, ir.Value]:
+def common(
+    build: GraphBuilder, op_type: str, left: Operand, right: Operand
+) -> tuple[ir.Value, ir.Value]:
     """Return two operands in the type that torch compares them in.
 
     Args:
         build: The graph.
+        op_type: ``Equal``, ``Less``, ...
         left: A value or a number.
         right: A value or a number.
     """
@@ -71,15 +95,16 @@ def common(build: GraphBuilder, left: Operand, right: Operand) -> tuple[ir.Value
         operand if isinstance(operand, ir.Value) else build.constant(operand, dtype)
         for operand in (left, right)
     )
-    return _in(build, one, dtype), _in(build, other, dtype)
+    wide = wider(dtype, op_type)
+    return _in(build, one, dtype, wide), _in(build, other, dtype, wide)
 
 
-def _in(build: GraphBuilder, value: ir.Value, dtype: ir.DataType) -> ir.Value:
-    """Return a value in a type, held in the wider one; a constant as a constant."""
+def _in(build: GraphBuilder, value: ir.Value, dtype: ir.DataType, wide: ir.DataType) -> ir.Value:
+    """Return a value in a type, held in a wider one; a constant as a constant."""
     held = build.cast(value, dtype) if element(value) != dtype else value
     if held.const_value is not None:
-        return build.constant(held.const_value.numpy(), wider(dtype))
-    return build.cast(held, wider(dtype))
+        return build.constant(held.const_value.numpy(), wide)
+    return build.cast(held, wide)
 
 
 def _example(operand: Operand) -> torch.Tensor | bool | int | float:

@@ -36,8 +36,9 @@ def _reduced(context: Context, op_type: str, value: ir.Value, axes: Axes, keep: 
     """Reduce a value in the type of the result."""
     build, dtype = context.build, context.result.dtype
     if op_type == "ReduceMean" and not count(value):
-        return build.full(context.result.shape, math.nan, dtype)  # onnxruntime returns zeros
-    held = build.cast(value, wider(dtype))
+        # ONNX does not say what the mean of nothing is.
+        return build.full(context.result.shape, math.nan, dtype)
+    held = build.cast(value, wider(dtype, op_type))
     return build.cast(build.reduce(op_type, held, _chosen(held, axes), keep=keep), dtype)
 
 
@@ -67,7 +68,7 @@ def _extremum(
     build: GraphBuilder, op_type: str, value: ir.Value, axes: Axes, keep: bool
 ) -> ir.Value:
     dtype = element(value)
-    held = build.cast(value, wider(dtype))
+    held = build.cast(value, wider(dtype, op_type))
     return build.cast(build.reduce(op_type, held, _chosen(held, axes), keep=keep), dtype)
 
 
@@ -150,7 +151,7 @@ def _place(build: GraphBuilder, op_type: str, value: ir.Value, axis: int, keep: 
         return build.constant(0, _INT64)
     axis %= len(shape)
     left = [*shape[:axis], *[1] * keep, *shape[axis + 1 :]]
-    held = build.cast(value, wider(element(value)))
+    held = build.cast(value, wider(element(value), op_type))
     return build.emit(op_type, [held], _INT64, left, axis=axis, keepdims=int(keep))
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import onnx_ir as ir
 
 from samba_onnx.export.operators.indexing import with_axis
+from samba_onnx.export.operators.promotion import wider
 from samba_onnx.export.operators.registry import Context, Result, translates
 from samba_onnx.export.translation.builder import (
     GraphBuilder,
@@ -61,16 +62,10 @@ def cumsum(context: Context, value: ir.Value, dim: int, dtype: object = None) ->
     if 0 in outcome.shape:
         return build.full(outcome.shape, 0, outcome.dtype)
     data = with_axis(build, value)
-    wide = build.cast(data, _summable(outcome.dtype))
+    wide = build.cast(data, wider(outcome.dtype, "CumSum"))
     axis = build.constant(dim % len(sizes(data)), ir.DataType.INT64)
     total = build.emit("CumSum", [wide, axis], element(wide), sizes(wide))
     return build.reshape(build.cast(total, outcome.dtype), outcome.shape)
-
-
-def _summable(dtype: ir.DataType) -> ir.DataType:
-    """Return a type that onnxruntime adds up."""
-    narrow = (ir.DataType.INT8, ir.DataType.INT16, ir.DataType.UINT8, ir.DataType.BOOL)
-    return ir.DataType.INT32 if dtype in narrow else dtype
 
 
 @translates("cumprod")

@@ -27,7 +27,7 @@ from samba_onnx.export.translation.builder import (
     is_floating,
     sizes,
 )
-from samba_onnx.export.translation.dtypes import FLOATING
+from samba_onnx.tensor.dtypes import FLOATING
 
 Put: TypeAlias = Callable[[ir.Value, ir.Value, str | None], ir.Value]
 """Writes (updates) into (data) with a reduction, at places that are settled already."""
@@ -54,7 +54,7 @@ def _cut(build: GraphBuilder, value: ir.Value, shape: Sequence[int]) -> ir.Value
 
 
 def _numbers(build: GraphBuilder, value: ir.Value, reduction: str | None) -> ir.Value:
-    """Return a value in a type that onnxruntime reduces correctly: truth values as numbers."""
+    """Return a value in a type that ONNX can combine: truth values as numbers."""
     if reduction is not None and element(value) == ir.DataType.BOOL:
         return build.cast(value, ir.DataType.INT32)
     return value

@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 from samba_onnx.errors import ModelError
 from samba_onnx.export.operators.registry import Context, Result, translates
 from samba_onnx.export.translation.builder import count, element, sizes
+from samba_onnx.tensor.dtypes import FLOATING
 
-_TRILU = frozenset({ir.DataType.FLOAT, ir.DataType.DOUBLE, ir.DataType.INT64, ir.DataType.BOOL})
-"""What onnxruntime has a Trilu for."""
+_TRILU = FLOATING | {ir.DataType.INT32, ir.DataType.INT64, ir.DataType.BOOL}
+"""Types of which the RDU has triangles; others are selected."""
 
 
 @translates(

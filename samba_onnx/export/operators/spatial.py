@@ -111,7 +111,7 @@ def map_axes(
     Types of 16 bits are computed in float32, as torch does, and rounded once.
     """
     result, dtype = widen(build, value), element(value)
-    if count(value) == 0:  # onnxruntime multiplies no empty values
+    if count(value) == 0:  # Nothing is left to multiply.
         ends = zip(sizes(value)[-len(matrices) :], matrices, strict=True)
         lengths = [size if matrix is None else matrix.shape[0] for size, matrix in ends]
         return build.full([*sizes(value)[: -len(matrices)], *lengths], 0, dtype)

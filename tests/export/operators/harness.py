@@ -17,7 +17,9 @@ import samba_onnx.export.operators  # noqa: F401  (fills the table)
 from samba_onnx.export.operators.registry import Context, ResultSpec, find
 from samba_onnx.export.translation.builder import GraphBuilder, element, sizes
 from samba_onnx.export.translation.dtypes import onnx_type
-from samba_onnx.runtime.engine.lowerings.bfloat16 import lower_bfloat16, uses_bfloat16
+from samba_onnx.runtime.engine.lowerings.bfloat16 import uses_bfloat16
+from samba_onnx.runtime.engine.lowerings.pipeline import lower
+from samba_onnx.runtime.engine.lowerings.stage_model import StageModel
 from samba_onnx.runtime.engine.onnxruntime.values import HostSession
 
 # Both sides sum the same numbers in different orders, so that errors are some roundings of the
@@ -137,9 +139,9 @@ def run_model(model: ir.Model, feed: dict[str, torch.Tensor]) -> list[torch.Tens
     if uses_bfloat16(proto):
         # Convolutions, poolings and a few more have bfloat16 among their types from opset 22 on.
         onnx.checker.check_model(proto)
-        lower_bfloat16(proto)
     else:
         onnx.checker.check_model(proto, full_check=True)
+    lower(StageModel(proto))
     options = ort.SessionOptions()
     options.log_severity_level = 3
     options.intra_op_num_threads = 1
