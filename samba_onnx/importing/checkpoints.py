@@ -15,11 +15,12 @@ from torch import Tensor, nn
 from samba_onnx.errors import ModelFileError, UsageError
 from samba_onnx.importing.module import attribute_name
 from samba_onnx.importing.original import Original, named_tensors
-from samba_onnx.importing.values import FLOATING, Array, to_numpy
+from samba_onnx.importing.values import Array, to_numpy
 from samba_onnx.importing.writing import write_model
 from samba_onnx.loading import load_model
 from samba_onnx.loading.checkpoints import SUFFIX, read_safetensors
 from samba_onnx.safety.files import open_regular, printable
+from samba_onnx.tensor.dtypes import FLOATING
 
 __all__ = ["Trained", "export_trained", "read_checkpoint"]
 

@@ -12,6 +12,7 @@ import onnx_ir as ir
 from torch import Tensor, nn
 
 from samba_onnx.errors import UsageError
+from samba_onnx.facts.names import SEPARATOR
 from samba_onnx.importing.instructions import ImportedGraph, imported_graph
 from samba_onnx.importing.interpreter import Interpreter
 from samba_onnx.importing.losses import Loss
@@ -19,8 +20,9 @@ from samba_onnx.importing.original import Original, Source
 from samba_onnx.importing.preparation import Prepared, prepare
 from samba_onnx.importing.selection import is_known_operand
 from samba_onnx.importing.suspicion import warn_if_folded
-from samba_onnx.importing.values import FLOATING, Host, Value, stored_tensor
+from samba_onnx.importing.values import Host, Value, stored_tensor
 from samba_onnx.safety.files import printable
+from samba_onnx.tensor.dtypes import FLOATING
 
 __all__ = ["OnnxModule", "module_from_onnx"]
 
@@ -233,7 +235,7 @@ def attribute_name(name: str) -> str:
     Args:
         name: In the ONNX model.
     """
-    return re.sub(r"\W", "_", name.replace(".", "__"))
+    return re.sub(r"\W", "_", name.replace(".", SEPARATOR))
 
 
 def _identifiers(names: Sequence[str]) -> tuple[str, ...]:

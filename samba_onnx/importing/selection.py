@@ -12,8 +12,8 @@ import onnx_ir as ir
 from samba_onnx.errors import UsageError
 from samba_onnx.facts.operators import Kind, operators
 from samba_onnx.importing.operators.registry import find
-from samba_onnx.importing.values import FLOATING
 from samba_onnx.safety.files import printable
+from samba_onnx.tensor.dtypes import FLOATING
 
 __all__ = ["ARRANGING", "KIND", "WeightSelection", "select", "weight_roles"]
 

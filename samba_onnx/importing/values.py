@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 import ml_dtypes
 import numpy as np
@@ -16,7 +16,6 @@ from samba_onnx.errors import ModelError
 from samba_onnx.tensor.dtypes import TORCH_TYPES
 
 __all__ = [
-    "FLOATING",
     "Array",
     "Host",
     "Value",
@@ -27,11 +26,6 @@ __all__ = [
 ]
 
 Array: TypeAlias = NDArray[Any]
-
-FLOATING: Final = frozenset(
-    {ir.DataType.FLOAT, ir.DataType.DOUBLE, ir.DataType.FLOAT16, ir.DataType.BFLOAT16}
-)
-"""Types whose tensors can be weights."""
 
 
 def torch_dtype(dtype: ir.DataType | int) -> torch.dtype:

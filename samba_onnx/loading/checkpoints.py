@@ -11,18 +11,13 @@ import numpy.typing as npt
 import safetensors
 
 from samba_onnx.errors import ModelFileError, UsageError
-from samba_onnx.facts.dtypes import ELEMENT_TYPES, OPAQUE
+from samba_onnx.facts.dtypes import SAFETENSORS_TYPES
+from samba_onnx.facts.names import SEPARATOR
 from samba_onnx.safety.files import open_regular, printable
 
 Array = npt.NDArray[Any]
 
 SUFFIX = ".safetensors"
-
-_ELEMENTS = {
-    element.safetensors: element
-    for element in ELEMENT_TYPES.values()
-    if element.safetensors != OPAQUE or element.name == "uint8"
-}
 
 
 def read_safetensors(path: str | os.PathLike[str]) -> dict[str, Array]:
@@ -48,7 +43,7 @@ def read_safetensors(path: str | os.PathLike[str]) -> dict[str, Array]:
 
 
 def _array(entry: Mapping[str, Any]) -> Array:
-    element = _ELEMENTS.get(str(entry["dtype"]))
+    element = SAFETENSORS_TYPES.get(str(entry["dtype"]))
     if element is None:
         raise ValueError(f"type {entry['dtype']} has no counterpart here")
     return np.frombuffer(bytes(entry["data"]), element.numpy).reshape(entry["shape"])
@@ -67,7 +62,7 @@ def by_symbol(names: Collection[str], keys: Iterable[str]) -> dict[str, str]:
         Keys by the names that have one.
     """
     keys = list(keys)
-    paths = {key.replace(".", "__"): key for key in keys}
+    paths = {key.replace(".", SEPARATOR): key for key in keys}
     ends = {name: _ends(name) for name in names}
     roots: dict[str, int] = {}
     for tails in ends.values():
@@ -84,7 +79,7 @@ def by_symbol(names: Collection[str], keys: Iterable[str]) -> dict[str, str]:
 
 def _ends(name: str) -> list[tuple[str, str]]:
     """Every way to split a name into a root and a path."""
-    places = [place for place in range(1, len(name) - 2) if name.startswith("__", place)]
+    places = [place for place in range(1, len(name) - 2) if name.startswith(SEPARATOR, place)]
     return [(name[:place], name[place + 2 :]) for place in places]
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from samba_onnx.errors import PefFormatError, UsageError
-from samba_onnx.facts.dtypes import ELEMENT_TYPES, OPAQUE, tensor_element
+from samba_onnx.facts.dtypes import OPAQUE, SAFETENSORS_TYPES, tensor_element
 from samba_onnx.pef.manifest import Stored
 from samba_onnx.pef.packing import packed_bytes
 from samba_onnx.pef.sources import Source, source_bytes, source_chunks
@@ -40,11 +40,6 @@ HEADER_LIMIT = 100_000_000
 LARGEST_RANK = 64
 """The most dimensions that numpy can express."""
 _PADDING = "__padding__."
-_NATIVE = {
-    element.safetensors: element.text
-    for element in ELEMENT_TYPES.values()
-    if element.safetensors != OPAQUE or element.name == "uint8"
-}
 
 
 @dataclass(frozen=True)
@@ -277,7 +272,7 @@ def _read_entry(
         kind, _, text = described[key].partition(" ")
         shape = json.loads(text)
     else:
-        kind, shape = _NATIVE[str(entry["dtype"])], entry["shape"]
+        kind, shape = SAFETENSORS_TYPES[str(entry["dtype"])].text, entry["shape"]
     return name, kind, tuple(shape)
 
 
