@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from samba_onnx.facts.names import SEPARATOR
 from samba_onnx.optim.argins import hyperparameter_names
 from samba_onnx.pef.manifest import Manifest
 from samba_onnx.program.kinds import SymbolKind
@@ -32,7 +33,7 @@ def argin_names(manifest: Manifest) -> OrderedSet[str]:
     for record in read_optimizers(manifest):
         # What the optimizer's sections read is derived from these.
         names += hyperparameter_names(record)
-        argins = [name for name in argins if not name.startswith(f"{record.name}__")]
+        argins = [name for name in argins if not name.startswith(f"{record.name}{SEPARATOR}")]
     return OrderedSet([*names, *argins])
 
 

@@ -19,12 +19,12 @@ from pydantic import BaseModel
 from torch import nn
 from torch.optim import Optimizer
 
+from samba_onnx.facts.names import RATE, SEED
 from samba_onnx.graph import SambaGraph
 from samba_onnx.runtime.selection import SectionIds
 from samba_onnx.sessions.compiler import Compiler
 from samba_onnx.sessions.exits import register, run_and_exit
 from samba_onnx.sessions.graph_traces import GraphTraces
-from samba_onnx.sessions.hyperparameters import RATE, SEED
 from samba_onnx.sessions.lazy_parameters import LAZY
 from samba_onnx.sessions.loaded import LoadedProgram
 from samba_onnx.sessions.module_transfers import (

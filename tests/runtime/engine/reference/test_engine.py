@@ -121,6 +121,15 @@ def test_bfloat16_is_rounded_as_the_device_rounds_it(tmp_path: Path) -> None:
     np.testing.assert_array_equal(one["y"], exact)
 
 
+def test_bfloat16_is_rounded_once_per_operator(tmp_path: Path) -> None:
+    """A sum in bfloat16 would stay at 256, where adding 1 changes nothing."""
+    plan = Plan(
+        [section("a (bfloat16[1,1024] x) => (bfloat16[1,1] y) { y = ReduceSum(x) }")], ["x"], ["y"]
+    )
+    for outputs in on_both(tmp_path, plan, {"x": np.ones((1, 1024), ml_dtypes.bfloat16)}):
+        assert outputs["y"].astype(float).tolist() == [[1024]]
+
+
 def test_dropout_masks_inside_subgraphs_too(tmp_path: Path) -> None:
     model = parser.parse_model(
         '<ir_version: 10, opset_import: ["" : 21, "samba" : 1]>'
