@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from samba_onnx.facts.names import SEPARATOR
 from samba_onnx.optim.argins import hyperparameter_names
 from samba_onnx.pef.manifest import Manifest
 from samba_onnx.program.kinds import SymbolKind
@@ -28,8 +29,18 @@ def argin_names(manifest: Manifest) -> OrderedSet[str]:
     for record in read_optimizers(manifest):
         # What the optimizer's sections read is derived from these.
         names += hyperparameter_names(record)
-        argins = [name for name in argins if not name.startswith(f"{record.name}__")]
+        argins = [name for name in argins if not name.startswith(f"{record.name}{SEPARATOR}")]
     return OrderedSet([*names, *argins])
+
+
+def argin_names_ending(manifest: Manifest, ending: str) -> list[str]:
+    """Return the names of the scalars of one kind, as the rates of dropouts.
+
+    Args:
+        manifest: Of a PEF.
+        ending: How names of that kind end.
+    """
+    return [name for name in argin_names(manifest) if name.endswith(ending)]
 
 
 def section_types(manifest: Manifest) -> set[str]:

@@ -19,12 +19,12 @@ from pydantic import BaseModel
 from torch import nn
 from torch.optim import Optimizer
 
+from samba_onnx.facts.names import RATE, SEED
 from samba_onnx.graph import SambaGraph
 from samba_onnx.runtime.selection import SectionIds
 from samba_onnx.sessions.compiler import Compiler
 from samba_onnx.sessions.exits import register, run_and_exit
 from samba_onnx.sessions.graph_traces import GraphTraces
-from samba_onnx.sessions.hyperparameters import RATE, SEED
 from samba_onnx.sessions.lazy_parameters import LAZY
 from samba_onnx.sessions.loaded import LoadedProgram
 from samba_onnx.sessions.module_transfers import (
@@ -40,6 +40,7 @@ from samba_onnx.sessions.ordered_set import OrderedSet
 from samba_onnx.sessions.profiler import Profiler, profiling
 from samba_onnx.sessions.program_names import (
     argin_names,
+    argin_names_ending,
     section_ids,
     section_types,
     weight_names,
@@ -517,7 +518,7 @@ class SambaSession:
         Raises:
             NotTracedError: The session has no PEF.
         """
-        return [name for name in self.get_argin_names() if name.endswith(RATE)]
+        return argin_names_ending(self._program.manifest, RATE)
 
     def get_dropout_seed_argin_names(self) -> list[str]:
         """Return the names of the seeds of the dropouts.
@@ -525,7 +526,7 @@ class SambaSession:
         Raises:
             NotTracedError: The session has no PEF.
         """
-        return [name for name in self.get_argin_names() if name.endswith(SEED)]
+        return argin_names_ending(self._program.manifest, SEED)
 
     def get_section_types(self) -> set[str]:
         """Return the types of the sections of the PEF.
