@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -58,6 +58,7 @@ class PipelineResult:
 
     model: ir.Model
     passes: tuple[PassSummary, ...]
+    """What each pass did, in the order in which they ran."""
     weight_names: frozenset[str]
     """Initializers that hold the user's weights, as given or folded; the others are constants."""
     dynamic_dimensions: tuple[DynamicDimension, ...]
@@ -65,34 +66,63 @@ class PipelineResult:
 
 
 @dataclass(frozen=True)
+class Context:
+    """What passes are made of."""
+
+    target: Knows
+    """Decides which operators are expanded."""
+    options: PipelineOptions = field(default_factory=PipelineOptions)
+    lift_weights: ir.passes.PassBase | None = None
+    """Makes inputs of the weights of a model that is to be trained."""
+
+
+@dataclass(frozen=True)
 class Step:
     """One entry of the pipeline."""
 
-    make: Callable[[PipelineOptions, Knows], ir.passes.PassBase]
+    make: Callable[[Context], ir.passes.PassBase]
+    running: bool = True
+    """It belongs to the selection that prepares a model for running."""
+    training: bool = True
+    """It belongs to the selection that prepares a model for training."""
     static_inputs: bool = False
     """It may turn dynamic dimensions of graph inputs static."""
     static_outputs: bool = False
     """It may turn dynamic dimensions of graph outputs static."""
+    adds_inputs: bool = False
+    """It may add graph inputs behind those that there are."""
 
 
-def _plain(make: Callable[[], ir.passes.PassBase]) -> Step:
-    return Step(lambda options, target: make())
+def _plain(make: Callable[[], ir.passes.PassBase], *, training: bool = True) -> Step:
+    return Step(lambda context: make(), training=training)
 
 
-_INFER = Step(lambda options, target: InferShapesPass(), static_outputs=True)
+def _only_running(steps: tuple[Step, ...]) -> tuple[Step, ...]:
+    return tuple(replace(step, training=False) for step in steps)
+
+
+def _lift_weights(context: Context) -> ir.passes.PassBase:
+    if context.lift_weights is None:
+        raise InternalError("a model is prepared for training without a choice of its weights")
+    return context.lift_weights
+
+
+_INFER = Step(lambda context: InferShapesPass(), static_outputs=True)
 
 _SIMPLIFY: tuple[Step, ...] = (
     _plain(FoldShapesPass),
     _plain(FoldConstantsPass),
     _plain(InlineBranchesPass),
     _plain(RemoveNoopsPass),
-    _plain(MergeInitializersPass),  # before nodes: equal operands make equal nodes
-    _plain(MergeNodesPass),
+    # Before nodes: equal operands make equal nodes. Not for training: what is equal now is
+    # trained apart, or holds state of its own.
+    _plain(MergeInitializersPass, training=False),
+    _plain(MergeNodesPass, training=False),
     _plain(RemoveUnusedNodesPass),
 )
 
 _EXPAND: tuple[Step, ...] = (
-    Step(lambda options, target: ExpandFunctionsPass(target)),
+    Step(lambda context: ExpandFunctionsPass(context.target)),
     _plain(LiftConstantsPass),  # bodies hold Constant nodes
     _INFER,
     _plain(ConvertOpsetPass),  # again: bodies are of their own version, and an operator that was
@@ -102,7 +132,8 @@ _EXPAND: tuple[Step, ...] = (
 PIPELINE: tuple[Step, ...] = (
     _plain(ForgetShapesPass),  # before dimensions are bound: afterwards the model may look static
     Step(
-        lambda options, target: BindDimensionsPass(options.dims, options.input_shapes),
+        lambda context: BindDimensionsPass(context.options.dims, context.options.input_shapes),
+        training=False,  # a module of torch's takes any size
         static_inputs=True,
         static_outputs=True,
     ),  # early: everything after it sees static dimensions
@@ -110,22 +141,31 @@ PIPELINE: tuple[Step, ...] = (
     _plain(TopologicalSortPass),
     _plain(LiftConstantsPass),  # before inference: it hides large initializers, not large Constants
     _INFER,  # conversion needs ranks and types
-    Step(lambda options, target: InferForeignTypesPass(), static_outputs=True),
+    Step(lambda context: InferForeignTypesPass(), static_outputs=True),
     _plain(ConvertOpsetPass),
     _INFER,
-    *_SIMPLIFY,
+    *_only_running(_SIMPLIFY),  # weights that will be trained are initializers still
     *_EXPAND,  # after inference: bodies depend on types
     *_EXPAND,
     *_EXPAND,
-    _plain(FoldBatchNormalizationPass),
-    _plain(FoldTransposesPass),  # before folding, which may take the Transpose of a tied weight
-    *_SIMPLIFY,
+    Step(_lift_weights, running=False, adds_inputs=True),  # as inputs they stay whole from here on
+    _plain(FoldBatchNormalizationPass, training=False),  # its statistics move, its scale is trained
+    _plain(FoldTransposesPass, training=False),  # before folding, which may take the Transpose of a
+    *_SIMPLIFY,  # tied weight
     _INFER,  # folded shapes make more shapes known
     *_SIMPLIFY,
     _plain(TopologicalSortPass),
-    _plain(FixNamesPass),  # last: names must be unique however they came about
+    # Last: names must be unique however they came about. Modules tell values apart without names.
+    _plain(FixNamesPass, training=False),
     _INFER,
 )
+"""All passes in their order, for running and for training."""
+
+RUNNING = tuple(step for step in PIPELINE if step.running)
+"""The passes that prepare a model for running on a target."""
+
+TRAINING = tuple(step for step in PIPELINE if step.training)
+"""The passes that prepare a model for training as a module of torch's."""
 
 
 def run_pipeline(
@@ -135,7 +175,7 @@ def run_pipeline(
     *,
     progress: Callable[[str], None] | None = None,
 ) -> PipelineResult:
-    """Run every pass on ``model``, in place.
+    """Run every pass that prepares a model for running on ``model``, in place.
 
     Args:
         model: A checked model; weights are not read.
@@ -150,12 +190,10 @@ def run_pipeline(
         UsageError: The options name unknown dimensions or inputs, or contradict the model.
         InternalError: A pass failed or changed the interface.
     """
-    options = options or PipelineOptions()
     defaults = _hide_defaults(model)
     _mark_weights(model)
     runner = _Runner(model, progress)
-    for step in PIPELINE:
-        runner.run(step, step.make(options, target))
+    runner.run(RUNNING, Context(target, options or PipelineOptions()))
     for value, tensor in defaults.items():
         value.const_value = tensor
         model.graph.register_initializer(value)
@@ -177,6 +215,28 @@ def run_pipeline(
     )
 
 
+def run_training_pipeline(
+    model: ir.Model, known: Knows, lift_weights: ir.passes.PassBase
+) -> tuple[PassSummary, ...]:
+    """Run every pass that prepares a model for training on ``model``, in place.
+
+    Args:
+        model: A checked model, none of whose inputs is an initializer.
+        known: Decides which operators are expanded.
+        lift_weights: Chooses the weights and makes inputs of them, behind those that there are; the
+            passes before it leave initializers whole.
+
+    Returns:
+        What each pass did.
+
+    Raises:
+        InternalError: A pass failed or changed the interface.
+    """
+    runner = _Runner(model, None)
+    runner.run(TRAINING, Context(known, lift_weights=lift_weights))
+    return tuple(runner.summaries)
+
+
 class _Runner:
     """Runs passes one by one, checks and records each."""
 
@@ -190,7 +250,16 @@ class _Runner:
         self._changes = 0
         self._ran_at: dict[str, int] = {}
 
-    def run(self, step: Step, rewrite: ir.passes.PassBase) -> None:
+    def run(self, steps: Iterable[Step], context: Context) -> None:
+        """Run passes in their order.
+
+        Raises:
+            InternalError: One failed or changed the interface.
+        """
+        for step in steps:
+            self._run(step, step.make(context))
+
+    def _run(self, step: Step, rewrite: ir.passes.PassBase) -> None:
         """Run one pass, unless nothing has changed since it ran before.
 
         Raises:
@@ -217,10 +286,14 @@ class _Runner:
             ) from error
         _inherit_metadata(self.model, origins)
         self._interface = self._interface.check(
-            self.model, name, static_inputs=step.static_inputs, static_outputs=step.static_outputs
+            self.model,
+            name,
+            static_inputs=step.static_inputs,
+            static_outputs=step.static_outputs,
+            adds_inputs=step.adds_inputs,
         )
-        after = count_nodes(self.model)
-        logger.debug("%s: %.1f ms", name, (time.perf_counter() - started) * 1e3)
+        after, seconds = count_nodes(self.model), time.perf_counter() - started
+        logger.debug("%s: %.1f ms", name, seconds * 1e3)
         if isinstance(rewrite, ReasonedPass) and logger.isEnabledFor(logging.DEBUG):
             for line in rewrite.refusals.lines():
                 logger.debug("%s left %s", name, line)
@@ -228,7 +301,7 @@ class _Runner:
         modified = bool(modified) or before != after
         self._ran_at[name] = self._changes  # one that changed something may find more to change
         self._changes += modified
-        self.summaries.append(PassSummary(name, modified, before, after))
+        self.summaries.append(PassSummary(name, modified, before, after, seconds))
 
 
 def _origins(model: ir.Model) -> tuple[set[int], dict[str, ir.Node]]:

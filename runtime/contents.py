@@ -70,7 +70,7 @@ class Contents:
         """Keep a copy of a resident for the fallbacks that read it, if nothing else changes it.
 
         Args:
-            name: Of a symbol that was just written on the device.
+            name: Name of a symbol that was just written on the device.
             value: Its value; may share the user's memory.
         """
         if name in self._mirrored:
@@ -119,8 +119,8 @@ class Contents:
         """Add the model's own defaults for inputs that nobody ever gave.
 
         Args:
-            names: Of a graph's inputs.
-            inputs: Those that are given now.
+            names: Names of a graph's inputs.
+            inputs: Inputs that the host gives to this run, by name.
         """
         missing = [name for name in names if name not in inputs and not self._values.has(name)]
         defaults = {name: self._pef.weight(name) for name in missing if self._symbols[name].stored}

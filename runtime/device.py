@@ -283,7 +283,7 @@ class Device:
         Args:
             symbol: Any symbol in device memory that is no initializer of a section: an input, an
                 output, a weight, gradient, state or activation. An argin is set without a transfer.
-            array: Of the symbol's dtype and shape.
+            array: The new value, of the symbol's dtype and shape.
 
         Raises:
             UsageError: There is no such symbol.

@@ -32,8 +32,8 @@ class Execution:
         """Put an input where its readers are.
 
         Args:
-            schedule: Of the graph that is run.
-            name: Of the input.
+            schedule: Schedule of the graph that is run.
+            name: Name of the input.
             value: Checked; may share the user's memory.
         """
         call = schedule.rdu_readers.get(name)
@@ -46,7 +46,7 @@ class Execution:
         """Execute a step, with the copies that it needs before and after.
 
         Args:
-            schedule: Of the graph that is run.
+            schedule: Schedule of the graph that is run.
             bound: The step with its session.
 
         Raises:
@@ -84,7 +84,7 @@ class Execution:
 
         Args:
             plan: What was executed.
-            name: Of the output.
+            name: Name of the output.
         """
         values = self._values
         if values.is_on_host(name):

@@ -24,7 +24,7 @@ class InputSpec:
         self.shape = symbol.shape
         element = tensor_element(symbol.type)
         self.dtype: np.dtype[Any] | None = element.numpy if element else None
-        """Of the array to give; None where the input is no tensor."""
+        """dtype of the array that a run takes; None where the input is no tensor."""
         if symbol.type == _STRING:
             self.dtype = np.dtype(object)
 

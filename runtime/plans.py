@@ -207,7 +207,7 @@ class RunPlanner:
         """Let sessions go that have one of these residents for a constant.
 
         Args:
-            names: Of symbols that the host gave new values.
+            names: Names of the symbols that the host gave new values.
         """
         if not self._constant.isdisjoint(names):
             for session in self._sessions.values():

@@ -59,8 +59,8 @@ class PreparedRuns:
         Args:
             planner: Makes what a request executes; it has the sessions.
             values: Knows where every value of the device is.
-            memory: Of the device.
-            ledger: Of the device.
+            memory: The device's memory.
+            ledger: The device's ledger.
         """
         self._planner = planner
         self._values = values
@@ -128,7 +128,7 @@ class PreparedRuns:
         """Note that the host gave symbols new values.
 
         Args:
-            names: Of the symbols; those of their regions are looked up here.
+            names: Names of the symbols; their regions are looked up here.
         """
         self._planner.forget_values(
             {other for name in names for other in self._values.sharers(name)}

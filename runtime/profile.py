@@ -17,9 +17,9 @@ class CallTime:
     measured_seconds: float
     """Wall time of the emulation on this machine, all executions together."""
     fastest_seconds: float
-    """Of one execution."""
+    """Wall time of the fastest execution on this machine."""
     modelled_seconds: float | None
-    """Of one execution on the target; None for a fallback, which runs on the host."""
+    """Modelled time of one execution on the target; None for a fallback, which runs on the host."""
 
 
 class Profile:

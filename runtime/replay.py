@@ -100,7 +100,7 @@ def make_replay(
         plan: What was executed.
         given: Names of the inputs that were given.
         outputs: Names of the outputs that were fetched.
-        memory: Of the device.
+        memory: The device's memory.
         ledger: Whose last run it was.
 
     Returns:

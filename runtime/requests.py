@@ -46,10 +46,10 @@ def run_request(
         graph: Name of the graph; None for the only one.
         inputs: Names of the inputs that are given, or the inputs by name.
         outputs: Names of the outputs that are wanted; None for all.
-        section_ids: As of ``select_passes``, like all that follow but the last.
-        section_types: As of ``select_passes``.
-        from_call: As of ``select_passes``.
-        until_call: As of ``select_passes``.
+        section_ids: Ids of the sections to execute, as for ``select_passes``; None for all.
+        section_types: Types of the sections to execute, in the order of execution; None for all.
+        from_call: Id of the first call to execute; None for the first of the schedule.
+        until_call: Id of the call before which the run ends; None for the end of the schedule.
         single: Whether every call is executed on its own.
     """
     names: Any = outputs if outputs is None or isinstance(outputs, str) else tuple(outputs)

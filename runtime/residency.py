@@ -165,7 +165,7 @@ def sharers(symbols: Iterable[Symbol]) -> dict[str, list[tuple[str, bool]]]:
     """Return for every symbol those of its region, and whether they are two names of one value.
 
     Args:
-        symbols: Those of a PEF.
+        symbols: The symbols of a PEF.
     """
     regions: dict[str, list[Symbol]] = {}
     for symbol in symbols:

@@ -8,6 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from samba_onnx.errors import UsageError
+from samba_onnx.facts.names import SEPARATOR
 from samba_onnx.tensor import SambaTensor
 
 __all__ = ["FwdGraph", "SambaGraph"]
@@ -43,7 +44,7 @@ class SambaGraph:
                 )
         if not self.outputs:
             raise UsageError(f"graph {name!r} has no outputs; give those of trace_multigraph")
-        self.name = name or self.outputs[0].sn_name.split("__")[0] or "graph"
+        self.name = name or self.outputs[0].sn_name.split(SEPARATOR)[0] or "graph"
 
     def input_tensors(self) -> tuple[Tensor, ...]:
         """Return the tensors among the inputs, in order, however they are nested."""

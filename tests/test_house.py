@@ -24,6 +24,7 @@ LONG_FILES = {
     "samba_onnx/export/capture/modules.py",
     "samba_onnx/export/translation/builder.py",
     "samba_onnx/pef/manifest.py",  # one record per word of the format
+    "samba_onnx/sessions/session.py",  # one documented method per name of SambaFlow's; each forwards
 }
 
 MOST_FUNCTION_LINES = 50
@@ -35,14 +36,14 @@ LONG_FUNCTIONS = {
     "samba_onnx/cli/trained_models.py:train_export",
     "samba_onnx/cli/verifying.py:verify",
     # SambaFlow's functions: their arguments are documented one by one.
-    "samba_onnx/sessions/compiling.py:compile",
-    "samba_onnx/sessions/compiling.py:compile_multigraph",
-    "samba_onnx/sessions/running.py:run",
+    "samba_onnx/sessions/compiler.py:compile",
+    "samba_onnx/sessions/runner.py:run",
+    "samba_onnx/sessions/session.py:compile",
+    "samba_onnx/sessions/session.py:run",
     "samba_onnx/utils/measuring.py:measure_performance",
     "samba_onnx/utils/tracing.py:trace_graph",
     # To be made smaller.
     "passes/planning/plan.py:plan",
-    "runtime/device.py:__init__",
     "runtime/device.py:run",
     "runtime/selection.py:select_passes",
     "samba_onnx/export/decomposition/rewriting.py:attention",
@@ -51,15 +52,13 @@ LONG_FUNCTIONS = {
     "samba_onnx/sessions/onnx_modules.py:trained_module",
     "samba_onnx/workflows/compiler.py:convert",
     "samba_onnx/workflows/porting.py:port",
-    "samba_onnx/workflows/reference_sample.py:make_sample",
 }
 
-SHARED_NAMES = {"Limits", "Program", "Step"}
+SHARED_NAMES = {"Step"}
 """Public classes whose name stands for two things still."""
 
 TELEGRAM = re.compile(r'\s+(\w+: |""")(Of|As of|Those|That|With what|Them)\b')
 """How a docstring begins that only somebody understands who has read the one before it."""
-TELEGRAMS_ALLOWED = 60
 
 
 @functools.cache
@@ -122,7 +121,7 @@ def test_docstrings_are_sentences() -> None:
         for number, line in enumerate(text.splitlines(), 1)
         if TELEGRAM.match(line)
     ]
-    assert len(telegrams) <= TELEGRAMS_ALLOWED, telegrams
+    assert telegrams == []
 
 
 def test_no_mocks_in_the_product() -> None:

@@ -54,7 +54,13 @@ class Interface:
         return cls(_ports(model.graph.inputs), _ports(model.graph.outputs))
 
     def check(
-        self, model: ir.Model, pass_name: str, *, static_inputs: bool, static_outputs: bool
+        self,
+        model: ir.Model,
+        pass_name: str,
+        *,
+        static_inputs: bool,
+        static_outputs: bool,
+        adds_inputs: bool = False,
     ) -> Interface:
         """Compare the interface after a pass with this one from before.
 
@@ -63,6 +69,7 @@ class Interface:
             pass_name: For the message.
             static_inputs: The pass may make dynamic dimensions of inputs static.
             static_outputs: The pass may make dynamic dimensions of outputs static.
+            adds_inputs: The pass may add inputs behind those that there are.
 
         Returns:
             The interface after the pass.
@@ -71,7 +78,8 @@ class Interface:
             InternalError: The pass changed the interface in any other way.
         """
         after = Interface.of(model)
-        _check_ports(self.inputs, after.inputs, "inputs", pass_name, static_inputs)
+        inputs = after.inputs[: len(self.inputs)] if adds_inputs else after.inputs
+        _check_ports(self.inputs, inputs, "inputs", pass_name, static_inputs)
         _check_ports(self.outputs, after.outputs, "outputs", pass_name, static_outputs)
         return after
 

@@ -61,8 +61,8 @@ TransferOption = Annotated[
 
 
 @dataclass(frozen=True)
-class Limits:
-    """What the user accepts."""
+class AcceptedLimits:
+    """How much of a conversion the user accepts; more is exit status 1."""
 
     fallbacks: int | None
     transfer_bytes: int | None
@@ -74,8 +74,8 @@ class Limits:
         complaints = []
         places = report.coverage.cpu_places
         if self.fallbacks is not None and places > self.fallbacks:
-            found = count_text(places, "fallback")
-            complaints.append(f"{found} to the CPU, {self.fallbacks} allowed")
+            count = count_text(places, "fallback")
+            complaints.append(f"{count} to the CPU, {self.fallbacks} allowed")
         size = sum(total.bytes for total in report.transfers_per_run)
         if self.transfer_bytes is not None and size > self.transfer_bytes:
             complaints.append(
@@ -279,15 +279,21 @@ def _refuse_torch_options(check: bool, train: bool) -> None:
         )
 
 
-def _limits(fail_on_fallback: bool, fallbacks: int | None, transfer_bytes: str | None) -> Limits:
+def _limits(
+    fail_on_fallback: bool, fallbacks: int | None, transfer_bytes: str | None
+) -> AcceptedLimits:
     """Read the limits; ``--fail-on-fallback`` is ``--max-fallbacks 0``."""
-    return Limits(
+    return AcceptedLimits(
         0 if fail_on_fallback else fallbacks, parse_bytes("--max-transfer-bytes", transfer_bytes)
     )
 
 
 def _give(
-    report: Report, display: Display, limits: Limits, command: str, written: str | None = None
+    report: Report,
+    display: Display,
+    limits: AcceptedLimits,
+    command: str,
+    written: str | None = None,
 ) -> int:
     """Show the report, and answer with an exit status."""
     from rich.console import Group

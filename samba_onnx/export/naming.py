@@ -7,41 +7,20 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 import torch
-from torch import fx, nn
+from torch import fx
 
-from samba_onnx.facts.names import SEPARATOR, joined
+from samba_onnx.facts.names import SEPARATOR, symbol_name
 from samba_onnx.program.source_location import trace_location
 from samba_onnx.tensor import SambaTensor
 
 _CALL_NUMBER: Final = re.compile(r"@\d+")
 
 
-def root_name(module: nn.Module, prefix: str | None = None) -> str:
-    """Return the name that leads all names of a module's parameters and outputs.
-
-    Args:
-        module: The module that is exported.
-        prefix: Goes in front, as ``parent_module_prefix`` of ``from_torch_model_``.
-    """
-    root = type(module).__name__.lower()
-    return joined(prefix or "", root)
-
-
-def symbol_name(root: str, qualified: str) -> str:
-    """Return the name of a parameter, buffer or module.
-
-    Args:
-        root: As ``root_name`` returns it.
-        qualified: The path from the root, joined by dots; may be empty.
-    """
-    return SEPARATOR.join([root, *qualified.split(".")]) if qualified else root
-
-
 def scope_name(root: str, node: fx.Node) -> str:
     """Return the name of the module that a node of a captured graph belongs to.
 
     Args:
-        root: As ``root_name`` returns it.
+        root: As :func:`samba_onnx.facts.names.root_name` returns it.
         node: A node with torch's record of the modules that were being called.
     """
     stack: Mapping[str, tuple[str, Any]] = node.meta.get("nn_module_stack") or {}

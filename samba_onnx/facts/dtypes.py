@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ELEMENT_TYPES",
     "OPAQUE",
+    "SAFETENSORS_TYPES",
     "ElementType",
     "dtype_name",
     "plain_name",
@@ -47,12 +48,15 @@ class ElementType:
     bits: int
     """Packed size of one element."""
     dtype_name: str
-    """Of numpy or, where numpy has none, of ml_dtypes; torch's is the same where it has one."""
+    """Name in numpy or, where numpy has none, in ml_dtypes; torch's is the same where it has one."""
     safetensors: str
     """Its name in a safetensors header; ``U8`` with the real type in ``__metadata__`` for types
     that not every supported version of that library can name."""
     torch_computes: bool
     """Whether torch has operators on it, so that graphs of it are exported and imported."""
+
+    floating: bool
+    """Whether it is a floating-point type; complex types are none."""
 
     @property
     def numpy(self) -> np.dtype:
@@ -77,35 +81,44 @@ ELEMENT_TYPES: Final[Mapping[str, ElementType]] = MappingProxyType(
     {
         row[0]: ElementType(*row)
         for row in (
-            ("float", 1, 32, "float32", "F32", True),
-            ("double", 11, 64, "float64", "F64", True),
-            ("float16", 10, 16, "float16", "F16", True),
-            ("bfloat16", 16, 16, "bfloat16", "BF16", True),
-            ("bool", 9, 8, "bool", "BOOL", True),
-            ("uint8", 2, 8, "uint8", "U8", True),
-            ("int8", 3, 8, "int8", "I8", True),
-            ("uint16", 4, 16, "uint16", "U16", True),
-            ("int16", 5, 16, "int16", "I16", True),
-            ("uint32", 12, 32, "uint32", "U32", True),
-            ("int32", 6, 32, "int32", "I32", True),
-            ("uint64", 13, 64, "uint64", "U64", True),
-            ("int64", 7, 64, "int64", "I64", True),
-            ("complex64", 14, 64, "complex64", OPAQUE, True),
-            ("complex128", 15, 128, "complex128", OPAQUE, True),
-            ("float8e4m3fn", 17, 8, "float8_e4m3fn", "F8_E4M3", False),
-            ("float8e5m2", 19, 8, "float8_e5m2", "F8_E5M2", False),
-            ("float8e4m3fnuz", 18, 8, "float8_e4m3fnuz", OPAQUE, False),
-            ("float8e5m2fnuz", 20, 8, "float8_e5m2fnuz", OPAQUE, False),
-            ("float8e8m0", 24, 8, "float8_e8m0fnu", OPAQUE, False),
-            ("float4e2m1", 23, 4, "float4_e2m1fn", OPAQUE, False),
-            ("uint4", 21, 4, "uint4", OPAQUE, False),
-            ("int4", 22, 4, "int4", OPAQUE, False),
-            ("uint2", 25, 2, "uint2", OPAQUE, False),
-            ("int2", 26, 2, "int2", OPAQUE, False),
+            ("float", 1, 32, "float32", "F32", True, True),
+            ("double", 11, 64, "float64", "F64", True, True),
+            ("float16", 10, 16, "float16", "F16", True, True),
+            ("bfloat16", 16, 16, "bfloat16", "BF16", True, True),
+            ("bool", 9, 8, "bool", "BOOL", True, False),
+            ("uint8", 2, 8, "uint8", "U8", True, False),
+            ("int8", 3, 8, "int8", "I8", True, False),
+            ("uint16", 4, 16, "uint16", "U16", True, False),
+            ("int16", 5, 16, "int16", "I16", True, False),
+            ("uint32", 12, 32, "uint32", "U32", True, False),
+            ("int32", 6, 32, "int32", "I32", True, False),
+            ("uint64", 13, 64, "uint64", "U64", True, False),
+            ("int64", 7, 64, "int64", "I64", True, False),
+            ("complex64", 14, 64, "complex64", OPAQUE, True, False),
+            ("complex128", 15, 128, "complex128", OPAQUE, True, False),
+            ("float8e4m3fn", 17, 8, "float8_e4m3fn", "F8_E4M3", False, True),
+            ("float8e5m2", 19, 8, "float8_e5m2", "F8_E5M2", False, True),
+            ("float8e4m3fnuz", 18, 8, "float8_e4m3fnuz", OPAQUE, False, True),
+            ("float8e5m2fnuz", 20, 8, "float8_e5m2fnuz", OPAQUE, False, True),
+            ("float8e8m0", 24, 8, "float8_e8m0fnu", OPAQUE, False, True),
+            ("float4e2m1", 23, 4, "float4_e2m1fn", OPAQUE, False, True),
+            ("uint4", 21, 4, "uint4", OPAQUE, False, False),
+            ("int4", 22, 4, "int4", OPAQUE, False, False),
+            ("uint2", 25, 2, "uint2", OPAQUE, False, False),
+            ("int2", 26, 2, "int2", OPAQUE, False, False),
         )
     }
 )
 """Every element type of fixed size, by ONNX's name."""
+
+SAFETENSORS_TYPES: Final[Mapping[str, ElementType]] = MappingProxyType(
+    {
+        element.safetensors: element
+        for element in ELEMENT_TYPES.values()
+        if element.safetensors != OPAQUE or element.name == "uint8"
+    }
+)
+"""Element types by safetensors' names for them."""
 
 _TENSOR = re.compile(r"tensor\(([a-z0-9]+)\)")
 _WRAPPER = re.compile(r"(seq|optional)\((.+)\)|map\([a-z0-9]+,(.+)\)", re.DOTALL)

@@ -9,6 +9,8 @@ __all__ = [
     "BEFORE",
     "GRADIENT",
     "LOSSES",
+    "RATE",
+    "SEED",
     "SEPARATOR",
     "UPDATED",
     "ZEROED",
@@ -17,6 +19,8 @@ __all__ = [
     "free_name",
     "gradient_name",
     "joined",
+    "root_name",
+    "symbol_name",
     "updated_name",
     "zeroed_name",
 ]
@@ -31,6 +35,10 @@ ZEROED: Final = f"{SEPARATOR}zeroed"
 """Ends the name of a gradient after it was set to zero."""
 BEFORE: Final = f"{SEPARATOR}before"
 """Ends the name of what a resident held before it was changed."""
+RATE: Final = f"{SEPARATOR}rate"
+"""Ends the name of the argin for a dropout's probability of a zero."""
+SEED: Final = f"{SEPARATOR}seed"
+"""Ends the name of the argin for the seed of a dropout's mask."""
 LOSSES: Final = "losses"
 """Key of a program's metadata: names of the outputs that training starts from, as a JSON list."""
 
@@ -42,6 +50,26 @@ def joined(*parts: str) -> str:
         parts: The outermost first.
     """
     return SEPARATOR.join(part for part in parts if part)
+
+
+def root_name(module: object, prefix: str | None = None) -> str:
+    """Return the name that leads all names of a module's parameters, buffers and outputs.
+
+    Args:
+        module: The module that is converted or exported.
+        prefix: Goes in front, as ``parent_module_prefix`` of ``from_torch_model_``.
+    """
+    return joined(prefix or "", type(module).__name__.lower())
+
+
+def symbol_name(root: str, path: str) -> str:
+    """Return the name of a parameter, buffer or module.
+
+    Args:
+        root: As :func:`root_name` returns it.
+        path: The path from the root, joined by dots; may be empty.
+    """
+    return joined(root, *path.split("."))
 
 
 def gradient_name(symbol: str) -> str:

@@ -15,11 +15,12 @@ from torch import Tensor, nn
 from samba_onnx.errors import ModelFileError, UsageError
 from samba_onnx.importing.module import attribute_name
 from samba_onnx.importing.original import Original, named_tensors
-from samba_onnx.importing.values import FLOATING, Array, to_numpy
+from samba_onnx.importing.values import Array, to_numpy
 from samba_onnx.importing.writing import write_model
 from samba_onnx.loading import load_model
 from samba_onnx.loading.checkpoints import SUFFIX, read_safetensors
 from samba_onnx.safety.files import open_regular, printable
+from samba_onnx.tensor.dtypes import FLOATING
 
 __all__ = ["Trained", "export_trained", "read_checkpoint"]
 
@@ -132,11 +133,11 @@ def _initializers(state: Mapping[str, Array], weights: list[str], path: str) -> 
     for name in weights:
         for key in _keys(name):
             known.setdefault(key, []).append(name)
-    found: dict[str, str] = {}
+    weights_by_key: dict[str, str] = {}
     for key, array in state.items():
         names = [key] if key in weights else known.get(key, [])
         if len(names) == 1:
-            found[key] = names[0]
+            weights_by_key[key] = names[0]
         elif names:
             raise UsageError(
                 f"{printable(path)}: {printable(key)!r} may be any of "
@@ -147,11 +148,11 @@ def _initializers(state: Mapping[str, Array], weights: list[str], path: str) -> 
                 f"{printable(path)} has {printable(key)!r}, which the model does not have; its "
                 f"initializers are {_some(weights)}"
             )
-    if not found:
+    if not weights_by_key:
         raise UsageError(
             f"{printable(path)} has none of the model's initializers, which are {_some(weights)}"
         )
-    return found
+    return weights_by_key
 
 
 def _keys(name: str) -> Iterator[str]:

@@ -12,6 +12,7 @@ import onnx_ir as ir
 from torch import Tensor, nn
 
 from samba_onnx.errors import UsageError
+from samba_onnx.facts.names import SEPARATOR
 from samba_onnx.importing.instructions import ImportedGraph, imported_graph
 from samba_onnx.importing.interpreter import Interpreter
 from samba_onnx.importing.losses import Loss
@@ -19,8 +20,9 @@ from samba_onnx.importing.original import Original, Source
 from samba_onnx.importing.preparation import Prepared, prepare
 from samba_onnx.importing.selection import is_known_operand
 from samba_onnx.importing.suspicion import warn_if_folded
-from samba_onnx.importing.values import FLOATING, Host, Value, stored_tensor
+from samba_onnx.importing.values import Host, Value, stored_tensor
 from samba_onnx.safety.files import printable
+from samba_onnx.tensor.dtypes import FLOATING
 
 __all__ = ["OnnxModule", "module_from_onnx"]
 
@@ -115,18 +117,18 @@ class OnnxModule(nn.Module):
             UsageError: An input is missing, unknown or given twice.
             ModelError: The model cannot be computed by torch.
         """
-        given = self._bind(inputs, named)
+        operands = self._bind(inputs, named)
         values: dict[int, Value] = dict(self._hosts)
         tensors = {slot: getattr(self, name) for slot, name in self._tensors.items()}
         values.update(tensors)
-        values.update(zip(self._inputs, given, strict=False))
+        values.update(zip(self._inputs, operands, strict=False))
         moving = {
             slot: value for slot, value in tensors.items() if not isinstance(value, nn.Parameter)
         }
         run = Interpreter(values, self._graph.opset, training=self.training, moving=moving)
         outputs = [_as_output(value) for value in run.run(self._graph.body)]
         labels = dict(
-            zip(self._names[len(self._inputs) :], given[len(self._inputs) :], strict=True)
+            zip(self._names[len(self._inputs) :], operands[len(self._inputs) :], strict=True)
         )
         results = [
             loss.compute(outputs[self._outputs.index(loss.output)], labels[loss.label])
@@ -142,7 +144,7 @@ class OnnxModule(nn.Module):
                 f"{len(inputs)} inputs were given, the model takes {len(self._names)}: "
                 f"{', '.join(self._names)}"
             )
-        given = dict(zip(self._keywords, inputs, strict=False))
+        operands = dict(zip(self._keywords, inputs, strict=False))
         places = {**dict(zip(self._names, self._keywords, strict=True))}
         for name, value in named.items():
             keyword = places.get(name, name)
@@ -150,15 +152,15 @@ class OnnxModule(nn.Module):
                 raise UsageError(
                     f"the model has no input {printable(name)!r}; it has {', '.join(self._names)}"
                 )
-            if keyword in given:
+            if keyword in operands:
                 raise UsageError(f"input {printable(name)!r} was given twice")
-            given[keyword] = value
+            operands[keyword] = value
         missing = [
-            n for n, key in zip(self._names, self._keywords, strict=True) if key not in given
+            n for n, key in zip(self._names, self._keywords, strict=True) if key not in operands
         ]
         if missing:
             raise UsageError(f"the model also needs {', '.join(missing)}")
-        return [given[keyword] for keyword in self._keywords]
+        return [operands[keyword] for keyword in self._keywords]
 
     def _register(self, value: ir.Value, tensor: ir.TensorProtocol, held: Tensor) -> None:
         name = attribute_name(value.name or "weight")
@@ -233,7 +235,7 @@ def attribute_name(name: str) -> str:
     Args:
         name: In the ONNX model.
     """
-    return re.sub(r"\W", "_", name.replace(".", "__"))
+    return re.sub(r"\W", "_", name.replace(".", SEPARATOR))
 
 
 def _identifiers(names: Sequence[str]) -> tuple[str, ...]:

@@ -3,31 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Set
 from dataclasses import dataclass
 
 import onnx
 import onnx_ir as ir
-from onnx_ir.passes.common import RemoveUnusedNodesPass, TopologicalSortPass
 
-from samba_onnx.errors import InternalError, ModelError, SambaError
+from samba_onnx.errors import ModelError
 from samba_onnx.importing.instructions import CONTROL
 from samba_onnx.importing.operators.registry import find
 from samba_onnx.importing.selection import WeightSelection, select
 from samba_onnx.loading import load_model
+from samba_onnx.passes.pipeline import run_training_pipeline
 from samba_onnx.passes.rewrites.convert_opset import INTERNAL_OPSET, ConvertOpsetPass
 from samba_onnx.passes.rewrites.evaluation import FOLDABLE
-from samba_onnx.passes.rewrites.expand_functions import ExpandFunctionsPass
-from samba_onnx.passes.rewrites.fold_constants import FoldConstantsPass
-from samba_onnx.passes.rewrites.fold_shapes import FoldShapesPass
-from samba_onnx.passes.rewrites.forget_shapes import ForgetShapesPass
-from samba_onnx.passes.rewrites.infer_foreign_types import InferForeignTypesPass
-from samba_onnx.passes.rewrites.infer_shapes import InferShapesPass
-from samba_onnx.passes.rewrites.inline_branches import InlineBranchesPass
-from samba_onnx.passes.rewrites.inline_functions import InlineFunctionsPass
-from samba_onnx.passes.rewrites.lift_constants import LiftConstantsPass
-from samba_onnx.passes.rewrites.remove_noops import RemoveNoopsPass
 from samba_onnx.passes.rewrites.rewriting import each_graph
+from samba_onnx.pef.manifest import PassSummary
 
 __all__ = ["Prepared", "prepare"]
 
@@ -44,6 +35,8 @@ class Prepared:
     constants: dict[ir.Value, ir.TensorProtocol]
     given: frozenset[str]
     """Names of the constants that are initializers of the model as they are."""
+    passes: tuple[PassSummary, ...]
+    """What each pass did to the model."""
 
 
 class _Table:
@@ -56,39 +49,44 @@ class _Table:
         return domain == "" and (op_type in CONTROL or op_type in FOLDABLE)
 
 
-def _normalising() -> tuple[ir.passes.PassBase, ...]:
-    return (
-        ForgetShapesPass(),
-        InlineFunctionsPass(),  # before conversion, which sees calls only as they are
-        TopologicalSortPass(),
-        LiftConstantsPass(),
-        InferShapesPass(),  # conversion needs ranks and types
-        InferForeignTypesPass(),
-        ConvertOpsetPass(),
-        InferShapesPass(),
-    )
+class LiftWeightsPass(ir.passes.InPlacePass):
+    """Turn the weights of a model into inputs, so that no later pass folds, merges or moves them.
 
+    1. The model is at the operator set whose meanings the operators of ``importing`` have; one
+       that conversion left behind is refused.
+    2. The initializers that the model had as it was loaded are chosen from, and those without
+       content stay.
+    """
 
-def _expanding() -> tuple[ir.passes.PassBase, ...]:
-    return (
-        ExpandFunctionsPass(_Table()),
-        LiftConstantsPass(),  # bodies hold Constant nodes
-        InferShapesPass(),
-        ConvertOpsetPass(),
-        InferShapesPass(),
-    )
+    def __init__(self, original: Set[str], weights: Collection[str] | None) -> None:
+        """Keep what decides.
 
+        Args:
+            original: Names of the initializers of the model as it was loaded.
+            weights: Names of what shall be trained; None chooses.
+        """
+        super().__init__()
+        self.selection = WeightSelection((), frozenset())
+        self.lifted: dict[ir.Value, ir.TensorProtocol] = {}
+        """The weights by now, and their content."""
+        self._original = original
+        self._weights = weights
 
-def _simplifying() -> tuple[ir.passes.PassBase, ...]:
-    """Fold what follows from shapes and constants; weights are inputs by now and stay whole."""
-    return (
-        FoldShapesPass(),
-        FoldConstantsPass(),
-        InlineBranchesPass(),
-        RemoveNoopsPass(),
-        RemoveUnusedNodesPass(),
-        InferShapesPass(),
-    )
+    def call(self, model: ir.Model) -> ir.passes.PassResult:
+        """Choose the weights, and append them to the inputs."""
+        _require_version(model)
+        self.selection = select(model, self._original, self._weights)
+        for name in self.selection.weights:
+            value = model.graph.initializers.pop(name)
+            tensor = value.const_value
+            if tensor is None:
+                continue
+            self.lifted[value] = tensor
+            value.const_value = None
+            value.type = ir.TensorType(tensor.dtype)
+            value.shape = ir.Shape(tensor.shape.numpy())
+            model.graph.inputs.append(value)
+        return ir.passes.PassResult(model, modified=bool(self.lifted))
 
 
 def prepare(
@@ -106,18 +104,13 @@ def prepare(
     """
     model = load_model(source).model
     _drop_defaults(model)
+    own = len(model.graph.inputs)
     original = {name: value.const_value for name, value in model.graph.initializers.items()}
-    _run(model, _normalising())
-    _require_version(model)
-    _run(model, _expanding() * 3)
-    selection = select(model, set(original), weights)
-    lifted = _lift(model, selection)
-    inputs = tuple(model.graph.inputs[: -len(lifted)] if lifted else model.graph.inputs)
-    _run(model, _simplifying() * 2)
-    _run(model, (TopologicalSortPass(),))
+    lift = LiftWeightsPass(original.keys(), weights)
+    passes = run_training_pipeline(model, _Table(), lift)
     used = _used(model)
-    read = {value: tensor for value, tensor in lifted.items() if value in used}
-    selection.require_read({value.name or "" for value in read})
+    read = {value: tensor for value, tensor in lift.lifted.items() if value in used}
+    lift.selection.require_read({value.name or "" for value in read})
     constants = {
         value: value.const_value
         for value in model.graph.initializers.values()
@@ -128,21 +121,8 @@ def prepare(
         for value, tensor in constants.items()
         if original.get(value.name or "") is tensor
     }
-    return Prepared(model, inputs, read, constants, frozenset(given))
-
-
-def _run(model: ir.Model, passes: tuple[ir.passes.PassBase, ...]) -> None:
-    for rewrite in passes:
-        try:
-            rewrite(model)
-        except SambaError:
-            raise
-        except Exception as error:
-            if isinstance(error.__cause__, SambaError):
-                raise error.__cause__ from None
-            raise InternalError(
-                f"pass {type(rewrite).__name__} failed: {error}; please report this model"
-            ) from error
+    inputs = tuple(model.graph.inputs[:own])
+    return Prepared(model, inputs, read, constants, frozenset(given), passes)
 
 
 def _require_version(model: ir.Model) -> None:
@@ -159,22 +139,6 @@ def _drop_defaults(model: ir.Model) -> None:
     """Take inputs that have a default for initializers: exporters list weights as inputs, too."""
     for value in [value for value in model.graph.inputs if value.is_initializer()]:
         model.graph.inputs.remove(value)
-
-
-def _lift(model: ir.Model, selection: WeightSelection) -> dict[ir.Value, ir.TensorProtocol]:
-    """Turn the weights into inputs, so that no pass folds, merges or moves them."""
-    lifted: dict[ir.Value, ir.TensorProtocol] = {}
-    for name in selection.weights:
-        value = model.graph.initializers.pop(name)
-        tensor = value.const_value
-        if tensor is None:
-            continue
-        lifted[value] = tensor
-        value.const_value = None
-        value.type = ir.TensorType(tensor.dtype)
-        value.shape = ir.Shape(tensor.shape.numpy())
-        model.graph.inputs.append(value)
-    return lifted
 
 
 def _used(model: ir.Model) -> set[ir.Value]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 import ml_dtypes
 import numpy as np
@@ -16,7 +16,6 @@ from samba_onnx.errors import ModelError
 from samba_onnx.tensor.dtypes import TORCH_TYPES
 
 __all__ = [
-    "FLOATING",
     "Array",
     "Host",
     "Value",
@@ -27,11 +26,6 @@ __all__ = [
 ]
 
 Array: TypeAlias = NDArray[Any]
-
-FLOATING: Final = frozenset(
-    {ir.DataType.FLOAT, ir.DataType.DOUBLE, ir.DataType.FLOAT16, ir.DataType.BFLOAT16}
-)
-"""Types whose tensors can be weights."""
 
 
 def torch_dtype(dtype: ir.DataType | int) -> torch.dtype:
@@ -113,7 +107,7 @@ def to_numpy(tensor: Tensor) -> Array:
     Args:
         tensor: On any device; not changed.
     """
-    held = tensor.detach().cpu().contiguous()
-    if held.dtype == torch.bfloat16:
-        return held.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
-    return np.asarray(held.numpy())
+    content = tensor.detach().cpu().contiguous()
+    if content.dtype == torch.bfloat16:
+        return content.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
+    return np.asarray(content.numpy())

@@ -11,18 +11,13 @@ import numpy.typing as npt
 import safetensors
 
 from samba_onnx.errors import ModelFileError, UsageError
-from samba_onnx.facts.dtypes import ELEMENT_TYPES, OPAQUE
+from samba_onnx.facts.dtypes import SAFETENSORS_TYPES
+from samba_onnx.facts.names import SEPARATOR
 from samba_onnx.safety.files import open_regular, printable
 
 Array = npt.NDArray[Any]
 
 SUFFIX = ".safetensors"
-
-_ELEMENTS = {
-    element.safetensors: element
-    for element in ELEMENT_TYPES.values()
-    if element.safetensors != OPAQUE or element.name == "uint8"
-}
 
 
 def read_safetensors(path: str | os.PathLike[str]) -> dict[str, Array]:
@@ -48,7 +43,7 @@ def read_safetensors(path: str | os.PathLike[str]) -> dict[str, Array]:
 
 
 def _array(entry: Mapping[str, Any]) -> Array:
-    element = _ELEMENTS.get(str(entry["dtype"]))
+    element = SAFETENSORS_TYPES.get(str(entry["dtype"]))
     if element is None:
         raise ValueError(f"type {entry['dtype']} has no counterpart here")
     return np.frombuffer(bytes(entry["data"]), element.numpy).reshape(entry["shape"])
@@ -67,40 +62,40 @@ def by_symbol(names: Collection[str], keys: Iterable[str]) -> dict[str, str]:
         Keys by the names that have one.
     """
     keys = list(keys)
-    paths = {key.replace(".", "__"): key for key in keys}
+    paths = {key.replace(".", SEPARATOR): key for key in keys}
     ends = {name: _ends(name) for name in names}
     roots: dict[str, int] = {}
     for tails in ends.values():
         for root, tail in tails:
             roots[root] = roots.get(root, 0) + (tail in paths)
     best = max(roots, key=lambda root: roots[root], default="")
-    found = {}
+    entries = {}
     for name, tails in ends.items():
         wanted = name if name in keys else paths.get(dict(tails).get(best, ""))
         if wanted is not None:
-            found[name] = wanted
-    return found
+            entries[name] = wanted
+    return entries
 
 
 def _ends(name: str) -> list[tuple[str, str]]:
     """Every way to split a name into a root and a path."""
-    places = [place for place in range(1, len(name) - 2) if name.startswith("__", place)]
+    places = [place for place in range(1, len(name) - 2) if name.startswith(SEPARATOR, place)]
     return [(name[:place], name[place + 2 :]) for place in places]
 
 
-def require_all(path: str, wanted: Iterable[str], found: Collection[str], keys: Any) -> None:
+def require_all(path: str, wanted: Iterable[str], present: Collection[str], keys: Any) -> None:
     """Refuse a checkpoint that lacks weights.
 
     Args:
         path: Path of the checkpoint, for the message.
         wanted: Names that must be there.
-        found: Names that are.
+        present: Names that are.
         keys: What the checkpoint has, for the message.
 
     Raises:
         UsageError: Some are missing.
     """
-    missing = [name for name in wanted if name not in found]
+    missing = [name for name in wanted if name not in present]
     if missing:
         more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
         has = [printable(key) for key in list(keys)[:5]]

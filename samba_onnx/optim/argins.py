@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Final, TypeAlias
 
 from samba_onnx.errors import UsageError
+from samba_onnx.facts.names import SEPARATOR, joined
 from samba_onnx.optim.records import (
     HYPERPARAMETERS,
     Flag,
@@ -26,7 +27,7 @@ MAX_GRAD_NORM: Final = "max_grad_norm"
 """Key of the largest norm of an optimizer's gradients, and the end of its argin's name."""
 
 _BETAS: Final = ("beta1", "beta2")
-_SEPARATORS: Final = ("_", "", "__")
+_SEPARATORS: Final = ("_", "", SEPARATOR)
 """What may stand between a region's name and a hyperparameter's; listed keys have the first one."""
 _BELOW_ONE: Final = frozenset(_BETAS)
 """Hyperparameters that must be below 1: with 1, a bias correction divides by zero."""
@@ -40,7 +41,7 @@ def argin_name(owner: str, argin: str) -> str:
             ``MAX_GRAD_NORM``, which all of its groups share.
         argin: The scalar's own name, as ``lr`` or ``step_size``.
     """
-    return f"{owner}__{argin}"
+    return joined(owner, argin)
 
 
 def hyperparameter_names(record: OptimizerRecord) -> tuple[str, ...]:

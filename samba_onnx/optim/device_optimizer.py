@@ -104,7 +104,7 @@ class DeviceOptimizer(torch.optim.Optimizer):
                 package or of torch.
 
         Raises:
-            ValueError: The other optimizer has other groups; from torch.
+            ValueError: torch raises it: the optimizer that was saved has other groups.
         """
         regions = [group.get(_REGION) for group in self.param_groups]
         super().load_state_dict(state_dict)

@@ -10,6 +10,7 @@ from typing import Any, Final
 import torch
 
 from samba_onnx.errors import UsageError
+from samba_onnx.facts.names import joined
 from samba_onnx.optim.records import Flag, GroupRecord, OptimizerKind, OptimizerRecord
 
 # Every AdamW is an Adam to torch, so that it comes first.
@@ -49,7 +50,7 @@ def optimizer_record(
     name = f"optimizer{index}"
     groups = tuple(
         GroupRecord(
-            name=f"{name}__group{number}",
+            name=joined(name, f"group{number}"),
             parameters=tuple(parameter_names(group["params"], names)),
             hyperparameters=MappingProxyType(_hyperparameters(kind, group)),
             argin_region_name=group.get("argin_region_name", region),

@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Any, Final, NoReturn
 
 from samba_onnx.errors import PefFormatError
+from samba_onnx.facts.names import joined
 
 MASTER: Final = "master"
 """Key of an optimizer's state that is the float32 copy of a weight of low precision."""
@@ -104,7 +105,7 @@ def state_name(parameter: str, key: str) -> str:
         parameter: The parameter's ``sn_name``.
         key: torch's key of the state.
     """
-    return f"{parameter}__{key}"
+    return joined(parameter, key)
 
 
 def to_json(record: OptimizerRecord) -> dict[str, Any]:

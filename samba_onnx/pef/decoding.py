@@ -12,10 +12,13 @@ import functools
 import math
 import types
 import typing
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
-__all__ = ["MismatchError", "from_tree", "to_tree"]
+__all__ = ["NOT_STORED", "MismatchError", "from_tree", "to_tree"]
+
+NOT_STORED: Final[Mapping[str, Any]] = types.MappingProxyType({"stored": False})
+"""Metadata of a field that is in memory only, and has a default: no tree has it."""
 
 Decoder = Callable[[Any], Any]
 _NAMES = {
@@ -80,7 +83,9 @@ def to_tree(value: Any) -> Any:
 def _fields(kind: Any) -> tuple[str, ...] | None:
     if not dataclasses.is_dataclass(kind):
         return None
-    return tuple(field.name for field in dataclasses.fields(kind))
+    return tuple(
+        field.name for field in dataclasses.fields(kind) if field.metadata.get("stored", True)
+    )
 
 
 @functools.cache

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from samba_onnx.pef.decoding import NOT_STORED
 from samba_onnx.program.kinds import LOADED_KINDS, RESIDENT_KINDS, SectionType, SymbolKind
 
 FORMAT_VERSION = 1
@@ -304,6 +305,9 @@ class PassSummary:
     modified: bool
     nodes_before: int
     nodes_after: int
+    seconds: float | None = field(default=None, compare=False, metadata=NOT_STORED)
+    """Wall-clock time that it took; None when it was read from a file. No part of a PEF, whose
+    bytes follow from its input alone."""
 
 
 @dataclass(frozen=True)

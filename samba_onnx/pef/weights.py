@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from samba_onnx.errors import PefFormatError, UsageError
-from samba_onnx.facts.dtypes import ELEMENT_TYPES, OPAQUE, tensor_element
+from samba_onnx.facts.dtypes import OPAQUE, SAFETENSORS_TYPES, tensor_element
 from samba_onnx.pef.manifest import Stored
 from samba_onnx.pef.packing import packed_bytes
 from samba_onnx.pef.sources import Source, source_bytes, source_chunks
@@ -40,11 +40,6 @@ HEADER_LIMIT = 100_000_000
 LARGEST_RANK = 64
 """The most dimensions that numpy can express."""
 _PADDING = "__padding__."
-_NATIVE = {
-    element.safetensors: element.text
-    for element in ELEMENT_TYPES.values()
-    if element.safetensors != OPAQUE or element.name == "uint8"
-}
 
 
 @dataclass(frozen=True)
@@ -143,10 +138,10 @@ def lay_out_weights(entries: Iterable[WeightEntry]) -> WeightsLayout:
             )
     layout = lay_out_tensors([(e.name, e.type, e.shape) for e in unique.values()])
     for tensor in layout.tensors:
-        given = source_bytes(unique[tensor.name].source, tensor.type)
-        if given is not None and given != tensor.bytes:
+        source_size = source_bytes(unique[tensor.name].source, tensor.type)
+        if source_size is not None and source_size != tensor.bytes:
             raise UsageError(
-                f"weight {tensor.name!r}: its source has {given} bytes, {tensor.type} "
+                f"weight {tensor.name!r}: its source has {source_size} bytes, {tensor.type} "
                 f"{list(tensor.shape)} needs {tensor.bytes}"
             )
     return WeightsLayout(
@@ -277,7 +272,7 @@ def _read_entry(
         kind, _, text = described[key].partition(" ")
         shape = json.loads(text)
     else:
-        kind, shape = _NATIVE[str(entry["dtype"])], entry["shape"]
+        kind, shape = SAFETENSORS_TYPES[str(entry["dtype"])].text, entry["shape"]
     return name, kind, tuple(shape)
 
 

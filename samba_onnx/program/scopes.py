@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import onnx_ir as ir
 
-from samba_onnx.facts.names import FreeNames
+from samba_onnx.facts.names import SEPARATOR, FreeNames
 
 SCOPES_KEY = "pkg.torch.onnx.name_scopes"
 """Metadata of torch's exporter: the node's enclosing modules as the text of a Python list."""
@@ -31,11 +31,11 @@ def scope(node: ir.Node) -> tuple[str, ...] | None:
     """
     own = node.metadata_props.get(OWN_SCOPE_KEY, "")[:_LONGEST_TEXT]
     if own:
-        return tuple(part for part in own.split("__")[1:] if part)
+        return tuple(part for part in own.split(SEPARATOR)[1:] if part)
     text = node.metadata_props.get(SCOPES_KEY, "")[:_LONGEST_TEXT]
-    found = [first or second for first, second in _QUOTED.findall(text)]
-    if len(found) > 1:  # the last entry names the operator itself
-        return tuple(part for part in found[-2].split(".") if part)
+    scopes = [first or second for first, second in _QUOTED.findall(text)]
+    if len(scopes) > 1:  # the last entry names the operator itself
+        return tuple(part for part in scopes[-2].split(".") if part)
     name = (node.name or "")[:_LONGEST_TEXT]
     if not name.startswith("/"):
         return None

@@ -27,10 +27,10 @@ def traced_graph(
     """Return a program's tensors.
 
     Args:
-        program: Of the module with these inputs.
+        program: The program of the module with these inputs.
         model: The module.
         inputs: Named tensors.
-        prefix: Of the names of its parameters.
+        prefix: What leads the names of its parameters.
     """
     outputs = {v.name or "": v for part in program.parts for v in part.model.graph.outputs}
     hosts = {**host_parameters(model, prefix), **host_buffers(model, prefix)}

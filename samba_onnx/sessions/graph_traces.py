@@ -25,7 +25,7 @@ class GraphTraces:
         """Add a graph to those that are compiled together.
 
         Args:
-            graph: Of outputs of one trace.
+            graph: The graph of outputs of one trace.
             overwrite: Take the place of a graph of that name; the new one is the last.
 
         Raises:

@@ -10,16 +10,13 @@ from typing import Any, Final
 import torch
 
 from samba_onnx.errors import UsageError
+from samba_onnx.facts.names import RATE, SEED
 from samba_onnx.optim import HyperparameterValue
 from samba_onnx.pef.manifest import Argin
 from samba_onnx.sessions.optimizer_steps import OptimizerSteps
 
 DROPOUT_KEY: Final = "p"
 """Hyperparameter that sets the rate of every dropout."""
-RATE: Final = "__rate"
-"""How the name of a dropout's rate ends."""
-SEED: Final = "__seed"
-"""How the name of a dropout's seed ends."""
 SEED_VARIABLE: Final = "SAMBA_SEED"
 """Environment variable that seeds the device's dropout masks; torch's seed counts without it."""
 
@@ -35,7 +32,7 @@ class Hyperparameters:
         """Begin with what was compiled.
 
         Args:
-            argins: Those of the PEF.
+            argins: The argins of the PEF.
             optimizers: Derives those of the optimizers; None without any.
         """
         self._argins = {argin.name: argin for argin in argins}

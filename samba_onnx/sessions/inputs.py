@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from samba_onnx.errors import InputError, UsageError
+from samba_onnx.facts.names import joined
 from samba_onnx.tensor import SambaTensor
 
 
@@ -111,9 +112,9 @@ def _name(value: Any, name: str) -> Any:
     if isinstance(value, torch.Tensor):
         return SambaTensor(value, name=name)
     if isinstance(value, Mapping):
-        return {key: _name(item, f"{name}__{key}") for key, item in value.items()}
+        return {key: _name(item, joined(name, str(key))) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        items = [_name(item, f"{name}__{index}") for index, item in enumerate(value)]
+        items = [_name(item, joined(name, str(index))) for index, item in enumerate(value)]
         if hasattr(value, "_fields"):
             return type(value)(*items)
         return type(value)(items)

@@ -19,7 +19,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
 from samba_onnx.functional.table import TABLE, FunctionKind, is_in_place
-from samba_onnx.sessions.random_values import FAITHFUL, Drawing, RandomOptions, rounded
+from samba_onnx.sessions.random_values import FAITHFUL, Drawing, DrawingOptions, rounded
 from samba_onnx.tensor import SambaParameter, SambaTensor, native
 from samba_onnx.tensor.native import natively, placeholder
 
@@ -50,7 +50,7 @@ class Recipe:
     shape: tuple[int, ...]
     dtype: torch.dtype
     seed: int
-    options: RandomOptions
+    options: DrawingOptions
     steps: list[tuple[tuple[Call, ...], Call | torch.dtype]] = field(default_factory=list)
     """A view of the tensor, and what is done to it in place; or a dtype to cast to."""
 
@@ -216,11 +216,11 @@ class LazyMode:
         """Whether parameters that are made now take no memory."""
         return self._mode is not None and not self._paused
 
-    def enable(self, seed: int | None, options: RandomOptions) -> None:
+    def enable(self, seed: int | None, options: DrawingOptions) -> None:
         """Make parameters lazily from now on, in this thread.
 
         Args:
-            seed: Of their values; None takes one from torch's generator.
+            seed: Seed of their values; None takes one from torch's generator.
             options: How random numbers are drawn.
         """
         self._seed = int(torch.randint(2**62, ())) if seed is None else seed

@@ -82,7 +82,7 @@ class LoadedProgram:
         """Prepare the device for the PEF, and let SambaTensors talk to it.
 
         Args:
-            optimizers: Those that the program was traced with; None without any.
+            optimizers: Optimizers that the program was traced with; None without any.
 
         Raises:
             NotTracedError: There is no PEF.

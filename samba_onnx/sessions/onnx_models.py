@@ -66,7 +66,7 @@ def onnx_fingerprint(
 
     Args:
         model: Any; large weights are looked at in samples only.
-        shapes: Of the inputs, where they are known.
+        shapes: Shapes of the inputs by name, where they are known.
 
     Raises:
         ModelError: The model cannot be used.

@@ -145,9 +145,11 @@ def trained_module(
 
     Args:
         model: A torch module, an ONNX model or the path to one.
-        optimizers: Those that are compiled with it.
-        weights: As of ``from_onnx``; None leaves it to the optimizers.
-        losses: As of ``from_onnx``; None leaves it to the module that the optimizers are of.
+        optimizers: Optimizers that are compiled with the module.
+        weights: Names of the initializers to train, as for ``from_onnx``; None takes those that the
+            optimizers have.
+        losses: Losses by name, as for ``from_onnx``; None takes those of the module whose
+            parameters the optimizers have.
         recorded: What ``onnx_record`` returned for the module that was compiled; counts where
             nothing else says which weights and losses there are.
 

@@ -91,8 +91,8 @@ def check_records(compiled: Sequence[OptimizerRecord], traced: Sequence[Optimize
     """Refuse optimizers that are not those of the PEF.
 
     Args:
-        compiled: Of the PEF.
-        traced: Those that were given.
+        compiled: Records of the optimizers that the PEF was compiled with.
+        traced: Optimizers that the user traces the program with.
 
     Raises:
         UsageError: They differ in number or kind.

@@ -105,7 +105,7 @@ class Profiler:
         """Return the mean seconds of events.
 
         Args:
-            names: Of the events.
+            names: Names of the events.
             warmup: How many of each to leave out at the beginning.
 
         Returns:
@@ -120,7 +120,7 @@ class Profiler:
         """Return how many samples per second events worked through.
 
         Args:
-            names: Of the events.
+            names: Names of the events.
             batch: Samples that one event takes.
             warmup: How many of each to leave out at the beginning.
 

@@ -20,7 +20,7 @@ _ROUNDINGS: Final = ("nearest_even", "truncation")
 
 
 @dataclass(frozen=True)
-class RandomOptions:
+class DrawingOptions:
     """How random values are drawn."""
 
     threads: int = 8
@@ -33,7 +33,7 @@ class RandomOptions:
         """Refuse what makes no sense.
 
         Raises:
-            UsageError: Of the first option that does.
+            UsageError: An option does not exist; the message names the first.
         """
         if self.threads < 1:
             raise UsageError(f"init_threads is {self.threads}; give 1 or more")
@@ -50,14 +50,14 @@ _KINDS: Final[dict[Any, str]] = {
 _DEFAULTS: Final = (0.0, 1.0)
 """Bounds, or mean and standard deviation."""
 
-FAITHFUL: Final = RandomOptions()
+FAITHFUL: Final = DrawingOptions()
 """The documented defaults."""
 
 
 class Drawing(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Inside, ``uniform_`` and ``normal_`` fill tensors block by block."""
 
-    def __init__(self, options: RandomOptions) -> None:
+    def __init__(self, options: DrawingOptions) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._options = options
 
@@ -77,7 +77,7 @@ class Drawing(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return fill(args[0], kind, given[0], given[1], self._options)
 
 
-def fill(tensor: Tensor, kind: str, first: float, second: float, options: RandomOptions) -> Tensor:
+def fill(tensor: Tensor, kind: str, first: float, second: float, options: DrawingOptions) -> Tensor:
     """Fill a tensor with random values; torch's generator seeds them.
 
     Args:
@@ -105,7 +105,7 @@ def fill(tensor: Tensor, kind: str, first: float, second: float, options: Random
     return tensor
 
 
-def rounded(values: Tensor, dtype: torch.dtype, options: RandomOptions) -> Tensor:
+def rounded(values: Tensor, dtype: torch.dtype, options: DrawingOptions) -> Tensor:
     """Cast values.
 
     Args:
@@ -124,7 +124,7 @@ def _is_flat(tensor: Tensor) -> bool:
 
 
 def _draw(
-    block: Tensor, kind: str, first: float, second: float, seed: int, options: RandomOptions
+    block: Tensor, kind: str, first: float, second: float, seed: int, options: DrawingOptions
 ) -> None:
     generator = torch.Generator().manual_seed(seed % 2**63)
     with torch.no_grad():

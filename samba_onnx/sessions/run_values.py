@@ -26,7 +26,7 @@ class FetchedOutput:
     symbol: str
     """Name of the graph's output, or else of a place in device memory."""
     marks: Marks
-    """Of the tensor that is returned."""
+    """Name, region and other marks of the tensor that is returned."""
     computed: bool
     """Whether the graph has it as an output; else it is read when the run is over."""
 

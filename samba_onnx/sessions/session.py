@@ -19,12 +19,12 @@ from pydantic import BaseModel
 from torch import nn
 from torch.optim import Optimizer
 
+from samba_onnx.facts.names import RATE, SEED
 from samba_onnx.graph import SambaGraph
 from samba_onnx.runtime.selection import SectionIds
 from samba_onnx.sessions.compiler import Compiler
 from samba_onnx.sessions.exits import register, run_and_exit
 from samba_onnx.sessions.graph_traces import GraphTraces
-from samba_onnx.sessions.hyperparameters import RATE, SEED
 from samba_onnx.sessions.lazy_parameters import LAZY
 from samba_onnx.sessions.loaded import LoadedProgram
 from samba_onnx.sessions.module_transfers import (
@@ -40,11 +40,12 @@ from samba_onnx.sessions.ordered_set import OrderedSet
 from samba_onnx.sessions.profiler import Profiler, profiling
 from samba_onnx.sessions.program_names import (
     argin_names,
+    argin_names_ending,
     section_ids,
     section_types,
     weight_names,
 )
-from samba_onnx.sessions.random_values import RandomOptions
+from samba_onnx.sessions.random_values import DrawingOptions
 from samba_onnx.sessions.runner import NO_NUMBERS, Runner
 from samba_onnx.sessions.runtime_profile import RuntimeProfile
 from samba_onnx.sessions.tensor_access import TensorAccess
@@ -235,7 +236,7 @@ class SambaSession:
         """Add a graph to those that ``compile_multigraph`` compiles.
 
         Args:
-            graph: Of outputs that ``trace_multigraph`` returned.
+            graph: A graph of outputs that ``trace_multigraph`` returned.
             overwrite: Take the place of a graph of that name; the new one is the last.
 
         Raises:
@@ -517,7 +518,7 @@ class SambaSession:
         Raises:
             NotTracedError: The session has no PEF.
         """
-        return [name for name in self.get_argin_names() if name.endswith(RATE)]
+        return argin_names_ending(self._program.manifest, RATE)
 
     def get_dropout_seed_argin_names(self) -> list[str]:
         """Return the names of the seeds of the dropouts.
@@ -525,7 +526,7 @@ class SambaSession:
         Raises:
             NotTracedError: The session has no PEF.
         """
-        return [name for name in self.get_argin_names() if name.endswith(SEED)]
+        return argin_names_ending(self._program.manifest, SEED)
 
     def get_section_types(self) -> set[str]:
         """Return the types of the sections of the PEF.
@@ -664,7 +665,7 @@ class SambaSession:
         are needed: one by one at ``trace_graph``, or all that a computation on the host touches.
 
         Args:
-            seed: Of random values, which then depend on nothing else; None takes a seed from
+            seed: Seed of random values, which then depend on nothing else; None takes a seed from
                 torch's generator.
             init_threads: Threads that draw random values; they do not change the values.
             inverse_transform_sampling: Make normal values of uniform ones by the inverse of the
@@ -674,7 +675,7 @@ class SambaSession:
         Raises:
             UsageError: There are no threads, or the rounding does not exist.
         """
-        options = RandomOptions(init_threads, inverse_transform_sampling, fp32_to_bf16_rounding)
+        options = DrawingOptions(init_threads, inverse_transform_sampling, fp32_to_bf16_rounding)
         options.check()
         LAZY.enable(seed, options)
 

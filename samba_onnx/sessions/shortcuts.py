@@ -41,7 +41,7 @@ class Shortcut:
     replay: Replay
     inputs: tuple[Slot, ...]
     asked: list[Marks]
-    """Those of the outputs as they were asked for."""
+    """Names and regions of the outputs, in the order in which they were asked for."""
     outputs: tuple[tuple[Callable[[], Array], Marks], ...]
     """What fetches each, and the marks of what is returned."""
 
@@ -100,7 +100,7 @@ def make_shortcut(
         device: What made it.
         replay: The device's record of it.
         names: Symbols of the tensors.
-        tensors: Those of the call.
+        tensors: The inputs that the call was given.
         asked: The outputs as they were asked for.
         outputs: What it returned.
 

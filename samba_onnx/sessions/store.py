@@ -23,7 +23,7 @@ class SessionStore:
 
         Args:
             device: The device.
-            manifest: That of its PEF.
+            manifest: The manifest of the PEF that the device has loaded.
             profiler: Measures reads and writes.
         """
         self._device = device
@@ -80,7 +80,7 @@ class SessionStore:
 
         Args:
             place: Name of a symbol or region.
-            tensor: Of the shape and dtype that the device has there.
+            tensor: The new value, of the shape and dtype that the device has there.
 
         Raises:
             InputError: No such place, or shape or dtype differ.

@@ -11,6 +11,7 @@ from torch import nn
 
 from samba_onnx.errors import UsageError
 from samba_onnx.facts.dtypes import tensor_element
+from samba_onnx.facts.names import root_name, symbol_name
 from samba_onnx.pef.manifest import Symbol
 from samba_onnx.program.fingerprint import Fingerprint
 from samba_onnx.program.program import Program
@@ -59,9 +60,9 @@ def host_parameters(model: nn.Module, prefix: str | None = None) -> dict[str, Sa
         Tensors that share the module's memory, tied ones under every name.
     """
     found: dict[str, SambaTensor] = {}
-    root = _root(model, prefix)
+    root = root_name(model, prefix)
     for path, parameter in model.named_parameters(remove_duplicate=False):
-        name = "__".join([root, *path.split(".")])
+        name = symbol_name(root, path)
         if isinstance(parameter, SambaTensor):
             found[parameter.sn_name or name] = parameter
         else:
@@ -80,21 +81,16 @@ def host_buffers(model: nn.Module, prefix: str | None = None) -> dict[str, Samba
         Tensors that share the module's memory.
     """
     found: dict[str, SambaTensor] = {}
-    root = _root(model, prefix)
+    root = root_name(model, prefix)
     converted = {id(tensor._host.source): tensor for tensor in BUFFERS.values()}
     for path, buffer in model.named_buffers(remove_duplicate=False):
-        name = "__".join([root, *path.split(".")])
+        name = symbol_name(root, path)
         known = converted.get(id(buffer))
         if known is None:
             found[name] = SambaTensor(buffer, name=name)
         else:
             found[known.sn_name] = known
     return found
-
-
-def _root(model: nn.Module, prefix: str | None) -> str:
-    root = type(model).__name__.lower()
-    return f"{prefix}__{root}" if prefix else root
 
 
 def empty_tensor(symbol: Symbol, name: str | None = None) -> SambaTensor:

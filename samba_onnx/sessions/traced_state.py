@@ -48,7 +48,7 @@ class TracedState:
 
         Args:
             traced: With the name that it has in the PEF.
-            manifest: Of the PEF.
+            manifest: The PEF's manifest.
         """
         self.graphs[traced.name] = traced
         self.renamed = self.renamed or bool(traced.symbols)

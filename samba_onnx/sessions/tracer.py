@@ -58,7 +58,7 @@ class Tracer:
             program: Loaded and opened here.
             state: Filled with the traced graphs and their tensors.
             mode: Turned on while a module is looked at.
-            traces: Those of several graphs, which are compiled or loaded together.
+            traces: Traces of several graphs, which are compiled or loaded together.
             profiler: Measures the copies to the device.
         """
         self._program = program
@@ -201,7 +201,7 @@ class Tracer:
             model: What the user gave.
             module: The same, or the module that was made of it to train.
             inputs: What ``forward`` takes.
-            optimizers: Of its parameters.
+            optimizers: Optimizers of its parameters.
             record: What the PEF says of the model it was compiled from, if it says so.
 
         Raises:

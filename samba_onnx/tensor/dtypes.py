@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
+import onnx_ir as ir
 import torch
 
 from samba_onnx.facts.dtypes import ELEMENT_TYPES
@@ -18,3 +19,10 @@ TORCH_TYPES: Final[Mapping[int, torch.dtype]] = MappingProxyType(
     }
 )
 """Types on which torch has operators, by their value in ``TensorProto.DataType``."""
+
+FLOATING: Final = frozenset(
+    ir.DataType(element.number)
+    for element in ELEMENT_TYPES.values()
+    if element.torch_computes and element.floating
+)
+"""Types whose tensors torch differentiates, so that they can be weights."""

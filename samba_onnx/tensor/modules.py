@@ -8,6 +8,7 @@ from typing import Final
 from torch import nn
 
 from samba_onnx.errors import UsageError
+from samba_onnx.facts.names import root_name, symbol_name
 from samba_onnx.tensor.conversion import from_torch_tensor
 from samba_onnx.tensor.parameter import SambaParameter
 from samba_onnx.tensor.samba_tensor import SambaTensor
@@ -45,8 +46,7 @@ def from_torch_model_(model: nn.Module, parent_module_prefix: str | None = None)
             raise UsageError(
                 f"parameter {name!r} has no shape yet: run the model once, then convert"
             )
-    root = type(model).__name__.lower()
-    root = f"{parent_module_prefix}__{root}" if parent_module_prefix else root
+    root = root_name(model, parent_module_prefix)
     trained = {
         id(parameter)
         for module in model.modules()
@@ -57,11 +57,12 @@ def from_torch_model_(model: nn.Module, parent_module_prefix: str | None = None)
         LOGGER.warning("Model running in inference. Setting requires_grad of all params to False")
     parameters: dict[int, SambaParameter] = {}
     for path, module in model.named_modules():
-        name = "__".join([root, *path.split(".")] if path else [root])
+        name = symbol_name(root, path)
         _set_name(module, name)
         _convert_parameters(module, name, trained, parameters)
         for key, buffer in module.named_buffers(recurse=False):
-            BUFFERS[f"{name}__{key}"] = from_torch_tensor(buffer, name=f"{name}__{key}")
+            symbol = symbol_name(name, key)
+            BUFFERS[symbol] = from_torch_tensor(buffer, name=symbol)
 
 
 def _set_name(module: nn.Module, name: str) -> None:
@@ -88,7 +89,7 @@ def _convert_parameters(
         if id(parameter) not in parameters:
             requires_grad = parameter.requires_grad and id(parameter) in trained
             replacement = _samba_parameter(parameter, requires_grad)
-            replacement.sn_name = f"{name}__{key}"
+            replacement.sn_name = symbol_name(name, key)
             parameters[id(parameter)] = parameters[id(replacement)] = replacement
         # By attribute: recurrent modules keep a second list of their parameters up to date so.
         setattr(module, key, parameters[id(parameter)])

@@ -23,9 +23,9 @@ from samba_onnx.pef.sources import Source
 from samba_onnx.program.program import Program
 from samba_onnx.workflows.packaging import package
 from samba_onnx.workflows.planning import (
+    CompilerSettings,
     PlannedPrograms,
     Progress,
-    Settings,
     plan_programs,
     silent,
 )
@@ -207,21 +207,23 @@ def _settings(
     progress: Progress | None,
     dims: Mapping[str, int] | None = None,
     input_shapes: InputShapes | None = None,
-) -> Settings:
+) -> CompilerSettings:
     """Look up the target and check the level, before a model is loaded."""
     options = PipelineOptions(dims=dims or {}, input_shapes=input_shapes or {})
-    return Settings(load_target(target), level, options, progress or silent)
+    return CompilerSettings(load_target(target), level, options, progress or silent)
 
 
 def _plan_onnx(
-    model: str | os.PathLike[str] | onnx.ModelProto, settings: Settings
+    model: str | os.PathLike[str] | onnx.ModelProto, settings: CompilerSettings
 ) -> tuple[LoadedModel, PlannedPrograms]:
     settings.progress("load")
     loaded = load_model(model)
     return loaded, plan_programs([onnx_program(loaded)], loaded.summary, settings)
 
 
-def _plan_torch(programs: Sequence[Program], name: str, settings: Settings) -> PlannedPrograms:
+def _plan_torch(
+    programs: Sequence[Program], name: str, settings: CompilerSettings
+) -> PlannedPrograms:
     if not programs:
         raise UsageError("no program was given to compile")
     nodes = sum(len(part.model.graph) for program in programs for part in program.parts)

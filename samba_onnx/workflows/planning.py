@@ -40,7 +40,7 @@ def silent(step: str) -> None:
 
 
 @dataclass(frozen=True)
-class Settings:
+class CompilerSettings:
     """For which device, and how, programs are compiled."""
 
     target: Target
@@ -68,7 +68,7 @@ class PlannedPrograms:
 
 
 def plan_programs(
-    programs: Sequence[Program], source: SourceModel, settings: Settings
+    programs: Sequence[Program], source: SourceModel, settings: CompilerSettings
 ) -> PlannedPrograms:
     """Rewrite, place, group and plan programs, the graphs of one PEF.
 
@@ -109,7 +109,7 @@ def plan_programs(
     return PlannedPrograms(tuple(graphs), manifest)
 
 
-def _rewritten(part: Part, settings: Settings) -> PipelineResult:
+def _rewritten(part: Part, settings: CompilerSettings) -> PipelineResult:
     settings.progress(f"rewrite {part.type.value}")
     return run_pipeline(part.model, settings.target, settings.options, progress=settings.progress)
 
@@ -119,7 +119,7 @@ def _planned(
     rewritten: Sequence[PipelineResult],
     earlier: Sequence[PlannedGraph],
     changed: frozenset[str],
-    settings: Settings,
+    settings: CompilerSettings,
 ) -> PlannedGraph:
     """Place, group and join the rewritten parts of a program, and plan the whole."""
     settings.progress("place")
@@ -149,7 +149,7 @@ def _planned(
     return PlannedGraph(joined.model, planned)
 
 
-def _placed(kind: SectionType, model: ir.Model, settings: Settings) -> PlacedPart:
+def _placed(kind: SectionType, model: ir.Model, settings: CompilerSettings) -> PlacedPart:
     """Give every node its home, and cut the groups of the RDU into sections."""
     target, level = settings.target, settings.level
     placement = demote_islands(model, place(model, target), target, level)
@@ -176,7 +176,9 @@ def _argins(programs: Sequence[Program], plans: Sequence[GraphPlan]) -> tuple[Ar
     )
 
 
-def _manifest(settings: Settings, source: SourceModel, plans: Sequence[GraphPlan]) -> Manifest:
+def _manifest(
+    settings: CompilerSettings, source: SourceModel, plans: Sequence[GraphPlan]
+) -> Manifest:
     """Return the records of graphs; a symbol that several have is the first one's."""
     experimental: Counter[str] = Counter()
     for planned in plans:

@@ -32,6 +32,7 @@ def test_onnx_says_the_same(element: ElementType) -> None:
     assert onnx.TensorProto.DataType.Value(element.name.upper()) == element.number
     known = ir.DataType(element.number)
     assert known.bitwidth == element.bits
+    assert known.is_floating_point() == element.floating
     assert known.numpy() == element.numpy
     assert element.numpy.name == element.dtype_name
 

@@ -8,9 +8,22 @@ from samba_onnx.facts.names import (
     free_name,
     gradient_name,
     joined,
+    root_name,
+    symbol_name,
     updated_name,
     zeroed_name,
 )
+
+
+class Net:
+    """What stands for a module."""
+
+
+def test_names_of_a_modules_members() -> None:
+    assert root_name(Net()) == "net"
+    assert root_name(Net(), "outer") == "outer__net"
+    assert symbol_name("net", "layers.0.weight") == "net__layers__0__weight"
+    assert symbol_name("net", "") == "net"
 
 
 def test_derived_names() -> None:

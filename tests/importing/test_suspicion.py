@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import logging
 import warnings
 from typing import Any
 
-import onnx
 import pytest
 import torch
 from torch import Tensor, nn
@@ -14,6 +12,7 @@ from torch import Tensor, nn
 from models.cache import cached_onnx
 from samba_onnx.errors import FoldedWeightsWarning
 from samba_onnx.importing import module_from_onnx
+from tests.importing.building import exported
 
 
 class _Norms(nn.Module):
@@ -32,15 +31,6 @@ class _Norms(nn.Module):
         return self.second(self.linear(self.first(value)))
 
 
-def _export(module: nn.Module, value: Tensor, **options: Any) -> onnx.ModelProto:
-    logging.getLogger("torch.onnx").setLevel(logging.ERROR)
-    with warnings.catch_warnings(), torch.no_grad():
-        warnings.simplefilter("ignore")
-        program = torch.onnx.export(module.eval(), (value,), dynamo=True, verbose=False, **options)
-    assert program is not None
-    return program.model_proto
-
-
 def _warnings(model: Any) -> list[str]:
     with warnings.catch_warnings(record=True) as found:
         warnings.simplefilter("always")
@@ -50,15 +40,15 @@ def _warnings(model: Any) -> list[str]:
 
 def test_merged_norms_are_recognised() -> None:
     value = torch.randn(2, 8)
-    (text,) = _warnings(_export(_Norms(tied=False), value, optimize=True))
+    (text,) = _warnings(exported(_Norms(tied=False), value, optimize=True))
     assert "read by layers that have nothing else in common" in text
     assert "optimize=False" in text
 
 
 def test_unoptimised_and_tied_norms_are_not_suspected() -> None:
     value = torch.randn(2, 8)
-    assert not _warnings(_export(_Norms(tied=False), value, optimize=False))
-    assert not _warnings(_export(_Norms(tied=True), value, optimize=True))
+    assert not _warnings(exported(_Norms(tied=False), value, optimize=False))
+    assert not _warnings(exported(_Norms(tied=True), value, optimize=True))
 
 
 @pytest.mark.parametrize("name", ["resnet50", "mobilenet_v3", "unet"])

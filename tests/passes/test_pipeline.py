@@ -9,7 +9,7 @@ import pytest
 
 from samba_onnx.errors import InternalError, UsageError
 from samba_onnx.passes import pipeline
-from samba_onnx.passes.pipeline import PIPELINE, PipelineOptions, Step, run_pipeline
+from samba_onnx.passes.pipeline import RUNNING, Context, PipelineOptions, Step, run_pipeline
 from tests.backend_cases import BackendCase, assert_outputs, disk_cases, node_cases, run_onnxruntime
 from tests.passes.rewrites.applying import (
     TRACE,
@@ -114,13 +114,12 @@ def test_the_result_keeps_every_promise() -> None:
 def test_every_pass_keeps_traces_interface_and_results() -> None:
     inputs: list[Any] = [numbers(2, 3, 8, 8), np.array(True)]
     expected = run(mixed(), inputs)
-    length = len(PIPELINE)
+    length = len(RUNNING)
     for end in range(1, length + 1):
         model = mixed()
         runner = pipeline._Runner(model, None)
         pipeline._mark_weights(model)
-        for step in PIPELINE[:end]:
-            runner.run(step, step.make(PipelineOptions(), KnowsAll()))
+        runner.run(RUNNING[:end], Context(KnowsAll()))
         assert all(TRACE in node.metadata_props for node in model.graph.all_nodes())
         if any(node.version for node in model.graph.all_nodes()):
             continue  # between inlining and conversion a model has nodes of two versions
@@ -179,8 +178,8 @@ class Breaks(ir.passes.InPlacePass):
     ],
 )
 def test_a_fault_names_the_pass(fault: str, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    steps = (PIPELINE[0], Step(lambda options, target: Breaks(fault)))
-    monkeypatch.setattr(pipeline, "PIPELINE", steps)
+    steps = (RUNNING[0], Step(lambda context: Breaks(fault)))
+    monkeypatch.setattr(pipeline, "RUNNING", steps)
     with pytest.raises(InternalError, match=message):
         run_pipeline(mixed(), KnowsAll())
 

@@ -84,3 +84,12 @@ def test_a_manifest_beyond_the_limit_is_not_parsed(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("samba_onnx.pef.codec.MANIFEST_LIMIT", 10)
     with pytest.raises(PefFormatError, match="more than 10"):
         decode_manifest(encode_manifest(_full()))
+
+
+def test_how_long_a_pass_took_is_no_part_of_the_file() -> None:
+    done = PassSummary("fold", True, 3, 2, seconds=0.25)
+    timed = dataclasses.replace(_full(), passes=(done,))
+    assert encode_manifest(timed) == encode_manifest(_full())
+    (read,) = decode_manifest(encode_manifest(timed)).passes
+    assert read.seconds is None
+    assert read == done

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 import pytest
 import torch
 
 import samba_onnx as samba
-from samba_onnx.sessions import SESSION, SambaSession
+from samba_onnx.sessions import SESSION, Profiler, SambaSession
+from samba_onnx.sessions.graph_traces import GraphTraces
+from samba_onnx.sessions.loaded import LoadedProgram
+from samba_onnx.sessions.trace_mode import TraceMode
+from samba_onnx.sessions.traced_state import TracedState
+from samba_onnx.sessions.tracer import Tracer
 from tests.sessions.modules import Classifier
 
 
@@ -54,3 +60,28 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> Compiled:
     folder: Path = tmp_path_factory.mktemp("pef")
     path = SESSION.compile(model, (features, shift), output=folder / "classifier.pef")
     return Compiled(model, features, shift, path)
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What a session is put together from, without the session."""
+
+    profiler: Profiler = field(default_factory=Profiler)
+    state: TracedState = field(default_factory=TracedState)
+    mode: TraceMode = field(default_factory=TraceMode)
+    traces: GraphTraces = field(default_factory=GraphTraces)
+
+    @cached_property
+    def program(self) -> LoadedProgram:
+        return LoadedProgram(self.profiler)
+
+    @cached_property
+    def tracer(self) -> Tracer:
+        return Tracer(self.program, self.state, self.mode, self.traces, self.profiler)
+
+
+@pytest.fixture
+def parts() -> Iterator[Parts]:
+    parts = Parts()
+    yield parts
+    parts.program.close()

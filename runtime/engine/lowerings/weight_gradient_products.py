@@ -62,7 +62,7 @@ class WeightGradient:
     over: Operand
     """What has an element per position of the window."""
     shape: Shape
-    """Of the gradient: outer channels, inner channels of a group, kernel."""
+    """Shape of the gradient: outer channels, inner channels of a group, kernel."""
     batch: int
     plane: Shape
     """Positions of the window, per spatial axis."""

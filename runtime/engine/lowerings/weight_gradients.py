@@ -149,10 +149,10 @@ def _better_kernel(groups: int, inner: int, outer: int, shape: Shape) -> str:
     """Return why onnxruntime's own kernel is better for a gradient; nothing if it is not.
 
     Args:
-        groups: Of the convolution.
+        groups: Number of groups of the convolution.
         inner: Channels of a group of what lies under the window.
         outer: All channels of what has an element per position.
-        shape: Of the gradient.
+        shape: Shape of the gradient.
     """
     if groups > 1:
         depthwise = inner == 1 and outer == groups

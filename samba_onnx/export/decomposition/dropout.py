@@ -14,6 +14,7 @@ from torch import Tensor, fx
 from samba_onnx.errors import InternalError, ModelError
 from samba_onnx.export.operators.registry import Context, translates
 from samba_onnx.facts.domains import DROPOUT_MASK, SAMBA_DOMAIN
+from samba_onnx.facts.names import RATE, SEED
 from samba_onnx.program.program import ArginSpec
 
 _ALPHA: Final = 1.7580993408473766
@@ -184,8 +185,8 @@ def sites(nodes: Sequence[fx.Node], names: Callable[[fx.Node, str], str]) -> dic
     places = {}
     for stream, (node, rate) in enumerate(dropping):
         name = names(node, _kind(node))
-        rates = ArginSpec(f"{name}__rate", "tensor(float)", rate)
-        seeds = ArginSpec(f"{name}__seed", "tensor(int32)", 0.0)
+        rates = ArginSpec(f"{name}{RATE}", "tensor(float)", rate)
+        seeds = ArginSpec(f"{name}{SEED}", "tensor(int32)", 0.0)
         places[node] = Site(stream, rates, seeds)
     return places
 

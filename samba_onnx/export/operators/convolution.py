@@ -13,7 +13,7 @@ from samba_onnx.export.translation.builder import GraphBuilder, element, sizes
 
 
 @dataclass(frozen=True)
-class Geometry:
+class ConvolutionGeometry:
     """How a convolution's window moves; one number per spatial axis."""
 
     stride: tuple[int, ...]
@@ -37,9 +37,9 @@ def geometry_of(
     dilation: Sequence[int],
     groups: int,
     output_padding: Sequence[int] = (0,),
-) -> Geometry:
+) -> ConvolutionGeometry:
     """Return the geometry that arguments of an ATen convolution over ``rank`` axes state."""
-    return Geometry(
+    return ConvolutionGeometry(
         per_axis(stride, rank),
         per_axis(padding, rank),
         per_axis(dilation, rank),
@@ -53,7 +53,7 @@ def emit_convolution(
     data: ir.Value,
     weight: ir.Value,
     bias: ir.Value | None,
-    geometry: Geometry,
+    geometry: ConvolutionGeometry,
     shape: Sequence[int],
 ) -> ir.Value:
     """Append a Conv of a batch whose result has the given shape."""
@@ -74,7 +74,7 @@ def emit_transposed(
     data: ir.Value,
     weight: ir.Value,
     bias: ir.Value | None,
-    geometry: Geometry,
+    geometry: ConvolutionGeometry,
     shape: Sequence[int],
 ) -> ir.Value:
     """Append a ConvTranspose of a batch whose result has the given shape."""
@@ -133,7 +133,7 @@ def direct_convolution(
     before = tuple(size // 2 for size in total)
     after = tuple(size - size // 2 for size in total)
     moved = per_axis(stride, rank)
-    geometry = Geometry(moved, before, steps, groups, padding_after=after)
+    geometry = ConvolutionGeometry(moved, before, steps, groups, padding_after=after)
     return _convolve(context, data, weight, bias, geometry)
 
 
@@ -160,7 +160,7 @@ def _convolve(
     data: ir.Value,
     weight: ir.Value,
     bias: ir.Value | None,
-    geometry: Geometry,
+    geometry: ConvolutionGeometry,
     *,
     transposed: bool = False,
 ) -> ir.Value:

@@ -20,7 +20,7 @@ from dataclasses import replace
 import onnx_ir as ir
 
 from samba_onnx.export.operators.convolution import (
-    Geometry,
+    ConvolutionGeometry,
     emit_convolution,
     emit_transposed,
     geometry_of,
@@ -69,7 +69,7 @@ def _input_gradient(
     build: GraphBuilder,
     gradient: ir.Value,
     weight: ir.Value,
-    geometry: Geometry,
+    geometry: ConvolutionGeometry,
     shape: Sequence[int],
 ) -> ir.Value:
     """Write the gradient of a convolution's input.
@@ -79,10 +79,10 @@ def _input_gradient(
 
     Args:
         build: The graph.
-        gradient: Of the output: batch, channels, spatial axes.
-        weight: Of the convolution.
+        gradient: Gradient of the output: batch, channels, spatial axes.
+        weight: Weight of the convolution.
         geometry: How its window moves.
-        shape: Of the input, batch and channels first.
+        shape: Shape of the input, batch and channels first.
     """
     rank = len(geometry.stride)
     if rank > _PICTURE:
@@ -102,7 +102,7 @@ def _input_gradient(
     turned = replace(geometry, output_padding=tuple(missing))
     if rank == _PICTURE:
         return emit_transposed(build, gradient, weight, None, turned, shape)
-    flat = Geometry(
+    flat = ConvolutionGeometry(
         (1, *turned.stride),
         (0, *turned.padding),
         (1, *turned.dilation),
@@ -124,7 +124,7 @@ def _convolved_input_gradient(
     build: GraphBuilder,
     gradient: ir.Value,
     weight: ir.Value,
-    geometry: Geometry,
+    geometry: ConvolutionGeometry,
     shape: Sequence[int],
 ) -> ir.Value:
     """Write the gradient of a convolution's input as a convolution of stride one."""
@@ -144,7 +144,7 @@ def _convolved_input_gradient(
     behind = [most - size for most, size in zip(wanted, taken, strict=True)]
     spread = box(build, spread, 2, starts, taken, [1] * len(taken))
     ones = (1,) * len(taken)
-    plain = Geometry(
+    plain = ConvolutionGeometry(
         ones, tuple(before), geometry.dilation, geometry.groups, padding_after=tuple(behind)
     )
     return emit_convolution(
@@ -164,7 +164,7 @@ def _interleaved(build: GraphBuilder, value: ir.Value, stride: Sequence[int]) ->
     return build.reshape(spaced, [*leading, *wide])
 
 
-def _turned_round(build: GraphBuilder, weight: ir.Value, geometry: Geometry) -> ir.Value:
+def _turned_round(build: GraphBuilder, weight: ir.Value, geometry: ConvolutionGeometry) -> ir.Value:
     """Return a weight with its kernel back to front, and its channels exchanged in every group."""
     outer, inner, *kernel = sizes(weight)
     groups = geometry.groups
@@ -182,7 +182,7 @@ def _weight_gradient(
     build: GraphBuilder,
     under: ir.Value,
     over: ir.Value,
-    geometry: Geometry,
+    geometry: ConvolutionGeometry,
     shape: Sequence[int],
 ) -> ir.Value:
     """Write the gradient of a weight: a convolution with batch and channels exchanged.
@@ -192,7 +192,7 @@ def _weight_gradient(
         under: What lies under the window: batch, channels, spatial axes.
         over: What has an element per window position, likewise.
         geometry: How the window moves.
-        shape: Of the weight.
+        shape: Shape of the weight.
     """
     plane, positions = sizes(under)[2:], sizes(over)[2:]
     axes = range(2, len(shape))
@@ -210,7 +210,7 @@ def _weight_gradient(
     behind = [
         span - pad - size for span, pad, size in zip(spans, geometry.padding, used, strict=True)
     ]
-    turned = Geometry(
+    turned = ConvolutionGeometry(
         geometry.dilation,
         geometry.padding,
         geometry.stride,

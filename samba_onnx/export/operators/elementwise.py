@@ -19,7 +19,7 @@ from samba_onnx.export.translation.builder import (
     is_floating,
     sizes,
 )
-from samba_onnx.export.translation.dtypes import FLOATING
+from samba_onnx.tensor.dtypes import FLOATING
 
 _BOOL = ir.DataType.BOOL
 

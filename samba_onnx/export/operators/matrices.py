@@ -10,7 +10,7 @@ import onnx_ir as ir
 from samba_onnx.export.operators.promotion import arithmetic, wider
 from samba_onnx.export.operators.registry import Context, translates
 from samba_onnx.export.translation.builder import GraphBuilder, Scalar, element, sizes
-from samba_onnx.export.translation.dtypes import FLOATING
+from samba_onnx.tensor.dtypes import FLOATING
 
 
 def _product(context: Context, left: ir.Value, right: ir.Value, shape: tuple[int, ...]) -> ir.Value:

@@ -15,6 +15,7 @@ import onnx_ir as ir
 from samba_onnx.export.operators.recurrent import GRU_GATES, LSTM_GATES, reordered
 from samba_onnx.export.operators.registry import Context, translates
 from samba_onnx.export.translation.builder import GraphBuilder, element, sizes
+from samba_onnx.facts.names import joined
 
 _MANY_STEPS = 32
 """With fewer, going through them one by one is as fast."""
@@ -258,7 +259,7 @@ class _Scan:
 
     def __init__(self, build: GraphBuilder, name: str, reverse: bool) -> None:
         self._build = build
-        self._name = build.unique(f"{build.scope}__{name}")
+        self._name = build.unique(joined(build.scope, name))
         self._reverse = reverse
         self._states: list[_Operand] = []
         self._steps: list[_Operand] = []
@@ -267,14 +268,14 @@ class _Scan:
 
     def state(self, initial: ir.Value) -> ir.Value:
         """Return what the step before left, inside the body."""
-        name = f"{self._name}__state_{len(self._states)}"
+        name = joined(self._name, f"state_{len(self._states)}")
         inner = _typed(name, element(initial), sizes(initial))
         self._states.append(_Operand(initial, inner))
         return inner
 
     def step(self, sequence: ir.Value) -> ir.Value:
         """Return this step's element of a sequence, inside the body."""
-        name = f"{self._name}__step_{len(self._steps)}"
+        name = joined(self._name, f"step_{len(self._steps)}")
         inner = _typed(name, element(sequence), sizes(sequence)[1:])
         self._steps.append(_Operand(sequence, inner))
         return inner
@@ -291,7 +292,7 @@ class _Scan:
         graph.inputs.extend(operand.inner for operand in operands)
         # An output of its own for each, also where one value is both state and element.
         for number, value in enumerate((*states, *elements)):
-            self.body.output(value, f"{self._name}__result_{number}")
+            self.body.output(value, joined(self._name, f"result_{number}"))
         steps = sizes(self._steps[0].outer)[0]
         backwards = int(self._reverse)
         return self._build.emit_several(

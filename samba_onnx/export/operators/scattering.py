@@ -27,7 +27,7 @@ from samba_onnx.export.translation.builder import (
     is_floating,
     sizes,
 )
-from samba_onnx.export.translation.dtypes import FLOATING
+from samba_onnx.tensor.dtypes import FLOATING
 
 Put: TypeAlias = Callable[[ir.Value, ir.Value, str | None], ir.Value]
 """Writes (updates) into (data) with a reduction, at places that are settled already."""

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from samba_onnx.errors import ModelError
 from samba_onnx.export.operators.registry import Context, Result, translates
 from samba_onnx.export.translation.builder import count, element, sizes
-from samba_onnx.export.translation.dtypes import FLOATING
+from samba_onnx.tensor.dtypes import FLOATING
 
 _TRILU = FLOATING | {ir.DataType.INT32, ir.DataType.INT64, ir.DataType.BOOL}
 """Types of which the RDU has triangles; others are selected."""

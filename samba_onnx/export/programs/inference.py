@@ -25,11 +25,11 @@ from samba_onnx.export.capture.modules import (
 )
 from samba_onnx.export.capture.modules import input_names as names_of
 from samba_onnx.export.decomposition.dropout import rate_of
-from samba_onnx.export.naming import operator_name, place, root_name, scope_name, symbol_name
+from samba_onnx.export.naming import operator_name, place, scope_name
 from samba_onnx.export.translation.builder import GraphBuilder
 from samba_onnx.export.translation.dtypes import onnx_type
 from samba_onnx.export.translation.graphs import constant, live_nodes, translate
-from samba_onnx.facts.names import joined, updated_name
+from samba_onnx.facts.names import joined, root_name, symbol_name, updated_name
 from samba_onnx.program.kinds import SectionType, SymbolKind
 from samba_onnx.program.program import DEFAULT_GRAPH, Part, Program
 from samba_onnx.tensor import SambaTensor

@@ -18,7 +18,7 @@ import onnx_ir as ir
 from samba_onnx.errors import UsageError
 from samba_onnx.export.programs.update_rules import LOW_PRECISION, Update, adam_update, sgd_update
 from samba_onnx.export.translation.builder import GraphBuilder, count, element, sizes
-from samba_onnx.facts.names import gradient_name, joined, updated_name
+from samba_onnx.facts.names import SEPARATOR, gradient_name, joined, updated_name
 from samba_onnx.optim.argins import MAX_GRAD_NORM, argin_name, derive
 from samba_onnx.optim.records import (
     MASTER,
@@ -121,7 +121,7 @@ class _OptimizerStep:
         self._check(parameters)
         self._clips = record.max_grad_norm is not None and bool(self._specs)
         self._argin_types: dict[str, ir.DataType] = {}
-        self._builder = GraphBuilder(f"{record.name}__opt")
+        self._builder = GraphBuilder(joined(record.name, "opt"))
         self.kinds: dict[str, SymbolKind] = {}
         """Kinds of the weights, gradients and states that the step reads or writes, by name."""
         self.updated: list[str] = []
@@ -170,7 +170,7 @@ class _OptimizerStep:
         precision = self._precision(names)
         scalars = {}
         for argin in derive(self._record, {}, 1):
-            prefix = argin_name(group.name, "")
+            prefix = f"{group.name}{SEPARATOR}"
             if argin.startswith(prefix):
                 self._argin_types[argin] = precision
                 key = argin.removeprefix(prefix)

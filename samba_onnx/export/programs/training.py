@@ -21,7 +21,7 @@ from samba_onnx.export.capture.modules import (
 from samba_onnx.export.capture.modules import input_names as flat_names
 from samba_onnx.export.decomposition.dropout import Site, sites
 from samba_onnx.export.differentiation.joint import JointRequest, flat_outputs, joint_graph
-from samba_onnx.export.naming import root_name, scope_name
+from samba_onnx.export.naming import scope_name
 from samba_onnx.export.programs.inference import Exported, output_name, renamed, symbols
 from samba_onnx.export.programs.losses_rule import LossIndex, chosen_losses, find_losses
 from samba_onnx.export.programs.training_parts import (
@@ -29,7 +29,7 @@ from samba_onnx.export.programs.training_parts import (
     is_tensor,
     write_program,
 )
-from samba_onnx.facts.names import SEPARATOR, FreeNames, gradient_name, updated_name
+from samba_onnx.facts.names import SEPARATOR, FreeNames, gradient_name, root_name, updated_name
 from samba_onnx.program.kinds import SymbolKind
 from samba_onnx.program.program import DEFAULT_GRAPH, ArginSpec, Part, Program
 

@@ -9,11 +9,11 @@ from torch import nn
 from torch.optim import Optimizer
 
 from samba_onnx.errors import UsageError
-from samba_onnx.export.naming import root_name
 from samba_onnx.export.programs.inference import symbols
 from samba_onnx.export.programs.optimizers import optimizer_parts
 from samba_onnx.export.programs.training import differentiated, with_parts
 from samba_onnx.export.translation.builder import element, sizes
+from samba_onnx.facts.names import root_name
 from samba_onnx.optim import OptimizerRecord, optimizer_record
 from samba_onnx.program.program import Program
 

@@ -10,7 +10,7 @@ import onnx_ir as ir
 
 from samba_onnx.errors import InternalError
 from samba_onnx.export.translation.values import broadcast, count, element, is_floating, sizes
-from samba_onnx.facts.names import FreeNames
+from samba_onnx.facts.names import FreeNames, joined
 from samba_onnx.program.scopes import OWN_SCOPE_KEY
 
 __all__ = [
@@ -143,12 +143,12 @@ class GraphBuilder:
         operands = list(inputs)
         while operands and operands[-1] is None:
             operands.pop()
-        name = self.unique(f"{self.scope}__{op_type.lower()}")
+        name = self.unique(joined(self.scope, op_type.lower()))
         made = [
             ir.Value(name="")
             if spec is None
             else ir.Value(
-                name=self.unique(f"{name}__outputs__{index}"),
+                name=self.unique(joined(name, "outputs", str(index))),
                 type=ir.TensorType(spec[0]),
                 shape=ir.Shape(spec[1]),
             )
@@ -183,7 +183,7 @@ class GraphBuilder:
         key = (dtype, array.shape, array.tobytes())
         value = self._constants.get(key)
         if value is None:
-            name = self.unique(f"{self.graph.name}__constant")
+            name = self.unique(joined(self.graph.name or "", "constant"))
             value = ir.Value(
                 name=name,
                 type=ir.TensorType(dtype),

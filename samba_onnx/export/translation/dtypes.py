@@ -11,11 +11,6 @@ import torch
 from samba_onnx.errors import ModelError
 from samba_onnx.tensor.dtypes import TORCH_TYPES
 
-FLOATING: Final = frozenset(
-    {ir.DataType.FLOAT, ir.DataType.DOUBLE, ir.DataType.FLOAT16, ir.DataType.BFLOAT16}
-)
-"""Data types with a fraction."""
-
 _TO_ONNX: Final = MappingProxyType(
     {dtype: ir.DataType(number) for number, dtype in TORCH_TYPES.items()}
 )

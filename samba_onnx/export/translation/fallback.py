@@ -14,6 +14,7 @@ from torch import fx
 
 from samba_onnx.export.translation.builder import OPSET, GraphBuilder
 from samba_onnx.export.translation.dtypes import onnx_type
+from samba_onnx.facts.names import joined
 
 _LOGGERS = ("torch.onnx", "onnxscript", "torch.export")
 
@@ -94,10 +95,10 @@ def _has_graph(node: ir.Node) -> bool:
 def _copy(
     node: ir.Node, builder: GraphBuilder, known: dict[ir.Value | None, ir.Value | None]
 ) -> None:
-    name = builder.unique(f"{builder.scope}__{node.op_type.lower()}")
+    name = builder.unique(joined(builder.scope, node.op_type.lower()))
     outputs = [
         ir.Value(
-            name=builder.unique(f"{name}__outputs__{index}") if output.name else "",
+            name=builder.unique(joined(name, "outputs", str(index))) if output.name else "",
             type=output.type,
             shape=output.shape,
         )

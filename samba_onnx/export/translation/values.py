@@ -9,7 +9,7 @@ import numpy as np
 import onnx_ir as ir
 
 from samba_onnx.errors import InternalError
-from samba_onnx.export.translation.dtypes import FLOATING
+from samba_onnx.tensor.dtypes import FLOATING
 
 
 def sizes(value: ir.Value) -> tuple[int, ...]:

@@ -24,7 +24,8 @@ class Small(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.convolution = nn.Conv2d(3, 8, 3, padding=1)
+        # A bias before a normalisation has no gradient but rounding, of which Adam makes a step.
+        self.convolution = nn.Conv2d(3, 8, 3, padding=1, bias=False)
         self.normalisation = nn.BatchNorm2d(8)
         self.dropout = nn.Dropout(0.25)
         self.linear = nn.Linear(8, 4)

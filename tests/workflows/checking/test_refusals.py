@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 
 import onnx_ir as ir
@@ -14,13 +15,10 @@ from samba_onnx.export.programs.training import export_training
 from samba_onnx.program.kinds import SectionType
 from samba_onnx.program.program import Part
 from samba_onnx.program.source_location import STACK_TRACE
+from samba_onnx.workflows.checking.inference import compare_with_eager
 from samba_onnx.workflows.checking.refusals import refusal, refuse_unless_prepared
-from samba_onnx.workflows.eager_check import (
-    compare_with_eager,
-    feeds_of,
-    run_part,
-)
-from samba_onnx.workflows.gradient_check import compare_training
+from samba_onnx.workflows.checking.running import feeds_of, run_part
+from samba_onnx.workflows.checking.training import compare_training
 from tests.workflows.checking.planted import LINE, REFUSED, batch, net
 
 
@@ -128,3 +126,18 @@ def test_feeds_have_all_that_a_graph_reads() -> None:
     feeds = feeds_of(module, list(inputs), exported)
     forward = next(part for part in exported.program.parts if part.type is SectionType.FWD)
     assert {value.name for value in forward.model.graph.inputs} == set(feeds)
+
+
+def test_parts_that_are_not_run_are_prepared() -> None:
+    x = ir.val("x", ir.DataType.FLOAT, (2,))
+    swirled = ir.val("swirled", ir.DataType.FLOAT, (2,))
+    node = ir.node("Swirl", [x], outputs=[swirled])
+    graph = ir.Graph([x], [swirled], nodes=[node], opset_imports={"": 21}, name="zeros")
+    module, inputs = net(), batch()
+    exported = export_training(module, inputs, gradient_accumulation=True)
+    zeros, *others = exported.program.parts
+    assert zeros.type is SectionType.ZEROGRAD
+    broken = Part(zeros.type, ir.Model(graph, ir_version=10))
+    program = dataclasses.replace(exported.program, parts=(broken, *others))
+    with pytest.raises(EngineRefusalError, match=r"the ZEROGRAD part of.*operator Swirl"):
+        compare_training(module, inputs, dataclasses.replace(exported, program=program))

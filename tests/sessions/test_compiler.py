@@ -21,6 +21,10 @@ from samba_onnx.errors import (
 from samba_onnx.pef import load_pef
 from samba_onnx.pef.manifest import Manifest
 from samba_onnx.sessions import SambaSession
+from samba_onnx.sessions.compiler import Compiler
+from samba_onnx.sessions.graph_traces import GraphTraces
+from samba_onnx.sessions.options import Destination, SessionOptions
+from samba_onnx.sessions.trace_mode import TraceMode
 from tests.sessions.modules import Doubled
 
 
@@ -186,3 +190,28 @@ def test_an_onnx_model_takes_the_place_of_a_module(
         samba.utils.trace_graph(model, (samba.randn(5, 4, name=names[0]), inputs[1]), pef=path)
     with pytest.raises(UsageError, match="3 inputs were given; the ONNX model has x, shift"):
         samba.utils.trace_graph(model, (*inputs, samba.ones(1, name="third")), pef=path)
+
+
+def test_a_compiler_needs_no_session(tmp_path: Path) -> None:
+    options, mode, traces = SessionOptions(), TraceMode(), GraphTraces()
+    compiler = Compiler(options, mode, traces)
+    seen = []
+
+    class Watched(Doubled):
+        def forward(self, value: torch.Tensor) -> torch.Tensor:
+            seen.append(mode.tracing)
+            return super().forward(value)
+
+    options.set_up(Arguments(output_folder=str(tmp_path / "set_up"), arch="sn40"))
+    value = samba.ones(3, name="value")
+    path = compiler.compile(Watched(), (value,), None, Destination(metadata=({"by": "me"},)))
+    assert Path(path) == tmp_path / "set_up" / "watched" / "watched.pef"
+    assert (manifest(path).target.name, manifest(path).metadata["by"]) == ("sn40l", "me")
+    assert seen[0] is True
+    assert mode.tracing is False
+    path = compiler.compile(
+        Doubled(), (value,), None, Destination({"arch": "sn30"}, output=tmp_path / "other.pef")
+    )
+    assert (Path(path).name, manifest(path).target.name) == ("other.pef", "sn30")
+    with pytest.raises(UsageError, match="no graphs to compile"):
+        compiler.compile_graphs(Destination())

@@ -7,8 +7,11 @@ import torch
 
 import samba_onnx as samba
 from samba_onnx.errors import InputError, NotTracedError, ScheduleError, UsageError
+from samba_onnx.runtime.requests import run_request
 from samba_onnx.sessions import SambaSession
-from tests.sessions.conftest import Compiled
+from samba_onnx.sessions.runner import Runner
+from samba_onnx.sessions.shortcuts import Shortcut
+from tests.sessions.conftest import Compiled, Parts
 
 # Products of float32 numbers near 1, summed in another order: a few units in the last place.
 TOLERANCE = {"rtol": 1e-5, "atol": 1e-6}
@@ -205,3 +208,55 @@ def test_hyperparameters_that_a_program_lacks_are_ignored(
     inputs = draw(compiled)
     numbers = {"lr": 0.1, "p": 0.5, "momentum": 0.9}
     check(session.run(inputs, outputs, numbers), compiled.expected(*inputs))
+
+
+def test_a_runner_needs_no_session(parts: Parts, compiled: Compiled) -> None:
+    runner = Runner(parts.program, parts.state, parts.profiler)
+    with pytest.raises(NotTracedError, match="no PEF"):
+        runner.run(compiled.inputs, ())
+    outputs = parts.tracer.trace(compiled.model, compiled.inputs, pef=compiled.path)
+    for _ in range(4):
+        inputs = draw(compiled)
+        check(runner.run(inputs, outputs), compiled.expected(*inputs))
+    (number,) = {call.stage for call in parts.program.manifest.graphs[0].calls}
+    for options in ({"section_ids": number}, {"section_types": "fwd"}, {"section_types": {"FWD"}}):
+        inputs = draw(compiled)
+        check(runner.run(inputs, outputs, **options), compiled.expected(*inputs))
+    # The number 0 is a section, not the wish for all.
+    with pytest.raises(ScheduleError, match="no call"):
+        runner.run(inputs, outputs, section_ids=0, until_call=0)
+
+
+def test_shortcuts_hang_on_the_prepared_runs_of_the_device(
+    parts: Parts, compiled: Compiled
+) -> None:
+    runner = Runner(parts.program, parts.state, parts.profiler)
+    outputs = parts.tracer.trace(compiled.model, compiled.inputs, pef=compiled.path)
+    names = tuple(output.sn_name for output in outputs)
+    request = run_request("forward", ["features", "shift"], names)
+    runs = parts.program.required_device().runs
+    assert runs.ready(request) is None
+    for _ in range(2):
+        runner.run(list(draw(compiled)), outputs)
+    prepared = runs.ready(request)
+    assert prepared is not None
+    shortcut = prepared.shortcut
+    assert isinstance(shortcut, Shortcut)
+    inputs = list(draw(compiled))
+    check(runner.run(inputs, outputs), compiled.expected(*inputs))
+    # Marks that changed are those of the result.
+    outputs[0].sn_region_name = "elsewhere"
+    results = runner.run(inputs, outputs)
+    assert results[0].sn_region_name == "elsewhere"
+    outputs[0].sn_region_name = outputs[0].sn_name
+    # Profiling takes the long way.
+    parts.profiler.start_profile()
+    runner.run(inputs, outputs)
+    assert parts.profiler.names() == ("PyRT_RUN", "SAMBA_SESSION_RUN")
+    parts.profiler.stop_profile()
+    # Another place of values, another replay: its shortcut is made anew.
+    parts.program.required_device().write("features", inputs[0].torch().numpy())
+    assert runs.ready(request) is None
+    for _ in range(2):
+        check(runner.run(inputs, outputs), compiled.expected(*inputs))
+    assert prepared.shortcut is not shortcut

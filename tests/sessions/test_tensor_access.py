@@ -6,9 +6,10 @@ import pytest
 import torch
 
 import samba_onnx as samba
-from samba_onnx.errors import InputError, ScheduleError
+from samba_onnx.errors import InputError, NotTracedError, ScheduleError, UsageError
 from samba_onnx.sessions import OrderedSet, SambaSession
-from tests.sessions.conftest import Compiled
+from samba_onnx.sessions.tensor_access import TensorAccess
+from tests.sessions.conftest import Compiled, Parts
 
 
 def test_values_are_read_by_tensor_name_and_region(
@@ -95,3 +96,22 @@ def test_traced_tensors_are_listed_by_group(session: SambaSession, compiled: Com
             tensor.rdu()
     assert session.dynamic_dims == {}
     assert session.optim_dict == {}
+
+
+def test_access_needs_no_session(parts: Parts, compiled: Compiled) -> None:
+    access = TensorAccess(parts.program, parts.state)
+    with pytest.raises(NotTracedError):
+        access.to_device()
+    parts.tracer.trace(compiled.model, compiled.inputs, pef=compiled.path)
+    before = compiled.features.data.clone()
+    access.update_tensor("features", samba.ones(2, 4))
+    (read,) = access.get_tensors_by_name("features")
+    torch.testing.assert_close(read.torch(), before)
+    access.to_device()
+    (read,) = access.get_tensors(compiled.features)
+    torch.testing.assert_close(read.torch(), torch.ones(2, 4))
+    access.update_tensor("features", samba.from_torch_tensor(before))
+    with pytest.raises(UsageError, match="was to become int"):
+        access.update_tensor("features", 3)  # type: ignore[arg-type]
+    access.update_tensor("features", None)
+    assert "features" not in parts.state.tensors["inputs"]

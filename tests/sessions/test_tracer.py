@@ -4,21 +4,24 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
 import samba_onnx as samba
 from samba_onnx.errors import (
+    DeviceError,
     GraphMismatchError,
     InputError,
     NoDeviceError,
     NotTracedError,
+    PefError,
     UsageError,
 )
 from samba_onnx.pef.manifest import Cause
 from samba_onnx.sessions import SambaSession
-from tests.sessions.conftest import Compiled
+from tests.sessions.conftest import Compiled, Parts
 from tests.sessions.modules import Classifier, Counter, Nested
 
 
@@ -190,3 +193,39 @@ def test_reset_begins_anew_in_place(session: SambaSession, compiled: Compiled) -
         session.to_cpu(compiled.model)
     with pytest.raises(InputError, match="traced were none"):
         session.get_samba_tensor_by_name("features")
+
+
+def test_a_tracer_fills_program_and_state(parts: Parts, compiled: Compiled, tmp_path: Path) -> None:
+    with pytest.raises(NotTracedError, match="no PEF"):
+        parts.tracer.trace(compiled.model, compiled.inputs)
+    outputs = parts.tracer.trace(compiled.model, compiled.inputs, pef=compiled.path)
+    device = parts.program.required_device()
+    assert parts.state.graphs["forward"].outputs == outputs
+    assert list(parts.state.tensors["inputs"]) == ["features", "shift"]
+    np.testing.assert_array_equal(
+        device.read("classifier__outer__bias"), compiled.model.outer.bias.data.numpy()
+    )
+    # What cannot be loaded changes nothing; another PEF takes the place of the first.
+    with pytest.raises(PefError):
+        parts.tracer.load(tmp_path)
+    assert parts.program.device is device
+    parts.tracer.load(compiled.path)
+    assert parts.program.device is None
+    assert parts.state.graphs == {}
+    with pytest.raises(DeviceError, match="closed"):
+        device.read("features")
+
+
+def test_a_tracer_keeps_the_traces_of_several_graphs(parts: Parts, compiled: Compiled) -> None:
+    first = parts.tracer.trace_graph_of_several(compiled.model, compiled.inputs)
+    second = parts.tracer.trace_graph_of_several(
+        compiled.model, compiled.inputs, trace_prefix="again"
+    )
+    assert [traced.outputs for traced in parts.traces.traces] == [first, second]
+    assert parts.traces.output_names == {tensor.sn_name for tensor in (*first, *second)}
+    assert second[0].sn_name == f"again__{first[0].sn_name}"
+    parts.tracer.load_graphs(compiled.path)
+    assert parts.state.graphs["forward"].outputs == first
+    parts.traces.traces.clear()
+    with pytest.raises(GraphMismatchError, match="none of those that were traced"):
+        parts.tracer.load_graphs(compiled.path)

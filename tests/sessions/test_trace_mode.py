@@ -1,0 +1,33 @@
+"""While a graph is traced values do not count, and lazy parameters stay lazy."""
+
+from __future__ import annotations
+
+import pytest
+
+from samba_onnx.sessions.lazy_parameters import LAZY
+from samba_onnx.sessions.random_values import RandomOptions
+from samba_onnx.sessions.trace_mode import TraceMode
+
+
+def test_the_mode_is_on_inside_only() -> None:
+    mode = TraceMode()
+    assert (mode.tracing, mode.static) == (False, False)
+    with mode.on():
+        assert (mode.tracing, mode.static) == (True, True)
+        with mode.on():
+            assert mode.tracing
+        assert mode.tracing
+    assert not mode.tracing
+    with pytest.raises(KeyError), mode.on():
+        raise KeyError
+    assert not mode.tracing
+
+
+def test_lazy_parameters_count_as_static() -> None:
+    mode = TraceMode()
+    LAZY.enable(None, RandomOptions())
+    try:
+        assert mode.static
+        assert not mode.tracing
+    finally:
+        LAZY.disable()
