@@ -166,6 +166,14 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
         lambda: samba.sn_scatter(torch.ones(2, 2), torch.ones(1, 1, 1), torch.tensor([[0]]), [0]),
         "does not fit",
     ),
+    "number of updates": (
+        lambda: samba.sn_scatter(torch.ones(2, 2), torch.ones(3, 1, 2), torch.tensor([[0]]), [0]),
+        "does not fit",
+    ),
+    "dimensions of an update": (
+        lambda: samba.sn_scatter(torch.ones(2, 2), torch.ones(1, 1), torch.tensor([[0]]), [0]),
+        "does not fit",
+    ),
     "rmw_op": (
         lambda: samba.sn_scatter(torch.ones(2), torch.ones(1, 1), torch.tensor([[0]]), [0], "kMul"),
         "give one of kUpdate, kAdd",
