@@ -97,7 +97,7 @@ class _View:
     def islands(self) -> list[list[int]]:
         """Return the candidates in connected groups for which rule 4 holds, in graph order."""
         left = set(self.candidates)
-        found: list[list[int]] = []
+        closed: list[list[int]] = []
         for first in sorted(self.candidates):
             if first not in left:
                 continue
@@ -111,8 +111,8 @@ class _View:
                 island.extend(new)
                 pending.extend(new)
             if self.neighbours(island) and self.results(island):
-                found.append(sorted(island))
-        return found
+                closed.append(sorted(island))
+        return closed
 
     def neighbours(self, island: Iterable[int]) -> list[int]:
         """Return the CPU nodes around an island: those that read from it, then those it reads."""

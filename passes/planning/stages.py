@@ -52,7 +52,7 @@ def interfaces(
         output, its last named value, so that it can be written as a model of its own.
     """
     wanted: set[ir.Value] = set(graph.outputs)
-    found: list[StageInterface] = []
+    backwards: list[StageInterface] = []
     for group in reversed(groups):
         operands = unique(value for node in group.nodes for value in reads(node))
         results = [value for node in group.nodes for value in node.outputs if value.name]
@@ -64,7 +64,7 @@ def interfaces(
             data = unique(value for node in group.nodes for value in data_reads(node, target))
             loaded = [value for value in data if is_weight(value)]
         wanted.update(inputs)
-        found.append(
+        backwards.append(
             StageInterface(
                 group=group,
                 inputs=tuple(inputs),
@@ -73,7 +73,7 @@ def interfaces(
                 outputs=tuple(outputs),
             )
         )
-    return tuple(reversed(found))
+    return tuple(reversed(backwards))
 
 
 def on_device(roles: Roles, stages: Sequence[StageInterface]) -> tuple[ir.Value, ...]:

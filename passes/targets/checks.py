@@ -33,10 +33,10 @@ def check(node: ir.Node, row: OperatorRow, target: str) -> Reason | Status:
     """
     status = Status.FULL
     for value, subject, operand in _operands(node, row):
-        found = _check_operand(node, subject, target, value, operand)
-        if isinstance(found, Reason):
-            return found
-        status = max(status, found)
+        answer = _check_operand(node, subject, target, value, operand)
+        if isinstance(answer, Reason):
+            return answer
+        status = max(status, answer)
     return _check_attributes(node, row, target) or _check_limits(node, row) or status
 
 
@@ -83,10 +83,10 @@ def _check_operand(
         )
     if operand.static:
         return _check_static(subject, target, value)
-    found = _check_type(subject, target, value, operand)
-    if isinstance(found, Reason):
-        return found
-    return _check_shape(node, subject, target, value, operand) or found
+    answer = _check_type(subject, target, value, operand)
+    if isinstance(answer, Reason):
+        return answer
+    return _check_shape(node, subject, target, value, operand) or answer
 
 
 def _check_static(subject: _Subject, target: str, value: ir.Value) -> Reason | Status:
@@ -196,7 +196,7 @@ def _text(value: object) -> str:
 
 def _check_limits(node: ir.Node, row: OperatorRow) -> Reason | None:
     for name in row.limits:
-        found = LIMITS[name].check(node)
-        if found is not None:
-            return Reason(ReasonCode.LIMIT, f"{row.name} {found}")
+        excess = LIMITS[name].check(node)
+        if excess is not None:
+            return Reason(ReasonCode.LIMIT, f"{row.name} {excess}")
     return None

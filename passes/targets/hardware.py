@@ -37,13 +37,13 @@ def summarise(profile: TargetProfile) -> TargetSummary:
 
 def _figures(hardware: HardwareFile) -> dict[str, tuple[Figure, str]]:
     """Return every figure and its unit by name."""
-    found: dict[str, tuple[Figure | None, str]] = {}
+    figures: dict[str, tuple[Figure | None, str]] = {}
     for name in TIERS:
         if tier := hardware.tiers.get(name):
-            found[f"{name}.bytes"] = (tier.bytes, "bytes")
-            found[f"{name}.bytes_per_second"] = (tier.bytes_per_second, "bytes/s")
+            figures[f"{name}.bytes"] = (tier.bytes, "bytes")
+            figures[f"{name}.bytes_per_second"] = (tier.bytes_per_second, "bytes/s")
     for dtype, figure in hardware.peak_flops.items():
-        found[f"peak_flops.{dtype}"] = (figure, "operations/s")
-    found["link.bytes_per_second"] = (hardware.link_bytes_per_second, "bytes/s")
-    found["link.latency"] = (hardware.link_latency_seconds, "s")
-    return {name: (figure, unit) for name, (figure, unit) in found.items() if figure is not None}
+        figures[f"peak_flops.{dtype}"] = (figure, "operations/s")
+    figures["link.bytes_per_second"] = (hardware.link_bytes_per_second, "bytes/s")
+    figures["link.latency"] = (hardware.link_latency_seconds, "s")
+    return {name: (figure, unit) for name, (figure, unit) in figures.items() if figure is not None}

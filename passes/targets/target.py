@@ -112,8 +112,8 @@ class Target:
         if reason is not None:
             return Support(reason)
         row = self._rows[normal_domain(node.domain), node.op_type]
-        found = checks.check(node, row, self.name)
-        return Support(found) if isinstance(found, Reason) else _SUPPORTED[found]
+        answer = checks.check(node, row, self.name)
+        return Support(answer) if isinstance(answer, Reason) else _SUPPORTED[answer]
 
     def _operator_reason(self, node: ir.Node) -> Reason | None:
         """Look the operator and its version up."""

@@ -38,17 +38,17 @@ def read_inputs(texts: Sequence[str], specs: Mapping[str, InputSpec]) -> dict[st
         UsageError: An option or file cannot be used, or an input is given twice.
         InputError: An array does not fit its input.
     """
-    given: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for text in texts:
         name, path = _split(text, specs)
         arrays = _read_all(path) if name is None else {name: _read_one(path, specs[name])}
         for each, array in arrays.items():
             if each not in specs:
                 raise UsageError(f"{path} holds {each!r}, which is {_no_input(specs)}")
-            if each in given:
+            if each in values:
                 raise UsageError(f"--input {text}: input {each!r} is given twice")
-            given[each] = specs[each].check(_reinterpreted(array, specs[each]))
-    return given
+            values[each] = specs[each].check(_reinterpreted(array, specs[each]))
+    return values
 
 
 def _split(text: str, specs: Mapping[str, InputSpec]) -> tuple[str | None, str]:

@@ -74,8 +74,8 @@ class AcceptedLimits:
         complaints = []
         places = report.coverage.cpu_places
         if self.fallbacks is not None and places > self.fallbacks:
-            found = count_text(places, "fallback")
-            complaints.append(f"{found} to the CPU, {self.fallbacks} allowed")
+            count = count_text(places, "fallback")
+            complaints.append(f"{count} to the CPU, {self.fallbacks} allowed")
         size = sum(total.bytes for total in report.transfers_per_run)
         if self.transfer_bytes is not None and size > self.transfer_bytes:
             complaints.append(

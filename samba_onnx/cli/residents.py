@@ -78,10 +78,10 @@ def read_residents(pef: Pef, path: str | None) -> dict[str, Any]:
     from samba_onnx.loading.checkpoints import by_symbol, require_all
 
     content = _read(path)
-    found = by_symbol([symbol.name for symbol in weights], content)
+    keys = by_symbol([symbol.name for symbol in weights], content)
     needed = [symbol.name for symbol in weights if symbol.stored is None]
-    require_all(path, needed or [symbol.name for symbol in weights], found, content)
-    values = {name: content[key] for name, key in found.items()}
+    require_all(path, needed or [symbol.name for symbol in weights], keys, content)
+    values = {name: content[key] for name, key in keys.items()}
     return values | _states(symbols, content, values)
 
 

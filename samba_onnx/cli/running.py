@@ -230,10 +230,10 @@ def _inputs(
     from samba_onnx.runtime.inputs import InputSpec
 
     specs = {name: InputSpec(pef.symbol(name)) for name in names}
-    given = read_inputs(texts, specs)
+    arrays = read_inputs(texts, specs)
     persistent = {argin.name for argin in pef.manifest.argins}
     missing = {
-        name: spec for name, spec in specs.items() if name not in given and name not in persistent
+        name: spec for name, spec in specs.items() if name not in arrays and name not in persistent
     }
     if seed is None:
         needed = [f"{name} {spec}" for name, spec in missing.items()]
@@ -242,8 +242,8 @@ def _inputs(
                 f"no value for {'input' if len(needed) == 1 else 'inputs'} {'; '.join(needed)}: "
                 "give --input NAME=FILE, or --random SEED"
             )
-        return given
-    return given | _random(missing, given, specs, seed, dims)
+        return arrays
+    return arrays | _random(missing, arrays, specs, seed, dims)
 
 
 def _random(

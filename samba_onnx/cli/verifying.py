@@ -96,9 +96,9 @@ def verify(
         )
         activity.step("compare")
         if len(files) == 1:
-            found = self_test(pef, rtol=rtol, atol=atol, threads=threads, engine=engine)
+            verification = self_test(pef, rtol=rtol, atol=atol, threads=threads, engine=engine)
         else:
-            found = compare_with_original(
+            verification = compare_with_original(
                 files[0],
                 pef,
                 inputs=_inputs(pef, input_file),
@@ -108,7 +108,7 @@ def verify(
                 threads=threads,
                 engine=engine,
             )
-    report = _report(found, Path(files[-1]).name)
+    report = _report(verification, Path(files[-1]).name)
     display = Display(json, quiet, verbose)
     display.show(report.headline, lambda rows: verification_text(report, rows), report)
     return EXIT_YES if report.passed else EXIT_NO
@@ -122,14 +122,14 @@ def _inputs(pef: Any, texts: list[str] | None) -> dict[str, Any] | None:
     from samba_onnx.runtime.inputs import InputSpec
 
     specs = {name: InputSpec(pef.symbol(name)) for name in pef.manifest.graphs[0].inputs}
-    given = read_inputs(texts, specs)
-    missing = [f"{name} {spec}" for name, spec in specs.items() if name not in given]
+    arrays = read_inputs(texts, specs)
+    missing = [f"{name} {spec}" for name, spec in specs.items() if name not in arrays]
     if missing:
         raise UsageError(f"no value for {'; '.join(missing)}: give all inputs, or none")
-    return given
+    return arrays
 
 
-def _report(found: Verification, pef: str) -> VerificationReport:
+def _report(verification: Verification, pef: str) -> VerificationReport:
     """Put the answer together."""
     from samba_onnx.report.comparison import OutputErrorReport, VerificationReport
     from samba_onnx.report.units import count_text, printable
@@ -148,10 +148,10 @@ def _report(found: Verification, pef: str) -> VerificationReport:
             output.elements,
             output.passed,
         )
-        for output in found.outputs
+        for output in verification.outputs
     )
-    original = f"the original on {found.engine}"
-    what = original if found.against == "original" else "the sample inside it"
+    original = f"the original on {verification.engine}"
+    what = original if verification.against == "original" else "the sample inside it"
     failed = sum(not output.passed for output in outputs)
     worst = max((output.max_relative_error or 0.0 for output in outputs), default=0.0)
     if failed:
@@ -161,13 +161,13 @@ def _report(found: Verification, pef: str) -> VerificationReport:
         verdict = f"{count_text(len(outputs), 'output')} {verb} with {what}"
     return VerificationReport(
         headline=f"{printable(pef)}: {verdict}; largest relative error {worst:.2g}",
-        passed=found.passed,
-        against=found.against,
-        rtol=found.rtol,
-        atol=found.atol,
+        passed=verification.passed,
+        against=verification.against,
+        rtol=verification.rtol,
+        atol=verification.atol,
         outputs=outputs,
-        engine=found.engine,
-        advice="" if found.passed else _advice(found.engine),
+        engine=verification.engine,
+        advice="" if verification.passed else _advice(verification.engine),
     )
 
 

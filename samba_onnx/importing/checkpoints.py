@@ -133,11 +133,11 @@ def _initializers(state: Mapping[str, Array], weights: list[str], path: str) -> 
     for name in weights:
         for key in _keys(name):
             known.setdefault(key, []).append(name)
-    found: dict[str, str] = {}
+    weights_by_key: dict[str, str] = {}
     for key, array in state.items():
         names = [key] if key in weights else known.get(key, [])
         if len(names) == 1:
-            found[key] = names[0]
+            weights_by_key[key] = names[0]
         elif names:
             raise UsageError(
                 f"{printable(path)}: {printable(key)!r} may be any of "
@@ -148,11 +148,11 @@ def _initializers(state: Mapping[str, Array], weights: list[str], path: str) -> 
                 f"{printable(path)} has {printable(key)!r}, which the model does not have; its "
                 f"initializers are {_some(weights)}"
             )
-    if not found:
+    if not weights_by_key:
         raise UsageError(
             f"{printable(path)} has none of the model's initializers, which are {_some(weights)}"
         )
-    return found
+    return weights_by_key
 
 
 def _keys(name: str) -> Iterator[str]:

@@ -61,8 +61,8 @@ def _loop(interpreter: Interpreter, instruction: Instruction, operands: list[Val
             raise instruction.call.refuse(
                 f"it runs more than {MOST_STEPS} times, too often to write out"
             )
-        given = [Host(np.array(turn, np.int64)), condition, *carried]
-        condition, *results = interpreter.call(body, given)
+        arguments = [Host(np.array(turn, np.int64)), condition, *carried]
+        condition, *results = interpreter.call(body, arguments)
         carried = results[: len(carried)]
         for items, item in zip(collected, results[len(carried) :], strict=True):
             items.append(item)
@@ -124,7 +124,7 @@ def _sequence_map(
         raise instruction.call.refuse("its first operand is no sequence")
     results: list[list[Value]] = [[] for _ in body.outputs]
     for turn in range(len(first)):
-        given = [item[turn] if isinstance(item, list) else item for item in operands]
-        for items, item in zip(results, interpreter.call(body, given), strict=True):
+        arguments = [item[turn] if isinstance(item, list) else item for item in operands]
+        for items, item in zip(results, interpreter.call(body, arguments), strict=True):
             items.append(item)
     return list(results)

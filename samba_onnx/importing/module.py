@@ -117,18 +117,18 @@ class OnnxModule(nn.Module):
             UsageError: An input is missing, unknown or given twice.
             ModelError: The model cannot be computed by torch.
         """
-        given = self._bind(inputs, named)
+        operands = self._bind(inputs, named)
         values: dict[int, Value] = dict(self._hosts)
         tensors = {slot: getattr(self, name) for slot, name in self._tensors.items()}
         values.update(tensors)
-        values.update(zip(self._inputs, given, strict=False))
+        values.update(zip(self._inputs, operands, strict=False))
         moving = {
             slot: value for slot, value in tensors.items() if not isinstance(value, nn.Parameter)
         }
         run = Interpreter(values, self._graph.opset, training=self.training, moving=moving)
         outputs = [_as_output(value) for value in run.run(self._graph.body)]
         labels = dict(
-            zip(self._names[len(self._inputs) :], given[len(self._inputs) :], strict=True)
+            zip(self._names[len(self._inputs) :], operands[len(self._inputs) :], strict=True)
         )
         results = [
             loss.compute(outputs[self._outputs.index(loss.output)], labels[loss.label])
@@ -144,7 +144,7 @@ class OnnxModule(nn.Module):
                 f"{len(inputs)} inputs were given, the model takes {len(self._names)}: "
                 f"{', '.join(self._names)}"
             )
-        given = dict(zip(self._keywords, inputs, strict=False))
+        operands = dict(zip(self._keywords, inputs, strict=False))
         places = {**dict(zip(self._names, self._keywords, strict=True))}
         for name, value in named.items():
             keyword = places.get(name, name)
@@ -152,15 +152,15 @@ class OnnxModule(nn.Module):
                 raise UsageError(
                     f"the model has no input {printable(name)!r}; it has {', '.join(self._names)}"
                 )
-            if keyword in given:
+            if keyword in operands:
                 raise UsageError(f"input {printable(name)!r} was given twice")
-            given[keyword] = value
+            operands[keyword] = value
         missing = [
-            n for n, key in zip(self._names, self._keywords, strict=True) if key not in given
+            n for n, key in zip(self._names, self._keywords, strict=True) if key not in operands
         ]
         if missing:
             raise UsageError(f"the model also needs {', '.join(missing)}")
-        return [given[keyword] for keyword in self._keywords]
+        return [operands[keyword] for keyword in self._keywords]
 
     def _register(self, value: ir.Value, tensor: ir.TensorProtocol, held: Tensor) -> None:
         name = attribute_name(value.name or "weight")

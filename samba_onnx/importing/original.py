@@ -131,15 +131,15 @@ def _empty(tensor: onnx.TensorProto) -> None:
 
 def named_tensors(model: onnx.ModelProto) -> dict[str, onnx.TensorProto]:
     """Return the tensors of the main graph that a name leads to: initializers and Constants."""
-    found = {
+    tensors = {
         node.output[0]: attribute.t
         for node in model.graph.node
         if node.op_type == "Constant" and node.output
         for attribute in node.attribute
         if attribute.name == "value"
     }
-    found.update((tensor.name, tensor) for tensor in model.graph.initializer)
-    return found
+    tensors.update((tensor.name, tensor) for tensor in model.graph.initializer)
+    return tensors
 
 
 def _all_tensors(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:

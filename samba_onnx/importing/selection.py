@@ -160,12 +160,12 @@ def is_known_operand(value: ir.Value) -> bool:
 
 def weight_roles(value: ir.Value) -> list[tuple[ir.Node, int]]:
     """Return the nodes and positions at which a value is read as a weight, scale or bias."""
-    found: list[tuple[ir.Node, int]] = []
+    readers: list[tuple[ir.Node, int]] = []
     rank = 0 if value.shape is None else len(value.shape)
     for use in value.uses():
         node = use.node
         if node.domain == "" and node.op_type in ARRANGING:
-            found += weight_roles(node.outputs[0])
+            readers += weight_roles(node.outputs[0])
         elif use.idx in _ROLES.get(node.op_type, ()) or (node.op_type in _VECTORS and rank <= 1):
-            found.append((node, use.idx))
-    return found
+            readers.append((node, use.idx))
+    return readers

@@ -57,21 +57,23 @@ def merged_weights(prepared: Prepared) -> list[str]:
     Layers are related when they share their other weights too, as a layer that is applied twice
     does; content that is all the same number is no sign of a relation.
     """
-    found = []
-    held = {*prepared.weights, *prepared.constants}
+    names = []
+    initializers = {*prepared.weights, *prepared.constants}
     for value, tensor in prepared.weights.items():
         if len(tensor.shape) > 1:
             continue
         roles = weight_roles(value)
         if len(roles) < 2:
             continue
-        layers = {(node.op_type, place, _partners(node, value, held)) for node, place in roles}
+        layers = {
+            (node.op_type, place, _partners(node, value, initializers)) for node, place in roles
+        }
         if len(layers) > 1 or _is_uniform(tensor):
-            found.append(value.name or "")
-    return found
+            names.append(value.name or "")
+    return names
 
 
-def _partners(node: ir.Node, value: ir.Value, held: Set[ir.Value]) -> frozenset[str]:
+def _partners(node: ir.Node, value: ir.Value, initializers: Set[ir.Value]) -> frozenset[str]:
     """Return the other weights of a layer; for a bias that is added, those of the product."""
     values = [other for other in node.inputs if other is not None and other is not value]
     for other in list(values):
@@ -79,7 +81,7 @@ def _partners(node: ir.Node, value: ir.Value, held: Set[ir.Value]) -> frozenset[
         if maker is not None and node.op_type == "Add" and maker.op_type == "MatMul":
             values += [item for item in maker.inputs if item is not None]
     sources = [_source(other) for other in values]
-    return frozenset(source.name or "" for source in sources if source in held)
+    return frozenset(source.name or "" for source in sources if source in initializers)
 
 
 def _source(value: ir.Value) -> ir.Value:
@@ -100,7 +102,7 @@ def _is_uniform(tensor: ir.TensorProtocol) -> bool:
 
 def folded_weights(prepared: Prepared) -> list[str]:
     """Return names of convolution weights that exporters of torch fold batch norms into."""
-    found: dict[str, None] = {}
+    names: dict[str, None] = {}
     for node in prepared.model.graph:
         if node.op_type not in ("Conv", "ConvTranspose", "Gemm") or len(node.inputs) < 3:
             continue
@@ -110,5 +112,5 @@ def folded_weights(prepared: Prepared) -> list[str]:
         name, second = weight.name or "", bias.name or ""
         script = re.fullmatch(r"onnx::Conv(Transpose)?_\d+", name) is not None
         if script or (second == f"{name}_bias" and KIND not in bias.metadata_props):
-            found[name] = None
-    return list(found)
+            names[name] = None
+    return list(names)

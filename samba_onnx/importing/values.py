@@ -107,7 +107,7 @@ def to_numpy(tensor: Tensor) -> Array:
     Args:
         tensor: On any device; not changed.
     """
-    held = tensor.detach().cpu().contiguous()
-    if held.dtype == torch.bfloat16:
-        return held.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
-    return np.asarray(held.numpy())
+    content = tensor.detach().cpu().contiguous()
+    if content.dtype == torch.bfloat16:
+        return content.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
+    return np.asarray(content.numpy())

@@ -69,12 +69,12 @@ def by_symbol(names: Collection[str], keys: Iterable[str]) -> dict[str, str]:
         for root, tail in tails:
             roots[root] = roots.get(root, 0) + (tail in paths)
     best = max(roots, key=lambda root: roots[root], default="")
-    found = {}
+    entries = {}
     for name, tails in ends.items():
         wanted = name if name in keys else paths.get(dict(tails).get(best, ""))
         if wanted is not None:
-            found[name] = wanted
-    return found
+            entries[name] = wanted
+    return entries
 
 
 def _ends(name: str) -> list[tuple[str, str]]:
@@ -83,19 +83,19 @@ def _ends(name: str) -> list[tuple[str, str]]:
     return [(name[:place], name[place + 2 :]) for place in places]
 
 
-def require_all(path: str, wanted: Iterable[str], found: Collection[str], keys: Any) -> None:
+def require_all(path: str, wanted: Iterable[str], present: Collection[str], keys: Any) -> None:
     """Refuse a checkpoint that lacks weights.
 
     Args:
         path: Path of the checkpoint, for the message.
         wanted: Names that must be there.
-        found: Names that are.
+        present: Names that are.
         keys: What the checkpoint has, for the message.
 
     Raises:
         UsageError: Some are missing.
     """
-    missing = [name for name in wanted if name not in found]
+    missing = [name for name in wanted if name not in present]
     if missing:
         more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
         has = [printable(key) for key in list(keys)[:5]]

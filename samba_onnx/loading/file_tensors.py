@@ -105,16 +105,16 @@ class ExternalFiles:
         return self._file(location).size
 
     def _file(self, location: str) -> HeldFile:
-        held = self._held.get(location)
-        if held is None:
+        file_of_location = self._held.get(location)
+        if file_of_location is None:
             if self._folder is None:
                 raise ModelFileError(
                     "its external data cannot be found without the model's folder: give the "
                     "model's path, or load its external data before"
                 )
             with open_beneath(self._folder, location, what="external data file") as file:
-                held = self._held[location] = HeldFile(file)
-        return held
+                file_of_location = self._held[location] = HeldFile(file)
+        return file_of_location
 
     def tensor(self, external: ir.ExternalTensor) -> FileTensor:
         """Return the tensor that ``external`` describes, over the open file.

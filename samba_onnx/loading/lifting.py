@@ -130,7 +130,7 @@ class _Walker:
 
     def _walk(self, start: int, end: int) -> list[tuple[int, int, int, int]]:
         """List fields of bytes: number, offset of the field, and offsets of its content."""
-        found: list[tuple[int, int, int, int]] = []
+        fields: list[tuple[int, int, int, int]] = []
         position = start
         while position < end:
             self._fields += 1
@@ -142,7 +142,7 @@ class _Walker:
             if wire == _LENGTH:
                 size, begin = self._read_varint(position, end)
                 position = begin + size
-                found.append((tag >> 3, field, begin, position))
+                fields.append((tag >> 3, field, begin, position))
             elif wire == _VARINT:
                 _, position = self._read_varint(position, end)
             elif wire in {_FIXED32, _FIXED64}:
@@ -151,7 +151,7 @@ class _Walker:
                 raise InvalidModelError(f"wrong field at byte {field}")
             if tag < 8 or position > end:
                 raise InvalidModelError(f"wrong or truncated field at byte {field}")
-        return found
+        return fields
 
     def _read_varint(self, position: int, end: int) -> tuple[int, int]:
         """Return the number at an offset, and the offset behind it."""

@@ -178,7 +178,7 @@ def parse_directory(directory: bytes) -> tuple[Listing, ...]:
     Raises:
         PefFormatError: An entry is cut off, has no signature or a name that is not ASCII.
     """
-    found: list[Listing] = []
+    listings: list[Listing] = []
     position = 0
     while position < len(directory):
         if len(directory) - position < _CENTRAL.size:
@@ -194,6 +194,6 @@ def parse_directory(directory: bytes) -> tuple[Listing, ...]:
             raise PefFormatError("the archive's directory is damaged")
         if size == _FULL32 and len(extra) >= 12:
             (size,) = struct.unpack_from("<Q", extra, 4)
-        found.append(Listing(name.decode("ascii"), size, crc, method == 0 and not flags & 1))
+        listings.append(Listing(name.decode("ascii"), size, crc, method == 0 and not flags & 1))
         position = behind_name + extra_bytes + comment
-    return tuple(found)
+    return tuple(listings)

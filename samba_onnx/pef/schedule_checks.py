@@ -38,18 +38,18 @@ def check_schedule(
         if call.id != number or call.stage not in own:
             _refuse(graph, f"call {call.id} of stage {call.stage} is out of place")
     elsewhere = {n for i, s in stages.items() if i not in own for n in (*s.inputs, *s.outputs)}
-    given = elsewhere.union(graph.inputs, *(stages[i].weights for i in own))
-    given |= {symbol.name for symbol in symbols.values() if symbol.stored}
-    given |= set(residents)
+    available = elsewhere.union(graph.inputs, *(stages[i].weights for i in own))
+    available |= {symbol.name for symbol in symbols.values() if symbol.stored}
+    available |= set(residents)
     written: set[str] = set()
     for call in graph.calls:
         stage = stages[call.stage]
         for name in stage.inputs:
-            if name not in given and name not in written:
+            if name not in available and name not in written:
                 _refuse(graph, f"call {call.id} reads {name} before it is written")
         written.update(stage.outputs)
     for name in graph.outputs:
-        if name not in given and name not in written:
+        if name not in available and name not in written:
             _refuse(graph, f"output {name} is never written")
 
 

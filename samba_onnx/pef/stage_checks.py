@@ -51,11 +51,11 @@ def parse_stage(
     except ModelError as error:
         raise PefFormatError(str(error)) from None
     graph = model.graph
-    held = {tensor.name for tensor in graph.initializer}
-    held.update(sparse.values.name for sparse in graph.sparse_initializer)
-    _same_names(where, "initializers", sorted(held), sorted(stage.weights))
-    given = [value.name for value in graph.input if value.name not in held]
-    _same_names(where, "inputs", given, stage.inputs)
+    weights = {tensor.name for tensor in graph.initializer}
+    weights.update(sparse.values.name for sparse in graph.sparse_initializer)
+    _same_names(where, "initializers", sorted(weights), sorted(stage.weights))
+    reads = [value.name for value in graph.input if value.name not in weights]
+    _same_names(where, "inputs", reads, stage.inputs)
     _same_names(where, "outputs", [value.name for value in graph.output], stage.outputs)
     for value in (*graph.input, *graph.output):
         _check_value(where, value, symbols[value.name])
@@ -76,9 +76,9 @@ def _size_of(weights_bytes: int) -> Callable[[str], int]:
     return size
 
 
-def _same_names(where: str, what: str, found: Sequence[str], declared: Sequence[str]) -> None:
-    if list(found) != list(declared):
-        differing = sorted(set(found).symmetric_difference(declared)) or list(found)
+def _same_names(where: str, what: str, actual: Sequence[str], declared: Sequence[str]) -> None:
+    if list(actual) != list(declared):
+        differing = sorted(set(actual).symmetric_difference(declared)) or list(actual)
         names = ", ".join(printable(name, 40) for name in differing[:3])
         raise PefFormatError(f"{where}: its {what} differ from the manifest: {names}")
 
@@ -101,10 +101,10 @@ def type_text(proto: onnx.TypeProto) -> str:
 
 def _check_value(where: str, value: onnx.ValueInfoProto, symbol: Symbol) -> None:
     """Compare a value's type and shape with the symbol's, as far as both are known."""
-    found = type_text(value.type)
-    if found and symbol.type and "()" not in found and found != symbol.type:
+    kind = type_text(value.type)
+    if kind and symbol.type and "()" not in kind and kind != symbol.type:
         raise PefFormatError(
-            f"{where}: {printable(value.name)} is {found}, the manifest says {symbol.type}"
+            f"{where}: {printable(value.name)} is {kind}, the manifest says {symbol.type}"
         )
     tensor = value.type.tensor_type
     if symbol.shape is None or not tensor.HasField("shape"):

@@ -138,10 +138,10 @@ def lay_out_weights(entries: Iterable[WeightEntry]) -> WeightsLayout:
             )
     layout = lay_out_tensors([(e.name, e.type, e.shape) for e in unique.values()])
     for tensor in layout.tensors:
-        given = source_bytes(unique[tensor.name].source, tensor.type)
-        if given is not None and given != tensor.bytes:
+        source_size = source_bytes(unique[tensor.name].source, tensor.type)
+        if source_size is not None and source_size != tensor.bytes:
             raise UsageError(
-                f"weight {tensor.name!r}: its source has {given} bytes, {tensor.type} "
+                f"weight {tensor.name!r}: its source has {source_size} bytes, {tensor.type} "
                 f"{list(tensor.shape)} needs {tensor.bytes}"
             )
     return WeightsLayout(

@@ -33,9 +33,9 @@ def scope(node: ir.Node) -> tuple[str, ...] | None:
     if own:
         return tuple(part for part in own.split(SEPARATOR)[1:] if part)
     text = node.metadata_props.get(SCOPES_KEY, "")[:_LONGEST_TEXT]
-    found = [first or second for first, second in _QUOTED.findall(text)]
-    if len(found) > 1:  # the last entry names the operator itself
-        return tuple(part for part in found[-2].split(".") if part)
+    scopes = [first or second for first, second in _QUOTED.findall(text)]
+    if len(scopes) > 1:  # the last entry names the operator itself
+        return tuple(part for part in scopes[-2].split(".") if part)
     name = (node.name or "")[:_LONGEST_TEXT]
     if not name.startswith("/"):
         return None

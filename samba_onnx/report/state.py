@@ -94,17 +94,17 @@ def residents(manifest: Manifest) -> tuple[ResidentReport, ...]:
         manifest: A PEF's manifest.
     """
     names = manifest.residents()
-    found: dict[str, ResidentReport] = {}
+    rows: dict[str, ResidentReport] = {}
     for symbol in manifest.symbols:
-        if symbol.name not in names or symbol.region in found:
+        if symbol.name not in names or symbol.region in rows:
             continue
         source = "device"
         if symbol.kind in LOADED_KINDS:
             source = "user" if symbol.stored is None else "pef"
-        found[symbol.region] = ResidentReport(
+        rows[symbol.region] = ResidentReport(
             symbol.name, symbol.kind, symbol.type, symbol.shape, symbol.bytes, symbol.region, source
         )
-    return tuple(found.values())
+    return tuple(rows.values())
 
 
 def argins(manifest: Manifest) -> tuple[ArginReport, ...]:

@@ -191,7 +191,7 @@ def atomic_output(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     try:
         target = Path(path)
         mode = _mode_of_destination(target)
-        made = _make_folders(target.parent)
+        folders = _make_folders(target.parent)
     except ValueError:
         raise OutputError(f"{printable(path)}: a path cannot hold a NUL character") from None
     except OSError as reason:
@@ -213,7 +213,7 @@ def atomic_output(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     except BaseException as reason:
         with contextlib.suppress(OSError):
             temporary.unlink()
-        for folder in made:
+        for folder in folders:
             with contextlib.suppress(OSError):
                 folder.rmdir()
         if isinstance(reason, OSError) and not isinstance(reason, SambaError):
@@ -234,11 +234,11 @@ def _mode_of_destination(target: Path) -> int | None:
 def _make_folders(folder: Path) -> list[Path]:
     """Make the missing folders down to ``folder``; return them, innermost first."""
     missing = [parent for parent in (folder, *folder.parents) if not parent.exists()]
-    made: list[Path] = []
+    folders: list[Path] = []
     for parent in reversed(missing):
         parent.mkdir(exist_ok=True)
-        made.insert(0, parent)
-    return made
+        folders.insert(0, parent)
+    return folders
 
 
 def _flush_folder(folder: Path) -> None:

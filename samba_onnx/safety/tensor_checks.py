@@ -197,9 +197,9 @@ def _check_raw(tensor: onnx.TensorProto, elements: int, where: str) -> None:
     if tensor.data_type == _T.STRING:
         raise InvalidModelError(f"{where}: strings cannot be raw data")
     needed = (elements * BITS[tensor.data_type] + 7) // 8
-    found = len(tensor.raw_data)
-    if found != needed:
-        raise InvalidModelError(f"{where}: its shape takes {needed} bytes, but it holds {found}")
+    size = len(tensor.raw_data)
+    if size != needed:
+        raise InvalidModelError(f"{where}: its shape takes {needed} bytes, but it holds {size}")
 
 
 def _check_typed(tensor: onnx.TensorProto, elements: int, filled: list[str], where: str) -> None:

@@ -161,9 +161,9 @@ def _check_equation(content: bytes, terms: int) -> None:
     text = content.decode("utf-8", "replace")
     if len(text) > _LONGEST_EQUATION or not _EQUATION.fullmatch(text):
         raise InvalidModelError(f"{printable(text, 60)!r} is no equation")
-    found = text.partition("->")[0].count(",") + 1
-    if found != terms:
-        raise InvalidModelError(f"the equation has {found} terms for {terms} inputs")
+    operands = text.partition("->")[0].count(",") + 1
+    if operands != terms:
+        raise InvalidModelError(f"the equation has {operands} terms for {terms} inputs")
 
 
 def _check_integers(name: str, values: Sequence[int], limits: Limits) -> None:

@@ -111,7 +111,7 @@ def _cast(
         first: Its first operand that is cast; others of the same type behind it are, too.
         dtype: Type of the operands.
         wide: Type to compute in.
-        types: Of all values, by name. A result whose type is not declared has that of the operands.
+        types: Types of all values, by name. A result whose type is not declared has that of the operands.
     """
     build = Nodes(node.output[0])
     for index, name in enumerate(node.input):

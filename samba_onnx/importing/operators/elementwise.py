@@ -146,12 +146,12 @@ def clip(
 @computes("IsInf")
 def is_infinite(node: Node, value: Tensor) -> Tensor:
     """Find infinities of the signs that are asked for."""
-    found = torch.zeros_like(value, dtype=torch.bool)
+    infinite = torch.zeros_like(value, dtype=torch.bool)
     if node.integer("detect_positive", 1):
-        found = found | torch.isposinf(value)
+        infinite = infinite | torch.isposinf(value)
     if node.integer("detect_negative", 1):
-        found = found | torch.isneginf(value)
-    return found
+        infinite = infinite | torch.isneginf(value)
+    return infinite
 
 
 @computes("BitShift")

@@ -41,9 +41,11 @@ class _Operands:
 @computes("RNN")
 def rnn(node: Node, *operands: Tensor | None) -> tuple[Tensor, Tensor]:
     """Elman network."""
-    given = _operands(node, operands)
-    results, last = _native(node, given) if _is_native(node, given) else _loop(node, given)
-    return _results(node, given, results), _state(node, last[0])
+    parameters = _operands(node, operands)
+    results, last = (
+        _native(node, parameters) if _is_native(node, parameters) else _loop(node, parameters)
+    )
+    return _results(node, parameters, results), _state(node, last[0])
 
 
 @computes("GRU")
@@ -55,9 +57,11 @@ def gru(node: Node, *operands: Tensor | None) -> tuple[Tensor, Tensor]:
 @computes("LSTM")
 def lstm(node: Node, *operands: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
     """Long short-term memory."""
-    given = _operands(node, operands)
-    results, last = _native(node, given) if _is_native(node, given) else _loop(node, given)
-    return _results(node, given, results), _state(node, last[0]), _state(node, last[1])
+    parameters = _operands(node, operands)
+    results, last = (
+        _native(node, parameters) if _is_native(node, parameters) else _loop(node, parameters)
+    )
+    return _results(node, parameters, results), _state(node, last[0]), _state(node, last[1])
 
 
 def _operands(node: Node, operands: Sequence[Tensor | None]) -> _Operands:
@@ -76,10 +80,10 @@ def _operands(node: Node, operands: Sequence[Tensor | None]) -> _Operands:
     return _Operands(value, weights, recurrence, bias, lengths, hidden, cell, peepholes)
 
 
-def _results(node: Node, given: _Operands, results: Tensor) -> Tensor:
+def _results(node: Node, parameters: _Operands, results: Tensor) -> Tensor:
     """Bring [steps, batch, directions x hidden] into ONNX's order."""
     steps, batch = results.shape[:2]
-    parted = results.reshape(steps, batch, given.directions, -1)
+    parted = results.reshape(steps, batch, parameters.directions, -1)
     return parted.transpose(0, 1) if node.integer("layout") else parted.transpose(1, 2)
 
 
@@ -92,42 +96,42 @@ def _activations(node: Node, directions: int) -> list[str]:
     return [str(name) for name in names] if names else _DEFAULT[node.operator] * directions
 
 
-def _is_native(node: Node, given: _Operands) -> bool:
-    names = [name.lower() for name in _activations(node, given.directions)]
-    usual = [name.lower() for name in _DEFAULT[node.operator] * given.directions]
+def _is_native(node: Node, parameters: _Operands) -> bool:
+    names = [name.lower() for name in _activations(node, parameters.directions)]
+    usual = [name.lower() for name in _DEFAULT[node.operator] * parameters.directions]
     if node.operator == "RNN" and set(names) == {"relu"}:
         usual = names
     return (
         names == usual
-        and given.lengths is None
-        and given.peepholes is None
+        and parameters.lengths is None
+        and parameters.peepholes is None
         and "clip" not in node.attributes
         and not node.integer("input_forget")
         and (node.operator != "GRU" or node.integer("linear_before_reset") == 1)
     )
 
 
-def _native(node: Node, given: _Operands) -> tuple[Tensor, list[Tensor]]:
+def _native(node: Node, parameters: _Operands) -> tuple[Tensor, list[Tensor]]:
     """Call torch's own operator, its gates in its own order."""
     order = _GATES[node.operator]
     flat: list[Tensor] = []
-    for direction in range(given.directions):
-        flat += [_reorder(given.weights[direction], order)]
-        flat += [_reorder(given.recurrence[direction], order)]
-        if given.bias is not None:
-            own, other = given.bias[direction].chunk(2)
+    for direction in range(parameters.directions):
+        flat += [_reorder(parameters.weights[direction], order)]
+        flat += [_reorder(parameters.recurrence[direction], order)]
+        if parameters.bias is not None:
+            own, other = parameters.bias[direction].chunk(2)
             flat += [_reorder(own, order), _reorder(other, order)]
     backwards = node.text("direction", "forward") == "reverse"
-    value = given.value.flip(0) if backwards else given.value
-    rest = (flat, given.bias is not None, 1, 0.0, False, given.directions == 2, False)
-    if given.cell is not None:
-        results, hidden, cell = torch.lstm(value, (given.hidden, given.cell), *rest)
+    value = parameters.value.flip(0) if backwards else parameters.value
+    rest = (flat, parameters.bias is not None, 1, 0.0, False, parameters.directions == 2, False)
+    if parameters.cell is not None:
+        results, hidden, cell = torch.lstm(value, (parameters.hidden, parameters.cell), *rest)
         last = [hidden, cell]
     else:
         names = _activations(node, 1)
         simple = torch.rnn_relu if names[0].lower() == "relu" else torch.rnn_tanh
         results, hidden = (torch.gru if node.operator == "GRU" else simple)(
-            value, given.hidden, *rest
+            value, parameters.hidden, *rest
         )
         last = [hidden]
     return (results.flip(0) if backwards else results), last
@@ -138,20 +142,20 @@ def _reorder(stacked: Tensor, order: list[int]) -> Tensor:
     return torch.cat([parts[gate] for gate in order]) if len(order) > 1 else stacked
 
 
-def _loop(node: Node, given: _Operands) -> tuple[Tensor, list[Tensor]]:
+def _loop(node: Node, parameters: _Operands) -> tuple[Tensor, list[Tensor]]:
     """Go step by step, each direction by itself."""
     results, states = [], []
-    names = _activations(node, given.directions)
-    count = len(names) // given.directions
-    for direction in range(given.directions):
+    names = _activations(node, parameters.directions)
+    count = len(names) // parameters.directions
+    for direction in range(parameters.directions):
         backwards = direction == 1 or node.text("direction", "forward") == "reverse"
         chosen = names[direction * count : (direction + 1) * count]
         functions = [
             _activation(node, name, direction * count + k) for k, name in enumerate(chosen)
         ]
-        sequence = _turned(given.value, given.lengths) if backwards else given.value
-        outputs, state = _steps(node, given, direction, sequence, functions)
-        results.append(_turned(outputs, given.lengths) if backwards else outputs)
+        sequence = _turned(parameters.value, parameters.lengths) if backwards else parameters.value
+        outputs, state = _steps(node, parameters, direction, sequence, functions)
+        results.append(_turned(outputs, parameters.lengths) if backwards else outputs)
         states.append(state)
     return torch.cat(results, -1), [torch.stack(parts) for parts in zip(*states, strict=True)]
 
@@ -161,18 +165,18 @@ def _turned(value: Tensor, lengths: Tensor | None) -> Tensor:
 
 
 def _steps(
-    node: Node, given: _Operands, direction: int, sequence: Tensor, functions: list[Activation]
+    node: Node, parameters: _Operands, direction: int, sequence: Tensor, functions: list[Activation]
 ) -> tuple[Tensor, list[Tensor]]:
     step = {"RNN": _rnn_step, "GRU": _gru_step, "LSTM": _lstm_step}[node.operator]
-    state = [given.hidden[direction]]
-    if given.cell is not None:
-        state.append(given.cell[direction])
+    state = [parameters.hidden[direction]]
+    if parameters.cell is not None:
+        state.append(parameters.cell[direction])
     outputs = []
     for time, value in enumerate(sequence.unbind(0)):
-        new = step(node, given, direction, value, state, functions)
+        new = step(node, parameters, direction, value, state, functions)
         output = new[0]
-        if given.lengths is not None:
-            active = (time < given.lengths).unsqueeze(-1)
+        if parameters.lengths is not None:
+            active = (time < parameters.lengths).unsqueeze(-1)
             new = [torch.where(active, one, old) for one, old in zip(new, state, strict=True)]
             output = torch.where(active, output, torch.zeros_like(output))
         state = new
@@ -180,10 +184,10 @@ def _steps(
     return torch.stack(outputs), state
 
 
-def _biases(given: _Operands, direction: int) -> tuple[Tensor | None, Tensor | None]:
-    if given.bias is None:
+def _biases(parameters: _Operands, direction: int) -> tuple[Tensor | None, Tensor | None]:
+    if parameters.bias is None:
         return None, None
-    own, other = given.bias[direction].chunk(2)
+    own, other = parameters.bias[direction].chunk(2)
     return own, other
 
 
@@ -194,58 +198,58 @@ def _clipped(node: Node, value: Tensor) -> Tensor:
 
 def _rnn_step(
     node: Node,
-    given: _Operands,
+    parameters: _Operands,
     direction: int,
     value: Tensor,
     state: list[Tensor],
     functions: list[Activation],
 ) -> list[Tensor]:
-    own, other = _biases(given, direction)
-    total = F.linear(value, given.weights[direction], own)
-    total = total + F.linear(state[0], given.recurrence[direction], other)
+    own, other = _biases(parameters, direction)
+    total = F.linear(value, parameters.weights[direction], own)
+    total = total + F.linear(state[0], parameters.recurrence[direction], other)
     return [functions[0](_clipped(node, total))]
 
 
 def _gru_step(
     node: Node,
-    given: _Operands,
+    parameters: _Operands,
     direction: int,
     value: Tensor,
     state: list[Tensor],
     functions: list[Activation],
 ) -> list[Tensor]:
-    own, other = _biases(given, direction)
-    hidden, recurrence = state[0], given.recurrence[direction]
+    own, other = _biases(parameters, direction)
+    hidden, recurrence = state[0], parameters.recurrence[direction]
     size = hidden.shape[-1]
-    given_gates = F.linear(value, given.weights[direction], own)
+    gates_of_input = F.linear(value, parameters.weights[direction], own)
     kept_gates = F.linear(
         hidden, recurrence[: 2 * size], None if other is None else other[: 2 * size]
     )
-    gates = functions[0](_clipped(node, given_gates[..., : 2 * size] + kept_gates))
+    gates = functions[0](_clipped(node, gates_of_input[..., : 2 * size] + kept_gates))
     update, reset = gates.chunk(2, -1)
     last_bias = None if other is None else other[2 * size :]
     if node.integer("linear_before_reset"):
         candidate = reset * F.linear(hidden, recurrence[2 * size :], last_bias)
     else:
         candidate = F.linear(reset * hidden, recurrence[2 * size :], last_bias)
-    candidate = functions[1](_clipped(node, given_gates[..., 2 * size :] + candidate))
+    candidate = functions[1](_clipped(node, gates_of_input[..., 2 * size :] + candidate))
     return [(1 - update) * candidate + update * hidden]
 
 
 def _lstm_step(
     node: Node,
-    given: _Operands,
+    parameters: _Operands,
     direction: int,
     value: Tensor,
     state: list[Tensor],
     functions: list[Activation],
 ) -> list[Tensor]:
-    own, other = _biases(given, direction)
+    own, other = _biases(parameters, direction)
     hidden, cell = state
-    gates = F.linear(value, given.weights[direction], own)
-    gates = gates + F.linear(hidden, given.recurrence[direction], other)
+    gates = F.linear(value, parameters.weights[direction], own)
+    gates = gates + F.linear(hidden, parameters.recurrence[direction], other)
     entry, output, forget, candidate = gates.chunk(4, -1)
-    peep = None if given.peepholes is None else given.peepholes[direction].chunk(3)
+    peep = None if parameters.peepholes is None else parameters.peepholes[direction].chunk(3)
     if peep is not None:
         entry, forget = entry + peep[0] * cell, forget + peep[2] * cell
     opened = functions[0](_clipped(node, entry))
@@ -272,7 +276,7 @@ def _activation(node: Node, name: str, position: int) -> Activation:
         return _PLAIN[kind]
     alpha = _parameter(node, "activation_alpha", position)
     beta = _parameter(node, "activation_beta", position)
-    found: dict[str, Activation] = {
+    activations: dict[str, Activation] = {
         "affine": lambda x: x * (1.0 if alpha is None else alpha) + (beta or 0.0),
         "elu": lambda x: F.elu(x, 1.0 if alpha is None else alpha),
         "hardsigmoid": lambda x: torch.clamp(
@@ -286,9 +290,9 @@ def _activation(node: Node, name: str, position: int) -> Activation:
             x > (1.0 if alpha is None else alpha), x, torch.zeros_like(x)
         ),
     }
-    if kind not in found:
+    if kind not in activations:
         raise node.refuse(f"activation {name!r} is unknown")
-    return found[kind]
+    return activations[kind]
 
 
 def _parameter(node: Node, name: str, position: int) -> float | None:

@@ -44,13 +44,13 @@ class Node:
 
     def integers(self, name: str, default: list[int] | None = None) -> list[int]:
         """Return an attribute of several integers, or its default."""
-        given = self.attributes.get(name)
-        return list(default or []) if given is None else [int(item) for item in given]
+        values = self.attributes.get(name)
+        return list(default or []) if values is None else [int(item) for item in values]
 
     def tensor(self, name: str) -> Array | None:
         """Return a tensor attribute as an array; None when it is not given."""
-        given: ir.TensorProtocol | None = self.attributes.get(name)
-        return None if given is None else given.numpy()
+        tensor: ir.TensorProtocol | None = self.attributes.get(name)
+        return None if tensor is None else tensor.numpy()
 
     def wants(self, position: int) -> bool:
         """Return whether an output is read."""

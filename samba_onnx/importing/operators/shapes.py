@@ -55,10 +55,10 @@ def transpose(node: Node, value: Tensor) -> Tensor:
 def squeeze(node: Node, value: Tensor, axes: Array | None = None) -> Tensor:
     """Remove axes of size one."""
     del node
-    given = integers(axes)
-    if given is None:
-        given = [axis for axis, length in enumerate(value.shape) if length == 1]
-    gone = {axis % value.dim() for axis in given}
+    positions = integers(axes)
+    if positions is None:
+        positions = [axis for axis, length in enumerate(value.shape) if length == 1]
+    gone = {axis % value.dim() for axis in positions}
     return value.reshape([n for axis, n in enumerate(value.shape) if axis not in gone])
 
 
