@@ -37,7 +37,7 @@ def argin_names_ending(manifest: Manifest, ending: str) -> list[str]:
     """Return the names of the scalars of one kind, as the rates of dropouts.
 
     Args:
-        manifest: Of a PEF.
+        manifest: A PEF's manifest.
         ending: How names of that kind end.
     """
     return [name for name in argin_names(manifest) if name.endswith(ending)]
