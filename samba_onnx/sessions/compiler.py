@@ -25,9 +25,9 @@ from samba_onnx.sessions.onnx_modules import (
 from samba_onnx.sessions.options import Destination, Model, SessionOptions, output_path
 from samba_onnx.sessions.trace_mode import TraceMode
 from samba_onnx.sessions.traced import TracedGraph
+from samba_onnx.workflows.checking.original import convert_compared
 from samba_onnx.workflows.checking.refusals import refuse_unless_prepared
 from samba_onnx.workflows.compiler import compile_programs, convert
-from samba_onnx.workflows.original_check import convert_compared
 from samba_onnx.workflows.records import GraphRecord, write_records
 from samba_onnx.workflows.torch_programs import Training, recorded_program
 

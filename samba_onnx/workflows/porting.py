@@ -33,8 +33,8 @@ from samba_onnx.safety.files import printable
 from samba_onnx.sessions.arrays import to_array
 from samba_onnx.sessions.lazy_parameters import LAZY
 from samba_onnx.sessions.onnx_modules import attached_losses, named_inputs
+from samba_onnx.workflows.checking.inference import compare_with_eager
 from samba_onnx.workflows.compiler import DEFAULT_TARGET, analyze_programs, compile_programs
-from samba_onnx.workflows.eager_check import compare_with_eager
 from samba_onnx.workflows.planning import Progress
 from samba_onnx.workflows.records import write_records
 from samba_onnx.workflows.reference_sample import Sample, keep_sample

@@ -22,9 +22,9 @@ from samba_onnx.importing import OnnxModule
 from samba_onnx.optim import OptimizerRecord, to_json
 from samba_onnx.program.fingerprint import fingerprint
 from samba_onnx.program.program import DEFAULT_GRAPH, Program
+from samba_onnx.workflows.checking.inference import compare_with_eager
 from samba_onnx.workflows.checking.refusals import refuse_unless_prepared
-from samba_onnx.workflows.eager_check import compare_with_eager
-from samba_onnx.workflows.gradient_check import compare_training
+from samba_onnx.workflows.checking.training import compare_training
 from samba_onnx.workflows.records import GraphRecord, onnx_record
 
 

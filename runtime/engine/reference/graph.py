@@ -60,7 +60,6 @@ class ReferenceGraph:
         """ONNX's text forms of the inputs' types, by name, in order."""
         self.outputs = {value.name: type_text(value.type) for value in graph.output}
         """ONNX's text forms of the outputs' types, by name, in order."""
-        self._dtypes = dict(_stated_dtypes(model))
         self._operations = list(_operations(model))
 
     def run(self, feed: Mapping[str, Any]) -> Sequence[Any]:
@@ -81,18 +80,10 @@ class ReferenceGraph:
             raise _failure(f"input {missing[0]!r} has no value")
         for operation in self._operations:
             results = _evaluated(operation, {name: values[name] for name in operation.reads})
-            for name, value in zip(operation.writes, results, strict=True):
-                values[name] = self._typed(name, value)
+            values.update(zip(operation.writes, results, strict=True))
             for name in operation.done:
                 del values[name]
         return [_own(values[name]) for name in self.outputs]
-
-    def _typed(self, name: str, value: Any) -> Any:
-        """Return a value in the type that the model states: numpy widens where ONNX does not."""
-        dtype = self._dtypes.get(name)
-        if dtype is None or not isinstance(value, np.ndarray) or value.dtype == dtype:
-            return value
-        return value.astype(dtype)
 
 
 def _evaluated(operation: _Operation, feed: Mapping[str, Any]) -> list[Any]:
@@ -165,18 +156,6 @@ def _captured(graph: onnx.GraphProto) -> Iterator[str]:
     for node in graph.node:
         yield from (name for name in _read_by(node) if name not in own)
     yield from (value.name for value in graph.output if value.name not in own)
-
-
-def _stated_dtypes(model: onnx.ModelProto) -> Iterator[tuple[str, np.dtype[Any]]]:
-    """Yield the types of tensors of numbers, as far as the model states or inference tells them."""
-    try:
-        graph = onnx.shape_inference.infer_shapes(model).graph
-    except (onnx.shape_inference.InferenceError, RuntimeError, ValueError):
-        graph = model.graph
-    for value in (*graph.value_info, *graph.output):
-        number = value.type.tensor_type.elem_type
-        if number not in {onnx.TensorProto.UNDEFINED, onnx.TensorProto.STRING}:
-            yield value.name, np.dtype(onnx.helper.tensor_dtype_to_np_dtype(number))
 
 
 def _dense(sparse: onnx.SparseTensorProto) -> np.ndarray[Any, Any]:

@@ -18,7 +18,7 @@ from samba_onnx.export.programs.training import export_training
 from samba_onnx.facts.names import gradient_name, updated_name, zeroed_name
 from samba_onnx.program.kinds import SectionType, SymbolKind
 from samba_onnx.workflows.checking.outcome import ComparisonOutcome
-from samba_onnx.workflows.gradient_check import compare_training
+from samba_onnx.workflows.checking.training import compare_training
 from tests.export.training_models import (
     Shared,
     WithLoss,

@@ -13,7 +13,7 @@ from samba_onnx.export.operators import registry
 from samba_onnx.export.programs.training import export_training
 from samba_onnx.workflows.checking.dropouts import rates_at_zero
 from samba_onnx.workflows.checking.outcome import ComparisonOutcome, NotComparableError
-from samba_onnx.workflows.gradient_check import compare_training
+from samba_onnx.workflows.checking.training import compare_training
 from tests.workflows.checking.planted import LINE, batch, net, wrong_number
 
 functional = nn.functional

@@ -15,13 +15,10 @@ from samba_onnx.export.programs.training import export_training
 from samba_onnx.program.kinds import SectionType
 from samba_onnx.program.program import Part
 from samba_onnx.program.source_location import STACK_TRACE
+from samba_onnx.workflows.checking.inference import compare_with_eager
 from samba_onnx.workflows.checking.refusals import refusal, refuse_unless_prepared
-from samba_onnx.workflows.eager_check import (
-    compare_with_eager,
-    feeds_of,
-    run_part,
-)
-from samba_onnx.workflows.gradient_check import compare_training
+from samba_onnx.workflows.checking.running import feeds_of, run_part
+from samba_onnx.workflows.checking.training import compare_training
 from tests.workflows.checking.planted import LINE, REFUSED, batch, net
 
 

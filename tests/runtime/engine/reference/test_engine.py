@@ -166,16 +166,6 @@ def test_a_loop_reads_values_of_the_graph_around_it() -> None:
         np.testing.assert_array_equal(evaluate_original(model, feeds, engine=engine)["y"], 4 * x)
 
 
-def test_numpys_wider_types_do_not_pass() -> None:
-    """``onnx.reference`` computes some operators in float64; values have the stated types."""
-    model = parser.parse_model(
-        HEADER + "g (float[3] x) => (float[3] y, float z) "
-        "{ y = Gelu(x) i = Constant<value_ints=[0]>() z = ReduceLogSumExp<keepdims=0>(x, i) }"
-    )
-    outputs = evaluate_original(model, {"x": np.ones(3, np.float32)}, engine="reference")
-    assert [value.dtype for value in outputs.values()] == [np.float32, np.float32]
-
-
 def test_what_has_no_implementation_is_named(tmp_path: Path) -> None:
     plan = Plan(
         [

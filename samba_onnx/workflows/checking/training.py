@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -27,6 +28,8 @@ from samba_onnx.program.kinds import SectionType
 from samba_onnx.program.program import Part, Program
 from samba_onnx.tensor import SambaTensor
 from samba_onnx.workflows.checking.dropouts import CONDITION, rates_at_zero
+from samba_onnx.workflows.checking.inference import compare_part
+from samba_onnx.workflows.checking.numbers import to_array, zeros
 from samba_onnx.workflows.checking.outcome import (
     Comparison,
     NotComparableError,
@@ -34,17 +37,11 @@ from samba_onnx.workflows.checking.outcome import (
     not_comparable,
 )
 from samba_onnx.workflows.checking.refusals import refuse_unless_prepared
-from samba_onnx.workflows.eager_check import (
-    compare_part,
-    feeds_of,
-    run_part,
-    to_array,
-    zeros,
-)
+from samba_onnx.workflows.checking.running import feeds_of, run_part
 
 
 def compare_training(module: nn.Module, inputs: Inputs, exported: Exported) -> Comparison:
-    """Run an exported forward and backward in onnxruntime, and compare them with torch.
+    """Run an exported forward and backward on the engine, and compare them with torch.
 
     Active dropouts are compared with their rates at 0, for the masks of torch and of the device
     differ.
@@ -78,63 +75,80 @@ def compare_training(module: nn.Module, inputs: Inputs, exported: Exported) -> C
 def _errors_of_step(module: nn.Module, inputs: Inputs, exported: Exported) -> dict[str, float]:
     """Compare outputs and gradients; return the largest error of each."""
     args, keywords = arguments(inputs)
-    outputs = compare_part(module, inputs, exported, _part(exported.program, SectionType.FWD))
-    values = _step(module, pytree.tree_leaves((args, keywords)), exported)
-    wanted = _gradients(module, args, keywords, exported)
-    gradients = {name: _gradient_of(values, name) for name in wanted}
-    errors = _errors(gradients, wanted)
+    forward = compare_part(module, inputs, exported, _part(exported.program, SectionType.FWD))
+    feeds = feeds_of(module, pytree.tree_leaves((args, keywords)), exported)
+    values = _backward(exported.program, {**feeds, **forward.values})
+    torchs = _gradients(module, args, keywords, exported)
+    ours = {name: _gradient_of(values, name) for name in torchs}
+    errors = _errors(ours, torchs)
     wrong = {name: error for name, error in errors.items() if not error <= GRADIENT_OF_LARGEST}
     if wrong:
         # Gradients behind normalisations lose many digits in torch, too: let float64 judge.
         exact = _exact_gradients(module, args, keywords, exported)
-        ours, torchs = _errors(gradients, exact), _errors(wanted, exact)
+        our_errors, torchs_errors = _errors(ours, exact), _errors(torchs, exact)
         for name, error in wrong.items():
-            if not ours.get(name, error) <= TIMES_TORCHS_ERROR * torchs.get(name, 0.0):
+            allowed = TIMES_TORCHS_ERROR * torchs_errors.get(name, 0.0)
+            if not our_errors.get(name, error) <= allowed:
                 raise ExportMismatchError(
                     f"the gradient of {name!r} in the exported graph differs from torch's by "
                     f"{error:.2g} of its largest number; please report this, or skip the comparison"
                 )
-    return {**outputs, **{f"{name}{GRADIENT}": error for name, error in errors.items()}}
+    return {**forward.errors, **{f"{name}{GRADIENT}": error for name, error in errors.items()}}
 
 
-def _gradient_of(made: Mapping[str, NDArray[Any]], name: str) -> NDArray[np.float64]:
-    gradient = f"{name}{GRADIENT}"
-    return made[gradient if gradient in made else f"{gradient}{UPDATED}"].astype(np.float64)
+def _gradient_of(values: Mapping[str, NDArray[Any]], parameter: str) -> NDArray[np.float64]:
+    gradient = f"{parameter}{GRADIENT}"
+    name = gradient if gradient in values else f"{gradient}{UPDATED}"
+    return values[name].astype(np.float64)
 
 
 def _errors(
-    found: Mapping[str, NDArray[np.float64]], wanted: Mapping[str, NDArray[np.float64]]
+    gradients: Mapping[str, NDArray[np.float64]], expected: Mapping[str, NDArray[np.float64]]
 ) -> dict[str, float]:
-    """Return the largest error of each gradient, as a fraction of its largest number."""
-    largest = max((float(np.abs(array).max(initial=0.0)) for array in wanted.values()), default=0.0)
+    """Return the largest error of each gradient, as a fraction of its largest number.
+
+    Numbers that are not finite must be the same ones at the same places.
+    """
+    scales = {name: _largest(array) for name, array in expected.items()}
+    negligible = NEGLIGIBLE_GRADIENT * max(scales.values(), default=0.0)
     errors = {}
-    for name, array in wanted.items():
-        scale = max(float(np.abs(array).max(initial=0.0)), NEGLIGIBLE_GRADIENT * largest)
-        error = float(np.abs(found[name] - array).max(initial=0.0))
+    for name, array in expected.items():
+        finite, actual = np.isfinite(array), gradients[name]
+        if not np.array_equal(actual[~finite], array[~finite], equal_nan=True):
+            errors[name] = math.inf
+            continue
+        scale = max(scales[name], negligible)
+        error = float(np.abs(actual[finite] - array[finite]).max(initial=0.0))
         errors[name] = error / scale if scale else error
     return errors
+
+
+def _largest(array: NDArray[np.float64]) -> float:
+    return float(np.abs(array[np.isfinite(array)]).max(initial=0.0))
 
 
 def _part(program: Program, kind: SectionType) -> Part:
     return next(part for part in program.parts if part.type is kind)
 
 
-def _step(module: nn.Module, flat: list[Any], exported: Exported) -> dict[str, NDArray[Any]]:
-    """Run forward and backward with gradients of one for the losses."""
-    program = exported.program
-    feeds = feeds_of(module, flat, exported)
-    forward = run_part(_part(program, SectionType.FWD), feeds)
+def _backward(program: Program, feeds: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    """Run the backward part, if there is one, with gradients of one for the losses.
+
+    Args:
+        program: The program of one step.
+        feeds: What the forward part read and what it computed.
+    """
     if all(part.type is not SectionType.BCKWD for part in program.parts):
-        return forward
+        return {}
     backward = _part(program, SectionType.BCKWD)
-    feeds = {**feeds, **forward}
     losses = json.loads(program.metadata.get(LOSSES, "[]"))
+    gradients = {}
     for value in backward.model.graph.inputs:
         name = value.name or ""
         if name not in feeds:
             seed = name.removesuffix(GRADIENT) in losses
-            feeds[name] = np.ones_like(zeros(value)) if seed else zeros(value)
-    return run_part(backward, feeds)
+            gradients[name] = np.ones_like(zeros(value)) if seed else zeros(value)
+    return run_part(backward, {**feeds, **gradients})
 
 
 def _gradients(
@@ -155,19 +169,19 @@ def _gradients(
     buffers = {path: change(buffer.clone()) for path, buffer in module.named_buffers()}
     first = {id(parameters[path]): path for path in reversed(members)}
     paths = {n: first[id(parameters[p])] for n, p in exported.members.items() if p in parameters}
-    wanted = {name: members[path] for name, path in paths.items() if members[path].requires_grad}
+    leaves = {name: members[path] for name, path in paths.items() if members[path].requires_grad}
     losses = set(json.loads(exported.program.metadata.get(LOSSES, "[]")))
-    given, named = pytree.tree_map(change, (args, dict(keywords)))
+    operands, named = pytree.tree_map(change, (args, dict(keywords)))
     rates = rates_at_zero() if exported.program.argins else contextlib.nullcontext()
     with torch.enable_grad(), torch.random.fork_rng(devices=[]), HOST_OPERATORS.paused(), rates:
-        returned = torch.func.functional_call(module, {**members, **buffers}, given, named)
+        returned = torch.func.functional_call(module, {**members, **buffers}, operands, named)
         outputs = pytree.tree_leaves(returned)
         chosen = [o for name, o in zip(exported.outputs, outputs, strict=True) if name in losses]
         seeds = [torch.ones_like(loss) for loss in chosen]
-        found = torch.autograd.grad(chosen, list(wanted.values()), seeds, allow_unused=True)
+        gradients = torch.autograd.grad(chosen, list(leaves.values()), seeds, allow_unused=True)
     return {
         name: to_array(gradient).astype(np.float64)
-        for name, gradient in zip(wanted, found, strict=True)
+        for name, gradient in zip(leaves, gradients, strict=True)
         if gradient is not None
     }
 

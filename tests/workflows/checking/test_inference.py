@@ -1,8 +1,5 @@
 from __future__ import annotations
 
-import math
-
-import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -11,8 +8,9 @@ from samba_onnx.errors import ExportMismatchError
 from samba_onnx.export.operators import activations, registry
 from samba_onnx.export.programs.inference import export_inference
 from samba_onnx.tensor import SambaTensor, from_torch_model_
+from samba_onnx.workflows.checking.inference import compare_with_eager
+from samba_onnx.workflows.checking.numbers import tolerance_of
 from samba_onnx.workflows.checking.outcome import ComparisonOutcome
-from samba_onnx.workflows.eager_check import compare_with_eager, difference, tolerance_of
 
 
 class Two(nn.Module):
@@ -61,11 +59,11 @@ def test_mismatch_names_the_first_operator_and_the_line(monkeypatch: pytest.Monk
     exported = export_inference(module, inputs)
     with pytest.raises(
         ExportMismatchError,
-        match=r"'two__softmax__outputs__0'.*aten\.silu\.default at test_eager_check\.py:\d+",
+        match=r"'two__softmax__outputs__0'.*aten\.silu\.default at test_inference\.py:\d+",
     ) as caught:
         compare_with_eager(module, inputs, exported)
     assert caught.value.operator == "aten.silu.default"
-    assert (caught.value.location or "").startswith("test_eager_check.py:")
+    assert (caught.value.location or "").startswith("test_inference.py:")
 
 
 def test_changed_weights_are_compared_as_they_are_now() -> None:
@@ -91,16 +89,3 @@ def test_modules_without_values_are_not_comparable() -> None:
     given = (SambaTensor(shape=(3, 4), name="value"),)
     found = compare_with_eager(lazy, given, export_inference(lazy, given))
     assert found.reason == "an input has no values"
-
-
-def test_difference() -> None:
-    wanted = torch.tensor([1.0, math.nan, math.inf, 4.0])
-    assert difference(np.array([1, math.nan, math.inf, 4], np.float32), wanted) == 0
-    assert difference(np.array([1, math.nan, math.inf, 3], np.float32), wanted) == 0.25
-    assert difference(np.array([1, 0, math.inf, 4], np.float32), wanted) == math.inf
-    assert difference(np.array([1, math.nan, -math.inf, 4], np.float32), wanted) == math.inf
-    assert difference(np.array([math.nan] * 4, np.float32), wanted) == math.inf
-    assert difference(np.array([1, 2], np.float32), wanted) == math.inf
-    assert difference(np.array([1, 2]), torch.tensor([1, 3])) == math.inf
-    assert difference(np.array([1, 3]), torch.tensor([1, 3])) == 0
-    assert difference(np.zeros((0,), np.float32), torch.zeros(0)) == 0

@@ -9,11 +9,11 @@ import numpy as np
 import onnx
 import pytest
 
-from samba_onnx.errors import EngineRefusalError, ExecutionError, ExportMismatchError, OutputError
+from samba_onnx.errors import EngineRefusalError, ExecutionError, ExportMismatchError
 from samba_onnx.pef import load_pef
 from samba_onnx.runtime.device import Device
+from samba_onnx.workflows.checking.original import convert_compared
 from samba_onnx.workflows.checking.outcome import ComparisonOutcome
-from samba_onnx.workflows.original_check import convert_compared
 
 X = np.array([[1.0, -2.0]], np.float32)
 HEADER = '<ir_version: 10, opset_import: ["": 21, "acme": 1]> g (float[1, 2] x) => (float[1, 2] y) '
@@ -124,21 +124,3 @@ def test_a_refusal_of_the_whole_names_no_operator(
     with pytest.raises(EngineRefusalError, match=r"no single operator.*memory ran out") as caught:
         convert_compared(model("y = Tanh(x)"), tmp_path / "m.pef", {"x": X}, sample=False)
     assert (caught.value.operator, caught.value.location) == (None, None)
-
-
-def test_the_place_must_be_one_for_a_file(tmp_path: Path) -> None:
-    (tmp_path / "m.pef").mkdir()
-    with pytest.raises(OutputError, match=r"m\.pef: is not a regular file"):
-        convert_compared(model("y = Tanh(x)"), tmp_path / "m.pef", {"x": X}, sample=False)
-    (tmp_path / "file").write_text("")
-    with pytest.raises(OutputError, match=r"m\.pef: cannot write: "):
-        convert_compared(model("y = Tanh(x)"), tmp_path / "file" / "m.pef", {"x": X}, sample=False)
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["file", "m.pef"]
-
-
-def test_the_mode_of_the_file_before_is_kept(tmp_path: Path) -> None:
-    path = tmp_path / "m.pef"
-    path.write_text("")
-    path.chmod(0o600)
-    convert_compared(model("y = Tanh(x)"), path, {"x": X}, sample=False)
-    assert path.stat().st_mode & 0o777 == 0o600

@@ -12,7 +12,7 @@ from samba_onnx.errors import ExportMismatchError
 from samba_onnx.export.operators import registry
 from samba_onnx.export.programs.training import export_training
 from samba_onnx.workflows.checking.outcome import ComparisonOutcome
-from samba_onnx.workflows.gradient_check import compare_training
+from samba_onnx.workflows.checking.training import compare_training
 
 
 class Bent(nn.Module):
@@ -79,7 +79,7 @@ def test_a_wrong_gradient_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(registry._TABLE, "tanh_backward", wrong)
     model, inputs = Bent(), sample()
     exported = export_training(model, inputs)
-    with pytest.raises(ExportMismatchError, match="gradient of 'bent__first__"):
+    with pytest.raises(ExportMismatchError, match=r"gradient of 'bent__first__"):
         compare_training(model, inputs, exported)
 
 
@@ -89,3 +89,29 @@ def test_a_module_without_values_is_not_comparable() -> None:
     inputs = sample()
     comparison = compare_training(model, inputs, export_training(model, inputs))
     assert comparison.reason == "parameter 'first.weight' has no values"
+
+
+class Rooted(nn.Linear):
+    """The root of zero has an infinite gradient, and zero times infinity is no number."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return (super().forward(x) * 0.0).abs().sqrt().sum()
+
+
+def test_gradients_that_are_no_numbers_must_be_none_in_torch_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    model, inputs = Rooted(4, 2), (torch.randn(3, 4),)
+    comparison = compare_training(model, inputs, export_training(model, inputs))
+    assert comparison.outcome is ComparisonOutcome.DONE
+    bent = Bent(), sample()
+    right = registry._TABLE["tanh_backward"]
+
+    def poisoned(context: registry.Context, *arguments: Any) -> Any:
+        product = context.build.multiply(right(context, *arguments), float("nan"))  # type: ignore[arg-type]
+        return product
+
+    monkeypatch.setitem(registry._TABLE, "tanh_backward", poisoned)
+    exported = export_training(*bent)
+    with pytest.raises(ExportMismatchError, match=r"gradient of 'bent__first__.* by nan of"):
+        compare_training(*bent, exported)
