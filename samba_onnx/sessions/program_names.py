@@ -23,7 +23,11 @@ def weight_names(manifest: Manifest) -> list[str]:
 
 
 def argin_names(manifest: Manifest) -> OrderedSet[str]:
-    """Return the names of the scalars that a run may be given: keys of ``hyperparam_dict``."""
+    """Return the names of the scalars that a run may be given: keys of ``hyperparam_dict``.
+
+    Args:
+        manifest: A PEF's manifest.
+    """
     argins = [argin.name for argin in manifest.argins]
     names: list[str] = []
     for record in read_optimizers(manifest):
@@ -37,18 +41,26 @@ def argin_names_ending(manifest: Manifest, ending: str) -> list[str]:
     """Return the names of the scalars of one kind, as the rates of dropouts.
 
     Args:
-        manifest: Of a PEF.
+        manifest: A PEF's manifest.
         ending: How names of that kind end.
     """
     return [name for name in argin_names(manifest) if name.endswith(ending)]
 
 
 def section_types(manifest: Manifest) -> set[str]:
-    """Return the types of all sections and fallbacks."""
+    """Return the types of all sections and fallbacks.
+
+    Args:
+        manifest: A PEF's manifest.
+    """
     return {stage.type.value for stage in manifest.stages().values()}
 
 
 def section_ids(manifest: Manifest) -> list[int]:
-    """Return the ids of sections and fallbacks in the order of the schedule, each once."""
+    """Return the ids of sections and fallbacks in the order of the schedule, each once.
+
+    Args:
+        manifest: A PEF's manifest.
+    """
     calls = [call for graph in manifest.graphs for call in graph.calls]
     return list(dict.fromkeys(call.stage for call in calls))
