@@ -337,6 +337,19 @@ def top_k(node: NodeShapes) -> int:
     return elements(node.input(0)) * max(best.bit_length(), 1) if best else 0
 
 
+def dropout(node: NodeShapes) -> int:
+    """Count Dropout: a selection and a product per element where it may train, else a copy."""
+    return 2 * elements(node.output) if node.input(2) is not None else 0
+
+
+def batch_normalization(node: NodeShapes) -> int:
+    """Count BatchNormalization: subtract, scale by the folded deviation, scale and shift.
+
+    In training mode each element is also added up, compared with the mean, squared and added up.
+    """
+    return (8 if node.integer("training_mode", 0) else 4) * elements(node.output)
+
+
 def scatter(node: NodeShapes) -> int:
     """Count a scatter: one operation per update where a reduction is asked for, else none."""
     reduces = node.text("reduction", "none") != "none"

@@ -110,8 +110,8 @@ _NORMALISATIONS = rows(
     {
         "Softmax": PerOutputElement(5, "largest, subtract, exp, sum, divide"),
         "LogSoftmax": PerOutputElement(6, "largest, subtract, exp, sum, log, subtract"),
-        "BatchNormalization": PerOutputElement(
-            4, "subtract, scale by the folded deviation, scale, shift"
+        "BatchNormalization": Formula(
+            flops.batch_normalization, "four operations, in training mode mean and variance too"
         ),
         "LayerNormalization InstanceNormalization GroupNormalization": _NORMALISES,
         "RMSNormalization": PerOutputElement(5, "square, mean, root, divide, scale"),
