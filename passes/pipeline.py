@@ -148,9 +148,8 @@ PIPELINE: tuple[PassEntry, ...] = (
     *_EXPAND,  # after inference: bodies depend on types
     *_EXPAND,
     *_EXPAND,
-    PassEntry(
-        _lift_weights, running=False, adds_inputs=True
-    ),  # as inputs they stay whole from here on
+    # As inputs they stay whole from here on.
+    PassEntry(_lift_weights, running=False, adds_inputs=True),
     _plain(FoldBatchNormalizationPass, training=False),  # its statistics move, its scale is trained
     _plain(FoldTransposesPass, training=False),  # before folding, which may take the Transpose of a
     *_SIMPLIFY,  # tied weight

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from samba_onnx.sessions.lazy_parameters import LAZY
-from samba_onnx.sessions.random_values import DrawingOptions
 from samba_onnx.sessions.trace_mode import TraceMode
+from samba_onnx.tensor.lazy_parameters import LAZY
+from samba_onnx.tensor.random_values import DrawingOptions
 
 
 def test_the_mode_is_on_inside_only() -> None:
