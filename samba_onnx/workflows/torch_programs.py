@@ -6,11 +6,11 @@ Sessions and ``samba-port convert`` come here: what they write for one module is
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from samba_onnx.export.capture.modules import Inputs
@@ -22,6 +22,7 @@ from samba_onnx.importing import OnnxModule
 from samba_onnx.optim import OptimizerRecord, to_json
 from samba_onnx.program.fingerprint import fingerprint
 from samba_onnx.program.program import DEFAULT_GRAPH, Program
+from samba_onnx.tensor.inputs import name_inputs
 from samba_onnx.workflows.checking.inference import compare_with_eager
 from samba_onnx.workflows.checking.refusals import refuse_unless_prepared
 from samba_onnx.workflows.checking.training import compare_training
@@ -45,6 +46,43 @@ class RecordedProgram:
 
     program: Program
     record: GraphRecord
+
+
+def named_inputs(model: Any, inputs: Any) -> Any:
+    """Give every tensor among a model's example inputs a name; see ``inputs.name_inputs``.
+
+    Args:
+        model: What is compiled or traced. Inputs of a module made of an ONNX model have the names
+            of that model, and may be given by them.
+        inputs: As users give them.
+
+    Raises:
+        UsageError: Inputs are of another kind, or two have one name.
+    """
+    if not isinstance(model, OnnxModule):
+        return name_inputs(model, inputs)
+    if isinstance(inputs, Tensor):
+        inputs = (inputs,)
+    keywords = dict(zip(model.input_names, model.input_keywords, strict=True))
+    names = {keyword: name for name, keyword in keywords.items()}
+    if isinstance(inputs, Mapping):
+        named = name_inputs(model, {names.get(key, key): value for key, value in inputs.items()})
+        return {keywords.get(key, key): value for key, value in named.items()}
+    if not isinstance(inputs, (list, tuple)) or len(inputs) > len(keywords):
+        return name_inputs(model, inputs)
+    return tuple(name_inputs(model, dict(zip(keywords, inputs, strict=False))).values())
+
+
+def attached_losses(model: Any, loss_indices: Any) -> Any:
+    """Return which outputs are losses: those that were given, else those that were attached.
+
+    Args:
+        model: What is compiled.
+        loss_indices: As a user gave them; None for no choice.
+    """
+    if loss_indices is None and isinstance(model, OnnxModule) and model.losses:
+        return list(model.loss_indices)
+    return loss_indices
 
 
 def recorded_program(
