@@ -6,12 +6,14 @@ from typing import Any, Final
 
 import ml_dtypes
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from samba_onnx.errors import UsageError
-from samba_onnx.runtime.elements import Array
 from samba_onnx.tensor import SambaTensor
 from samba_onnx.tensor.native import natively
+
+Array = npt.NDArray[Any]
 
 FOREIGN: Final[dict[torch.dtype, tuple[torch.dtype, np.dtype[Any]]]] = {
     torch.bfloat16: (torch.int16, np.dtype(ml_dtypes.bfloat16)),
