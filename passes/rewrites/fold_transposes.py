@@ -16,17 +16,23 @@ from samba_onnx.passes.rewrites.rewriting import (
     static_shape,
 )
 
+_FLOATING = frozenset(
+    {ir.DataType.FLOAT, ir.DataType.DOUBLE, ir.DataType.FLOAT16, ir.DataType.BFLOAT16}
+)
+
 
 class FoldTransposesPass(ReasonedPass):
     """Turn MatMul(x, Transpose(w)) into Gemm(x, w, transB=1), when w has other readers too.
 
     A weight that nothing else reads is transposed once by FoldConstantsPass. One that is tied,
-    as an embedding that is also the last layer, stays single this way.
+    as an embedding that is also the last layer, stays single this way. It is for the target: Gemm
+    reads the weight as it lies, where a Transpose would move all of it in every run; the Reshapes
+    around it move nothing.
 
     1. w is an initializer of rank 2 and the Transpose swaps its dimensions.
     2. x has rank 2; or a higher, known rank of which at most one leading dimension is dynamic: it
        is reshaped to rank 2 and the product back.
-    3. Types are those of Gemm in onnxruntime: float, double and float16.
+    3. Numbers have a fraction: no target multiplies integers by Gemm.
     """
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
@@ -56,7 +62,7 @@ def _fold(model: ir.Model, node: ir.Node, transpose: ir.Node) -> Refusal | None:
     if permutation is not None and tuple(permutation.as_ints()) != (1, 0):
         return Refusal("the Transpose leaves the matrix as it is")
     # Case 3: the types that Gemm has.
-    if weight.dtype not in (ir.DataType.FLOAT, ir.DataType.DOUBLE, ir.DataType.FLOAT16):
+    if weight.dtype not in _FLOATING:
         return Refusal("Gemm does not have its type")
     # Case 2: the other operand is a matrix, or can be seen as one.
     if left is None or left.shape is None or len(left.shape) < 2:

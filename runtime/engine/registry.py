@@ -18,10 +18,10 @@ def _onnxruntime(settings: EngineSettings) -> Engine:
     return OnnxRuntimeEngine(settings)
 
 
-def _reference(settings: EngineSettings) -> Engine:
+def _reference(_settings: EngineSettings) -> Engine:
     from samba_onnx.runtime.engine.reference.engine import ReferenceEngine
 
-    return ReferenceEngine(settings)
+    return ReferenceEngine()
 
 
 ENGINES: Final[Mapping[str, Callable[[EngineSettings], Engine]]] = MappingProxyType(

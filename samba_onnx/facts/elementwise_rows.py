@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from samba_onnx.facts.flops import NoArithmetic, PerOutputElement
+from samba_onnx.facts import flops
+from samba_onnx.facts.flops import Formula, NoArithmetic, PerOutputElement
 from samba_onnx.facts.records import Facts, InPlace, Kind, Randomness, rows
 
 ONE: Final = PerOutputElement(1, "one operation, whatever the function unit needs for it")
@@ -147,7 +148,7 @@ ELEMENTWISE_ROWS: Final[tuple[Facts, ...]] = (
     ),
     # --- Random
     *rows(
-        {"Dropout": PerOutputElement(2, "select, scale")},
+        {"Dropout": Formula(flops.dropout, "select and scale where it may train, else nothing")},
         kind=Kind.ELEMENTWISE,
         foldable=False,
         exact_in_bfloat16=False,

@@ -12,9 +12,9 @@ from samba_onnx.errors import InputError, UsageError
 from samba_onnx.pef.manifest import Graph, Symbol
 from samba_onnx.runtime.elements import Array
 from samba_onnx.runtime.inputs import describe
-from samba_onnx.sessions.arrays import from_array, to_array
 from samba_onnx.sessions.traced import TracedGraph, matches
 from samba_onnx.tensor import DEVICE, SambaTensor
+from samba_onnx.tensor.arrays import from_array, to_array
 from samba_onnx.tensor.marks import Marks
 from samba_onnx.tensor.native import natively
 

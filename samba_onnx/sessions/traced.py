@@ -5,7 +5,9 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
+import onnx_ir as ir
 import torch
 from torch import nn
 
@@ -13,10 +15,12 @@ from samba_onnx.errors import UsageError
 from samba_onnx.facts.dtypes import tensor_element
 from samba_onnx.facts.names import root_name, symbol_name
 from samba_onnx.pef.manifest import Symbol
-from samba_onnx.program.fingerprint import Fingerprint
+from samba_onnx.program.fingerprint import Fingerprint, fingerprint
+from samba_onnx.program.kinds import SymbolKind
 from samba_onnx.program.program import Program
-from samba_onnx.sessions.arrays import torch_dtype
 from samba_onnx.tensor import BUFFERS, SambaTensor
+from samba_onnx.tensor.arrays import torch_dtype
+from samba_onnx.tensor.inputs import tensors_of
 
 
 @dataclass
@@ -47,6 +51,40 @@ class TracedGraph:
         yield from self.inputs
         yield from self.residents.values()
         yield from self.outputs
+
+
+def traced_graph(
+    program: Program, model: nn.Module, inputs: Any, prefix: str | None = None
+) -> TracedGraph:
+    """Return a program's tensors.
+
+    Args:
+        program: The program of the module with these inputs.
+        model: The module.
+        inputs: Named tensors.
+        prefix: What leads the names of its parameters.
+    """
+    outputs = {v.name or "": v for part in program.parts for v in part.model.graph.outputs}
+    hosts = {**host_parameters(model, prefix), **host_buffers(model, prefix)}
+    residents = {name: hosts[name] for name in program.residents if name in hosts}
+    kept = (SymbolKind.WEIGHT, SymbolKind.BUFFER)
+    given = {v.name for part in program.parts for v in part.model.graph.inputs}
+    for name, kind in program.residents.items():
+        if kind in kept and name in given and name not in residents:
+            raise UsageError(
+                f"parameter {name!r} of the traced program is not in the model, which has "
+                f"{', '.join(list(hosts)[:8])}, ...: convert the model once, with "
+                "samba.from_torch_model_(model)"
+            )
+    return TracedGraph(
+        name=program.name,
+        model=model,
+        inputs=tuple(dict.fromkeys(tensors_of(inputs))),
+        outputs=tuple(_empty_output(name, outputs[name]) for name in program.outputs),
+        fingerprint=fingerprint(program),
+        residents=residents,
+        program=program,
+    )
 
 
 def host_parameters(model: nn.Module, prefix: str | None = None) -> dict[str, SambaTensor]:
@@ -137,3 +175,9 @@ def _dtype(kind: str) -> torch.dtype:
         except TypeError as error:
             reason = str(error)
     raise UsageError(f"torch cannot hold a {kind} ({reason}): run the PEF with samba_onnx.Device")
+
+
+def _empty_output(name: str, value: ir.Value) -> SambaTensor:
+    shape = () if value.shape is None else value.shape.numpy()
+    dtype = torch.float32 if value.dtype is None else torch_dtype(value.dtype.numpy())
+    return SambaTensor(shape=shape, dtype=dtype, name=name)

@@ -150,3 +150,22 @@ def test_a_determinant_is_an_elimination() -> None:
         left = size - 1 - pivot
         operations += left + 2 * left * left
     assert count("Det", (3, size, size), output=(3,)) == pytest.approx(3 * operations, rel=0.05)
+
+
+def test_dropout_copies_unless_it_may_train() -> None:
+    assert count("Dropout", (3, 5), output=(3, 5)) == 0
+    assert count("Dropout", (3, 5), (), output=(3, 5)) == 0
+    assert count("Dropout", (3, 5), None, (), output=(3, 5)) == 2 * 15
+
+
+def test_batch_normalization_computes_its_statistics_in_training() -> None:
+    shape = (4, 3, 5)
+    operations = 0
+    for _ in np.ndindex(shape):
+        operations += 1  # sum
+        operations += 3  # subtract the mean, square, sum
+    inference = count("BatchNormalization", shape, output=shape)
+    assert count("BatchNormalization", shape, output=shape, training_mode=1) == (
+        inference + operations
+    )
+    assert inference == 4 * 60

@@ -26,6 +26,7 @@ from samba_onnx.facts.operators import (
     Kind,
     Randomness,
     facts,
+    operations,
     operators,
     table,
 )
@@ -208,3 +209,18 @@ def test_the_table_loads_neither_numpy_nor_onnx() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("Shrink", "2 per element of the result: compare, shift"),
+        ("ReduceSum", "1 per element of the first operand: one operation"),
+        ("Gemm", "a matrix product and the bias"),
+        ("Transpose", "none: elements are moved or selected, not computed with"),
+        ("Loop", "not counted: how often its body runs is known when it runs"),
+        ("com.example::Add", "not counted: nothing is known of it"),
+    ],
+)
+def test_operations_are_told_in_words(name: str, words: str) -> None:
+    assert operations(name) == words

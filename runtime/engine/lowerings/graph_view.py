@@ -7,9 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 import onnx
 from onnx import numpy_helper
 
+from samba_onnx.facts.domains import is_default
 from samba_onnx.runtime.engine.lowerings.nodes import declared_shapes
-
-_DEFAULT_DOMAINS = frozenset({"", "ai.onnx"})
 
 
 class GraphView:
@@ -65,7 +64,7 @@ def element_types(graph: onnx.GraphProto) -> dict[str, int]:
 
 def is_operator(node: onnx.NodeProto, operator: str) -> bool:
     """Return whether a node is of an operator of ONNX's default domain."""
-    return node.op_type == operator and node.domain in _DEFAULT_DOMAINS
+    return node.op_type == operator and is_default(node.domain)
 
 
 def permutation_of(node: onnx.NodeProto, rank: int) -> list[int]:

@@ -14,6 +14,7 @@ from typing import Final
 
 import onnx
 
+from samba_onnx.facts.domains import is_default
 from samba_onnx.runtime.engine.lowerings.graph_view import element_types
 from samba_onnx.runtime.engine.lowerings.nodes import Nodes
 
@@ -85,7 +86,7 @@ def _lower(graph: onnx.GraphProto, outer: Mapping[str, int], reasons: dict[str, 
     for node in graph.node:
         for inner in _subgraphs(node):
             _lower(inner, types, reasons)
-        row = MISSING.get(node.op_type) if node.domain in {"", "ai.onnx"} else None
+        row = MISSING.get(node.op_type) if is_default(node.domain) else None
         if row is None:
             nodes.append(node)
             continue

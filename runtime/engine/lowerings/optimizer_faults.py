@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 import onnx
 
 from samba_onnx.runtime.engine.lowerings.stage_model import StageModel
 
-FAULTY: Final = ("Pad_Fusion",)
+_POOLING, _PRODUCT = "Pad_Fusion", "MatmulTransposeFusion"
+FAULTY: Final = (_POOLING, _PRODUCT)
 """All of them, for models that are not looked at."""
+_FAULTS: Final = (("MaxPool", "Pad", _POOLING), ("MatMul", "Transpose", _PRODUCT))
+"""Operators with what makes their first operand when an optimizer goes wrong."""
 
 
 def disable_faulty_optimizers(stage: StageModel) -> None:
@@ -25,7 +29,9 @@ def faulty_optimizers(model: onnx.ModelProto) -> list[str]:
     """Return the optimizers of onnxruntime that would change what a model computes.
 
     Version 1.31 moves a Pad into the MaxPool that reads it, whatever it pads with; but a pooling
-    never chooses what it has padded itself, as if that were minus infinity.
+    never chooses what it has padded itself, as if that were minus infinity. And it lets a MatMul
+    read a transposed matrix as it lies although the other operand is a vector, for which the
+    product then is that with the matrix itself.
 
     Args:
         model: To be run.
@@ -34,12 +40,34 @@ def faulty_optimizers(model: onnx.ModelProto) -> list[str]:
         Names for ``InferenceSession(disabled_optimizers=...)``.
     """
     makers = {name: node for node in model.graph.node for name in node.output}
-    for node in model.graph.node:
-        if node.op_type != "MaxPool":
-            continue
-        maker = makers.get(node.input[0])
-        if maker is not None and maker.op_type == "Cast":
-            maker = makers.get(maker.input[0])
-        if maker is not None and maker.op_type == "Pad":
-            return list(FAULTY)
-    return []
+    found = {
+        fault
+        for node in model.graph.node
+        for operator, maker, fault in _FAULTS
+        if node.op_type == operator and _made_by(maker, node.input[0], makers)
+    }
+    if _PRODUCT in found and not _multiplies_vectors(model.graph, makers):
+        found.discard(_PRODUCT)
+    return [name for name in FAULTY if name in found]
+
+
+def _made_by(operator: str, name: str, makers: Mapping[str, onnx.NodeProto]) -> bool:
+    """Return whether a value is the result of an operator, maybe behind a Cast."""
+    maker = makers.get(name)
+    if maker is not None and maker.op_type == "Cast":
+        maker = makers.get(maker.input[0])
+    return maker is not None and maker.op_type == operator
+
+
+def _multiplies_vectors(graph: onnx.GraphProto, makers: Mapping[str, onnx.NodeProto]) -> bool:
+    """Return whether a transposed value is multiplied by what is, or may be, a vector."""
+    ranks = {tensor.name: len(tensor.dims) for tensor in graph.initializer}
+    for value in (*graph.input, *graph.output, *graph.value_info):
+        if value.type.tensor_type.HasField("shape"):
+            ranks[value.name] = len(value.type.tensor_type.shape.dim)
+    return any(
+        node.op_type == "MatMul"
+        and _made_by("Transpose", node.input[0], makers)
+        and ranks.get(node.input[1], 1) == 1
+        for node in graph.node
+    )

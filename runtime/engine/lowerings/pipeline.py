@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from samba_onnx.runtime.engine.lowerings.batch_statistics import copy_running_statistics
 from samba_onnx.runtime.engine.lowerings.bfloat16 import lower_stage_bfloat16
 from samba_onnx.runtime.engine.lowerings.dropout_masks import expand_dropout_masks
 from samba_onnx.runtime.engine.lowerings.elementwise_blocks import take_out_components
@@ -15,6 +16,7 @@ from samba_onnx.runtime.engine.lowerings.input_gradients import multiply_input_g
 from samba_onnx.runtime.engine.lowerings.missing_kernels import compute_missing_kernels
 from samba_onnx.runtime.engine.lowerings.node_order import put_results_first
 from samba_onnx.runtime.engine.lowerings.optimizer_faults import disable_faulty_optimizers
+from samba_onnx.runtime.engine.lowerings.short_expands import concatenate_short_expands
 from samba_onnx.runtime.engine.lowerings.small_convolutions import multiply_small_convolutions
 from samba_onnx.runtime.engine.lowerings.stage_model import StageModel, on_model
 from samba_onnx.runtime.engine.lowerings.weight_gradients import multiply_weight_gradients
@@ -53,6 +55,17 @@ LOWERINGS: Final[tuple[Lowering, ...]] = (
         "onnxruntime reads the weight of a transposed convolution once per picture.",
         on_model(multiply_input_gradients),
         device_only=True,
+    ),
+    Lowering(
+        "short expands",
+        "onnxruntime's Expand copies row by row, however short.",
+        on_model(concatenate_short_expands),
+        device_only=True,
+    ),
+    Lowering(
+        "batch statistics",
+        "onnxruntime writes new running statistics over those that other nodes and callers read.",
+        on_model(copy_running_statistics),
     ),
     Lowering(
         "missing kernels",

@@ -55,18 +55,18 @@ class HostSession:
             All outputs in order; fresh, they share no memory with the feed. Whatever onnxruntime
             raises passes through.
         """
-        given = dict(feed)
+        feeds = dict(feed)
         for name, element in self._foreign_inputs.items():
-            if given.get(name) is not None:
-                given[name] = to_ort_value(np.asarray(given[name]), element)
+            if feeds.get(name) is not None:
+                feeds[name] = to_ort_value(np.asarray(feeds[name]), element)
         if not self._foreign_outputs:
-            results: Sequence[Any] = self._session.run(self._names, given)
+            results: Sequence[Any] = self._session.run(self._names, feeds)
             return results
         values = {
             name: value
             if isinstance(value, ort.OrtValue)
             else ort.OrtValue.ortvalue_from_numpy(value)
-            for name, value in given.items()
+            for name, value in feeds.items()
         }
         return [to_host(value) for value in self._session.run_with_ort_values(self._names, values)]
 

@@ -15,7 +15,7 @@ from samba_onnx.errors import ExecutionError
 from samba_onnx.runtime.engine.lowerings.bfloat16 import lower_stage_bfloat16
 from samba_onnx.runtime.engine.lowerings.pipeline import Lowering, lower
 from samba_onnx.runtime.engine.lowerings.stage_model import StageModel
-from samba_onnx.runtime.engine.protocol import Computation, EngineSettings
+from samba_onnx.runtime.engine.protocol import Computation
 from samba_onnx.runtime.engine.reference.graph import ReferenceGraph
 from samba_onnx.runtime.memory import DeviceMemory, DeviceTensor
 
@@ -54,15 +54,10 @@ class BoundGraph:
 
 
 class ReferenceEngine:
-    """Evaluates every operator as ONNX's own reference implementation does: slow, and exact."""
+    """Evaluates every operator as ONNX's own reference implementation does: slow, and exact.
 
-    def __init__(self, settings: EngineSettings) -> None:
-        """Take the settings, none of which this engine needs: it has one thread and no layouts.
-
-        Args:
-            settings: As for any engine.
-        """
-        self.settings = settings
+    No settings of engines are for this one, which has one thread and no layouts of its own.
+    """
 
     @property
     def name(self) -> str:

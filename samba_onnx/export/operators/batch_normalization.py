@@ -242,15 +242,14 @@ def _by_batch_at_once(
 ) -> tuple[ir.Value, ir.Value, ir.Value]:
     """Do the same by one operator, which has no form without running statistics.
 
-    With a momentum of zero it returns the batch's. onnxruntime writes them over the running ones
-    that it reads, which are therefore copies that nothing else reads.
+    With a momentum of zero it returns the batch's.
     """
     value = operands[0]
     stats = (element(value), [sizes(value)[1]])
-    copies = [build.multiply(build.cast(stat, stats[0]), 0.5) for stat in running]
+    old = [build.cast(stat, stats[0]) for stat in running]
     result, mean, variance = build.emit_several(
         "BatchNormalization",
-        [*operands, *copies],
+        [*operands, *old],
         [(element(value), sizes(value)), stats, stats],
         epsilon=epsilon,
         momentum=0.0,

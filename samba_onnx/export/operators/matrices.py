@@ -9,7 +9,7 @@ import onnx_ir as ir
 
 from samba_onnx.export.operators.promotion import arithmetic, wider
 from samba_onnx.export.operators.registry import Context, translates
-from samba_onnx.export.translation.builder import GraphBuilder, Scalar, broadcast, element, sizes
+from samba_onnx.export.translation.builder import GraphBuilder, Scalar, element, sizes
 from samba_onnx.tensor.dtypes import FLOATING
 
 
@@ -25,20 +25,14 @@ def _product(context: Context, left: ir.Value, right: ir.Value, shape: tuple[int
 
 @translates("mm", "bmm", "matmul", "mv", "dot", "vdot")
 def matmul(context: Context, left: ir.Value, right: ir.Value, *_: object) -> ir.Value:
-    """Write a MatMul, or a Gemm, which reads transposed matrices as they lie.
+    """Write a MatMul; or a Gemm of transposed matrices, which the RDU reads as they lie.
 
-    Vectors become matrices: onnxruntime's fusion of Transpose and MatMul is wrong for them.
+    That saves a Transpose, which would move all of a matrix.
     """
-    build = context.build
     operands = _matrix(left), _matrix(right)
     if any(operand.turned for operand in operands) and _suits_gemm(left, right):
-        return _gemm(build, *operands)
-    row = build.reshape(left, [1, *sizes(left)]) if len(sizes(left)) == 1 else left
-    column = build.reshape(right, [*sizes(right), 1]) if len(sizes(right)) == 1 else right
-    if row is left and column is right:
-        return _product(context, left, right, context.result.shape)
-    shape = (*broadcast(sizes(row)[:-2], sizes(column)[:-2]), sizes(row)[-2], sizes(column)[-1])
-    return build.reshape(_product(context, row, column, shape), context.result.shape)
+        return _gemm(context.build, *operands)
+    return _product(context, left, right, context.result.shape)
 
 
 @translates("linalg_det", "det")

@@ -15,7 +15,6 @@ from samba_onnx.errors import InternalError
 from samba_onnx.export.operators.registry import Context
 from samba_onnx.export.translation.builder import GraphBuilder, count, element, sizes
 
-_FEW_COPIES = 8
 _RANK = re.compile(r"(\d)d")
 
 HALVES = frozenset({ir.DataType.FLOAT16, ir.DataType.BFLOAT16})
@@ -130,21 +129,14 @@ def map_axes_back(
 
 
 def repeat_elements(build: GraphBuilder, value: ir.Value, counts: Sequence[int]) -> ir.Value:
-    """Repeat every element along each of the last axes, as often as is said per axis.
-
-    A Concat of a value with itself is many times as fast as an Expand of short rows.
-    """
+    """Repeat every element along each of the last axes, as often as is said per axis."""
     for axis in range(-1, -len(counts) - 1, -1):
         times, shape = counts[axis], sizes(value)
         if times == 1:
             continue
         rest = math.prod(shape[axis + 1 :]) if axis < -1 else 1
         rows = math.prod(shape) // rest
-        flat = build.reshape(value, [rows, 1, rest])
-        if times <= _FEW_COPIES:
-            flat = build.concat([flat] * times, 1)
-        else:
-            flat = build.expand(flat, [rows, times, rest])
+        flat = build.expand(build.reshape(value, [rows, 1, rest]), [rows, times, rest])
         wide = list(shape)
         wide[axis] *= times
         value = build.reshape(flat, wide)

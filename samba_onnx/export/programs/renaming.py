@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import onnx_ir as ir
 
-from samba_onnx.facts.names import FreeNames, gradient_name
+from samba_onnx.facts.names import FreeNames, gradient_name, joined
 from samba_onnx.program.program import Program
 
 
@@ -33,6 +33,23 @@ def with_output_names(program: Program, names: Sequence[str] | None) -> Program:
     return renamed_program(program, renamed)
 
 
+def with_free_outputs(program: Program, taken: Collection[str], prefix: str = "") -> Program:
+    """Give a program's outputs names that no other program has.
+
+    Args:
+        program: Its graphs are changed in place where names clash.
+        taken: Names of the other programs' outputs.
+        prefix: Goes in front of all of them; none when empty.
+
+    Returns:
+        The program with its new names.
+    """
+    names = FreeNames(taken)
+    return renamed_program(
+        program, {name: names.take(joined(prefix, name)) for name in program.outputs}
+    )
+
+
 def renamed_program(program: Program, renamed: Mapping[str, str]) -> Program:
     """Rename inputs, outputs and residents of a program.
 
@@ -40,6 +57,8 @@ def renamed_program(program: Program, renamed: Mapping[str, str]) -> Program:
         program: Its graphs are changed in place.
         renamed: New names, which no other of these has, by the old ones.
     """
+    if all(old == new for old, new in renamed.items()):
+        return program
     for part in program.parts:
         _rename(part.model.graph, renamed)
     return dataclasses.replace(

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import onnx_ir as ir
 import pytest
 
 from samba_onnx.passes.rewrites.fold_transposes import FoldTransposesPass
@@ -39,6 +40,17 @@ def test_a_tied_weight_stays_single(shape: str, perm: str, found: list[str]) -> 
         n.op_type for n in model.graph if any(o.uses() or o.is_graph_output() for o in n.outputs)
     ]
     assert alive[1:] == found if found != ["MatMul"] else alive[1:] == ["Transpose", "MatMul"]
+
+
+@pytest.mark.parametrize(("kind", "folded"), [("bfloat16", True), ("int32", False)])
+def test_numbers_with_a_fraction_fold(kind: str, folded: bool) -> None:
+    model = parse(
+        f"g ({kind}[2,8] x, {kind}[4,8] w) => ({kind}[2,4] y, {kind}[4,8] z) "
+        "{ t = Transpose(w)\n y = MatMul(x, t)\n z = Neg(w) }"
+    )
+    add_weights(model, {"w": numbers(4, 8).astype(ir.DataType[kind.upper()].numpy())})
+    assert FoldTransposesPass()(model).modified == folded
+    assert ("Gemm" in operators(model)) == folded
 
 
 def test_other_transposes_stay() -> None:

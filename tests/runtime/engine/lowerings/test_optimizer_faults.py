@@ -47,3 +47,46 @@ def test_padding_with_numbers_takes_part_in_a_maximum(between: str, value: float
 
 def test_other_poolings_are_optimized_as_usual() -> None:
     assert not faulty_optimizers(padded("AveragePool"))
+
+
+def product(text: str, shape: str = "A") -> onnx.ModelProto:
+    """A product of some of a matrix, a vector and a second matrix."""
+    return onnx.parser.parse_model(
+        '<ir_version: 10, opset_import: ["" : 21]> '
+        f"g (float[3,4] w, float[3] x, float[3,5] z) => (float[{shape}] y) {{ {text} }}"
+    )
+
+
+VECTORS = {
+    "matrix": ("t = Transpose<perm=[1,0]>(w) y = MatMul(t, x)", lambda w, x: w.T @ x),
+    "vector within": (
+        "t = Transpose<perm=[1,0]>(w) n = Neg(x) y = MatMul(t, n)",
+        lambda w, x: w.T @ -x,
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "reference"), VECTORS.values(), ids=VECTORS.keys())
+def test_a_vector_is_multiplied_by_the_transposed_matrix(text: str, reference: object) -> None:
+    model = product(text)
+    generator = np.random.default_rng(0)
+    shapes = {"w": (3, 4), "x": (3,), "z": (3, 5)}
+    values = {
+        name: generator.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()
+    }
+    assert callable(reference)
+    wanted = reference(values["w"], values["x"])
+    results = []
+    for disabled in ([], faulty_optimizers(model)):
+        session = ort.InferenceSession(
+            model.SerializeToString(), None, ["CPUExecutionProvider"], disabled_optimizers=disabled
+        )
+        results.append(session.run(None, values)[0])
+    # The first is what is wrong with onnxruntime.
+    assert not np.allclose(results[0], wanted)
+    np.testing.assert_allclose(results[1], wanted, rtol=1e-5)
+
+
+def test_products_of_matrices_are_optimized_as_usual() -> None:
+    assert not faulty_optimizers(product("t = Transpose<perm=[1,0]>(w) y = MatMul(t, z)", "A,B"))
+    assert not faulty_optimizers(product("y = MatMul(x, w)"))
