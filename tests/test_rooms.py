@@ -62,7 +62,7 @@ def imported() -> dict[str, set[str]]:
 
 def top(room: str) -> str:
     """Return the room of the drawing that a room belongs to."""
-    return room if room == "workflows/porting" else room.partition("/")[0]
+    return room.partition("/")[0]
 
 
 @pytest.mark.parametrize("room", TABLE)
