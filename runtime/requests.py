@@ -64,6 +64,12 @@ def _hashable(items: Any) -> Any:
 
     Empty ones stand for all, as None does.
     """
+    kind = type(items)
+    # Most requests are of these kinds, and most are made many times: ABCs are slow to ask.
+    if kind is tuple or kind is list:
+        return tuple(map(_hashable, items)) or None
+    if kind is str or kind is int:
+        return items
     if isinstance(items, Set):
         return frozenset(items) or None
     if isinstance(items, Collection) and not isinstance(items, str):

@@ -103,9 +103,8 @@ class Compiler:
         if trained:
             training = Training(attached_losses(model, loss_indices), accumulates)
         with self._mode.on():
-            recorded = recorded_program(model, named, trained, training, check=check)
-        texts |= write_records({DEFAULT_GRAPH: recorded.record})
-        compile_programs([recorded.program], path, name=name, metadata=texts, **where).close()
+            program = recorded_program(model, named, trained, training, check=check)
+        compile_programs([program], path, name=name, metadata=texts, **where).close()
         return str(path)
 
     def compile_graphs(

@@ -35,7 +35,6 @@ from samba_onnx.tensor.lazy_parameters import LAZY
 from samba_onnx.workflows.checking.inference import compare_with_eager
 from samba_onnx.workflows.compiler import DEFAULT_TARGET, analyze_programs, compile_programs
 from samba_onnx.workflows.planning import Progress
-from samba_onnx.workflows.records import write_records
 from samba_onnx.workflows.reference_sample import Sample, keep_sample
 from samba_onnx.workflows.torch_programs import (
     Training,
@@ -206,14 +205,13 @@ def port_training(
     inputs = named_inputs(model.module, dict(model.keywords) or model.args)
     training = Training(attached_losses(model.module, None))
     with LAZY.paused():  # a module that was made lazily is exported without its values
-        recorded = recorded_program(model.module, inputs, model.optimizers, training, check=check)
+        program = recorded_program(model.module, inputs, model.optimizers, training, check=check)
     return compile_programs(
-        [recorded.program],
+        [program],
         output,
         target=target,
         level=level,
         name=model.name,
-        metadata=write_records({recorded.program.name: recorded.record}),
         progress=report,
     )
 

@@ -26,7 +26,7 @@ from samba_onnx.tensor.inputs import name_inputs
 from samba_onnx.workflows.checking.inference import compare_with_eager
 from samba_onnx.workflows.checking.refusals import refuse_unless_prepared
 from samba_onnx.workflows.checking.training import compare_training
-from samba_onnx.workflows.records import GraphRecord, onnx_record
+from samba_onnx.workflows.records import GraphRecord, onnx_record, write_records
 
 
 @dataclass(frozen=True)
@@ -38,14 +38,6 @@ class Training:
     those that a loss function made, or else all."""
     gradient_accumulation: bool = False
     """Whether backward passes add to gradients, which ZEROGRAD sections set to zero."""
-
-
-@dataclass(frozen=True)
-class RecordedProgram:
-    """A program, and what its PEF says of it to the session that will run it."""
-
-    program: Program
-    record: GraphRecord
 
 
 def named_inputs(model: Any, inputs: Any) -> Any:
@@ -92,8 +84,8 @@ def recorded_program(
     training: Training | None = None,
     *,
     check: bool = False,
-) -> RecordedProgram:
-    """Return the program of a module with its record.
+) -> Program:
+    """Return the program of a module with the record for the session that will run it.
 
     Args:
         model: The module, in the mode in which it is to run.
@@ -101,6 +93,9 @@ def recorded_program(
         optimizers: Optimizers that step at the end of every run that trains.
         training: How the program trains; None for a program that only runs forward.
         check: Compare outputs, and gradients, with those of eager torch.
+
+    Returns:
+        A program whose metadata has its record, so that whoever compiles it writes the same PEF.
 
     Raises:
         GradientError: A loss cannot be differentiated.
@@ -113,7 +108,7 @@ def recorded_program(
     if training is None:
         program = forward_program(model, inputs, check=check)
         record = GraphRecord(fingerprint(program).text(), onnx=onnx_record(model))
-        return RecordedProgram(program, record)
+        return _with_record(program, record)
     records = optimizer_records(model, optimizers)
     program = trained_program(model, inputs, records, training, check=check)
     record = GraphRecord(
@@ -124,7 +119,12 @@ def recorded_program(
         optimizers=[to_json(record) for record in records],
         onnx=onnx_record(model),
     )
-    return RecordedProgram(program, record)
+    return _with_record(program, record)
+
+
+def _with_record(program: Program, record: GraphRecord) -> Program:
+    metadata = {**program.metadata, **write_records({program.name: record})}
+    return dataclasses.replace(program, metadata=metadata)
 
 
 def forward_program(model: nn.Module, inputs: Inputs, *, check: bool = False) -> Program:
