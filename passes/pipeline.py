@@ -66,7 +66,7 @@ class PipelineResult:
 
 
 @dataclass(frozen=True)
-class Context:
+class PassContext:
     """What passes are made of."""
 
     target: Knows
@@ -77,10 +77,10 @@ class Context:
 
 
 @dataclass(frozen=True)
-class Step:
+class PassEntry:
     """One entry of the pipeline."""
 
-    make: Callable[[Context], ir.passes.PassBase]
+    make: Callable[[PassContext], ir.passes.PassBase]
     running: bool = True
     """It belongs to the selection that prepares a model for running."""
     training: bool = True
@@ -93,23 +93,23 @@ class Step:
     """It may add graph inputs behind those that there are."""
 
 
-def _plain(make: Callable[[], ir.passes.PassBase], *, training: bool = True) -> Step:
-    return Step(lambda context: make(), training=training)
+def _plain(make: Callable[[], ir.passes.PassBase], *, training: bool = True) -> PassEntry:
+    return PassEntry(lambda context: make(), training=training)
 
 
-def _only_running(steps: tuple[Step, ...]) -> tuple[Step, ...]:
-    return tuple(replace(step, training=False) for step in steps)
+def _only_running(entries: tuple[PassEntry, ...]) -> tuple[PassEntry, ...]:
+    return tuple(replace(entry, training=False) for entry in entries)
 
 
-def _lift_weights(context: Context) -> ir.passes.PassBase:
+def _lift_weights(context: PassContext) -> ir.passes.PassBase:
     if context.lift_weights is None:
         raise InternalError("a model is prepared for training without a choice of its weights")
     return context.lift_weights
 
 
-_INFER = Step(lambda context: InferShapesPass(), static_outputs=True)
+_INFER = PassEntry(lambda context: InferShapesPass(), static_outputs=True)
 
-_SIMPLIFY: tuple[Step, ...] = (
+_SIMPLIFY: tuple[PassEntry, ...] = (
     _plain(FoldShapesPass),
     _plain(FoldConstantsPass),
     _plain(InlineBranchesPass),
@@ -121,17 +121,17 @@ _SIMPLIFY: tuple[Step, ...] = (
     _plain(RemoveUnusedNodesPass),
 )
 
-_EXPAND: tuple[Step, ...] = (
-    Step(lambda context: ExpandFunctionsPass(context.target)),
+_EXPAND: tuple[PassEntry, ...] = (
+    PassEntry(lambda context: ExpandFunctionsPass(context.target)),
     _plain(LiftConstantsPass),  # bodies hold Constant nodes
     _INFER,
     _plain(ConvertOpsetPass),  # again: bodies are of their own version, and an operator that was
     _INFER,  # too new for the conversion may be expanded now
 )
 
-PIPELINE: tuple[Step, ...] = (
+PIPELINE: tuple[PassEntry, ...] = (
     _plain(ForgetShapesPass),  # before dimensions are bound: afterwards the model may look static
-    Step(
+    PassEntry(
         lambda context: BindDimensionsPass(context.options.dims, context.options.input_shapes),
         training=False,  # a module of torch's takes any size
         static_inputs=True,
@@ -141,14 +141,15 @@ PIPELINE: tuple[Step, ...] = (
     _plain(TopologicalSortPass),
     _plain(LiftConstantsPass),  # before inference: it hides large initializers, not large Constants
     _INFER,  # conversion needs ranks and types
-    Step(lambda context: InferForeignTypesPass(), static_outputs=True),
+    PassEntry(lambda context: InferForeignTypesPass(), static_outputs=True),
     _plain(ConvertOpsetPass),
     _INFER,
     *_only_running(_SIMPLIFY),  # weights that will be trained are initializers still
     *_EXPAND,  # after inference: bodies depend on types
     *_EXPAND,
     *_EXPAND,
-    Step(_lift_weights, running=False, adds_inputs=True),  # as inputs they stay whole from here on
+    # As inputs they stay whole from here on.
+    PassEntry(_lift_weights, running=False, adds_inputs=True),
     _plain(FoldBatchNormalizationPass, training=False),  # its statistics move, its scale is trained
     _plain(FoldTransposesPass, training=False),  # before folding, which may take the Transpose of a
     *_SIMPLIFY,  # tied weight
@@ -161,10 +162,10 @@ PIPELINE: tuple[Step, ...] = (
 )
 """All passes in their order, for running and for training."""
 
-RUNNING = tuple(step for step in PIPELINE if step.running)
+RUNNING = tuple(entry for entry in PIPELINE if entry.running)
 """The passes that prepare a model for running on a target."""
 
-TRAINING = tuple(step for step in PIPELINE if step.training)
+TRAINING = tuple(entry for entry in PIPELINE if entry.training)
 """The passes that prepare a model for training as a module of torch's."""
 
 
@@ -193,7 +194,7 @@ def run_pipeline(
     defaults = _hide_defaults(model)
     _mark_weights(model)
     runner = _Runner(model, progress)
-    runner.run(RUNNING, Context(target, options or PipelineOptions()))
+    runner.run(RUNNING, PassContext(target, options or PipelineOptions()))
     for value, tensor in defaults.items():
         value.const_value = tensor
         model.graph.register_initializer(value)
@@ -233,7 +234,7 @@ def run_training_pipeline(
         InternalError: A pass failed or changed the interface.
     """
     runner = _Runner(model, None)
-    runner.run(TRAINING, Context(known, lift_weights=lift_weights))
+    runner.run(TRAINING, PassContext(known, lift_weights=lift_weights))
     return tuple(runner.summaries)
 
 
@@ -250,16 +251,16 @@ class _Runner:
         self._changes = 0
         self._ran_at: dict[str, int] = {}
 
-    def run(self, steps: Iterable[Step], context: Context) -> None:
+    def run(self, entries: Iterable[PassEntry], context: PassContext) -> None:
         """Run passes in their order.
 
         Raises:
             InternalError: One failed or changed the interface.
         """
-        for step in steps:
-            self._run(step, step.make(context))
+        for entry in entries:
+            self._run(entry, entry.make(context))
 
-    def _run(self, step: Step, rewrite: ir.passes.PassBase) -> None:
+    def _run(self, entry: PassEntry, rewrite: ir.passes.PassBase) -> None:
         """Run one pass, unless nothing has changed since it ran before.
 
         Raises:
@@ -288,9 +289,9 @@ class _Runner:
         self._interface = self._interface.check(
             self.model,
             name,
-            static_inputs=step.static_inputs,
-            static_outputs=step.static_outputs,
-            adds_inputs=step.adds_inputs,
+            static_inputs=entry.static_inputs,
+            static_outputs=entry.static_outputs,
+            adds_inputs=entry.adds_inputs,
         )
         after, seconds = count_nodes(self.model), time.perf_counter() - started
         logger.debug("%s: %.1f ms", name, seconds * 1e3)

@@ -20,11 +20,11 @@ from samba_onnx.runtime.requests import RunRequest
 from samba_onnx.runtime.residency import Residency, sharers
 from samba_onnx.runtime.schedule import GraphSchedule, Step
 from samba_onnx.runtime.selection import (
-    Pass,
     SectionIds,
     SectionTypes,
+    Sweep,
     section_types_of,
-    select_passes,
+    select_sweeps,
 )
 
 Bound = tuple[Step, DeviceStep | HostStep]
@@ -191,7 +191,7 @@ class RunPlanner:
             ExecutionError: The engine cannot run a stage.
         """
         schedule = self._schedules[self._graph_name(request.graph)]
-        passes = select_passes(
+        sweeps = select_sweeps(
             schedule.stages,
             schedule.graph,
             cast(SectionIds, request.section_ids),
@@ -200,8 +200,8 @@ class RunPlanner:
             request.until_call,
         )
         merge = self._merge and not request.single
-        steps = [step for calls in passes for step in schedule.steps(calls, merge=merge)]
-        return self._plan(schedule, passes, steps)
+        steps = [step for calls in sweeps for step in schedule.steps(calls, merge=merge)]
+        return self._plan(schedule, sweeps, steps)
 
     def forget_values(self, names: Collection[str]) -> None:
         """Let sessions go that have one of these residents for a constant.
@@ -225,13 +225,13 @@ class RunPlanner:
         return known
 
     def _plan(
-        self, schedule: GraphSchedule, passes: tuple[Pass, ...], steps: Sequence[Step]
+        self, schedule: GraphSchedule, sweeps: tuple[Sweep, ...], steps: Sequence[Step]
     ) -> RunPlan:
         needs, made = self._flow(schedule, steps)
         bound = tuple((step, self._session(schedule.graph.name, step)) for step in steps)
         # Sessions may be new ones, for which the file was opened by its path.
         self._pef.ensure_unchanged()
-        whole = passes == (schedule.graph.calls,)
+        whole = sweeps == (schedule.graph.calls,)
         outputs = schedule.graph.outputs
         return RunPlan(
             schedule,
@@ -241,7 +241,7 @@ class RunPlanner:
             made,
             whole,
             self._fixed,
-            section_types_of(schedule.stages, passes),
+            section_types_of(schedule.stages, sweeps),
         )
 
     def _flow(
@@ -250,7 +250,7 @@ class RunPlanner:
         """What steps read from before the run, by name with the first call, and what they leave.
 
         Raises:
-            ScheduleError: A step of a later pass reads what is overwritten by then.
+            ScheduleError: A step of a later sweep reads what is overwritten by then.
         """
         needs: dict[str, int] = {}
         made: set[str] = set()

@@ -21,7 +21,7 @@ class RunRequest(NamedTuple):
     outputs: tuple[str, ...] | str | None
     """Names of the outputs that are wanted; None for all. A text is refused later."""
     section_ids: Hashable = None
-    """What ``select_passes`` takes, made hashable; so are the types."""
+    """What ``select_sweeps`` takes, made hashable; so are the types."""
     section_types: Hashable = None
     from_call: int | None = None
     until_call: int | None = None
@@ -46,7 +46,7 @@ def run_request(
         graph: Name of the graph; None for the only one.
         inputs: Names of the inputs that are given, or the inputs by name.
         outputs: Names of the outputs that are wanted; None for all.
-        section_ids: Ids of the sections to execute, as for ``select_passes``; None for all.
+        section_ids: Ids of the sections to execute, as for ``select_sweeps``; None for all.
         section_types: Types of the sections to execute, in the order of execution; None for all.
         from_call: Id of the first call to execute; None for the first of the schedule.
         until_call: Id of the call before which the run ends; None for the end of the schedule.
@@ -64,6 +64,12 @@ def _hashable(items: Any) -> Any:
 
     Empty ones stand for all, as None does.
     """
+    kind = type(items)
+    # Most requests are of these kinds, and most are made many times: ABCs are slow to ask.
+    if kind is tuple or kind is list:
+        return tuple(map(_hashable, items)) or None
+    if kind is str or kind is int:
+        return items
     if isinstance(items, Set):
         return frozenset(items) or None
     if isinstance(items, Collection) and not isinstance(items, str):

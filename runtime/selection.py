@@ -14,25 +14,25 @@ SectionIds: TypeAlias = int | Collection["int | SectionIds"] | None
 """Ids of sections and fallbacks, in lists that may be nested."""
 SectionTypes: TypeAlias = str | Collection[str] | None
 """Names of section types, in any case of letters."""
-Pass: TypeAlias = tuple[Call, ...]
+Sweep: TypeAlias = tuple[Call, ...]
 """Calls that are executed one after the other, in the order of the schedule."""
 
 _Key = TypeVar("_Key", bound=Hashable)
 _MOST_LISTED = 12
 
 
-def select_passes(
+def select_sweeps(
     stages: Mapping[int, Section | Fallback],
     graph: Graph,
     section_ids: SectionIds = None,
     section_types: SectionTypes = None,
     from_call: int | None = None,
     until_call: int | None = None,
-) -> tuple[Pass, ...]:
-    """Return what a run executes, as passes over the schedule of a graph.
+) -> tuple[Sweep, ...]:
+    """Return what a run executes, as sweeps over the schedule of a graph.
 
-    Sections are executed in the order in which they are asked for: a new pass begins wherever that
-    order goes back in the schedule. A set has no order of its own, and is one pass.
+    Sections are executed in the order in which they are asked for: a new sweep begins wherever that
+    order goes back in the schedule. A set has no order of its own, and is one sweep.
 
     Args:
         stages: Sections and fallbacks of the PEF, by id.
@@ -44,7 +44,7 @@ def select_passes(
         until_call: Execute only calls before this one; to the end when None.
 
     Returns:
-        The passes, each of at least one call; one empty pass for a graph that has no calls.
+        The sweeps, each of at least one call; one empty sweep for a graph that has no calls.
 
     Raises:
         UsageError: Both ids and types are given, or an id is no integer.
@@ -53,48 +53,47 @@ def select_passes(
     ids, types = _flat_ids(section_ids), _type_names(section_types)
     if ids and types:
         raise UsageError(
-            f"section_ids {ids} and section_types {types} were both given: give one of them, not "
-            "both"
+            f"section_ids {ids} and section_types {types} were both given: give one of them, not both"
         )
     begin, end = _bounds(graph, from_call, until_call)
     bounded = [call for call in graph.calls if begin <= call.id < end]
     if ids:
         keys = {call.id: call.stage for call in graph.calls}
-        passes = _passes(bounded, keys, ids, isinstance(section_ids, Set), "section", graph)
+        sweeps = _sweeps(bounded, keys, ids, isinstance(section_ids, Set), "section", graph)
     elif types:
         kinds = {call.id: stages[call.stage].type.value for call in graph.calls}
         unordered = isinstance(section_types, Set)
-        passes = _passes(bounded, kinds, types, unordered, "section type", graph)
+        sweeps = _sweeps(bounded, kinds, types, unordered, "section type", graph)
     else:
-        passes = [tuple(bounded)]
-    # What the bounds leave nothing of is no pass; that nothing at all is left is a mistake.
-    left = tuple(calls for calls in passes if calls)
+        sweeps = [tuple(bounded)]
+    # What the bounds leave nothing of is no sweep; that nothing at all is left is a mistake.
+    left = tuple(calls for calls in sweeps if calls)
     if not left and graph.calls:
         raise ScheduleError("no call of the schedule is selected; ask for fewer restrictions")
     return left or ((),)
 
 
 def section_types_of(
-    stages: Mapping[int, Section | Fallback], passes: Sequence[Pass]
+    stages: Mapping[int, Section | Fallback], sweeps: Sequence[Sweep]
 ) -> frozenset[SectionType]:
-    """Return the types of all sections and fallbacks that passes execute.
+    """Return the types of all sections and fallbacks that sweeps execute.
 
     Args:
         stages: Sections and fallbacks of the PEF, by id.
-        passes: What is executed.
+        sweeps: What is executed.
     """
-    return frozenset(stages[call.stage].type for calls in passes for call in calls)
+    return frozenset(stages[call.stage].type for calls in sweeps for call in calls)
 
 
-def _passes(
+def _sweeps(
     calls: Sequence[Call],
     keys: Mapping[int, _Key],
     wanted: Sequence[_Key],
     unordered: bool,
     what: str,
     graph: Graph,
-) -> list[Pass]:
-    """The calls whose keys are wanted, in passes that follow the order of what is wanted."""
+) -> list[Sweep]:
+    """The calls whose keys are wanted, in sweeps that follow the order of what is wanted."""
     places: dict[_Key, int] = {}
     for call, key in keys.items():
         places.setdefault(key, call)

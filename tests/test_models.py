@@ -51,6 +51,16 @@ def test_the_reference_sample_travels_with_the_pef(name: str, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("name", sorted(MODELS))
+def test_the_second_engine_agrees_with_the_sample_and_with_the_model(
+    name: str, tmp_path: Path
+) -> None:
+    path = cached_onnx(name, "tiny")
+    with samba_onnx.convert(path, tmp_path / "m.pef") as pef:
+        assert samba_onnx.self_test(pef, engine="reference").passed
+        assert samba_onnx.verify(path, pef, engine="reference").passed
+
+
+@pytest.mark.parametrize("name", sorted(MODELS))
 def test_one_section_per_operator_at_o0(name: str) -> None:
     manifest = samba_onnx.analyze(cached_onnx(name, "tiny"), level="o0")
     assert all(section.nodes == 1 for section in manifest.sections)

@@ -35,6 +35,7 @@ from samba_onnx.pef.manifest import (
     Graph,
     Region,
     Section,
+    Stage,
     Symbol,
     TargetSummary,
 )
@@ -114,21 +115,18 @@ def plan(
         value.name or "": by_region[roles.region(value)] for value in on_device(roles, stages)
     }
     calls = schedule(first_stage, len(stages))
-    sections: list[Section] = []
-    fallbacks: list[Fallback] = []
-    for call, stage, name in zip(calls, stages, _stage_names(stages, earlier), strict=True):
-        kind = stage.group.type
-        label = kind.value if stage.on_rdu else "cpu"
-        common = stage_record(stage, call.stage, name, graph_name, label)
-        if stage.on_rdu:
-            sections.append(section_record(common, stage, kind, target, by_name))
-        else:
-            fallbacks.append(fallback_record(common, stage, kind, placement))
+    records = [
+        stage_record(
+            stage, call.stage, name, graph_name, stage.group.type.value if stage.on_rdu else "cpu"
+        )
+        for call, stage, name in zip(calls, stages, _stage_names(stages, earlier), strict=True)
+    ]
+    sections = _sections(records, stages, target, by_name)
     constant = baked(stages)
     return GraphPlan(
         graph=_graph_record(graph_name, roles, stages, calls, kinds, target.summary, earlier),
-        sections=tuple(sections),
-        fallbacks=tuple(fallbacks),
+        sections=sections,
+        fallbacks=_fallbacks(records, stages, placement),
         symbols=tuple(
             symbol_record(value, kind, by_name, baked=value in constant)
             for value, kind in kinds.items()
@@ -137,6 +135,31 @@ def plan(
         stages=tuple((call.stage, stage.group) for call, stage in zip(calls, stages, strict=True)),
         experimental=_experimental(stages, placement),
         notes=_notes(sections, target),
+    )
+
+
+def _sections(
+    records: Sequence[Stage],
+    stages: Sequence[StageInterface],
+    target: Target,
+    regions: Mapping[str, Region],
+) -> tuple[Section, ...]:
+    """Return the records of the stages that run on the RDU, in the order of the schedule."""
+    return tuple(
+        section_record(record, stage, stage.group.type, target, regions)
+        for record, stage in zip(records, stages, strict=True)
+        if stage.on_rdu
+    )
+
+
+def _fallbacks(
+    records: Sequence[Stage], stages: Sequence[StageInterface], placement: Placement
+) -> tuple[Fallback, ...]:
+    """Return the records of the stages that run on the CPU, in the order of the schedule."""
+    return tuple(
+        fallback_record(record, stage, stage.group.type, placement)
+        for record, stage in zip(records, stages, strict=True)
+        if not stage.on_rdu
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from samba_onnx.facts.operators import operations
 from samba_onnx.passes.targets.describe import describe_limits, describe_operands, describe_types
 from samba_onnx.passes.targets.target import Target
 
@@ -18,6 +19,8 @@ element. Data types are listed by how well their support is known:
   (only the first part of that document, from `add` to `matmul`, is public);
 - **observed**: an official tutorial, the model zoo, or a third party's program or log uses it;
 - **assumed**: neither, but it is elementary arithmetic or composed of operators that are.
+
+Operations are those that a count of FLOPs adds up, a multiply-add as two.
 
 The rows follow operator sets {oldest} to {newest} and the data types {dtypes}.
 """
@@ -43,13 +46,14 @@ def operator_table_markdown(target: Target) -> str:
         ),
         f"## Supported: {len(target.rows)}",
         "",
-        "| operator | data types | limits | evidence |",
-        "|---|---|---|---|",
+        "| operator | data types | operations | limits | evidence |",
+        "|---|---|---|---|---|",
     ]
     for row in target.rows:
         types = "<br>".join((_cell(describe_types(row.types)), *map(_cell, describe_operands(row))))
         limits = "<br>".join(map(_cell, describe_limits(row)))
-        lines.append(f"| {_cell(row.name)} | {types} | {limits} | {_cell(row.source)} |")
+        cells = [_cell(row.name), types, _cell(operations(row.name)), limits, _cell(row.source)]
+        lines.append(f"| {' | '.join(cells)} |")
     lines += ["", f"## Not supported: {len(target.unsupported)}", ""]
     lines += ["| operator | why | code |", "|---|---|---|"]
     lines += [

@@ -108,6 +108,7 @@ def _operator_table(target: Target, wanted: list[str]) -> OperatorTableReport:
 
 
 def _operator(row: OperatorRow) -> OperatorReport:
+    from samba_onnx.facts.operators import operations
     from samba_onnx.passes.targets.describe import describe_rule
     from samba_onnx.passes.targets.limits import LIMITS
     from samba_onnx.report.targets import OperatorReport
@@ -123,6 +124,7 @@ def _operator(row: OperatorRow) -> OperatorReport:
         until=row.until,
         evidence=row.evidence,
         types=_types(row),
+        operations=operations(row.name),
         operands=tuple(_operand(operand) for operand in own),
         attributes={name: describe_rule(rule) for name, rule in row.attributes.items()},
         limits=tuple(LIMITS[name].description for name in row.limits),

@@ -203,11 +203,11 @@ def executed_stages(
     Raises:
         ScheduleError: A section or type does not exist.
     """
-    from samba_onnx.runtime.selection import select_passes
+    from samba_onnx.runtime.selection import select_sweeps
 
     stages = manifest.stages()
-    passes = select_passes(stages, graph, limits.ids, limits.types)
-    return [stages[call.stage] for calls in passes for call in calls]
+    sweeps = select_sweeps(stages, graph, limits.ids, limits.types)
+    return [stages[call.stage] for calls in sweeps for call in calls]
 
 
 def _read_by(graph: Graph, stages: Sequence[Section | Fallback]) -> list[str]:

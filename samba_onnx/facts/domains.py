@@ -19,7 +19,7 @@ DEFAULT_DOMAINS: Final = frozenset({"", "ai.onnx"})
 SAMBA_DOMAIN: Final = "samba"
 """Domain of the operators that ONNX lacks and the RDU has."""
 DROPOUT_MASK: Final = "DropoutMask"
-"""Operator of the domain ``samba``: ``(rate: float[], seed: uint32[]) -> mask: bool[shape]`` with the
+"""Operator of the domain ``samba``: ``(rate: float[], seed: int32[]) -> mask: bool[shape]`` with the
 attributes ``shape`` and ``stream``. True where a dropout keeps a value."""
 
 

@@ -84,7 +84,7 @@ ELEMENTWISE_ROWS: Final[tuple[Facts, ...]] = (
     *rows(
         {"Relu": ONE},
         kind=Kind.ELEMENTWISE,
-        foldable=False,  # numpy and onnxruntime disagree on NaN
+        foldable=False,  # numpy and onnxruntime disagree on the sign of a zero
         exact_in_bfloat16=True,
         same_bits=True,
         in_place=InPlace.NEVER,

@@ -85,6 +85,10 @@ class Work(Protocol):
             The number of operations, 0 where a shape that the count needs is not known.
         """
 
+    @property
+    def text(self) -> str:
+        """The count, or why there is none, in words for a cell of a table."""
+
 
 @dataclass(frozen=True)
 class PerOutputElement:
@@ -101,6 +105,11 @@ class PerOutputElement:
             node: Shapes and attributes of the node.
         """
         return self.factor * elements(node.output)
+
+    @property
+    def text(self) -> str:
+        """The count, or why there is none, in words for a cell of a table."""
+        return f"{self.factor} per element of the result: {self.steps}"
 
 
 @dataclass(frozen=True)
@@ -119,6 +128,11 @@ class PerInputElement:
         """
         return self.factor * elements(node.input(0))
 
+    @property
+    def text(self) -> str:
+        """The count, or why there is none, in words for a cell of a table."""
+        return f"{self.factor} per element of the first operand: {self.steps}"
+
 
 @dataclass(frozen=True)
 class Formula:
@@ -136,6 +150,11 @@ class Formula:
         """
         return self.function(node)
 
+    @property
+    def text(self) -> str:
+        """The count, or why there is none, in words for a cell of a table."""
+        return self.steps
+
 
 @dataclass(frozen=True)
 class NoArithmetic:
@@ -151,6 +170,11 @@ class NoArithmetic:
         """
         return 0
 
+    @property
+    def text(self) -> str:
+        """The count, or why there is none, in words for a cell of a table."""
+        return f"none: {self.reason}"
+
 
 @dataclass(frozen=True)
 class Uncounted:
@@ -165,6 +189,11 @@ class Uncounted:
             node: Shapes and attributes of the node; they make no difference.
         """
         return 0
+
+    @property
+    def text(self) -> str:
+        """The count, or why there is none, in words for a cell of a table."""
+        return f"not counted: {self.reason}"
 
 
 def elements(shape: Shape | None) -> int:

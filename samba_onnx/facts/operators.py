@@ -31,6 +31,7 @@ __all__ = [
     "Kind",
     "Randomness",
     "facts",
+    "operations",
     "operators",
     "table",
 ]
@@ -71,6 +72,19 @@ def facts(op_type: str, domain: str = "") -> Facts | None:
         Its row; None where nothing is known of it.
     """
     return FACTS.get(qualified(domain, op_type))
+
+
+def operations(name: str) -> str:
+    """Say how many operations an operator takes, or why none are counted.
+
+    Args:
+        name: The operator, with its domain unless that is ONNX's default one.
+
+    Returns:
+        A phrase for a cell of a table.
+    """
+    row = FACTS.get(name)
+    return "not counted: nothing is known of it" if row is None else row.flops.text
 
 
 def operators(

@@ -14,9 +14,11 @@ from samba_onnx.facts.flops import (
 )
 from samba_onnx.facts.records import Facts, InPlace, Kind, Randomness, rows
 
-_PRODUCT: Final = Formula(flops.matrix_product, "a multiply-add per element of the contracted axis")
-_CONVOLVES: Final = "a multiply-add per element of a kernel, and the bias"
-_WINDOW: Final = Formula(flops.pool, "one operation per element of the window")
+_PRODUCT: Final = Formula(
+    flops.matrix_product, "a multiply-add per element of the result and of the contracted axis"
+)
+_CONVOLVES: Final = "a multiply-add per element of the result and of its kernel, and the bias"
+_WINDOW: Final = Formula(flops.pool, "one operation per element of the result and of its window")
 _NORMALISES: Final = PerOutputElement(
     8, "mean, subtract, square, mean, add and root, divide, scale, shift"
 )

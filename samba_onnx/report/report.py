@@ -141,15 +141,9 @@ class Report:
             transfers_per_run=per_run,
             transfers_at_load=at_load,
             modelled_time=_modelled_time(manifest, per_run, at_load),
-            dynamic_dimensions=tuple(
-                DynamicDimensionReport(dimension.name, dimension.inputs, dimension.option)
-                for dimension in manifest.dynamic_dimensions
-            ),
+            dynamic_dimensions=_dynamic_dimensions(manifest),
             undocumented_support=_undocumented_support(manifest.experimental),
-            assumptions=tuple(
-                AssumptionReport(figure.name, figure.value, figure.unit, figure.note)
-                for figure in manifest.target.assumptions
-            ),
+            assumptions=_assumptions(manifest),
             notes=manifest.notes,
             passes=tuple(
                 PassReport(done.name, done.modified, done.nodes_before, done.nodes_after)
@@ -190,6 +184,20 @@ _CAUSES = (
     Cause.EXPLICIT,
 )
 """In the order in which a reader meets them."""
+
+
+def _dynamic_dimensions(manifest: Manifest) -> tuple[DynamicDimensionReport, ...]:
+    return tuple(
+        DynamicDimensionReport(dimension.name, dimension.inputs, dimension.option)
+        for dimension in manifest.dynamic_dimensions
+    )
+
+
+def _assumptions(manifest: Manifest) -> tuple[AssumptionReport, ...]:
+    return tuple(
+        AssumptionReport(figure.name, figure.value, figure.unit, figure.note)
+        for figure in manifest.target.assumptions
+    )
 
 
 def _coverage(manifest: Manifest) -> Coverage:

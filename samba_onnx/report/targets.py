@@ -35,6 +35,8 @@ class OperatorReport:
     """The best of any data type: ``documented``, ``observed`` or ``assumed``."""
     types: dict[str, str]
     """Evidence by data type: ``full``, ``experimental``, ``observed`` or ``assumed``."""
+    operations: str
+    """How many operations an execution takes, as FLOPs count them, or why none, in words."""
     operands: tuple[OperandReport, ...]
     """Inputs, then outputs, with limits of their own."""
     attributes: dict[str, str]

@@ -13,23 +13,26 @@ from torch.optim import Optimizer
 from samba_onnx.errors import UsageError
 from samba_onnx.export.programs.training_steps import optimizer_list
 from samba_onnx.program.program import DEFAULT_GRAPH, Program
-from samba_onnx.sessions.arrays import to_array
 from samba_onnx.sessions.graph_traces import GraphTraces
 from samba_onnx.sessions.onnx_models import input_symbols, is_onnx, onnx_fingerprint
 from samba_onnx.sessions.onnx_modules import (
     Losses,
-    attached_losses,
-    named_inputs,
     trained_module,
 )
 from samba_onnx.sessions.options import Destination, Model, SessionOptions, output_path
 from samba_onnx.sessions.trace_mode import TraceMode
 from samba_onnx.sessions.traced import TracedGraph
+from samba_onnx.tensor.arrays import to_array
 from samba_onnx.workflows.checking.original import convert_compared
 from samba_onnx.workflows.checking.refusals import refuse_unless_prepared
 from samba_onnx.workflows.compiler import compile_programs, convert
 from samba_onnx.workflows.records import GraphRecord, write_records
-from samba_onnx.workflows.torch_programs import Training, recorded_program
+from samba_onnx.workflows.torch_programs import (
+    Training,
+    attached_losses,
+    named_inputs,
+    recorded_program,
+)
 
 
 class Compiler:
@@ -100,9 +103,8 @@ class Compiler:
         if trained:
             training = Training(attached_losses(model, loss_indices), accumulates)
         with self._mode.on():
-            recorded = recorded_program(model, named, trained, training, check=check)
-        texts |= write_records({DEFAULT_GRAPH: recorded.record})
-        compile_programs([recorded.program], path, name=name, metadata=texts, **where).close()
+            program = recorded_program(model, named, trained, training, check=check)
+        compile_programs([program], path, name=name, metadata=texts, **where).close()
         return str(path)
 
     def compile_graphs(

@@ -13,8 +13,8 @@ from torch import nn
 from samba_onnx.errors import UsageError
 from samba_onnx.loading import load_model
 from samba_onnx.program.fingerprint import Fingerprint, graph_lines, value_type
-from samba_onnx.sessions.inputs import tensors_of
 from samba_onnx.tensor import SambaTensor
+from samba_onnx.tensor.inputs import tensors_of
 
 OnnxModel: TypeAlias = onnx.ModelProto | str | os.PathLike[str]
 

@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 import onnx
-from torch import Tensor, nn
+from torch import nn
 from torch.optim import Optimizer
 
 from samba_onnx.errors import FoldedWeightsWarning, PefFormatError, UsageError
@@ -16,7 +16,6 @@ from samba_onnx.importing import Loss, OnnxModule, module_from_onnx
 from samba_onnx.importing.original import Original, Source, named_tensors
 from samba_onnx.loading import load_model
 from samba_onnx.safety.files import printable
-from samba_onnx.sessions.inputs import name_inputs
 from samba_onnx.sessions.onnx_models import is_onnx
 from samba_onnx.tensor import SambaParameter, from_torch_model_
 
@@ -249,43 +248,6 @@ def _bare(original: Original) -> onnx.ModelProto:
         for field in ("raw_data", "external_data", "data_location"):
             tensors[name].ClearField(field)
     return model
-
-
-def named_inputs(model: Any, inputs: Any) -> Any:
-    """Give every tensor among a model's example inputs a name; see ``inputs.name_inputs``.
-
-    Args:
-        model: What is compiled or traced. Inputs of a module made of an ONNX model have the names
-            of that model, and may be given by them.
-        inputs: As users give them.
-
-    Raises:
-        UsageError: Inputs are of another kind, or two have one name.
-    """
-    if not isinstance(model, OnnxModule):
-        return name_inputs(model, inputs)
-    if isinstance(inputs, Tensor):
-        inputs = (inputs,)
-    keywords = dict(zip(model.input_names, model.input_keywords, strict=True))
-    names = {keyword: name for name, keyword in keywords.items()}
-    if isinstance(inputs, Mapping):
-        named = name_inputs(model, {names.get(key, key): value for key, value in inputs.items()})
-        return {keywords.get(key, key): value for key, value in named.items()}
-    if not isinstance(inputs, (list, tuple)) or len(inputs) > len(keywords):
-        return name_inputs(model, inputs)
-    return tuple(name_inputs(model, dict(zip(keywords, inputs, strict=False))).values())
-
-
-def attached_losses(model: Any, loss_indices: Any) -> Any:
-    """Return which outputs are losses: those that were given, else those that were attached.
-
-    Args:
-        model: What is compiled.
-        loss_indices: As a user gave them; None for no choice.
-    """
-    if loss_indices is None and isinstance(model, OnnxModule) and model.losses:
-        return list(model.loss_indices)
-    return loss_indices
 
 
 def _parsed(recorded: object) -> tuple[list[str], tuple[Loss, ...]]:

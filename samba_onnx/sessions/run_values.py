@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -12,15 +12,14 @@ from samba_onnx.errors import InputError, UsageError
 from samba_onnx.pef.manifest import Graph, Symbol
 from samba_onnx.runtime.elements import Array
 from samba_onnx.runtime.inputs import describe
-from samba_onnx.sessions.arrays import from_array, to_array
 from samba_onnx.sessions.traced import TracedGraph, matches
 from samba_onnx.tensor import DEVICE, SambaTensor
+from samba_onnx.tensor.arrays import from_array, to_array
 from samba_onnx.tensor.marks import Marks
 from samba_onnx.tensor.native import natively
 
 
-@dataclass(frozen=True)
-class FetchedOutput:
+class FetchedOutput(NamedTuple):
     """An output of a run."""
 
     symbol: str
@@ -125,10 +124,21 @@ def wrapped(tensor: torch.Tensor, marks: Marks) -> SambaTensor:
     return made
 
 
+@functools.lru_cache(1024)
+def named_marks(name: str, region_name: str) -> Marks:
+    """Return the marks of a tensor that has a name and a place; equal ones are one object.
+
+    Args:
+        name: Its name.
+        region_name: Its place in device memory; empty if that is the name.
+    """
+    return Marks(name=name, region_name=region_name)
+
+
 def _fetched(graph: Graph, traced: TracedGraph | None, name: str, region: str) -> FetchedOutput:
     """What a name among the outputs means."""
     symbol = traced.symbol(name) if traced else name
-    marks = Marks(name=name, region_name="" if region == name else region)
+    marks = named_marks(name, "" if region == name else region)
     if symbol in graph.outputs:
         return FetchedOutput(symbol, marks, computed=True)
     for place in (symbol, region):
@@ -152,11 +162,10 @@ def _output_name(output: Any) -> tuple[str, str]:
 def _checked(tensor: torch.Tensor, name: str, symbol: Symbol) -> Array:
     """A tensor's array, if it fits the symbol."""
     with natively():
-        fits = matches(symbol, tensor)
-        given = f"{tensor.dtype} of shape {list(tensor.shape)}"
-    if not fits:
-        raise InputError(
-            f"input {name!r} is {given}, compiled was {describe(symbol.type, symbol.shape)}: give "
-            "that shape and dtype, or compile for this one"
-        )
+        if not matches(symbol, tensor):
+            raise InputError(
+                f"input {name!r} is {tensor.dtype} of shape {list(tensor.shape)}, compiled was "
+                f"{describe(symbol.type, symbol.shape)}: give that shape and dtype, or compile for "
+                "this one"
+            )
     return to_array(tensor)

@@ -17,13 +17,13 @@ from samba_onnx.runtime.prepared import PreparedRun
 from samba_onnx.runtime.requests import run_request
 from samba_onnx.runtime.selection import SectionIds
 from samba_onnx.sessions.data_parallel import check_data_parallel
-from samba_onnx.sessions.inputs import by_name
 from samba_onnx.sessions.loaded import LoadedProgram
 from samba_onnx.sessions.profiler import RUN, Profiler, event_name
 from samba_onnx.sessions.run_values import fetched_outputs, input_arrays, output_tensor
 from samba_onnx.sessions.shortcuts import make_shortcut
 from samba_onnx.sessions.traced_state import TracedState
 from samba_onnx.tensor import SambaTensor
+from samba_onnx.tensor.inputs import by_name
 
 NO_NUMBERS: Final[Mapping[str, float]] = {}
 """Hyperparameters of a run that has none of its own."""

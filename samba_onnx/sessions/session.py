@@ -25,7 +25,6 @@ from samba_onnx.runtime.selection import SectionIds
 from samba_onnx.sessions.compiler import Compiler
 from samba_onnx.sessions.exits import register, run_and_exit
 from samba_onnx.sessions.graph_traces import GraphTraces
-from samba_onnx.sessions.lazy_parameters import LAZY
 from samba_onnx.sessions.loaded import LoadedProgram
 from samba_onnx.sessions.module_transfers import (
     fetch_buffers,
@@ -45,7 +44,6 @@ from samba_onnx.sessions.program_names import (
     section_types,
     weight_names,
 )
-from samba_onnx.sessions.random_values import DrawingOptions
 from samba_onnx.sessions.runner import NO_NUMBERS, Runner
 from samba_onnx.sessions.runtime_profile import RuntimeProfile
 from samba_onnx.sessions.tensor_access import TensorAccess
@@ -54,6 +52,8 @@ from samba_onnx.sessions.traced_state import TracedState
 from samba_onnx.sessions.tracer import Tracer
 from samba_onnx.sessions.transfers import Transfers, expecting
 from samba_onnx.tensor import BUFFERS, SambaTensor
+from samba_onnx.tensor.lazy_parameters import LAZY
+from samba_onnx.tensor.random_values import DrawingOptions
 
 Settings = Mapping[str, Any] | Namespace | None
 

@@ -12,8 +12,8 @@ import torch
 from samba_onnx.runtime.device import Device
 from samba_onnx.runtime.elements import Array
 from samba_onnx.runtime.replay import Replay
-from samba_onnx.sessions.arrays import FOREIGN
 from samba_onnx.tensor import SambaTensor
+from samba_onnx.tensor.arrays import FOREIGN
 from samba_onnx.tensor.marks import Marks
 from samba_onnx.tensor.native import natively
 

@@ -7,8 +7,8 @@ import torch
 from samba_onnx.errors import InputError
 from samba_onnx.pef.manifest import Manifest, Symbol
 from samba_onnx.runtime.device import Device
-from samba_onnx.sessions.arrays import from_array, to_array
 from samba_onnx.sessions.profiler import GET_TENSORS, SET_TENSORS, Profiler
+from samba_onnx.tensor.arrays import from_array, to_array
 
 
 class SessionStore:

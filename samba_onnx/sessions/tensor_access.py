@@ -8,10 +8,9 @@ import torch
 
 from samba_onnx.errors import InputError, UsageError
 from samba_onnx.sessions.loaded import LoadedProgram
-from samba_onnx.sessions.run_values import wrapped
+from samba_onnx.sessions.run_values import named_marks, wrapped
 from samba_onnx.sessions.traced_state import TracedState
 from samba_onnx.tensor import DEVICE, SambaTensor
-from samba_onnx.tensor.marks import Marks
 
 
 class TensorAccess:
@@ -89,5 +88,5 @@ class TensorAccess:
             raise InputError(
                 f"the device has no tensor {name!r}; traced were {self._state.listing()}"
             )
-        marks = Marks(name=name, region_name="" if region == name else region)
+        marks = named_marks(name, "" if region == name else region)
         return wrapped(DEVICE.store(place).read(place), marks)

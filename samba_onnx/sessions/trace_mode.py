@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from samba_onnx.sessions.lazy_parameters import LAZY
+from samba_onnx.tensor.lazy_parameters import LAZY
 
 
 class TraceMode:

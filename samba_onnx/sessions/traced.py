@@ -18,9 +18,9 @@ from samba_onnx.pef.manifest import Symbol
 from samba_onnx.program.fingerprint import Fingerprint, fingerprint
 from samba_onnx.program.kinds import SymbolKind
 from samba_onnx.program.program import Program
-from samba_onnx.sessions.arrays import torch_dtype
-from samba_onnx.sessions.inputs import tensors_of
 from samba_onnx.tensor import BUFFERS, SambaTensor
+from samba_onnx.tensor.arrays import torch_dtype
+from samba_onnx.tensor.inputs import tensors_of
 
 
 @dataclass

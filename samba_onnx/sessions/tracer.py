@@ -22,21 +22,26 @@ from samba_onnx.optim import from_json
 from samba_onnx.pef import Pef
 from samba_onnx.program.fingerprint import difference
 from samba_onnx.program.program import DEFAULT_GRAPH
-from samba_onnx.sessions.arrays import to_array
 from samba_onnx.sessions.data_parallel import check_data_parallel
 from samba_onnx.sessions.graph_traces import GraphTraces
 from samba_onnx.sessions.loaded import LoadedProgram
 from samba_onnx.sessions.onnx_models import input_symbols, is_onnx, model_source, onnx_fingerprint
-from samba_onnx.sessions.onnx_modules import Losses, named_inputs, trained_module
+from samba_onnx.sessions.onnx_modules import Losses, trained_module
 from samba_onnx.sessions.optimizer_steps import OptimizerSteps, check_records, send_state
 from samba_onnx.sessions.profiler import SET_TENSORS, Profiler
 from samba_onnx.sessions.trace_mode import TraceMode
 from samba_onnx.sessions.traced import TracedGraph, empty_tensor, traced_graph
 from samba_onnx.sessions.traced_state import TracedState
 from samba_onnx.tensor import DEVICE, SambaTensor
+from samba_onnx.tensor.arrays import to_array
 from samba_onnx.version import __version__
 from samba_onnx.workflows.records import GraphRecord, read_records, stored_fingerprint
-from samba_onnx.workflows.torch_programs import Training, forward_program, trained_program
+from samba_onnx.workflows.torch_programs import (
+    Training,
+    forward_program,
+    named_inputs,
+    trained_program,
+)
 
 MAPPINGS = ("section", "spatial")
 

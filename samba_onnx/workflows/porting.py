@@ -30,15 +30,18 @@ from samba_onnx.importing.checkpoints import export_trained, read_checkpoint
 from samba_onnx.pef import Pef
 from samba_onnx.pef.manifest import Manifest
 from samba_onnx.safety.files import printable
-from samba_onnx.sessions.arrays import to_array
-from samba_onnx.sessions.lazy_parameters import LAZY
-from samba_onnx.sessions.onnx_modules import attached_losses, named_inputs
+from samba_onnx.tensor.arrays import to_array
+from samba_onnx.tensor.lazy_parameters import LAZY
 from samba_onnx.workflows.checking.inference import compare_with_eager
 from samba_onnx.workflows.compiler import DEFAULT_TARGET, analyze_programs, compile_programs
 from samba_onnx.workflows.planning import Progress
-from samba_onnx.workflows.records import write_records
 from samba_onnx.workflows.reference_sample import Sample, keep_sample
-from samba_onnx.workflows.torch_programs import Training, recorded_program
+from samba_onnx.workflows.torch_programs import (
+    Training,
+    attached_losses,
+    named_inputs,
+    recorded_program,
+)
 
 __all__ = [
     "TorchModel",
@@ -202,14 +205,13 @@ def port_training(
     inputs = named_inputs(model.module, dict(model.keywords) or model.args)
     training = Training(attached_losses(model.module, None))
     with LAZY.paused():  # a module that was made lazily is exported without its values
-        recorded = recorded_program(model.module, inputs, model.optimizers, training, check=check)
+        program = recorded_program(model.module, inputs, model.optimizers, training, check=check)
     return compile_programs(
-        [recorded.program],
+        [program],
         output,
         target=target,
         level=level,
         name=model.name,
-        metadata=write_records({recorded.program.name: recorded.record}),
         progress=report,
     )
 

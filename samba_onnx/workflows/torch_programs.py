@@ -6,11 +6,11 @@ Sessions and ``samba-port convert`` come here: what they write for one module is
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from samba_onnx.export.capture.modules import Inputs
@@ -22,10 +22,11 @@ from samba_onnx.importing import OnnxModule
 from samba_onnx.optim import OptimizerRecord, to_json
 from samba_onnx.program.fingerprint import fingerprint
 from samba_onnx.program.program import DEFAULT_GRAPH, Program
+from samba_onnx.tensor.inputs import name_inputs
 from samba_onnx.workflows.checking.inference import compare_with_eager
 from samba_onnx.workflows.checking.refusals import refuse_unless_prepared
 from samba_onnx.workflows.checking.training import compare_training
-from samba_onnx.workflows.records import GraphRecord, onnx_record
+from samba_onnx.workflows.records import GraphRecord, onnx_record, write_records
 
 
 @dataclass(frozen=True)
@@ -39,12 +40,41 @@ class Training:
     """Whether backward passes add to gradients, which ZEROGRAD sections set to zero."""
 
 
-@dataclass(frozen=True)
-class RecordedProgram:
-    """A program, and what its PEF says of it to the session that will run it."""
+def named_inputs(model: Any, inputs: Any) -> Any:
+    """Give every tensor among a model's example inputs a name; see ``inputs.name_inputs``.
 
-    program: Program
-    record: GraphRecord
+    Args:
+        model: What is compiled or traced. Inputs of a module made of an ONNX model have the names
+            of that model, and may be given by them.
+        inputs: As users give them.
+
+    Raises:
+        UsageError: Inputs are of another kind, or two have one name.
+    """
+    if not isinstance(model, OnnxModule):
+        return name_inputs(model, inputs)
+    if isinstance(inputs, Tensor):
+        inputs = (inputs,)
+    keywords = dict(zip(model.input_names, model.input_keywords, strict=True))
+    names = {keyword: name for name, keyword in keywords.items()}
+    if isinstance(inputs, Mapping):
+        named = name_inputs(model, {names.get(key, key): value for key, value in inputs.items()})
+        return {keywords.get(key, key): value for key, value in named.items()}
+    if not isinstance(inputs, (list, tuple)) or len(inputs) > len(keywords):
+        return name_inputs(model, inputs)
+    return tuple(name_inputs(model, dict(zip(keywords, inputs, strict=False))).values())
+
+
+def attached_losses(model: Any, loss_indices: Any) -> Any:
+    """Return which outputs are losses: those that were given, else those that were attached.
+
+    Args:
+        model: What is compiled.
+        loss_indices: As a user gave them; None for no choice.
+    """
+    if loss_indices is None and isinstance(model, OnnxModule) and model.losses:
+        return list(model.loss_indices)
+    return loss_indices
 
 
 def recorded_program(
@@ -54,8 +84,8 @@ def recorded_program(
     training: Training | None = None,
     *,
     check: bool = False,
-) -> RecordedProgram:
-    """Return the program of a module with its record.
+) -> Program:
+    """Return the program of a module with the record for the session that will run it.
 
     Args:
         model: The module, in the mode in which it is to run.
@@ -63,6 +93,9 @@ def recorded_program(
         optimizers: Optimizers that step at the end of every run that trains.
         training: How the program trains; None for a program that only runs forward.
         check: Compare outputs, and gradients, with those of eager torch.
+
+    Returns:
+        A program whose metadata has its record, so that whoever compiles it writes the same PEF.
 
     Raises:
         GradientError: A loss cannot be differentiated.
@@ -75,7 +108,7 @@ def recorded_program(
     if training is None:
         program = forward_program(model, inputs, check=check)
         record = GraphRecord(fingerprint(program).text(), onnx=onnx_record(model))
-        return RecordedProgram(program, record)
+        return _with_record(program, record)
     records = optimizer_records(model, optimizers)
     program = trained_program(model, inputs, records, training, check=check)
     record = GraphRecord(
@@ -86,7 +119,12 @@ def recorded_program(
         optimizers=[to_json(record) for record in records],
         onnx=onnx_record(model),
     )
-    return RecordedProgram(program, record)
+    return _with_record(program, record)
+
+
+def _with_record(program: Program, record: GraphRecord) -> Program:
+    metadata = {**program.metadata, **write_records({program.name: record})}
+    return dataclasses.replace(program, metadata=metadata)
 
 
 def forward_program(model: nn.Module, inputs: Inputs, *, check: bool = False) -> Program:

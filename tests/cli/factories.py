@@ -84,6 +84,12 @@ def training() -> Any:
     return model, batch(), samba.optim.AdamW(model.parameters(), lr=0.1)
 
 
+def lazy_training() -> Any:
+    """Leave lazy mode on, as whoever makes a large model in a notebook may."""
+    samba.session.enable_lazy_param(seed=5)
+    return training()
+
+
 def training_without_optimizer() -> Any:
     return net(), batch(), "sgd"
 

@@ -233,6 +233,21 @@ def test_a_training_factory_becomes_what_the_session_traces(
     assert second < first
 
 
+def test_parameters_of_a_training_factory_may_be_lazy(
+    samba_port: SambaPort, tmp_path: Path
+) -> None:
+    output = tmp_path / "lazy.pef"
+    try:
+        result = samba_port(
+            "convert", f"{HERE}:lazy_training", "--train", "--no-check", "-o", output, "-q"
+        )
+    finally:
+        samba.session.disable_lazy_param()
+    assert (result.status, result.err) == (0, "")
+    with load_pef(output) as pef:
+        assert {section.type.value for section in pef.manifest.sections} >= {"FWD", "OPT"}
+
+
 def test_a_training_factory_becomes_the_file_that_a_session_writes(
     samba_port: SambaPort, tmp_path: Path
 ) -> None:

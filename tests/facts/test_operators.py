@@ -15,6 +15,7 @@ import onnx.helper
 import onnx.parser
 import onnxruntime as ort
 import pytest
+from onnx.reference.ops import load_op
 
 import samba_onnx.passes.targets
 from samba_onnx.errors import InternalError
@@ -26,6 +27,7 @@ from samba_onnx.facts.operators import (
     Kind,
     Randomness,
     facts,
+    operations,
     operators,
     table,
 )
@@ -208,3 +210,36 @@ def test_the_table_loads_neither_numpy_nor_onnx() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("Shrink", "2 per element of the result: compare, shift"),
+        ("ReduceSum", "1 per element of the first operand: one operation"),
+        ("Gemm", "a matrix product and the bias"),
+        ("Transpose", "none: elements are moved or selected, not computed with"),
+        ("Loop", "not counted: how often its body runs is known when it runs"),
+        ("com.example::Add", "not counted: nothing is known of it"),
+    ],
+)
+def test_operations_are_told_in_words(name: str, words: str) -> None:
+    assert operations(name) == words
+
+
+FOLDED = sorted(operators(kind=Kind.ELEMENTWISE, foldable=True) - {"CastLike", "Mod", "Where"})
+
+
+@pytest.mark.parametrize("name", FOLDED)
+def test_what_is_folded_is_the_same_in_numpy_as_in_onnxruntime(name: str) -> None:
+    arrays = [operand(name, position, 1000) for position in range(arity(name))]
+    attributes = ATTRIBUTES.get(name, {})
+    expected = run(name, *arrays, **attributes)
+    with np.errstate(all="ignore"):
+        result = load_op("", name, 18).eval(*arrays, **attributes)
+    assert result.dtype == expected.dtype
+    if expected.dtype.kind in "biu":
+        np.testing.assert_array_equal(result, expected)
+    else:
+        # The kernels' own approximations differ by some roundings of float32; large angles by more.
+        np.testing.assert_allclose(result, expected, rtol=2e-6, atol=1e-6)

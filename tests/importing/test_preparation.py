@@ -12,7 +12,7 @@ from torch import nn
 from samba_onnx.errors import InternalError, ModelError
 from samba_onnx.importing.preparation import prepare
 from samba_onnx.passes import pipeline
-from samba_onnx.passes.pipeline import PIPELINE, RUNNING, TRAINING, Context, Step
+from samba_onnx.passes.pipeline import PIPELINE, RUNNING, TRAINING, PassContext, PassEntry
 from tests.importing.building import exported, parse, ramp
 from tests.passes.rewrites.applying import TRACE
 
@@ -56,7 +56,7 @@ class Renames(ir.passes.InPlacePass):
         return ir.passes.PassResult(model, modified=True)
 
 
-def with_step(monkeypatch: pytest.MonkeyPatch, step: Step) -> None:
+def with_step(monkeypatch: pytest.MonkeyPatch, step: PassEntry) -> None:
     monkeypatch.setattr(pipeline, "TRAINING", (*TRAINING, step))
 
 
@@ -65,7 +65,7 @@ def test_both_selections_are_of_one_pipeline() -> None:
     for selection in (RUNNING, TRAINING):
         rest = iter(PIPELINE)
         assert all(step in rest for step in selection)  # in the order of the pipeline
-    names = [type(step.make(Context(Table()))).__name__ for step in TRAINING if step.running]
+    names = [type(step.make(PassContext(Table()))).__name__ for step in TRAINING if step.running]
     assert {"BindDimensionsPass", "FoldBatchNormalizationPass", "FixNamesPass"}.isdisjoint(names)
 
 
@@ -97,7 +97,7 @@ def test_weights_are_inputs_before_anything_is_folded() -> None:
 def test_new_nodes_get_the_metadata_of_those_that_they_replace(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    with_step(monkeypatch, Step(lambda context: Replaces()))
+    with_step(monkeypatch, PassEntry(lambda context: Replaces()))
     nodes = {node.op_type: node for node in prepare(trained(), None).model.graph}
     assert nodes["Add"].name is not None
     assert nodes["Add"].name.endswith("_new")
@@ -105,7 +105,7 @@ def test_new_nodes_get_the_metadata_of_those_that_they_replace(
 
 
 def test_a_pass_that_changes_the_interface_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    with_step(monkeypatch, Step(lambda context: Renames()))
+    with_step(monkeypatch, PassEntry(lambda context: Renames()))
     with pytest.raises(InternalError, match="pass Renames changed the interface: inputs had x: "):
         prepare(trained(), None)
 
@@ -115,13 +115,15 @@ def test_a_fault_names_the_pass_and_those_before_it(monkeypatch: pytest.MonkeyPa
         def call(self, model: ir.Model) -> ir.passes.PassResult:
             raise ValueError("of all things")
 
-    with_step(monkeypatch, Step(lambda context: Breaks()))
+    with_step(monkeypatch, PassEntry(lambda context: Breaks()))
     with pytest.raises(InternalError, match=r"pass Breaks failed: of all .*: ForgetShapes, .*Lift"):
         prepare(trained(), None)
 
 
 def test_only_the_step_that_may_adds_inputs(monkeypatch: pytest.MonkeyPatch) -> None:
-    steps = tuple(Step(step.make, running=False) if step.adds_inputs else step for step in TRAINING)
+    steps = tuple(
+        PassEntry(step.make, running=False) if step.adds_inputs else step for step in TRAINING
+    )
     monkeypatch.setattr(pipeline, "TRAINING", steps)
     with pytest.raises(InternalError, match="LiftWeights changed the number of inputs from 1 to 3"):
         prepare(trained(), None)

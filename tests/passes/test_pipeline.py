@@ -9,7 +9,13 @@ import pytest
 
 from samba_onnx.errors import InternalError, UsageError
 from samba_onnx.passes import pipeline
-from samba_onnx.passes.pipeline import RUNNING, Context, PipelineOptions, Step, run_pipeline
+from samba_onnx.passes.pipeline import (
+    RUNNING,
+    PassContext,
+    PassEntry,
+    PipelineOptions,
+    run_pipeline,
+)
 from tests.backend_cases import BackendCase, assert_outputs, disk_cases, node_cases, run_onnxruntime
 from tests.passes.rewrites.applying import (
     TRACE,
@@ -119,7 +125,7 @@ def test_every_pass_keeps_traces_interface_and_results() -> None:
         model = mixed()
         runner = pipeline._Runner(model, None)
         pipeline._mark_weights(model)
-        runner.run(RUNNING[:end], Context(KnowsAll()))
+        runner.run(RUNNING[:end], PassContext(KnowsAll()))
         assert all(TRACE in node.metadata_props for node in model.graph.all_nodes())
         if any(node.version for node in model.graph.all_nodes()):
             continue  # between inlining and conversion a model has nodes of two versions
@@ -178,7 +184,7 @@ class Breaks(ir.passes.InPlacePass):
     ],
 )
 def test_a_fault_names_the_pass(fault: str, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    steps = (RUNNING[0], Step(lambda context: Breaks(fault)))
+    steps = (RUNNING[0], PassEntry(lambda context: Breaks(fault)))
     monkeypatch.setattr(pipeline, "RUNNING", steps)
     with pytest.raises(InternalError, match=message):
         run_pipeline(mixed(), KnowsAll())

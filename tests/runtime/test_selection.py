@@ -12,7 +12,7 @@ from samba_onnx.errors import ScheduleError, UsageError
 from samba_onnx.pef.manifest import Call, Fallback, Graph, Section
 from samba_onnx.program.kinds import SectionType
 from samba_onnx.runtime.device import Device
-from samba_onnx.runtime.selection import section_types_of, select_passes
+from samba_onnx.runtime.selection import section_types_of, select_sweeps
 from tests.runtime.building import FROM, INPUT, OUTPUT, TO, Plan, build, section
 
 FWD, BCKWD, OPT = SectionType.FWD, SectionType.BCKWD, SectionType.OPT
@@ -27,8 +27,8 @@ STAGES: dict[int, Section | Fallback] = {
 GRAPH = Graph("main", (), (), tuple(Call(n, n + 10) for n in range(len(TYPES))), (), ())
 
 
-def passes(**options: Any) -> list[list[int]]:
-    return [[call.id for call in calls] for calls in select_passes(STAGES, GRAPH, **options)]
+def sweeps(**options: Any) -> list[list[int]]:
+    return [[call.id for call in calls] for calls in select_sweeps(STAGES, GRAPH, **options)]
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def passes(**options: Any) -> list[list[int]]:
     ],
 )
 def test_passes(options: dict[str, Any], expected: list[list[int]]) -> None:
-    assert passes(**options) == expected
+    assert sweeps(**options) == expected
 
 
 @pytest.mark.parametrize(
@@ -76,15 +76,15 @@ def test_what_cannot_be_selected(
     options: dict[str, Any], error: type[Exception], message: str
 ) -> None:
     with pytest.raises(error, match=message):
-        passes(**options)
+        sweeps(**options)
 
 
 def test_a_graph_without_calls_is_one_empty_pass() -> None:
-    assert select_passes({}, Graph("empty", ("x",), ("x",), (), (), ())) == ((),)
+    assert select_sweeps({}, Graph("empty", ("x",), ("x",), (), (), ())) == ((),)
 
 
 def test_types_of_what_is_executed() -> None:
-    assert section_types_of(STAGES, select_passes(STAGES, GRAPH, [14, 12])) == {BCKWD, OPT}
+    assert section_types_of(STAGES, select_sweeps(STAGES, GRAPH, [14, 12])) == {BCKWD, OPT}
 
 
 def overlaid() -> Plan:

@@ -13,7 +13,7 @@ from torch import nn
 import samba_onnx as samba
 from samba_onnx.errors import UsageError
 from samba_onnx.sessions import SambaSession
-from samba_onnx.sessions.lazy_parameters import LazyParameter
+from samba_onnx.tensor.lazy_parameters import LazyParameter
 
 MAKERS: dict[str, Callable[[], nn.Module]] = {
     "linear": lambda: nn.Linear(30, 20),

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from samba_onnx.sessions.lazy_parameters import LAZY
-from samba_onnx.sessions.random_values import RandomOptions
 from samba_onnx.sessions.trace_mode import TraceMode
+from samba_onnx.tensor.lazy_parameters import LAZY
+from samba_onnx.tensor.random_values import DrawingOptions
 
 
 def test_the_mode_is_on_inside_only() -> None:
@@ -25,7 +25,7 @@ def test_the_mode_is_on_inside_only() -> None:
 
 def test_lazy_parameters_count_as_static() -> None:
     mode = TraceMode()
-    LAZY.enable(None, RandomOptions())
+    LAZY.enable(None, DrawingOptions())
     try:
         assert mode.static
         assert not mode.tracing

@@ -63,16 +63,14 @@ def attention(
     dtype = query.dtype
     if dtype in _NARROW:
         query, key, value = query.float(), key.float(), value.float()
-        attn_mask = (
-            attn_mask.float() if attn_mask is not None and attn_mask.dtype == dtype else attn_mask
-        )
+        if attn_mask is not None and attn_mask.dtype == dtype:
+            attn_mask = attn_mask.float()
     if enable_gqa:
         key, value = _shared(key, query), _shared(value, query)
     factor = query.shape[-1] ** -0.5 if scale is None else scale
     scores = (query * factor) @ key.transpose(-2, -1)
     if is_causal:
-        ones = torch.ones(scores.shape[-2:], dtype=torch.bool, device=query.device)
-        attn_mask = torch.tril(ones)
+        attn_mask = torch.ones(scores.shape[-2:], dtype=torch.bool, device=query.device).tril()
     alive = None if attn_mask is None or is_causal else _attends(attn_mask)
     if attn_mask is not None:
         scores = _masked(scores, attn_mask, alive)

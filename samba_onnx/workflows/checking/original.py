@@ -21,6 +21,7 @@ from samba_onnx.program.source_location import source_location
 from samba_onnx.runtime.device import Device
 from samba_onnx.runtime.engine.protocol import EngineSettings
 from samba_onnx.runtime.engine.registry import DEFAULT_ENGINE, make_engine
+from samba_onnx.runtime.requests import run_request
 from samba_onnx.safety.files import printable
 from samba_onnx.workflows.checking.outcome import (
     ORIGINAL_MODEL,
@@ -70,8 +71,10 @@ def convert_compared(
         expected = _original_outputs(model, loaded, inputs, missing)
     except NotComparableError as obstacle:
         comparison = not_comparable(str(obstacle), ORIGINAL_MODEL)
-        convert(model, output, notes=comparison.notes, **options).close()
-        return comparison
+        with provisional(output) as draft:
+            with convert(model, draft, notes=comparison.notes, **options) as pef:
+                _compiled_outputs(loaded, pef, None)
+            return comparison
     with provisional(output) as draft:
         with convert(model, draft, **options) as pef:
             actual = _compiled_outputs(loaded, pef, inputs)
@@ -103,10 +106,16 @@ def _original_outputs(
         raise NotComparableError(f"{engine.name} fails on the given inputs: {reason}") from error
 
 
-def _compiled_outputs(loaded: LoadedModel, pef: Pef, inputs: Mapping[str, Any]) -> dict[str, Any]:
+def _compiled_outputs(
+    loaded: LoadedModel, pef: Pef, inputs: Mapping[str, Any] | None
+) -> dict[str, Any]:
+    """Run the PEF; without inputs, only let the engine prepare all of it."""
     try:
         with Device(pef, prepack=False) as device:
-            return device.run(inputs)
+            if inputs is not None:
+                return device.run(inputs)
+            device.prepare(run_request(None, pef.manifest.graphs[0].inputs, None))
+            return {}
     except ExecutionError as error:
         raise _refusal(loaded, error, "the compiled model") from error
 

@@ -1,4 +1,4 @@
-"""Sessions: where weights come from, what they cost in memory, and what failures look like."""
+"""Steps: where weights come from, what they cost in memory, and what failures look like."""
 
 from __future__ import annotations
 
@@ -10,31 +10,7 @@ import pytest
 from samba_onnx.errors import ExecutionError, PefFormatError
 from samba_onnx.runtime.device import Device
 from samba_onnx.runtime.engine.assembly import merge_stages
-from samba_onnx.runtime.engine.onnxruntime.sessions import reason_of
 from tests.runtime.building import HEADER, Plan, build, fallback, parser, section
-
-
-@pytest.mark.parametrize(
-    ("given", "expected"),
-    [
-        (
-            "[ONNXRuntimeError] : 1 : FAIL : Non-zero status code returned while running Reshape "
-            "node. Name:'r' Status Message: /src/core/reshape_helper.h:91 onnxruntime::Reshape("
-            "const onnxruntime::TensorShape&, bool) input_shape_size == requested_shape_size was "
-            "false. The input tensor cannot be reshaped.\n",
-            "Reshape node 'r': The input tensor cannot be reshaped.",
-        ),
-        (
-            "[ONNXRuntimeError] : 9 : NOT_IMPLEMENTED : Could not find an implementation for "
-            "Add(14) node with name ''",
-            "Could not find an implementation for Add(14) node with name ''",
-        ),
-        ("/onnxruntime_src/a/b.cc:12 broken", "broken"),
-        ("x" * 400, "x" * 297 + "..."),
-    ],
-)
-def test_reasons_are_one_short_line(given: str, expected: str) -> None:
-    assert reason_of(RuntimeError(given)) == expected
 
 
 def test_failing_section_is_named_and_silent(

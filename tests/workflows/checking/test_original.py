@@ -12,6 +12,7 @@ import pytest
 from samba_onnx.errors import EngineRefusalError, ExecutionError, ExportMismatchError
 from samba_onnx.pef import load_pef
 from samba_onnx.runtime.device import Device
+from samba_onnx.runtime.engine.onnxruntime.engine import OnnxRuntimeEngine
 from samba_onnx.workflows.checking.original import convert_compared
 from samba_onnx.workflows.checking.outcome import ComparisonOutcome
 
@@ -114,6 +115,18 @@ def test_a_refused_stage_leaves_nothing(tmp_path: Path, monkeypatch: pytest.Monk
     broken(monkeypatch, ExecutionError(f"section 0 cannot be prepared: {reason}", reason=reason))
     with pytest.raises(EngineRefusalError, match=r"compiled model .* Tanh at mine\.py:7;"):
         convert_compared(model("y = Tanh(x)"), tmp_path / "m.pef", {"x": X}, sample=False)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_not_comparable_is_prepared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(self: OnnxRuntimeEngine, *_: Any) -> Any:
+        raise ExecutionError("section 0 cannot be prepared", reason="Tanh node 'node_0': no kernel")
+
+    monkeypatch.setattr(OnnxRuntimeEngine, "bind", refuse)
+    with pytest.raises(EngineRefusalError, match=r"compiled model .* Tanh at mine\.py:7;"):
+        convert_compared(model("y = Tanh(x)"), tmp_path / "m.pef", {}, "no values", sample=False)
     assert list(tmp_path.iterdir()) == []
 
 

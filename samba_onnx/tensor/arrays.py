@@ -6,10 +6,10 @@ from typing import Any, Final
 
 import ml_dtypes
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from samba_onnx.errors import UsageError
-from samba_onnx.runtime.elements import Array
 from samba_onnx.tensor import SambaTensor
 from samba_onnx.tensor.native import natively
 
@@ -25,7 +25,7 @@ _TORCH_TYPES: Final[dict[np.dtype[Any], torch.dtype]] = {
 }
 
 
-def to_array(tensor: torch.Tensor) -> Array:
+def to_array(tensor: torch.Tensor) -> npt.NDArray[Any]:
     """Return a tensor's values as an array that shares its memory.
 
     Args:
@@ -44,7 +44,7 @@ def to_array(tensor: torch.Tensor) -> Array:
             tensor = tensor.detach()
         if tensor.dtype in FOREIGN:
             native, foreign = FOREIGN[tensor.dtype]
-            array: Array = tensor.contiguous().view(native).numpy().view(foreign)
+            array: npt.NDArray[Any] = tensor.contiguous().view(native).numpy().view(foreign)
             return array
         try:
             return tensor.resolve_conj().resolve_neg().numpy()
@@ -55,7 +55,7 @@ def to_array(tensor: torch.Tensor) -> Array:
             ) from None
 
 
-def from_array(array: Array) -> torch.Tensor:
+def from_array(array: npt.NDArray[Any]) -> torch.Tensor:
     """Return an array as a plain tensor that shares its memory.
 
     Args:

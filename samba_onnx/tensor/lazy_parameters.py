@@ -19,9 +19,9 @@ from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
 from samba_onnx.functional.table import TABLE, FunctionKind, is_in_place
-from samba_onnx.sessions.random_values import FAITHFUL, Drawing, DrawingOptions, rounded
 from samba_onnx.tensor import SambaParameter, SambaTensor, native
 from samba_onnx.tensor.native import natively, placeholder
+from samba_onnx.tensor.random_values import FAITHFUL, Drawing, DrawingOptions, rounded
 
 _VIEWS: Final = frozenset(
     {"__getitem__", "flatten", "narrow", "permute", "reshape", "select", "squeeze"}

@@ -9,7 +9,7 @@ import torch
 
 import samba_onnx as samba
 from samba_onnx.errors import UsageError
-from samba_onnx.sessions.arrays import from_array, to_array, torch_dtype
+from samba_onnx.tensor.arrays import from_array, to_array, torch_dtype
 
 TYPES = {
     torch.float32: np.float32,

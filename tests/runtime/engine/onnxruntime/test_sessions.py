@@ -1,0 +1,83 @@
+"""The one place that makes sessions: what its settings are to onnxruntime, and what its errors say."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import onnxruntime as ort
+import pytest
+from onnx import parser
+
+from samba_onnx.runtime.engine.onnxruntime.sessions import make_session, reason_of
+from samba_onnx.runtime.engine.protocol import EngineSettings, Rewriting
+from tests.runtime.building import HEADER
+
+ROOT = Path(__file__).parents[4]
+MODEL = parser.parse_model(
+    HEADER + "g (float[4] x) => (float[4] y) { a = Abs(x) y = Neg(a) }"
+).SerializeToString()
+
+
+def test_no_other_place_makes_a_session() -> None:
+    makers = {
+        path.relative_to(ROOT).as_posix()
+        for room in ("samba_onnx", "passes", "runtime")
+        for path in (ROOT / room).rglob("*.py")
+        if re.search(r"\.InferenceSession\(", path.read_text())
+    }
+    assert makers == {"runtime/engine/onnxruntime/sessions.py"}
+
+
+def options(settings: EngineSettings, **more: object) -> ort.SessionOptions:
+    return make_session(MODEL, settings, **more).get_session_options()  # type: ignore[arg-type]
+
+
+def test_settings_reach_onnxruntime() -> None:
+    plain = options(EngineSettings())
+    assert plain.graph_optimization_level == ort.GraphOptimizationLevel.ORT_ENABLE_ALL
+    assert plain.use_deterministic_compute
+    assert plain.enable_mem_pattern
+    one = options(EngineSettings(1, rewriting=Rewriting.NONE, trains=True))
+    assert one.graph_optimization_level == ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    assert one.intra_op_num_threads == 1
+    assert not one.enable_mem_pattern
+    exact = options(EngineSettings(rewriting=Rewriting.EXACT), threads=3)
+    assert exact.graph_optimization_level == ort.GraphOptimizationLevel.ORT_ENABLE_BASIC
+    assert exact.intra_op_num_threads == 3
+
+
+@pytest.mark.parametrize(
+    ("settings", "entry"),
+    [
+        (EngineSettings(prepack=False), "session.disable_prepacking"),
+        (EngineSettings(several=True), "session.force_spinning_stop"),
+    ],
+)
+def test_settings_that_are_entries(settings: EngineSettings, entry: str) -> None:
+    assert options(settings).get_session_config_entry(entry) == "1"
+    with pytest.raises(RuntimeError):
+        options(EngineSettings()).get_session_config_entry(entry)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            "[ONNXRuntimeError] : 1 : FAIL : Non-zero status code returned while running Reshape "
+            "node. Name:'r' Status Message: /src/core/reshape_helper.h:91 onnxruntime::Reshape("
+            "const onnxruntime::TensorShape&, bool) input_shape_size == requested_shape_size was "
+            "false. The input tensor cannot be reshaped.\n",
+            "Reshape node 'r': The input tensor cannot be reshaped.",
+        ),
+        (
+            "[ONNXRuntimeError] : 9 : NOT_IMPLEMENTED : Could not find an implementation for "
+            "Add(14) node with name ''",
+            "Could not find an implementation for Add(14) node with name ''",
+        ),
+        ("/onnxruntime_src/a/b.cc:12 broken", "broken"),
+        ("x" * 400, "x" * 297 + "..."),
+    ],
+)
+def test_reasons_are_one_short_line(text: str, expected: str) -> None:
+    assert reason_of(RuntimeError(text)) == expected

@@ -1,0 +1,91 @@
+"""The drawing of rooms in CONTRIBUTING.md shows the directions in which rooms import, and no others."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import re
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+
+from tests.test_house import ROOT, sources, tree
+
+BASE = {"errors", "operator_names", "version", "facts", "safety", "program"}
+"""What every room that stands above them may import."""
+
+TEXT = (ROOT / "CONTRIBUTING.md").read_text().partition("\n## The rooms\n")[2].partition("\n## ")[0]
+DRAWING = TEXT.split("```")[1]
+TABLE = {
+    room: set(re.findall(r"`([\w/]+)`", imports))
+    for room, imports in re.findall(r"^\| `([\w/]+)` \| .+ \|([^|]*)\|$", TEXT, re.MULTILINE)
+}
+"""The rooms, each with those that it may import besides the base."""
+
+
+def drawn() -> dict[str, int]:
+    """Return the line of the drawing in which each room stands."""
+    rows = DRAWING.splitlines()[1:]
+    notes = rows[0].index("samba-port:")  # the column in which every line says what a room is
+    words = {
+        word: number
+        for number, row in enumerate(rows)
+        for word in re.findall(r"[a-z_]+(?:/[a-z]+)?", row[:notes])
+    }
+    assert words.keys() == {top(room) for room in TABLE} | BASE
+    return words
+
+
+def room_of(module: str) -> str:
+    """Return the innermost room of a module below ``samba_onnx``."""
+    path = module.replace(".", "/")
+    rooms = [room for room in TABLE | dict.fromkeys(BASE) if f"{path}/".startswith(f"{room}/")]
+    return max(rooms, key=len, default="")
+
+
+@functools.cache
+def imported() -> dict[str, set[str]]:
+    """Return what each room imports, in functions too."""
+    edges: dict[str, set[str]] = defaultdict(set)
+    for name in sources():
+        module = Path(name).with_suffix("").as_posix().removeprefix("samba_onnx/")
+        user = room_of(module.removesuffix("/__init__"))
+        for node in ast.walk(tree(name)):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("samba_onnx."):
+                for alias in node.names:
+                    below = f"{node.module}.{alias.name}".removeprefix("samba_onnx.")
+                    edges[user].add(room_of(below))
+    edges.pop("", None)  # the package itself lists everything
+    return {user: used - {"", user} for user, used in edges.items()}
+
+
+def top(room: str) -> str:
+    """Return the room of the drawing that a room belongs to."""
+    return room.partition("/")[0]
+
+
+@pytest.mark.parametrize("room", TABLE)
+def test_a_room_imports_what_the_table_says(room: str) -> None:
+    used = {
+        other if other in TABLE[room] else top(other)
+        for other in imported().get(room, set())
+        if top(other) != top(room)
+    }
+    assert used - BASE == TABLE[room]
+
+
+def test_imports_go_down_in_the_drawing() -> None:
+    lines = drawn()
+    upwards = {
+        (top(user), top(other))
+        for user, used in imported().items()
+        for other in used
+        if top(user) != top(other) and lines[top(user)] >= lines[top(other)]
+    }
+    assert upwards == set()
+
+
+def test_every_folder_is_a_room() -> None:
+    folders = {Path(name).parent.as_posix().removeprefix("samba_onnx/") for name in sources()}
+    assert {folder for folder in folders if not room_of(folder)} <= {"samba_onnx"}
