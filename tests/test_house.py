@@ -21,7 +21,6 @@ ROOMS = ("samba_onnx", "passes", "runtime")
 
 MOST_LINES = 400
 LONG_FILES = {
-    "samba_onnx/export/capture/modules.py",
     "samba_onnx/export/translation/builder.py",
     "samba_onnx/pef/manifest.py",  # one record per word of the format
     "samba_onnx/sessions/session.py",  # one documented method per name of SambaFlow's; each forwards
