@@ -21,7 +21,6 @@ ROOMS = ("samba_onnx", "passes", "runtime")
 
 MOST_LINES = 400
 LONG_FILES = {
-    "samba_onnx/export/capture/modules.py",
     "samba_onnx/export/translation/builder.py",
     "samba_onnx/pef/manifest.py",  # one record per word of the format
     "samba_onnx/sessions/session.py",  # one documented method per name of SambaFlow's; each forwards
@@ -182,3 +181,12 @@ def test_a_class_of_the_glossary_is_given_with_its_only_place() -> None:
                 assert any(module.replace(".", "/") in owner for owner in owners[attribute]), (
                     f"{word}: {name} is defined in {owners[attribute]}"
                 )
+
+
+def test_guides_name_files_that_exist() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text().partition("\n## Words\n")[2]
+    paths = set(re.findall(r"`([\w/]+/[\w./]*\w+\.(?:py|toml|md|json))`", text))
+    paths -= {path for path in paths if path.endswith(("/x.py", "/test_x.py"))}
+    assert len(paths) > 30
+    missing = {path for path in paths if not (ROOT / path).exists()}
+    assert {path for path in missing if not (ROOT / "runtime/engine" / path).exists()} == set()

@@ -101,6 +101,8 @@ def _finish(
     except ModelError as error:
         raise error.within(shown, path=path) from None
     _map_tensors(model, files)
+    if path is None:
+        _copy_renamable(model)
     _trim_inputs(model)
     for graph in (model.graph, *(function.graph for function in model.functions.values())):
         graph.sort()
@@ -131,6 +133,32 @@ def _map_tensors(model: ir.Model, files: ExternalFiles) -> None:
                         for each in content
                     ]
                     node.attributes[key] = ir.AttrTensors(key, mapped)
+
+
+def _copy_renamable(model: ir.Model) -> None:
+    """Copy the tensors of a model in memory that passes may give other names.
+
+    A value renames its tensor, and with it the user's own ``TensorProto``. Names of subgraphs' and
+    functions' tensors, and of Constants, are made unique; the main graph's weights keep theirs.
+    """
+    for graph in _graphs(model):
+        inner = () if graph is model.graph else graph.initializers.values()
+        for value in inner:
+            if value.const_value is not None:
+                value.const_value = _copied(value.const_value)
+        for node in graph:
+            for key, attribute in node.attributes.items():
+                if attribute.type == ir.AttributeType.TENSOR and not attribute.is_ref():
+                    tensor = _copied(attribute.as_tensor())
+                    node.attributes[key] = ir.AttrTensor(key, tensor, attribute.doc_string)
+
+
+def _copied(tensor: ir.TensorProtocol) -> ir.TensorProtocol:
+    if not isinstance(tensor, ir.serde.TensorProtoTensor):
+        return tensor
+    proto = onnx.TensorProto()
+    proto.CopyFrom(tensor.raw)
+    return ir.serde.TensorProtoTensor(proto)
 
 
 def _trim_inputs(model: ir.Model) -> None:

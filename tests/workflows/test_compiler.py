@@ -128,3 +128,18 @@ def test_two_onnx_models_are_two_graphs_of_one_pef(tmp_path: Path) -> None:
         other = device.run({"z": x}, graph="two")
     assert [proto.SerializeToString() for proto in models] == before
     assert first["y"].tolist() == other["v"].tolist() == [[1, 2], [3, 4]]
+
+
+def test_a_model_in_memory_keeps_the_names_of_what_its_branches_hold() -> None:
+    twice = model(
+        """g (float[2] x, bool c) => (float[2] y) {
+        one = Constant <value = float[2] {5, 6}> ()
+        z = Add(x, one)
+        y = If (c) <
+            then_branch = t () => (float[2] a) <float[2] k = {1, 2}> { a = Mul(z, k) },
+            else_branch = e () => (float[2] b) <float[2] k = {3, 4}> { b = Add(z, k) }> }"""
+    )
+    before = twice.SerializeToString()
+    first, second = samba_onnx.analyze(twice), samba_onnx.analyze(twice)
+    assert twice.SerializeToString() == before
+    assert first == second

@@ -2,7 +2,8 @@
 
 ONNX defines more than onnxruntime computes: Where of truth values, Max of int16, sums of uint32. Operands
 are cast to a type that holds all of their values, or of which the lower bits of sums are the same, and
-the result is cast back. bfloat16 has a lowering of its own, which rounds; float16 is onnxruntime's own.
+the result is cast back. bfloat16 has a lowering of its own, which rounds; for float16 onnxruntime casts
+itself, except where it has a kernel that then refuses to run.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ class MissingKernel:
     first: int = 0
     """The first operand that is of the operator's type; so are those behind it, unless they are of
     another type than it."""
+    combining: bool = False
+    """Whether only a scatter that combines with what was there lacks them."""
 
 
 _NARROW: Final[Mapping[int, int]] = {_T.INT16: _T.INT32, _T.UINT16: _T.INT32}
@@ -54,6 +57,10 @@ MISSING: Final[Mapping[str, MissingKernel]] = MappingProxyType(
         **dict.fromkeys(("ReduceMax", "ReduceMin"), MissingKernel(_ORDERED)),
         **dict.fromkeys(("ArgMax", "ArgMin"), MissingKernel({**_NARROW, **_ORDERED})),
         "NonZero": MissingKernel(_TRUTH),
+        **dict.fromkeys(
+            ("ScatterElements", "ScatterND"),
+            MissingKernel({_T.FLOAT16: _T.FLOAT}, combining=True),
+        ),
     }
 )
 """All of onnxruntime 1.31 that exported graphs or their host parts may contain, by operator. Of int64
@@ -87,7 +94,7 @@ def _lower(graph: onnx.GraphProto, outer: Mapping[str, int], reasons: dict[str, 
         for inner in _subgraphs(node):
             _lower(inner, types, reasons)
         row = MISSING.get(node.op_type) if is_default(node.domain) else None
-        if row is None:
+        if row is None or (row.combining and not _combines(node)):
             nodes.append(node)
             continue
         dtype = types.get(node.input[row.first], 0)
@@ -129,6 +136,10 @@ def _cast(
 
 _PLACES = frozenset({"ArgMax", "ArgMin", "NonZero"})
 """Operators that return int64, whatever they are given."""
+
+
+def _combines(node: onnx.NodeProto) -> bool:
+    return any(item.name == "reduction" and item.s != b"none" for item in node.attribute)
 
 
 def _subgraphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:

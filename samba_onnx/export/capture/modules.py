@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import inspect
 import itertools
 import traceback
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
@@ -24,13 +23,13 @@ from torch.utils import _pytree as pytree
 from samba_onnx.errors import ModelError, SambaError, UsageError
 from samba_onnx.export.capture.assignments import written_back
 from samba_onnx.export.capture.branches import Values, ValuesNeededError
+from samba_onnx.export.capture.fake_members import fake, fake_members
 from samba_onnx.export.capture.unchecked import Unchecked
 from samba_onnx.export.capture.whole_layers import whole_layers
 from samba_onnx.export.decomposition.functionalizing import functionalized
 from samba_onnx.export.naming import flat_names, place
 from samba_onnx.functional import device_limits
 from samba_onnx.program.source_location import trace_location
-from samba_onnx.tensor.native import natively
 
 _DATA: Final = torch.Tensor.data.__get__  # type: ignore[attr-defined]
 
@@ -201,9 +200,9 @@ def _traced(
 ) -> ExportedProgram:
     """Export a module; numbers that it takes out of tensors are those that were recorded."""
     mode = FakeTensorMode(allow_non_fake_inputs=True)
-    given, named = pytree.tree_map(lambda leaf: _fake(leaf, mode), (args, dict(keywords)))
+    given, named = pytree.tree_map(lambda leaf: fake(leaf, mode), (args, dict(keywords)))
     try:
-        with _fake_members(module, mode), device_limits(), warnings.catch_warnings(), Unchecked():
+        with fake_members(module, mode), device_limits(), warnings.catch_warnings(), Unchecked():
             warnings.simplefilter("ignore")
             with values.replayed(), whole_layers(), written_back(module), _DataAsValue():
                 return torch.export.export(module, given, named, strict=False)
@@ -345,55 +344,6 @@ def _check_arguments(module: nn.Module, args: tuple[Any, ...], keywords: Mapping
         ) from error
 
 
-def _fake(leaf: Any, mode: FakeTensorMode) -> Any:
-    """Return a tensor without content of the same size and type; anything else as it is."""
-    if not isinstance(leaf, torch.Tensor):
-        return leaf
-    with natively(), mode:
-        return torch.empty(tuple(leaf.shape), dtype=leaf.dtype)
-
-
-@contextlib.contextmanager
-def _fake_members(module: nn.Module, mode: FakeTensorMode) -> Iterator[None]:
-    """Replace parameters and buffers by plain ones without content; what is shared stays shared."""
-    twins: dict[int, Any] = {}
-    with replaced_members(module, lambda tensor: _twin(tensor, mode, twins)):
-        yield
-
-
-def _twin(tensor: torch.Tensor, mode: FakeTensorMode, twins: dict[int, Any]) -> torch.Tensor:
-    if id(tensor) not in twins:
-        twin = _fake(tensor, mode)
-        if isinstance(tensor, nn.Parameter):
-            twin = nn.Parameter(twin, requires_grad=tensor.requires_grad)
-        twins[id(tensor)] = twin
-    counterpart: torch.Tensor = twins[id(tensor)]
-    return counterpart
-
-
-@contextlib.contextmanager
-def replaced_members(
-    module: nn.Module, replacement: Callable[[torch.Tensor], torch.Tensor]
-) -> Iterator[None]:
-    """Exchange all parameters and buffers of a module within a context.
-
-    Args:
-        module: Afterwards it has its own again.
-        replacement: Returns what is to be in the place of a parameter or buffer.
-    """
-    own: list[tuple[nn.Module, str, torch.Tensor]] = []
-    for inner in module.modules():
-        for members in (inner._parameters, inner._buffers):
-            own += [(inner, key, t) for key, t in members.items() if t is not None]
-    try:
-        for inner, key, tensor in own:
-            setattr(inner, key, replacement(tensor))
-        yield
-    finally:
-        for inner, key, tensor in own:
-            setattr(inner, key, tensor)
-
-
 def _explained(module: nn.Module, error: Exception) -> Exception:
     """Return the error that says where in the module tracing failed."""
     frames = traceback.extract_tb(error.__traceback__)
@@ -401,5 +351,6 @@ def _explained(module: nn.Module, error: Exception) -> Exception:
     place = trace_location(lines) or "an unknown line"
     first = str(error).strip().partition("\n")[0][:500]
     return ModelError(
-        f"{type(module).__name__} cannot be captured; at {place}: {type(error).__name__}: {first}"
+        f"{type(module).__name__} cannot be captured; at {place}: {type(error).__name__}: {first}",
+        location=trace_location(lines) or None,
     )

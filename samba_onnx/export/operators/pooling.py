@@ -167,7 +167,8 @@ def emit_max_pool(
     batch, channels, *plane = sizes(data)
     shape = [batch, channels, *windows.outputs]
     reach = zip(windows.behind, windows.kernel, strict=True)
-    # onnxruntime refuses padding as wide as the kernel, which only dilation can call for.
+    # A pooling is not padded by as much as its kernel's width, which only dilation can call for:
+    # it says in its own words that a last window may reach beyond.
     wide = any(beyond >= width for beyond, width in reach)
     made = build.emit_several(
         "MaxPool",

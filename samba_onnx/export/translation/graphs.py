@@ -35,19 +35,6 @@ from samba_onnx.export.translation.dtypes import onnx_type
 from samba_onnx.export.translation.fallback import borrowed
 from samba_onnx.program.source_location import STACK_TRACE
 
-_NO_VALUE: Final = frozenset(
-    {
-        "_assert_async",
-        "_assert_scalar",
-        "_assert_tensor_metadata",
-        "_functional_assert_async",
-        "_functional_assert_scalar",
-        "sym_constrain_range",
-        "sym_constrain_range_for_size",
-    }
-)
-"""Operators that only check what torch knows already."""
-
 _INLINED: Final = frozenset({"wrap_with_set_grad_enabled", "invoke_subgraph"})
 """Operators that call a graph of their own and change none of its values."""
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import numpy as np
 import onnx
+import onnxruntime as ort
 import pytest
 import torch
 from onnx import parser
@@ -149,14 +151,43 @@ def test_a_convolution_of_the_model_stays() -> None:
     assert multiply_weight_gradients(proto) == {"c": "its operands are not exchanged"}
 
 
-def test_a_slice_that_drops_the_front_is_kept() -> None:
-    text = (
+def cut(first: int, last: int, pads: str) -> onnx.ModelProto:
+    """Return a gradient over one axis of which a part is cut out."""
+    size = last - first
+    return parser.parse_model(
         HEADER + "g (float[2,9,7] x, float[2,9,4] w) => (float[9,9,2] y) "
-        "<float[2,9,5] s, float[9,2,5] p, float[9,2,4] q, float[9,9,2] c, "
-        "int64[1] first = {2}, int64[1] last = {7}, int64[1] axis = {2}> "
+        f"<float[2,9,{size}] s, float[9,2,{size}] p, float[9,2,4] q, float[9,9,2] c, "
+        f"int64[1] first = {{{first}}}, int64[1] last = {{{last}}}, int64[1] axis = {{2}}> "
         "{ s = Slice(x, first, last, axis) p = Transpose<perm=[1,0,2]>(s) "
-        "q = Transpose<perm=[1,0,2]>(w) c = Conv(p, q) y = Transpose<perm=[1,0,2]>(c) }"
+        f"q = Transpose<perm=[1,0,2]>(w) c = Conv<pads={pads}>(p, q) "
+        "y = Transpose<perm=[1,0,2]>(c) }"
     )
-    proto = parser.parse_model(text)
-    assert multiply_weight_gradients(proto) == {}
-    assert proto.graph.node[0].output == ["s"]
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "pads", "kept"),
+    [
+        (0, 5, "[0,0]", False),
+        (2, 7, "[0,0]", True),
+        # What is cut off would stand where zeros belong.
+        (0, 4, "[0,1]", True),
+        (0, 4, "[1,0]", False),
+    ],
+)
+def test_a_slice_is_left_out_where_no_window_reaches(
+    first: int, last: int, pads: str, kept: bool
+) -> None:
+    before = cut(first, last, pads)
+    after = cut(first, last, pads)
+    assert multiply_weight_gradients(after) == {}
+    assert any("s" in node.output for node in after.graph.node) == kept
+    generator = np.random.default_rng(0)
+    feed = {
+        name: generator.integers(-3, 4, shape).astype(np.float32)
+        for name, shape in (("x", (2, 9, 7)), ("w", (2, 9, 4)))
+    }
+    results = [
+        ort.InferenceSession(proto.SerializeToString()).run(None, feed)[0]
+        for proto in (before, after)
+    ]
+    np.testing.assert_array_equal(*results)
