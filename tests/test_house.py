@@ -1,7 +1,6 @@
 """The rules of the house that a machine can see: sizes, words, docstrings, and what product code uses.
 
-Lists of exceptions here may only shrink: an entry that is no longer needed fails its test, so that
-nobody finds room in it for something new.
+Lists of exceptions here may only shrink: whoever mends one takes its entry out, and nobody adds one.
 """
 
 from __future__ import annotations
