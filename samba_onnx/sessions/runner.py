@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from operator import attrgetter
 from typing import Any, Final
 
 import onnx
@@ -28,6 +29,9 @@ from samba_onnx.tensor.inputs import by_name
 NO_NUMBERS: Final[Mapping[str, float]] = {}
 """Hyperparameters of a run that has none of its own."""
 _LISTS: Final = (list, tuple)
+_MARKS: Final = attrgetter("_marks")
+_NAME: Final = attrgetter("_marks.name")
+_MARK_NAME: Final = attrgetter("name")
 _Outputs = tuple[SambaTensor, ...]
 
 
@@ -88,21 +92,22 @@ class Runner:
         if (
             type(inputs) in _LISTS
             and type(outputs) in _LISTS
+            and type(section_ids) in _LISTS  # 0 is a section, not the wish for all
             and not (numbers or data_parallel or section_ids or detect_anomaly)
             and output_grads is None
             and until_call is None
             and from_call is None
         ):
             try:
-                marks = [tensor._marks for tensor in outputs]
+                marks = list(map(_MARKS, outputs))
                 # The tuple that equals the RunRequest of this run: small models are run in little
                 # more time than objects take to make.
                 request = (
                     graph_name or self._program.only_graph,
-                    tuple([tensor._marks.name for tensor in inputs]),
-                    tuple([one.name for one in marks]),
+                    tuple(map(_NAME, inputs)),
+                    tuple(map(_MARK_NAME, marks)),
                     None,
-                    tuple(section_types) or None,
+                    tuple(section_types) if section_types else None,
                     None,
                     None,
                     False,

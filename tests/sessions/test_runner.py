@@ -244,6 +244,10 @@ def test_shortcuts_hang_on_the_prepared_runs_of_the_device(
     assert isinstance(shortcut, Shortcut)
     inputs = list(draw(compiled))
     check(runner.run(inputs, outputs), compiled.expected(*inputs))
+    # The section 0 alone is another run.
+    count = len(runs)
+    check(runner.run(inputs, outputs, section_ids=0), compiled.expected(*inputs))
+    assert len(runs) == count + 1
     # Marks that changed are those of the result.
     outputs[0].sn_region_name = "elsewhere"
     results = runner.run(inputs, outputs)
