@@ -9,6 +9,7 @@ from typing import Any, Final
 import torch
 from torch import fx
 
+from samba_onnx.errors import ModelError
 from samba_onnx.facts.names import SEPARATOR, symbol_name
 from samba_onnx.program.source_location import trace_location
 from samba_onnx.tensor import SambaTensor
@@ -34,6 +35,18 @@ def operator_name(node: fx.Node) -> str:
     if isinstance(target, torch._ops.OpOverload):
         return target._schema.name.rpartition("::")[2].strip("_")
     return getattr(target, "__name__", str(target))
+
+
+def refused(node: fx.Node, why: str) -> ModelError:
+    """Return the error about a node of a captured graph, which names its operator and the user's line.
+
+    Args:
+        node: A node whose operator cannot be compiled.
+        why: What follows operator and line in the sentence: what is wrong, and what to do.
+    """
+    location = trace_location(node.meta.get("stack_trace") or "") or None
+    message = f"{node.target} at {place(node)}{why}"
+    return ModelError(message, operator=str(node.target), location=location)
 
 
 def place(node: fx.Node) -> str:

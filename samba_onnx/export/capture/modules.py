@@ -27,7 +27,7 @@ from samba_onnx.export.capture.fake_members import fake, fake_members
 from samba_onnx.export.capture.unchecked import Unchecked
 from samba_onnx.export.capture.whole_layers import whole_layers
 from samba_onnx.export.decomposition.functionalizing import functionalized
-from samba_onnx.export.naming import flat_names, place
+from samba_onnx.export.naming import flat_names, refused
 from samba_onnx.functional import device_limits
 from samba_onnx.program.source_location import trace_location
 
@@ -281,9 +281,10 @@ def check_sizes(graph_module: fx.GraphModule) -> None:
             if any(
                 isinstance(size, torch.SymInt | torch.SymFloat | torch.SymBool) for size in sizes
             ):
-                raise ModelError(
-                    f"{node.target} at {place(node)} returns sizes that depend on values of "
-                    "tensors: a compiled graph has fixed sizes, so use a mask of a fixed size instead"
+                raise refused(
+                    node,
+                    " returns sizes that depend on values of tensors: a compiled graph has fixed "
+                    "sizes, so use a mask of a fixed size instead",
                 )
 
 

@@ -14,7 +14,7 @@ from torch import fx, nn
 from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 
-from samba_onnx.errors import ModelError, UsageError
+from samba_onnx.errors import UsageError
 from samba_onnx.export.capture.modules import (
     Captured,
     Inputs,
@@ -25,7 +25,7 @@ from samba_onnx.export.capture.modules import (
 )
 from samba_onnx.export.capture.modules import input_names as names_of
 from samba_onnx.export.decomposition.dropout import rate_of
-from samba_onnx.export.naming import operator_name, place, scope_name
+from samba_onnx.export.naming import operator_name, refused, scope_name
 from samba_onnx.export.translation.builder import GraphBuilder
 from samba_onnx.export.translation.dtypes import onnx_type
 from samba_onnx.export.translation.graphs import constant, live_nodes, translate
@@ -166,9 +166,9 @@ def _refuse_dropout(graph: Captured) -> None:
     """Refuse to run forward what draws random numbers."""
     for node in graph.graph_module.graph.nodes:
         if rate_of(node):
-            raise ModelError(
-                f"{node.target} at {place(node)} drops values at random: call eval() on the "
-                "module, or compile it for training"
+            raise refused(
+                node,
+                " drops values at random: call eval() on the module, or compile it for training",
             )
 
 

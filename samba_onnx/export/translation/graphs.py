@@ -15,7 +15,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 import samba_onnx.export.operators  # noqa: F401  fills the table
 from samba_onnx.errors import InternalError, ModelError
 from samba_onnx.export.decomposition.rules import decomposed
-from samba_onnx.export.naming import place, scope_name
+from samba_onnx.export.naming import refused, scope_name
 from samba_onnx.export.operators.registry import (
     Context,
     Layout,
@@ -134,7 +134,7 @@ class _Translator:
         if isinstance(node.target, torch._ops.HigherOrderOperator):
             return self._inlined(node, values)
         if not isinstance(node.target, torch._ops.OpOverload):
-            raise ModelError(_refusal(node))
+            raise _refusal(node)
         operands = [_read(operand, values) for operand in _operands(node)]
         translation = find(*_qualified(node.target))
         pairs = is_complex(operands, _outcomes(node.meta.get("val")))
@@ -146,15 +146,16 @@ class _Translator:
         if smaller is not None:
             return self._nested(smaller, node, values)
         if pairs:
-            raise ModelError(_refusal(node))
+            raise _refusal(node)
         if torch.Tag.nondeterministic_seeded in node.target.tags:
-            raise ModelError(
-                f"{node.target} at {place(node)} draws random numbers, which a compiled graph "
-                "cannot do outside dropout: draw them on the host and pass them as an input"
+            raise refused(
+                node,
+                " draws random numbers, which a compiled graph cannot do outside dropout: draw them "
+                "on the host and pass them as an input",
             )
         answer = borrowed(node, self.build, values)
         if answer is None:
-            raise ModelError(_refusal(node))
+            raise _refusal(node)
         return self._checked(answer, node)
 
     def _translated(self, translation: Translation, node: fx.Node, operands: list[Any]) -> Any:
@@ -163,7 +164,7 @@ class _Translator:
         try:
             answer = translation(context, *operands)
         except ModelError as error:
-            raise ModelError(f"{node.target} at {place(node)}: {error}") from error
+            raise refused(node, f": {error}") from error
         return self._checked(answer, node)
 
     def _checked(self, answer: Result, node: fx.Node) -> Any:
@@ -198,7 +199,7 @@ class _Translator:
         operands = [_read(operand, values) for operand in node.args]
         graphs = [i for i, operand in enumerate(operands) if isinstance(operand, fx.GraphModule)]
         if node.target.name() not in _INLINED or len(graphs) != 1:  # type: ignore[union-attr]
-            raise ModelError(_refusal(node))
+            raise _refusal(node)
         inner = operands[graphs[0]]
         given = [v for v in operands[graphs[0] + 1 :] if not isinstance(v, str)]
         names = [inside.name for inside in inner.graph.nodes if inside.op == "placeholder"]
@@ -280,8 +281,8 @@ def _outcomes(value: Any) -> tuple[ResultSpec | None, ...]:
     )
 
 
-def _refusal(node: fx.Node) -> str:
-    return (
-        f"{node.target} at {place(node)} cannot be written in ONNX: compute it with other operators, "
-        "or outside of the module"
+def _refusal(node: fx.Node) -> ModelError:
+    return refused(
+        node,
+        " cannot be written in ONNX: compute it with other operators, or outside of the module",
     )
