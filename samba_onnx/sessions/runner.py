@@ -29,6 +29,8 @@ from samba_onnx.tensor.inputs import by_name
 NO_NUMBERS: Final[Mapping[str, float]] = {}
 """Hyperparameters of a run that has none of its own."""
 _LISTS: Final = (list, tuple)
+_ALL_SECTIONS: Final = ()
+"""What a run has for ids when nobody gave any; 0 is a section, not the wish for all."""
 _MARKS: Final = attrgetter("_marks")
 _NAME: Final = attrgetter("_marks.name")
 _MARK_NAME: Final = attrgetter("name")
@@ -92,8 +94,8 @@ class Runner:
         if (
             type(inputs) in _LISTS
             and type(outputs) in _LISTS
-            and type(section_ids) in _LISTS  # 0 is a section, not the wish for all
-            and not (numbers or data_parallel or section_ids or detect_anomaly)
+            and section_ids is _ALL_SECTIONS
+            and not (numbers or data_parallel or detect_anomaly)
             and output_grads is None
             and until_call is None
             and from_call is None
