@@ -12,15 +12,14 @@ import onnx
 import onnx_ir as ir
 
 from samba_onnx.errors import InternalError
+from samba_onnx.facts.versions import NEWEST_RUNNABLE_IR
 from samba_onnx.pef.manifest import Fallback, Section, Stored
 
 WEIGHTS_MEMBER = "weights.safetensors"
 """Name of the PEF member that holds weights and constants."""
 INLINE_LIMIT = 1024
 """Bytes up to which an initializer stays inside the stage's ONNX file: shapes, axes and scalars,
-which onnxruntime wants to read while it plans."""
-NEWEST_IR_VERSION = 13
-"""Newest IR version that onnxruntime reads; nothing that we write needs a newer one."""
+which an engine wants to read while it plans."""
 
 
 def is_stored(tensor: ir.TensorProtocol) -> bool:
@@ -75,7 +74,7 @@ def emit_stage(
     return onnx.helper.make_model(
         graph,
         opset_imports=opsets,
-        ir_version=min(model.ir_version, NEWEST_IR_VERSION),
+        ir_version=min(model.ir_version, NEWEST_RUNNABLE_IR),
         producer_name="samba-onnx",
     )
 

@@ -4,19 +4,10 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
+from samba_onnx.facts.versions import NEWEST_RUNNABLE_IR, NEWEST_RUNNABLE_OPSET, OPSET
 from samba_onnx.passes.rewrites.opset_adapters import ADAPTERS, Apply
 from samba_onnx.passes.rewrites.refusals import Refusal
 from samba_onnx.program.value_types import type_text
-
-INTERNAL_OPSET = 21
-"""Version that models are brought to: of all versions that onnxruntime 1.31 knows, the one at which
-it runs the most cases of the ONNX backend suite."""
-
-NEWEST_RUNNABLE_OPSET = 26
-"""Newest version that onnxruntime 1.31 accepts."""
-
-NEWEST_RUNNABLE_IR = 13
-"""Newest version of the file format that onnxruntime 1.31 accepts."""
 
 
 class ConvertOpsetPass(ir.passes.InPlacePass):
@@ -26,10 +17,10 @@ class ConvertOpsetPass(ir.passes.InPlacePass):
        downwards; so is one whose newer version only adds types that the node does not use.
     2. Upwards, ``ADAPTERS`` rewrite what changed its meaning.
     3. A model with a node that cannot be converted keeps its version, and a note says why. One
-       that is newer than onnxruntime accepts is then brought to the newest version that it does.
+       that is newer than can be run is then brought to the newest version that it does.
     """
 
-    def __init__(self, target_version: int = INTERNAL_OPSET) -> None:
+    def __init__(self, target_version: int = OPSET) -> None:
         """Choose the version to convert to."""
         super().__init__()
         self.target_version = target_version

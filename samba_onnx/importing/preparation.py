@@ -10,12 +10,13 @@ import onnx
 import onnx_ir as ir
 
 from samba_onnx.errors import ModelError
+from samba_onnx.facts.versions import OPSET
 from samba_onnx.importing.instructions import CONTROL
 from samba_onnx.importing.operators.registry import find
 from samba_onnx.importing.selection import WeightSelection, select
 from samba_onnx.loading import load_model
 from samba_onnx.passes.pipeline import run_training_pipeline
-from samba_onnx.passes.rewrites.convert_opset import INTERNAL_OPSET, ConvertOpsetPass
+from samba_onnx.passes.rewrites.convert_opset import ConvertOpsetPass
 from samba_onnx.passes.rewrites.evaluation import FOLDABLE
 from samba_onnx.passes.rewrites.rewriting import each_graph
 from samba_onnx.pef.manifest import PassSummary
@@ -127,8 +128,8 @@ def prepare(
 
 def _require_version(model: ir.Model) -> None:
     """Refuse a model that conversion left at a version with other meanings."""
-    version = model.graph.opset_imports.get("", INTERNAL_OPSET)
-    if version < INTERNAL_OPSET:
+    version = model.graph.opset_imports.get("", OPSET)
+    if version < OPSET:
         trial = ConvertOpsetPass()
         trial(model)
         reason = trial.notes[-1] if trial.notes else f"it stays at opset {version}"

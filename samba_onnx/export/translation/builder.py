@@ -11,10 +11,10 @@ import onnx_ir as ir
 from samba_onnx.errors import InternalError
 from samba_onnx.export.translation.values import broadcast, count, element, is_floating, sizes
 from samba_onnx.facts.names import FreeNames, joined
+from samba_onnx.facts.versions import IR_VERSION, OPSET
 from samba_onnx.program.scopes import OWN_SCOPE_KEY
 
 __all__ = [
-    "OPSET",
     "GraphBuilder",
     "Operand",
     "Scalar",
@@ -24,9 +24,6 @@ __all__ = [
     "is_floating",
     "sizes",
 ]
-
-OPSET = 21
-"""Version of the default operator set that graphs are written in; the compiler's own."""
 
 Scalar: TypeAlias = bool | int | float
 Operand: TypeAlias = ir.Value | Scalar
@@ -53,7 +50,7 @@ class GraphBuilder:
         for value in [v for v in self.graph.initializers.values() if not v.uses()]:
             if not value.is_graph_output():
                 del self.graph.initializers[value.name or ""]
-        return ir.Model(self.graph, ir_version=10, producer_name=producer)
+        return ir.Model(self.graph, ir_version=IR_VERSION, producer_name=producer)
 
     def unique(self, name: str) -> str:
         """Return ``name``, with a number behind it if it was used before."""

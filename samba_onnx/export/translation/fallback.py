@@ -12,9 +12,10 @@ import torch
 from onnx_ir.passes.common import InlinePass
 from torch import fx
 
-from samba_onnx.export.translation.builder import OPSET, GraphBuilder
+from samba_onnx.export.translation.builder import GraphBuilder
 from samba_onnx.export.translation.dtypes import onnx_type
 from samba_onnx.facts.names import joined
+from samba_onnx.facts.versions import OPSET
 
 _LOGGERS = ("torch.onnx", "onnxscript", "torch.export")
 

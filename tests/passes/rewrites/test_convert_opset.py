@@ -8,11 +8,8 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from samba_onnx.passes.rewrites.convert_opset import (
-    INTERNAL_OPSET,
-    NEWEST_RUNNABLE_OPSET,
-    ConvertOpsetPass,
-)
+from samba_onnx.facts.versions import NEWEST_RUNNABLE_OPSET, OPSET
+from samba_onnx.passes.rewrites.convert_opset import ConvertOpsetPass
 from samba_onnx.passes.rewrites.infer_shapes import InferShapesPass
 from samba_onnx.passes.rewrites.opset_adapters import ADAPTERS
 from tests.passes.rewrites.applying import TRACE, check, numbers, operators, parse
@@ -65,7 +62,7 @@ def test_same_results_in_the_internal_operator_set(name: str) -> None:
     # GroupNormalization's weights are per channel now: another order of rounding
     tolerance = 1e-6 if name in ("group_normalization", "softmax_0", "branch") else 0.0
     check(model, ConvertOpsetPass(), inputs=inputs, atol=tolerance)
-    assert model.graph.opset_imports[""] == INTERNAL_OPSET
+    assert model.graph.opset_imports[""] == OPSET
 
 
 def test_every_adapter_has_a_case_or_refuses() -> None:
@@ -99,7 +96,7 @@ def test_impossible_conversions_change_nothing_and_are_noted(
     assert not rewrite(model).modified
     assert ir.to_proto(model) == before
     (note,) = rewrite.notes
-    assert note.startswith(f"the model keeps opset {opset}, not {INTERNAL_OPSET}: node ")
+    assert note.startswith(f"the model keeps opset {opset}, not {OPSET}: node ")
     assert reason in note
 
 
@@ -108,7 +105,7 @@ def test_newer_models_are_lowered_when_nothing_of_them_is_new() -> None:
     model = parse(graph, opset=26)
     InferShapesPass()(model)
     check(model, ConvertOpsetPass(), inputs=[numbers(2, 3)], rtol=1e-6)
-    assert model.graph.opset_imports[""] == INTERNAL_OPSET
+    assert model.graph.opset_imports[""] == OPSET
 
 
 def test_new_operators_and_types_keep_the_newest_runnable_version() -> None:
