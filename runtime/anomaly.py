@@ -26,20 +26,20 @@ def check_outputs(step: Step, symbol: Callable[[str], Symbol], value: Callable[[
             none in activations: masks are made of them.
     """
     for name in step.outputs:
-        found = _anomaly(value(name), masks=symbol(name).kind is SymbolKind.ACTIVATION)
-        if found:
+        anomaly = _anomaly(value(name), masks=symbol(name).kind is SymbolKind.ACTIVATION)
+        if anomaly:
             blamed = _first_anomaly((source for source, _ in step.inputs), value)
             raise AnomalyError(
-                f"{step.title} of type {step.stages[-1].type.value} made {name!r} with {found}; "
+                f"{step.title} of type {step.stages[-1].type.value} made {name!r} with {anomaly}; "
                 + (f"its input {blamed} already" if blamed else "all its inputs are finite")
             )
 
 
 def _first_anomaly(names: Iterable[str], value: Callable[[str], Any]) -> str | None:
     for name in names:
-        found = _anomaly(value(name), masks=False)
-        if found:
-            return f"{name!r} has {found}"
+        anomaly = _anomaly(value(name), masks=False)
+        if anomaly:
+            return f"{name!r} has {anomaly}"
     return None
 
 

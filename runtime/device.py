@@ -244,8 +244,8 @@ class Device:
                 self._argins.set(self._argins.split({}, argins)[1])
             return replay.run(arrays)
         runs, state = self._open(), self._values.state
-        given, results = self._execute(prepared, inputs, argins)
-        runs.keep(prepared, given, state)
+        input_names, results = self._execute(prepared, inputs, argins)
+        runs.keep(prepared, input_names, state)
         return results
 
     def _execute(
@@ -254,13 +254,13 @@ class Device:
         """Make a run the long way; return the names of its inputs, and the results."""
         plan, names = prepared.plan, prepared.outputs
         inputs, registers = self._argins.split(inputs, argins)
-        given = check_inputs(
+        checked = check_inputs(
             plan.specs, self._contents.with_defaults(plan.schedule.graph.inputs, inputs)
         )
-        plan.check_available(self._values, names, given)
+        plan.check_available(self._values, names, checked)
         self.ledger.begin_run()
         self._argins.set(registers)
-        for name, value in given.items():
+        for name, value in checked.items():
             self._execution.take_input(plan.schedule, name, value)
         try:
             for bound in plan.steps:
@@ -272,8 +272,8 @@ class Device:
         finally:
             self._values.release_host(plan.host_residents)
         if plan.whole:
-            self._values.release_host(plan.made)
-        return tuple(given), results
+            self._values.release_host(plan.results)
+        return tuple(checked), results
 
     def write(self, symbol: str, array: Array) -> None:
         """Copy a host array to a symbol on the device; an ``explicit`` transfer.
@@ -291,12 +291,12 @@ class Device:
             DeviceError: The symbol is not in device memory or read-only, or the device was closed.
         """
         runs = self._open()
-        found = self._contents.symbol(symbol)
+        entry = self._contents.symbol(symbol)
         if symbol in self._argins:
             self._argins.set(self._argins.split({}, {symbol: array})[1])
             return
-        checked = InputSpec(found).check(array)
-        if not found.region:
+        checked = InputSpec(entry).check(array)
+        if not entry.region:
             raise DeviceError(f"symbol {symbol!r} lives on the host only; it cannot be written")
         if any(symbol in stage.weights for stage in self._pef.manifest.stages().values()):
             raise DeviceError(
@@ -325,16 +325,16 @@ class Device:
             DeviceError: The symbol lives on the host only, or the device was closed.
         """
         self._open()
-        found = self._contents.symbol(symbol)
+        entry = self._contents.symbol(symbol)
         self._join_verification()
         if symbol in self._argins:
             return own_copy(self._values.host_value(symbol))
-        if not found.region:
+        if not entry.region:
             raise DeviceError(f"symbol {symbol!r} lives on the host only; ask run() for it")
         if self._values.is_on_device(symbol):
             return self._values.download(symbol, Cause.EXPLICIT, None)
-        self._contents.refuse_unloaded(found)
-        if found.kind in _CONSTANT_KINDS:
+        self._contents.refuse_unloaded(entry)
+        if entry.kind in _CONSTANT_KINDS:
             record = self._values.record(symbol, Direction.RDU_TO_HOST, Cause.EXPLICIT, None)
             self.ledger.enter(record)
             return self._contents.constant(symbol)

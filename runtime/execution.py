@@ -90,7 +90,7 @@ class Execution:
         if values.is_on_host(name):
             value = values.host_value(name)
             # What the host keeps for later runs must not be shared with the user.
-            return value if plan.whole and name in plan.made else own_copy(value)
+            return value if plan.whole and name in plan.results else own_copy(value)
         if values.is_on_device(name):
             return values.download(name, Cause.OUTPUT, plan.schedule.producers.get(name))
         return self._contents.constant(name)

@@ -96,12 +96,12 @@ def own_copy(value: Any) -> Any:
     return value
 
 
-def check_inputs(specs: Mapping[str, InputSpec], given: Mapping[str, Any]) -> dict[str, Any]:
+def check_inputs(specs: Mapping[str, InputSpec], values: Mapping[str, Any]) -> dict[str, Any]:
     """Check all inputs of a run.
 
     Args:
         specs: By name, in graph-input order.
-        given: What the user gave, in any order.
+        values: What the user gave, in any order.
 
     Returns:
         The checked values, in graph-input order.
@@ -109,9 +109,9 @@ def check_inputs(specs: Mapping[str, InputSpec], given: Mapping[str, Any]) -> di
     Raises:
         InputError: A name is unknown, or a value does not fit.
     """
-    checked = {name: spec.check(given[name]) for name, spec in specs.items() if name in given}
-    if len(checked) != len(given):
-        unknown = next(name for name in given if name not in specs)
+    checked = {name: spec.check(values[name]) for name, spec in specs.items() if name in values}
+    if len(checked) != len(values):
+        unknown = next(name for name in values if name not in specs)
         expected = ", ".join(f"{name!r} {spec}" for name, spec in specs.items()) or "none"
         raise InputError(f"input {unknown!r} does not exist; the graph's inputs are: {expected}")
     return checked
@@ -133,6 +133,6 @@ def _fits(shape: tuple[int, ...], expected: tuple[int | str | None, ...] | None)
     if expected is None:
         return True
     return len(shape) == len(expected) and all(
-        size == wanted or not isinstance(wanted, int)
-        for size, wanted in zip(shape, expected, strict=True)
+        size == length or not isinstance(length, int)
+        for size, length in zip(shape, expected, strict=True)
     )

@@ -42,10 +42,12 @@ def totals(transfers: Iterable[Transfer]) -> tuple[Total, ...]:
 
 
 def _add_up(sums: dict[tuple[Cause, Direction], Total], transfers: Iterable[Transfer]) -> None:
-    for made in transfers:
-        key = (made.cause, made.direction)
+    for transfer in transfers:
+        key = (transfer.cause, transfer.direction)
         old = sums.get(key) or Total(*key, count=0, bytes=0, seconds=0.0)
-        sums[key] = Total(*key, old.count + 1, old.bytes + made.bytes, old.seconds + made.seconds)
+        sums[key] = Total(
+            *key, old.count + 1, old.bytes + transfer.bytes, old.seconds + transfer.seconds
+        )
 
 
 def _in_order(sums: Mapping[tuple[Cause, Direction], Total]) -> tuple[Total, ...]:
@@ -108,10 +110,10 @@ class Ledger:
         entries = self._entries if index >= 0 else reversed(self._entries)
         skipped = index if index >= 0 else -index - 1
         runs = (entry for entry in entries if isinstance(entry, tuple))
-        found = next(itertools.islice(runs, skipped, None), None)
-        if found is None:
+        records = next(itertools.islice(runs, skipped, None), None)
+        if records is None:
             raise UsageError(f"run {index} is not in the ledger, which has {self.runs}")
-        return found
+        return records
 
     def totals(self) -> tuple[Total, ...]:
         """Add up all records by cause and direction; each is looked at once."""
@@ -153,9 +155,9 @@ class Ledger:
 
     def _close(self) -> None:
         if self._open is not None:
-            made = tuple(self._open)
+            records = tuple(self._open)
             last = self._entries[-1] if self._entries else None
-            self._entries.append(last if isinstance(last, tuple) and last == made else made)
+            self._entries.append(last if isinstance(last, tuple) and last == records else records)
             self._open = None
 
     def to_json(self) -> dict[str, Any]:
@@ -170,5 +172,5 @@ class Ledger:
             "version": JSON_VERSION,
             "runs": self.runs,
             "totals": [dataclasses.asdict(total) for total in self.totals()],
-            "transfers": [dataclasses.asdict(made) for made in self.transfers],
+            "transfers": [dataclasses.asdict(transfer) for transfer in self.transfers],
         }

@@ -194,10 +194,10 @@ class DeviceMemory:
         """
         tensor = self._tensors.get(symbol)
         if tensor is None:
-            found = self._symbols.get(symbol)
-            if found is None or found.region not in self._regions:
+            entry = self._symbols.get(symbol)
+            if entry is None or entry.region not in self._regions:
                 raise InternalError(f"symbol {symbol!r} has no device region; please report this")
-            tensor = DeviceTensor(found, self._buffer(self._regions[found.region]))
+            tensor = DeviceTensor(entry, self._buffer(self._regions[entry.region]))
             self._tensors[symbol] = tensor
         return tensor
 
@@ -228,9 +228,9 @@ class DeviceMemory:
 
     def _overflow(self, region: Region, tier: Tier, free: int) -> str:
         holds = [name for name, symbol in self._symbols.items() if symbol.region == region.name]
-        held = f" (symbol {', '.join(map(repr, holds[:3]))})" if holds else ""
+        owners = f" (symbol {', '.join(map(repr, holds[:3]))})" if holds else ""
         return (
-            f"region {region.name!r}{held} needs {region.bytes:,} bytes, but {free:,} of "
+            f"region {region.name!r}{owners} needs {region.bytes:,} bytes, but {free:,} of "
             f"{tier.bytes:,} bytes are free in {tier.name}; use smaller dimensions (--dim batch=1) "
             "or a target with more memory"
         )

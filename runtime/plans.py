@@ -41,7 +41,7 @@ class RunPlan:
     """Values that must exist before the run, each with the first call that reads it."""
     outputs: tuple[str, ...]
     """Graph outputs that are fetched when the user names none."""
-    made: frozenset[str]
+    results: frozenset[str]
     """Values that can be fetched after the run."""
     whole: bool
     """Whether it executes the whole schedule."""
@@ -90,25 +90,25 @@ class RunPlan:
         return tuple(dict.fromkeys(outputs))
 
     def check_available(
-        self, values: Residency, outputs: Sequence[str], given: Mapping[str, Any]
+        self, values: Residency, outputs: Sequence[str], inputs: Mapping[str, Any]
     ) -> None:
         """Check that every value exists that the run will read.
 
         Args:
             values: What there is before the run.
             outputs: Names of graph outputs to fetch.
-            given: Inputs of this run.
+            inputs: Inputs of this run.
 
         Raises:
             InputError: An input was never given.
             ScheduleError: Another value was never computed.
         """
         for name, call in self.needs.items():
-            if name not in given and not values.has(name):
+            if name not in inputs and not values.has(name):
                 raise self._missing(name, f"{self.schedule.title(call)} reads")
         for name in outputs:
-            made_or_given = name in self.made or name in given or values.has(name)
-            if not (made_or_given or self.schedule.is_constant(name)):
+            exists = name in self.results or name in inputs or values.has(name)
+            if not (exists or self.schedule.is_constant(name)):
                 raise self._missing(name, "you ask for")
 
     def _missing(self, name: str, who: str) -> InputError | ScheduleError:
@@ -227,7 +227,7 @@ class RunPlanner:
     def _plan(
         self, schedule: GraphSchedule, sweeps: tuple[Sweep, ...], steps: Sequence[Step]
     ) -> RunPlan:
-        needs, made = self._flow(schedule, steps)
+        needs, results = self._flow(schedule, steps)
         bound = tuple((step, self._session(schedule.graph.name, step)) for step in steps)
         # Sessions may be new ones, for which the file was opened by its path.
         self._pef.ensure_unchanged()
@@ -237,8 +237,8 @@ class RunPlanner:
             schedule,
             bound,
             needs,
-            outputs if whole else tuple(name for name in outputs if name in made),
-            made,
+            outputs if whole else tuple(name for name in outputs if name in results),
+            results,
             whole,
             self._fixed,
             section_types_of(schedule.stages, sweeps),
@@ -253,7 +253,7 @@ class RunPlanner:
             ScheduleError: A step of a later sweep reads what is overwritten by then.
         """
         needs: dict[str, int] = {}
-        made: set[str] = set()
+        results: set[str] = set()
         readable: set[str] = set()
         lost: set[str] = set()
         for step in steps:
@@ -272,9 +272,9 @@ class RunPlanner:
             readable -= overwritten
             lost |= overwritten
             lost -= written
-            made |= set(step.outputs)
-            made -= overwritten
-        return needs, frozenset(made)
+            results |= set(step.outputs)
+            results -= overwritten
+        return needs, frozenset(results)
 
     def _session(self, graph: str, step: Step) -> DeviceStep | HostStep:
         key = (graph, step.calls)

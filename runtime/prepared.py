@@ -104,18 +104,20 @@ class PreparedRuns:
             prepared = PreparedRun(request, plan, plan.checked_outputs(request.outputs))
         return prepared
 
-    def keep(self, prepared: PreparedRun, given: Sequence[str], state: object) -> None:
+    def keep(self, prepared: PreparedRun, inputs: Sequence[str], state: object) -> None:
         """Keep a run that was just made the long way, with a replay if it can be replayed.
 
         Args:
             prepared: What was executed.
-            given: Names of the inputs that were copied, in order.
+            inputs: Names of the inputs that were copied, in order.
             state: Where values were before the run; where they are now is asked for here.
         """
         replay = None
         # Where values do not come back to, the next run begins elsewhere.
         if self._values.settle() is state and self._planner.merges and not prepared.request.single:
-            replay = make_replay(prepared.plan, given, prepared.outputs, self._memory, self._ledger)
+            replay = make_replay(
+                prepared.plan, inputs, prepared.outputs, self._memory, self._ledger
+            )
         prepared.replay = replay
         prepared.state = _NOWHERE if replay is None else state
         prepared.shortcut = None

@@ -127,19 +127,19 @@ class Registers:
         Raises:
             InputError: An argin does not exist, is given twice, or does not fit.
         """
-        given = dict(argins) if argins else {}
-        for name in given:
+        numbers = dict(argins) if argins else {}
+        for name in numbers:
             if name not in self._registers:
                 known = ", ".join(map(repr, self._registers)) or "none"
                 raise InputError(f"argin {name!r} does not exist; the argins are: {known}")
         among = [name for name in inputs if name in self._registers] if self._registers else []
         if among:
-            twice = next((name for name in among if name in given), None)
+            twice = next((name for name in among if name in numbers), None)
             if twice is not None:
                 raise InputError(f"argin {twice!r} is given twice: as an input and as an argin")
-            given |= {name: inputs[name] for name in among}
+            numbers |= {name: inputs[name] for name in among}
             inputs = {name: value for name, value in inputs.items() if name not in among}
-        return inputs, {name: self._registers[name].check(value) for name, value in given.items()}
+        return inputs, {name: self._registers[name].check(value) for name, value in numbers.items()}
 
     def set(self, values: Mapping[str, Any]) -> None:
         """Change argins; the values are those that :meth:`split` checked."""

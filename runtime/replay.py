@@ -38,18 +38,18 @@ class Replay:
     """The ledger's records of the run, uploads first."""
     ledger: Ledger
 
-    def check(self, given: Mapping[str, Any]) -> list[Any]:
+    def check(self, values: Mapping[str, Any]) -> list[Any]:
         """Return the arrays to copy, in the replay's order.
 
         Args:
-            given: The user's values, which have the replay's names.
+            values: The user's values, which have the replay's names.
 
         Raises:
             InputError: A value does not fit.
         """
         arrays = []
         for name, dtype, shape, spec in self.inputs:
-            value = given[name]
+            value = values[name]
             if type(value) is not _ARRAY or value.dtype is not dtype or value.shape != shape:
                 value = spec.check(value)
             arrays.append(value)
@@ -89,7 +89,7 @@ class Replay:
 
 def make_replay(
     plan: RunPlan,
-    given: Sequence[str],
+    inputs: Sequence[str],
     outputs: Sequence[str],
     memory: DeviceMemory,
     ledger: Ledger,
@@ -98,7 +98,7 @@ def make_replay(
 
     Args:
         plan: What was executed.
-        given: Names of the inputs that were given.
+        inputs: Names of the inputs that were given.
         outputs: Names of the outputs that were fetched.
         memory: The device's memory.
         ledger: Whose last run it was.
@@ -109,21 +109,21 @@ def make_replay(
     """
     schedule = plan.schedule
     steps = tuple(session for _, session in plan.steps if isinstance(session, DeviceStep))
-    stays = any(name in schedule.host_readers or name in schedule.graph.outputs for name in given)
-    made = ledger.run()
-    expected = [(name, Cause.INPUT) for name in given] + [(name, Cause.OUTPUT) for name in outputs]
+    stays = any(name in schedule.host_readers or name in schedule.graph.outputs for name in inputs)
+    transfers = ledger.run()
+    expected = [(name, Cause.INPUT) for name in inputs] + [(name, Cause.OUTPUT) for name in outputs]
     if (
         len(steps) != len(plan.steps)
         or stays
-        or [(move.symbol, move.cause) for move in made] != expected
+        or [(move.symbol, move.cause) for move in transfers] != expected
     ):
         return None
-    specs = [plan.specs[name] for name in given]
+    specs = [plan.specs[name] for name in inputs]
     return Replay(
         tuple((spec.name, spec.dtype, spec.shape, spec) for spec in specs),
-        tuple(memory.tensor(name).storing() for name in given),
+        tuple(memory.tensor(name).storing() for name in inputs),
         tuple(step.run for step in steps),
         tuple((name, memory.tensor(name).loading()) for name in outputs),
-        made,
+        transfers,
         ledger,
     )

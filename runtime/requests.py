@@ -55,8 +55,8 @@ def run_request(
     names: Any = outputs if outputs is None or isinstance(outputs, str) else tuple(outputs)
     ids = None if section_ids is None else _hashable(section_ids)
     types = None if section_types is None else _hashable(section_types)
-    given = tuple(inputs) if inputs else ()
-    return RunRequest(graph, given, names, ids, types, from_call, until_call, single)
+    input_names = tuple(inputs) if inputs else ()
+    return RunRequest(graph, input_names, names, ids, types, from_call, until_call, single)
 
 
 def _hashable(items: Any) -> Any:

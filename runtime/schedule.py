@@ -102,10 +102,10 @@ class GraphSchedule:
     def _step(self, group: _Group) -> Step:
         inside = {stage.id for stage in group.stages}
         # Of several values in one region only the last one is left after the step.
-        last = {self.region(name) or name: name for name in group.made}
+        last = {self.region(name) or name: name for name in group.results}
         visible = [
             name
-            for name in group.made
+            for name in group.results
             if last[self.region(name) or name] == name and self._is_read_outside(name, inside)
         ]
         return Step(
@@ -114,8 +114,8 @@ class GraphSchedule:
             stages=tuple(group.stages),
             inputs=tuple(group.inputs.items()),
             # A session must have an output, even where nobody reads one.
-            outputs=tuple(visible) or tuple(group.made)[-1:],
-            hidden=tuple(name for name in group.made if name not in visible),
+            outputs=tuple(visible) or tuple(group.results)[-1:],
+            hidden=tuple(name for name in group.results if name not in visible),
         )
 
     def _is_read_outside(self, name: str, inside: set[int]) -> bool:
@@ -134,7 +134,7 @@ class _Group:
         self.calls: list[int] = []
         self.stages: list[Section | Fallback] = []
         self.inputs: dict[str, int] = {}
-        self.made: dict[str, None] = {}
+        self.results: dict[str, None] = {}
         self._read: set[str] = set()
         self._written: set[str] = set()
 
@@ -145,13 +145,13 @@ class _Group:
         if (last.id in on_rdu) != (stage.id in on_rdu) or last.type is not stage.type:
             return False
         # What a fallback writes to a resident is copied to the device before the next one begins.
-        if stage.id not in on_rdu and not self._schedule.residents.isdisjoint(self.made):
+        if stage.id not in on_rdu and not self._schedule.residents.isdisjoint(self.results):
             return False
         # onnxruntime orders nodes by the names of their values, and knows nothing of regions: one
         # that an earlier stage reads must not be overwritten in the same session, and one that an
         # earlier stage writes must not be read under another name.
         region = self._schedule.region
-        reads = {region(name) for name in stage.inputs if name not in self.made} - {""}
+        reads = {region(name) for name in stage.inputs if name not in self.results} - {""}
         writes = {region(name) for name in stage.outputs if self._is_exposed(stage, name)} - {""}
         return not (writes & self._read or reads & self._written)
 
@@ -169,11 +169,11 @@ class _Group:
         """Add a call."""
         region = self._schedule.region
         for name in stage.inputs:
-            if name not in self.made:
+            if name not in self.results:
                 self.inputs.setdefault(name, call)
                 self._read.add(region(name))
         for name in stage.outputs:
-            self.made[name] = None
+            self.results[name] = None
             self._written.add(region(name))
         self.calls.append(call)
         self.stages.append(stage)

@@ -88,7 +88,7 @@ def section_types_of(
 def _sweeps(
     calls: Sequence[Call],
     keys: Mapping[int, _Key],
-    wanted: Sequence[_Key],
+    request: Sequence[_Key],
     unordered: bool,
     what: str,
     graph: Graph,
@@ -97,16 +97,16 @@ def _sweeps(
     places: dict[_Key, int] = {}
     for call, key in keys.items():
         places.setdefault(key, call)
-    for key in wanted:
+    for key in request:
         if key not in places:
             raise ScheduleError(
                 f"{what} {key} does not exist in graph {graph.name!r}, which has "
                 f"{_listing(tuple(places))}"
             )
     if unordered:
-        wanted = sorted(wanted, key=places.__getitem__)
+        request = sorted(request, key=places.__getitem__)
     groups: list[list[_Key]] = []
-    for key in wanted:
+    for key in request:
         if not groups or places[key] <= places[groups[-1][-1]]:
             groups.append([])
         groups[-1].append(key)

@@ -111,16 +111,16 @@ def _inner_values(
 
 
 def _by_name(
-    values: Iterable[onnx.ValueInfoProto], wanted: Sequence[str]
+    values: Iterable[onnx.ValueInfoProto], names: Sequence[str]
 ) -> dict[str, onnx.ValueInfoProto]:
-    found = {value.name: value for value in values}
-    missing = [name for name in wanted if name not in found]
+    values_by_name = {value.name: value for value in values}
+    missing = [name for name in names if name not in values_by_name]
     if missing:
         raise PefFormatError(
             f"the manifest lists {missing[0]!r}, which its stage's ONNX model does not have; "
             "convert the model again"
         )
-    return found
+    return values_by_name
 
 
 def _unique(

@@ -97,16 +97,16 @@ class _Graph:
         return node.op_type in _IN_PLACE and len(node.input) <= _MOST_OPERANDS
 
     def _ancestors(self, index: int) -> set[int]:
-        found: set[int] = set()
+        ancestors: set[int] = set()
         pending = [index]
         while pending:
             node = self._nodes[pending.pop()]
             for name in {*node.input, *_captured(node)}:
                 producer = self._producers.get(name)
-                if producer is not None and producer not in found:
-                    found.add(producer)
+                if producer is not None and producer not in ancestors:
+                    ancestors.add(producer)
                     pending.append(producer)
-        return found
+        return ancestors
 
     def _is_arithmetic(self, node: onnx.NodeProto) -> bool:
         if not _is_default(node):

@@ -11,11 +11,11 @@ from samba_onnx.errors import UsageError
 MODES: Final = ("normal", "inorder", "optimal")
 
 
-def check_data_parallel(wanted: bool, mode: str, reduce_on_rdu: bool) -> None:
+def check_data_parallel(data_parallel: bool, mode: str, reduce_on_rdu: bool) -> None:
     """Refuse what cannot be done.
 
     Args:
-        wanted: Whether several devices are to work together.
+        data_parallel: Whether several devices are to work together.
         mode: How.
         reduce_on_rdu: Where gradients are added up; without effect on one device.
 
@@ -25,7 +25,7 @@ def check_data_parallel(wanted: bool, mode: str, reduce_on_rdu: bool) -> None:
     del reduce_on_rdu
     if mode not in MODES:
         raise UsageError(f"data_parallel_mode is {mode!r}; give one of {', '.join(MODES)}")
-    if not wanted:
+    if not data_parallel:
         return
     if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
         raise UsageError(

@@ -54,9 +54,9 @@ class GraphTraces:
 
     def _traced_by(self, graph: SambaGraph) -> TracedGraph:
         """The trace that a graph's outputs come from."""
-        wanted = {id(output) for output in graph.outputs}
+        output_ids = {id(output) for output in graph.outputs}
         for traced in self.traces:
-            if wanted <= {id(output) for output in traced.outputs}:
+            if output_ids <= {id(output) for output in traced.outputs}:
                 return traced
         raise UsageError(
             f"the outputs of graph {graph.name!r} are not those of one trace: give outputs that "

@@ -51,23 +51,24 @@ class Hyperparameters:
         """Names of all argins, in the PEF's order."""
         return tuple(self._argins)
 
-    def checked(self, given: Mapping[str, Any]) -> dict[str, HyperparameterValue]:
+    def checked(self, numbers: Mapping[str, Any]) -> dict[str, HyperparameterValue]:
         """Return hyperparameters as numbers, changing nothing.
 
         Keys that the program has no argin for are kept, too: programs send the same ones to every
         graph.
 
         Args:
-            given: Numbers by name; two for ``betas``.
+            numbers: Numbers by name; two for ``betas``.
 
         Raises:
             UsageError: One is no number, or a dropout rate outside 0 to 1.
         """
-        if not isinstance(given, Mapping):
+        if not isinstance(numbers, Mapping):
             raise UsageError(
-                f"hyperparam_dict is {type(given).__name__}; give numbers by name, as {{'lr': 0.1}}"
+                f"hyperparam_dict is {type(numbers).__name__}; "
+                "give numbers by name, as {'lr': 0.1}"
             )
-        checked = {str(name): _number(str(name), value) for name, value in given.items()}
+        checked = {str(name): _number(str(name), value) for name, value in numbers.items()}
         for name in (DROPOUT_KEY, *self.rate_names):
             rate = checked.get(name, 0.0)
             if not (isinstance(rate, float) and 0.0 <= rate <= 1.0):
@@ -75,12 +76,17 @@ class Hyperparameters:
         return checked
 
     def argins(
-        self, given: Mapping[str, HyperparameterValue], *, train: bool, forward: bool, step: bool
+        self,
+        hyperparameters: Mapping[str, HyperparameterValue],
+        *,
+        train: bool,
+        forward: bool,
+        step: bool,
     ) -> Mapping[str, float]:
         """Return what a run sends to the device.
 
         Args:
-            given: Hyperparameters of this run, as ``checked`` returns them.
+            hyperparameters: Hyperparameters of this run, as ``checked`` returns them.
             train: Whether dropouts drop anything.
             forward: Whether the run executes forward sections, which draws new masks.
             step: Whether it executes optimizer sections.
@@ -90,7 +96,7 @@ class Hyperparameters:
         """
         if not self._argins:
             return NO_ARGINS
-        values = {**self.values, **given}
+        values = {**self.values, **hyperparameters}
         chosen = self._optimizers.argins(values, step)
         chosen |= {name: float(values[name]) for name in chosen if name in values}  # type: ignore[arg-type]
         for name in self.rate_names:
@@ -103,15 +109,17 @@ class Hyperparameters:
                 chosen[name] = self._seed(name)
         return chosen
 
-    def keep(self, given: Mapping[str, HyperparameterValue], *, forward: bool, step: bool) -> None:
+    def keep(
+        self, hyperparameters: Mapping[str, HyperparameterValue], *, forward: bool, step: bool
+    ) -> None:
         """Note that a run succeeded: its hyperparameters persist.
 
         Args:
-            given: As ``checked`` returns them.
+            hyperparameters: As ``checked`` returns them.
             forward: Whether it executed forward sections.
             step: Whether it executed optimizer sections.
         """
-        self.values.update(given)
+        self.values.update(hyperparameters)
         self._runs += forward
         if step:
             self._optimizers.stepped()

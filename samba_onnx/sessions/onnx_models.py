@@ -73,17 +73,17 @@ def onnx_fingerprint(
     """
     loaded = load_model(model).model
     graph = loaded.graph
-    given = [v for v in graph.inputs if v.name not in graph.initializers]
+    inputs = [v for v in graph.inputs if v.name not in graph.initializers]
 
     def lines() -> Iterator[str]:
-        for value in given:
+        for value in inputs:
             size = shapes.get(value.name or "")
             yield f"input {value.name!r} {value_type(value) if size is None else list(size)}"
         for value in graph.outputs:
             yield f"output {value.name!r} {value_type(value)}"
 
     parts = (("FWD", tuple(graph_lines(graph))),)
-    return Fingerprint(tuple(lines()), parts), tuple(value.name or "" for value in given)
+    return Fingerprint(tuple(lines()), parts), tuple(value.name or "" for value in inputs)
 
 
 def model_source(model: OnnxModel) -> str:

@@ -76,32 +76,32 @@ def from_onnx(
     return module
 
 
-def losses_of(given: Losses, model: Source) -> tuple[Loss, ...]:
+def losses_of(losses: Losses, model: Source) -> tuple[Loss, ...]:
     """Return losses as records.
 
     Args:
-        given: What a user gave; None for no losses.
+        losses: What a user gave; None for no losses.
         model: Whose outputs they are built on.
 
     Raises:
         UsageError: One has no meaning.
     """
-    if given is None:
+    if losses is None:
         return ()
-    listed = [given] if isinstance(given, (Loss, str, Mapping)) else list(given)
+    listed = [losses] if isinstance(losses, (Loss, str, Mapping)) else list(losses)
     return tuple(_loss(one, model) for one in listed)
 
 
-def _loss(given: object, model: Source) -> Loss:
-    if isinstance(given, Loss):
-        return given
-    fields: dict[str, Any] = {"kind": given} if isinstance(given, str) else {}
-    if isinstance(given, Mapping):
-        fields = {str(key): value for key, value in given.items()}
+def _loss(loss: object, model: Source) -> Loss:
+    if isinstance(loss, Loss):
+        return loss
+    fields: dict[str, Any] = {"kind": loss} if isinstance(loss, str) else {}
+    if isinstance(loss, Mapping):
+        fields = {str(key): value for key, value in loss.items()}
     known = {field.name for field in dataclasses.fields(Loss)}
     if "kind" not in fields or not set(fields) <= known:
         raise UsageError(
-            f"a loss is {printable(str(given))}; give its kind, as 'cross_entropy', or a dict with "
+            f"a loss is {printable(str(loss))}; give its kind, as 'cross_entropy', or a dict with "
             f"kind and any of {', '.join(sorted(known - {'kind'}))}"
         )
     fields.setdefault("label", DEFAULT_LABEL)
@@ -110,7 +110,7 @@ def _loss(given: object, model: Source) -> Loss:
     try:
         return Loss(**fields)
     except TypeError as error:
-        raise UsageError(f"a loss cannot be {printable(str(given))}: {error}") from None
+        raise UsageError(f"a loss cannot be {printable(str(loss))}: {error}") from None
 
 
 def _only_output(model: Source, kind: str) -> str:
@@ -185,8 +185,8 @@ def trained_module(
     _check_weights(owner, weights)
     if losses is None:
         losses = owner.losses or (() if recorded is None else _parsed(recorded)[1])
-    wanted = losses_of(losses, model)
-    return owner if wanted == owner.losses else _with_losses(owner, model, wanted)
+    records = losses_of(losses, model)
+    return owner if records == owner.losses else _with_losses(owner, model, records)
 
 
 def _owner(optimizers: Sequence[Optimizer]) -> OnnxModule:
@@ -220,11 +220,11 @@ def _with_losses(owner: OnnxModule, model: Source, losses: tuple[Loss, ...]) -> 
     if losses not in variants:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FoldedWeightsWarning)  # said when the owner was made
-            made = module_from_onnx(model, weights=owner.trained_names, losses=losses)
-        _check_labels(made)
-        for attribute in made.onnx_names:
-            setattr(made, attribute, getattr(owner, attribute))
-        variants[losses] = made
+            variant = module_from_onnx(model, weights=owner.trained_names, losses=losses)
+        _check_labels(variant)
+        for attribute in variant.onnx_names:
+            setattr(variant, attribute, getattr(owner, attribute))
+        variants[losses] = variant
     return variants[losses].train(owner.training)
 
 
@@ -235,8 +235,8 @@ def same_model(module: OnnxModule, model: Source) -> bool:
         module: As ``from_onnx`` returns it.
         model: A path, or a model in memory.
     """
-    held = module.original.held
-    return _bare(Original.of(model, held)) == _bare(module.original)
+    weights = module.original.held
+    return _bare(Original.of(model, weights)) == _bare(module.original)
 
 
 def _bare(original: Original) -> onnx.ModelProto:

@@ -45,10 +45,10 @@ class OptimizerSteps:
         if not step:
             return {}
         self._counts = [device_steps(one) for one in self._optimizers] or self._counts
-        found: dict[str, float] = {}
+        scalars: dict[str, float] = {}
         for record, count in zip(self._records, self._counts, strict=True):
-            found |= derive(record, hyperparameters, count + 1)
-        return found
+            scalars |= derive(record, hyperparameters, count + 1)
+        return scalars
 
     def stepped(self) -> None:
         """Note that a run made a step."""

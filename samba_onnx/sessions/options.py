@@ -36,12 +36,12 @@ Settings = BaseModel | Mapping[str, Any] | Namespace | None
 """Settings by name."""
 
 
-def flat_options(given: Settings) -> dict[str, Any]:
+def flat_options(settings: Settings) -> dict[str, Any]:
     """Return settings by name.
 
     Args:
-        given: A pydantic model, a mapping or a parsed command line; groups of settings inside are
-            opened. None for no settings.
+        settings: A pydantic model, a mapping or a parsed command line; groups of settings inside
+            are opened. None for no settings.
 
     Returns:
         Every setting that has a value.
@@ -49,18 +49,18 @@ def flat_options(given: Settings) -> dict[str, Any]:
     Raises:
         UsageError: It is something else.
     """
-    if given is None:
+    if settings is None:
         return {}
-    if isinstance(given, BaseModel):
-        given = given.model_dump()
-    elif isinstance(given, Namespace):
-        given = vars(given)
-    if not isinstance(given, Mapping):
+    if isinstance(settings, BaseModel):
+        settings = settings.model_dump()
+    elif isinstance(settings, Namespace):
+        settings = vars(settings)
+    if not isinstance(settings, Mapping):
         raise UsageError(
-            f"settings are {type(given).__name__}; give a pydantic model, a dict or a Namespace"
+            f"settings are {type(settings).__name__}; give a pydantic model, a dict or a Namespace"
         )
     flat: dict[str, Any] = {}
-    for key, value in given.items():
+    for key, value in settings.items():
         if isinstance(value, (BaseModel, Mapping)):
             flat |= flat_options(value)
         if value is not None:
@@ -130,8 +130,8 @@ def level_of(options: Mapping[str, Any], level: str | None) -> str:
     """
     if level is not None:
         return level
-    wanted = str(options.get("optim_level", "")).lower()
-    return "o0" if options.get("o0") is True or wanted in ("o0", "0") else "o3"
+    setting = str(options.get("optim_level", "")).lower()
+    return "o0" if options.get("o0") is True or setting in ("o0", "0") else "o3"
 
 
 @dataclass(frozen=True)
@@ -212,17 +212,17 @@ class SessionOptions:
             self._directives = before
 
 
-def metadata_of(*given: Any) -> dict[str, str]:
+def metadata_of(*sources: Any) -> dict[str, str]:
     """Return the user's metadata as a PEF keeps it.
 
     Args:
-        *given: Mappings or objects with attributes, later ones first; None is skipped.
+        *sources: Mappings or objects with attributes, later ones first; None is skipped.
 
     Returns:
         Texts by key: JSON for what is no text; ``str`` of what is not JSON either.
     """
     texts: dict[str, str] = {}
-    for source in given:
+    for source in sources:
         if source is None:
             continue
         items = source if isinstance(source, Mapping) else vars(source)

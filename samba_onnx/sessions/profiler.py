@@ -112,7 +112,7 @@ class Profiler:
             Seconds by name; names without an event are left out.
         """
         times = {name: self._get_iter_times(name, warmup) for name in names}
-        return {name: statistics.fmean(found) for name, found in times.items() if found}
+        return {name: statistics.fmean(seconds) for name, seconds in times.items() if seconds}
 
     def get_throughputs(
         self, names: Iterable[str], batch: int, warmup: int = 0
@@ -146,11 +146,11 @@ class Profiler:
             measurements: ``latency``, ``throughput`` or both.
         """
         names = self.names() if keys is None else tuple(keys)
-        wanted = set(measurements)
+        columns = set(measurements)
         lines = []
         for name, seconds in self.get_latencies(names, warmup).items():
-            parts = [f"latency {seconds:.6f} s"] if "latency" in wanted else []
-            if "throughput" in wanted and num_samples_per_iter and seconds > 0:
+            parts = [f"latency {seconds:.6f} s"] if "latency" in columns else []
+            if "throughput" in columns and num_samples_per_iter and seconds > 0:
                 parts.append(f"throughput {num_samples_per_iter / seconds:.3f} samples/s")
             lines.append(f"{name}: {', '.join(parts)}")
         sys.stdout.write("".join(f"{line}\n" for line in lines))

@@ -57,7 +57,7 @@ def input_arrays(
     traced: TracedGraph | None,
     symbols: Mapping[str, Symbol],
     tensors: Mapping[str, torch.Tensor],
-    kept: Mapping[str, torch.Tensor],
+    host_tensors: Mapping[str, torch.Tensor],
 ) -> dict[str, Array]:
     """Return what the device is given, checked.
 
@@ -66,14 +66,14 @@ def input_arrays(
         traced: Its tensors; None if it was not traced.
         symbols: The inputs that it may be given, by name.
         tensors: What the run was given, by the names of tensors.
-        kept: Inputs that only the host has, by symbol; what the run was given counts more.
+        host_tensors: Inputs that only the host has, by symbol; what the run was given counts more.
 
     Raises:
         InputError: An input does not exist, or has another shape or dtype.
     """
     arrays = {
         name: to_array(tensor)
-        for name, tensor in kept.items()
+        for name, tensor in host_tensors.items()
         if name in symbols and name not in tensors
     }
     for name, tensor in tensors.items():
@@ -119,9 +119,9 @@ def wrapped(tensor: torch.Tensor, marks: Marks) -> SambaTensor:
         tensor: A leaf that nothing else refers to.
         marks: What the SambaTensor carries.
     """
-    made: SambaTensor = torch.Tensor._make_subclass(SambaTensor, tensor, False)
-    made._marks = marks
-    return made
+    leaf: SambaTensor = torch.Tensor._make_subclass(SambaTensor, tensor, False)
+    leaf._marks = marks
+    return leaf
 
 
 @functools.lru_cache(1024)

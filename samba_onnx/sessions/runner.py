@@ -136,13 +136,13 @@ class Runner:
         check_data_parallel(data_parallel, data_parallel_mode, reduce_on_rdu)
         device = self._program.required_device()
         graph = self._program.graph(graph_name)
-        wanted = fetched_outputs(graph, self._state.graphs.get(graph.name), outputs)
+        fetches = fetched_outputs(graph, self._state.graphs.get(graph.name), outputs)
         arrays = self._arrays(graph, inputs)
         prepared = device.prepare(
             run_request(
                 graph.name,
                 arrays,
-                [output.symbol for output in wanted if output.computed],
+                [output.symbol for output in fetches if output.computed],
                 section_ids=section_ids,
                 section_types=section_types,
                 from_call=from_call,
@@ -151,7 +151,7 @@ class Runner:
             )
         )
         values = self._execute(prepared, arrays, numbers, train, output_grads)
-        results = tuple(output_tensor(output, values) for output in wanted)
+        results = tuple(output_tensor(output, values) for output in fetches)
         self._profiler.end_event(event)
         if request is not None and not self._program.hyperparameters.names:
             self._make_shortcut(request, inputs, outputs, results)

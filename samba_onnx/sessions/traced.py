@@ -67,10 +67,10 @@ def traced_graph(
     outputs = {v.name or "": v for part in program.parts for v in part.model.graph.outputs}
     hosts = {**host_parameters(model, prefix), **host_buffers(model, prefix)}
     residents = {name: hosts[name] for name in program.residents if name in hosts}
-    kept = (SymbolKind.WEIGHT, SymbolKind.BUFFER)
-    given = {v.name for part in program.parts for v in part.model.graph.inputs}
+    member_kinds = (SymbolKind.WEIGHT, SymbolKind.BUFFER)
+    operands = {v.name for part in program.parts for v in part.model.graph.inputs}
     for name, kind in program.residents.items():
-        if kind in kept and name in given and name not in residents:
+        if kind in member_kinds and name in operands and name not in residents:
             raise UsageError(
                 f"parameter {name!r} of the traced program is not in the model, which has "
                 f"{', '.join(list(hosts)[:8])}, ...: convert the model once, with "
@@ -97,15 +97,15 @@ def host_parameters(model: nn.Module, prefix: str | None = None) -> dict[str, Sa
     Returns:
         Tensors that share the module's memory, tied ones under every name.
     """
-    found: dict[str, SambaTensor] = {}
+    parameters: dict[str, SambaTensor] = {}
     root = root_name(model, prefix)
     for path, parameter in model.named_parameters(remove_duplicate=False):
         name = symbol_name(root, path)
         if isinstance(parameter, SambaTensor):
-            found[parameter.sn_name or name] = parameter
+            parameters[parameter.sn_name or name] = parameter
         else:
-            found[name] = SambaTensor(parameter, name=name)
-    return found
+            parameters[name] = SambaTensor(parameter, name=name)
+    return parameters
 
 
 def host_buffers(model: nn.Module, prefix: str | None = None) -> dict[str, SambaTensor]:
@@ -118,17 +118,17 @@ def host_buffers(model: nn.Module, prefix: str | None = None) -> dict[str, Samba
     Returns:
         Tensors that share the module's memory.
     """
-    found: dict[str, SambaTensor] = {}
+    buffers: dict[str, SambaTensor] = {}
     root = root_name(model, prefix)
     converted = {id(tensor._host.source): tensor for tensor in BUFFERS.values()}
     for path, buffer in model.named_buffers(remove_duplicate=False):
         name = symbol_name(root, path)
         known = converted.get(id(buffer))
         if known is None:
-            found[name] = SambaTensor(buffer, name=name)
+            buffers[name] = SambaTensor(buffer, name=name)
         else:
-            found[known.sn_name] = known
-    return found
+            buffers[known.sn_name] = known
+    return buffers
 
 
 def empty_tensor(symbol: Symbol, name: str | None = None) -> SambaTensor:
@@ -159,7 +159,7 @@ def matches(symbol: Symbol, tensor: torch.Tensor) -> bool:
         if known or len(symbol.shape) != tensor.dim():
             return False
         pairs = zip(symbol.shape, tensor.shape, strict=True)
-        if any(isinstance(size, int) and size != given for size, given in pairs):
+        if any(isinstance(size, int) and size != length for size, length in pairs):
             return False
     return _dtype(symbol.type) == tensor.dtype
 

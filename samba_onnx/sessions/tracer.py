@@ -236,11 +236,11 @@ class Tracer:
             if record is None or not record.training:
                 program = forward_program(model, inputs)
                 return traced_graph(program, model, inputs), OptimizerSteps()
-            given = optimizer_records(model, optimizers)
-            check_records(compiled, given)
+            records = optimizer_records(model, optimizers)
+            check_records(compiled, records)
             training = Training(record.loss_indices, record.gradient_accumulation)
-            program = trained_program(model, inputs, given, training)
-        steps = OptimizerSteps(given or compiled, optimizers)
+            program = trained_program(model, inputs, records, training)
+        steps = OptimizerSteps(records or compiled, optimizers)
         return traced_graph(program, model, inputs), steps
 
     def _trace_onnx(self, model: Any, inputs: Any) -> TracedGraph:
@@ -314,7 +314,7 @@ def _match(name: str, record: GraphRecord, left: Sequence[TracedGraph], path: st
 def _flat(loss_indices: Any) -> Collection[int] | None:
     if loss_indices is None:
         return None
-    found: set[int] = set()
+    indices: set[int] = set()
     for item in [loss_indices] if isinstance(loss_indices, int) else loss_indices:
-        found |= {item} if isinstance(item, int) else set(item)
-    return found
+        indices |= {item} if isinstance(item, int) else set(item)
+    return indices

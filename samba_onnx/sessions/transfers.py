@@ -38,7 +38,7 @@ class Transfers:
     @property
     def bytes(self) -> int:
         """Bytes copied, both ways together."""
-        return sum(made.bytes for made in self.records)
+        return sum(record.bytes for record in self.records)
 
     def totals(self) -> tuple[Total, ...]:
         """Add up the copies by cause and direction; pairs that do not occur are left out."""
@@ -91,29 +91,29 @@ def expecting(
     yield transfers
     after = transfers.records
     # Records are shared objects: the same copy, made twice, is two entries of one record.
-    kept = len(after) >= len(before) and all(
+    is_continued = len(after) >= len(before) and all(
         old is new for old, new in zip(before, after, strict=False)
     )
-    _check(after[len(before) :] if kept else after, max_bytes, max_count)
+    _check(after[len(before) :] if is_continued else after, max_bytes, max_count)
 
 
-def _check(made: tuple[Transfer, ...], max_bytes: int | None, max_count: int | None) -> None:
-    size = sum(transfer.bytes for transfer in made)
+def _check(transfers: tuple[Transfer, ...], max_bytes: int | None, max_count: int | None) -> None:
+    size = sum(transfer.bytes for transfer in transfers)
     complaints = []
     if max_bytes is not None and size > max_bytes:
         complaints.append(f"{size} bytes, at most {max_bytes} were expected")
-    if max_count is not None and len(made) > max_count:
-        complaints.append(f"{len(made)} transfers, at most {max_count} were expected")
+    if max_count is not None and len(transfers) > max_count:
+        complaints.append(f"{len(transfers)} transfers, at most {max_count} were expected")
     if complaints:
         raise TransferLimitError(
             f"the block made {' and '.join(complaints)}; keep these on the device, or raise the "
-            f"limit:\n{_table(made)}"
+            f"limit:\n{_table(transfers)}"
         )
 
 
-def _table(made: Iterable[Transfer]) -> str:
+def _table(transfers: Iterable[Transfer]) -> str:
     counts: dict[tuple[str, str, str, int], int] = {}
-    for transfer in made:
+    for transfer in transfers:
         key = (transfer.symbol, transfer.direction, transfer.cause, transfer.bytes)
         counts[key] = counts.get(key, 0) + 1
     ordered = sorted(counts.items(), key=lambda item: -item[0][3] * item[1])

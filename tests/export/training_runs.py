@@ -117,11 +117,14 @@ class _Section:
         self._streams = _return_masks(model, self.outputs)
         expand_dropout_masks(model)
         self._narrow = _exchange_in_float32(model)
-        lower(StageModel(model))
+        stage = StageModel(model)
+        lower(stage)
         options = ort.SessionOptions()
         options.intra_op_num_threads = 1
         options.log_severity_level = 3
-        self._session = ort.InferenceSession(model.SerializeToString(), options)
+        self._session = ort.InferenceSession(
+            model.SerializeToString(), options, disabled_optimizers=list(stage.disabled_optimizers)
+        )
 
     def run(self, values: Mapping[str, Array]) -> tuple[dict[str, Array], dict[int, Tensor]]:
         """Return outputs by name, and masks by stream."""

@@ -48,7 +48,7 @@ def _copies(node: onnx.NodeProto) -> list[onnx.NodeProto]:
     for position in _RUNNING:
         name = node.input[position]
         node.input[position] = build.make("Max", [name, name])
-    return build.made
+    return build.nodes
 
 
 def _trains(node: onnx.NodeProto) -> bool:

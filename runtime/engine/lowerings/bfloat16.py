@@ -115,12 +115,12 @@ class _Lowering:
         self._narrow = {value.name for value in values if _is_bfloat16(value.type)}
         self._narrow |= {item.name for item in graph.initializer if item.data_type == _BFLOAT16}
         self._outer: frozenset[str] = frozenset()
-        self._given: frozenset[str] = frozenset()
+        self._narrow_inputs: frozenset[str] = frozenset()
 
     def lower(self, outer: frozenset[str]) -> None:
         """Rewrite the main graph: its interface and initializers keep their types."""
         self._outer = outer
-        self._given = frozenset(value.name for value in self._graph.input) & self._narrow
+        self._narrow_inputs = frozenset(value.name for value in self._graph.input) & self._narrow
         for value in self._graph.input:
             self._widen_if_narrow(value.name)
         for tensor in self._graph.initializer:
@@ -158,9 +158,9 @@ class _Lowering:
         self._nodes.append(node)
 
     def _lower_nodes(self, narrow_outputs: Iterable[str]) -> None:
-        kept = frozenset(narrow_outputs)
+        narrow_names = frozenset(narrow_outputs)
         for node in self._graph.node:
-            self._lower_node(node, kept)
+            self._lower_node(node, narrow_names)
 
     def _overwrite(self, node: onnx.NodeProto) -> None:
         """Keep a node that overwrites elements, and its result, in bfloat16."""
@@ -171,10 +171,10 @@ class _Lowering:
         self._nodes.append(node)
         self._cast(result, _wide(result), _FLOAT)
 
-    def _lower_node(self, node: onnx.NodeProto, kept: frozenset[str]) -> None:
+    def _lower_node(self, node: onnx.NodeProto, narrow_outputs: frozenset[str]) -> None:
         known = self._outer | self._narrow
         scatters = node.op_type in _SCATTERS and _is_exact(node)
-        if scatters and node.input[0] in self._given and node.output[0] in kept:
+        if scatters and node.input[0] in self._narrow_inputs and node.output[0] in narrow_outputs:
             self._overwrite(node)
             return
         for index, name in enumerate(node.input):
@@ -194,19 +194,19 @@ class _Lowering:
             if not exact:
                 self._cast(f"{name}.unrounded", name, _BFLOAT16)
                 self._cast(name, _wide(name), _FLOAT)
-            elif name in kept:
+            elif name in narrow_outputs:
                 self._cast(_wide(name), name, _BFLOAT16)
 
 
 def _read_names(nodes: Iterable[onnx.NodeProto]) -> set[str]:
     """Return all names that nodes read, those in their subgraphs included."""
-    found: set[str] = set()
+    names: set[str] = set()
     for node in nodes:
-        found.update(node.input)
+        names.update(node.input)
         for attribute in node.attribute:
             for graph in _graphs(attribute):
-                found |= _read_names(graph.node) | {value.name for value in graph.output}
-    return found
+                names |= _read_names(graph.node) | {value.name for value in graph.output}
+    return names
 
 
 def _is_exact(node: onnx.NodeProto) -> bool:

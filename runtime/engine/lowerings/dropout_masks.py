@@ -47,10 +47,10 @@ def expand_dropout_masks(model: onnx.ModelProto) -> None:
         PefFormatError: A node has other inputs or attributes than the operator.
     """
     _expand(model.graph)
-    kept = [opset for opset in model.opset_import if opset.domain != SAMBA_DOMAIN]
-    if len(kept) != len(model.opset_import):
+    opsets = [opset for opset in model.opset_import if opset.domain != SAMBA_DOMAIN]
+    if len(opsets) != len(model.opset_import):
         del model.opset_import[:]
-        model.opset_import.extend(kept)
+        model.opset_import.extend(opsets)
 
 
 def _expand(graph: onnx.GraphProto) -> None:
@@ -76,19 +76,19 @@ class _Mask:
     """The nodes of one mask."""
 
     def __init__(self, node: onnx.NodeProto) -> None:
-        given = {attribute.name: attribute for attribute in node.attribute}
-        if len(node.input) != 2 or len(node.output) != 1 or set(given) != {"shape", "stream"}:
+        attributes = {attribute.name: attribute for attribute in node.attribute}
+        if len(node.input) != 2 or len(node.output) != 1 or set(attributes) != {"shape", "stream"}:
             raise PefFormatError(
                 f"node {node.name!r} is no {SAMBA_DOMAIN}::{DROPOUT_MASK} of rate and seed with the "
                 "attributes shape and stream; convert the model again"
             )
-        shape = tuple(given["shape"].ints)
+        shape = tuple(attributes["shape"].ints)
         if any(size < 0 for size in shape) or math.prod(shape) >= _MOST_VALUES:
             raise PefFormatError(f"node {node.name!r} makes a mask of the impossible shape {shape}")
         self._rate, seed = node.input
         self._result = node.output[0]
         self._shape = shape
-        self._stream = given["stream"].i
+        self._stream = attributes["stream"].i
         self._nodes = Nodes(self._result)
         self._seed = self._nodes.make("Cast", [seed], to=onnx.TensorProto.UINT32)
 
@@ -97,14 +97,14 @@ class _Mask:
         size = math.prod(self._shape)
         rows, columns = grid(size)
         hashed = self._lanes(self._hashed(self._counters(rows, columns)))
-        kept = self._nodes.make("GreaterOrEqual", [hashed, self._threshold()])
+        mask = self._nodes.make("GreaterOrEqual", [hashed, self._threshold()])
         if rows * columns * LANES != size:
-            flat = self._nodes.make("Reshape", [kept, self._nodes.constant(np.array([-1]))])
+            flat = self._nodes.make("Reshape", [mask, self._nodes.constant(np.array([-1]))])
             bounds = [self._nodes.constant(np.array([bound])) for bound in (0, size)]
-            kept = self._nodes.make("Slice", [flat, *bounds])
+            mask = self._nodes.make("Slice", [flat, *bounds])
         shape = self._nodes.constant(np.array(self._shape, np.int64))
-        self._nodes.make("Reshape", [kept, shape], result=self._result)
-        yield from self._nodes.made
+        self._nodes.make("Reshape", [mask, shape], result=self._result)
+        yield from self._nodes.nodes
 
     def _counters(self, rows: int, columns: int) -> str:
         """Return distinct words, which begin elsewhere for every seed and stream."""

@@ -160,15 +160,15 @@ class _Graph:
         """Return a model of some groups, with names as they are."""
         nodes = [self._nodes[index] for index in self._with_scalars(members)]
         read = {name for node in nodes for name in (*node.input, *_captured(node))}
-        made = {name for node in nodes for name in node.output}
+        results = {name for node in nodes for name in node.output}
         part = onnx.ModelProto()
         part.CopyFrom(self._model)
-        for values, kept in (
+        for values, names in (
             (part.graph.input, read),
             (part.graph.initializer, read),
-            (part.graph.output, made),
+            (part.graph.output, results),
         ):
-            chosen = [value for value in values if value.name in kept]
+            chosen = [value for value in values if value.name in names]
             del values[:]
             values.extend(chosen)
         del part.graph.node[:]
@@ -200,9 +200,9 @@ class _Graph:
                 if name in self._outputs:
                     outputs.append(name)
                     graph.output.append(self._vector(self._outputs[name], names[name]))
-            made = graph.node.add(op_type=node.op_type, attribute=node.attribute)
-            made.input.extend(names.get(name, "") for name in node.input)
-            made.output.extend(names[name] for name in node.output)
+            copy = graph.node.add(op_type=node.op_type, attribute=node.attribute)
+            copy.input.extend(names.get(name, "") for name in node.input)
+            copy.output.extend(names[name] for name in node.output)
         scalars = frozenset(name for name in inputs if self._shapes[name] == ())
         return Component(model, tuple(inputs), tuple(outputs), scalars, shape)
 
@@ -223,15 +223,15 @@ class _Graph:
 
     def _with_scalars(self, members: Iterable[int]) -> list[int]:
         """Return nodes with the scalar ones before them, in the graph's order."""
-        found, pending = set(members), list(members)
+        indices, pending = set(members), list(members)
         while pending:
             node = self._nodes[pending.pop()]
             for name in (*node.input, *_captured(node)):
                 producer = self._producers.get(name)
-                if producer is not None and producer not in found:
-                    found.add(producer)
+                if producer is not None and producer not in indices:
+                    indices.add(producer)
                     pending.append(producer)
-        return sorted(found)
+        return sorted(indices)
 
     def _is_scalar(self, node: onnx.NodeProto) -> bool:
         """Whether a node makes of scalars one that is no output: any component may have it."""

@@ -21,10 +21,10 @@ def shed_stage_reshapes(stage: StageModel) -> None:
     Args:
         stage: Is changed in place.
     """
-    shed_final_reshapes(stage.model, kept=stage.overwriting())
+    shed_final_reshapes(stage.model, fixed_outputs=stage.overwriting())
 
 
-def shed_final_reshapes(model: onnx.ModelProto, kept: Collection[str]) -> None:
+def shed_final_reshapes(model: onnx.ModelProto, fixed_outputs: Collection[str]) -> None:
     """Let outputs be what was reshaped to them.
 
     The output keeps its name and bytes, and gets the shape from before. Whatever else reads
@@ -32,31 +32,34 @@ def shed_final_reshapes(model: onnx.ModelProto, kept: Collection[str]) -> None:
 
     Args:
         model: Is changed in place.
-        kept: Outputs that stay as they are.
+        fixed_outputs: Outputs that stay as they are.
     """
     graph = model.graph
     if any(attribute.g.node for node in graph.node for attribute in node.attribute):
         # What subgraphs read is not among the readers.
         return
-    renamed = _shed(graph, kept)
+    renamed = _shed(graph, fixed_outputs)
     if renamed:
         nodes = [node for node in graph.node if not _is_shed(node, renamed)]
         _rename(nodes, renamed)
         _tidy(graph, nodes, renamed)
 
 
-def _shed(graph: onnx.GraphProto, kept: Collection[str]) -> dict[str, str]:
+def _shed(graph: onnx.GraphProto, fixed_outputs: Collection[str]) -> dict[str, str]:
     """Give outputs the shapes of what is reshaped to them, and return them by that."""
     shapes = declared_shapes(graph)
     outputs = {value.name: value for value in graph.output}
-    made = {name for node in graph.node for name in node.output}
+    results = {name for node in graph.node for name in node.output}
     read = {name for node in graph.node for name in node.input}
     renamed: dict[str, str] = {}
     for node in graph.node:
-        if node.op_type != "Reshape" or node.output[0] not in outputs.keys() - {*kept} - read:
+        if (
+            node.op_type != "Reshape"
+            or node.output[0] not in outputs.keys() - {*fixed_outputs} - read
+        ):
             continue
         value, target = node.input[0], node.output[0]
-        if value in made and value in shapes and value not in outputs and value not in renamed:
+        if value in results and value in shapes and value not in outputs and value not in renamed:
             renamed[value] = target
             sizes = outputs[target].type.tensor_type.shape
             del sizes.dim[:]

@@ -21,15 +21,15 @@ def scatter_stage_in_place(stage: StageModel) -> None:
     Args:
         stage: Is changed in place; its places say where the new outputs are written.
     """
-    stage.places.update(scatter_in_place(stage.model, kept=stage.overwriting()))
+    stage.places.update(scatter_in_place(stage.model, fixed_outputs=stage.overwriting()))
 
 
-def scatter_in_place(model: onnx.ModelProto, kept: Collection[str]) -> dict[str, str]:
+def scatter_in_place(model: onnx.ModelProto, fixed_outputs: Collection[str]) -> dict[str, str]:
     """Make what is scattered onto last an output, too.
 
     Args:
         model: Is changed in place: the new outputs come after those that there are.
-        kept: Outputs that nothing may be written to before.
+        fixed_outputs: Outputs that nothing may be written to before.
 
     Returns:
         The output in whose memory each new one must be, by new output.
@@ -40,14 +40,14 @@ def scatter_in_place(model: onnx.ModelProto, kept: Collection[str]) -> dict[str,
         return {}
     outputs = {value.name for value in graph.output}
     stated = {value.name: value for value in graph.value_info}
-    made = {name for node in graph.node for name in node.output}
+    results = {name for node in graph.node for name in node.output}
     readers = collections.Counter(name for node in graph.node for name in node.input)
     places = {}
     for node in graph.node:
-        if node.op_type != "ScatterND" or node.output[0] not in outputs - set(kept):
+        if node.op_type != "ScatterND" or node.output[0] not in outputs - set(fixed_outputs):
             continue
         onto = node.input[0]
-        if onto in made and onto in stated and onto not in outputs and readers[onto] == 1:
+        if onto in results and onto in stated and onto not in outputs and readers[onto] == 1:
             graph.output.append(stated[onto])
             places[onto] = node.output[0]
     return places

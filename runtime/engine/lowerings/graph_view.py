@@ -95,12 +95,12 @@ def remove_unread(graph: onnx.GraphProto, candidates: Iterable[str]) -> None:
     if not doomed:
         return
     read = {value.name for value in graph.output}
-    kept: list[onnx.NodeProto] = []
+    survivors: list[onnx.NodeProto] = []
     for node in reversed(graph.node):
         if doomed.intersection(node.output) and not read.intersection(node.output):
             doomed.update(node.input)
             continue
         read.update(names_read(node))
-        kept.append(node)
+        survivors.append(node)
     del graph.node[:]
-    graph.node.extend(reversed(kept))
+    graph.node.extend(reversed(survivors))

@@ -107,7 +107,7 @@ class _InputGradient:
             build.make("Cast", [total], result=self.result, to=self.dtype)
         else:
             build.make("Transpose", [total], perm=order, result=self.result)
-        return build.made
+        return build.nodes
 
     def _products_by_offset(self, build: Nodes, rows: str, weight: str) -> Sequence[str]:
         """Multiply rows of outer channels by the weight; return rows of inner channels per offset.

@@ -124,7 +124,7 @@ def _cast(
     for index, name in enumerate(node.input):
         if index >= first and name and types.get(name, 0) == dtype:
             node.input[index] = build.make("Cast", [name], to=wide)
-    yield from build.made
+    yield from build.nodes
     yield node
     result = node.output[0]
     if types.get(result, dtype) == dtype and node.op_type not in _PLACES:

@@ -24,7 +24,7 @@ class Nodes:
             result: The value of the node that is replaced; names others.
         """
         self._result = result
-        self.made: list[onnx.NodeProto] = []
+        self.nodes: list[onnx.NodeProto] = []
         """All nodes so far."""
 
     def make(
@@ -38,8 +38,8 @@ class Nodes:
             result: Name of the output; a new one by default.
             **attributes: Of the node.
         """
-        name = result or f"{self._result}.{len(self.made)}"
-        self.made.append(helper.make_node(operator, inputs, [name], name=name, **attributes))
+        name = result or f"{self._result}.{len(self.nodes)}"
+        self.nodes.append(helper.make_node(operator, inputs, [name], name=name, **attributes))
         return name
 
     def split(self, value: str, parts: Sequence[int], axis: int) -> Sequence[str]:
@@ -52,10 +52,10 @@ class Nodes:
         """
         if len(parts) == 1:
             return [value]
-        name = f"{self._result}.{len(self.made) + 1}"
+        name = f"{self._result}.{len(self.nodes) + 1}"
         names = [f"{name}.{index}" for index in range(len(parts))]
         inputs = [value, self.integers(*parts)]
-        self.made.append(helper.make_node("Split", inputs, names, name=name, axis=axis))
+        self.nodes.append(helper.make_node("Split", inputs, names, name=name, axis=axis))
         return names
 
     def constant(self, value: Any) -> str:

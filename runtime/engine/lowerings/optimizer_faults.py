@@ -40,15 +40,15 @@ def faulty_optimizers(model: onnx.ModelProto) -> list[str]:
         Names for ``InferenceSession(disabled_optimizers=...)``.
     """
     makers = {name: node for node in model.graph.node for name in node.output}
-    found = {
+    faults = {
         fault
         for node in model.graph.node
         for operator, maker, fault in _FAULTS
         if node.op_type == operator and _made_by(maker, node.input[0], makers)
     }
-    if _PRODUCT in found and not _multiplies_vectors(model.graph, makers):
-        found.discard(_PRODUCT)
-    return [name for name in FAULTY if name in found]
+    if _PRODUCT in faults and not _multiplies_vectors(model.graph, makers):
+        faults.discard(_PRODUCT)
+    return [name for name in FAULTY if name in faults]
 
 
 def _made_by(operator: str, name: str, makers: Mapping[str, onnx.NodeProto]) -> bool:

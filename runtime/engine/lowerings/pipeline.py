@@ -113,7 +113,7 @@ LOWERINGS: Final[tuple[Lowering, ...]] = (
     # Last: it looks at the nodes that onnxruntime gets.
     Lowering(
         "faulty optimizers",
-        "onnxruntime 1.31 moves a Pad into the MaxPool that reads it, whatever it pads with.",
+        "onnxruntime 1.31 fuses Pad with MaxPool, and Transpose with a product by a vector, wrongly.",
         disable_faulty_optimizers,
     ),
 )

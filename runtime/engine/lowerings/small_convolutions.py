@@ -39,8 +39,8 @@ def multiply_small_convolutions(model: onnx.ModelProto) -> None:
     shapes = declared_shapes(graph)
     nodes: list[onnx.NodeProto] = []
     for node in graph.node:
-        found = _small(node, shapes)
-        nodes.extend((node,) if found is None else found.nodes(node))
+        convolution = _small(node, shapes)
+        nodes.extend((node,) if convolution is None else convolution.nodes(node))
     del graph.node[:]
     graph.node.extend(nodes)
 
@@ -86,7 +86,7 @@ class _Convolution:
         product = build.make("Reshape", [product, build.integers(outer, batch, positions)])
         product = build.make("Transpose", [product], perm=[1, 0, 2])
         build.make("Reshape", [product, build.integers(*self.result)], result=node.output[0])
-        return build.made
+        return build.nodes
 
     def _windows(self, build: Nodes, data: str) -> list[str]:
         """Return, per element of the window, what lies under it at every position."""
@@ -116,16 +116,16 @@ def _small(node: onnx.NodeProto, shapes: Mapping[str, Shape]) -> _Convolution | 
     result = shapes.get(node.output[0])
     if data is None or weight is None or result is None:
         return None
-    given = {attribute.name: attribute for attribute in node.attribute}
-    named = "auto_pad" in given and given["auto_pad"].s not in {b"", b"NOTSET"}
-    if named or ("group" in given and given["group"].i != 1):
+    attributes = {attribute.name: attribute for attribute in node.attribute}
+    named = "auto_pad" in attributes and attributes["auto_pad"].s not in {b"", b"NOTSET"}
+    if named or ("group" in attributes and attributes["group"].i != 1):
         return None
     rank = len(data) - 2
 
     def numbers(name: str, default: int, count: int) -> Sequence[int]:
-        return given[name].ints if name in given else [default] * count
+        return attributes[name].ints if name in attributes else [default] * count
 
-    found = _Convolution(
+    convolution = _Convolution(
         data,
         weight,
         result,
@@ -133,4 +133,4 @@ def _small(node: onnx.NodeProto, shapes: Mapping[str, Shape]) -> _Convolution | 
         dilations=numbers("dilations", 1, rank),
         pads=numbers("pads", 0, 2 * rank),
     )
-    return found if found.is_small else None
+    return convolution if convolution.is_small else None

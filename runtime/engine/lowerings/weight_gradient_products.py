@@ -99,7 +99,7 @@ class WeightGradient:
             self._channels_last_products(build, name)
         if narrow:
             build.make("Cast", [name], result=self.result, to=self.dtype)
-        return build.made
+        return build.nodes
 
     def _columns(self, build: Nodes, result: str) -> None:
         """One product with all offsets stacked, channels first: best for few channels."""

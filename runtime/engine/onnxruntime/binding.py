@@ -63,9 +63,9 @@ def freeze_inputs(
         Those whose content onnxruntime must be given, for the model only names them; the content
         of small ones is in the model.
     """
-    kept = [value for value in model.graph.input if value.name not in tensors]
+    inputs = [value for value in model.graph.input if value.name not in tensors]
     del model.graph.input[:]
-    model.graph.input.extend(kept)
+    model.graph.input.extend(inputs)
     outside: dict[str, DeviceTensor] = {}
     for name, tensor in tensors.items():
         proto = model.graph.initializer.add(

@@ -49,8 +49,8 @@ def _scalars(proto: onnx.ModelProto, names: list[str]) -> set[str]:
     for name in names:
         proto.graph.node.append(onnx.helper.make_node("Shape", [name], [f"{name}{rank}"]))
         proto.graph.output.add(name=f"{name}{rank}")
-    found = {output.name: list(output.shape) for output in _outputs(proto)}
-    return {name for name in names if found[f"{name}{rank}"] == [0]}
+    shapes = {output.name: list(output.shape) for output in _outputs(proto)}
+    return {name for name in names if shapes[f"{name}{rank}"] == [0]}
 
 
 def _outputs(proto: onnx.ModelProto) -> list[Any]:

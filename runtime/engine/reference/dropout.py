@@ -56,8 +56,8 @@ def dropout_mask(
         lanes = np.uint32(seed & masks.LAST_WORD) * by_seed + by_stream
         values = lanes.reshape(-1, 1) * words
     threshold = min(int(np.float32(rate) * np.float32(2**32)), masks.LAST_WORD)
-    kept = values.reshape(-1)[:size] >= np.uint32(threshold)
-    return np.asarray(kept.reshape(shape))
+    mask = values.reshape(-1)[:size] >= np.uint32(threshold)
+    return np.asarray(mask.reshape(shape))
 
 
 def _hashed(words: Words) -> Words:

@@ -105,13 +105,13 @@ def _operations(model: onnx.ModelProto) -> Iterator[_Operation]:
     """Yield the nodes in the graph's order, with what may be given up after each."""
     reads = [tuple(_read_by(node)) for node in model.graph.node]
     last = {name: index for index, names in enumerate(reads) for name in names}
-    kept = {value.name for value in model.graph.output}
+    outputs = {value.name for value in model.graph.output}
     for index, node in enumerate(model.graph.node):
         writes = tuple(name for name in node.output if name)
         done = {name for name in reads[index] if last[name] == index}
         done |= {name for name in writes if name not in last}
         yield _Operation(
-            _title(node), _evaluator(node, model), reads[index], writes, tuple(done - kept)
+            _title(node), _evaluator(node, model), reads[index], writes, tuple(done - outputs)
         )
 
 

@@ -131,10 +131,10 @@ def eager(module: nn.Module, args: tuple[Any, ...], keywords: Mapping[str, Any])
         keywords: Keyword arguments.
     """
     buffers = {name: buffer.clone() for name, buffer in module.named_buffers()}
-    given, named = pytree.tree_map(_plain, (args, dict(keywords)))
+    positional, named = pytree.tree_map(_plain, (args, dict(keywords)))
     try:
         with torch.no_grad(), torch.random.fork_rng(devices=[]), HOST_OPERATORS.paused():
-            return module(*given, **named)
+            return module(*positional, **named)
     finally:
         with torch.no_grad():
             for name, buffer in module.named_buffers():

@@ -200,12 +200,12 @@ def _traced(
 ) -> ExportedProgram:
     """Export a module; numbers that it takes out of tensors are those that were recorded."""
     mode = FakeTensorMode(allow_non_fake_inputs=True)
-    given, named = pytree.tree_map(lambda leaf: fake(leaf, mode), (args, dict(keywords)))
+    positional, named = pytree.tree_map(lambda leaf: fake(leaf, mode), (args, dict(keywords)))
     try:
         with fake_members(module, mode), device_limits(), warnings.catch_warnings(), Unchecked():
             warnings.simplefilter("ignore")
             with values.replayed(), whole_layers(), written_back(module), _DataAsValue():
-                return torch.export.export(module, given, named, strict=False)
+                return torch.export.export(module, positional, named, strict=False)
     except (SambaError, ValuesNeededError):
         raise
     except Exception as error:  # whatever the module's own code raises

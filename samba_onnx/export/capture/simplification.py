@@ -76,9 +76,9 @@ def _forget_unread(node: fx.Node) -> None:
 
 def _has_no_weight_gradient(node: fx.Node) -> bool:
     """Return whether a node is a convolution's backward that leaves the weight out."""
-    wanted = node.args[-1] if node.args else None
+    output_mask = node.args[-1] if node.args else None
     is_backward = node.target is aten.convolution_backward.default
-    return is_backward and isinstance(wanted, list | tuple) and not wanted[1]
+    return is_backward and isinstance(output_mask, list | tuple) and not output_mask[1]
 
 
 def _forget(node: fx.Node, position: int) -> None:

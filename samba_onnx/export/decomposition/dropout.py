@@ -61,8 +61,8 @@ class Draw:
 
     def mask(self, shape: Sequence[int]) -> Tensor:
         """Return which elements are kept."""
-        kept: Tensor = dropout_mask(self.rate, self.seed, list(shape), self.site.stream)
-        return kept
+        mask: Tensor = dropout_mask(self.rate, self.seed, list(shape), self.site.stream)
+        return mask
 
     def number(self, value: Tensor, like: Tensor) -> Tensor:
         """Return a number of rank 0, computed from the rate, in the type of a tensor."""
@@ -80,16 +80,16 @@ def dropout(draw: Draw, value: Tensor, shape: Sequence[int] | None = None) -> Te
     return dropped(draw, value, draw.mask(value.shape if shape is None else shape))
 
 
-def dropped(draw: Draw, value: Tensor, kept: Tensor) -> Tensor:
+def dropped(draw: Draw, value: Tensor, mask: Tensor) -> Tensor:
     """Drop the elements that a mask does not keep, and scale the others.
 
     Args:
         draw: Where the rate comes from.
         value: A floating-point tensor of any shape.
-        kept: The mask, which is broadcast.
+        mask: The mask, which is broadcast.
     """
     scale = draw.number(1.0 / (1.0 - draw.rate), value)
-    return torch.where(kept, value * scale, 0.0)
+    return torch.where(mask, value * scale, 0.0)
 
 
 def alpha_dropout(draw: Draw, value: Tensor, shape: Sequence[int] | None = None) -> Tensor:
@@ -100,10 +100,10 @@ def alpha_dropout(draw: Draw, value: Tensor, shape: Sequence[int] | None = None)
         value: A floating-point tensor of any shape.
         shape: Sizes of the mask, which is broadcast; the value's own when None.
     """
-    kept = draw.mask(value.shape if shape is None else shape)
+    mask = draw.mask(value.shape if shape is None else shape)
     gain = torch.rsqrt((_ALPHA * _ALPHA * draw.rate + 1.0) * (1.0 - draw.rate))
     shift = draw.number(gain * draw.rate * _ALPHA, value)
-    return torch.where(kept, value, -_ALPHA) * draw.number(gain, value) + shift
+    return torch.where(mask, value, -_ALPHA) * draw.number(gain, value) + shift
 
 
 def _feature_shape(value: Tensor) -> tuple[int, ...]:

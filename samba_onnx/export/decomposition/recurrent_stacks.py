@@ -133,8 +133,8 @@ def _stack(
             states = [state[place] for state in initial]
             result, last = layer(data, states, weights, direction == 1)
             outputs.append(result)
-            for kept, state in zip(finals, last, strict=True):
-                kept.append(state)
+            for layer_states, state in zip(finals, last, strict=True):
+                layer_states.append(state)
         data = outputs[0] if directions == 1 else torch.cat(outputs, -1)
     output = data.transpose(0, 1) if batch_first else data
-    return output, [torch.stack(kept) for kept in finals]
+    return output, [torch.stack(layer_states) for layer_states in finals]

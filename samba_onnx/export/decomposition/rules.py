@@ -77,8 +77,8 @@ def traced(
 
     def call(*tensors: torch.Tensor) -> Any:
         known = dict(zip(operands, tensors, strict=True))
-        given, named = fx.node.map_arg((tuple(args), keywords), lambda node: known[node])
-        return pytree.tree_leaves(function(*map(_mutable, given), **named))
+        positional, named = fx.node.map_arg((tuple(args), keywords), lambda node: known[node])
+        return pytree.tree_leaves(function(*map(_mutable, positional), **named))
 
     try:
         with _fake_mode(examples), torch.no_grad():

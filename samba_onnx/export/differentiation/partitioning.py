@@ -78,13 +78,13 @@ def partition(
         inputs, results and what is kept.
     """
     nodes = list(joint.graph.nodes)
-    kept = [_as_real(node) for node in _kept(nodes, results, gradients, seeds, volatile)]
+    boundary = [_as_real(node) for node in _kept(nodes, results, gradients, seeds, volatile)]
     nodes = list(joint.graph.nodes)
-    saved = [n for n in kept if n not in results and (n.op != "placeholder" or n in volatile)]
-    needed = _ancestors(gradients, stop=kept)
+    saved = [n for n in boundary if n not in results and (n.op != "placeholder" or n in volatile)]
+    needed = _ancestors(gradients, stop=boundary)
     outputs = [*results, *saved]
     forward = _extract(joint, nodes, _ancestors(outputs), (), outputs)
-    return forward, _extract(joint, nodes, needed, kept, gradients)
+    return forward, _extract(joint, nodes, needed, boundary, gradients)
 
 
 def _ancestors(nodes: Iterable[fx.Node], stop: Collection[fx.Node] = ()) -> set[fx.Node]:
@@ -119,9 +119,9 @@ def _kept(
     forward, backward = _ancestors(results), _descendants(nodes, seeds)
     variable = _descendants(nodes, [node for node in nodes if node.op == "placeholder"])
     free, ends, needed = set(results), set(gradients), _ancestors(gradients)
-    wanted = [node for node in nodes if node in needed and node not in backward]
+    candidates = [node for node in nodes if node in needed and node not in backward]
     network = Network()
-    for node in wanted:
+    for node in candidates:
         is_free = node in free or (node.op == "placeholder" and node not in volatile)
         network.edge((node, 0), (node, 1), 0 if is_free else _cost(node, node in forward))
         again = node not in forward or node not in variable or _computed_again(node)
@@ -132,7 +132,7 @@ def _kept(
         if node in ends or any(user in backward for user in node.users):
             network.edge((node, 1), SINK, ENDLESS)
     before = network.before_cut()
-    return [node for node in wanted if (node, 0) in before and (node, 1) not in before]
+    return [node for node in candidates if (node, 0) in before and (node, 1) not in before]
 
 
 def _as_real(node: fx.Node) -> fx.Node:
@@ -145,8 +145,8 @@ def _as_real(node: fx.Node) -> fx.Node:
         real = graph.call_function(aten.view_as_real.default, (node,))
     with graph.inserting_after(real):
         again = graph.call_function(aten.view_as_complex.default, (real,))
-    for made, content in ((real, torch.view_as_real(value)), (again, value)):
-        made.meta = {**node.meta, "val": content}
+    for view, content in ((real, torch.view_as_real(value)), (again, value)):
+        view.meta = {**node.meta, "val": content}
     for user in users:
         user.replace_input_with(node, again)
     return real

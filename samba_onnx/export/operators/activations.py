@@ -201,20 +201,20 @@ def threshold(context: Context, value: ir.Value, bound: Scalar, otherwise: Scala
 def logit(context: Context, value: ir.Value, margin: float | None = None) -> ir.Value:
     """Write the inverse of the sigmoid."""
     build = context.build
-    held = build.cast(value, context.result.dtype)
+    probability = build.cast(value, context.result.dtype)
     if margin is not None:
-        held = clamp(context, held, margin, 1 - margin)
-    return build.unary("Log", build.divide(held, build.subtract(1.0, held)))
+        probability = clamp(context, probability, margin, 1 - margin)
+    return build.unary("Log", build.divide(probability, build.subtract(1.0, probability)))
 
 
 @translates("xlogy", "special_xlogy")
 def xlogy(context: Context, left: Operand, right: Operand) -> ir.Value:
     """Write ``left * log(right)``, which is zero where ``left`` is zero."""
     build, dtype = context.build, context.result.dtype
-    factor, held = build.value(left, dtype), build.value(right, dtype)
-    product = build.multiply(factor, build.unary("Log", held))
+    factor, argument = build.value(left, dtype), build.value(right, dtype)
+    product = build.multiply(factor, build.unary("Log", argument))
     answer = build.where(build.compare("Equal", factor, 0), 0.0, product)
-    unknown = build.emit("IsNaN", [held], ir.DataType.BOOL, sizes(held))
+    unknown = build.emit("IsNaN", [argument], ir.DataType.BOOL, sizes(argument))
     return build.expand(build.where(unknown, math.nan, answer), context.result.shape)
 
 

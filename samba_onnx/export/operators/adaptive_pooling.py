@@ -63,18 +63,18 @@ def adaptive_max_pool(
     inputs = sizes(data)[2:]
     tiles = tiling(inputs, outputs)
     if tiles is not None:
-        found, indices = emit_max_pool(build, data, tiles, indices=True)
+        maxima, indices = emit_max_pool(build, data, tiles, indices=True)
     else:
         picks = [window_elements(size, count) for size, count in zip(inputs, outputs, strict=True)]
         for axis, pick in enumerate(picks):
             data = build.gather(data, build.integers(pick.reshape(-1)), axis + 2)
         widths = [pick.shape[1] for pick in picks]
         spread = windows_of(widths, [], [0], [1], sizes(data)[2:], outputs)
-        found, indices = emit_max_pool(build, data, spread, indices=True)
+        maxima, indices = emit_max_pool(build, data, spread, indices=True)
         origins = build.integers(_flat_origins(picks, inputs))
         indices = build.gather(origins, indices, 0)
     shape = context.result.shape
-    return [build.reshape(found, shape), build.reshape(indices, shape)]
+    return [build.reshape(maxima, shape), build.reshape(indices, shape)]
 
 
 def tiling(inputs: Sequence[int], outputs: Sequence[int]) -> Windows | None:

@@ -264,23 +264,26 @@ def _affine(
     """Return scale and shift per channel, which BatchNormalization wants in any case."""
     channels, dtype = sizes(value)[1], element(value)
     return [
-        build.constant([default] * channels, dtype) if given is None else build.cast(given, dtype)
-        for given, default in ((weight, 1), (bias, 0))
+        build.constant([default] * channels, dtype)
+        if parameter is None
+        else build.cast(parameter, dtype)
+        for parameter, default in ((weight, 1), (bias, 0))
     ]
 
 
 def _blend(
     build: GraphBuilder, old: ir.Value, new: ir.Value, forgotten: float, taken: float
 ) -> ir.Value:
-    kept = build.multiply(old, 1 - forgotten)
-    return build.add(kept, build.multiply(build.cast(new, element(old)), taken))
+    old_share = build.multiply(old, 1 - forgotten)
+    return build.add(old_share, build.multiply(build.cast(new, element(old)), taken))
 
 
 def _empty(context: Context) -> list[ir.Value | None]:
     """Return the statistics that torch leaves out: lists without elements."""
-    wanted = context.results[1:3]
+    outcomes = context.results[1:3]
     return [
-        None if want is None else context.build.full(want.shape, 0, want.dtype) for want in wanted
+        None if outcome is None else context.build.full(outcome.shape, 0, outcome.dtype)
+        for outcome in outcomes
     ]
 
 

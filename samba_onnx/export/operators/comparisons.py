@@ -131,11 +131,13 @@ def is_finite(context: Context, value: ir.Value) -> ir.Value:
 def sign_bit(context: Context, value: ir.Value) -> ir.Value:
     """Write whether a value is negative; minus zero is."""
     build = context.build
-    held = value if is_floating(value) else build.cast(value, ir.DataType.INT64)
-    negative = build.compare("Less", held, 0)
+    operand = value if is_floating(value) else build.cast(value, ir.DataType.INT64)
+    negative = build.compare("Less", operand, 0)
     if not is_floating(value):
         return negative
-    return build.binary("Or", negative, build.compare("Less", build.unary("Reciprocal", held), 0))
+    return build.binary(
+        "Or", negative, build.compare("Less", build.unary("Reciprocal", operand), 0)
+    )
 
 
 def _property(context: Context, op_type: str, value: ir.Value, **attributes: Any) -> ir.Value:

@@ -136,12 +136,12 @@ def _convolved_input_gradient(
     starts = [max(-size, 0) for size in front]
     before = [max(size, 0) for size in front]
     spread = _interleaved(build, gradient, geometry.stride)
-    wanted = [size + span - pad for size, span, pad in zip(shape[2:], reach, before, strict=True)]
+    lengths = [size + span - pad for size, span, pad in zip(shape[2:], reach, before, strict=True)]
     taken = [
         min(size - start, most)
-        for size, start, most in zip(sizes(spread)[2:], starts, wanted, strict=True)
+        for size, start, most in zip(sizes(spread)[2:], starts, lengths, strict=True)
     ]
-    behind = [most - size for most, size in zip(wanted, taken, strict=True)]
+    behind = [most - size for most, size in zip(lengths, taken, strict=True)]
     spread = box(build, spread, 2, starts, taken, [1] * len(taken))
     ones = (1,) * len(taken)
     plain = ConvolutionGeometry(

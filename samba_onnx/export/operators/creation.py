@@ -37,8 +37,8 @@ def ones(context: Context, *_: object) -> ir.Value:
 def full(context: Context, _shape: object, content: Operand, *_: object) -> ir.Value:
     """Write one number in a shape."""
     if isinstance(content, ir.Value):
-        held = context.build.cast(content, context.result.dtype)
-        return context.build.expand(context.build.reshape(held, []), context.result.shape)
+        scalar = context.build.cast(content, context.result.dtype)
+        return context.build.expand(context.build.reshape(scalar, []), context.result.shape)
     return _filled(context, content)
 
 
@@ -56,24 +56,24 @@ def scalar_tensor(context: Context, content: Scalar, *_: object) -> ir.Value:
     return _filled(context, content)
 
 
-def _made(context: Context, tensor: torch.Tensor) -> ir.Value:
+def _constant(context: Context, tensor: torch.Tensor) -> ir.Value:
     """Return a tensor that torch made from numbers alone as a constant."""
-    wanted = context.result.dtype
+    dtype = context.result.dtype
     if tensor.dtype == torch.bfloat16:
-        return context.build.constant(tensor.float().numpy(), wanted)
-    return context.build.constant(tensor.to(torch_type(wanted)).numpy(), wanted)
+        return context.build.constant(tensor.float().numpy(), dtype)
+    return context.build.constant(tensor.to(torch_type(dtype)).numpy(), dtype)
 
 
 @translates("arange")
 def arange(context: Context, end: Scalar, *_: object) -> ir.Value:
     """Write numbers from zero."""
-    return _made(context, torch.arange(end, dtype=torch_type(context.result.dtype)))
+    return _constant(context, torch.arange(end, dtype=torch_type(context.result.dtype)))
 
 
 @translates("arange.start")
 def arange_from(context: Context, start: Scalar, end: Scalar, *_: object) -> ir.Value:
     """Write numbers from a first one."""
-    return _made(context, torch.arange(start, end, dtype=torch_type(context.result.dtype)))
+    return _constant(context, torch.arange(start, end, dtype=torch_type(context.result.dtype)))
 
 
 @translates("arange.start_step")
@@ -82,14 +82,14 @@ def arange_by(
 ) -> ir.Value:
     """Write numbers at a distance."""
     dtype = torch_type(context.result.dtype)
-    return _made(context, torch.arange(start, end, step, dtype=dtype))
+    return _constant(context, torch.arange(start, end, step, dtype=dtype))
 
 
 @translates("linspace.default")
 def linspace(context: Context, start: Scalar, end: Scalar, steps: int, *_: object) -> ir.Value:
     """Write numbers at equal distances."""
     dtype = torch_type(context.result.dtype)
-    return _made(context, torch.linspace(start, end, steps, dtype=dtype))
+    return _constant(context, torch.linspace(start, end, steps, dtype=dtype))
 
 
 @translates("logspace.default")
@@ -98,7 +98,7 @@ def logspace(
 ) -> ir.Value:
     """Write numbers at equal ratios."""
     dtype = torch_type(context.result.dtype)
-    return _made(context, torch.logspace(start, end, steps, base, dtype=dtype))
+    return _constant(context, torch.logspace(start, end, steps, base, dtype=dtype))
 
 
 @translates("eye")
@@ -111,13 +111,13 @@ def eye(context: Context, *_: object) -> ir.Value:
 @translates("tril_indices")
 def tril_indices(context: Context, rows: int, columns: int, offset: int = 0, *_: Any) -> ir.Value:
     """Write where the elements below a diagonal are."""
-    return _made(context, torch.tril_indices(rows, columns, offset))
+    return _constant(context, torch.tril_indices(rows, columns, offset))
 
 
 @translates("triu_indices")
 def triu_indices(context: Context, rows: int, columns: int, offset: int = 0, *_: Any) -> ir.Value:
     """Write where the elements above a diagonal are."""
-    return _made(context, torch.triu_indices(rows, columns, offset))
+    return _constant(context, torch.triu_indices(rows, columns, offset))
 
 
 _WINDOWS = (
@@ -132,7 +132,7 @@ def _window(function: Any) -> Any:
     def window(context: Context, length: int, *options: Any) -> ir.Value:
         periodic = options[0] if options and isinstance(options[0], bool) else True
         dtype = torch_type(context.result.dtype)
-        return _made(context, function(length, periodic, dtype=dtype))
+        return _constant(context, function(length, periodic, dtype=dtype))
 
     return window
 

@@ -45,9 +45,9 @@ def add(context: Context, left: Operand, right: Operand, alpha: Scalar = 1) -> i
         right = _scaled(context, right, int(alpha))
         return context.build.binary("Or", left, right, _BOOL)
     if alpha == 1 and isinstance(left, ir.Value) and isinstance(right, ir.Value):
-        made = scattered_onto(context.build, left, right)
-        if made is not None:
-            return made
+        scatter = scattered_onto(context.build, left, right)
+        if scatter is not None:
+            return scatter
     return arithmetic(context, "Add", left, _scaled(context, right, alpha))
 
 
@@ -210,14 +210,14 @@ def fmin(context: Context, left: ir.Value, right: ir.Value) -> ir.Value:
 
 def _known_extremum(context: Context, op_type: str, left: ir.Value, right: ir.Value) -> ir.Value:
     build = context.build
-    found = _extremum(context, op_type, left, right)
-    if not is_floating(found):
-        return found
+    extremum = _extremum(context, op_type, left, right)
+    if not is_floating(extremum):
+        return extremum
     one, other = _operands(context, left, right)
     for value, replacement in ((one, other), (other, one)):
         unknown = build.emit("IsNaN", [value], _BOOL, sizes(value))
-        found = build.where(unknown, replacement, found)
-    return found
+        extremum = build.where(unknown, replacement, extremum)
+    return extremum
 
 
 @translates("clamp")
@@ -227,18 +227,18 @@ def clamp(
     """Write a value kept between two bounds; the upper one wins."""
     build, dtype = context.build, context.result.dtype
     wide = wider(dtype, "Clip")
-    held = build.cast(value, wide)
+    operand = build.cast(value, wide)
     if not isinstance(low, ir.Value) and not isinstance(high, ir.Value):
         limits = [
             None if bound is None else build.constant(_within(bound, dtype), wide)
             for bound in (low, high)
         ]
-        clipped = build.emit("Clip", [held, *limits], wide, sizes(held))
+        clipped = build.emit("Clip", [operand, *limits], wide, sizes(operand))
         return build.cast(clipped, dtype)
     for op_type, bound in (("Max", low), ("Min", high)):
         if bound is not None:
-            held = build.binary(op_type, held, bound, wide)
-    return build.cast(held, dtype)
+            operand = build.binary(op_type, operand, bound, wide)
+    return build.cast(operand, dtype)
 
 
 def _within(bound: Scalar, dtype: ir.DataType) -> Scalar:
@@ -341,8 +341,8 @@ def copysign(context: Context, magnitude: ir.Value, sign: Operand) -> ir.Value:
     size = build.unary("Abs", build.cast(magnitude, dtype))
     if not isinstance(sign, ir.Value):
         return size if math.copysign(1, sign) > 0 else build.unary("Neg", size)
-    given: Any = build.cast(sign, dtype)
+    signs: Any = build.cast(sign, dtype)
     # One over minus zero is minus infinity.
-    low = build.compare("Less", build.unary("Reciprocal", given), 0)
-    low = build.binary("Or", low, build.compare("Less", given, 0), _BOOL)
+    low = build.compare("Less", build.unary("Reciprocal", signs), 0)
+    low = build.binary("Or", low, build.compare("Less", signs, 0), _BOOL)
     return build.expand(build.where(low, build.unary("Neg", size), size), context.result.shape)

@@ -122,12 +122,12 @@ def embedding_bag(
     if mode == MAX:
         result, largest = _largest(build, rows, member, known, filled, places)
     else:
-        kept = (
+        contributions = (
             rows
             if padding_idx < 0
             else build.multiply(rows, _column(build, build.cast(known, element(rows))))
         )
-        result = _summed(build, kept, member, bags)
+        result = _summed(build, contributions, member, bags)
         if mode == MEAN:
             sizes_ = build.binary("Max", build.cast(filled, element(rows)), 1)
             result = build.divide(result, _column(build, sizes_))
@@ -167,8 +167,8 @@ def _largest(
     last = build.full([bags, width], length - 1, INT64)
     first = put_slices(build, last, 0, member, candidates, "min")
     used = _column(build, build.compare("Greater", filled, 0))
-    found = build.gather(indices, first, 0)
-    return build.where(used, best, 0), build.where(used, found, 0)
+    places = build.gather(indices, first, 0)
+    return build.where(used, best, 0), build.where(used, places, 0)
 
 
 def _as_stated(build: GraphBuilder, value: ir.Value, outcome: ResultSpec | None) -> ir.Value | None:

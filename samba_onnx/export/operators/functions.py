@@ -92,22 +92,22 @@ def exp2(context: Context, value: ir.Value) -> ir.Value:
 def log1p(context: Context, value: ir.Value) -> ir.Value:
     """Write the logarithm of one more; near zero by a function that is exact there."""
     build = context.build
-    held = build.cast(value, context.result.dtype)
-    ratio = build.divide(held, build.add(held, 2.0))
+    operand = build.cast(value, context.result.dtype)
+    ratio = build.divide(operand, build.add(operand, 2.0))
     exact = build.multiply(build.unary("Atanh", ratio), 2.0)
-    near = build.compare("Less", build.unary("Abs", held), 0.5)
-    return build.where(near, exact, build.unary("Log", build.add(held, 1.0)))
+    near = build.compare("Less", build.unary("Abs", operand), 0.5)
+    return build.where(near, exact, build.unary("Log", build.add(operand, 1.0)))
 
 
 @translates("expm1", "special_expm1")
 def expm1(context: Context, value: ir.Value) -> ir.Value:
     """Write one less than the exponential; near zero by a function that is exact there."""
     build = context.build
-    held = build.cast(value, context.result.dtype)
-    half = build.unary("Tanh", build.multiply(held, 0.5))
+    exponent = build.cast(value, context.result.dtype)
+    half = build.unary("Tanh", build.multiply(exponent, 0.5))
     exact = build.divide(build.multiply(half, 2.0), build.subtract(1.0, half))
-    near = build.compare("Less", build.unary("Abs", held), 0.5)
-    return build.where(near, exact, build.subtract(build.unary("Exp", held), 1.0))
+    near = build.compare("Less", build.unary("Abs", exponent), 0.5)
+    return build.where(near, exact, build.subtract(build.unary("Exp", exponent), 1.0))
 
 
 @translates("erfc", "special_erfc")

@@ -80,13 +80,13 @@ def advanced(build: GraphBuilder, rank: int, indices: Indices, operator: str) ->
             f"{operator} selects with a boolean mask, so that its shape depends on the data: "
             "use torch.where or masked_fill, which keep the shape"
         )
-    given = [(axis, index) for axis, index in enumerate(padded) if index is not None]
-    shape = broadcast(*(sizes(index) for _, index in given))
+    pairs = [(axis, index) for axis, index in enumerate(padded) if index is not None]
+    shape = broadcast(*(sizes(index) for _, index in pairs))
     columns = [
         build.reshape(build.expand(build.cast(index, ir.DataType.INT64), shape), [*shape, 1])
-        for _, index in given
+        for _, index in pairs
     ]
-    axes = tuple(axis for axis, _ in given)
+    axes = tuple(axis for axis, _ in pairs)
     rest = tuple(axis for axis in range(rank) if axis not in axes)
     return Advanced(axes, rest, shape, build.concat(columns, len(shape)))
 
@@ -124,9 +124,9 @@ def index(context: Context, value: ir.Value, indices: Indices) -> ir.Value:
         return build.full(outcome.shape, 0, outcome.dtype)
     if all(one is None for one in indices):
         return value
-    given = [(axis, one) for axis, one in enumerate(indices) if one is not None]
-    if len(given) == 1 and not is_mask(given[0][1]):
-        axis, places = given[0]
+    pairs = [(axis, one) for axis, one in enumerate(indices) if one is not None]
+    if len(pairs) == 1 and not is_mask(pairs[0][1]):
+        axis, places = pairs[0]
         return build.gather(value, _long(build, places), axis)
     plan = advanced(build, len(sizes(value)), indices, context.operator)
     data = build.transpose(value, plan.order)

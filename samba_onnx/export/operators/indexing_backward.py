@@ -87,9 +87,9 @@ def diagonal_backward(
     tall = spread(build, gradient, rank - 2, max(0, -offset), 1, rows)
     tall = build.reshape(tall, [*shape[:-1], rows, 1])
     on = build.constant(np.eye(rows, columns, offset, dtype=bool), ir.DataType.BOOL)
-    made = build.where(on, tall, 0)
+    matrices = build.where(on, tall, 0)
     order = [axis for axis in range(rank) if axis not in (one, other)] + [one, other]
-    return build.transpose(made, [int(i) for i in np.argsort(order)])
+    return build.transpose(matrices, [int(i) for i in np.argsort(order)])
 
 
 @translates("unfold_backward")

@@ -35,10 +35,10 @@ def masked_index(
     build, shape = context.build, context.result.shape
     if 0 in sizes(value) or 0 in shape:
         return build.full(shape, content, element(value))
-    found = index(context, value, _inside(build, value, indices))
+    elements = index(context, value, _inside(build, value, indices))
     extra = len(shape) - len(sizes(mask))
     open_ = build.reshape(mask, [*sizes(mask), *[1] * extra])
-    return build.expand(build.where(open_, found, content), shape)
+    return build.expand(build.where(open_, elements, content), shape)
 
 
 @translates("_unsafe_masked_index_put_accumulate")
@@ -51,8 +51,8 @@ def masked_index_put(
         return value
     extra = max(0, len(sizes(updates)) - len(sizes(mask)))
     open_ = build.reshape(mask, [*sizes(mask), *[1] * extra])
-    kept = build.where(open_, updates, 0)
-    return index_put(context, value, _inside(build, value, indices), kept, True)
+    additions = build.where(open_, updates, 0)
+    return index_put(context, value, _inside(build, value, indices), additions, True)
 
 
 @translates("masked_scatter_backward")
@@ -68,8 +68,8 @@ def masked_scatter_backward(
     # All others go to one more element, which is cut off.
     row = build.where(chosen, ranks_in_mask(build, chosen), size)
     start = build.full([size + 1], 0, outcome.dtype)
-    made = put_slices(build, start, 0, build.binary("Min", row, size), flat(build, gradient))
-    return build.reshape(build.slice(made, 0, 0, size), outcome.shape)
+    sequence = put_slices(build, start, 0, build.binary("Min", row, size), flat(build, gradient))
+    return build.reshape(build.slice(sequence, 0, 0, size), outcome.shape)
 
 
 @translates("nonzero_static")
@@ -88,5 +88,5 @@ def nonzero_static(context: Context, value: ir.Value, size: int, fill_value: int
     row = build.binary("Min", row, size)
     places = np.stack([axis.reshape(-1) for axis in np.indices(shape)], -1)
     start = build.full([size + 1, len(shape)], fill_value, ir.DataType.INT64)
-    made = put_slices(build, start, 0, row, build.constant(places, ir.DataType.INT64))
-    return build.slice(made, 0, 0, size)
+    table = put_slices(build, start, 0, row, build.constant(places, ir.DataType.INT64))
+    return build.slice(table, 0, 0, size)

@@ -199,17 +199,17 @@ def solve(
     build, shape = context.build, context.result.shape
     if 0 in shape:
         return [build.full(shape, 0, element(value)), None, None, _no_failure(context, 3)]
-    given = sizes(right)
-    vectors = len(given) == 1 or (
-        len(given) == len(sizes(value)) - 1 and given == sizes(value)[:-1]
+    lengths = sizes(right)
+    vectors = len(lengths) == 1 or (
+        len(lengths) == len(sizes(value)) - 1 and lengths == sizes(value)[:-1]
     )
     if vectors:
-        right = build.reshape(right, [*given, 1])
+        right = build.reshape(right, [*lengths, 1])
     if left:
-        made = solved(build, value, right)
+        solution = solved(build, value, right)
     else:
-        made = turned(build, solved(build, turned(build, value), turned(build, right)))
-    return [build.reshape(made, shape), None, None, _no_failure(context, 3)]
+        solution = turned(build, solved(build, turned(build, value), turned(build, right)))
+    return [build.reshape(solution, shape), None, None, _no_failure(context, 3)]
 
 
 @translates("linalg_lu_factor_ex")
@@ -265,12 +265,12 @@ def lu_unpack(
     """Return permutation, lower and upper triangle from what lu_factor returns."""
     build, rows = context.build, sizes(packed)[-2]
     lower, upper = _unpacked(build, packed)
-    made: list[ir.Value | None] = [
+    factors: list[ir.Value | None] = [
         _permutation(build, pivots, rows, element(packed)) if unpack_pivots else None,
         lower if unpack_data else None,
         upper if unpack_data else None,
     ]
-    return _or_empty(context, made)
+    return _or_empty(context, factors)
 
 
 @translates("linalg_lu")
@@ -288,12 +288,12 @@ def lu(context: Context, value: ir.Value, pivot: bool = True) -> Result:
     return _or_empty(context, [permutation, lower, upper])
 
 
-def _or_empty(context: Context, made: list[ir.Value | None]) -> Result:
+def _or_empty(context: Context, values: list[ir.Value | None]) -> Result:
     """Return values, empty ones where torch states an empty one."""
     build = context.build
     return [
         build.full(outcome.shape, 0, outcome.dtype)
         if outcome is not None and (value is None or 0 in outcome.shape)
         else value
-        for value, outcome in zip(made, context.results, strict=True)
+        for value, outcome in zip(values, context.results, strict=True)
     ]

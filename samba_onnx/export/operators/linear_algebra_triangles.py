@@ -35,8 +35,10 @@ def solved_triangle(
     """
     if upper:
         flipped = _reversed(build, value, -2, -1)
-        made = solved_triangle(build, flipped, _reversed(build, right, -2), upper=False, ones=ones)
-        return _reversed(build, made, -2)
+        solution = solved_triangle(
+            build, flipped, _reversed(build, right, -2), upper=False, ones=ones
+        )
+        return _reversed(build, solution, -2)
     size = sizes(value)[-1]
     batch = broadcast(sizes(value)[:-2], sizes(right)[:-2])
     done: ir.Value | None = None
@@ -69,8 +71,8 @@ def solve_triangular(
     if left:
         return solved_triangle(build, value, right, upper=upper, ones=unitriangular)
     one, other = turned(build, value), turned(build, right)
-    made = solved_triangle(build, one, other, upper=not upper, ones=unitriangular)
-    return turned(build, made)
+    solution = solved_triangle(build, one, other, upper=not upper, ones=unitriangular)
+    return turned(build, solution)
 
 
 @translates("triangular_solve")
@@ -89,9 +91,9 @@ def triangular_solve(
     check_size(context, value)
     used = turned(build, value) if transpose else value
     side = upper != transpose
-    made = solved_triangle(build, used, right, upper=side, ones=unitriangular)
+    solution = solved_triangle(build, used, right, upper=side, ones=unitriangular)
     second = outcomes[1]
-    return [made, second and build.expand(value, second.shape)]
+    return [solution, second and build.expand(value, second.shape)]
 
 
 @translates("linalg_lu_solve")
@@ -108,17 +110,17 @@ def lu_solve(
     if 0 in shape:
         return build.full(shape, 0, element(right))
     check_size(context, packed)
-    given = right if left else turned(build, right)
+    target = right if left else turned(build, right)
     if left != adjoint:
-        given = _exchanged(build, given, pivots, sizes(packed))
-        made = solved_triangle(build, packed, given, upper=False, ones=True)
-        made = solved_triangle(build, packed, made, upper=True)
+        target = _exchanged(build, target, pivots, sizes(packed))
+        solution = solved_triangle(build, packed, target, upper=False, ones=True)
+        solution = solved_triangle(build, packed, solution, upper=True)
     else:
         other = turned(build, packed)
-        made = solved_triangle(build, other, given, upper=False)
-        made = solved_triangle(build, other, made, upper=True, ones=True)
-        made = _exchanged(build, made, pivots, sizes(packed), backwards=True)
-    return made if left else turned(build, made)
+        solution = solved_triangle(build, other, target, upper=False)
+        solution = solved_triangle(build, other, solution, upper=True, ones=True)
+        solution = _exchanged(build, solution, pivots, sizes(packed), backwards=True)
+    return solution if left else turned(build, solution)
 
 
 def _exchanged(
@@ -168,8 +170,8 @@ def cholesky(context: Context, value: ir.Value, upper: bool = False) -> ir.Value
     if 0 in sizes(value):
         return value
     check_size(context, value)
-    made = _cholesky(context.build, _lower_of(context.build, value, upper))
-    return turned(context.build, made) if upper else made
+    factor = _cholesky(context.build, _lower_of(context.build, value, upper))
+    return turned(context.build, factor) if upper else factor
 
 
 @translates("linalg_cholesky_ex")
@@ -260,11 +262,13 @@ def qr(context: Context, value: ir.Value, mode: str = "reduced") -> Result:
 
 def _empty_qr(context: Context, mode: str) -> Result:
     build = context.build
-    made: list[ir.Value | None] = [r and build.full(r.shape, 0, r.dtype) for r in context.results]
+    results: list[ir.Value | None] = [
+        r and build.full(r.shape, 0, r.dtype) for r in context.results
+    ]
     first = context.results[0]
     if first is not None and mode == "complete" and 0 not in first.shape:
-        made[0] = build.expand(build.constant(np.eye(first.shape[-1]), first.dtype), first.shape)
-    return made
+        results[0] = build.expand(build.constant(np.eye(first.shape[-1]), first.dtype), first.shape)
+    return results
 
 
 def _product(
@@ -275,10 +279,10 @@ def _product(
     dtype: ir.DataType,
 ) -> ir.Value:
     """Return the first columns of a product of reflections."""
-    made = build.constant(np.eye(rows, columns), dtype)
+    product = build.constant(np.eye(rows, columns), dtype)
     for mirror, factor in reversed(mirrors):
-        made = _reflect(build, made, mirror, factor)
-    return made
+        product = _reflect(build, product, mirror, factor)
+    return product
 
 
 @translates("linalg_householder_product")
@@ -296,8 +300,8 @@ def householder_product(context: Context, value: ir.Value, factors: ir.Value) ->
         column = build.where(below, build.slice(value, -1, k, k + 1), 0)
         factor = build.slice(factors, -1, k, k + 1)
         mirrors.append((build.where(here, 1, column), build.reshape(factor, [*sizes(factor), 1])))
-    made = _product(build, mirrors, rows, columns, element(value))
-    return build.expand(made, sizes(value))
+    product = _product(build, mirrors, rows, columns, element(value))
+    return build.expand(product, sizes(value))
 
 
 _SQUARINGS = 16
@@ -317,10 +321,10 @@ def matrix_exp(context: Context, value: ir.Value) -> ir.Value:
     doublings = build.unary("Ceil", build.multiply(build.unary("Log", norm), 1 / math.log(2)))
     doublings = build.binary("Max", build.add(doublings, 1.0), 0.0)
     small = build.divide(value, build.binary("Pow", build.constant(2.0, dtype), doublings))
-    made = build.add(build.multiply(small, 1 / _TERMS), eye)
+    exponential = build.add(build.multiply(small, 1 / _TERMS), eye)
     for term in range(_TERMS - 1, 0, -1):
-        made = build.add(build.multiply(build.matmul(small, made), 1 / term), eye)
+        exponential = build.add(build.multiply(build.matmul(small, exponential), 1 / term), eye)
     for k in range(_SQUARINGS):
         more = build.compare("Greater", doublings, float(k))
-        made = build.where(more, build.matmul(made, made), made)
-    return made
+        exponential = build.where(more, build.matmul(exponential, exponential), exponential)
+    return exponential

@@ -52,13 +52,13 @@ def native_layer_norm(
     axis = len(shape) - len(normalized_shape)
     wide = widen(build, value)
     operands = _affine(build, wide, normalized_shape, weight, bias)
-    kept = [*shape[:axis], *(1 for _ in normalized_shape)]
-    stats = (ir.DataType.FLOAT, kept)
+    stats_shape = [*shape[:axis], *(1 for _ in normalized_shape)]
+    stats = (ir.DataType.FLOAT, stats_shape)
     outputs = [(element(wide), shape), stats, stats]
-    made = build.emit_several(
+    results = build.emit_several(
         "LayerNormalization", operands, outputs, axis=axis, epsilon=epsilon, stash_type=1
     )
-    return as_stated(context, made)
+    return as_stated(context, results)
 
 
 @translates("group_norm")
@@ -145,8 +145,8 @@ def fused_rms_norm(
     epsilon: float | None,
 ) -> list[ir.Value | None]:
     """Write a division by the root mean square that returns the inverse root, too."""
-    made = _root_mean_square(context.build, value, normalized_shape, weight, epsilon)
-    return as_stated(context, made)
+    results = _root_mean_square(context.build, value, normalized_shape, weight, epsilon)
+    return as_stated(context, results)
 
 
 def _root_mean_square(

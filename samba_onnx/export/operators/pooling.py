@@ -126,8 +126,8 @@ def max_pool(
     inputs, outputs = sizes(value)[-rank:], context.result.shape[-rank:]
     windows = windows_of(kernel, stride, padding, dilation, inputs, outputs)
     data = batched(context.build, value, rank)
-    found, _ = emit_max_pool(context.build, data, windows, indices=False)
-    return context.build.reshape(found, context.result.shape)
+    maxima, _ = emit_max_pool(context.build, data, windows, indices=False)
+    return context.build.reshape(maxima, context.result.shape)
 
 
 @translates("max_pool1d_with_indices", "max_pool2d_with_indices", "max_pool3d_with_indices")
@@ -145,9 +145,9 @@ def max_pool_with_indices(
     inputs, outputs = sizes(value)[-rank:], context.result.shape[-rank:]
     windows = windows_of(kernel, stride, padding, dilation, inputs, outputs)
     data = batched(build, value, rank)
-    found, indices = emit_max_pool(build, data, windows, indices=True)
+    maxima, indices = emit_max_pool(build, data, windows, indices=True)
     shape = context.result.shape
-    return [build.reshape(found, shape), build.reshape(indices, shape)]
+    return [build.reshape(maxima, shape), build.reshape(indices, shape)]
 
 
 def emit_max_pool(
@@ -170,7 +170,7 @@ def emit_max_pool(
     # A pooling is not padded by as much as its kernel's width, which only dilation can call for:
     # it says in its own words that a last window may reach beyond.
     wide = any(beyond >= width for beyond, width in reach)
-    made = build.emit_several(
+    results = build.emit_several(
         "MaxPool",
         [data],
         [(element(data), shape), *([(ir.DataType.INT64, shape)] if indices else [])],
@@ -181,10 +181,10 @@ def emit_max_pool(
         ceil_mode=1 if wide else None,
     )
     if not indices:
-        return made[0], made[0]
+        return results[0], results[0]
     # ONNX counts over the whole tensor, torch over each plane.
     starts = plane_offsets(build, batch, channels, plane)
-    return made[0], build.subtract(made[1], starts)
+    return results[0], build.subtract(results[1], starts)
 
 
 @translates("avg_pool1d", "avg_pool2d", "avg_pool3d")

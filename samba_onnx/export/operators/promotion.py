@@ -101,10 +101,10 @@ def common(
 
 def _in(build: GraphBuilder, value: ir.Value, dtype: ir.DataType, wide: ir.DataType) -> ir.Value:
     """Return a value in a type, held in a wider one; a constant as a constant."""
-    held = build.cast(value, dtype) if element(value) != dtype else value
-    if held.const_value is not None:
-        return build.constant(held.const_value.numpy(), wide)
-    return build.cast(held, wide)
+    narrow = build.cast(value, dtype) if element(value) != dtype else value
+    if narrow.const_value is not None:
+        return build.constant(narrow.const_value.numpy(), wide)
+    return build.cast(narrow, wide)
 
 
 def _example(operand: Operand) -> torch.Tensor | bool | int | float:

@@ -106,8 +106,8 @@ def _stepwise(
 ) -> ir.Value:
     scan = _Scan(build, "linear_recurrence", reverse)
     state = scan.state(initial)
-    kept = scan.body.add(scan.body.multiply(scan.step(decay), state), scan.step(increment))
-    return scan.run([kept], [kept])[1]
+    next_state = scan.body.add(scan.body.multiply(scan.step(decay), state), scan.step(increment))
+    return scan.run([next_state], [next_state])[1]
 
 
 def _in_pieces(
@@ -196,9 +196,9 @@ def cell_recurrence(
     total = body.add(scan.step(gradient), hidden)
     inner = body.add(cell, body.multiply(total, scan.step(exposed)))
     gates = body.multiply(body.concat([inner, inner, inner, total], -1), scan.step(factors))
-    kept = [body.matmul(gates, weight), body.multiply(inner, scan.step(forget))]
-    d_hidden, d_cell, found = scan.run(kept, [gates])
-    return [found, d_hidden, d_cell]
+    next_states = [body.matmul(gates, weight), body.multiply(inner, scan.step(forget))]
+    d_hidden, d_cell, gate_gradients = scan.run(next_states, [gates])
+    return [gate_gradients, d_hidden, d_cell]
 
 
 def _operands(
@@ -209,12 +209,12 @@ def _operands(
     order: Sequence[int],
 ) -> list[ir.Value | None]:
     """Return input, weights and biases as ONNX's operators take them, for one direction."""
-    found = [_with_direction(build, reordered(build, weight, order)) for weight in weights]
+    matrices = [_with_direction(build, reordered(build, weight, order)) for weight in weights]
     present = [bias for bias in biases if bias is not None]
     if not present:
-        return [value, *found, None, None]
+        return [value, *matrices, None, None]
     ordered = [reordered(build, bias, order) for bias in present]
-    return [value, *found, _with_direction(build, build.concat(ordered, 0)), None]
+    return [value, *matrices, _with_direction(build, build.concat(ordered, 0)), None]
 
 
 def _with_direction(build: GraphBuilder, value: ir.Value) -> ir.Value:
@@ -236,7 +236,7 @@ def _layer(
     outputs: list[tuple[ir.DataType, Sequence[int]] | None] = [(dtype, (steps, 1, *states))]
     if len(initial) > 1:
         outputs += [None, (dtype, (1, *states))]
-    found = build.emit_several(
+    layer_outputs = build.emit_several(
         op_type,
         [*operands, *(_with_direction(build, state) for state in initial)],
         outputs,
@@ -244,8 +244,8 @@ def _layer(
         direction="reverse" if reverse else None,
         **attributes,
     )
-    results = [build.reshape(found[0], (steps, *states))]
-    return results + [build.reshape(final, states) for final in found[2:]]
+    results = [build.reshape(layer_outputs[0], (steps, *states))]
+    return results + [build.reshape(final, states) for final in layer_outputs[2:]]
 
 
 @dataclass

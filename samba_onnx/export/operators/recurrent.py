@@ -146,11 +146,11 @@ def _run(
         mine = parameters[layer * each : (layer + 1) * each]
         initial = [parts[layer] for parts in split]
         value, *final = _layer(build, value, initial, mine, stack)
-        for kept, state in zip(last, final, strict=True):
-            kept.append(state)
+        for layer_states, state in zip(last, final, strict=True):
+            layer_states.append(state)
     if stack.batch_first:
         value = build.transpose(value, [1, 0, 2])
-    return [value, *(build.concat(kept, 0) for kept in last)]
+    return [value, *(build.concat(layer_states, 0) for layer_states in last)]
 
 
 def _layer(

@@ -38,8 +38,8 @@ def _reduced(context: Context, op_type: str, value: ir.Value, axes: Axes, keep: 
     if op_type == "ReduceMean" and not count(value):
         # ONNX does not say what the mean of nothing is.
         return build.full(context.result.shape, math.nan, dtype)
-    held = build.cast(value, wider(dtype, op_type))
-    return build.cast(build.reduce(op_type, held, _chosen(held, axes), keep=keep), dtype)
+    operand = build.cast(value, wider(dtype, op_type))
+    return build.cast(build.reduce(op_type, operand, _chosen(operand, axes), keep=keep), dtype)
 
 
 def _reduction(op_type: str) -> Translation:
@@ -68,8 +68,8 @@ def _extremum(
     build: GraphBuilder, op_type: str, value: ir.Value, axes: Axes, keep: bool
 ) -> ir.Value:
     dtype = element(value)
-    held = build.cast(value, wider(dtype, op_type))
-    return build.cast(build.reduce(op_type, held, _chosen(held, axes), keep=keep), dtype)
+    operand = build.cast(value, wider(dtype, op_type))
+    return build.cast(build.reduce(op_type, operand, _chosen(operand, axes), keep=keep), dtype)
 
 
 @translates("amax")
@@ -108,15 +108,15 @@ def aminmax(
 @translates("max.dim")
 def max_along(context: Context, value: ir.Value, axis: int, keep: bool = False) -> Result:
     """Write the largest elements along an axis, and where they are."""
-    found = _extremum(context.build, "ReduceMax", value, axis, keep)
-    return [found, _place(context.build, "ArgMax", value, axis, keep)]
+    maxima = _extremum(context.build, "ReduceMax", value, axis, keep)
+    return [maxima, _place(context.build, "ArgMax", value, axis, keep)]
 
 
 @translates("min.dim")
 def min_along(context: Context, value: ir.Value, axis: int, keep: bool = False) -> Result:
     """Write the smallest elements along an axis, and where they are."""
-    found = _extremum(context.build, "ReduceMin", value, axis, keep)
-    return [found, _place(context.build, "ArgMin", value, axis, keep)]
+    minima = _extremum(context.build, "ReduceMin", value, axis, keep)
+    return [minima, _place(context.build, "ArgMin", value, axis, keep)]
 
 
 @translates("argmax")
@@ -151,8 +151,8 @@ def _place(build: GraphBuilder, op_type: str, value: ir.Value, axis: int, keep: 
         return build.constant(0, _INT64)
     axis %= len(shape)
     left = [*shape[:axis], *[1] * keep, *shape[axis + 1 :]]
-    held = build.cast(value, wider(element(value), op_type))
-    return build.emit(op_type, [held], _INT64, left, axis=axis, keepdims=int(keep))
+    operand = build.cast(value, wider(element(value), op_type))
+    return build.emit(op_type, [operand], _INT64, left, axis=axis, keepdims=int(keep))
 
 
 def _truth(op_type: str) -> Translation:
@@ -160,11 +160,11 @@ def _truth(op_type: str) -> Translation:
         context: Context, value: ir.Value, axes: Axes = None, keep: bool = False
     ) -> ir.Value:
         build = context.build
-        held = build.cast(build.cast(value, _BOOL), ir.DataType.INT32)
+        truths = build.cast(build.cast(value, _BOOL), ir.DataType.INT32)
         all_axes = not isinstance(axes, list | tuple) or bool(axes)
-        chosen = _chosen(held, axes, none_is_all=all_axes)
-        found = build.reduce(op_type, held, chosen, keep=keep)
-        return build.cast(build.cast(found, _BOOL), context.result.dtype)
+        chosen = _chosen(truths, axes, none_is_all=all_axes)
+        answer = build.reduce(op_type, truths, chosen, keep=keep)
+        return build.cast(build.cast(answer, _BOOL), context.result.dtype)
 
     return reduce_truth
 
@@ -177,8 +177,8 @@ translates("all")(_truth("ReduceMin"))
 def count_nonzero(context: Context, value: ir.Value, axes: Axes = None) -> ir.Value:
     """Write how many elements are not zero."""
     build = context.build
-    held = build.cast(build.cast(value, _BOOL), _INT64)
-    return build.reduce("ReduceSum", held, _chosen(held, axes))
+    truths = build.cast(build.cast(value, _BOOL), _INT64)
+    return build.reduce("ReduceSum", truths, _chosen(truths, axes))
 
 
 def variance(
@@ -221,9 +221,9 @@ def _spread(root: bool, with_mean: bool) -> Translation:
         build = context.build
         overload = context.operator.rpartition(".")[2]
         axes, correction, keep = _variance_options(options, overload)
-        found, mean = variance(build, value, axes, correction, keep)
-        found = build.unary("Sqrt", found) if root else found
-        return [found, mean] if with_mean else found
+        dispersion, mean = variance(build, value, axes, correction, keep)
+        dispersion = build.unary("Sqrt", dispersion) if root else dispersion
+        return [dispersion, mean] if with_mean else dispersion
 
     return spread
 
@@ -236,17 +236,17 @@ translates("std_mean")(_spread(True, True))
 
 def _norm(context: Context, value: ir.Value, order: float, axes: Axes, keep: bool) -> ir.Value:
     build = context.build
-    held = build.cast(value, context.result.dtype)
-    chosen = _chosen(held, axes)
+    operand = build.cast(value, context.result.dtype)
+    chosen = _chosen(operand, axes)
     if not chosen:
-        size = build.unary("Abs", held)
-        return size if order else build.cast(build.cast(size, _BOOL), element(held))
+        size = build.unary("Abs", operand)
+        return size if order else build.cast(build.cast(size, _BOOL), element(operand))
     if order in (1, 2):
-        return build.reduce(f"ReduceL{int(order)}", held, chosen, keep=keep)
+        return build.reduce(f"ReduceL{int(order)}", operand, chosen, keep=keep)
     if order == 0:
-        held = build.cast(build.cast(held, _BOOL), element(held))
-        return build.reduce("ReduceSum", held, chosen, keep=keep)
-    size = build.unary("Abs", held)
+        operand = build.cast(build.cast(operand, _BOOL), element(operand))
+        return build.reduce("ReduceSum", operand, chosen, keep=keep)
+    size = build.unary("Abs", operand)
     if math.isinf(order):
         return build.reduce("ReduceMax" if order > 0 else "ReduceMin", size, chosen, keep=keep)
     powers = build.binary("Pow", size, float(order))

@@ -340,5 +340,5 @@ def _matrices(
 def _axes(
     inputs: Sequence[int], outputs: Sequence[int], scales: Sequence[float | None]
 ) -> list[tuple[int, int, float | None]]:
-    given = [*scales, *[None] * (len(inputs) - len(scales))]
-    return list(zip(inputs, outputs, given, strict=True))
+    factors = [*scales, *[None] * (len(inputs) - len(scales))]
+    return list(zip(inputs, outputs, factors, strict=True))

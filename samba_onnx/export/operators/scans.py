@@ -45,9 +45,9 @@ def running(
     while distance < shape[axis]:
         before = [0] * len(shape)
         before[axis] = distance
-        kept = shape[axis] - distance
+        remainder = shape[axis] - distance
         earlier = [
-            build.pad(build.slice(value, axis, 0, kept), before, [0] * len(shape), content)
+            build.pad(build.slice(value, axis, 0, remainder), before, [0] * len(shape), content)
             for value, content in zip(values, neutral, strict=True)
         ]
         values = combine(earlier, values)
@@ -74,8 +74,10 @@ def cumprod(context: Context, value: ir.Value, dim: int, dtype: object = None) -
     build, outcome = context.build, context.result
     data = with_axis(build, build.cast(value, outcome.dtype))
     axis = dim % len(sizes(data))
-    made = running(build, [data], axis, [1], lambda one, other: [build.multiply(one[0], other[0])])
-    return build.reshape(made[0], outcome.shape)
+    products = running(
+        build, [data], axis, [1], lambda one, other: [build.multiply(one[0], other[0])]
+    )
+    return build.reshape(products[0], outcome.shape)
 
 
 @translates("logcumsumexp")
@@ -84,14 +86,14 @@ def logcumsumexp(context: Context, value: ir.Value, dim: int) -> ir.Value:
     build = context.build
     data = with_axis(build, value)
     axis = dim % len(sizes(data))
-    made = running(
+    sums = running(
         build,
         [data],
         axis,
         [float("-inf")],
         lambda one, other: [log_add_exp(build, one[0], other[0])],
     )
-    return build.reshape(made[0], sizes(value))
+    return build.reshape(sums[0], sizes(value))
 
 
 def log_add_exp(build: GraphBuilder, left: ir.Value, right: ir.Value) -> ir.Value:
@@ -135,9 +137,9 @@ def _extremes(context: Context, value: ir.Value, dim: int, replaces: str, *, low
         pairs = zip(later, earlier, strict=True)
         return [build.where(taken, new, old) for new, old in pairs]
 
-    made = running(build, [data, places], axis, [_bound(element(data), low), 0], combine)
-    made[0] = build.cast(made[0], element(value))
-    pairs = zip(made, context.results, strict=True)
+    extremes = running(build, [data, places], axis, [_bound(element(data), low), 0], combine)
+    extremes[0] = build.cast(extremes[0], element(value))
+    pairs = zip(extremes, context.results, strict=True)
     return [result and build.reshape(one, result.shape) for one, result in pairs]
 
 

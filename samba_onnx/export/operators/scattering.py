@@ -78,8 +78,8 @@ def scatter_nd(
     """
     data, news = (_numbers(build, v, reduction) for v in (value, updates))
     operands = [data, tuples, news]
-    made = build.emit("ScatterND", operands, element(data), sizes(data), reduction=reduction)
-    return build.cast(made, element(value))
+    result = build.emit("ScatterND", operands, element(data), sizes(data), reduction=reduction)
+    return build.cast(result, element(value))
 
 
 def scatter_elements(
@@ -104,7 +104,7 @@ def scatter_elements(
         return value
     updates = _cut(build, updates, sizes(places))
     data, news = (_numbers(build, v, reduction) for v in (value, updates))
-    made = build.emit(
+    result = build.emit(
         "ScatterElements",
         [data, build.cast(places, ir.DataType.INT64), news],
         element(data),
@@ -112,7 +112,7 @@ def scatter_elements(
         axis=axis,
         reduction=reduction,
     )
-    return build.cast(made, element(value))
+    return build.cast(result, element(value))
 
 
 def put_slices(
@@ -140,8 +140,8 @@ def put_slices(
     order = [axis, *(i for i in range(rank) if i != axis)]
     tuples = build.reshape(build.cast(places, ir.DataType.INT64), [count(places), 1])
     data, news = build.transpose(value, order), build.transpose(updates, order)
-    made = scatter_nd(build, data, tuples, news, reduction)
-    return build.transpose(made, [int(i) for i in np.argsort(order)])
+    result = scatter_nd(build, data, tuples, news, reduction)
+    return build.transpose(result, [int(i) for i in np.argsort(order)])
 
 
 @translates("index_put", "_unsafe_index_put")
@@ -154,10 +154,10 @@ def index_put(
 ) -> ir.Value:
     """Write with one or several index tensors that are broadcast against each other."""
     build, shape = context.build, sizes(value)
-    given = [one for one in indices if one is not None]
-    if 0 in shape or any(count(one) == 0 for one in given):
+    tensors = [one for one in indices if one is not None]
+    if 0 in shape or any(count(one) == 0 for one in tensors):
         return value
-    if len(given) == 1 and is_mask(given[0]):
+    if len(tensors) == 1 and is_mask(tensors[0]):
         return _put_masked(build, value, indices, updates, accumulate)
     plan = advanced(build, len(shape), indices, context.operator)
     rest = [shape[axis] for axis in plan.rest]
@@ -166,8 +166,8 @@ def index_put(
     back = [int(i) for i in np.argsort(plan.placement)]
     news = build.transpose(build.expand(updates, target), back)
     data = build.transpose(value, plan.order)
-    made = scatter_nd(build, data, plan.tuples, news, "add" if accumulate else None)
-    return build.transpose(made, [int(i) for i in np.argsort(plan.order)])
+    result = scatter_nd(build, data, plan.tuples, news, "add" if accumulate else None)
+    return build.transpose(result, [int(i) for i in np.argsort(plan.order)])
 
 
 def _put_masked(
@@ -190,8 +190,8 @@ def _put_masked(
     news = build.value(updates, element(value))
     if accumulate:
         news = build.binary("Or" if element(data) == ir.DataType.BOOL else "Add", data, news)
-    made = build.where(chosen, news, data)
-    return build.reshape(made, shape)
+    result = build.where(chosen, news, data)
+    return build.reshape(result, shape)
 
 
 @translates("index_add")
@@ -272,8 +272,8 @@ def scatter(
     data, places, news = (with_axis(build, v) for v in (value, index, source))
     reduction = None if reduce is None else _REDUCTIONS[reduce]
     axis = dim % len(sizes(data))
-    made = scatter_elements(build, data, axis, places, news, reduction)
-    return build.reshape(made, sizes(value))
+    result = scatter_elements(build, data, axis, places, news, reduction)
+    return build.reshape(result, sizes(value))
 
 
 @translates("scatter.value", "scatter.value_reduce")
@@ -336,16 +336,18 @@ def _reduced(
     if not include_self:
         neutral = build.full(sizes(news), _neutral(dtype, reduction), dtype)
         start = put(data, neutral, None)
-    made = put(start, news, reduction)
+    totals = put(start, news, reduction)
     if reduce != "mean":
-        return made
+        return totals
     counts = build.full(sizes(data), 1, dtype)
     ones = build.full(sizes(news), 1, dtype)
     if not include_self:
         counts = put(counts, build.full(sizes(news), 0, dtype), None)
     counts = build.binary("Max", put(counts, ones, "add"), 1)
     return (
-        floor_divide(build, made, counts) if not is_floating(made) else build.divide(made, counts)
+        floor_divide(build, totals, counts)
+        if not is_floating(totals)
+        else build.divide(totals, counts)
     )
 
 
@@ -378,5 +380,5 @@ def put(
     if count(index) == 0:
         return value
     places, news = flat(build, index), flat(build, source)
-    made = put_slices(build, flat(build, value), 0, places, news, "add" if accumulate else None)
-    return build.reshape(made, sizes(value))
+    result = put_slices(build, flat(build, value), 0, places, news, "add" if accumulate else None)
+    return build.reshape(result, sizes(value))

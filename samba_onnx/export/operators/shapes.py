@@ -35,8 +35,8 @@ def convert(context: Context, value: ir.Value, *_: object) -> ir.Value:
 @translates("copy")
 def copy(context: Context, _old: object, value: ir.Value, *_: object) -> ir.Value:
     """Write a value in the type and shape of what it overwrites."""
-    held = context.build.cast(value, context.result.dtype)
-    return context.build.expand(held, context.result.shape)
+    content = context.build.cast(value, context.result.dtype)
+    return context.build.expand(content, context.result.shape)
 
 
 @translates(
@@ -103,10 +103,12 @@ def repeat(context: Context, value: ir.Value, times: Sequence[int]) -> ir.Value:
     build = context.build
     rank = max(len(times), len(sizes(value)))
     times = [1] * (rank - len(times)) + list(times)
-    held = build.reshape(value, [1] * (rank - len(sizes(value))) + list(sizes(value)))
+    operand = build.reshape(value, [1] * (rank - len(sizes(value))) + list(sizes(value)))
     if all(n == 1 for n in times):
-        return held
-    return build.emit("Tile", [held, build.integers(times)], element(value), context.result.shape)
+        return operand
+    return build.emit(
+        "Tile", [operand, build.integers(times)], element(value), context.result.shape
+    )
 
 
 @translates("repeat_interleave.self_int")
@@ -120,8 +122,8 @@ def repeat_interleave(
     shape = sizes(value)
     axis %= max(len(shape), 1)
     wide = (*shape[: axis + 1], times, *shape[axis + 1 :])
-    held = build.reshape(value, (*shape[: axis + 1], 1, *shape[axis + 1 :]))
-    return build.reshape(build.expand(held, wide), context.result.shape)
+    slices = build.reshape(value, (*shape[: axis + 1], 1, *shape[axis + 1 :]))
+    return build.reshape(build.expand(slices, wide), context.result.shape)
 
 
 @translates("cat", "concat", "concatenate")
@@ -236,8 +238,8 @@ def select_scatter(
     axis %= len(shape)
     index %= shape[axis]
     shape[axis] = 1
-    held = context.build.reshape(source, shape)
-    return slice_scatter(context, value, held, axis, index, index + 1)
+    update = context.build.reshape(source, shape)
+    return slice_scatter(context, value, update, axis, index, index + 1)
 
 
 @translates("roll")
@@ -358,5 +360,5 @@ def _triangle(context: Context, value: ir.Value, offset: int, upper: int) -> ir.
     if element(value) in _TRILU and count(value):
         place = build.constant(offset, ir.DataType.INT64)
         return build.emit("Trilu", [value, place], element(value), sizes(value), upper=upper)
-    kept = (np.triu if upper else np.tril)(np.ones(sizes(value)[-2:], bool), offset)
-    return build.where(build.constant(kept, ir.DataType.BOOL), value, 0)
+    triangle = (np.triu if upper else np.tril)(np.ones(sizes(value)[-2:], bool), offset)
+    return build.where(build.constant(triangle, ir.DataType.BOOL), value, 0)

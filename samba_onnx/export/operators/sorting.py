@@ -64,8 +64,8 @@ def sort(context: Context, value: ir.Value, *arguments: bool | int | None) -> Re
     data = with_axis(context.build, value)
     axis = int(dim or 0) % len(sizes(data))
     length = sizes(data)[axis]
-    made = ordered(context.build, data, axis, length, largest=bool(descending))
-    return _shaped(context, *made)
+    ranking = ordered(context.build, data, axis, length, largest=bool(descending))
+    return _shaped(context, *ranking)
 
 
 @translates("argsort")
@@ -100,8 +100,8 @@ def kthvalue(
     build, data = context.build, with_axis(context.build, value)
     if 0 in sizes(data):
         return [r and build.full(r.shape, 0, r.dtype) for r in context.results]
-    made = ordered(build, data, dim, k, largest=False)
-    return _shaped(context, *(build.slice(part, dim, k - 1, k) for part in made))
+    ranking = ordered(build, data, dim, k, largest=False)
+    return _shaped(context, *(build.slice(part, dim, k - 1, k) for part in ranking))
 
 
 @translates("median.dim")
@@ -111,15 +111,15 @@ def median_along(context: Context, value: ir.Value, dim: int, keepdim: bool = Fa
     if 0 in sizes(data):
         return [r and build.full(r.shape, 0, r.dtype) for r in context.results]
     half = (sizes(data)[dim] + 1) // 2
-    made = ordered(build, data, dim, half, largest=False)
-    middle, place = (build.slice(part, dim, half - 1, half) for part in made)
+    ranking = ordered(build, data, dim, half, largest=False)
+    middle, place = (build.slice(part, dim, half - 1, half) for part in ranking)
     if is_floating(data):
         strange = build.cast(build.emit("IsNaN", [data], ir.DataType.BOOL, sizes(data)), INT64)
         worst = build.reduce("ReduceMax", strange, [dim], keep=True)
-        found = build.cast(worst, ir.DataType.BOOL)
+        has_nan = build.cast(worst, ir.DataType.BOOL)
         first = _arg_max(build, strange, dim)
-        middle = build.where(found, float("nan"), middle)
-        place = build.where(found, first, place)
+        middle = build.where(has_nan, float("nan"), middle)
+        place = build.where(has_nan, first, place)
     return _shaped(context, middle, place)
 
 
@@ -130,9 +130,9 @@ def median(context: Context, value: ir.Value) -> Result:
     if count(data) == 0:
         return build.full([], float("nan"), context.result.dtype)
     inner = Context(build, (context.result, None), context.operator)
-    made = median_along(inner, data, 0)
-    assert isinstance(made, list)
-    return made[0]
+    results = median_along(inner, data, 0)
+    assert isinstance(results, list)
+    return results[0]
 
 
 @translates("nanmedian.dim")
@@ -159,9 +159,9 @@ def nanmedian(context: Context, value: ir.Value) -> Result:
     if count(data) == 0:
         return build.full([], float("nan"), context.result.dtype)
     inner = Context(build, (context.result, None), context.operator)
-    made = nanmedian_along(inner, data, 0)
-    assert isinstance(made, list)
-    return made[0]
+    results = nanmedian_along(inner, data, 0)
+    assert isinstance(results, list)
+    return results[0]
 
 
 @translates("mode")
@@ -225,19 +225,19 @@ def _positions(
     build, outcome = context.build, context.result
     if isinstance(value, ir.Value):
         dtype = _common(sequence, value)
-        wanted = build.cast(value, dtype)
+        keys = build.cast(value, dtype)
     else:
         dtype = ir.DataType.FLOAT if isinstance(value, float) else element(sequence)
         dtype = element(sequence) if is_floating(sequence) else dtype
-        wanted = build.constant(value, dtype)
+        keys = build.constant(value, dtype)
     known = build.cast(sequence, dtype)
     length = sizes(known)[-1]
     if 0 in outcome.shape or length == 0:
         return build.full(outcome.shape, 0, outcome.dtype)
     if len(sizes(known)) > 1:
         known = build.reshape(known, [*sizes(known)[:-1], 1, length])
-    wanted = build.reshape(wanted, [*outcome.shape, 1])
-    behind = build.compare("Greater" if right else "GreaterOrEqual", known, wanted)
+    keys = build.reshape(keys, [*outcome.shape, 1])
+    behind = build.compare("Greater" if right else "GreaterOrEqual", known, keys)
     before = build.cast(build.logical_not(behind), outcome.dtype)
     return build.reshape(build.reduce("ReduceSum", before, [-1]), outcome.shape)
 

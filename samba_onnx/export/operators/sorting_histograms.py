@@ -71,8 +71,8 @@ def segment_reduce(
     neutral = {"sum": 0.0, "mean": 0.0, "prod": 1.0, "max": -np.inf, "min": np.inf}[reduce]
     spread = build.where(inside, build.reshape(value, [*lead, 1, length, *rest]), float(neutral))
     kind = "Sum" if reduce == "mean" else reduce.capitalize()
-    made = build.reduce(f"Reduce{kind}", spread, [axis + 1])
-    return build.reshape(_finished(build, made, inside, axis, reduce, initial), outcome.shape)
+    reductions = build.reduce(f"Reduce{kind}", spread, [axis + 1])
+    return build.reshape(_finished(build, reductions, inside, axis, reduce, initial), outcome.shape)
 
 
 def _bounds(
@@ -92,7 +92,7 @@ def _bounds(
 
 def _finished(
     build: GraphBuilder,
-    made: ir.Value,
+    reductions: ir.Value,
     inside: ir.Value,
     axis: int,
     reduce: str,
@@ -101,11 +101,13 @@ def _finished(
     """Combine reductions with the initial number, and divide sums for a mean."""
     if initial is not None:
         op_types = {"sum": "Add", "mean": "Add", "prod": "Mul", "max": "Max", "min": "Min"}
-        made = build.binary(op_types[reduce], made, float(initial))
+        reductions = build.binary(op_types[reduce], reductions, float(initial))
     if reduce != "mean":
-        return made
-    filled = build.reduce("ReduceSum", build.cast(inside, element(made)), [axis + 1])
+        return reductions
+    filled = build.reduce("ReduceSum", build.cast(inside, element(reductions)), [axis + 1])
     if initial is None:
-        return build.divide(made, filled)
+        return build.divide(reductions, filled)
     empty = build.compare("Equal", filled, 0)
-    return build.where(empty, made, build.divide(made, build.binary("Max", filled, 1.0)))
+    return build.where(
+        empty, reductions, build.divide(reductions, build.binary("Max", filled, 1.0))
+    )

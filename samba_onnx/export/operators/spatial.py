@@ -23,10 +23,10 @@ HALVES = frozenset({ir.DataType.FLOAT16, ir.DataType.BFLOAT16})
 
 def spatial_rank(context: Context) -> int:
     """Return the number of spatial axes that an operator's name states, as in ``max_pool2d``."""
-    found = _RANK.search(context.operator)
-    if found is None:
+    match = _RANK.search(context.operator)
+    if match is None:
         raise InternalError(f"{context.operator} does not name its axes: please report this")
-    return int(found.group(1))
+    return int(match.group(1))
 
 
 def per_axis(numbers: Sequence[int] | int, rank: int) -> tuple[int, ...]:

@@ -82,8 +82,8 @@ def in_float32(formula: Formula) -> Translation:
 
     def translated(context: Context, value: ir.Value) -> ir.Value:
         build = context.build
-        made = formula(build, build.cast(value, ir.DataType.FLOAT))
-        return build.cast(made, context.result.dtype)
+        result = formula(build, build.cast(value, ir.DataType.FLOAT))
+        return build.cast(result, context.result.dtype)
 
     return translated
 
@@ -165,9 +165,9 @@ def frexp(context: Context, value: ir.Value) -> Result:
         build.divide(value, 2.0),
         build.binary("Pow", build.constant(2.0, dtype), build.subtract(power, 1.0)),
     )
-    kept = build.binary("Or", strange, build.compare("Equal", size, 0))
+    special = build.binary("Or", strange, build.compare("Equal", size, 0))
     second = context.results[1]
     return [
-        build.where(kept, value, plain_fraction),
-        second and build.cast(build.where(kept, 0.0, power), second.dtype),
+        build.where(special, value, plain_fraction),
+        second and build.cast(build.where(special, 0.0, power), second.dtype),
     ]

@@ -169,9 +169,9 @@ class _Writer:
 
     def exported(self, name: str) -> Exported:
         values = self._operands()
-        made = translate(self._graph.graph_module, self._build, values)
-        outputs = self._outputs(made)
-        regions = self._updates(made)
+        results = translate(self._graph.graph_module, self._build, values)
+        outputs = self._outputs(results)
+        regions = self._updates(results)
         program = Program(
             name=name,
             parts=(Part(SectionType.FWD, self._build.model()),),
@@ -220,30 +220,30 @@ class _Writer:
         return self._input(name, node)
 
     def _input(self, name: str, node: fx.Node) -> ir.Value:
-        held = node.meta["val"]
-        return self._build.input(name, onnx_type(held.dtype), map(int, held.shape))
+        tensor = node.meta["val"]
+        return self._build.input(name, onnx_type(tensor.dtype), map(int, tensor.shape))
 
-    def _outputs(self, made: Sequence[ir.Value | None]) -> list[str | None]:
+    def _outputs(self, results: Sequence[ir.Value | None]) -> list[str | None]:
         names: list[str | None] = []
-        for node, value in zip(self._graph.outputs, made, strict=False):
+        for node, value in zip(self._graph.outputs, results, strict=False):
             names.append(
                 None if value is None else self._output(value, output_name(self._root, node))
             )
         return names
 
-    def _output(self, value: ir.Value, wanted: str) -> str:
-        """Make a value an output under the name that is wanted, or that with a number behind it."""
-        if value.name == wanted and value.producer() and not value.is_graph_output():
+    def _output(self, value: ir.Value, proposal: str) -> str:
+        """Make a value an output under the proposed name, or under that with a number behind it."""
+        if value.name == proposal and value.producer() and not value.is_graph_output():
             self._build.graph.outputs.append(value)
-            return wanted
-        name = self._build.available(wanted)
+            return proposal
+        name = self._build.available(proposal)
         self._build.output(value, name)
         return name
 
-    def _updates(self, made: Sequence[ir.Value | None]) -> dict[str, str]:
+    def _updates(self, results: Sequence[ir.Value | None]) -> dict[str, str]:
         """Add the new values of buffers to the outputs; return the regions of all values."""
         regions = {name: self._regions[name] for name in self._members if name in self._regions}
-        new = made[len(self._graph.outputs) :]
+        new = results[len(self._graph.outputs) :]
         for qualified, value in zip(self._graph.updates, new, strict=True):
             name = self._symbols[qualified]
             updated = updated_name(name)

@@ -79,8 +79,8 @@ def find_losses(outputs: Sequence[object]) -> list[int]:
         Their positions, in order.
     """
     real = [i for i, output in enumerate(outputs) if _is_real(output)]
-    made = [i for i in real if _is_loss(outputs[i])]
-    return made or real
+    losses = [i for i in real if _is_loss(outputs[i])]
+    return losses or real
 
 
 def chosen_losses(

@@ -132,43 +132,43 @@ def differentiated(program: Program) -> dict[str, ir.Value]:
     Returns:
         By name: a value that tells type and sizes, in the order of the module's parameters.
     """
-    found: dict[str, ir.Value] = {}
+    parameters: dict[str, ir.Value] = {}
     for part in program.parts:
         for value in part.model.graph.inputs:
             name = value.name or ""
             weight = program.residents.get(name) is SymbolKind.WEIGHT
             if weight and gradient_name(name) in program.residents:
-                found.setdefault(name, value)
+                parameters.setdefault(name, value)
     order = {name: index for index, name in enumerate(program.residents)}
-    return dict(sorted(found.items(), key=lambda item: order[item[0]]))
+    return dict(sorted(parameters.items(), key=lambda item: order[item[0]]))
 
 
 def _names(
-    module: nn.Module, exported: ExportedProgram, given: Sequence[str], root: str
+    module: nn.Module, exported: ExportedProgram, inputs: Sequence[str], root: str
 ) -> SymbolNames:
     """Return the names of all that is in memory before and after a run."""
     members, regions = symbols(module, root)
-    own = iter(given)
-    found: dict[str, str] = {}
+    own = iter(inputs)
+    names: dict[str, str] = {}
     for spec in exported.graph_signature.input_specs:
         if spec.kind is InputKind.USER_INPUT:
             name = next(own)
             if isinstance(spec.arg, TensorArgument):
-                found[spec.arg.name] = name
+                names[spec.arg.name] = name
         elif spec.kind in (InputKind.PARAMETER, InputKind.BUFFER) and spec.target is not None:
-            found[spec.arg.name] = members[spec.target]
-    free = FreeNames(found.values())
-    free.reserve(map(gradient_name, found.values()))
-    free.reserve(map(updated_name, found.values()))
+            names[spec.arg.name] = members[spec.target]
+    free = FreeNames(names.values())
+    free.reserve(map(gradient_name, names.values()))
+    free.reserve(map(updated_name, names.values()))
     outputs = tuple(
         free.take(output_name(root, output)) if is_tensor(output) else None
         for output in flat_outputs(exported)
     )
-    return SymbolNames(root, found, regions, outputs, free)
+    return SymbolNames(root, names, regions, outputs, free)
 
 
 def _described(
-    program: Program, exported: ExportedProgram, names: SymbolNames, given: Sequence[str]
+    program: Program, exported: ExportedProgram, names: SymbolNames, inputs: Sequence[str]
 ) -> Exported:
     """Return a program with what is known of the module."""
     paths = {spec.arg.name: spec.target for spec in exported.graph_signature.input_specs}
@@ -179,9 +179,9 @@ def _described(
             members.setdefault(symbol, path)
     return Exported(
         program=program,
-        captured=captured(exported, given),
+        captured=captured(exported, inputs),
         members=members,
-        inputs={name: given.index(name) for name in program.inputs},
+        inputs={name: inputs.index(name) for name in program.inputs},
         outputs=names.outputs,
     )
 

@@ -102,10 +102,12 @@ class _Writer:
     def program(self) -> Program:
         """Return all parts, and what their values are."""
         forward, backward = self._halves()
-        given, made = self._given(), self._made(forward)
-        parts = [Part(SectionType.FWD, self._forward(forward, given, made))]
+        operand_names, result_names = self._operand_names(), self._result_names(forward)
+        parts = [Part(SectionType.FWD, self._forward(forward, operand_names, result_names))]
         if self._gradients:
-            parts.append(Part(SectionType.BCKWD, self._backward(backward, {**given, **made})))
+            parts.append(
+                Part(SectionType.BCKWD, self._backward(backward, {**operand_names, **result_names}))
+            )
         if self._accumulate:
             parts.insert(0, Part(SectionType.ZEROGRAD, self._zeros()))
         read = {value.name for part in parts for value in part.model.graph.inputs}
@@ -134,27 +136,29 @@ class _Writer:
             [joint.inputs[buffer] for buffer in joint.updates],
         )
 
-    def _given(self) -> dict[fx.Node, str]:
+    def _operand_names(self) -> dict[fx.Node, str]:
         """Return the names of what is in memory before the forward runs."""
         symbols, joint = self._names.symbols, self._joint
-        given = {node: symbols.get(name, name) for name, node in joint.inputs.items()}
+        names = {node: symbols.get(name, name) for name, node in joint.inputs.items()}
         seeds = joint.seeds.items()
-        return given | {node: gradient_name(self._names.outputs[i] or "") for i, node in seeds}
+        return names | {node: gradient_name(self._names.outputs[i] or "") for i, node in seeds}
 
-    def _made(self, forward: Half) -> dict[fx.Node, str]:
+    def _result_names(self, forward: Half) -> dict[fx.Node, str]:
         """Return the names by which the backward knows what the forward returns."""
         joint, names = self._joint, self._names
         pairs = zip(joint.outputs, names.outputs, strict=True)
-        made = {node: name for node, name in pairs if node is not None and name is not None}
+        result_names = {node: name for node, name in pairs if node is not None and name is not None}
         for buffer, node in joint.updates.items():
-            made.setdefault(node, updated_name(names.symbols[buffer]))
+            result_names.setdefault(node, updated_name(names.symbols[buffer]))
         before = {joint.inputs[buffer]: names.symbols[buffer] for buffer in joint.updates}
         inputs = set(joint.inputs.values())
         for node in forward.outputs[len(self._results()) :]:
-            wanted = before_name(before[node]) if node in before else output_name(names.root, node)
-            made[node] = names.free.take(wanted)
+            proposal = (
+                before_name(before[node]) if node in before else output_name(names.root, node)
+            )
+            result_names[node] = names.free.take(proposal)
         # An input that is returned as it is, is read from where it was.
-        return {node: n for node, n in made.items() if node not in inputs or node in before}
+        return {node: n for node, n in result_names.items() if node not in inputs or node in before}
 
     def _results(self) -> list[str]:
         """Return the names of outputs and updates, in the order in which the forward has them."""
@@ -162,11 +166,11 @@ class _Writer:
         return [*filter(None, self._names.outputs), *updated]
 
     def _forward(
-        self, half: Half, given: Mapping[fx.Node, str], made: Mapping[fx.Node, str]
+        self, half: Half, operand_names: Mapping[fx.Node, str], result_names: Mapping[fx.Node, str]
     ) -> ir.Model:
         results = self._results()
-        saved = [made[node] for node in half.outputs[len(results) :]]
-        return self._write(half, given, [*results, *saved])
+        saved = [result_names[node] for node in half.outputs[len(results) :]]
+        return self._write(half, operand_names, [*results, *saved])
 
     def _backward(self, half: Half, known: Mapping[fx.Node, str]) -> ir.Model:
         gradients = list(self._gradients)
@@ -197,8 +201,8 @@ class _Writer:
             placeholder.name: self._input(builder, node, known[node])
             for placeholder, node in zip(placeholders, half.inputs, strict=True)
         }
-        found = translate(half.module, builder, values)
-        for index, (value, name) in enumerate(zip(found, results, strict=True)):
+        outputs = translate(half.module, builder, values)
+        for index, (value, name) in enumerate(zip(outputs, results, strict=True)):
             if value is None:
                 raise ModelError(_missing(half.outputs[index]))
             if added:

@@ -141,7 +141,7 @@ class GraphBuilder:
         while operands and operands[-1] is None:
             operands.pop()
         name = self.unique(joined(self.scope, op_type.lower()))
-        made = [
+        results = [
             ir.Value(name="")
             if spec is None
             else ir.Value(
@@ -156,7 +156,7 @@ class GraphBuilder:
             operands,
             {key: value for key, value in attributes.items() if value is not None},
             domain=domain,
-            outputs=made,
+            outputs=results,
             name=name,
         )
         node.metadata_props.update(self.metadata)
@@ -164,7 +164,7 @@ class GraphBuilder:
         if domain and domain not in self.graph.opset_imports:
             self.graph.opset_imports[domain] = 1
         self.graph.append(node)
-        return made
+        return results
 
     def constant(self, content: Any, dtype: ir.DataType) -> ir.Value:
         """Return a constant.
@@ -263,20 +263,20 @@ class GraphBuilder:
 
     def reshape(self, value: ir.Value, shape: Iterable[int]) -> ir.Value:
         """Return a value in another shape, all of whose sizes are given."""
-        wanted = tuple(shape)
-        if sizes(value) == wanted:
+        target = tuple(shape)
+        if sizes(value) == target:
             return value
         # Zero means "as before" to Reshape unless allowzero is set.
-        empty = 1 if 0 in wanted else None
-        operands = [value, self.integers(wanted)]
-        return self.emit("Reshape", operands, element(value), wanted, allowzero=empty)
+        empty = 1 if 0 in target else None
+        operands = [value, self.integers(target)]
+        return self.emit("Reshape", operands, element(value), target, allowzero=empty)
 
     def expand(self, value: ir.Value, shape: Iterable[int]) -> ir.Value:
         """Return a value broadcast to a shape."""
-        wanted = tuple(shape)
-        if sizes(value) == wanted:
+        target = tuple(shape)
+        if sizes(value) == target:
             return value
-        return self.emit("Expand", [value, self.integers(wanted)], element(value), wanted)
+        return self.emit("Expand", [value, self.integers(target)], element(value), target)
 
     def full(self, shape: Iterable[int], content: Scalar, dtype: ir.DataType) -> ir.Value:
         """Return a constant number in a shape."""

@@ -80,12 +80,12 @@ def complex_translation(name: str, translation: Translation | None) -> Translati
         return _TABLE[name]
     if name not in _PARTWISE or translation is None:
         return None
-    found: Translation = translation
+    rule: Translation = translation
 
     def partwise(context: Context, *operands: Any) -> Any:
         inner = _real(context)
-        real = found(inner, *_parts(context.build, operands, "real"))
-        imaginary = found(inner, *_parts(context.build, operands, "imaginary"))
+        real = rule(inner, *_parts(context.build, operands, "real"))
+        imaginary = rule(inner, *_parts(context.build, operands, "imaginary"))
         return _paired(real, imaginary)
 
     return partwise
@@ -170,8 +170,8 @@ def converted(context: Context, value: Operand, *_: object) -> Operand:
     both = _complex(build, value, REAL_TYPES.get(dtype, dtype))
     if dtype not in REAL_TYPES:
         return build.cast(both.real, dtype)
-    kept = REAL_TYPES[dtype]
-    return Complex(build.cast(both.real, kept), build.cast(both.imaginary, kept))
+    part_dtype = REAL_TYPES[dtype]
+    return Complex(build.cast(both.real, part_dtype), build.cast(both.imaginary, part_dtype))
 
 
 @_handles("real", "imag")
@@ -327,11 +327,11 @@ def fourier_to_real(
         weights[-1] = 1
     angles = 2 * math.pi / last_size * np.outer(np.arange(shape[last]), np.arange(last_size))
     build = context.build
-    made = build.subtract(
+    transform = build.subtract(
         _along(build, inverse.real, last, weights[:, None] * np.cos(angles)),
         _along(build, inverse.imaginary, last, weights[:, None] * np.sin(angles)),
     )
-    return build.multiply(made, _scale(context.result.shape, [*outer, last], norm))
+    return build.multiply(transform, _scale(context.result.shape, [*outer, last], norm))
 
 
 def _fourier(
@@ -339,21 +339,23 @@ def _fourier(
 ) -> Complex:
     rank = len(sizes(value.real))
     axes = [axis % rank for axis in axes]
-    wanted = [context.result.shape[axis] for axis in axes]
-    made = _turned(context, value, axes, wanted, forward)
+    lengths = [context.result.shape[axis] for axis in axes]
+    transform = _turned(context, value, axes, lengths, forward)
     scale = _scale(sizes(value.real), axes, norm)
     build = context.build
     if scale == 1:
-        return made
-    return Complex(build.multiply(made.real, scale), build.multiply(made.imaginary, scale))
+        return transform
+    return Complex(
+        build.multiply(transform.real, scale), build.multiply(transform.imaginary, scale)
+    )
 
 
 def _turned(
-    context: Context, value: Complex, axes: Sequence[int], wanted: Sequence[int], forward: bool
+    context: Context, value: Complex, axes: Sequence[int], lengths: Sequence[int], forward: bool
 ) -> Complex:
     """Return the transform without its factor; only the first frequencies of each axis."""
     build = context.build
-    for axis, count in zip(axes, wanted, strict=True):
+    for axis, count in zip(axes, lengths, strict=True):
         size = sizes(value.real)[axis]
         angles = 2 * math.pi / size * (np.outer(np.arange(size), np.arange(count)) % size)
         cosine, sine = np.cos(angles), np.sin(angles) * (-1 if forward else 1)
@@ -377,8 +379,8 @@ def _along(
         row = build.reshape(value, [1, *sizes(value)])
         return build.reshape(_along(build, row, 1, matrix), [matrix.shape[1]])
     order = [i for i in range(rank) if i != axis] + [axis]
-    made = build.matmul(build.transpose(value, order), build.constant(matrix, element(value)))
-    return build.transpose(made, np.argsort(order).tolist())
+    product = build.matmul(build.transpose(value, order), build.constant(matrix, element(value)))
+    return build.transpose(product, np.argsort(order).tolist())
 
 
 def _scale(shape: Sequence[int], axes: Sequence[int], norm: int) -> float:

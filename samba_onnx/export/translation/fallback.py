@@ -84,8 +84,8 @@ class _OneOperator(torch.nn.Module):
         """Return what the operator returns for these operands."""
         target, args, keywords, operands = self.call
         known = dict(zip(operands, tensors, strict=True))
-        given, named = fx.node.map_arg((args, keywords), lambda operand: known[operand])
-        return target(*given, **named)  # type: ignore[operator]
+        positional, named = fx.node.map_arg((args, keywords), lambda operand: known[operand])
+        return target(*positional, **named)  # type: ignore[operator]
 
 
 def _has_graph(node: ir.Node) -> bool:
@@ -120,12 +120,12 @@ def _copy(
     known |= dict(zip(node.outputs, outputs, strict=True))
 
 
-def _typed(made: list[ir.Value | None], node: fx.Node) -> list[ir.Value | None]:
+def _typed(values: list[ir.Value | None], node: fx.Node) -> list[ir.Value | None]:
     """State types and shapes of results as torch knows them."""
     expected = node.meta["val"]
     expected = list(expected) if isinstance(expected, tuple | list) else [expected]
-    for value, one in zip(made, expected, strict=False):
+    for value, one in zip(values, expected, strict=False):
         if value is not None and isinstance(one, torch.Tensor) and value.producer() is not None:
             value.type = ir.TensorType(onnx_type(one.dtype))
             value.shape = ir.Shape(map(int, one.shape))
-    return made
+    return values

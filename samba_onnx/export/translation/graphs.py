@@ -43,7 +43,7 @@ def translate(
     graph_module: fx.GraphModule,
     builder: GraphBuilder,
     inputs: Mapping[str, ir.Value],
-    made: dict[fx.Node, Any] | None = None,
+    results: dict[fx.Node, Any] | None = None,
 ) -> list[ir.Value | None]:
     """Write a functional graph of ATen operators in ONNX.
 
@@ -55,7 +55,7 @@ def translate(
         graph_module: Every node has ``meta["val"]``; static shapes.
         builder: Where to.
         inputs: Values by placeholder; those that are missing are never read.
-        made: Filled with what was made of each node: a value, or a list of values.
+        results: Filled with what was made of each node: a value, or a list of values.
 
     Returns:
         The flat outputs; None for one that is no tensor.
@@ -66,7 +66,7 @@ def translate(
     """
     scope, metadata = builder.scope, builder.metadata
     try:
-        translated = _Translator(builder, scope).run(graph_module, inputs, made)
+        translated = _Translator(builder, scope).run(graph_module, inputs, results)
     finally:
         builder.scope, builder.metadata = scope, metadata
     if any(isinstance(leaf, Complex) for leaf in translated):
@@ -88,10 +88,10 @@ class _Translator:
         self,
         graph_module: fx.GraphModule,
         inputs: Mapping[str, ir.Value],
-        made: dict[fx.Node, Any] | None = None,
+        results: dict[fx.Node, Any] | None = None,
     ) -> list[Any]:
         """Translate a graph; return the flat operands of its output node."""
-        values: dict[fx.Node, Any] = {} if made is None else made
+        values: dict[fx.Node, Any] = {} if results is None else results
         live = live_nodes(graph_module.graph)
         for node in graph_module.graph.nodes:
             if node.op == "output":
@@ -170,8 +170,8 @@ class _Translator:
     def _checked(self, answer: Result, node: fx.Node) -> Any:
         """Compare what a translation made with what torch says that the operator returns."""
         outcomes = _outcomes(node.meta.get("val"))
-        made = answer if isinstance(answer, list) else [answer]
-        for index, (value, outcome) in enumerate(zip(made, outcomes, strict=False)):
+        results = answer if isinstance(answer, list) else [answer]
+        for index, (value, outcome) in enumerate(zip(results, outcomes, strict=False)):
             if value is None or outcome is None:
                 continue
             dtype = outcome.dtype
@@ -184,8 +184,8 @@ class _Translator:
                     f"{list(outcome.shape)}: please report this"
                 )
         if isinstance(node.meta.get("val"), tuple | list):
-            return made
-        return made[0]
+            return results
+        return results[0]
 
     def _nested(self, smaller: fx.GraphModule, node: fx.Node, values: dict[fx.Node, Any]) -> Any:
         """Translate the decomposition of an operator; its placeholders are the tensor operands."""
@@ -201,9 +201,9 @@ class _Translator:
         if node.target.name() not in _INLINED or len(graphs) != 1:  # type: ignore[union-attr]
             raise _refusal(node)
         inner = operands[graphs[0]]
-        given = [v for v in operands[graphs[0] + 1 :] if not isinstance(v, str)]
+        arguments = [v for v in operands[graphs[0] + 1 :] if not isinstance(v, str)]
         names = [inside.name for inside in inner.graph.nodes if inside.op == "placeholder"]
-        return self.run(inner, dict(zip(names, given, strict=True)))
+        return self.run(inner, dict(zip(names, arguments, strict=True)))
 
 
 def constant(builder: GraphBuilder, tensor: torch.Tensor) -> ir.Value:
@@ -266,8 +266,8 @@ def _layout(node: fx.Node) -> Layout | None:
     """Return how a node's first operand lies in memory, if that matters."""
     if "as_strided" not in str(node.target):
         return None
-    held = node.args[0].meta["val"]  # type: ignore[union-attr]
-    return Layout(tuple(map(int, held.stride())), int(held.storage_offset()))
+    tensor = node.args[0].meta["val"]  # type: ignore[union-attr]
+    return Layout(tuple(map(int, tensor.stride())), int(tensor.storage_offset()))
 
 
 def _outcomes(value: Any) -> tuple[ResultSpec | None, ...]:

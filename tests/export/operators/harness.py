@@ -141,11 +141,14 @@ def run_model(model: ir.Model, feed: dict[str, torch.Tensor]) -> list[torch.Tens
         onnx.checker.check_model(proto)
     else:
         onnx.checker.check_model(proto, full_check=True)
-    lower(StageModel(proto))
+    stage = StageModel(proto)
+    lower(stage)
     options = ort.SessionOptions()
     options.log_severity_level = 3
     options.intra_op_num_threads = 1
-    session = ort.InferenceSession(proto.SerializeToString(), options)
+    session = ort.InferenceSession(
+        proto.SerializeToString(), options, disabled_optimizers=list(stage.disabled_optimizers)
+    )
     read = {item.name for item in session.get_inputs()}
     arrays = {name: to_array(tensor) for name, tensor in feed.items() if name in read}
     return [to_tensor(array) for array in HostSession(session).run(arrays)]

@@ -31,9 +31,11 @@ def outputs(proto: onnx.ModelProto) -> dict[str, list[int]]:
     }
 
 
-def shed(graph: str, kept: tuple[str, ...] = ()) -> tuple[onnx.ModelProto, onnx.ModelProto]:
+def shed(
+    graph: str, fixed_outputs: tuple[str, ...] = ()
+) -> tuple[onnx.ModelProto, onnx.ModelProto]:
     before, after = model(graph), model(graph)
-    shed_final_reshapes(after, kept)
+    shed_final_reshapes(after, fixed_outputs)
     onnx.checker.check_model(after, full_check=True)
     return before, after
 
@@ -101,6 +103,6 @@ def test_an_output_that_is_to_stay_does() -> None:
     before, after = shed(
         "g (float[2, 3] x) => (float[6] y) <float[2, 3] a> {"
         f"a = Neg(x)\n{SHAPE} y = Reshape(a, shape) }}",
-        kept=("y",),
+        fixed_outputs=("y",),
     )
     assert after == before
