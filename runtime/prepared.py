@@ -77,7 +77,10 @@ class PreparedRuns:
         Args:
             request: A RunRequest, or the plain tuple that it equals, which is made more quickly.
         """
-        prepared = self._runs.get(request)
+        try:
+            prepared = self._runs.get(request)
+        except TypeError:  # Names that are none; the long way refuses them.
+            return None
         if prepared is not None and prepared.state is self._values.state:
             return prepared
         return None

@@ -148,7 +148,7 @@ class LoadedProgram:
         """
         self.required_pef()
         name = name or self.only_graph
-        if name in self._graphs:
+        if isinstance(name, str) and name in self._graphs:
             return self._graphs[name]
         known = ", ".join(self._graphs)
         if name:

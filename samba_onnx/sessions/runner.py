@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from operator import attrgetter
 from typing import Any, Final
 
@@ -95,6 +95,7 @@ class Runner:
             type(inputs) in _LISTS
             and type(outputs) in _LISTS
             and section_ids is _ALL_SECTIONS
+            and type(section_types) in _LISTS
             and not (numbers or data_parallel or detect_anomaly)
             and output_grads is None
             and until_call is None
@@ -132,6 +133,9 @@ class Runner:
             data_parallel = False
         if isinstance(section_types, str):
             section_types = (section_types,)
+        elif not isinstance(section_types, Collection):
+            # What is gone through twice: None, as for the device, and what can be read once only.
+            section_types = tuple(section_types or ())
         event = self._profiler.start_event(event_name(section_types))
         check_data_parallel(data_parallel, data_parallel_mode, reduce_on_rdu)
         device = self._program.required_device()

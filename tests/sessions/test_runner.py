@@ -118,9 +118,12 @@ def test_sections_are_chosen_by_type_id_and_call(session: SambaSession, compiled
         ({"section_ids": ["0"]}, UsageError, "give integers"),
         ({"section_types": ["OPT"]}, ScheduleError, "OPT does not exist .* which has FWD"),
         ({"section_types": ["FORWARD"]}, ScheduleError, "FORWARD does not .* which has FWD"),
+        ({"section_types": [["FWD"]]}, ScheduleError, "does not exist"),
+        ({"section_types": iter(["OPT"])}, ScheduleError, "OPT does not exist"),
         ({"run_from_call_id": 77}, ScheduleError, "call 77 does not exist"),
         ({"run_until_call_id": -1}, ScheduleError, "call -1 does not exist"),
         ({"graph_name": "backward"}, UsageError, "the PEF has forward"),
+        ({"graph_name": ["forward"]}, UsageError, "the PEF has forward"),
         ({"data_parallel": True}, UsageError, "init_process_group"),
         ({"data_parallel_mode": "fast"}, UsageError, "normal, inorder, optimal"),
         ({"hyperparam_dict": {"lr": "high"}}, UsageError, "'lr' is str; give a number"),
@@ -219,7 +222,12 @@ def test_a_runner_needs_no_session(parts: Parts, compiled: Compiled) -> None:
         inputs = draw(compiled)
         check(runner.run(inputs, outputs), compiled.expected(*inputs))
     (number,) = {call.stage for call in parts.program.manifest.graphs[0].calls}
-    for options in ({"section_ids": number}, {"section_types": "fwd"}, {"section_types": {"FWD"}}):
+    for options in (
+        {"section_ids": number},
+        {"section_types": "fwd"},
+        {"section_types": {"FWD"}},
+        {"section_types": None},
+    ):
         inputs = draw(compiled)
         check(runner.run(inputs, outputs, **options), compiled.expected(*inputs))
     # The number 0 is a section, not the wish for all.
