@@ -115,20 +115,6 @@ class Ledger:
             raise UsageError(f"run {index} is not in the ledger, which has {self.runs}")
         return records
 
-    def mark(self) -> int:
-        """Return the present end of the ledger, for :meth:`since`."""
-        self._close()
-        return len(self._entries)
-
-    def since(self, mark: int) -> tuple[Transfer, ...]:
-        """Return the records that were made after a mark.
-
-        Args:
-            mark: From :meth:`mark`, made since the last reset.
-        """
-        self._close()
-        return tuple(_flat(self._entries[mark:]))
-
     def totals(self) -> tuple[Total, ...]:
         """Add up all records by cause and direction; each is looked at once."""
         self._close()

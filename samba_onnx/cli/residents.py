@@ -43,8 +43,9 @@ def refuse_missing_weights(pef: Pef, hint: str) -> None:
     missing = missing_weights(pef.manifest)
     if missing:
         raise UsageError(
-            f"{pef.path} carries no weights ({missing[0].name}, ...): it was compiled by "
-            f"samba.session.compile, whose programs send those of their module; {hint}"
+            f"{pef.path} carries no weights ({missing[0].name}, ...), as every PEF of "
+            "samba.session.compile or convert --train, whose programs send those of their module; "
+            f"{hint}"
         )
 
 

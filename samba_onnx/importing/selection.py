@@ -20,7 +20,6 @@ __all__ = ["ARRANGING", "KIND", "WeightSelection", "select", "weight_roles"]
 KIND = "pkg.torch.export.graph_signature.InputSpec.kind"
 """Under this key torch's exporter says what an initializer was: PARAMETER, BUFFER, ..."""
 
-_LINEAR = {"Gemm", "MatMul", "com.microsoft::FusedMatMul"}
 _ROLES: dict[str, tuple[int, ...]] = {
     "BatchNormalization": (1, 2),
     "Conv": (1, 2),

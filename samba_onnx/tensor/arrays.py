@@ -13,8 +13,6 @@ from samba_onnx.errors import UsageError
 from samba_onnx.tensor import SambaTensor
 from samba_onnx.tensor.native import natively
 
-Array = npt.NDArray[Any]
-
 FOREIGN: Final[dict[torch.dtype, tuple[torch.dtype, np.dtype[Any]]]] = {
     torch.bfloat16: (torch.int16, np.dtype(ml_dtypes.bfloat16)),
     torch.float8_e4m3fn: (torch.uint8, np.dtype(ml_dtypes.float8_e4m3fn)),

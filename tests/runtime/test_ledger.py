@@ -73,20 +73,19 @@ def test_json_and_reset() -> None:
         ledger.run()
 
 
-def test_marks_and_shared_runs() -> None:
+def test_equal_runs_are_shared() -> None:
     ledger = Ledger()
     ledger.enter(WEIGHT)
-    mark = ledger.mark()
     for _ in range(3):
         ledger.begin_run()
         ledger.enter(IN)
         ledger.enter(OUT)
-    assert ledger.since(mark) == (IN, OUT) * 3
+    assert ledger.transfers == (WEIGHT, *(IN, OUT) * 3)
     assert ledger.run(0) is ledger.run(2)
     assert ledger.totals()[0].count == 3
     ledger.enter_run(ledger.run())
     ledger.enter(READ)
-    assert ledger.since(ledger.mark()) == ()
+    assert ledger.transfers[-1] == READ
     assert (ledger.runs, ledger.totals()) == (4, totals(ledger.transfers))
     ledger.begin_run()
     assert (ledger.runs, ledger.run()) == (5, ())

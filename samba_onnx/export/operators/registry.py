@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias, TypeVar, final
 
@@ -93,8 +93,3 @@ def find(namespace: str, name: str, overload: str) -> Translation | None:
     """
     full = name if namespace == "aten" else f"{namespace}::{name}"
     return _TABLE.get(f"{full}.{overload}") or _TABLE.get(full)
-
-
-def entries() -> Iterator[str]:
-    """Return the names in the table, in alphabetical order."""
-    return iter(sorted(_TABLE))

@@ -52,23 +52,6 @@ class Exported:
     outputs: tuple[str | None, ...]
     """Name of every flat output of the module; None for one that is no tensor."""
 
-    @property
-    def out_spec(self) -> pytree.TreeSpec:
-        """How the flat outputs are nested."""
-        return self.captured.out_spec
-
-    def nested(self, values: Mapping[str, torch.Tensor]) -> Any:
-        """Return outputs in the form in which the module returns them.
-
-        Args:
-            values: By name.
-        """
-        flat = [
-            literal if name is None else values[name]
-            for name, literal in zip(self.outputs, self.captured.outputs, strict=True)
-        ]
-        return pytree.tree_unflatten(flat, self.out_spec)
-
 
 def inference_program(
     module: nn.Module,

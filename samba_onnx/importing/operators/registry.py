@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
@@ -13,7 +13,7 @@ from samba_onnx.facts.domains import qualified
 from samba_onnx.importing.values import Array
 from samba_onnx.safety.files import printable
 
-__all__ = ["Computation", "Counterpart", "Node", "computes", "enter", "entries", "find", "integers"]
+__all__ = ["Computation", "Counterpart", "Node", "computes", "enter", "find", "integers"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,11 +129,6 @@ def computes(
 def find(domain: str, op_type: str) -> Counterpart | None:
     """Return the row of an operator, if there is one."""
     return _TABLE.get(qualified(domain, op_type))
-
-
-def entries() -> Iterator[str]:
-    """Return the names in the table, in alphabetical order."""
-    return iter(sorted(_TABLE))
 
 
 def integers(array: Array | None) -> list[int] | None:
