@@ -18,8 +18,9 @@ import numpy as np
 
 from samba_onnx.errors import ExecutionError, InternalError, OutOfDeviceMemoryError
 from samba_onnx.facts.dtypes import ElementType, tensor_element
-from samba_onnx.pef.manifest import Region, Symbol, Tier
+from samba_onnx.pef.manifest import Region, Symbol
 from samba_onnx.pef.packing import packed_bytes
+from samba_onnx.pef.target_summary import Tier
 from samba_onnx.runtime.elements import (
     Array,
     from_items,

@@ -21,8 +21,6 @@ ROOMS = ("samba_onnx", "passes", "runtime")
 
 MOST_LINES = 400
 LONG_FILES = {
-    "samba_onnx/export/translation/builder.py",
-    "samba_onnx/pef/manifest.py",  # one record per word of the format
     "samba_onnx/sessions/session.py",  # one documented method per name of SambaFlow's; each forwards
 }
 
@@ -127,7 +125,12 @@ def test_no_mocks_in_the_product() -> None:
 # The glossary of CONTRIBUTING.md
 
 
-RECORD_ROOMS = ("samba_onnx/program/", "samba_onnx/pef/manifest.py", "passes/planning/")
+RECORD_ROOMS = (
+    "samba_onnx/program/",
+    "samba_onnx/pef/manifest.py",
+    "samba_onnx/pef/target_summary.py",
+    "passes/planning/",
+)
 """Where the words of a PEF are defined: each public class of these is in the glossary."""
 
 

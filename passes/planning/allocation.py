@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from samba_onnx.errors import OutOfDeviceMemoryError
-from samba_onnx.pef.manifest import Region, TargetSummary, Tier
+from samba_onnx.pef.manifest import Region
+from samba_onnx.pef.target_summary import TargetSummary, Tier
 
 _NAMED_OFFENDERS = 5
 

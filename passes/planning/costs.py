@@ -9,8 +9,8 @@ import onnx_ir as ir
 
 from samba_onnx.facts.dtypes import ELEMENT_TYPES, plain_name
 from samba_onnx.passes.planning.flops import node_flops
-from samba_onnx.pef.manifest import TargetSummary
 from samba_onnx.pef.packing import packed_bytes
+from samba_onnx.pef.target_summary import TargetSummary
 from samba_onnx.program.dataflow import dimensions
 
 __all__ = ["Cost", "cost", "node_dtype", "node_flops", "value_bytes"]

@@ -37,8 +37,8 @@ from samba_onnx.pef.manifest import (
     Section,
     Stage,
     Symbol,
-    TargetSummary,
 )
+from samba_onnx.pef.target_summary import TargetSummary
 from samba_onnx.program.dataflow import is_weight
 from samba_onnx.program.kinds import SymbolKind
 from samba_onnx.program.scopes import stage_name, unique

@@ -30,9 +30,9 @@ from samba_onnx.pef.manifest import (
     Call,
     Cause,
     Direction,
-    TargetSummary,
     Transfer,
 )
+from samba_onnx.pef.target_summary import TargetSummary
 
 
 def schedule(first_stage: int, count: int) -> tuple[Call, ...]:

@@ -6,7 +6,7 @@ from typing import Literal
 
 from samba_onnx.passes.targets.files import TargetProfile
 from samba_onnx.passes.targets.schema import Figure, HardwareFile
-from samba_onnx.pef.manifest import Assumption, TargetSummary, Tier
+from samba_onnx.pef.target_summary import Assumption, TargetSummary, Tier
 
 TIERS: tuple[Literal["sram", "hbm", "ddr"], ...] = ("sram", "hbm", "ddr")
 """From nearest to the compute units to farthest."""

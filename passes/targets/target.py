@@ -23,7 +23,7 @@ from samba_onnx.passes.targets.rows import (
     build_row,
     build_unsupported,
 )
-from samba_onnx.pef.manifest import TargetSummary
+from samba_onnx.pef.target_summary import TargetSummary
 
 
 @dataclass(frozen=True)

@@ -21,10 +21,10 @@ from samba_onnx.pef.manifest import (
     Region,
     Section,
     Symbol,
-    TargetSummary,
 )
 from samba_onnx.pef.packing import packed_bytes
 from samba_onnx.pef.schedule_checks import check_boundaries, check_schedule, check_transfers
+from samba_onnx.pef.target_summary import TargetSummary
 from samba_onnx.pef.weights import TensorLayout, lay_out_tensors, shape_is_fixed
 from samba_onnx.program.kinds import SymbolKind
 from samba_onnx.safety.files import printable

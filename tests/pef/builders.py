@@ -32,10 +32,9 @@ from samba_onnx.pef.manifest import (
     Section,
     SourceModel,
     Symbol,
-    TargetSummary,
-    Tier,
     Transfer,
 )
+from samba_onnx.pef.target_summary import TargetSummary, Tier
 from samba_onnx.program.kinds import SymbolKind
 
 FLOAT = "tensor(float)"

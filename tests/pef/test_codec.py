@@ -11,12 +11,12 @@ from samba_onnx.errors import InternalError, PefFormatError
 from samba_onnx.pef.codec import decode_manifest, encode_manifest
 from samba_onnx.pef.manifest import (
     Argin,
-    Assumption,
     DynamicDimension,
     Manifest,
     Member,
     PassSummary,
 )
+from samba_onnx.pef.target_summary import Assumption
 from samba_onnx.program.kinds import SectionType
 from tests.pef.builders import manifest, weights_layout
 

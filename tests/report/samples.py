@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from samba_onnx.pef.manifest import (
-    Assumption,
     Boundary,
     Call,
     Cause,
@@ -20,10 +19,9 @@ from samba_onnx.pef.manifest import (
     Section,
     SourceModel,
     Symbol,
-    TargetSummary,
-    Tier,
     Transfer,
 )
+from samba_onnx.pef.target_summary import Assumption, TargetSummary, Tier
 from samba_onnx.program.kinds import SymbolKind
 
 LATENCY = 10e-6

@@ -28,13 +28,12 @@ from samba_onnx.pef.manifest import (
     Section,
     SourceModel,
     Symbol,
-    TargetSummary,
-    Tier,
     Transfer,
 )
 from samba_onnx.pef.packing import packed_bytes
 from samba_onnx.pef.reader import Pef, load_pef
 from samba_onnx.pef.stage_checks import type_text
+from samba_onnx.pef.target_summary import TargetSummary, Tier
 from samba_onnx.pef.weights import WeightEntry, lay_out_weights
 from samba_onnx.pef.writer import write_pef
 from samba_onnx.program.kinds import RESIDENT_KINDS, SectionType, SymbolKind

@@ -19,7 +19,8 @@ from samba_onnx.errors import (
     ScheduleError,
     UsageError,
 )
-from samba_onnx.pef.manifest import Argin, TargetSummary, Tier
+from samba_onnx.pef.manifest import Argin
+from samba_onnx.pef.target_summary import TargetSummary, Tier
 from samba_onnx.program.kinds import SectionType, SymbolKind
 from samba_onnx.runtime.device import Device
 from tests.runtime.building import (

@@ -8,7 +8,8 @@ import pytest
 
 from samba_onnx.errors import InternalError, OutOfDeviceMemoryError
 from samba_onnx.facts.dtypes import ELEMENT_TYPES
-from samba_onnx.pef.manifest import Region, Symbol, Tier
+from samba_onnx.pef.manifest import Region, Symbol
+from samba_onnx.pef.target_summary import Tier
 from samba_onnx.program.kinds import SymbolKind
 from samba_onnx.runtime.elements import from_items, to_items
 from samba_onnx.runtime.memory import ALIGNMENT, DeviceMemory, TierUsage

@@ -9,6 +9,7 @@ import numpy as np
 import onnx_ir as ir
 
 from samba_onnx.errors import InternalError
+from samba_onnx.export.translation.constants import ConstantPool
 from samba_onnx.export.translation.values import broadcast, count, element, is_floating, sizes
 from samba_onnx.facts.names import FreeNames, joined
 from samba_onnx.facts.versions import IR_VERSION, OPSET
@@ -43,7 +44,7 @@ class GraphBuilder:
         self.metadata: Mapping[str, str] = {}
         """Put on every node that is made from now on: the source line that it comes from."""
         self._names = FreeNames()
-        self._constants: dict[tuple[ir.DataType, tuple[int, ...], bytes], ir.Value] = {}
+        self._constants = ConstantPool(self.graph, self._names)
 
     def model(self, *, producer: str = "samba-onnx") -> ir.Model:
         """Return the graph as a model; constants that nothing reads are dropped."""
@@ -176,20 +177,7 @@ class GraphBuilder:
         Returns:
             An initializer, shared by all equal constants.
         """
-        array = np.asarray(content).astype(dtype.numpy())
-        key = (dtype, array.shape, array.tobytes())
-        value = self._constants.get(key)
-        if value is None:
-            name = self.unique(joined(self.graph.name or "", "constant"))
-            value = ir.Value(
-                name=name,
-                type=ir.TensorType(dtype),
-                shape=ir.Shape(array.shape),
-                const_value=ir.Tensor(array, dtype=dtype, name=name),
-            )
-            self.graph.register_initializer(value)
-            self._constants[key] = value
-        return value
+        return self._constants.value(content, dtype)
 
     def integers(self, values: Iterable[int]) -> ir.Value:
         """Return a constant list of int64: a shape, axes, bounds."""

@@ -10,7 +10,7 @@ import onnx.parser
 import onnx_ir as ir
 
 from samba_onnx.passes.targets.reasons import Reason, ReasonCode
-from samba_onnx.pef.manifest import TargetSummary, Tier
+from samba_onnx.pef.target_summary import TargetSummary, Tier
 
 LATENCY = 2.0**-10
 """Seconds per copy on the test link: a power of two, so that modelled times are exact."""

@@ -1,0 +1,64 @@
+"""What a PEF says about the device that it was compiled for: the part of a manifest with figures.
+
+Sizes are bytes, times are modelled seconds, rates are per second.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Tier:
+    """One level of device memory."""
+
+    name: str
+    """``sram``, ``hbm`` or ``ddr``."""
+    bytes: int
+    bytes_per_second: float
+
+
+@dataclass(frozen=True)
+class Assumption:
+    """A hardware figure that the vendor has not published, and the value that was used."""
+
+    name: str
+    value: float
+    unit: str
+    note: str
+
+
+@dataclass(frozen=True)
+class TargetSummary:
+    """The hardware figures that the compiler used, so that a report needs no target file."""
+
+    name: str
+    tiers: tuple[Tier, ...]
+    peak_flops: dict[str, float]
+    """Operations per second by dtype (``bfloat16``, ``float32``, ...)."""
+    link_bytes_per_second: float
+    link_latency_seconds: float
+    assumptions: tuple[Assumption, ...] = ()
+
+    def tier(self, name: str) -> Tier:
+        """Return the tier called ``name``.
+
+        Raises:
+            KeyError: The target has no such tier.
+        """
+        for tier in self.tiers:
+            if tier.name == name:
+                return tier
+        raise KeyError(name)
+
+    def transfer_seconds(self, size: int) -> float:
+        """Return the modelled time of one host↔RDU copy.
+
+        Args:
+            size: Bytes to copy.
+
+        Returns:
+            Latency plus bytes over bandwidth of the link, in seconds. Compiler and emulator both
+            use this, so that planned and recorded times agree to the last bit.
+        """
+        return self.link_latency_seconds + size / self.link_bytes_per_second
