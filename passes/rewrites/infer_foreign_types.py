@@ -8,15 +8,11 @@ import onnx
 import onnx_ir as ir
 
 from samba_onnx.errors import SambaError
-from samba_onnx.facts.domains import DEFAULT_DOMAINS, SAMBA_DOMAIN
+from samba_onnx.facts.domains import ONNX_DOMAINS, ONNXRUNTIME_DOMAINS, SAMBA_DOMAIN
 from samba_onnx.passes.rewrites.rewriting import SMALL
 from samba_onnx.program.dataflow import subgraphs
 from samba_onnx.safety.type_inference import OutputType, infer_output_types
 
-ONNX_DOMAINS = DEFAULT_DOMAINS | {"ai.onnx.ml", "ai.onnx.preview.training"}
-"""Domains whose operators onnx itself infers."""
-RUNTIME_DOMAINS = frozenset({"com.microsoft", "com.microsoft.nchwc", "com.microsoft.experimental"})
-"""Domains whose operators onnxruntime brings along."""
 _SHAPE_TYPES = (ir.DataType.INT64, ir.DataType.INT32)
 
 
@@ -44,7 +40,7 @@ class InferForeignTypesPass(ir.passes.InPlacePass):
         """Infer."""
         self._note_unknown_operators(model)
         region = _region(model.graph)
-        asked = [node for node in region if node.domain in RUNTIME_DOMAINS]
+        asked = [node for node in region if node.domain in ONNXRUNTIME_DOMAINS]
         if not asked or any(node.version for node in region):
             return ir.passes.PassResult(model, modified=False)
         writer = _Writer()
@@ -71,7 +67,7 @@ class InferForeignTypesPass(ir.passes.InPlacePass):
         unknown = {
             f"{node.domain}::{node.op_type}"
             for node in model.graph.all_nodes()
-            if node.domain not in ONNX_DOMAINS | RUNTIME_DOMAINS | {SAMBA_DOMAIN}
+            if node.domain not in ONNX_DOMAINS | ONNXRUNTIME_DOMAINS | {SAMBA_DOMAIN}
         }
         if unknown:
             self.notes.append(
@@ -88,7 +84,7 @@ def _region(graph: ir.Graph) -> list[ir.Node]:
         outputs = [value for value in node.outputs if _is_used(value)]
         if (
             any(_is_open(value) for value in outputs)
-            and node.domain in ONNX_DOMAINS | RUNTIME_DOMAINS
+            and node.domain in ONNX_DOMAINS | ONNXRUNTIME_DOMAINS
             and not any(True for _ in subgraphs(node))
             and all(value is None or value in inside or _type(value) for value in node.inputs)
         ):

@@ -7,6 +7,9 @@ from typing import Final
 __all__ = [
     "DEFAULT_DOMAINS",
     "DROPOUT_MASK",
+    "ONNXRUNTIME_DOMAIN",
+    "ONNXRUNTIME_DOMAINS",
+    "ONNX_DOMAINS",
     "SAMBA_DOMAIN",
     "is_default",
     "normal_domain",
@@ -16,6 +19,14 @@ __all__ = [
 
 DEFAULT_DOMAINS: Final = frozenset({"", "ai.onnx"})
 """The two spellings of the default operator domain."""
+ONNX_DOMAINS: Final = DEFAULT_DOMAINS | {"ai.onnx.ml", "ai.onnx.preview.training"}
+"""Domains whose operators onnx itself defines and infers."""
+ONNXRUNTIME_DOMAIN: Final = "com.microsoft"
+"""Domain of the operators that onnxruntime's optimizer writes into models."""
+ONNXRUNTIME_DOMAINS: Final = frozenset(
+    {ONNXRUNTIME_DOMAIN, f"{ONNXRUNTIME_DOMAIN}.nchwc", f"{ONNXRUNTIME_DOMAIN}.experimental"}
+)
+"""Domains whose operators onnxruntime brings along."""
 SAMBA_DOMAIN: Final = "samba"
 """Domain of the operators that ONNX lacks and the RDU has."""
 DROPOUT_MASK: Final = "DropoutMask"

@@ -13,6 +13,7 @@ from torch import nn
 from samba_onnx.errors import UsageError
 from samba_onnx.loading import load_model
 from samba_onnx.program.fingerprint import Fingerprint, graph_lines, value_type
+from samba_onnx.program.kinds import SectionType
 from samba_onnx.tensor import SambaTensor
 from samba_onnx.tensor.inputs import tensors_of
 
@@ -82,7 +83,7 @@ def onnx_fingerprint(
         for value in graph.outputs:
             yield f"output {value.name!r} {value_type(value)}"
 
-    parts = (("FWD", tuple(graph_lines(graph))),)
+    parts = ((SectionType.FWD.value, tuple(graph_lines(graph))),)
     return Fingerprint(tuple(lines()), parts), tuple(value.name or "" for value in inputs)
 
 

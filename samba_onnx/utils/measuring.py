@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from samba_onnx.errors import UsageError
+from samba_onnx.program.kinds import SectionType
 from samba_onnx.safety.files import atomic_output
 from samba_onnx.sessions import SESSION
 
@@ -77,7 +78,8 @@ def measure_performance(
     outputs = () if run_graph_only else _outputs_of(model)
     # Without inputs, a run takes the values that the device has.
     inputs_of_a_run = None if run_graph_only else inputs
-    types = ("FWD",) if inference and "FWD" in SESSION.get_section_types() else ()
+    forward = SectionType.FWD.value
+    types = (forward,) if inference and forward in SESSION.get_section_types() else ()
 
     def once() -> None:
         SESSION.run(

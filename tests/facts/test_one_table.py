@@ -63,6 +63,9 @@ def test_no_other_file_lists_what_operators_are(place: str) -> None:
     [
         (r'"__(grad|updated|zeroed|before|rate|seed)"|\}__(grad|updated|zeroed)\b', "names"),
         (r'[{(]"", "ai\.onnx"[})]', "domains"),
+        (r'"com\.microsoft', "domains"),
+        (r"\b[A-Z_]*(OPSET|IR_VERSION|_IR)(: Final)? = \d", "versions"),
+        (r"onnxruntime (1\.\d+ )?accepts", "versions"),
         (r'f"tensor\(\{', "dtypes"),
         (r"\b(RTOL|ATOL|TOLERANCES?)(: Final)? = ", "tolerances"),
         (r"while .* in taken:\n +number \+= 1", "names"),

@@ -112,7 +112,7 @@ LOWERINGS: Final[tuple[Lowering, ...]] = (
     ),
     # Last: it looks at the nodes that onnxruntime gets.
     Lowering(
-        "faulty optimizers",
+        "optimizer faults",
         "onnxruntime 1.31 fuses Pad with MaxPool, and Transpose with a product by a vector, wrongly.",
         disable_faulty_optimizers,
     ),

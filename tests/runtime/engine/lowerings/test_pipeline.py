@@ -19,10 +19,9 @@ HEADER = '<ir_version: 10, opset_import: ["" : 20, "samba" : 1]>\n'
 def test_every_lowering_has_a_name_a_reason_a_file_and_a_test() -> None:
     assert len({lowering.name for lowering in LOWERINGS}) == len(LOWERINGS)
     for lowering in LOWERINGS:
-        name = lowering.name.replace(" ", "_").replace("faulty_optimizers", "optimizer_faults")
+        name = lowering.name.replace(" ", "_")
         importlib.import_module(f"samba_onnx.runtime.engine.lowerings.{name}")
-        tests = [path.name for path in Path(__file__).parents[1].rglob("test_*.py")]
-        assert {f"test_{name}.py", f"test_{name.removeprefix('elementwise_')}.py"} & {*tests}, name
+        assert (Path(__file__).parent / f"test_{name}.py").exists(), name
         assert lowering.reason.endswith("."), name
 
 
