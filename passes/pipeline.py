@@ -377,7 +377,7 @@ def dynamic_dimensions(model: ir.Model) -> tuple[DynamicDimension, ...]:
                 nameless.append(DynamicDimension("", (place,), option))
             else:
                 named.setdefault(dim.value, []).append(place)
-    found = [
+    dimensions = [
         DynamicDimension(name, tuple(places), f"--dim {name}=1") for name, places in named.items()
     ]
-    return (*found, *nameless)
+    return (*dimensions, *nameless)

@@ -35,8 +35,8 @@ def to_items(array: Array, element: ElementType) -> Array:
     """Return the storage items of a host array.
 
     Args:
-        array: Host array of ``element.numpy``.
-        element: Its type.
+        array: Host array whose dtype is ``element.numpy``, of any shape.
+        element: Type of the array's elements.
 
     Returns:
         Items of ``storage_dtype``: of the array's own shape, or a flat array where several elements

@@ -24,7 +24,7 @@ class Total:
     count: int
     bytes: int
     seconds: float
-    """Modelled."""
+    """Modelled time of all these copies."""
 
 
 def totals(transfers: Iterable[Transfer]) -> tuple[Total, ...]:

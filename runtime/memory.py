@@ -41,7 +41,7 @@ class TierUsage:
     used: int
     """Bytes of all regions in the tier."""
     capacity: int
-    """Bytes."""
+    """Bytes that the tier has in all."""
 
     @property
     def free(self) -> int:

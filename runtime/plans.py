@@ -142,7 +142,7 @@ class RunPlanner:
             pef: The PEF.
             memory: Where sections read and write.
             engine: Name of the engine that executes steps.
-            settings: How it prepares them.
+            settings: How the engine prepares the steps.
             merge: Whether neighbouring calls may share a session.
 
         Raises:

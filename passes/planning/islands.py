@@ -146,8 +146,8 @@ class _View:
     def _result_fits(self, value: ir.Value) -> bool:
         if self._read_by_rdu(value):
             return False
-        wanted = value.is_graph_output() or self._read_by_cpu(value)
-        return not wanted or value.dtype in INDEX_TYPES
+        is_read_outside = value.is_graph_output() or self._read_by_cpu(value)
+        return not is_read_outside or value.dtype in INDEX_TYPES
 
     def _from_host(self, value: ir.Value) -> bool:
         producer = self.flow.producer.get(value)

@@ -103,18 +103,18 @@ def run_transfers(
     written = {value: call for call, stage in enumerate(stages) for value in stage.outputs}
     on_host = {v for v, call in written.items() if not stages[call].on_rdu}
     on_rdu = {v for v, call in written.items() if stages[call].on_rdu}
-    kept = set(roles.residents)
-    on_rdu |= kept.difference(written)
-    on_host |= {value for value in kept if roles.known_to_host(value)}
+    residents = set(roles.residents)
+    on_rdu |= residents.difference(written)
+    on_host |= {value for value in residents if roles.known_to_host(value)}
     for call, stage in enumerate(stages):
         here = on_rdu if stage.on_rdu else on_host
         way = Direction.HOST_TO_RDU if stage.on_rdu else Direction.RDU_TO_HOST
         for value in stage.inputs:
-            if (value in written or value in kept) and value not in here:
+            if (value in written or value in residents) and value not in here:
                 here.add(value)
                 transfers.append(_transfer(value, way, Cause.FALLBACK, call, target))
         for value in stage.outputs if not stage.on_rdu else ():
-            if value in kept:
+            if value in residents:
                 on_rdu.add(value)
                 up = Direction.HOST_TO_RDU
                 transfers.append(_transfer(value, up, Cause.FALLBACK, call, target))

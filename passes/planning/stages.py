@@ -51,19 +51,19 @@ def interfaces(
         Interfaces in the order of the groups. A group whose results nobody reads still has an
         output, its last named value, so that it can be written as a model of its own.
     """
-    wanted: set[ir.Value] = set(graph.outputs)
+    visible: set[ir.Value] = set(graph.outputs)
     backwards: list[StageInterface] = []
     for group in reversed(groups):
         operands = unique(value for node in group.nodes for value in reads(node))
         results = [value for node in group.nodes for value in node.outputs if value.name]
         inside = set(results)
-        outputs = [value for value in results if value in wanted] or results[-1:]
+        outputs = [value for value in results if value in visible] or results[-1:]
         inputs = [v for v in operands if not is_weight(v) and v not in inside]
         loaded: list[ir.Value] = []
         if group.home is Home.RDU:
             data = unique(value for node in group.nodes for value in data_reads(node, target))
             loaded = [value for value in data if is_weight(value)]
-        wanted.update(inputs)
+        visible.update(inputs)
         backwards.append(
             StageInterface(
                 group=group,

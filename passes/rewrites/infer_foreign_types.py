@@ -46,7 +46,7 @@ class InferForeignTypesPass(ir.passes.InPlacePass):
         writer = _Writer()
         proto = writer.write(model.graph, region)
         try:
-            found = infer_output_types(proto)
+            types = infer_output_types(proto)
         except SambaError as error:
             operators = ", ".join(sorted({f"{node.domain}::{node.op_type}" for node in asked}))
             self.notes.append(f"no types are known behind {operators}: {error}")
@@ -59,8 +59,8 @@ class InferForeignTypesPass(ir.passes.InPlacePass):
         }
         modified = False
         for name, value in writer.wanted.items():
-            if name in found:
-                modified |= _take(value, found[name], known)
+            if name in types:
+                modified |= _take(value, types[name], known)
         return ir.passes.PassResult(model, modified=modified)
 
     def _note_unknown_operators(self, model: ir.Model) -> None:
@@ -161,15 +161,15 @@ class _Writer:
                 ir.serde.serialize_attribute_into(written.attribute.add(), attribute)
 
 
-def _take(value: ir.Value, found: OutputType, known: set[str | None]) -> bool:
+def _take(value: ir.Value, inferred: OutputType, known: set[str | None]) -> bool:
     """Take over what a value lacks."""
-    kind = _parse(found.type)
+    kind = _parse(inferred.type)
     if kind is None or (value.type is not None and value.type != kind):
         return False
-    modified = value.type is None or (value.shape is None and found.shape is not None)
+    modified = value.type is None or (value.shape is None and inferred.shape is not None)
     value.type = kind
-    if value.shape is None and found.shape is not None:
-        named = [dim if isinstance(dim, int) or dim in known else None for dim in found.shape]
+    if value.shape is None and inferred.shape is not None:
+        named = [dim if isinstance(dim, int) or dim in known else None for dim in inferred.shape]
         value.shape = ir.Shape(named)
     return modified
 

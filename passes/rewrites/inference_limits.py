@@ -51,14 +51,14 @@ def unsafe_nodes(model: ir.Model) -> set[ir.Node]:
         if not _propagates(node):
             continue
         operands = [_length(value, lengths) for value in node.inputs if value is not None]
-        made = _made(node, lengths)
-        numbers = [*operands, made]
+        length = _result_length(node, lengths)
+        numbers = [*operands, length]
         needed = sum(numbers)
         if max(numbers) > LONGEST or needed > left or _is_silent(node):
             unsafe.add(node)
             continue
         left -= int(needed)
-        lengths.update(dict.fromkeys(node.outputs, made))
+        lengths.update(dict.fromkeys(node.outputs, length))
     return unsafe
 
 
@@ -115,7 +115,7 @@ def _declared_length(value: ir.Value) -> float:
     return shape[0] if isinstance(shape[0], int) else math.inf
 
 
-def _made(node: ir.Node, lengths: dict[ir.Value, float]) -> float:
+def _result_length(node: ir.Node, lengths: dict[ir.Value, float]) -> float:
     """Return the most elements that a node's result can have, whatever is inferred later."""
     if node.op_type == "Shape":
         return RANK

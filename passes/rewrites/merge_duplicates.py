@@ -27,13 +27,13 @@ class MergeInitializersPass(ir.passes.InPlacePass):
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
         """Merge."""
-        kept: dict[Hashable, ir.Value] = {}
+        originals: dict[Hashable, ir.Value] = {}
         modified = False
         for name, value in list(model.graph.initializers.items()):
             key = _key(value)
             if key is None:
                 continue
-            first = kept.setdefault(key, value)
+            first = originals.setdefault(key, value)
             if first is value:
                 continue
             if value.meta.get(WEIGHT):

@@ -120,14 +120,20 @@ def _read_npy(file: IO[bytes], path: str, size: int | None = None) -> Array:
         shape, fortran, dtype = _npy_header(file)
         if dtype.hasobject:
             raise UsageError(f"{printable(path)}: holds Python objects, which are never unpickled")
-        wanted = math.prod(shape) * dtype.itemsize
+        content_bytes = math.prod(shape) * dtype.itemsize
         if size is None:
             size = file.seek(0, io.SEEK_END)
             file.seek(0)
             _npy_header(file)
-        if wanted > size:
-            raise UsageError(f"{printable(path)}: truncated: its header promises {wanted} bytes")
-        content = np.frombuffer(_exactly(file, wanted), dtype) if wanted else np.empty(0, dtype)
+        if content_bytes > size:
+            raise UsageError(
+                f"{printable(path)}: truncated: its header promises {content_bytes} bytes"
+            )
+        content = (
+            np.frombuffer(_exactly(file, content_bytes), dtype)
+            if content_bytes
+            else np.empty(0, dtype)
+        )
         return content.reshape(shape, order="F" if fortran else "C")
     except (ValueError, TypeError, EOFError, SyntaxError, zipfile.BadZipFile) as error:
         if isinstance(error, UsageError):

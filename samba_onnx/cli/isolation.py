@@ -38,16 +38,16 @@ def isolated(action: Callable[[], int], name: str) -> int:
         return action()
     flush_output()
     # The end that only this process holds closes with it, however it dies.
-    watched, held = os.pipe()
+    watched, lifeline = os.pipe()
     child = os.fork()
     if child == 0:
-        os.close(held)
+        os.close(lifeline)
         _work(action, watched)
     os.close(watched)
     try:
         return _supervise(child, name)
     finally:
-        os.close(held)
+        os.close(lifeline)
 
 
 def _work(action: Callable[[], int], watched: int) -> None:

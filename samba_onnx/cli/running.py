@@ -248,7 +248,7 @@ def _inputs(
 
 def _random(
     missing: Mapping[str, InputSpec],
-    given: Mapping[str, Any],
+    arrays: Mapping[str, Any],
     specs: Mapping[str, InputSpec],
     seed: int,
     dims: Mapping[str, int],
@@ -257,7 +257,7 @@ def _random(
     from samba_onnx.safety.sample_inputs import random_inputs
 
     known = dict(dims)
-    for name, value in given.items():
+    for name, value in arrays.items():
         for size, actual in zip(specs[name].shape or (), getattr(value, "shape", ()), strict=False):
             if isinstance(size, str):
                 known.setdefault(size, actual)

@@ -97,15 +97,15 @@ def _scan(interpreter: Interpreter, instruction: Instruction, operands: list[Val
     backwards = node.integers("scan_input_directions", [0] * scanned)
     parts = [list(source.unbind(axis)) for source, axis in zip(sources, axes, strict=True)]
     parts = [items[::-1] if back else items for items, back in zip(parts, backwards, strict=True)]
-    made = len(body.outputs) - len(states)
-    collected: list[list[Value]] = [[] for _ in range(made)]
+    scans = len(body.outputs) - len(states)
+    collected: list[list[Value]] = [[] for _ in range(scans)]
     for slices in zip(*parts, strict=True):
         results = interpreter.call(body, [*states, *slices])
         states = results[: len(states)]
         for items, item in zip(collected, results[len(states) :], strict=True):
             items.append(item)
-    out_axes = node.integers("scan_output_axes", [0] * made)
-    reverse = node.integers("scan_output_directions", [0] * made)
+    out_axes = node.integers("scan_output_axes", [0] * scans)
+    reverse = node.integers("scan_output_directions", [0] * scans)
     return [
         *states,
         *(

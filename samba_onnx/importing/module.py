@@ -58,7 +58,7 @@ class OnnxModule(nn.Module):
                 self._register(value, tensor, stored_tensor(tensor))
             else:
                 self._hosts[self._graph.slots[value]] = Host(tensor.numpy())
-        written = {value.name or "" for value in prepared.weights} | prepared.given
+        written = {value.name or "" for value in prepared.weights} | prepared.originals
         self._original = Original.of(source, written & set(self._onnx_names.values()))
         derived = {key for key, name in self._onnx_names.items() if name not in written}
         self._non_persistent_buffers_set |= derived  # a state_dict holds what the model holds
@@ -162,14 +162,14 @@ class OnnxModule(nn.Module):
             raise UsageError(f"the model also needs {', '.join(missing)}")
         return [operands[keyword] for keyword in self._keywords]
 
-    def _register(self, value: ir.Value, tensor: ir.TensorProtocol, held: Tensor) -> None:
+    def _register(self, value: ir.Value, tensor: ir.TensorProtocol, member: Tensor) -> None:
         name = attribute_name(value.name or "weight")
         while hasattr(self, name):
             name += "_"
-        if isinstance(held, nn.Parameter):
-            self.register_parameter(name, held)
+        if isinstance(member, nn.Parameter):
+            self.register_parameter(name, member)
         else:
-            self.register_buffer(name, held)
+            self.register_buffer(name, member)
         self._tensors[self._graph.slots[value]] = name
         self._onnx_names[name] = value.name or ""
 

@@ -65,9 +65,11 @@ class Original:
                 skeleton.ParseFromString(file.read())
             files = ExternalFiles(Path(source).parent)
         external = False
-        kept = named_tensors(skeleton)
-        names = frozenset(name for name in held if name in kept and kept[name].data_type in _FLOATS)
-        mine = {id(kept[name]) for name in names}
+        tensors = named_tensors(skeleton)
+        names = frozenset(
+            name for name in held if name in tensors and tensors[name].data_type in _FLOATS
+        )
+        mine = {id(tensors[name]) for name in names}
         for tensor in _all_tensors(skeleton):
             outside = tensor.data_location == onnx.TensorProto.EXTERNAL
             external |= outside

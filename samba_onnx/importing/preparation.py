@@ -34,7 +34,7 @@ class Prepared:
     weights: dict[ir.Value, ir.TensorProtocol]
     """What shall be trained, and its content; every one is read."""
     constants: dict[ir.Value, ir.TensorProtocol]
-    given: frozenset[str]
+    originals: frozenset[str]
     """Names of the constants that are initializers of the model as they are."""
     passes: tuple[PassSummary, ...]
     """What each pass did to the model."""
@@ -117,13 +117,13 @@ def prepare(
         for value in model.graph.initializers.values()
         if value.const_value is not None and value in used
     }
-    given = {
+    originals = {
         value.name or ""
         for value, tensor in constants.items()
         if original.get(value.name or "") is tensor
     }
     inputs = tuple(model.graph.inputs[:own])
-    return Prepared(model, inputs, read, constants, frozenset(given), passes)
+    return Prepared(model, inputs, read, constants, frozenset(originals), passes)
 
 
 def _require_version(model: ir.Model) -> None:

@@ -52,12 +52,12 @@ def to_onnx(module: OnnxModule, path: str | os.PathLike[str] | None = None) -> o
             f"expected what module_from_onnx returned, got {type(module).__name__}: "
             "export other modules with torch.onnx.export"
         )
-    held = {
+    weights = {
         name: _plain(getattr(module, attribute))
         for attribute, name in module.onnx_names.items()
         if name in module.original.held
     }
-    return write_model(module.original, held, None if path is None else Path(path))
+    return write_model(module.original, weights, None if path is None else Path(path))
 
 
 def _plain(weight: Tensor) -> Array:

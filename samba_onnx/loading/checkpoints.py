@@ -71,9 +71,9 @@ def by_symbol(names: Collection[str], keys: Iterable[str]) -> dict[str, str]:
     best = max(roots, key=lambda root: roots[root], default="")
     entries = {}
     for name, tails in ends.items():
-        wanted = name if name in keys else paths.get(dict(tails).get(best, ""))
-        if wanted is not None:
-            entries[name] = wanted
+        entry = name if name in keys else paths.get(dict(tails).get(best, ""))
+        if entry is not None:
+            entries[name] = entry
     return entries
 
 

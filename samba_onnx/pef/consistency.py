@@ -114,9 +114,9 @@ def _unique(what: str, names: Iterable[object]) -> None:
 
 
 def _known(
-    what: str, name: object, kind: str, wanted: Iterable[object], known: Iterable[object]
+    what: str, name: object, kind: str, names: Iterable[object], known: Iterable[object]
 ) -> None:
-    for item in wanted:
+    for item in names:
         if item not in known:
             _refuse(f"{what} {name} names {kind} {item}, which is not there")
 
@@ -197,8 +197,8 @@ def _check_symbol(symbol: Symbol, index: _Index) -> None:
 def _check_stage(stage: Section | Fallback, index: _Index) -> None:
     what = "section" if isinstance(stage, Section) else "fallback"
     _known(what, stage.name, "graph", (stage.graph,), index.graphs)
-    wanted = (*stage.inputs, *stage.outputs, *stage.weights)
-    _known(what, stage.name, "symbol", wanted, index.symbols)
+    names = (*stage.inputs, *stage.outputs, *stage.weights)
+    _known(what, stage.name, "symbol", names, index.symbols)
     name = f"{what} {stage.name}"
     _unique(f"input or weight of {name}", (*stage.inputs, *stage.weights))
     _unique(f"output of {name}", stage.outputs)

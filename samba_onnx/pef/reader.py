@@ -346,14 +346,14 @@ def _identity(status: os.stat_result) -> tuple[int, ...]:
 
 def _check_members(manifest: Manifest, envelope: Envelope) -> None:
     """Check that the manifest, the archive and the format agree on the members."""
-    found = tuple((slot.name, slot.bytes) for slot in envelope.slots[:-1])
-    if tuple((member.name, member.bytes) for member in manifest.members) != found:
+    members = tuple((slot.name, slot.bytes) for slot in envelope.slots[:-1])
+    if tuple((member.name, member.bytes) for member in manifest.members) != members:
         raise PefFormatError("the members are not those that the manifest lists")
-    check_sizes(found)
+    check_sizes(members)
     expected = member_names(manifest)
-    for name in {name for name, _ in found}.difference(expected):
+    for name in {name for name, _ in members}.difference(expected):
         raise PefFormatError(f"member {printable(name)} is unexpected")
-    if tuple(name for name, _ in found) != expected:
+    if tuple(name for name, _ in members) != expected:
         raise PefFormatError("members are missing or out of order")
 
 

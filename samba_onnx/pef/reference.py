@@ -70,11 +70,11 @@ def check_reference(manifest: Manifest, content: memoryview | None) -> dict[str,
     sample = manifest.reference
     if sample is None or content is None:
         return {}
-    wanted = {f"input.{n}": name for n, name in enumerate(sample.inputs)}
-    wanted |= {f"output.{n}": name for n, name in enumerate(sample.outputs)}
+    symbol_names = {f"input.{n}": name for n, name in enumerate(sample.inputs)}
+    symbol_names |= {f"output.{n}": name for n, name in enumerate(sample.outputs)}
     symbols = {symbol.name: symbol for symbol in manifest.symbols}
-    tensors = read_tensors(content, list(wanted))
-    for key, name in wanted.items():
+    tensors = read_tensors(content, list(symbol_names))
+    for key, name in symbol_names.items():
         if not _fits(tensors[key], symbols[name]):
             tensor = tensors[key]
             raise PefFormatError(

@@ -86,8 +86,10 @@ def check_transfers(
     for transfer in graph.load_transfers:
         _check_load_transfer(graph, transfer, symbols[transfer.symbol])
     for transfer in graph.run_transfers:
-        kept = transfer.symbol in residents
-        if transfer.symbol in argins or not _has_reason(graph, transfer, stages, kept=kept):
+        is_resident = transfer.symbol in residents
+        if transfer.symbol in argins or not _has_reason(
+            graph, transfer, stages, is_resident=is_resident
+        ):
             _refuse(
                 graph,
                 f"the transfer of {transfer.symbol} with cause {transfer.cause.value}, "
@@ -107,7 +109,7 @@ def _check_load_transfer(graph: Graph, transfer: Transfer, symbol: Symbol) -> No
         _refuse(graph, f"the transfer of {transfer.symbol} is none made by loading")
 
 
-def _has_reason(graph: Graph, transfer: Transfer, stages: Stages, *, kept: bool) -> bool:
+def _has_reason(graph: Graph, transfer: Transfer, stages: Stages, *, is_resident: bool) -> bool:
     """Return whether the call that a transfer names explains it."""
     if transfer.call is None or not 0 <= transfer.call < len(graph.calls):
         return False
@@ -120,7 +122,7 @@ def _has_reason(graph: Graph, transfer: Transfer, stages: Stages, *, kept: bool)
         case Cause.OUTPUT, Direction.RDU_TO_HOST:
             return on_rdu and writes and transfer.symbol in graph.outputs
         case Cause.FALLBACK, Direction.HOST_TO_RDU:
-            copied_back = not on_rdu and writes and kept
+            copied_back = not on_rdu and writes and is_resident
             return (on_rdu and reads and transfer.symbol not in graph.inputs) or copied_back
         case Cause.FALLBACK, Direction.RDU_TO_HOST:
             return not on_rdu and reads

@@ -161,13 +161,13 @@ def _check_call(node: onnx.NodeProto, function: onnx.FunctionProto) -> None:
 
 
 def _check_arity(node: onnx.NodeProto, definition: Operator) -> None:
-    for word, found, (fewest, most) in (
+    for word, number, (fewest, most) in (
         ("inputs", len(node.input), definition.inputs),
         ("outputs", len(node.output), definition.outputs),
     ):
-        if not fewest <= found <= most:
+        if not fewest <= number <= most:
             expected = f"{fewest}" if fewest == most else f"{fewest} to {most}"
-            raise InvalidModelError(f"it has {found} {word}, the operator takes {expected}")
+            raise InvalidModelError(f"it has {number} {word}, the operator takes {expected}")
     for position, (name, needed) in enumerate(zip(node.input, definition.needed, strict=False)):
         if needed and not name:
             raise InvalidModelError(f"input {position} is left out, but the operator needs it")

@@ -212,10 +212,10 @@ def _check_typed(tensor: onnx.TensorProto, elements: int, filled: list[str], whe
     bits = BITS.get(tensor.data_type, 8)
     # Smaller elements share an entry: two of 4 bits, four of 2 bits.
     needed = -(-elements * bits // 8) if bits in {2, 4} else elements * per_element
-    found = len(getattr(tensor, field))
-    if found != needed:
+    entries = len(getattr(tensor, field))
+    if entries != needed:
         raise InvalidModelError(
-            f"{where}: its shape takes {needed} entries of {field}, but it holds {found}"
+            f"{where}: its shape takes {needed} entries of {field}, but it holds {entries}"
         )
 
 

@@ -16,7 +16,7 @@ def check_data_parallel(data_parallel: bool, mode: str, reduce_on_rdu: bool) -> 
 
     Args:
         data_parallel: Whether several devices are to work together.
-        mode: How.
+        mode: Name of the way in which devices share the work, one of ``MODES``.
         reduce_on_rdu: Where gradients are added up; without effect on one device.
 
     Raises:

@@ -61,7 +61,7 @@ def device_steps(optimizer: Optimizer) -> int:
     """Return how many steps an optimizer's state on the device stands for.
 
     Args:
-        optimizer: Any.
+        optimizer: An optimizer of torch, compiled or not.
     """
     return int(getattr(optimizer, _COUNT, 0))
 

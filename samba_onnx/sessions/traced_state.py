@@ -101,8 +101,8 @@ class TracedState:
         """Keep a tensor by name, beside those that are traced.
 
         Args:
-            tensor: Any.
-            name: Its name.
+            tensor: A tensor that a trace need not know.
+            name: The name to keep it by.
 
         Raises:
             UsageError: The name is taken.

@@ -75,12 +75,12 @@ def by_name(inputs: Any) -> dict[str, torch.Tensor]:
     Raises:
         InputError: Something is no tensor, or has no name.
     """
-    found: dict[str, torch.Tensor] = {}
-    _collect(inputs, "", found)
-    return found
+    tensors: dict[str, torch.Tensor] = {}
+    _collect(inputs, "", tensors)
+    return tensors
 
 
-def _collect(value: Any, key: str, found: dict[str, torch.Tensor]) -> None:
+def _collect(value: Any, key: str, tensors: dict[str, torch.Tensor]) -> None:
     if value is None:
         return
     if isinstance(value, torch.Tensor):
@@ -90,13 +90,13 @@ def _collect(value: Any, key: str, found: dict[str, torch.Tensor]) -> None:
                 f"an input of shape {list(value.shape)} has no name, and inputs are told apart by "
                 "name: make it with samba.from_torch_tensor(tensor, name='...')"
             )
-        found[name] = value
+        tensors[name] = value
     elif isinstance(value, Mapping):
         for inner, item in value.items():
-            _collect(item, str(inner), found)
+            _collect(item, str(inner), tensors)
     elif isinstance(value, (list, tuple)):
         for item in value:
-            _collect(item, "", found)
+            _collect(item, "", tensors)
     else:
         raise InputError(
             f"input {key or '?'!r} is {type(value).__name__}; give tensors, made with "

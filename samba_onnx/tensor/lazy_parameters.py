@@ -99,10 +99,10 @@ class LazyParameter(SambaParameter):
     @classmethod
     def of(cls, recipe: Recipe, shape: Iterable[int], dtype: torch.dtype) -> Self:
         """Return a parameter, or a view of one, that will be made by a recipe."""
-        made = cls(shape=shape, dtype=dtype, requires_grad=False)
-        made._recipe = recipe
-        made._host.materializer = lambda tensor: _values(made)
-        return made
+        parameter = cls(shape=shape, dtype=dtype, requires_grad=False)
+        parameter._recipe = recipe
+        parameter._host.materializer = lambda tensor: _values(parameter)
+        return parameter
 
     @classmethod
     def __torch_function__(

@@ -73,8 +73,8 @@ class Drawing(TorchDispatchMode):  # type: ignore[no-untyped-call]
         kind = _KINDS.get(func)
         if kind is None or kwargs.get("generator") is not None:
             return func(*args, **kwargs)
-        given = [*args[1:], *_DEFAULTS[len(args) - 1 :]]
-        return fill(args[0], kind, given[0], given[1], self._options)
+        numbers = [*args[1:], *_DEFAULTS[len(args) - 1 :]]
+        return fill(args[0], kind, numbers[0], numbers[1], self._options)
 
 
 def fill(tensor: Tensor, kind: str, first: float, second: float, options: DrawingOptions) -> Tensor:

@@ -280,15 +280,15 @@ def _made(source: str, count: int) -> tuple[Any, ...]:
     if not callable(factory):
         raise UsageError(f"{source} is {type(factory).__name__}, not a function")
     try:
-        made = factory()
+        parts = factory()
     except (Exception, SystemExit) as error:  # whatever the user's function raises
         raise _failed(source, error) from error
-    if not isinstance(made, tuple | list) or len(made) != count:
-        what = type(made).__name__
-        if isinstance(made, tuple | list):
-            what += f" of {len(made)}"
+    if not isinstance(parts, tuple | list) or len(parts) != count:
+        what = type(parts).__name__
+        if isinstance(parts, tuple | list):
+            what += f" of {len(parts)}"
         raise UsageError(f"{source} returned {what}: it must {_RETURNS[count == 3]}")
-    return tuple(made)
+    return tuple(parts)
 
 
 def _failed(source: str, error: BaseException) -> ModelError:

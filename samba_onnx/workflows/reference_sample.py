@@ -143,16 +143,16 @@ def _check_outputs(
     """Refuse a model whose answer is not of the types and shapes that it declares."""
     for value in model.graph.outputs:
         name, kind, shape = value.name or "", type_text(value), dimensions(value.shape)
-        found = outputs[name]
+        array = outputs[name]
         element = tensor_element(kind)
         fits = shape is None or (
-            len(shape) == len(found.shape)
+            len(shape) == len(array.shape)
             and all(
-                want == have or not isinstance(want, int)
-                for want, have in zip(shape, found.shape, strict=True)
+                declared_size == size or not isinstance(declared_size, int)
+                for declared_size, size in zip(shape, array.shape, strict=True)
             )
         )
-        if not fits or (element is not None and element.numpy != found.dtype):
+        if not fits or (element is not None and element.numpy != array.dtype):
             declared = (
                 "?"
                 if shape is None
@@ -160,7 +160,7 @@ def _check_outputs(
             )
             raise InvalidModelError(
                 f"{printable(source)}: output {printable(name)!r} is declared as {kind} "
-                f"[{declared}], but the model computes {found.dtype} {list(found.shape)}: "
+                f"[{declared}], but the model computes {array.dtype} {list(array.shape)}: "
                 "correct the declaration"
             )
 

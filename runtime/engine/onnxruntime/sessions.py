@@ -39,7 +39,7 @@ def make_session(
 
     Args:
         source: A serialised model, or the path of one.
-        settings: How to make it.
+        settings: How the engine prepares computations: its threads, the layout of weights.
         folder: Where the files of external initializers of a serialised model lie.
         values: Content of external initializers that lie in memory; must live as long as the
             session.

@@ -16,7 +16,7 @@ def time_order(steps: int, reverse: bool) -> range:
     """Return the steps of a layer in the order in which it computes them.
 
     Args:
-        steps: How many there are.
+        steps: The number of steps, which is the length of the time axis.
         reverse: Whether the layer's time runs backwards.
     """
     return range(steps - 1, -1, -1) if reverse else range(steps)

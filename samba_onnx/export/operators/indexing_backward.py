@@ -19,9 +19,9 @@ def spread(
 
     Args:
         build: The graph.
-        value: Any.
-        axis: Not negative.
-        start: Where its first element goes.
+        value: A value of any type, with at least one axis.
+        axis: The axis to spread along, counted from the first one, so not negative.
+        start: Where the first element of the value goes.
         step: Positions from one element to the next.
         size: Length of the axis afterwards.
     """

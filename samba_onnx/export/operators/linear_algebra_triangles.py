@@ -28,9 +28,9 @@ def solved_triangle(
 
     Args:
         build: The graph.
-        value: (..., n, n); only one triangle is read.
-        right: (..., n, k).
-        upper: Which triangle.
+        value: Matrices of shape (..., n, n), of which only one triangle is read.
+        right: Right-hand sides of shape (..., n, k).
+        upper: Whether the upper triangle is read, rather than the lower one.
         ones: Whether the diagonal is taken for ones.
     """
     if upper:

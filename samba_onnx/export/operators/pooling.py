@@ -158,8 +158,8 @@ def emit_max_pool(
     Args:
         build: The graph.
         data: The batch, of shape (batch, channels, spatial...).
-        windows: Where to look.
-        indices: Whether the second result is wanted.
+        windows: The windows in each plane, and how many there are along each axis.
+        indices: Whether the second result is needed.
 
     Returns:
         The largest elements, and their indices in their planes; or the former twice.

@@ -36,8 +36,8 @@ def running(
     Args:
         build: The graph.
         values: The values to scan together, all of one shape.
-        axis: Not negative.
-        neutral: Per value, what leaves everything else as it is.
+        axis: The axis to scan along, counted from the first one, so not negative.
+        neutral: Per value, the number that leaves everything it is combined with as it is.
         combine: Combines elements with those in front of them, value by value.
     """
     shape = sizes(values[0])

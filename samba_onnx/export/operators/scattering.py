@@ -71,8 +71,8 @@ def scatter_nd(
 
     Args:
         build: The graph.
-        value: Any.
-        tuples: int64, (..., number of leading axes).
+        value: A value of any type, with at least one axis.
+        tuples: Indices, int64 of shape (..., number of leading axes).
         updates: New elements of the value's type, (..., remaining axes).
         reduction: ``add``, ``mul``, ``max`` or ``min`` combines with what was there.
     """
@@ -94,9 +94,9 @@ def scatter_elements(
 
     Args:
         build: The graph.
-        value: Any.
-        axis: Not negative.
-        places: Integers.
+        value: A value of any type, with at least one axis.
+        axis: The axis that the places count along, not negative.
+        places: Integers, of as many axes as the value.
         updates: New elements of the value's type; their shape is cut to that of the places.
         reduction: ``add``, ``mul``, ``max`` or ``min`` combines with what was there.
     """
@@ -127,8 +127,8 @@ def put_slices(
 
     Args:
         build: The graph.
-        value: At least one axis.
-        axis: Which.
+        value: A value of any type, with at least one axis.
+        axis: The axis to write slices of; a negative one counts from the end.
         places: Integers, one per slice.
         updates: The value's shape but for the axis, which is as long as the places.
         reduction: ``add``, ``mul``, ``max`` or ``min`` combines with what was there.

@@ -25,8 +25,8 @@ def ordered(
 
     Args:
         build: The graph.
-        value: At least one axis.
-        axis: Which to order along.
+        value: A value of any type, with at least one axis.
+        axis: The axis to order along; a negative one counts from the end.
         length: How many elements to return.
         largest: Whether the largest element is first.
     """

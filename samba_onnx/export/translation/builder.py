@@ -65,9 +65,9 @@ class GraphBuilder:
         """Add a graph input.
 
         Args:
-            name: Its name, which nothing else may have.
-            dtype: Its type.
-            shape: Its sizes.
+            name: Name of the input, which nothing else may have.
+            dtype: Type of its elements.
+            shape: Sizes of all its axes.
         """
         value = ir.Value(name=self._reserve(name), type=ir.TensorType(dtype), shape=ir.Shape(shape))
         self.graph.inputs.append(value)
@@ -171,8 +171,8 @@ class GraphBuilder:
         """Return a constant.
 
         Args:
-            content: A number, a sequence or an array.
-            dtype: Its type.
+            content: A number, a sequence or an array, which is converted to the type.
+            dtype: Type of the constant.
 
         Returns:
             An initializer, shared by all equal constants.

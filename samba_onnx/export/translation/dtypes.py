@@ -20,7 +20,7 @@ def onnx_type(dtype: torch.dtype) -> ir.DataType:
     """Return ONNX's name of a torch data type.
 
     Args:
-        dtype: Any.
+        dtype: A data type of torch, which ONNX may lack.
 
     Raises:
         ModelError: ONNX has no such type.
@@ -37,7 +37,7 @@ def torch_type(dtype: ir.DataType) -> torch.dtype:
     """Return torch's name of an ONNX data type.
 
     Args:
-        dtype: Any.
+        dtype: A data type of ONNX, which torch may lack.
 
     Raises:
         ModelError: torch has no such type.

@@ -53,7 +53,7 @@ def translate(
 
     Args:
         graph_module: Every node has ``meta["val"]``; static shapes.
-        builder: Where to.
+        builder: The graph that the nodes are appended to.
         inputs: Values by placeholder; those that are missing are never read.
         results: Filled with what was made of each node: a value, or a list of values.
 

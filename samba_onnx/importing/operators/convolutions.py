@@ -54,14 +54,14 @@ def _transposed_padding(
     rank = len(place.kernel)
     added = node.integers("output_padding", [0] * rank)
     automatic = node.text("auto_pad", "NOTSET")
-    wanted = node.integers("output_shape")[-rank:]
-    if not wanted and automatic not in ("SAME_UPPER", "SAME_LOWER"):
+    sizes = node.integers("output_shape")[-rank:]
+    if not sizes and automatic not in ("SAME_UPPER", "SAME_LOWER"):
         return added, place.before, place.after
     before, after = [], []
     for axis in range(rank):
         size, stride = value.shape[2 + axis], place.strides[axis]
         reach = (place.kernel[axis] - 1) * place.dilations[axis] + 1
-        target = wanted[axis] if wanted else size * stride
+        target = sizes[axis] if sizes else size * stride
         cut = stride * (size - 1) + added[axis] + reach - target
         small, large = cut // 2, cut - cut // 2
         before.append(large if automatic == "SAME_LOWER" or automatic == "NOTSET" else small)

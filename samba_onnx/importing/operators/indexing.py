@@ -93,8 +93,8 @@ def one_hot(node: Node, places: Tensor, depth: Array, values: Tensor) -> Tensor:
     axis += places.dim() + 1 if axis < 0 else 0
     sizes = [1] * (places.dim() + 1)
     sizes[axis] = count
-    wanted = _from_start(places, count).unsqueeze(axis)
-    return torch.where(wanted == torch.arange(count).reshape(sizes), values[1], values[0])
+    positions = _from_start(places, count).unsqueeze(axis)
+    return torch.where(positions == torch.arange(count).reshape(sizes), values[1], values[0])
 
 
 @computes("TensorScatter")

@@ -26,11 +26,11 @@ def batch_normalization(
     result = F.batch_norm(value, None, None, scale, bias, True, 0.0, epsilon)
     axes = [axis for axis in range(value.dim()) if axis != 1]
     batch_variance, batch_mean = torch.var_mean(value.detach(), axes, correction=0)
-    kept = node.number("momentum", 0.9)
+    momentum = node.number("momentum", 0.9)
     return (
         result,
-        mean * kept + batch_mean * (1 - kept),
-        variance * kept + batch_variance * (1 - kept),
+        mean * momentum + batch_mean * (1 - momentum),
+        variance * momentum + batch_variance * (1 - momentum),
     )
 
 
@@ -113,6 +113,6 @@ def dropout(
     if training is None or not training.item() or not node.training or rate == 0.0:
         return value, torch.ones_like(value, dtype=torch.bool)
     if node.wants(1):
-        result, kept = torch.native_dropout(value, rate, True)
-        return result, kept
+        result, mask = torch.native_dropout(value, rate, True)
+        return result, mask
     return F.dropout(value, rate), torch.ones_like(value, dtype=torch.bool)

@@ -117,7 +117,7 @@ def global_lp_pool(node: Node, value: Tensor) -> Tensor:
 
 
 @computes("MaxUnpool", known=(2,))
-def max_unpool(node: Node, value: Tensor, places: Tensor, wanted: Array | None = None) -> Tensor:
+def max_unpool(node: Node, value: Tensor, places: Tensor, shape: Array | None = None) -> Tensor:
     """Put elements back to the places that MaxPool took them from; zero elsewhere."""
     kernel = node.integers("kernel_shape")
     rank = len(kernel)
@@ -129,7 +129,7 @@ def max_unpool(node: Node, value: Tensor, places: Tensor, wanted: Array | None =
     sizes = [*value.shape[:2], *plane]
     flat = value.new_zeros(math.prod(sizes)).scatter(0, places.reshape(-1), value.reshape(-1))
     result = flat.reshape(sizes)
-    target = integers(wanted)
+    target = integers(shape)
     if target is None:
         return result
     ends = [n for axis in reversed(range(rank)) for n in (0, target[2 + axis] - plane[axis])]

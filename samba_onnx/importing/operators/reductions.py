@@ -144,8 +144,8 @@ def top_k(node: Node, value: Tensor, count: Array) -> tuple[Tensor, Tensor]:
 
     Of equal elements those that come first, as ONNX demands; torch's own operator leaves it open.
     """
-    axis, wanted = node.integer("axis", -1), int(count.item())
+    axis, number = node.integer("axis", -1), int(count.item())
     largest = bool(node.integer("largest", 1))
     places = torch.argsort(value, dim=axis, descending=largest, stable=True)
-    places = places.narrow(axis, 0, wanted)
+    places = places.narrow(axis, 0, number)
     return torch.gather(value, axis, places), places

@@ -66,8 +66,8 @@ def split_to_sequence(node: Node, value: Tensor, sizes: Array | None = None) -> 
     if sizes is None:
         pieces = list(torch.split(value, 1, axis))
         return pieces if node.integer("keepdims", 1) else [p.squeeze(axis) for p in pieces]
-    wanted = int(sizes.item()) if sizes.ndim == 0 else [int(size) for size in sizes]
-    return list(torch.split(value, wanted, axis))
+    lengths = int(sizes.item()) if sizes.ndim == 0 else [int(size) for size in sizes]
+    return list(torch.split(value, lengths, axis))
 
 
 @computes("ConcatFromSequence")

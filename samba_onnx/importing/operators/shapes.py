@@ -29,9 +29,9 @@ def size(node: Node, value: Tensor) -> Array:
 
 
 @computes("Reshape", known=(1,))
-def reshape(node: Node, value: Tensor, wanted: Array) -> Tensor:
+def reshape(node: Node, value: Tensor, shape: Array) -> Tensor:
     """Give another shape; 0 copies a size unless ``allowzero`` is set."""
-    sizes = [int(item) for item in wanted.reshape(-1)]
+    sizes = [int(item) for item in shape.reshape(-1)]
     if not node.integer("allowzero"):
         sizes = [value.shape[axis] if item == 0 else item for axis, item in enumerate(sizes)]
     return value.reshape(sizes)
@@ -73,10 +73,10 @@ def unsqueeze(node: Node, value: Tensor, axes: Array) -> Tensor:
 
 
 @computes("Expand", known=(1,))
-def expand(node: Node, value: Tensor, wanted: Array) -> Tensor:
+def expand(node: Node, value: Tensor, shape: Array) -> Tensor:
     """Broadcast in both directions."""
     del node
-    sizes = tuple(int(item) for item in wanted.reshape(-1))
+    sizes = tuple(int(item) for item in shape.reshape(-1))
     return value.expand(np.broadcast_shapes(tuple(value.shape), sizes))
 
 
@@ -240,10 +240,10 @@ def space_to_depth(node: Node, value: Tensor) -> Tensor:
 
 
 @computes("CenterCropPad", known=(1,))
-def center_crop_pad(node: Node, value: Tensor, wanted: Array) -> Tensor:
+def center_crop_pad(node: Node, value: Tensor, shape: Array) -> Tensor:
     """Cut or fill axes equally at both ends until they have the sizes that are wanted."""
     axes = node.integers("axes", list(range(value.dim())))
-    for axis, target in zip(axes, wanted.reshape(-1).tolist(), strict=True):
+    for axis, target in zip(axes, shape.reshape(-1).tolist(), strict=True):
         axis %= value.dim()
         length = value.shape[axis]
         if target <= length:

@@ -105,12 +105,12 @@ def _beginning(model: ir.Model, count: int) -> ir.Model:
     The types of inner values are declared on them, as every exporter of ours does.
     """
     nodes = list(model.graph)[:count]
-    kept = set(nodes)
+    members = set(nodes)
     outputs = [
         value
         for node in nodes
         for value in node.outputs
-        if value.name and not any(use.node in kept for use in value.uses())
+        if value.name and not any(use.node in members for use in value.uses())
     ]
     graph = ir.convenience.extract(model.graph, inputs=model.graph.inputs, outputs=outputs)
     return ir.Model(graph, ir_version=model.ir_version, functions=list(model.functions.values()))
