@@ -9,12 +9,15 @@ from __future__ import annotations
 import ast
 import functools
 import importlib
+import json
 import re
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from samba_onnx.program.kinds import SectionType
 
 ROOT = Path(__file__).parent.parent
 ROOMS = ("samba_onnx", "passes", "runtime")
@@ -184,6 +187,15 @@ def test_a_class_of_the_glossary_is_given_with_its_only_place() -> None:
                 assert any(module.replace(".", "/") in owner for owner in owners[attribute]), (
                     f"{word}: {name} is defined in {owners[attribute]}"
                 )
+
+
+def test_every_section_type_is_where_people_and_machines_look_for_it() -> None:
+    row = re.search(r"^\| section type \| ([^|]+) \|", (ROOT / "CONTRIBUTING.md").read_text(), re.M)
+    schema = json.loads((ROOT / "docs/report.schema.json").read_text())
+    described = schema["$defs"]["SectionReport"]["properties"]["type"]["description"]
+    assert row is not None
+    for text in (row[1], described):
+        assert set(re.findall(r"[A-Z]{3,}", text)) == {kind.value for kind in SectionType}
 
 
 def test_guides_name_files_that_exist() -> None:
