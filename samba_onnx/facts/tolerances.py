@@ -16,6 +16,7 @@ __all__ = [
     "NEGLIGIBLE_GRADIENT",
     "OUTPUT",
     "TIMES_TORCHS_ERROR",
+    "UPDATE_ROUNDINGS",
     "Tolerance",
     "of_largest",
     "output_tolerance",
@@ -61,7 +62,10 @@ GRADIENT_OF_LARGEST: Final = 2e-3
 sums of many more terms than outputs, of both signs."""
 TIMES_TORCHS_ERROR: Final = 10.0
 """How many times torch's own error against float64 the error of a gradient may be that is beyond
-the tolerance."""
+the tolerance, and that of an optimizer's step."""
+UPDATE_ROUNDINGS: Final = 16.0
+"""How many roundings of the largest number of a tensor a step of an optimizer may be off besides: it
+has about ten operations, and torch rounds its scalars at other places."""
 NEGLIGIBLE_GRADIENT: Final = 1e-3
 """Part of the largest gradient of all below which a parameter's gradient may be noise: behind a
 normalisation, that of a bias is zero but for rounding."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from torch import nn
 from torch.optim import Optimizer
@@ -33,6 +33,12 @@ from samba_onnx.workflows.torch_programs import (
     named_inputs,
     recorded_program,
 )
+
+_TRACED_NOTE: Final = (
+    "Graphs that were traced are not compared with eager torch: an engine prepared every part of "
+    "them, and ran none."
+)
+"""Only the first graph carries it, for it speaks of the whole PEF."""
 
 
 class Compiler:
@@ -127,6 +133,7 @@ class Compiler:
         programs = [_program_of(graph) for graph in graphs]
         for part in (part for program in programs for part in program.parts):
             refuse_unless_prepared(part)
+        programs[0] = dataclasses.replace(programs[0], notes=(*programs[0].notes, _TRACED_NOTE))
         records = {graph.name: GraphRecord(graph.fingerprint.text()) for graph in graphs}
         if not options.get("pef_name") and name:
             options["pef_name"] = name

@@ -24,7 +24,7 @@ from samba_onnx.program.fingerprint import fingerprint
 from samba_onnx.program.program import DEFAULT_GRAPH, Program
 from samba_onnx.tensor.inputs import name_inputs
 from samba_onnx.workflows.checking.inference import compare_with_eager
-from samba_onnx.workflows.checking.refusals import refuse_unless_prepared
+from samba_onnx.workflows.checking.optimizers import compare_updates
 from samba_onnx.workflows.checking.training import compare_training
 from samba_onnx.workflows.records import GraphRecord, onnx_record, write_records
 
@@ -92,14 +92,14 @@ def recorded_program(
         inputs: Arguments of ``forward``, tensors with their names.
         optimizers: Optimizers that step at the end of every run that trains.
         training: How the program trains; None for a program that only runs forward.
-        check: Compare outputs, and gradients, with those of eager torch.
+        check: Compare outputs, gradients and steps of optimizers with those of eager torch.
 
     Returns:
         A program whose metadata has its record, so that whoever compiles it writes the same PEF.
 
     Raises:
         GradientError: A loss cannot be differentiated.
-        ExportMismatchError: An output or a gradient differs from torch's.
+        ExportMismatchError: An output, a gradient, or a step of an optimizer differs from torch's.
         EngineRefusalError: An operator of what was exported cannot be run.
         ModelError: The module does what a program cannot do.
         UsageError: Inputs do not fit, or an optimizer cannot be compiled or has parameters of
@@ -162,11 +162,12 @@ def trained_program(
         inputs: Arguments of ``forward``, tensors with their names.
         optimizers: Optimizers of its parameters; without any, the program has no OPT part.
         training: Which outputs are losses, and whether gradients accumulate.
-        check: Compare outputs and gradients with those of eager torch.
+        check: Compare outputs and gradients with those of eager torch, and the steps of the
+            optimizers with those of torch.optim.
 
     Raises:
         GradientError: A loss cannot be differentiated.
-        ExportMismatchError: An output or a gradient differs from torch's.
+        ExportMismatchError: An output, a gradient, or a step of an optimizer differs from torch's.
         EngineRefusalError: An operator of what was exported cannot be run.
         ModelError: The module does what a program cannot do.
         UsageError: Inputs do not fit, or an optimizer has parameters of another model.
@@ -182,10 +183,10 @@ def trained_program(
     program = dataclasses.replace(exported.program, notes=notes)
     program = with_output_names(program, _output_names(model))
     whole = with_optimizers(program, optimizers)
-    if check:
-        for part in whole.parts[len(program.parts) :]:
-            refuse_unless_prepared(part)
-    return whole
+    if not check:
+        return whole
+    updates = compare_updates(optimizers, whole.parts[len(program.parts) :])
+    return dataclasses.replace(whole, notes=(*whole.notes, *updates.notes))
 
 
 def _output_names(model: nn.Module) -> Sequence[str] | None:

@@ -21,6 +21,7 @@ from tests.workflows.checking.planted import (
     batch,
     net,
     wrong_number,
+    wrong_update,
 )
 
 HERE = "tests.workflows.checking.planted"
@@ -98,6 +99,15 @@ def test_refused_operators_of_the_optimizer(
     monkeypatch.setattr(optimizers, "adam_update", absent_update)
     command = ["convert", f"{HERE}:training_factory", "--train", "-o", tmp_path / "m.pef"]
     refused(samba_port, command, tmp_path, "OPT part.*refuses operator Swirl, node 'net__")
+
+
+def test_wrong_numbers_of_the_optimizer(
+    samba_port: SambaPort, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(optimizers, "adam_update", wrong_update)
+    command = ["convert", f"{HERE}:training_factory", "--train", "-o", tmp_path / "m.pef"]
+    refused(samba_port, command, tmp_path, "step 1 of AdamW in the exported graph .* 'net__layer__")
+    assert samba_port(*command, "--no-check", "-q").status == 0
 
 
 def noted(samba_port: SambaPort, path: Path, sentence: str) -> None:

@@ -29,6 +29,7 @@ from tests.workflows.checking.planted import (
     clumsy_batch,
     net,
     wrong_number,
+    wrong_update,
 )
 
 Compile = Callable[..., str]
@@ -117,6 +118,30 @@ def test_refused_operators_of_the_optimizer(
     ) as caught:
         training(session, tmp_path, inputs=inputs())
     assert caught.value.section_type == "OPT"
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("inputs", [batch, clumsy_batch], ids=["compared", "not comparable"])
+def test_wrong_numbers_of_the_optimizer(
+    session: SambaSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, inputs: Any
+) -> None:
+    monkeypatch.setattr(optimizers, "adam_update", wrong_update)
+    with pytest.raises(ExportMismatchError, match=r"step 1 of AdamW .* 'net__layer__"):
+        training(session, tmp_path, inputs=inputs())
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_gradients_that_are_not_set_to_zero_are_refused(
+    session: SambaSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    right = GraphBuilder.full
+
+    def ones(build: GraphBuilder, shape: Any, value: Any, *rest: Any) -> Any:
+        return right(build, shape, 1 if value == 0 else value, *rest)
+
+    monkeypatch.setattr(GraphBuilder, "full", ones)
+    with pytest.raises(ExportMismatchError, match=r"sets 'net__layer__\w+__grad' to other numbers"):
+        training(session, tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -10,6 +10,7 @@ import torch
 import samba_onnx as samba
 from samba_onnx.errors import GraphMismatchError, UsageError
 from samba_onnx.graph import FwdGraph
+from samba_onnx.pef import load_pef
 from samba_onnx.sessions import SambaSession
 from tests.sessions.modules import Doubled, Fill, Memory
 
@@ -67,6 +68,12 @@ def test_graphs_share_regions_on_the_device(session: SambaSession, path: str) ->
     assert moved == {"rows", "row", "position", outputs["step"][0].sn_name}
     (kept,) = session.get_tensors_by_name(["shared_cache"])
     torch.testing.assert_close(kept.torch(), cache)
+
+
+def test_graphs_that_are_not_compared_get_a_note(path: str) -> None:
+    with load_pef(path) as pef:
+        (note,) = (note for note in pef.manifest.notes if "compared" in note)
+    assert note.startswith("Graphs that were traced are not compared with eager torch")
 
 
 def test_a_shared_weight_is_there_once(session: SambaSession, path: str) -> None:

@@ -12,6 +12,8 @@ EAGER_TORCH: Final = "eager torch"
 """What an exported module is compared with."""
 ORIGINAL_MODEL: Final = "the ONNX model on onnxruntime"
 """What a compiled ONNX model is compared with."""
+WHOLE: Final = "What was compiled"
+"""What is compared, where it is not only a part of the program."""
 
 
 class ComparisonOutcome(enum.StrEnum):
@@ -40,14 +42,16 @@ class Comparison:
     rates of all dropouts at 0``."""
     oracle: str = EAGER_TORCH
     """What was compared with, or would have been."""
+    subject: str = WHOLE
+    """What was compared, or would have been, as the beginning of a sentence."""
 
     @property
     def notes(self) -> tuple[str, ...]:
         """What people must know of it: a sentence for the PEF and its report, or none."""
         if self.outcome is ComparisonOutcome.NOT_COMPARABLE:
-            return (f"What was compiled is not compared with {self.oracle}: {self.reason}.",)
+            return (f"{self.subject} is not compared with {self.oracle}: {self.reason}.",)
         if self.condition:
-            return (f"What was compiled is compared with {self.oracle} {self.condition}.",)
+            return (f"{self.subject} is compared with {self.oracle} {self.condition}.",)
         return ()
 
 
@@ -61,11 +65,14 @@ def done(errors: Mapping[str, float], condition: str = "") -> Comparison:
     return Comparison(ComparisonOutcome.DONE, MappingProxyType(dict(errors)), condition=condition)
 
 
-def not_comparable(reason: str, oracle: str = EAGER_TORCH) -> Comparison:
+def not_comparable(reason: str, oracle: str = EAGER_TORCH, subject: str = WHOLE) -> Comparison:
     """Return the outcome where there is nothing to compare.
 
     Args:
         reason: A clause that says what is missing, without a full stop.
         oracle: What would have been compared with.
+        subject: What would have been compared, as the beginning of a sentence.
     """
-    return Comparison(ComparisonOutcome.NOT_COMPARABLE, reason=reason, oracle=oracle)
+    return Comparison(
+        ComparisonOutcome.NOT_COMPARABLE, reason=reason, oracle=oracle, subject=subject
+    )

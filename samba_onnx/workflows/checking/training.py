@@ -17,7 +17,7 @@ from torch.utils import _pytree as pytree
 from samba_onnx.errors import ExportMismatchError
 from samba_onnx.export.capture.modules import Inputs, arguments
 from samba_onnx.export.programs.inference import Exported
-from samba_onnx.facts.names import GRADIENT, LOSSES, UPDATED
+from samba_onnx.facts.names import GRADIENT, LOSSES, UPDATED, ZEROED
 from samba_onnx.facts.tolerances import (
     GRADIENT_OF_LARGEST,
     NEGLIGIBLE_GRADIENT,
@@ -69,7 +69,19 @@ def compare_training(module: nn.Module, inputs: Inputs, exported: Exported) -> C
     for part in program.parts:
         if part.type not in (SectionType.FWD, SectionType.BCKWD):  # which were run
             refuse_unless_prepared(part)
+        if part.type is SectionType.ZEROGRAD:
+            _refuse_unless_zero(part)
     return done(errors, CONDITION if program.argins else "")
+
+
+def _refuse_unless_zero(part: Part) -> None:
+    """Run the part that sets gradients to zero, and look at what it leaves."""
+    for name, values in run_part(part, {}).items():
+        if values.any():
+            raise ExportMismatchError(
+                f"the exported graph sets {name.removesuffix(ZEROED)!r} to other numbers than zero;"
+                " please report this, or skip the comparison"
+            )
 
 
 def _errors_of_step(module: nn.Module, inputs: Inputs, exported: Exported) -> dict[str, float]:

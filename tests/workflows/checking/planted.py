@@ -100,6 +100,12 @@ def absent_update(update: Update) -> tuple[ir.Value, dict[str, ir.Value]]:
     return update.build.emit("Swirl", [weight], weight.dtype, weight.shape.numpy()), state
 
 
+def wrong_update(update: Update) -> tuple[ir.Value, dict[str, ir.Value]]:
+    """Write the step of an optimizer with the wrong sign."""
+    weight, state = adam_update(update)
+    return update.build.unary("Neg", weight), state
+
+
 def _emit(context: Context, value: Any, operator: str, **attributes: float) -> ir.Value:
     return context.build.emit(
         operator, [value], context.result.dtype, context.result.shape, **attributes
