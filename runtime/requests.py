@@ -59,6 +59,25 @@ def run_request(
     return RunRequest(graph, input_names, names, ids, types, from_call, until_call, single)
 
 
+def whole_request(
+    graph: str | None,
+    inputs: tuple[str, ...],
+    outputs: tuple[str, ...],
+    section_types: tuple[str, ...] | None,
+) -> tuple[Hashable, ...]:
+    """Return the plain tuple that equals the request of a run without further restrictions.
+
+    Small models run in little more time than a RunRequest takes to make; a tuple is made at once.
+
+    Args:
+        graph: Name of the graph; None for the only one.
+        inputs: Names of the inputs that are given.
+        outputs: Names of the outputs that are wanted.
+        section_types: Types of the sections to execute, in the order of execution; None for all.
+    """
+    return graph, inputs, outputs, None, section_types, None, None, False
+
+
 def _hashable(items: Any) -> Any:
     """Return ids or types, which may be nested, as part of a key that keeps their order.
 

@@ -15,7 +15,7 @@ from samba_onnx.pef.manifest import Graph
 from samba_onnx.program.kinds import SectionType
 from samba_onnx.runtime.elements import Array
 from samba_onnx.runtime.prepared import PreparedRun
-from samba_onnx.runtime.requests import run_request
+from samba_onnx.runtime.requests import run_request, whole_request
 from samba_onnx.runtime.selection import SectionIds
 from samba_onnx.sessions.data_parallel import check_data_parallel
 from samba_onnx.sessions.loaded import LoadedProgram
@@ -103,17 +103,11 @@ class Runner:
         ):
             try:
                 marks = list(map(_MARKS, outputs))
-                # The tuple that equals the RunRequest of this run: small models are run in little
-                # more time than objects take to make.
-                request = (
+                request = whole_request(
                     graph_name or self._program.only_graph,
                     tuple(map(_NAME, inputs)),
                     tuple(map(_MARK_NAME, marks)),
-                    None,
                     tuple(section_types) if section_types else None,
-                    None,
-                    None,
-                    False,
                 )
             except AttributeError:  # Names, or tensors of torch.
                 pass
