@@ -194,8 +194,9 @@ class SambaSession:
             target: The device: a name or the path to a profile, which overrides the settings.
             level: ``o0`` or ``o3``, which overrides the settings.
             check: Compute the outputs by what was exported and by the model itself, and refuse to
-                compile if they differ. Dropouts are compared with their rates at 0. Where there is
-                nothing to compare with, a note in the PEF says why.
+                compile if they differ; so with gradients, and with steps of the optimizers by
+                torch.optim. Dropouts are compared with their rates at 0. Where there is nothing to
+                compare with, a note in the PEF says why.
             gradient_accumulation: Let backward sections add to gradients; ZEROGRAD sections set
                 them to zero.
             weights: For an ONNX model, names of the initializers that are trained, as of
