@@ -8,7 +8,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import FrameType
 
 from samba_onnx.cli.failures import EXIT_USAGE, complain, flush_output
@@ -39,21 +39,26 @@ def isolated(action: Callable[[], int], name: str) -> int:
     flush_output()
     # The end that only this process holds closes with it, however it dies.
     watched, lifeline = os.pipe()
+    # A signal that comes now waits until somebody is there to pass it on: on a busy machine the
+    # child may work for a while before this process goes on.
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     child = os.fork()
     if child == 0:
         os.close(lifeline)
-        _work(action, watched)
+        _work(action, watched, mask)
     os.close(watched)
     try:
-        return _supervise(child, name)
+        return _supervise(child, name, mask)
     finally:
         os.close(lifeline)
 
 
-def _work(action: Callable[[], int], watched: int) -> None:
+def _work(action: Callable[[], int], watched: int, mask: Iterable[int]) -> None:
     """Be the child: run the action and leave without any native destructor."""
     status = EXIT_USAGE
     try:
+        # Inside: a signal that was waiting must not lead the child back into the parent's code.
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         threading.Thread(target=_end_with_parent, args=(watched,), daemon=True).start()
         status = action()
         flush_output()
@@ -70,8 +75,17 @@ def _end_with_parent(watched: int) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def _supervise(child: int, name: str) -> int:
-    """Pass signals on to the child, wait for it, and explain its death."""
+def _supervise(child: int, name: str, mask: Iterable[int]) -> int:
+    """Pass signals on to the child, wait for it, and explain its death.
+
+    Args:
+        child: The child's process id.
+        name: The command's name, with which messages begin.
+        mask: Signals that are blocked while this process waits: those that were before the fork.
+
+    Returns:
+        The exit status for this process.
+    """
     received: list[tuple[int, float]] = []
 
     def pass_on(number: int, frame: FrameType | None) -> None:
@@ -89,6 +103,7 @@ def _supervise(child: int, name: str) -> int:
     for number in SIGNALS:
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, pass_on)
+    signal.pthread_sigmask(signal.SIG_SETMASK, mask)
     _, status = os.waitpid(child, 0)
     signal.setitimer(signal.ITIMER_REAL, 0)
     if os.WIFEXITED(status):

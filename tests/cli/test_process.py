@@ -200,6 +200,33 @@ def test_native_code_that_does_not_listen_is_killed() -> None:
     assert err == "samba-port run: interrupted, and killed because it did not end by itself\n"
 
 
+EARLY = """
+import os, signal, sys, time
+from samba_onnx.cli.isolation import isolated
+fork = os.fork
+def interrupted_fork():
+    child = fork()
+    if child:
+        os.kill(os.getpid(), signal.SIGINT)
+    return child
+os.fork = interrupted_fork
+def work():
+    try:
+        time.sleep(60)
+    except KeyboardInterrupt:
+        return 7
+sys.exit(isolated(work, "samba-port run"))
+"""
+
+
+def test_a_signal_before_anybody_waits_reaches_the_child() -> None:
+    process = subprocess.run(
+        [sys.executable, "-c", EARLY], capture_output=True, text=True, timeout=30, check=False
+    )
+    # 2: it came before the work began.
+    assert process.returncode in (2, 7), process.stderr
+
+
 SWALLOWED = """
 import sys, time
 from samba_onnx.cli import signals
