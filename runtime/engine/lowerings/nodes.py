@@ -26,6 +26,8 @@ class Nodes:
         self._result = result
         self.nodes: list[onnx.NodeProto] = []
         """All nodes so far."""
+        self.shapes: dict[str, Shape] = {}
+        """Shapes of values that another lowering should know of."""
 
     def make(
         self, operator: str, inputs: Sequence[str], *, result: str = "", **attributes: Any
@@ -41,6 +43,20 @@ class Nodes:
         name = result or f"{self._result}.{len(self.nodes)}"
         self.nodes.append(helper.make_node(operator, inputs, [name], name=name, **attributes))
         return name
+
+    def reshape_last(self, value: str, before: Shape, after: Shape, result: str) -> None:
+        """Add the Reshape that makes a result, and state what it reshapes.
+
+        The lowering of final reshapes then lets the result be the value itself, without a copy.
+
+        Args:
+            value: What is reshaped.
+            before: Its shape.
+            after: The shape of the result.
+            result: Name of the output.
+        """
+        self.shapes[value] = before
+        self.make("Reshape", [value, self.integers(*after)], result=result)
 
     def split(self, value: str, parts: Sequence[int], axis: int) -> Sequence[str]:
         """Add a Split, and return the names of its outputs.

@@ -84,7 +84,7 @@ class WeightGradient:
     def _spatial(self) -> range:
         return range(2, len(self.shape))
 
-    def nodes(self) -> list[onnx.NodeProto]:
+    def replacement(self) -> Nodes:
         """Return what computes the same as the convolution and what reads it."""
         build = Nodes(self.result)
         narrow = self.dtype in HALVES
@@ -99,7 +99,7 @@ class WeightGradient:
             self._channels_last_products(build, name)
         if narrow:
             build.make("Cast", [name], result=self.result, to=self.dtype)
-        return build.nodes
+        return build
 
     def _columns(self, build: Nodes, result: str) -> None:
         """One product with all offsets stacked, channels first: best for few channels."""
@@ -132,12 +132,12 @@ class WeightGradient:
                 "Reshape", [columns, build.integers(self.positions, count * inner)]
             )
             product = build.make("MatMul", [left, columns])
-            build.make("Reshape", [product, build.integers(*self.shape)], result=result)
+            build.reshape_last(product, (outer, count * inner), self.shape, result)
         elif self.positions <= _SMALL_BATCH:
             product = build.make("MatMul", [left, _concatenated(build, rows, 1)])
             self._offsets_last(build, product, result)
         else:
-            products = [self._as_offset(build, build.make("MatMul", [left, part])) for part in rows]
+            products = [build.make("MatMul", [left, part]) for part in rows]
             self._together(build, products, result)
 
     def _per_picture(self, build: Nodes, result: str) -> None:
@@ -152,8 +152,7 @@ class WeightGradient:
             right = build.make("Reshape", [part, build.integers(self.batch, inner, plane)])
             right = build.make("Transpose", [right], perm=[0, 2, 1])
             product = build.make("MatMul", [left, right])
-            total = build.make("ReduceSum", [product, build.integers(0)], keepdims=0)
-            products.append(self._as_offset(build, total))
+            products.append(build.make("ReduceSum", [product, build.integers(0)], keepdims=0))
         self._together(build, products, result)
 
     def _depthwise(self, build: Nodes, result: str) -> None:
@@ -168,25 +167,28 @@ class WeightGradient:
             total = build.make("ReduceSum", [product, build.integers(*axes)], keepdims=0)
             sums.append(build.make("Reshape", [total, build.integers(channels, 1)]))
         stacked = _concatenated(build, sums, 1)
-        build.make("Reshape", [stacked, build.integers(*self.shape)], result=result)
+        build.reshape_last(stacked, (channels, len(sums)), self.shape, result)
 
     def _left(self, build: Nodes, outer: int) -> str:
         over = self.over.arranged(build, range(len(self.shape)))
         return build.make("Reshape", [over, build.integers(outer, self.positions)])
 
-    def _as_offset(self, build: Nodes, product: str) -> str:
-        return build.make("Reshape", [product, build.integers(*self.shape[:2], 1)])
-
     def _together(self, build: Nodes, products: Sequence[str], result: str) -> None:
-        stacked = _concatenated(build, products, 2)
-        build.make("Reshape", [stacked, build.integers(*self.shape)], result=result)
+        """Lay products ``[outer, inner]``, one per kernel offset, side by side as a weight."""
+        if len(products) == 1:
+            build.reshape_last(products[0], self.shape[:2], self.shape, result)
+            return
+        last = build.integers(*self.shape[:2], 1)
+        offsets_apart = [build.make("Reshape", [product, last]) for product in products]
+        stacked = build.make("Concat", offsets_apart, axis=2)
+        build.reshape_last(stacked, (*self.shape[:2], len(products)), self.shape, result)
 
     def _offsets_last(self, build: Nodes, product: str, result: str) -> None:
         """Bring ``[outer, offsets * inner]`` into the order of a weight."""
         outer, inner, *kernel = self.shape
         split = build.make("Reshape", [product, build.integers(outer, math.prod(kernel), inner)])
         turned = build.make("Transpose", [split], perm=[0, 2, 1])
-        build.make("Reshape", [turned, build.integers(*self.shape)], result=result)
+        build.reshape_last(turned, (outer, inner, math.prod(kernel)), self.shape, result)
 
     def _windows(self, build: Nodes, padded: str, first: int) -> Iterator[str]:
         """Yield, per kernel offset, the elements that lie under it at every window position.

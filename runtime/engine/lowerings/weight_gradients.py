@@ -65,12 +65,15 @@ def multiply_weight_gradients(model: onnx.ModelProto) -> dict[str, str]:
         return {n.output[0]: "an old operator set" for n in graph.node if is_operator(n, "Conv")}
     view = GraphView(graph)
     nodes: list[onnx.NodeProto] = []
+    shapes: dict[str, Shape] = {}
     replaced: set[str] = set()
     operands: set[str] = set()
     for node in graph.node:
         match = _match(node, view) if is_operator(node, "Conv") else None
         if isinstance(match, WeightGradient):
-            nodes += match.nodes()
+            replacement = match.replacement()
+            nodes += replacement.nodes
+            shapes |= replacement.shapes
             replaced.update(match.replaced)
             operands.update(node.input)
         elif replaced.isdisjoint(node.output):
@@ -79,6 +82,10 @@ def multiply_weight_gradients(model: onnx.ModelProto) -> dict[str, str]:
             reasons[node.output[0]] = match
     del graph.node[:]
     graph.node.extend(nodes)
+    graph.value_info.extend(
+        onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, shape)
+        for name, shape in shapes.items()
+    )
     remove_unread(graph, operands)
     return reasons
 

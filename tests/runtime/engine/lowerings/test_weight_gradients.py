@@ -9,6 +9,7 @@ import pytest
 import torch
 from onnx import parser
 
+from samba_onnx.runtime.engine.lowerings.final_reshapes import shed_final_reshapes
 from samba_onnx.runtime.engine.lowerings.weight_gradients import multiply_weight_gradients
 from tests.runtime.engine.lowerings.layers import Gradients, Layer, operators
 
@@ -51,6 +52,17 @@ def test_the_plain_form_and_the_products_are_torchs_gradient(layer: Layer) -> No
     onnx.checker.check_model(after, full_check=True)
     assert torch.equal(gradients.run(gradients.plain)[0], gradients.expected[0])
     assert torch.equal(gradients.run(after)[0], gradients.expected[0])
+
+
+@pytest.mark.parametrize("layer", PRODUCTS.values(), ids=PRODUCTS.keys())
+def test_nothing_is_copied_to_give_a_gradient_its_last_shape(layer: Layer) -> None:
+    gradients = Gradients(layer, WEIGHT)
+    after, _ = gradients.lowered(multiply_weight_gradients)
+    shed_final_reshapes(after, fixed_outputs=())
+    makers = {name: node.op_type for node in after.graph.node for name in node.output}
+    assert makers[after.graph.output[0].name] != "Reshape"
+    (result,) = gradients.run(after)
+    assert torch.equal(result.reshape(gradients.expected[0].shape), gradients.expected[0])
 
 
 def test_nothing_is_left_of_what_laid_the_operands_out() -> None:
