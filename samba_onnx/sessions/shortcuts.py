@@ -18,7 +18,7 @@ from samba_onnx.tensor.marks import Marks
 from samba_onnx.tensor.native import natively
 
 
-class Slot(NamedTuple):
+class InputSlot(NamedTuple):
     """Where an input of a run goes."""
 
     place: int
@@ -39,7 +39,7 @@ class Shortcut:
     """
 
     replay: Replay
-    inputs: tuple[Slot, ...]
+    inputs: tuple[InputSlot, ...]
     asked: list[Marks]
     """Names and regions of the outputs, in the order in which they were asked for."""
     outputs: tuple[tuple[Callable[[], Array], Marks], ...]
@@ -118,7 +118,7 @@ def make_shortcut(
                 # Its memory may hold the conjugate.
                 return None
             slots.append(
-                Slot(places[name], tensor.shape, tensor.dtype, items.ctypes.data, items.nbytes)
+                InputSlot(places[name], tensor.shape, tensor.dtype, items.ctypes.data, items.nbytes)
             )
     fetches = [fetch for _, fetch in replay.outputs]
     marks = [output._marks for output in outputs]
