@@ -10,6 +10,8 @@ from typing import Final
 
 import onnx_ir as ir
 
+from samba_onnx.facts.operators import operators
+from samba_onnx.facts.records import Kind
 from samba_onnx.program.dataflow import dimensions
 
 __all__ = ["Bounds", "Interval", "axis_size"]
@@ -243,16 +245,18 @@ def _place(node: ir.Node, known: _Known) -> Interval:
     return Interval() if size is None else Interval(0, size - 1)
 
 
-_VIEWS: Final = frozenset(
-    {"Cast", "Ceil", "Expand", "Flatten", "Floor", "Gather", "GatherElements", "GatherND"}
-    | {"Identity", "ReduceMax", "ReduceMin", "Reshape", "Round", "Slice", "Split", "Squeeze"}
-    | {"Tile", "Transpose", "Unsqueeze"}
-)
+_FILLED: Final = frozenset({"CenterCropPad", "MaxUnpool", "Pad", "Trilu"})
+"""They put other numbers beside the elements that they move."""
+_KEPT: Final = (
+    operators(kind=Kind.VIEW)
+    | operators(kind=Kind.MOVE)
+    | {"Cast", "Ceil", "Floor", "ReduceMax", "ReduceMin", "Round"}
+) - _FILLED
 """Their results are elements of their first operand, or rounded ones."""
 
 _RESULTS: Final[Mapping[str, Callable[[ir.Node, _Known], Interval]]] = MappingProxyType(
     {
-        **dict.fromkeys(_VIEWS, _same),
+        **dict.fromkeys(_KEPT, _same),
         "Add": _sum,
         "Sub": _difference,
         "Mul": _product,

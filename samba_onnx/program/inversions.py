@@ -9,6 +9,8 @@ from typing import Final
 
 import onnx_ir as ir
 
+from samba_onnx.facts.operators import operators
+from samba_onnx.facts.records import Kind
 from samba_onnx.program.constraints import Demand
 from samba_onnx.program.dataflow import dimensions
 from samba_onnx.program.intervals import Bounds, Interval, axis_size
@@ -132,19 +134,19 @@ def _count(node: ir.Node) -> int | None:
     return max(1, math.prod(known)) if len(known) == len(sizes) else None
 
 
-_VIEWS: Final = frozenset(
-    {"Cast", "Clip", "Compress", "Dropout", "Expand", "Flatten", "Gather", "GatherElements"}
-    | {"GatherND", "Identity", "Pad", "ReduceMax", "ReduceMean", "ReduceMin", "Reshape", "Round"}
-    | {"Ceil", "Floor", "Slice", "Split", "Squeeze", "Tile", "TopK", "Transpose", "Trilu"}
-    | {"Unsqueeze"}
+_KEPT: Final = (
+    operators(kind=Kind.VIEW)
+    | operators(kind=Kind.MOVE)
+    | {"Cast", "Ceil", "Floor", "ReduceMax", "ReduceMin", "Round"}
 )
 """Their results are elements of their first operand, or rounded ones."""
 
 INVERSIONS: Final[Mapping[str, Callable[[ir.Node, Interval, Bounds], Sequence[Demand]]]] = (
     MappingProxyType(
         {
-            **dict.fromkeys(_VIEWS, _first),
+            **dict.fromkeys(_KEPT, _first),
             **dict.fromkeys(("Concat", "Min", "Max"), _every),
+            "Clip": _first,
             "Abs": _size,
             "Add": _sum,
             "CumSum": _addends,
