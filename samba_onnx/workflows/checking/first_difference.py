@@ -18,7 +18,8 @@ from samba_onnx.export.translation.graphs import constant, translate
 from samba_onnx.runtime.engine.evaluation import evaluate
 from samba_onnx.tensor import SambaTensor
 from samba_onnx.workflows.checking.dropouts import without_dropouts
-from samba_onnx.workflows.checking.numbers import difference, to_array, tolerance_of
+from samba_onnx.workflows.checking.numbers import to_array, wide_array
+from samba_onnx.workflows.checking.judge import _Pair, _size
 from samba_onnx.workflows.checking.running import members_of
 
 
@@ -51,8 +52,10 @@ def first_difference(
         expected = truth.results.get(node)
         if expected is None:
             continue
-        amount = difference(results[value.name or ""], expected)
-        if not amount <= tolerance_of(expected):
+        e = to_array(expected)
+        pair = _Pair(results[value.name or ""], e, _size(wide_array(e)))
+        amount = pair.error
+        if not pair.is_near:
             return node, amount
     return None
 
