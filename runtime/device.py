@@ -91,8 +91,7 @@ class Device:
         if threads is not None and threads < 1:
             raise UsageError(f"threads is {threads}; give 1 or more, or None for one per core")
         self._verification: Future[None] | None = pef.start_verification() if verify else None
-        self._pef = pef
-        manifest = pef.manifest
+        self._pef, manifest = pef, pef.manifest
         self.memory = DeviceMemory(manifest.target.tiers, manifest.regions, manifest.symbols)
         self.lock = DeviceLock(mutex)
         self.ledger = Ledger(self.lock)
@@ -103,8 +102,8 @@ class Device:
         self._argins = Registers(manifest, self.memory)
         self._contents.load_argins(self._argins)
         timed = self.profile if time_sections else None
-        self._execution = Execution(self._contents, self._values, self.memory, timed)
         settings = EngineSettings(threads, prepack)
+        self._execution = Execution(self._contents, self._values, self.memory, timed)
         planner = RunPlanner(pef, self.memory, engine, settings, merge=not time_sections)
         self._closed = False
         self.runs = PreparedRuns(planner, self._values, self.memory, self.ledger)

@@ -78,7 +78,7 @@ class Ledger:
         """Begin without records.
 
         Args:
-            lock: Of the device, which holds it when it enters copies; None for one of its own.
+            lock: What the device holds when it enters copies; None for one of its own.
         """
         self.lock = lock or DeviceLock()
         """Held by whoever reads the records, so that no run is read by halves."""

@@ -105,7 +105,7 @@ def in_turn(
     """Let a method keep other threads out of its object's device until it is done.
 
     Args:
-        method: Of an object with a lock. It may use the device as often as it likes.
+        method: What an object with a lock does; it may use the device as often as it likes.
     """
 
     @functools.wraps(method)

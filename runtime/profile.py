@@ -31,7 +31,7 @@ class Profile:
         """Begin without times.
 
         Args:
-            lock: Of the device, which holds it when it adds times; None for one of its own.
+            lock: What the device holds when it adds times; None for one of its own.
         """
         self.lock = lock or DeviceLock()
         """Held by whoever reads or resets the times."""
