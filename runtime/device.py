@@ -88,8 +88,7 @@ class Device:
             PefFormatError: Stages do not agree with the manifest.
             PefChecksumError: The file was replaced while it was loaded.
         """
-        if threads is not None and threads < 1:
-            raise UsageError(f"threads is {threads}; give 1 or more, or None for one per core")
+        settings = _settings(threads, prepack)
         self._verification: Future[None] | None = pef.start_verification() if verify else None
         self._pef, manifest = pef, pef.manifest
         self.memory = DeviceMemory(manifest.target.tiers, manifest.regions, manifest.symbols)
@@ -102,7 +101,6 @@ class Device:
         self._argins = Registers(manifest, self.memory)
         self._contents.load_argins(self._argins)
         timed = self.profile if time_sections else None
-        settings = EngineSettings(threads, prepack)
         self._execution = Execution(self._contents, self._values, self.memory, timed)
         planner = RunPlanner(pef, self.memory, engine, settings, merge=not time_sections)
         self._closed = False
@@ -394,3 +392,9 @@ class Device:
             # A fresh one each time: an exception that is raised again grows its traceback.
             raise PefChecksumError(str(error)) from None
         self._verification = None
+
+
+def _settings(threads: int | None, prepack: bool) -> EngineSettings:
+    if threads is not None and threads < 1:
+        raise UsageError(f"threads is {threads}; give 1 or more, or None for one per core")
+    return EngineSettings(threads, prepack)
