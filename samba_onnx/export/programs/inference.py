@@ -25,6 +25,7 @@ from samba_onnx.export.capture.modules import (
 )
 from samba_onnx.export.capture.modules import input_names as names_of
 from samba_onnx.export.decomposition.dropout import rate_of
+from samba_onnx.export.differentiation.joint import Joint
 from samba_onnx.export.naming import operator_name, refused, scope_name
 from samba_onnx.export.translation.builder import GraphBuilder
 from samba_onnx.export.translation.dtypes import onnx_type
@@ -52,6 +53,8 @@ class Exported:
     """Position among the module's flat inputs, by name; those that the graph reads."""
     outputs: tuple[str | None, ...]
     """Name of every flat output of the module; None for one that is no tensor."""
+    joint: Joint | None = None
+    """Forward and backward in one graph, of a program that trains."""
 
 
 def inference_program(

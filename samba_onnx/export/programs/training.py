@@ -83,7 +83,8 @@ def export_training(
     request = JointRequest(exported, leaves, _losses(exported, loss_indices), dropped)
     joint = joint_graph(request)
     program = write_program(name, request, joint, names, accumulate=gradient_accumulation)
-    return _described(program, exported, names, flat)
+    described = _described(program, exported, names, flat)
+    return dataclasses.replace(described, joint=joint)
 
 
 def _dropouts(exported: ExportedProgram, names: SymbolNames, root: str) -> dict[fx.Node, Site]:

@@ -152,8 +152,7 @@ def _widen(yardsticks: dict[str, _Yardstick], runs: Runs) -> None:
         moved = runs.moved(seed, amplitude)
         if moved is None:
             return
-        for name in yardsticks:
-            yardsticks[name] = yardsticks[name].widened(moved[name], amplitude)
+        yardsticks |= {n: y.widened(moved[n], amplitude) for n, y in yardsticks.items()}
 
 
 def _scales(results: Mapping[str, NDArray[Any]]) -> dict[str, Distance]:
@@ -215,11 +214,12 @@ def _fraction(error: float, largest: float) -> float:
 
 def _unequal(actual: NDArray[Any], expected: NDArray[Any]) -> NDArray[np.bool_]:
     """Return where numbers differ that must be equal: whole ones, and those that are not finite."""
-    different = actual != expected
+    different: NDArray[np.bool_] = np.not_equal(actual, expected)
     if expected.dtype.kind not in "fc":
         return different
     both = np.isnan(actual) & np.isnan(expected)
-    return different & ~both & ~(np.isfinite(actual) & np.isfinite(expected))
+    finite = np.isfinite(actual) & np.isfinite(expected)
+    return np.asarray(different & ~both & ~finite)
 
 
 def _distance(actual: NDArray[Any], expected: NDArray[Any]) -> Distance:
@@ -296,7 +296,10 @@ class _Yardstick:
     @property
     def accepts(self) -> bool:
         """Whether our result is as near as torch's own are."""
-        if self.pair.actual is None or (_unequal(self.pair.actual, self.centre) & ~self.loose).any():
+        if (
+            self.pair.actual is None
+            or (_unequal(self.pair.actual, self.centre) & ~self.loose).any()
+        ):
             return False
         return self.error.within(self.allowed)
 

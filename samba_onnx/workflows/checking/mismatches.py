@@ -6,11 +6,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from numpy.typing import NDArray
+from torch import fx
 
 from samba_onnx.errors import ExportMismatchError
+from samba_onnx.export.differentiation.recording import BACKWARD
 from samba_onnx.export.naming import place
 from samba_onnx.facts.names import GRADIENT, UPDATED, updated_name
-from samba_onnx.workflows.checking.first_difference import first_difference
+from samba_onnx.workflows.checking.captured_graphs import captured_graph
+from samba_onnx.workflows.checking.first_difference import OperatorDifference, first_difference
 from samba_onnx.workflows.checking.judge import Mismatch, judged
 from samba_onnx.workflows.checking.torch_runs import TorchRuns
 
@@ -34,7 +37,19 @@ def compared(
     judgement = judged({name: _result(values, name) for name in expected}, runs)
     if judgement.mismatch is not None:
         raise _error(judgement.mismatch, runs)
+    if judgement.coarse:
+        _refuse_wrong_operator(runs)
     return judgement.errors
+
+
+def _refuse_wrong_operator(runs: TorchRuns) -> None:
+    """Compare what torch itself is unsure of operator by operator, where it is not."""
+    graph = captured_graph(runs)
+    if graph is None:
+        return
+    difference = first_difference(graph, whole_numbers=False)
+    if difference is not None:
+        raise _operator_error(difference, runs)
 
 
 def _result(values: Mapping[str, NDArray[Any]], name: str) -> NDArray[Any] | None:
@@ -58,18 +73,38 @@ def _title(name: str) -> str:
 
 
 def _error(mismatch: Mismatch, runs: TorchRuns) -> ExportMismatchError:
-    """Return an error that names the first operator whose result differs."""
-    first = first_difference(runs.module, runs.leaves, runs.exported)
-    operator = location = None
-    where = "no single operator differs by itself"
-    if first is not None:
-        node, amount = first
-        operator, location = str(node.target), place(node)
-        where = f"the first operator that differs is {operator} at {location}, by {amount:.2g}"
-    return ExportMismatchError(
+    """Return an error that names a result, and the first operator that explains it."""
+    graph = captured_graph(runs)
+    difference = None if graph is None else first_difference(graph)
+    where = "each operator by itself computes what torch does"
+    if difference is not None:
+        where = f"the first operator that differs is {_where(difference.node)}"
+    return _refusal(
         f"{_title(mismatch.name)} of the exported graph differs from what "
-        f"{type(runs.module).__name__} computes in torch: {mismatch.extent}; {where}; write that operator "
-        "in another way",
-        operator=operator,
-        location=location,
+        f"{type(runs.module).__name__} computes in torch: {mismatch.extent}; {where}",
+        difference,
+    )
+
+
+def _operator_error(difference: OperatorDifference, runs: TorchRuns) -> ExportMismatchError:
+    """Return an error that names an operator."""
+    return _refusal(
+        f"{_where(difference.node)} in the exported graph differs from what "
+        f"{type(runs.module).__name__} computes in torch: {difference.mismatch.extent}",
+        difference,
+    )
+
+
+def _where(node: fx.Node) -> str:
+    """Return an operator and the user's line."""
+    backward = "the backward of " if node.meta.get(BACKWARD) else ""
+    return f"{node.target} at {backward}{place(node)}"
+
+
+def _refusal(text: str, difference: OperatorDifference | None) -> ExportMismatchError:
+    node = None if difference is None else difference.node
+    return ExportMismatchError(
+        f"{text}; write that in another way",
+        operator=None if node is None else str(node.target),
+        location=None if node is None else place(node),
     )

@@ -52,7 +52,7 @@ def widened() -> Iterator[None]:
     before = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64)
     try:
-        with _Widened():
+        with _Widened():  # type: ignore[no-untyped-call]  # torch annotates nothing here
             yield
     finally:
         torch.set_default_dtype(before)

@@ -34,7 +34,7 @@ Results: TypeAlias = dict[str, NDArray[Any]]
 
 _Change: TypeAlias = Callable[[Tensor], Tensor]
 
-_FAILURES: Final = (RuntimeError, TypeError, ValueError, NotImplementedError, AssertionError)
+FAILURES: Final = (RuntimeError, TypeError, ValueError, NotImplementedError, AssertionError)
 """What modules and torch raise where a type is not the one that the program was written for."""
 
 
@@ -82,7 +82,7 @@ class TorchRuns:
             return None
         try:
             return self._run(wide, widened())
-        except _FAILURES:
+        except FAILURES:
             return None
 
     def moved(self, seed: int, amplitude: float) -> Results | None:
@@ -104,7 +104,7 @@ class TorchRuns:
                 if self.exact is None:
                     return self._run(roundings.moved, roundings)
                 return self._run(lambda tensor: roundings.moved(wide(tensor)), roundings)
-        except _FAILURES:
+        except FAILURES:
             return None
 
     @functools.cached_property
@@ -138,11 +138,15 @@ class TorchRuns:
             is_parameter = isinstance(tensor, nn.Parameter)
             if values is plain and (id(tensor) in written or not is_parameter):
                 values = plain.clone()
-            twins[id(tensor)] = nn.Parameter(values, tensor.requires_grad) if is_parameter else values
+            twins[id(tensor)] = (
+                nn.Parameter(values, tensor.requires_grad) if is_parameter else values
+            )
             return twins[id(tensor)]
 
         args, keywords = pytree.tree_map(
-            lambda leaf: change(_plain(leaf).detach()).clone() if isinstance(leaf, Tensor) else leaf,
+            lambda leaf: (
+                change(_plain(leaf).detach()).clone() if isinstance(leaf, Tensor) else leaf
+            ),
             (self.args, dict(self.keywords)),
         )
         rates = rates_at_zero() if exported.program.argins else contextlib.nullcontext()

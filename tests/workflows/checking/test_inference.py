@@ -35,7 +35,9 @@ def test_equal_graphs_pass(dtype: torch.dtype) -> None:
     assert found.outcome is ComparisonOutcome.DONE
     assert found.notes == ()
     assert list(found.errors) == ["two__softmax__outputs__0"]
-    assert all(error <= near_torch(str(dtype).removeprefix("torch.")) for error in found.errors.values())
+    assert all(
+        error <= near_torch(str(dtype).removeprefix("torch.")) for error in found.errors.values()
+    )
 
 
 def test_buffers_stay_as_they_were() -> None:
