@@ -99,7 +99,7 @@ class Roundings(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch an
         """Move the numbers of a tensor in place."""
         real = tensor.real if tensor.is_complex() else tensor
         drawn = self._generator.random(tuple(real.shape), np.float32)
-        amounts = torch.from_numpy(2.0 * drawn - 1.0).to(real.dtype)
+        amounts = torch.from_numpy(np.asarray(2.0 * drawn - 1.0)).to(real.dtype)
         if real.dtype != torch.float64:  # less than a whole rounding would be rounded off again
             amounts = amounts.sign()
         amounts = (amounts * self._unit).masked_fill(real == real.round(), 0.0)
