@@ -15,6 +15,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
 from samba_onnx.errors import BranchWarning, ModelError
+from samba_onnx.export.capture.outputs import plain_outputs
 from samba_onnx.functional import HOST_OPERATORS
 from samba_onnx.program.source_location import trace_location
 from samba_onnx.tensor import SambaTensor
@@ -134,7 +135,7 @@ def eager(module: nn.Module, args: tuple[Any, ...], keywords: Mapping[str, Any])
     positional, named = pytree.tree_map(_plain, (args, dict(keywords)))
     try:
         with torch.no_grad(), torch.random.fork_rng(devices=[]), HOST_OPERATORS.paused():
-            return module(*positional, **named)
+            return plain_outputs(module, module(*positional, **named))
     finally:
         with torch.no_grad():
             for name, buffer in module.named_buffers():

@@ -112,7 +112,20 @@ def with_parts(
         regions: Regions of the new values, by symbol.
         argins: Scalars that the new parts read.
         metadata: Added to the program's.
+
+    Raises:
+        UsageError: A value that the new parts bring along has the name of one that there is.
     """
+    argins = tuple(argins)
+    taken = {*program.inputs, *program.residents, *(argin.name for argin in program.argins)}
+    taken |= {v.name or "" for part in program.parts for v in part.model.graph.outputs}
+    states = [n for n, kind in residents.items() if kind is SymbolKind.OPTIMIZER_STATE]
+    for name in (*states, *regions, *(argin.name for argin in argins)):
+        if name in taken:
+            raise UsageError(
+                f"a parameter, buffer or input is called {name!r}, which is the name of a value of "
+                "the optimizer: give it another name"
+            )
     return dataclasses.replace(
         program,
         parts=(*program.parts, *parts),

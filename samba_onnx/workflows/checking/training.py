@@ -16,6 +16,7 @@ from torch.utils import _pytree as pytree
 
 from samba_onnx.errors import ExportMismatchError
 from samba_onnx.export.capture.modules import Inputs, arguments
+from samba_onnx.export.capture.outputs import plain_outputs
 from samba_onnx.export.programs.inference import Exported
 from samba_onnx.facts.names import GRADIENT, LOSSES, UPDATED, ZEROED
 from samba_onnx.facts.tolerances import (
@@ -187,7 +188,7 @@ def _gradients(
     rates = rates_at_zero() if exported.program.argins else contextlib.nullcontext()
     with torch.enable_grad(), torch.random.fork_rng(devices=[]), HOST_OPERATORS.paused(), rates:
         returned = torch.func.functional_call(module, {**members, **buffers}, operands, named)
-        outputs = pytree.tree_leaves(returned)
+        outputs = pytree.tree_leaves(plain_outputs(module, returned))
         chosen = [o for name, o in zip(exported.outputs, outputs, strict=True) if name in losses]
         seeds = [torch.ones_like(loss) for loss in chosen]
         gradients = torch.autograd.grad(chosen, list(leaves.values()), seeds, allow_unused=True)
