@@ -15,6 +15,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
 from samba_onnx.errors import BranchWarning, ModelError
+from samba_onnx.export.capture.samba_calls import samba_calls
 from samba_onnx.functional import HOST_OPERATORS
 from samba_onnx.program.source_location import trace_location
 from samba_onnx.tensor import SambaTensor
@@ -81,7 +82,7 @@ class Values:
             lines[_place()] = None
             return value
 
-        with _Taking(take), _exporting():
+        with _Taking(take), _exporting(), samba_calls():
             eager(module, args, keywords)
         self._recorded = True
         for line in lines:
