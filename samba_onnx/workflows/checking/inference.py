@@ -122,7 +122,8 @@ def _eager_outputs(
     """Return the flat outputs of a module, with the rates of its dropouts at 0."""
     try:
         with rates_at_zero() if exported.program.argins else contextlib.nullcontext():
-            return pytree.tree_leaves(eager(module, args, keywords))
+            written = exported.captured.updates
+            return pytree.tree_leaves(eager(module, args, keywords, written))
     except NotComparableError:
         raise
     except Exception as error:  # whatever the user's module raises, as for an index out of range
