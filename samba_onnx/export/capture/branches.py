@@ -16,6 +16,7 @@ from torch.utils import _pytree as pytree
 
 from samba_onnx.errors import BranchWarning, ModelError
 from samba_onnx.export.capture.restoring import members_replaced
+from samba_onnx.export.capture.samba_calls import samba_calls
 from samba_onnx.functional import HOST_OPERATORS
 from samba_onnx.program.source_location import trace_location
 from samba_onnx.tensor import SambaTensor
@@ -82,7 +83,7 @@ class Values:
             lines[_place()] = None
             return value
 
-        with _Taking(take), _exporting():
+        with _Taking(take), _exporting(), samba_calls():
             eager(module, args, keywords)
         self._recorded = True
         for line in lines:

@@ -17,6 +17,7 @@ from torch.utils import _pytree as pytree
 from samba_onnx.errors import ExportMismatchError
 from samba_onnx.export.capture.modules import Inputs, arguments
 from samba_onnx.export.capture.restoring import members_replaced
+from samba_onnx.export.capture.samba_calls import samba_calls
 from samba_onnx.export.programs.inference import Exported
 from samba_onnx.facts.names import GRADIENT, LOSSES, UPDATED, ZEROED
 from samba_onnx.facts.tolerances import (
@@ -41,6 +42,7 @@ from samba_onnx.workflows.checking.refusals import refuse_unless_prepared
 from samba_onnx.workflows.checking.running import feeds_of, run_part
 
 
+@samba_calls()
 def compare_training(module: nn.Module, inputs: Inputs, exported: Exported) -> Comparison:
     """Run an exported forward and backward on the engine, and compare them with torch.
 
