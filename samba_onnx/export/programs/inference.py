@@ -29,10 +29,11 @@ from samba_onnx.export.naming import SymbolClaims, operator_name, refused, scope
 from samba_onnx.export.translation.builder import GraphBuilder
 from samba_onnx.export.translation.dtypes import onnx_type
 from samba_onnx.export.translation.graphs import constant, live_nodes, translate
-from samba_onnx.facts.names import joined, root_name, symbol_name, updated_name
+from samba_onnx.facts.names import joined, root_name, updated_name
 from samba_onnx.program.kinds import SectionType, SymbolKind
 from samba_onnx.program.program import DEFAULT_GRAPH, Part, Program
 from samba_onnx.tensor import SambaTensor
+from samba_onnx.tensor.modules import member_names
 
 _RESIDENTS: Final = MappingProxyType(
     {PlaceholderKind.PARAMETER: SymbolKind.WEIGHT, PlaceholderKind.BUFFER: SymbolKind.BUFFER}
@@ -297,8 +298,8 @@ def symbols(module: nn.Module, root: str) -> tuple[dict[str, str], dict[str, str
     """Return how parameters and buffers of a module are called on the device.
 
     Args:
-        module: Tied parameters go by the name of the first one, SambaParameters by their own.
-        root: Leads all other names.
+        module: Converted or not.
+        root: Leads the names of what was not converted.
 
     Returns:
         Names by path from the module; and regions by name, where they are not the name itself.
@@ -306,19 +307,20 @@ def symbols(module: nn.Module, root: str) -> tuple[dict[str, str], dict[str, str
     Raises:
         UsageError: Two different tensors have one name, as ``a.b__c`` and ``a__b.c`` have.
     """
-    claims = SymbolClaims()
-    first: dict[int, str] = {}
-    names: dict[str, str] = {}
-    regions: dict[str, str] = {}
-    for kind, members in (("parameter", module.named_parameters), ("buffer", module.named_buffers)):
-        for qualified, tensor in members(remove_duplicate=False):
-            own = tensor.sn_name if isinstance(tensor, SambaTensor) else ""
-            if id(tensor) not in first:
-                first[id(tensor)] = own or symbol_name(root, qualified)
-                claims.claim(first[id(tensor)], f"{kind} {qualified!r}")
-            name = names[qualified] = first[id(tensor)]
-            if own and tensor.sn_region_name != name:  # type: ignore[attr-defined]
-                regions[name] = tensor.sn_region_name  # type: ignore[attr-defined]
+    names = member_names(module, root)
+    members: dict[str, torch.Tensor] = dict(module.named_parameters(remove_duplicate=False))
+    members |= dict(module.named_buffers(remove_duplicate=False))
+    claims, seen = SymbolClaims(), set[int]()
+    for path, tensor in members.items():
+        if id(tensor) not in seen:  # what has several paths goes by the first
+            kind = "parameter" if isinstance(tensor, nn.Parameter) else "buffer"
+            claims.claim(names[path], f"{kind} {path!r}")
+            seen.add(id(tensor))
+    regions = {
+        names[path]: tensor.sn_region_name
+        for path, tensor in members.items()
+        if isinstance(tensor, SambaTensor) and tensor.sn_region_name != names[path]
+    }
     return names, regions
 
 
