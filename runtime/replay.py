@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from samba_onnx.errors import InputError
 from samba_onnx.pef.manifest import Cause, Transfer
 from samba_onnx.runtime.elements import Array
 from samba_onnx.runtime.engine.steps import DeviceStep
@@ -45,11 +46,16 @@ class Replay:
             values: The user's values, which have the replay's names.
 
         Raises:
-            InputError: A value does not fit.
+            InputError: A value does not fit, or is missing.
         """
         arrays = []
         for name, dtype, shape, spec in self.inputs:
-            value = values[name]
+            try:
+                value = values[name]
+            except KeyError:
+                raise InputError(
+                    f"input {name!r} was not given; the run was prepared for {spec} of that name"
+                ) from None
             if type(value) is not _ARRAY or value.dtype is not dtype or value.shape != shape:
                 value = spec.check(value)
             arrays.append(value)

@@ -128,6 +128,7 @@ class Pef:
         self._stages = self.manifest.stages()
         self._stop = threading.Event()
         self._verification: concurrent.futures.Future[None] | None = None
+        self._process = os.getpid()
         check_layout(weights_layout(self.manifest), self.member(WEIGHTS_MEMBER))
         for member in self.manifest.members:
             if member.name != WEIGHTS_MEMBER or member.bytes <= EAGER_LIMIT:
@@ -143,6 +144,7 @@ class Pef:
     def close(self) -> None:
         """Stop a running verification and release the file."""
         self._stop.set()
+        self._forget_parent()
         if self._verification is not None:
             concurrent.futures.wait([self._verification])
         self._file.close()
@@ -296,6 +298,7 @@ class Pef:
             A future whose ``result()`` is None, or raises what ``verify_weights`` raises; it
             raises ``CancelledError`` when the PEF is closed first.
         """
+        self._forget_parent()
         if self._verification is None:
             future: concurrent.futures.Future[None] = concurrent.futures.Future()
             self._verification = future
@@ -307,6 +310,12 @@ class Pef:
                     target=self._fulfil, args=(future,), name=name, daemon=True
                 ).start()
         return self._verification
+
+    def _forget_parent(self) -> None:
+        """Begin anew in a forked process: the thread that verifies is in the parent only."""
+        if self._process != os.getpid():
+            self._process = os.getpid()
+            self._verification = None
 
     def _fulfil(self, future: concurrent.futures.Future[None]) -> None:
         try:

@@ -26,6 +26,7 @@ from samba_onnx.export.capture.branches import Values, ValuesNeededError
 from samba_onnx.export.capture.fake_members import fake, fake_members
 from samba_onnx.export.capture.identities import restore_identities
 from samba_onnx.export.capture.loss_marks import loss_marks
+from samba_onnx.export.capture.samba_calls import samba_calls
 from samba_onnx.export.capture.unchecked import Unchecked
 from samba_onnx.export.capture.whole_layers import whole_layers
 from samba_onnx.export.decomposition.functionalizing import functionalized
@@ -207,6 +208,7 @@ def _traced(
         with fake_members(module, mode), device_limits(), warnings.catch_warnings(), Unchecked():
             warnings.simplefilter("ignore")
             with (
+                samba_calls(),
                 values.replayed(),
                 whole_layers(),
                 written_back(module),

@@ -30,10 +30,11 @@ from samba_onnx.export.programs.losses_rule import LossChoice
 from samba_onnx.export.translation.builder import GraphBuilder
 from samba_onnx.export.translation.dtypes import onnx_type
 from samba_onnx.export.translation.graphs import constant, live_nodes, translate
-from samba_onnx.facts.names import joined, root_name, symbol_name, updated_name
+from samba_onnx.facts.names import joined, root_name, updated_name
 from samba_onnx.program.kinds import SectionType, SymbolKind
 from samba_onnx.program.program import DEFAULT_GRAPH, Part, Program
 from samba_onnx.tensor import SambaTensor
+from samba_onnx.tensor.modules import member_names
 
 _RESIDENTS: Final = MappingProxyType(
     {PlaceholderKind.PARAMETER: SymbolKind.WEIGHT, PlaceholderKind.BUFFER: SymbolKind.BUFFER}
@@ -263,22 +264,20 @@ def symbols(module: nn.Module, root: str) -> tuple[dict[str, str], dict[str, str
     """Return how parameters and buffers of a module are called on the device.
 
     Args:
-        module: Tied parameters go by the name of the first one, SambaParameters by their own.
-        root: Leads all other names.
+        module: Converted or not.
+        root: Leads the names of what was not converted.
 
     Returns:
         Names by path from the module; and regions by name, where they are not the name itself.
     """
-    first: dict[int, str] = {}
-    names: dict[str, str] = {}
-    regions: dict[str, str] = {}
-    for members in (module.named_parameters, module.named_buffers):
-        for qualified, tensor in members(remove_duplicate=False):
-            own = tensor.sn_name if isinstance(tensor, SambaTensor) else ""
-            name = first.setdefault(id(tensor), own or symbol_name(root, qualified))
-            names[qualified] = name
-            if own and tensor.sn_region_name != name:  # type: ignore[attr-defined]
-                regions[name] = tensor.sn_region_name  # type: ignore[attr-defined]
+    names = member_names(module, root)
+    members: dict[str, torch.Tensor] = dict(module.named_parameters(remove_duplicate=False))
+    members |= dict(module.named_buffers(remove_duplicate=False))
+    regions = {
+        names[path]: tensor.sn_region_name
+        for path, tensor in members.items()
+        if isinstance(tensor, SambaTensor) and tensor.sn_region_name != names[path]
+    }
     return names, regions
 
 
