@@ -24,6 +24,8 @@ from samba_onnx.errors import ModelError, SambaError, UsageError
 from samba_onnx.export.capture.assignments import written_back
 from samba_onnx.export.capture.branches import Values, ValuesNeededError
 from samba_onnx.export.capture.fake_members import fake, fake_members
+from samba_onnx.export.capture.identities import restore_identities
+from samba_onnx.export.capture.loss_marks import loss_marks
 from samba_onnx.export.capture.samba_calls import samba_calls
 from samba_onnx.export.capture.unchecked import Unchecked
 from samba_onnx.export.capture.whole_layers import whole_layers
@@ -211,14 +213,17 @@ def _traced(
                 whole_layers(),
                 written_back(module),
                 _DataAsValue(),
+                loss_marks(),
             ):
-                return torch.export.export(module, positional, named, strict=False)
+                program = torch.export.export(module, positional, named, strict=False)
     except (SambaError, ValuesNeededError):
         raise
     except Exception as error:  # whatever the module's own code raises
         if values.asked:
             raise ValuesNeededError from error
         raise _explained(module, error) from error
+    restore_identities(program)
+    return program
 
 
 class _DataAsValue(TorchFunctionMode):

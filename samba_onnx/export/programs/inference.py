@@ -26,6 +26,7 @@ from samba_onnx.export.capture.modules import (
 from samba_onnx.export.capture.modules import input_names as names_of
 from samba_onnx.export.decomposition.dropout import rate_of
 from samba_onnx.export.naming import operator_name, refused, scope_name
+from samba_onnx.export.programs.losses_rule import LossChoice
 from samba_onnx.export.translation.builder import GraphBuilder
 from samba_onnx.export.translation.dtypes import onnx_type
 from samba_onnx.export.translation.graphs import constant, live_nodes, translate
@@ -52,6 +53,8 @@ class Exported:
     """Position among the module's flat inputs, by name; those that the graph reads."""
     outputs: tuple[str | None, ...]
     """Name of every flat output of the module; None for one that is no tensor."""
+    losses: LossChoice | None = None
+    """The outputs that training starts from; None for a program that only runs forward."""
 
 
 def inference_program(
