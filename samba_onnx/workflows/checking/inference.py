@@ -9,6 +9,7 @@ from typing import Any
 from torch import nn
 
 from samba_onnx.export.capture.modules import Inputs, arguments
+from samba_onnx.export.capture.samba_calls import samba_calls
 from samba_onnx.export.programs.inference import Exported
 from samba_onnx.workflows.checking.mismatches import compared
 from samba_onnx.workflows.checking.outcome import (
@@ -22,6 +23,7 @@ from samba_onnx.workflows.checking.running import feeds_of, run_part
 from samba_onnx.workflows.checking.torch_runs import TorchRuns
 
 
+@samba_calls()
 def compare_with_eager(
     module: nn.Module,
     inputs: Inputs,

@@ -17,6 +17,7 @@ from torch import Tensor, fx, nn
 from torch.utils import _pytree as pytree
 
 from samba_onnx.export.capture.branches import missing_values
+from samba_onnx.export.capture.outputs import plain_outputs
 from samba_onnx.export.capture.restoring import members_replaced
 from samba_onnx.export.programs.inference import Exported
 from samba_onnx.facts.dtypes import dtype_name
@@ -157,7 +158,8 @@ class TorchRuns:
             rates,
             context,
         ):
-            outputs = pytree.tree_leaves(self.module(*args, **keywords))
+            returned = self.module(*args, **keywords)
+            outputs = pytree.tree_leaves(plain_outputs(self.module, returned))
             results = self._outputs(outputs)
             if self.trains:
                 own = {n: twins[id(parameters[p])] for n, p in self._parameters(parameters)}

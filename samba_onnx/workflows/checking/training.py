@@ -12,6 +12,7 @@ from torch import nn
 
 from samba_onnx.errors import ExportMismatchError
 from samba_onnx.export.capture.modules import Inputs, arguments
+from samba_onnx.export.capture.samba_calls import samba_calls
 from samba_onnx.export.programs.inference import Exported
 from samba_onnx.facts.names import GRADIENT, LOSSES, ZEROED
 from samba_onnx.program.kinds import SectionType
@@ -30,6 +31,7 @@ from samba_onnx.workflows.checking.running import feeds_of, run_part
 from samba_onnx.workflows.checking.torch_runs import TorchRuns
 
 
+@samba_calls()
 def compare_training(module: nn.Module, inputs: Inputs, exported: Exported) -> Comparison:
     """Run an exported forward and backward on the engine, and compare them with torch.
 
