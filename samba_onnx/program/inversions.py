@@ -1,0 +1,165 @@
+"""What operands must lie in, so that a result lies in an interval."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Final
+
+import onnx_ir as ir
+
+from samba_onnx.facts.operators import operators
+from samba_onnx.facts.records import Kind
+from samba_onnx.program.constraints import Demand
+from samba_onnx.program.dataflow import dimensions
+from samba_onnx.program.intervals import Bounds, Interval, axis_size
+
+__all__ = ["INVERSIONS"]
+
+
+def _first(node: ir.Node, wanted: Interval, bounds: Bounds) -> Sequence[Demand]:
+    """Views, and what picks elements of its first operand or rounds them."""
+    return [(node.inputs[0], wanted)]
+
+
+def _every(node: ir.Node, wanted: Interval, bounds: Bounds) -> Sequence[Demand]:
+    return [(operand, wanted) for operand in node.inputs]
+
+
+def _choice(node: ir.Node, wanted: Interval, bounds: Bounds) -> Sequence[Demand]:
+    """Where, unless it turns indices that count from the end into others: then those from 0 on do."""
+    condition = node.inputs[0]
+    test = None if condition is None else condition.producer()
+    chosen, other = node.inputs[1], node.inputs[2]
+    is_comparison = test is not None and test.op_type == "Less" and test.inputs[0] is other
+    if test is not None and is_comparison and bounds.of(test.inputs[1]) == Interval(0, 0):
+        return [(other, Interval(max(0, wanted.low), wanted.high))]
+    return [(chosen, wanted), (other, wanted)]
+
+
+def _replaced(node: ir.Node, wanted: Interval, bounds: Bounds) -> Sequence[Demand]:
+    """ScatterElements, ScatterND: elements of the first and of the third operand."""
+    return [(node.inputs[0], wanted), (node.inputs[2], wanted)]
+
+
+def _sum(node: ir.Node, wanted: Interval, bounds: Bounds) -> Sequence[Demand]:
+    return _summands(wanted, bounds, node.inputs[0], node.inputs[1])
+
+
+def _summands(
+    wanted: Interval, bounds: Bounds, one: ir.Value | None, other: ir.Value | None
+) -> Sequence[Demand]:
+    first, second = bounds.of(one), bounds.of(other)
+    if second.is_finite:
+        return [(one, Interval(wanted.low - second.low, wanted.high - second.high))]
+    if first.is_finite:
+        return [(other, Interval(wanted.low - first.low, wanted.high - first.high))]
+    half = Interval(wanted.low / 2, wanted.high / 2)  # of two unknown ones, each a half
+    return [(one, half), (other, half)]
+
+
+def _difference(node: ir.Node, wanted: Interval, bounds: Bounds) -> Sequence[Demand]:
+    one, other = node.inputs[0], node.inputs[1]
+    first, second = bounds.of(one), bounds.of(other)
+    if second.is_finite:
+        return [(one, Interval(wanted.low + second.high, wanted.high + second.low))]
+    if first.is_finite:
+        return [(other, Interval(first.high - wanted.high, first.low - wanted.low))]
+    return []
+
+
+def _product(node: ir.Node, wanted: Interval, bounds: Bounds) -> Sequence[Demand]:
+    for one, other in ((0, 1), (1, 0)):
+        factor = bounds.of(node.inputs[other])
+        if factor.is_finite and factor.low >= 0 and factor.high > 0:
+            return [(node.inputs[one], _quotients(wanted, factor))]
+    if wanted.low <= 0 <= wanted.high:
+        root = Interval(0, math.isqrt(int(min(wanted.high, 1 << 62))))
+        return [(node.inputs[0], root), (node.inputs[1], root)]
+    return []
+
+
+def _quotients(wanted: Interval, factor: Interval) -> Interval:
+    """Return what stays in the interval whatever number of ``factor``, none negative, it is times."""
+    if not wanted.low <= 0 <= wanted.high and not factor.low:
+        return Interval(math.inf, -math.inf)  # zero times anything is not inside
+    low = wanted.low / (factor.high if wanted.low <= 0 else factor.low)
+    high = wanted.high / (factor.high if wanted.high >= 0 else factor.low)
+    return Interval(low, high)
+
+
+def _quotient(node: ir.Node, wanted: Interval, bounds: Bounds) -> Sequence[Demand]:
+    divisor = bounds.of(node.inputs[1])
+    if not divisor.is_finite or divisor.low <= 0:
+        return []
+    low = wanted.low * (divisor.low if wanted.low <= 0 else divisor.high)
+    high = wanted.high * divisor.low + divisor.low - 1 if wanted.high >= 0 else -math.inf
+    return [(node.inputs[0], Interval(low, high))]
+
+
+def _remainder(node: ir.Node, wanted: Interval, bounds: Bounds) -> Sequence[Demand]:
+    """Mod: numbers that the divisor leaves as they are."""
+    return [(node.inputs[0], Interval(max(wanted.low, 0), wanted.high))]
+
+
+def _negative(node: ir.Node, wanted: Interval, bounds: Bounds) -> Sequence[Demand]:
+    return [(node.inputs[0], wanted.negated())]
+
+
+def _size(node: ir.Node, wanted: Interval, bounds: Bounds) -> Sequence[Demand]:
+    low = -wanted.high if wanted.low <= 0 else wanted.low
+    return [(node.inputs[0], Interval(low, wanted.high))]
+
+
+def _addends(node: ir.Node, wanted: Interval, bounds: Bounds) -> Sequence[Demand]:
+    """CumSum, ReduceSum: each element may be the whole's share."""
+    value = node.inputs[0]
+    count = _count(node)
+    if value is None or count is None or not wanted.low <= 0 <= wanted.high:
+        return []
+    return [(value, Interval(wanted.low / count, wanted.high / count))]
+
+
+def _count(node: ir.Node) -> int | None:
+    """Return how many elements are added up at most; None if it is not known."""
+    axes = None if len(node.inputs) < 2 or node.inputs[1] is None else node.inputs[1]
+    constant = None if axes is None else ir.convenience.get_const_tensor(axes)
+    if constant is not None and constant.size:
+        sizes = [axis_size(node.inputs[0], int(axis)) for axis in constant.numpy().reshape(-1)]
+    else:
+        shape = None if node.inputs[0] is None else dimensions(node.inputs[0])
+        sizes = [size if isinstance(size, int) else None for size in shape or (None,)]
+    known = [size for size in sizes if size is not None]
+    return max(1, math.prod(known)) if len(known) == len(sizes) else None
+
+
+_KEPT: Final = (
+    operators(kind=Kind.VIEW)
+    | operators(kind=Kind.MOVE)
+    | {"Cast", "Ceil", "Floor", "ReduceMax", "ReduceMin", "Round"}
+)
+"""Their results are elements of their first operand, or rounded ones."""
+
+INVERSIONS: Final[Mapping[str, Callable[[ir.Node, Interval, Bounds], Sequence[Demand]]]] = (
+    MappingProxyType(
+        {
+            **dict.fromkeys(_KEPT, _first),
+            **dict.fromkeys(("Concat", "Min", "Max"), _every),
+            "Clip": _first,
+            "Abs": _size,
+            "Add": _sum,
+            "CumSum": _addends,
+            "Div": _quotient,
+            "Mod": _remainder,
+            "Mul": _product,
+            "Neg": _negative,
+            "ReduceSum": _addends,
+            "ScatterElements": _replaced,
+            "ScatterND": _replaced,
+            "Sub": _difference,
+            "Where": _choice,
+        }
+    )
+)
+"""By operator: what its operands must lie in for its result to lie in an interval."""
