@@ -61,7 +61,7 @@ def refuse_unless_runnable(model: onnx.ModelProto, *, engine: str = DEFAULT_ENGI
 
 
 @dataclass(frozen=True)
-class Original:
+class OriginalModel:
     """Somebody else's model, prepared as it is and, where it has numbers of 16 bits, in float32."""
 
     engine: Engine
@@ -109,7 +109,7 @@ def open_original(
     engine: str = DEFAULT_ENGINE,
     threads: int | None = None,
     wide: bool = False,
-) -> Original:
+) -> OriginalModel:
     """Prepare somebody else's model as it is.
 
     Args:
@@ -128,17 +128,20 @@ def open_original(
     executor = make_engine(engine, EngineSettings(threads))
     source = model if isinstance(model, onnx.ModelProto) else Path(model)
     computation = executor.open(source, _ORIGINAL)
-    return Original(executor, computation, _open_wide(executor, source) if wide else None)
+    return OriginalModel(executor, computation, _open_wide(executor, source) if wide else None)
 
 
 def _open_wide(engine: Engine, source: onnx.ModelProto | Path) -> HostComputation | None:
-    in_memory = isinstance(source, onnx.ModelProto)
-    proto = source if in_memory else onnx.load(source, load_external_data=False)
+    if isinstance(source, onnx.ModelProto):
+        proto, folder = source, ""
+    else:
+        proto = onnx.load(source, load_external_data=False)
+        folder = str(source.absolute().parent)
     wide = widened(proto)
     if wide is None:
         return None
     try:
-        return engine.open(wide, _ORIGINAL, "" if in_memory else str(source.absolute().parent))
+        return engine.open(wide, _ORIGINAL, folder)
     except ExecutionError:
         return None
 

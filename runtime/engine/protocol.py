@@ -149,9 +149,7 @@ class Engine(Protocol):
             ExecutionError: The engine cannot run it; names the operator and what it lacks.
         """
 
-    def open(
-        self, model: onnx.ModelProto | Path, title: str, folder: str = ""
-    ) -> HostComputation:
+    def open(self, model: onnx.ModelProto | Path, title: str, folder: str = "") -> HostComputation:
         """Prepare somebody else's model as it is, without lowerings that it can do without.
 
         bfloat16 that the engine has no kernels for is computed as the device computes it.

@@ -59,7 +59,8 @@ def widened(model: onnx.ModelProto) -> onnx.ModelProto | None:
     if any(node.op_type in _READS_BITS for graph in _graphs(wide.graph) for node in graph.node):
         return None
     inputs = [value.name for value in wide.graph.input if _is_narrow(value.type)]
-    for graph in list(_graphs(wide.graph)):
+    # From the inside out: a graph whose nodes are put behind casts has copies of them.
+    for graph in reversed(list(_graphs(wide.graph))):
         _widen(graph, inputs if graph is wide.graph else [])
     return wide
 

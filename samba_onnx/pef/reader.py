@@ -213,21 +213,38 @@ class Pef:
         tensor = StoredTensor(name, symbol.type, shape, symbol.stored.offset, symbol.stored.bytes)
         return _array(self.member(WEIGHTS_MEMBER), tensor)
 
-    def reference_inputs(self) -> dict[str, np.ndarray]:
-        """Return the reference sample's inputs by name; empty without a sample."""
-        sample = self.manifest.reference
-        return self._sample("input", sample.inputs if sample else ())
+    def reference_inputs(self, run: int = 0) -> dict[str, np.ndarray]:
+        """Return the reference sample's inputs by name; empty without a sample.
 
-    def reference_outputs(self) -> dict[str, np.ndarray]:
-        """Return the outputs that the original model gave for the sample; empty without one."""
+        Args:
+            run: Which of the sample's runs.
+        """
         sample = self.manifest.reference
-        return self._sample("output", sample.outputs if sample else ())
+        return self._sample(run, "input", sample.inputs if sample else ())
 
-    def _sample(self, part: str, names: tuple[str, ...]) -> dict[str, np.ndarray]:
+    def reference_outputs(self, run: int = 0) -> dict[str, np.ndarray]:
+        """Return the outputs that the original model gave for the sample; empty without one.
+
+        Args:
+            run: Which of the sample's runs.
+        """
+        sample = self.manifest.reference
+        return self._sample(run, "output", sample.outputs if sample else ())
+
+    def reference_wide(self, run: int = 0) -> dict[str, np.ndarray]:
+        """Return what the original model gave for outputs of 16 bits in float32, where it was kept.
+
+        Args:
+            run: Which of the sample's runs.
+        """
+        sample = self.manifest.reference
+        return self._sample(run, "wide", sample.wide if sample else ())
+
+    def _sample(self, run: int, part: str, names: tuple[str, ...]) -> dict[str, np.ndarray]:
         content = self._optional(REFERENCE_MEMBER)
         if content is None:
             return {}
-        tensors = [self._reference[f"{part}.{n}"] for n in range(len(names))]
+        tensors = [self._reference[f"{run}.{part}.{place}"] for place in range(len(names))]
         return {n: _array(content, t) for n, t in zip(names, tensors, strict=True)}
 
     def stage_model(self, stage_id: int) -> onnx.ModelProto:

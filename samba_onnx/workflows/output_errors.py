@@ -74,17 +74,19 @@ class Expectation:
 
 
 @dataclass(frozen=True)
-class Limits:
+class ChosenTolerances:
     """Tolerances that the user gave; None for those that are as the types demand."""
 
     rtol: float | None = None
     atol: float | None = None
+    defaults: tuple[float, float] = (OUTPUT.relative, OUTPUT.absolute)
+    """What the two are, in this order, of types that are judged by them."""
 
     def plain(self) -> tuple[float, float]:
         """Return relative and absolute tolerance of outputs that are judged by these two."""
         return (
-            OUTPUT.relative if self.rtol is None else self.rtol,
-            OUTPUT.absolute if self.atol is None else self.atol,
+            self.defaults[0] if self.rtol is None else self.rtol,
+            self.defaults[1] if self.atol is None else self.atol,
         )
 
     @property
@@ -94,7 +96,7 @@ class Limits:
 
 
 def compare_outputs(
-    actual: Mapping[str, Any], expected: Expectation, limits: Limits, run: str = ""
+    actual: Mapping[str, Any], expected: Expectation, limits: ChosenTolerances, run: str = ""
 ) -> tuple[OutputComparison, ...]:
     """Compare the outputs of one run.
 
@@ -179,7 +181,7 @@ def _compared(
     expected: Array | None,
     wide: Array | None,
     depth: int,
-    limits: Limits,
+    limits: ChosenTolerances,
     run: str,
 ) -> OutputComparison:
     if actual is None and expected is None:
@@ -233,7 +235,7 @@ def _exact(actual: Array, expected: Array) -> _Judged:
     return np.asarray(errors), np.zeros(expected.shape), 1.0, EQUAL
 
 
-def _plain(actual: Array, expected: Array, limits: Limits) -> _Judged:
+def _plain(actual: Array, expected: Array, limits: ChosenTolerances) -> _Judged:
     """Judge by a fraction of each element and of the largest one."""
     relative, absolute = limits.plain()
     kind = np.complex128 if expected.dtype.kind == "c" else np.float64

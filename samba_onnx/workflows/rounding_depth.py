@@ -28,7 +28,9 @@ def rounding_depth(model: ir.Model) -> int:
 def _depth(graph: ir.Graph, depths: dict[ir.Value, int]) -> int:
     deepest = 0
     for node in graph:
-        before = max((depths.get(value, 0) for value in node.inputs if value is not None), default=0)
+        before = max(
+            (depths.get(value, 0) for value in node.inputs if value is not None), default=0
+        )
         graphs = [
             graph
             for attribute in node.attributes.values()

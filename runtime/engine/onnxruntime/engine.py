@@ -128,9 +128,7 @@ class OnnxRuntimeEngine:
         lower(stage)
         return HostSession(self._session(computation, stage))
 
-    def open(
-        self, model: onnx.ModelProto | Path, title: str, folder: str = ""
-    ) -> HostComputation:
+    def open(self, model: onnx.ModelProto | Path, title: str, folder: str = "") -> HostComputation:
         """Prepare somebody else's model as it is; what onnxruntime does wrong is turned off.
 
         A model with bfloat16 for which onnxruntime has no kernels is computed as the device

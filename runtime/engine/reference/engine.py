@@ -116,9 +116,7 @@ class ReferenceEngine:
         lower(stage, LOWERINGS)
         return _prepared(computation.title, lambda: ReferenceGraph(stage.model, computation.folder))
 
-    def open(
-        self, model: onnx.ModelProto | Path, title: str, folder: str = ""
-    ) -> ReferenceGraph:
+    def open(self, model: onnx.ModelProto | Path, title: str, folder: str = "") -> ReferenceGraph:
         """Prepare somebody else's model; bfloat16 is computed as the device computes it.
 
         Args:
