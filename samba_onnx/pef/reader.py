@@ -12,22 +12,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Self
 
 from samba_onnx.errors import PefChecksumError, PefError, PefFormatError, UsageError
-from samba_onnx.facts.dtypes import tensor_element
 from samba_onnx.pef.archive import MemberSlot
 from samba_onnx.pef.codec import decode_manifest
 from samba_onnx.pef.consistency import check_manifest, weights_layout
 from samba_onnx.pef.digests import check_content
 from samba_onnx.pef.envelope import Envelope, read_envelope
-from samba_onnx.pef.layout import (
-    REFERENCE_MEMBER,
-    WEIGHTS_MEMBER,
-    check_sizes,
-    member_names,
-)
+from samba_onnx.pef.layout import REFERENCE_MEMBER, WEIGHTS_MEMBER, check_sizes, member_names
 from samba_onnx.pef.manifest import Manifest, Member, Symbol
-from samba_onnx.pef.packing import unpack
 from samba_onnx.pef.reference import check_reference
-from samba_onnx.pef.weights import StoredTensor, check_layout
+from samba_onnx.pef.weights import StoredTensor, check_layout, tensor_array
 from samba_onnx.safety.files import open_regular, printable
 
 if TYPE_CHECKING:
@@ -128,6 +121,7 @@ class Pef:
         self._stages = self.manifest.stages()
         self._stop = threading.Event()
         self._verification: concurrent.futures.Future[None] | None = None
+        self._process = os.getpid()
         check_layout(weights_layout(self.manifest), self.member(WEIGHTS_MEMBER))
         for member in self.manifest.members:
             if member.name != WEIGHTS_MEMBER or member.bytes <= EAGER_LIMIT:
@@ -143,6 +137,7 @@ class Pef:
     def close(self) -> None:
         """Stop a running verification and release the file."""
         self._stop.set()
+        self._forget_parent()
         if self._verification is not None:
             concurrent.futures.wait([self._verification])
         self._file.close()
@@ -211,7 +206,21 @@ class Pef:
             raise UsageError(f"{self._name}: {printable(name)} has no content of its own")
         shape = tuple(d for d in symbol.shape or () if isinstance(d, int))
         tensor = StoredTensor(name, symbol.type, shape, symbol.stored.offset, symbol.stored.bytes)
-        return _array(self.member(WEIGHTS_MEMBER), tensor)
+        return tensor_array(self.member(WEIGHTS_MEMBER), tensor)
+
+    def content(self, name: str) -> memoryview:
+        """Return the bytes of a stored weight or constant as the file has them.
+
+        Args:
+            name: Name of a symbol that has ``stored`` set.
+
+        Raises:
+            UsageError: There is no such symbol, or it is not stored in ``weights.safetensors``.
+        """
+        stored = self.symbol(name).stored
+        if stored is None:
+            raise UsageError(f"{self._name}: {printable(name)} has no content of its own")
+        return self.member(WEIGHTS_MEMBER)[stored.offset : stored.offset + stored.bytes]
 
     def reference_inputs(self, run: int = 0) -> dict[str, np.ndarray]:
         """Return the reference sample's inputs by name; empty without a sample.
@@ -245,7 +254,7 @@ class Pef:
         if content is None:
             return {}
         tensors = [self._reference[f"{run}.{part}.{place}"] for place in range(len(names))]
-        return {n: _array(content, t) for n, t in zip(names, tensors, strict=True)}
+        return {n: tensor_array(content, t) for n, t in zip(names, tensors, strict=True)}
 
     def stage_model(self, stage_id: int) -> onnx.ModelProto:
         """Return the ONNX model of a section or fallback, checked against the manifest.
@@ -313,6 +322,7 @@ class Pef:
             A future whose ``result()`` is None, or raises what ``verify_weights`` raises; it
             raises ``CancelledError`` when the PEF is closed first.
         """
+        self._forget_parent()
         if self._verification is None:
             future: concurrent.futures.Future[None] = concurrent.futures.Future()
             self._verification = future
@@ -324,6 +334,12 @@ class Pef:
                     target=self._fulfil, args=(future,), name=name, daemon=True
                 ).start()
         return self._verification
+
+    def _forget_parent(self) -> None:
+        """Begin anew in a forked process: the thread that verifies is in the parent only."""
+        if self._process != os.getpid():
+            self._process = os.getpid()
+            self._verification = None
 
     def _fulfil(self, future: concurrent.futures.Future[None]) -> None:
         try:
@@ -380,15 +396,3 @@ def _shifted(progress: Progress | None, done: int, total: int) -> Progress | Non
         return None
     told = progress
     return lambda part, _: told(done + part, total)
-
-
-def _array(content: memoryview, tensor: StoredTensor) -> np.ndarray:
-    import numpy as np
-
-    element = tensor_element(tensor.type)
-    if element is None:
-        raise PefFormatError(f"{printable(tensor.name)} has no fixed size")
-    flat = np.frombuffer(content, np.uint8, tensor.bytes, tensor.offset)
-    if element.packs:
-        return unpack(flat, element, tensor.shape)
-    return flat.view(element.numpy).reshape(tensor.shape)

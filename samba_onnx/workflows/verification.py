@@ -107,7 +107,7 @@ def verify(
 
     Raises:
         ModelError: The original cannot be used.
-        PefError: The PEF cannot be used.
+        PefError: The PEF cannot be used, or the device copied something else than it plans.
         UsageError: The PEF's interface is not that of the model, an input is no tensor and is not
             given, or there is no such engine.
         ExecutionError: The engine fails on the original or on the PEF.
@@ -147,7 +147,7 @@ def self_test(
         One comparison per output of the sample, with the tolerance that was used.
 
     Raises:
-        PefError: The PEF cannot be used.
+        PefError: The PEF cannot be used, or the device copied something else than it plans.
         UsageError: The PEF carries no reference sample, or there is no such engine.
         ExecutionError: The engine fails on the PEF.
     """
@@ -292,6 +292,7 @@ def _compare_runs(
     threads: int | None,
     engine: str,
 ) -> Verification:
+    from samba_onnx.runtime.accounting import check_plan
     from samba_onnx.runtime.device import Device
 
     # The reference engine has no layouts of its own: one way to keep weights is all.
@@ -302,6 +303,7 @@ def _compare_runs(
             for trial in trials:
                 run = f"{trial.name}, weights {weights}"
                 actual = device.run(trial.inputs)
+                check_plan(device.ledger, pef.manifest.graphs[0])
                 compared[run] = compare_outputs(actual, trial.expected, limits, run)
     return Verification(
         against,
