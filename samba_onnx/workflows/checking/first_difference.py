@@ -22,7 +22,7 @@ from samba_onnx.export.translation.builder import GraphBuilder, element, sizes
 from samba_onnx.export.translation.dtypes import onnx_type
 from samba_onnx.export.translation.graphs import constant, translate
 from samba_onnx.facts.dtypes import dtype_name
-from samba_onnx.facts.tolerances import rounding
+from samba_onnx.facts.tolerances import spacing
 from samba_onnx.runtime.engine.evaluation import evaluate
 from samba_onnx.workflows.checking.captured_graphs import CapturedGraph
 from samba_onnx.workflows.checking.judge import Mismatch, judged
@@ -138,7 +138,7 @@ class _OperatorRuns:
         """One rounding of the coarsest type among its operands and results."""
         operands = [self.values[node] for node in self.node.all_input_nodes]
         tensors = pytree.tree_leaves([operands, self.values[self.node]])
-        units = [rounding(dtype_name(t.dtype)) for t in tensors if isinstance(t, Tensor)]
+        units = [spacing(dtype_name(t.dtype)) for t in tensors if isinstance(t, Tensor)]
         return max(units, default=0.0)
 
     def moved(self, seed: int, amplitude: float) -> Results | None:

@@ -27,7 +27,7 @@ from samba_onnx.facts.tolerances import (
     TIMES_TORCHS_JUMPS,
     TYPICAL_PART,
     near_torch,
-    rounding,
+    spacing,
 )
 from samba_onnx.workflows.checking.numbers import wide_array
 
@@ -290,7 +290,7 @@ class _Yardstick:
 
     @property
     def allowed(self) -> Distance:
-        floor = self.pair.scale * (FLOOR_ROUNDINGS * rounding(self.pair.dtype.name))
+        floor = self.pair.scale * (FLOOR_ROUNDINGS * spacing(self.pair.dtype.name))
         return self.torchs * TIMES_TORCHS_ERROR + self.jumps * TIMES_TORCHS_JUMPS + floor
 
     @property

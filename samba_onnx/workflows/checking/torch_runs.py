@@ -22,7 +22,7 @@ from samba_onnx.export.capture.restoring import members_replaced
 from samba_onnx.export.programs.inference import Exported
 from samba_onnx.facts.dtypes import dtype_name
 from samba_onnx.facts.names import LOSSES, gradient_name, updated_name
-from samba_onnx.facts.tolerances import rounding
+from samba_onnx.facts.tolerances import spacing
 from samba_onnx.functional.host_operators import HOST_OPERATORS
 from samba_onnx.tensor import SambaTensor
 from samba_onnx.workflows.checking.dropouts import rates_at_zero
@@ -79,7 +79,7 @@ class TorchRuns:
     @functools.cached_property
     def exact(self) -> Results | None:
         """Results in float64; None for a module that insists on another type, or has it already."""
-        if self.unit < rounding("float32"):
+        if self.unit < spacing("float32"):
             return None
         try:
             return self._run(wide, widened())
@@ -118,8 +118,8 @@ class TorchRuns:
         ]
         contents = (node.meta.get("val") for inner in graph_modules for node in inner.graph.nodes)
         types = {value.dtype for value in contents if isinstance(value, Tensor)}
-        units = [rounding(dtype_name(dtype)) for dtype in types]
-        return max((unit for unit in units if unit), default=rounding("float32"))
+        units = [spacing(dtype_name(dtype)) for dtype in types]
+        return max((unit for unit in units if unit), default=spacing("float32"))
 
     def _run(self, change: _Change, context: contextlib.AbstractContextManager[Any]) -> Results:
         """Run the module once on changed copies of its tensors.

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from samba_onnx.export.programs.inference import export_inference
 from samba_onnx.export.programs.training import export_training
-from samba_onnx.facts.tolerances import rounding
+from samba_onnx.facts.tolerances import spacing
 from samba_onnx.workflows.checking.torch_runs import TorchRuns
 
 
@@ -86,5 +86,5 @@ def test_a_module_that_refuses_float64_is_moved_in_its_own_type() -> None:
 def test_a_rounding_is_that_of_the_coarsest_type(dtype: torch.dtype) -> None:
     module, x = nn.Sequential(nn.Linear(4, 4), nn.Tanh()).to(dtype), torch.randn(3, 4, dtype=dtype)
     runs = runs_of(module, (x,), trains=False)
-    assert runs.unit == rounding(str(dtype).removeprefix("torch."))
+    assert runs.unit == spacing(str(dtype).removeprefix("torch."))
     assert (runs.exact is None) == (dtype == torch.float64)
