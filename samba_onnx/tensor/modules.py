@@ -10,6 +10,7 @@ from torch import nn
 from samba_onnx.errors import UsageError
 from samba_onnx.facts.names import root_name, symbol_name
 from samba_onnx.tensor.conversion import from_torch_tensor
+from samba_onnx.tensor.gradient_hooks import share_hooks
 from samba_onnx.tensor.parameter import SambaParameter
 from samba_onnx.tensor.samba_tensor import SambaTensor
 
@@ -107,6 +108,7 @@ def _samba_parameter(parameter: nn.Parameter, requires_grad: bool) -> SambaParam
     result.requires_grad = requires_grad
     if parameter.grad is not None:
         result.grad = parameter.grad
+    share_hooks(parameter, result)
     # Attributes that a program has set on the parameter stay with it.
     result.__dict__ |= {k: v for k, v in vars(parameter).items() if k not in vars(result)}
     return result

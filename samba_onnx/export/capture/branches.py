@@ -59,13 +59,21 @@ class Values:
         """Whether the module asked for a value while nothing was recorded yet."""
         return bool(self._taken) and not self._recorded
 
-    def record(self, module: nn.Module, args: tuple[Any, ...], keywords: Mapping[str, Any]) -> None:
+    def record(
+        self,
+        module: nn.Module,
+        args: tuple[Any, ...],
+        keywords: Mapping[str, Any],
+        *,
+        gradients: bool = False,
+    ) -> None:
         """Run a module on its real inputs, warn of every line that takes a value, and keep it.
 
         Args:
             module: As it was before, afterwards.
             args: Positional arguments.
             keywords: Keyword arguments.
+            gradients: Whether the module runs as it does where gradients are computed.
 
         Raises:
             ModelError: The module or its inputs have no values.
@@ -82,7 +90,7 @@ class Values:
             return value
 
         with _Taking(take), _exporting():
-            eager(module, args, keywords)
+            eager(module, args, keywords, gradients=gradients)
         self._recorded = True
         for line in lines:
             warnings.warn(
@@ -115,6 +123,34 @@ class Values:
             yield
 
 
+class TakenValues:
+    """Values that one function took out of tensors, to be given to it once more."""
+
+    def __init__(self) -> None:
+        self._values: list[Any] = []
+
+    def noted(self) -> contextlib.AbstractContextManager[Any]:
+        """Keep what is taken within the context."""
+
+        def take(function: Callable[..., Any], args: Any, named: Any) -> Any:
+            self._values.append(function(*args, **named))
+            return self._values[-1]
+
+        return _Taking(take)
+
+    def repeated(self) -> contextlib.AbstractContextManager[Any]:
+        """Answer those who take values within the context as they were answered before."""
+        left = iter(self._values)
+
+        def take(function: Callable[..., Any], args: Any, named: Any) -> Any:
+            try:
+                return next(left)
+            except StopIteration:
+                return function(*args, **named)
+
+        return _Taking(take)
+
+
 def _shaped(items: Iterator[Any], shape: Sequence[int]) -> Any:
     """Return items as nested lists."""
     if not shape:
@@ -122,18 +158,30 @@ def _shaped(items: Iterator[Any], shape: Sequence[int]) -> Any:
     return [_shaped(items, shape[1:]) for _ in range(shape[0])]
 
 
-def eager(module: nn.Module, args: tuple[Any, ...], keywords: Mapping[str, Any]) -> Any:
+def eager(
+    module: nn.Module,
+    args: tuple[Any, ...],
+    keywords: Mapping[str, Any],
+    *,
+    gradients: bool = False,
+) -> Any:
     """Return what a module computes, leaving its buffers and the random state as they were.
 
     Args:
         module: Its parameters have values.
         args: Positional arguments.
         keywords: Keyword arguments.
+        gradients: Whether it runs as it does where gradients are computed: hooks that ``forward``
+            registers need that.
     """
     buffers = {name: buffer.clone() for name, buffer in module.named_buffers()}
     positional, named = pytree.tree_map(_plain, (args, dict(keywords)))
     try:
-        with torch.no_grad(), torch.random.fork_rng(devices=[]), HOST_OPERATORS.paused():
+        with (
+            torch.set_grad_enabled(gradients),
+            torch.random.fork_rng(devices=[]),
+            HOST_OPERATORS.paused(),
+        ):
             return module(*positional, **named)
     finally:
         with torch.no_grad():

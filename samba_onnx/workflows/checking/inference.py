@@ -17,6 +17,7 @@ from samba_onnx.export.capture.branches import eager, missing_values
 from samba_onnx.export.capture.modules import Inputs, arguments
 from samba_onnx.export.naming import place
 from samba_onnx.export.programs.inference import Exported
+from samba_onnx.program.kinds import SectionType
 from samba_onnx.program.program import Part
 from samba_onnx.workflows.checking.dropouts import rates_at_zero
 from samba_onnx.workflows.checking.first_difference import first_difference
@@ -122,7 +123,9 @@ def _eager_outputs(
     """Return the flat outputs of a module, with the rates of its dropouts at 0."""
     try:
         with rates_at_zero() if exported.program.argins else contextlib.nullcontext():
-            return pytree.tree_leaves(eager(module, args, keywords))
+            # Hooks that forward registers need tensors that are differentiated.
+            trains = any(part.type is SectionType.BCKWD for part in exported.program.parts)
+            return pytree.tree_leaves(eager(module, args, keywords, gradients=trains))
     except NotComparableError:
         raise
     except Exception as error:  # whatever the user's module raises, as for an index out of range

@@ -27,6 +27,7 @@ from samba_onnx.functional.host_operators import HOST_OPERATORS
 from samba_onnx.program.kinds import SectionType
 from samba_onnx.program.program import Part, Program
 from samba_onnx.tensor import SambaTensor
+from samba_onnx.tensor.gradient_hooks import share_hooks
 from samba_onnx.workflows.checking.dropouts import CONDITION, rates_at_zero
 from samba_onnx.workflows.checking.inference import compare_part
 from samba_onnx.workflows.checking.numbers import to_array, zeros
@@ -178,6 +179,8 @@ def _gradients(
         path: change(tensor.detach()).detach().requires_grad_(tensor.requires_grad)
         for path, tensor in module.named_parameters()
     }
+    for path, member in members.items():
+        share_hooks(parameters[path], member)
     buffers = {path: change(buffer.clone()) for path, buffer in module.named_buffers()}
     first = {id(parameters[path]): path for path in reversed(members)}
     paths = {n: first[id(parameters[p])] for n, p in exported.members.items() if p in parameters}
@@ -190,11 +193,12 @@ def _gradients(
         outputs = pytree.tree_leaves(returned)
         chosen = [o for name, o in zip(exported.outputs, outputs, strict=True) if name in losses]
         seeds = [torch.ones_like(loss) for loss in chosen]
-        gradients = torch.autograd.grad(chosen, list(leaves.values()), seeds, allow_unused=True)
+        # Not autograd.grad, which leaves out hooks that run after accumulation.
+        torch.autograd.backward(chosen, seeds, inputs=list(leaves.values()))
     return {
-        name: to_array(gradient).astype(np.float64)
-        for name, gradient in zip(leaves, gradients, strict=True)
-        if gradient is not None
+        name: to_array(leaf.grad).astype(np.float64)
+        for name, leaf in leaves.items()
+        if leaf.grad is not None
     }
 
 
