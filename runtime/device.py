@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 from samba_onnx.errors import DeviceError, PefChecksumError, ScheduleError, UsageError
-from samba_onnx.pef.manifest import Cause, Direction
+from samba_onnx.pef.manifest import Cause
 from samba_onnx.pef.reader import Pef
 from samba_onnx.program.kinds import SymbolKind
 from samba_onnx.runtime.anomaly import check_outputs
@@ -17,6 +17,7 @@ from samba_onnx.runtime.engine.registry import DEFAULT_ENGINE
 from samba_onnx.runtime.execution import Execution
 from samba_onnx.runtime.inputs import InputSpec, check_inputs, own_copy
 from samba_onnx.runtime.ledger import Ledger
+from samba_onnx.runtime.locking import DeviceLock, Mutex, in_turn, refuse_in_children
 from samba_onnx.runtime.memory import DeviceMemory
 from samba_onnx.runtime.plans import RunPlanner
 from samba_onnx.runtime.prepared import PreparedRun, PreparedRuns
@@ -37,7 +38,11 @@ class Device:
 
     Loading reserves device memory, prepares the steps of every graph and enters the
     copies of weights and constants into the ledger; after it the device is ready to run. Use it as
-    a context manager, from one thread at a time.
+    a context manager.
+
+    Any number of threads may use it: what one of them asks for is done in whole before the next one
+    has its turn, and what it returns belongs to the caller. A process that was forked from the one
+    that made the device is refused.
     """
 
     memory: DeviceMemory
@@ -47,7 +52,9 @@ class Device:
     profile: Profile
     """Measured seconds by call; filled when the device times its sections."""
     runs: PreparedRuns
-    """Runs that were made before, for callers that make them many times."""
+    """Runs that were made before, for callers that make them many times; they hold ``lock``."""
+    lock: DeviceLock
+    """Held for as long as something is done; by callers, to do several things in one turn."""
 
     def __init__(
         self,
@@ -58,6 +65,7 @@ class Device:
         prepack: bool = True,
         time_sections: bool = False,
         verify: bool = True,
+        mutex: Mutex | None = None,
     ) -> None:
         """Load a PEF.
 
@@ -71,6 +79,7 @@ class Device:
             time_sections: Execute every call on its own and measure it; see ``profile``.
             verify: Compare the checksum of the weights, in the background while sessions are made;
                 no result leaves the device before that has succeeded.
+            mutex: Shared with devices that must not work at the same time; None for one of its own.
 
         Raises:
             UsageError: ``threads`` is less than 1, or there is no such engine.
@@ -79,26 +88,24 @@ class Device:
             PefFormatError: Stages do not agree with the manifest.
             PefChecksumError: The file was replaced while it was loaded.
         """
-        if threads is not None and threads < 1:
-            raise UsageError(f"threads is {threads}; give 1 or more, or None for one per core")
+        settings = _settings(threads, prepack)
         self._verification: Future[None] | None = pef.start_verification() if verify else None
-        self._pef = pef
-        manifest = pef.manifest
+        self._pef, manifest = pef, pef.manifest
         self.memory = DeviceMemory(manifest.target.tiers, manifest.regions, manifest.symbols)
-        self.ledger = Ledger()
-        self.profile = Profile()
+        self.lock = DeviceLock(mutex)
+        self.ledger = Ledger(self.lock)
+        self.profile = Profile(self.lock)
         self._values = Residency(manifest, self.memory, self.ledger)
-        self._contents = Contents(pef, self._values, self.ledger)
+        self._contents = Contents(pef, self._values)
         self._contents.load_stored()
         self._argins = Registers(manifest, self.memory)
         self._contents.load_argins(self._argins)
         timed = self.profile if time_sections else None
         self._execution = Execution(self._contents, self._values, self.memory, timed)
-        planner = RunPlanner(
-            pef, self.memory, engine, EngineSettings(threads, prepack), merge=not time_sections
-        )
+        planner = RunPlanner(pef, self.memory, engine, settings, merge=not time_sections)
         self._closed = False
         self.runs = PreparedRuns(planner, self._values, self.memory, self.ledger)
+        refuse_in_children(self)
 
     def __enter__(self) -> Self:
         return self
@@ -107,11 +114,20 @@ class Device:
         self.close()
 
     def close(self) -> None:
-        """Release sessions and values; ledger, profile and memory usage stay readable."""
+        """Release sessions and values; ledger, profile and memory usage stay readable.
+
+        In a forked process the device of the parent stays as it is.
+        """
+        if not self.lock.is_foreign:
+            self._release()
+
+    @in_turn
+    def _release(self) -> None:
         self._closed = True
         self.runs.clear()
         self._values.forget([symbol.name for symbol in self._pef.manifest.symbols])
 
+    @in_turn
     def load(self, values: Mapping[str, Array]) -> None:
         """Copy weights, buffers and optimizer state to the device, as the PEF was loaded with them.
 
@@ -124,7 +140,7 @@ class Device:
         Raises:
             InputError: A value does not fit. The device is unchanged.
             UsageError: There is no such resident. The device is unchanged.
-            DeviceError: The device was closed.
+            DeviceError: The device was closed, or is that of a parent process.
         """
         runs = self._open()
         loadable = self._contents.loadable
@@ -184,7 +200,7 @@ class Device:
             AnomalyError: ``detect_anomaly`` found something; names the first section and value.
             ExecutionError: An operator failed; activations and outputs have no reliable values.
             PefChecksumError: A weight differs from what was written.
-            DeviceError: The device was closed.
+            DeviceError: The device was closed, or is that of a parent process.
         """
         request = run_request(
             graph,
@@ -196,8 +212,10 @@ class Device:
             until_call=until_call,
             single=detect_anomaly,
         )
-        return self.execute(self.prepare(request), inputs or {}, argins)
+        with self.lock.mutex:
+            return self._run(self._open().prepare(request), inputs or {}, argins)
 
+    @in_turn
     def prepare(self, request: RunRequest) -> PreparedRun:
         """Return what a request executes; nothing is copied or executed.
 
@@ -209,7 +227,7 @@ class Device:
                 types are given.
             ScheduleError: A section, type or call does not exist.
             ExecutionError: The engine cannot run a section or fallback.
-            DeviceError: The device was closed.
+            DeviceError: The device was closed, or is that of a parent process.
         """
         return self._open().prepare(request)
 
@@ -235,14 +253,26 @@ class Device:
             AnomalyError: A section wrote NaN or an infinite number, and every call runs on its own.
             ExecutionError: An operator failed.
             PefChecksumError: A weight differs from what was written.
-            DeviceError: The device was closed.
+            DeviceError: The device was closed, or is that of a parent process.
         """
-        replay = prepared.replay
-        if replay is not None and prepared.state is self._values.state:
-            arrays = replay.check(inputs) if inputs else ()
-            if argins:
-                self._argins.set(self._argins.split({}, argins)[1])
-            return replay.run(arrays)
+        with self.lock.mutex:
+            return self._run(prepared, inputs, argins)
+
+    def _run(
+        self, prepared: PreparedRun, inputs: Mapping[str, Any], argins: Mapping[str, Any] | None
+    ) -> dict[str, Any]:
+        """Make a prepared run in the shortest way that there is now."""
+        replay, state = prepared.replay, prepared.state
+        if replay is not None and state is self._values.state:
+            if argins or prepared.takes_argins:
+                inputs, argins = self._argins.split(inputs, argins)
+            if len(inputs) == len(replay.inputs):
+                arrays = replay.check(inputs) if inputs else ()
+                # Code of the user's that numpy makes arrays of may have run the device meanwhile.
+                if state is self._values.state:
+                    if argins:
+                        self._argins.set(argins)
+                    return replay.run(arrays)
         runs, state = self._open(), self._values.state
         input_names, results = self._execute(prepared, inputs, argins)
         runs.keep(prepared, input_names, state)
@@ -275,6 +305,7 @@ class Device:
             self._values.release_host(plan.results)
         return tuple(checked), results
 
+    @in_turn
     def write(self, symbol: str, array: Array) -> None:
         """Copy a host array to a symbol on the device; an ``explicit`` transfer.
 
@@ -288,7 +319,8 @@ class Device:
         Raises:
             UsageError: There is no such symbol.
             InputError: The array does not fit.
-            DeviceError: The symbol is not in device memory or read-only, or the device was closed.
+            DeviceError: The symbol is not in device memory or read-only, the device was closed, or is
+                that of a parent process.
         """
         runs = self._open()
         entry = self._contents.symbol(symbol)
@@ -309,6 +341,7 @@ class Device:
             self._values.keep_on_host(symbol, own_copy(checked))
         runs.host_wrote((symbol,))
 
+    @in_turn
     def read(self, symbol: str) -> Any:
         """Copy a symbol from the device; an ``explicit`` transfer.
 
@@ -322,7 +355,8 @@ class Device:
             UsageError: There is no such symbol.
             ScheduleError: It has no value on the device now.
             PefChecksumError: A weight differs from what was written.
-            DeviceError: The symbol lives on the host only, or the device was closed.
+            DeviceError: The symbol lives on the host only, the device was closed, or is
+                that of a parent process.
         """
         self._open()
         entry = self._contents.symbol(symbol)
@@ -335,9 +369,7 @@ class Device:
             return self._values.download(symbol, Cause.EXPLICIT, None)
         self._contents.refuse_unloaded(entry)
         if entry.kind in _CONSTANT_KINDS:
-            record = self._values.record(symbol, Direction.RDU_TO_HOST, Cause.EXPLICIT, None)
-            self.ledger.enter(record)
-            return self._contents.constant(symbol)
+            return self._contents.read_constant(symbol)
         raise ScheduleError(
             f"symbol {symbol!r} has no value on the device; run the section that computes it first "
             "(values between merged sections are not kept: select the sections, or use "
@@ -358,3 +390,9 @@ class Device:
             # A fresh one each time: an exception that is raised again grows its traceback.
             raise PefChecksumError(str(error)) from None
         self._verification = None
+
+
+def _settings(threads: int | None, prepack: bool) -> EngineSettings:
+    if threads is not None and threads < 1:
+        raise UsageError(f"threads is {threads}; give 1 or more, or None for one per core")
+    return EngineSettings(threads, prepack)

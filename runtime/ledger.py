@@ -10,6 +10,7 @@ from typing import Any
 
 from samba_onnx.errors import UsageError
 from samba_onnx.pef.manifest import Cause, Direction, Transfer
+from samba_onnx.runtime.locking import DeviceLock, in_turn
 
 JSON_VERSION = 1
 """Version of the layout of :meth:`Ledger.to_json`."""
@@ -73,7 +74,14 @@ class Ledger:
     Runs that copy the same share their records, so that a run costs the ledger one reference.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, lock: DeviceLock | None = None) -> None:
+        """Begin without records.
+
+        Args:
+            lock: What the device holds when it enters copies; None for one of its own.
+        """
+        self.lock = lock or DeviceLock()
+        """Held by whoever reads the records, so that no run is read by halves."""
         self._entries: list[Transfer | tuple[Transfer, ...]] = []
         """Copies between runs one by one, those of a run together."""
         self._open: list[Transfer] | None = None
@@ -83,17 +91,20 @@ class Ledger:
         """Entries that are part of the sums."""
 
     @property
+    @in_turn
     def transfers(self) -> tuple[Transfer, ...]:
         """All records, oldest first."""
         self._close()
         return tuple(_flat(self._entries))
 
     @property
+    @in_turn
     def runs(self) -> int:
         """Number of runs begun since the last reset."""
         self._close()
         return sum(isinstance(entry, tuple) for entry in self._entries)
 
+    @in_turn
     def run(self, index: int = -1) -> tuple[Transfer, ...]:
         """Return the records of one run.
 
@@ -115,6 +126,7 @@ class Ledger:
             raise UsageError(f"run {index} is not in the ledger, which has {self.runs}")
         return records
 
+    @in_turn
     def totals(self) -> tuple[Total, ...]:
         """Add up all records by cause and direction; each is looked at once."""
         self._close()
@@ -146,6 +158,7 @@ class Ledger:
             self._close()
         self._entries.append(transfers)
 
+    @in_turn
     def reset(self) -> None:
         """Forget all records and runs."""
         self._entries.clear()
@@ -160,6 +173,7 @@ class Ledger:
             self._entries.append(last if isinstance(last, tuple) and last == records else records)
             self._open = None
 
+    @in_turn
     def to_json(self) -> dict[str, Any]:
         """Return the ledger as JSON-able data.
 

@@ -44,6 +44,8 @@ class PreparedRun:
     """How it is made where values are as they were; None for a run that cannot be replayed."""
     state: object = field(default=_NOWHERE)
     """Where values must be for the replay."""
+    takes_argins: bool = False
+    """Whether some of the inputs of the replayed request are argins."""
     shortcut: Any = None
     """What the session keeps with the replay, to make it with as little as possible around it."""
 
@@ -112,17 +114,25 @@ class PreparedRuns:
 
         Args:
             prepared: What was executed.
-            inputs: Names of the inputs that were copied, in order.
+            inputs: Names of the inputs that were copied, in order; none of them is an argin.
             state: Where values were before the run; where they are now is asked for here.
         """
         replay = None
-        # Where values do not come back to, the next run begins elsewhere.
-        if self._values.settle() is state and self._planner.merges and not prepared.request.single:
+        given = prepared.request.inputs
+        # Where values do not come back to, the next run begins elsewhere; and a default of the
+        # model's that was copied is not among what the next run is given.
+        if (
+            self._values.settle() is state
+            and self._planner.merges
+            and not prepared.request.single
+            and set(inputs).issubset(given)
+        ):
             replay = make_replay(
                 prepared.plan, inputs, prepared.outputs, self._memory, self._ledger
             )
         prepared.replay = replay
         prepared.state = _NOWHERE if replay is None else state
+        prepared.takes_argins = len(inputs) < len(given)
         prepared.shortcut = None
         if prepared.request not in self._runs:
             if len(self._runs) >= _MOST_RUNS:

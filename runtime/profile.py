@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from samba_onnx.runtime.locking import DeviceLock, in_turn
+
 
 @dataclass(frozen=True)
 class CallTime:
@@ -25,9 +27,17 @@ class CallTime:
 class Profile:
     """Collects times by graph and call; filled only by a device that times its sections."""
 
-    def __init__(self) -> None:
+    def __init__(self, lock: DeviceLock | None = None) -> None:
+        """Begin without times.
+
+        Args:
+            lock: What the device holds when it adds times; None for one of its own.
+        """
+        self.lock = lock or DeviceLock()
+        """Held by whoever reads or resets the times."""
         self._times: dict[tuple[str, int], CallTime] = {}
 
+    @in_turn
     def calls(self, graph: str) -> tuple[CallTime, ...]:
         """Return the times of a graph's calls, in schedule order.
 
@@ -39,6 +49,7 @@ class Profile:
         """
         return tuple(self._times[key] for key in sorted(self._times) if key[0] == graph)
 
+    @in_turn
     def add(self, graph: str, time: CallTime) -> None:
         """Add one execution.
 
@@ -60,6 +71,7 @@ class Profile:
             )
         self._times[graph, time.call] = time
 
+    @in_turn
     def reset(self) -> None:
         """Forget all times."""
         self._times.clear()

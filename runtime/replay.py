@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from samba_onnx.errors import InputError
 from samba_onnx.pef.manifest import Cause, Transfer
 from samba_onnx.runtime.elements import Array
 from samba_onnx.runtime.engine.steps import DeviceStep
@@ -45,11 +46,16 @@ class Replay:
             values: The user's values, which have the replay's names.
 
         Raises:
-            InputError: A value does not fit.
+            InputError: A value does not fit, or is missing.
         """
         arrays = []
         for name, dtype, shape, spec in self.inputs:
-            value = values[name]
+            try:
+                value = values[name]
+            except KeyError:
+                raise InputError(
+                    f"input {name!r} was not given; the run was prepared for {spec} of that name"
+                ) from None
             if type(value) is not _ARRAY or value.dtype is not dtype or value.shape != shape:
                 value = spec.check(value)
             arrays.append(value)
@@ -111,12 +117,15 @@ def make_replay(
     steps = tuple(session for _, session in plan.steps if isinstance(session, DeviceStep))
     stays = any(name in schedule.host_readers or name in schedule.graph.outputs for name in inputs)
     transfers = ledger.run()
-    expected = [(name, Cause.INPUT) for name in inputs] + [(name, Cause.OUTPUT) for name in outputs]
+    copies = [(name, Cause.INPUT) for name in inputs] + [(name, Cause.OUTPUT) for name in outputs]
     if (
         len(steps) != len(plan.steps)
         or stays
-        or [(move.symbol, move.cause) for move in transfers] != expected
+        or [(move.symbol, move.cause) for move in transfers] != copies
     ):
+        return None
+    # The records are entered for copies of whole tensors, and so must theirs have been.
+    if any(move.bytes != memory.tensor(move.symbol).items.nbytes for move in transfers):
         return None
     specs = [plan.specs[name] for name in inputs]
     return Replay(

@@ -128,6 +128,7 @@ class Pef:
         self._stages = self.manifest.stages()
         self._stop = threading.Event()
         self._verification: concurrent.futures.Future[None] | None = None
+        self._process = os.getpid()
         check_layout(weights_layout(self.manifest), self.member(WEIGHTS_MEMBER))
         for member in self.manifest.members:
             if member.name != WEIGHTS_MEMBER or member.bytes <= EAGER_LIMIT:
@@ -143,6 +144,7 @@ class Pef:
     def close(self) -> None:
         """Stop a running verification and release the file."""
         self._stop.set()
+        self._forget_parent()
         if self._verification is not None:
             concurrent.futures.wait([self._verification])
         self._file.close()
@@ -212,6 +214,20 @@ class Pef:
         shape = tuple(d for d in symbol.shape or () if isinstance(d, int))
         tensor = StoredTensor(name, symbol.type, shape, symbol.stored.offset, symbol.stored.bytes)
         return _array(self.member(WEIGHTS_MEMBER), tensor)
+
+    def content(self, name: str) -> memoryview:
+        """Return the bytes of a stored weight or constant as the file has them.
+
+        Args:
+            name: Name of a symbol that has ``stored`` set.
+
+        Raises:
+            UsageError: There is no such symbol, or it is not stored in ``weights.safetensors``.
+        """
+        stored = self.symbol(name).stored
+        if stored is None:
+            raise UsageError(f"{self._name}: {printable(name)} has no content of its own")
+        return self.member(WEIGHTS_MEMBER)[stored.offset : stored.offset + stored.bytes]
 
     def reference_inputs(self) -> dict[str, np.ndarray]:
         """Return the reference sample's inputs by name; empty without a sample."""
@@ -296,6 +312,7 @@ class Pef:
             A future whose ``result()`` is None, or raises what ``verify_weights`` raises; it
             raises ``CancelledError`` when the PEF is closed first.
         """
+        self._forget_parent()
         if self._verification is None:
             future: concurrent.futures.Future[None] = concurrent.futures.Future()
             self._verification = future
@@ -307,6 +324,12 @@ class Pef:
                     target=self._fulfil, args=(future,), name=name, daemon=True
                 ).start()
         return self._verification
+
+    def _forget_parent(self) -> None:
+        """Begin anew in a forked process: the thread that verifies is in the parent only."""
+        if self._process != os.getpid():
+            self._process = os.getpid()
+            self._verification = None
 
     def _fulfil(self, future: concurrent.futures.Future[None]) -> None:
         try:

@@ -22,6 +22,7 @@ from samba_onnx.sessions.onnx_modules import (
 from samba_onnx.sessions.options import Destination, Model, SessionOptions, output_path
 from samba_onnx.sessions.trace_mode import TraceMode
 from samba_onnx.sessions.traced import TracedGraph
+from samba_onnx.sessions.turns import in_turn
 from samba_onnx.tensor.arrays import to_array
 from samba_onnx.workflows.checking.original import convert_compared
 from samba_onnx.workflows.checking.refusals import refuse_unless_prepared
@@ -56,6 +57,7 @@ class Compiler:
         self._mode = mode
         self._traces = traces
 
+    @in_turn
     def compile(
         self,
         model: Model,
@@ -113,6 +115,7 @@ class Compiler:
         compile_programs([program], path, name=name, metadata=texts, **where).close()
         return str(path)
 
+    @in_turn
     def compile_graphs(
         self, destination: Destination, *, name: str = "", samba_only: bool = False
     ) -> str | None:

@@ -18,6 +18,7 @@ from samba_onnx.sessions.optimizer_steps import OptimizerSteps
 from samba_onnx.sessions.profiler import INIT_RUNTIME, SET_PEF, Profiler
 from samba_onnx.sessions.runtime_profile import level
 from samba_onnx.sessions.store import SessionStore
+from samba_onnx.sessions.turns import TURN
 from samba_onnx.tensor import DEVICE
 
 
@@ -91,7 +92,10 @@ class LoadedProgram:
         pef = self.required_pef()
         with self._profiler.event(INIT_RUNTIME):
             device = Device(
-                pef, threads=torch.get_num_threads(), time_sections=level() == "DETAILED"
+                pef,
+                threads=torch.get_num_threads(),
+                time_sections=level() == "DETAILED",
+                mutex=TURN.mutex,
             )
         self.device = device
         self.hyperparameters = Hyperparameters(pef.manifest.argins, optimizers)

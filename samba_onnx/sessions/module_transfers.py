@@ -11,11 +11,13 @@ from samba_onnx.errors import NoDeviceError
 from samba_onnx.export.programs.training_steps import parameter_names
 from samba_onnx.sessions.optimizer_steps import fetch_state, send_state
 from samba_onnx.sessions.traced import host_buffers, host_parameters
+from samba_onnx.sessions.turns import in_turn
 from samba_onnx.tensor import DEVICE, SambaTensor
 
 Optimizers = Sequence[Optimizer] | Optimizer | None
 
 
+@in_turn
 def fetch_module(model: nn.Module, optimizers: Optimizers = None, inplace: bool = False) -> None:
     """Copy parameters, buffers and optimizer state from the device to the host.
 
@@ -33,6 +35,7 @@ def fetch_module(model: nn.Module, optimizers: Optimizers = None, inplace: bool 
         fetch_state(optimizer, parameter_names(model), inplace)
 
 
+@in_turn
 def send_module(model: nn.Module, optimizers: Optimizers = None) -> None:
     """Copy parameters, buffers and optimizer state from the host to the device.
 
@@ -49,6 +52,7 @@ def send_module(model: nn.Module, optimizers: Optimizers = None) -> None:
         send_state(optimizer, parameter_names(model))
 
 
+@in_turn
 def fetch_buffers(model: nn.Module, inplace: bool = False) -> None:
     """Copy buffers from the device to the host.
 
@@ -63,6 +67,7 @@ def fetch_buffers(model: nn.Module, inplace: bool = False) -> None:
         tensor.cpu(inplace)
 
 
+@in_turn
 def send_buffers(model: nn.Module) -> None:
     """Copy buffers from the host to the device.
 

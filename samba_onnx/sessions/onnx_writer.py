@@ -15,6 +15,7 @@ from samba_onnx.sessions.module_transfers import fetch_module
 from samba_onnx.sessions.onnx_models import is_onnx, model_source
 from samba_onnx.sessions.onnx_modules import same_model
 from samba_onnx.sessions.traced_state import TracedState
+from samba_onnx.sessions.turns import in_turn
 from samba_onnx.tensor import DEVICE
 
 
@@ -29,6 +30,7 @@ class OnnxWriter:
         """
         self._state = state
 
+    @in_turn
     def to_onnx(self, model: Any, path: str | os.PathLike[str] | None = None) -> onnx.ModelProto:
         """Return an ONNX model with the weights that it has by now; see ``SambaSession.to_onnx``.
 

@@ -23,6 +23,7 @@ from samba_onnx.sessions.profiler import RUN, Profiler, event_name
 from samba_onnx.sessions.run_values import fetched_outputs, input_arrays, output_tensor
 from samba_onnx.sessions.shortcuts import make_shortcut
 from samba_onnx.sessions.traced_state import TracedState
+from samba_onnx.sessions.turns import TURN
 from samba_onnx.tensor import SambaTensor
 from samba_onnx.tensor.inputs import by_name
 
@@ -116,11 +117,12 @@ class Runner:
                     request = self._in_the_pef(request)
                 loaded = self._program.device
                 if loaded is not None and not self._profiler.active:
-                    prepared = loaded.runs.ready(request)
-                    if prepared is not None and prepared.shortcut is not None:
-                        results: _Outputs | None = prepared.shortcut.run(inputs, marks)
-                        if results is not None:
-                            return results
+                    with loaded.lock.mutex:
+                        prepared = loaded.runs.ready(request)
+                        if prepared is not None and prepared.shortcut is not None:
+                            results: _Outputs | None = prepared.shortcut.run(inputs, marks)
+                            if results is not None:
+                                return results
         if isinstance(inputs, (nn.Module, onnx.ModelProto)):
             # As the documented examples call it: the model first.
             inputs, outputs, numbers = outputs, numbers or (), data_parallel or NO_NUMBERS
@@ -132,27 +134,28 @@ class Runner:
             section_types = tuple(section_types or ())
         event = self._profiler.start_event(event_name(section_types))
         check_data_parallel(data_parallel, data_parallel_mode, reduce_on_rdu)
-        device = self._program.required_device()
-        graph = self._program.graph(graph_name)
-        fetches = fetched_outputs(graph, self._state.graphs.get(graph.name), outputs)
-        arrays = self._arrays(graph, inputs)
-        prepared = device.prepare(
-            run_request(
-                graph.name,
-                arrays,
-                [output.symbol for output in fetches if output.computed],
-                section_ids=section_ids,
-                section_types=section_types,
-                from_call=from_call,
-                until_call=until_call,
-                single=detect_anomaly,
+        with TURN.mutex:
+            device = self._program.required_device()
+            graph = self._program.graph(graph_name)
+            fetches = fetched_outputs(graph, self._state.graphs.get(graph.name), outputs)
+            arrays = self._arrays(graph, inputs)
+            prepared = device.prepare(
+                run_request(
+                    graph.name,
+                    arrays,
+                    [output.symbol for output in fetches if output.computed],
+                    section_ids=section_ids,
+                    section_types=section_types,
+                    from_call=from_call,
+                    until_call=until_call,
+                    single=detect_anomaly,
+                )
             )
-        )
-        values = self._execute(prepared, arrays, numbers, train, output_grads)
-        results = tuple(output_tensor(output, values) for output in fetches)
+            values = self._execute(prepared, arrays, numbers, train, output_grads)
+            results = tuple(output_tensor(output, values) for output in fetches)
+            if request is not None and not self._program.hyperparameters.names:
+                self._make_shortcut(request, inputs, outputs, results)
         self._profiler.end_event(event)
-        if request is not None and not self._program.hyperparameters.names:
-            self._make_shortcut(request, inputs, outputs, results)
         return results
 
     def _arrays(self, graph: Graph, inputs: Any) -> dict[str, Array]:

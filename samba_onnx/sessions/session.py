@@ -51,6 +51,7 @@ from samba_onnx.sessions.trace_mode import TraceMode
 from samba_onnx.sessions.traced_state import TracedState
 from samba_onnx.sessions.tracer import Tracer
 from samba_onnx.sessions.transfers import Transfers, expecting
+from samba_onnx.sessions.turns import in_turn
 from samba_onnx.tensor import BUFFERS, SambaTensor
 from samba_onnx.tensor.lazy_parameters import LAZY
 from samba_onnx.tensor.random_values import DrawingOptions
@@ -116,6 +117,7 @@ class SambaSession:
         """
         SESSION._restart(pef_path)
 
+    @in_turn
     def _restart(self, pef_path: str) -> None:
         """Become a new session, in place: programs hold on to ``samba.session``."""
         self._program.close()
@@ -739,6 +741,7 @@ class SambaSession:
         """
         return self._state.is_free(name)
 
+    @in_turn
     def reset_random_generator(self) -> None:
         """Let dropouts draw the masks again that they drew after ``trace_graph``."""
         self._program.hyperparameters.reset_random()

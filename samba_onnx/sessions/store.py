@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
+
 import torch
 
 from samba_onnx.errors import InputError
@@ -33,6 +35,11 @@ class SessionStore:
             if symbol.region:
                 self._places.setdefault(symbol.region, symbol)
         self._places |= {symbol.name: symbol for symbol in manifest.symbols if symbol.region}
+
+    @property
+    def turn(self) -> AbstractContextManager[object]:
+        """What keeps other threads from using the device while it is entered."""
+        return self._device.lock.mutex
 
     def has(self, place: str) -> bool:
         """Whether the device has this place."""

@@ -10,6 +10,7 @@ from samba_onnx.errors import InputError, UsageError
 from samba_onnx.sessions.loaded import LoadedProgram
 from samba_onnx.sessions.run_values import named_marks, wrapped
 from samba_onnx.sessions.traced_state import TracedState
+from samba_onnx.sessions.turns import in_turn
 from samba_onnx.tensor import DEVICE, SambaTensor
 
 
@@ -26,6 +27,7 @@ class TensorAccess:
         self._program = program
         self._state = state
 
+    @in_turn
     def get_tensors(self, tensors: Sequence[SambaTensor]) -> tuple[SambaTensor, ...]:
         """Copy the values that tensors have on the device; see ``SambaSession.get_tensors``.
 
@@ -36,6 +38,7 @@ class TensorAccess:
         listed = [tensors] if isinstance(tensors, SambaTensor) else tensors
         return tuple(self._read(one.sn_name, one.sn_region_name) for one in listed)
 
+    @in_turn
     def get_tensors_by_name(self, names: Sequence[str]) -> tuple[SambaTensor, ...]:
         """Copy values from the device; see ``SambaSession.get_tensors_by_name``.
 
@@ -46,6 +49,7 @@ class TensorAccess:
         listed = [names] if isinstance(names, str) else names
         return tuple(self._read(name, name) for name in listed)
 
+    @in_turn
     def update_tensor(self, name: str, tensor: SambaTensor | None) -> None:
         """Replace the host side of a traced tensor; see ``SambaSession.update_tensor``.
 
@@ -71,6 +75,7 @@ class TensorAccess:
         if name in self._state.host_inputs:
             self._state.host_inputs[name] = old
 
+    @in_turn
     def to_device(self) -> None:
         """Send every traced tensor that has values on the host; see ``SambaSession.to_device``."""
         self._program.required_device()

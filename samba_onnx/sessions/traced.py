@@ -13,7 +13,7 @@ from torch import nn
 
 from samba_onnx.errors import UsageError
 from samba_onnx.facts.dtypes import tensor_element
-from samba_onnx.facts.names import root_name, symbol_name
+from samba_onnx.facts.names import root_name
 from samba_onnx.pef.manifest import Symbol
 from samba_onnx.program.fingerprint import Fingerprint, fingerprint
 from samba_onnx.program.kinds import SymbolKind
@@ -21,6 +21,7 @@ from samba_onnx.program.program import Program
 from samba_onnx.tensor import BUFFERS, SambaTensor
 from samba_onnx.tensor.arrays import torch_dtype
 from samba_onnx.tensor.inputs import tensors_of
+from samba_onnx.tensor.modules import member_names
 
 
 @dataclass
@@ -95,16 +96,15 @@ def host_parameters(model: nn.Module, prefix: str | None = None) -> dict[str, Sa
         prefix: Goes in front of the names of one that was not converted.
 
     Returns:
-        Tensors that share the module's memory, tied ones under every name.
+        Tensors that share the module's memory; tied ones are there once.
     """
+    names = member_names(model, root_name(model, prefix))
     parameters: dict[str, SambaTensor] = {}
-    root = root_name(model, prefix)
     for path, parameter in model.named_parameters(remove_duplicate=False):
-        name = symbol_name(root, path)
         if isinstance(parameter, SambaTensor):
-            parameters[parameter.sn_name or name] = parameter
+            parameters[names[path]] = parameter
         else:
-            parameters[name] = SambaTensor(parameter, name=name)
+            parameters.setdefault(names[path], SambaTensor(parameter, name=names[path]))
     return parameters
 
 
@@ -118,16 +118,15 @@ def host_buffers(model: nn.Module, prefix: str | None = None) -> dict[str, Samba
     Returns:
         Tensors that share the module's memory.
     """
+    names = member_names(model, root_name(model, prefix))
     buffers: dict[str, SambaTensor] = {}
-    root = root_name(model, prefix)
-    converted = {id(tensor._host.source): tensor for tensor in BUFFERS.values()}
     for path, buffer in model.named_buffers(remove_duplicate=False):
-        name = symbol_name(root, path)
-        known = converted.get(id(buffer))
-        if known is None:
-            buffers[name] = SambaTensor(buffer, name=name)
+        name = names[path]
+        known = BUFFERS.get(name)
+        if known is not None and known._host.source is buffer:
+            buffers[name] = known
         else:
-            buffers[known.sn_name] = known
+            buffers.setdefault(name, SambaTensor(buffer, name=name))
     return buffers
 
 

@@ -32,6 +32,7 @@ from samba_onnx.sessions.profiler import SET_TENSORS, Profiler
 from samba_onnx.sessions.trace_mode import TraceMode
 from samba_onnx.sessions.traced import TracedGraph, empty_tensor, traced_graph
 from samba_onnx.sessions.traced_state import TracedState
+from samba_onnx.sessions.turns import in_turn
 from samba_onnx.tensor import DEVICE, SambaTensor
 from samba_onnx.tensor.arrays import to_array
 from samba_onnx.version import __version__
@@ -72,6 +73,7 @@ class Tracer:
         self._traces = traces
         self._profiler = profiler
 
+    @in_turn
     def trace(
         self,
         model: Any,
@@ -112,6 +114,7 @@ class Tracer:
             traced.model.output_tensors = traced.outputs  # type: ignore[assignment]
         return traced.outputs
 
+    @in_turn
     def load(self, path: str | os.PathLike[str]) -> Pef:
         """Load a PEF, and forget what was traced for the one before.
 
@@ -125,6 +128,7 @@ class Tracer:
         self._state.clear()
         return pef
 
+    @in_turn
     def trace_graph_of_several(
         self,
         model: nn.Module,
@@ -151,6 +155,7 @@ class Tracer:
         model.output_tensors = traced.outputs  # type: ignore[assignment]
         return traced.outputs
 
+    @in_turn
     def load_graphs(self, pef: str | os.PathLike[str], transfer_device: bool = True) -> None:
         """Load the PEF of several graphs; see ``SambaSession.init_multigraph_runtime``.
 
@@ -177,6 +182,7 @@ class Tracer:
                 self._transfer(traced, sent)
                 sent |= traced.residents.keys()
 
+    @in_turn
     def set_output_grads(
         self,
         outputs: Sequence[SambaTensor],
@@ -239,7 +245,7 @@ class Tracer:
             records = optimizer_records(model, optimizers)
             check_records(compiled, records)
             training = Training(record.loss_indices, record.gradient_accumulation)
-            program = trained_program(model, inputs, records, training)
+            program, _ = trained_program(model, inputs, records, training)
         steps = OptimizerSteps(records or compiled, optimizers)
         return traced_graph(program, model, inputs), steps
 

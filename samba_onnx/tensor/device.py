@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from typing import Final, Protocol
 
 import torch
@@ -15,6 +16,11 @@ class DeviceStore(Protocol):
     A place is a region's name: a tensor's ``sn_region_name``, or the ``sn_grad_name`` of its
     gradient. Every read and every write is one transfer.
     """
+
+    @property
+    def turn(self) -> AbstractContextManager[object]:
+        """What keeps other threads from using the device while it is entered."""
+        ...
 
     def has(self, place: str) -> bool:
         """Whether the device has this place.
@@ -92,15 +98,17 @@ class DeviceConnection:
                 "a tensor without a name has no copy on the device: give it one, as in "
                 "samba.from_torch_tensor(tensor, name='x')"
             )
-        if self._store is None:
+        # Asked for once: another thread may detach it.
+        store = self._store
+        if store is None:
             raise NoDeviceError(
                 f"tensor {place!r} has no copy on a device: no program is loaded; trace one first"
             )
-        if not self._store.has(place):
+        if not store.has(place):
             raise NoDeviceError(
                 f"tensor {place!r} has no copy on the device: the loaded program has no such tensor"
             )
-        return self._store
+        return store
 
     def has(self, place: str) -> bool:
         """Whether a device is attached and has this place.
@@ -108,7 +116,14 @@ class DeviceConnection:
         Args:
             place: Name of a region.
         """
-        return bool(place) and self._store is not None and self._store.has(place)
+        store = self._store
+        return bool(place) and store is not None and store.has(place)
+
+    @property
+    def turn(self) -> AbstractContextManager[object]:
+        """What keeps other threads from using the device, for who copies several things at once."""
+        store = self._store
+        return nullcontext() if store is None else store.turn
 
 
 DEVICE: Final = DeviceConnection()

@@ -157,10 +157,11 @@ class DeviceSide:
         """
         # Asked first: without a device, nothing that may be large is made in vain.
         self._connection.store(tensor.sn_region_name)
-        tensor.materialize_()
-        self.write(tensor, tensor.data)
-        if tensor.grad is not None and self.has_gradient(tensor):
-            self.write_gradient(tensor, tensor.grad)
+        with self._connection.turn:
+            tensor.materialize_()
+            self.write(tensor, tensor.data)
+            if tensor.grad is not None and self.has_gradient(tensor):
+                self.write_gradient(tensor, tensor.grad)
 
     def download(self, tensor: Copied, inplace: bool) -> None:
         """Copy the values, and the gradient if there is one on the device, to the host.
@@ -172,13 +173,15 @@ class DeviceSide:
         Raises:
             NoDeviceError: The tensor has no copy on a device.
         """
-        values = self.read(tensor)
+        with self._connection.turn:
+            # Both of one moment: no other thread's run comes between.
+            values = self.read(tensor)
+            gradient = self.read_gradient(tensor) if self.has_gradient(tensor) else None
         if inplace and tensor.has_data:
             tensor.data.copy_(values)
         else:
             tensor.data = values
-        if self.has_gradient(tensor):
-            gradient = self.read_gradient(tensor)
+        if gradient is not None:
             if inplace and tensor.grad is not None:
                 tensor.grad.data.copy_(gradient)
             else:

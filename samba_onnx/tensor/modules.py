@@ -2,34 +2,47 @@
 
 from __future__ import annotations
 
-import logging
+import weakref
+from collections.abc import Iterator
 from typing import Final
 
+import torch
 from torch import nn
+from torch.utils.weak import WeakIdKeyDictionary
 
 from samba_onnx.errors import UsageError
 from samba_onnx.facts.names import root_name, symbol_name
 from samba_onnx.tensor.conversion import from_torch_tensor
 from samba_onnx.tensor.gradient_hooks import share_hooks
+from samba_onnx.tensor.native import describes_the_same_memory
 from samba_onnx.tensor.parameter import SambaParameter
 from samba_onnx.tensor.samba_tensor import SambaTensor
-
-LOGGER: Final = logging.getLogger(__name__)
 
 BUFFERS: Final[dict[str, SambaTensor]] = {}
 """Buffers of all converted modules by name; they share memory with the modules' own."""
 
 _NAME: Final = "_samba_name"
 
+_REPLACEMENTS: Final = WeakIdKeyDictionary()
+"""SambaParameters by the parameter that they replaced: whatever else has it gets the same one."""
+_NAMED_BY: Final = WeakIdKeyDictionary()
+"""By parameter and buffer, a weak reference to the model that was converted when it got its name."""
+
 
 def from_torch_model_(model: nn.Module, parent_module_prefix: str | None = None) -> None:
     """Convert a module in place.
 
-    Its parameters become SambaParameters in the same memory, tied ones stay tied. Buffers stay
-    torch tensors and are registered by name. A parameter's name is the path to it, joined by
-    ``__`` and led by the lower-case name of the model's class; every submodule gets its path as
-    ``name`` unless it has an attribute of that name already. Parameters of submodules in
-    evaluation mode no longer require gradients.
+    Its parameters become SambaParameters in the same memory; tied ones stay tied, also to those of
+    other models. Buffers stay torch tensors and are registered by name. A parameter's name is the
+    path to it, joined by ``__`` and led by the lower-case name of the model's class; every
+    submodule gets its path as ``name`` unless it has an attribute of that name already. What is
+    shared with another model, which was converted before and is no part of this one, keeps the name
+    that it has: PEFs of that model stay valid, and graphs of both models in one PEF share it.
+
+    Which parameters require gradients, and which modules train, stays as it is. SambaFlow takes
+    gradients from parameters of modules in evaluation mode; here they keep them, because
+    fine-tuning with fixed batch statistics needs them, and so do programs that train a model as
+    ``from_pretrained`` returns it.
 
     Convert before making optimizers: they refer to the parameters.
 
@@ -48,22 +61,48 @@ def from_torch_model_(model: nn.Module, parent_module_prefix: str | None = None)
                 f"parameter {name!r} has no shape yet: run the model once, then convert"
             )
     root = root_name(model, parent_module_prefix)
-    trained = {
-        id(parameter)
-        for module in model.modules()
-        if module.training
-        for parameter in module.parameters(recurse=False)
-    }
-    if not all(module.training for module in model.modules()):
-        LOGGER.warning("Model running in inference. Setting requires_grad of all params to False")
-    parameters: dict[int, SambaParameter] = {}
     for path, module in model.named_modules():
-        name = symbol_name(root, path)
-        _set_name(module, name)
-        _convert_parameters(module, name, trained, parameters)
-        for key, buffer in module.named_buffers(recurse=False):
-            symbol = symbol_name(name, key)
-            BUFFERS[symbol] = from_torch_tensor(buffer, name=symbol)
+        _set_name(module, symbol_name(root, path))
+        for key, parameter in list(module.named_parameters(recurse=False, remove_duplicate=False)):
+            # By attribute: recurrent modules keep a second list of their parameters up to date so.
+            setattr(module, key, _samba_parameter(parameter))
+    _name_members(model, root)
+
+
+def member_names(model: nn.Module, root: str) -> dict[str, str]:
+    """Return how parameters and buffers of a module are called on the device.
+
+    Args:
+        model: A module, converted or not.
+        root: Leads the names of those that were not converted.
+
+    Returns:
+        Names by path. What was converted goes by the name that it got then, everything else by its
+        path, and what has several paths by the first.
+    """
+    known = _buffer_names()
+    first: dict[int, str] = {}
+    names: dict[str, str] = {}
+    for path, tensor in _members(model):
+        own = _own_name(tensor, known)
+        names[path] = first.setdefault(id(tensor), own or symbol_name(root, path))
+    return names
+
+
+def _members(model: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
+    """Iterate over parameters and buffers with all paths that they have."""
+    yield from model.named_parameters(remove_duplicate=False)
+    yield from model.named_buffers(remove_duplicate=False)
+
+
+def _buffer_names() -> dict[int, str]:
+    """Return the names of all converted buffers by their identity."""
+    return {id(tensor._host.source): name for name, tensor in BUFFERS.items()}
+
+
+def _own_name(tensor: torch.Tensor, buffers: dict[int, str]) -> str:
+    """Return the name that a conversion or the user gave a tensor; empty without one."""
+    return tensor.sn_name if isinstance(tensor, SambaTensor) else buffers.get(id(tensor), "")
 
 
 def _set_name(module: nn.Module, name: str) -> None:
@@ -74,41 +113,57 @@ def _set_name(module: nn.Module, name: str) -> None:
         setattr(module, _NAME, name)
 
 
-def _convert_parameters(
-    module: nn.Module, name: str, trained: set[int], parameters: dict[int, SambaParameter]
-) -> None:
-    """Replace the parameters of one module, without those of its submodules.
+def _name_members(model: nn.Module, root: str) -> None:
+    """Name parameters and buffers by their first paths, but for what another model named."""
+    inner = set(map(id, model.modules()))
+    known = _buffer_names()
+    paths: dict[int, tuple[str, torch.Tensor]] = {}
+    for path, tensor in _members(model):
+        paths.setdefault(id(tensor), (symbol_name(root, path), tensor))
+    others = {key: t for key, (_, t) in paths.items() if _is_named_outside(t, inner)}
+    taken = {name for key, (name, _) in paths.items() if key not in others}
+    for key, (name, tensor) in paths.items():
+        own = _own_name(tensor, known)
+        if key in others and own and own not in taken:
+            taken.add(own)
+            continue
+        if isinstance(tensor, SambaParameter):
+            tensor.sn_name = name
+        else:
+            if own in BUFFERS and BUFFERS[own]._host.source is tensor:
+                del BUFFERS[own]
+            BUFFERS[name] = from_torch_tensor(tensor, name=name)
+        _NAMED_BY[tensor] = weakref.ref(model)
+
+
+def _is_named_outside(tensor: torch.Tensor, inner: set[int]) -> bool:
+    """Return whether a model that still exists, and is none of ``inner``, gave a tensor its name.
 
     Args:
-        module: The module.
-        name: Its name, which the names of its parameters begin with.
-        trained: Identities of the parameters that a module in training mode has.
-        parameters: SambaParameters by the identity of the parameter that they replace, and by
-            their own; entered here, so that tied parameters stay tied.
+        tensor: A parameter or buffer.
+        inner: Identities of a model and its submodules.
     """
-    for key, parameter in list(module.named_parameters(recurse=False, remove_duplicate=False)):
-        if id(parameter) not in parameters:
-            requires_grad = parameter.requires_grad and id(parameter) in trained
-            replacement = _samba_parameter(parameter, requires_grad)
-            replacement.sn_name = symbol_name(name, key)
-            parameters[id(parameter)] = parameters[id(replacement)] = replacement
-        # By attribute: recurrent modules keep a second list of their parameters up to date so.
-        setattr(module, key, parameters[id(parameter)])
+    named_by = _NAMED_BY.get(tensor)  # type: ignore[no-untyped-call]
+    model = None if named_by is None else named_by()
+    return model is not None and id(model) not in inner
 
 
-def _samba_parameter(parameter: nn.Parameter, requires_grad: bool) -> SambaParameter:
+def _samba_parameter(parameter: nn.Parameter) -> SambaParameter:
     """Return a parameter as a SambaParameter in the same memory, with its gradient and attributes."""
     if isinstance(parameter, SambaParameter):
-        parameter.requires_grad = requires_grad
         return parameter
+    known = _REPLACEMENTS.get(parameter)  # type: ignore[no-untyped-call]
+    if isinstance(known, SambaParameter) and describes_the_same_memory(known, parameter):
+        return known
     if parameter.is_meta:
         result = SambaParameter(shape=parameter.shape, dtype=parameter.dtype, requires_grad=False)
     else:
         result = SambaParameter(parameter, requires_grad=False)
-    result.requires_grad = requires_grad
+    result.requires_grad = parameter.requires_grad
     if parameter.grad is not None:
         result.grad = parameter.grad
     share_hooks(parameter, result)
     # Attributes that a program has set on the parameter stay with it.
     result.__dict__ |= {k: v for k, v in vars(parameter).items() if k not in vars(result)}
+    _REPLACEMENTS[parameter] = result
     return result

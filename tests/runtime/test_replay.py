@@ -10,6 +10,7 @@ import pytest
 from samba_onnx.errors import AnomalyError, DeviceError, ExecutionError, InputError, UsageError
 from samba_onnx.pef.manifest import Argin
 from samba_onnx.runtime.device import Device
+from samba_onnx.runtime.requests import run_request
 from tests.runtime.building import (
     FROM,
     INPUT,
@@ -69,6 +70,36 @@ def test_the_short_way_gives_the_same(tmp_path: Path) -> None:
         # Fewer inputs, other outputs: other runs.
         np.testing.assert_array_equal(device.run({"z": X}, ["n"])["n"], (X * 2.5 + X).sum())
         assert [move.symbol for move in device.ledger.run()] == ["z", "n"]
+
+
+def test_argins_among_the_inputs_are_set_on_the_short_way(tmp_path: Path) -> None:
+    with build(tmp_path, affine()) as pef, Device(pef) as device:
+        for k in range(6):
+            result = device.run({"x": X, "k": np.float32(k), "z": X})
+            np.testing.assert_array_equal(result["y"], X * k + X)
+            assert device.read("k") == k
+        assert replays(device) == 1
+        with pytest.raises(InputError, match="given twice"):
+            device.run({"x": X, "k": 1.0, "z": X}, argins={"k": 2.0})
+        with pytest.raises(InputError, match="argin 'k' is 'much'"):
+            device.run({"x": X, "k": "much", "z": X})
+        assert device.read("k") == 5
+
+
+def test_a_prepared_run_that_is_given_other_inputs(tmp_path: Path) -> None:
+    with build(tmp_path, affine()) as pef, Device(pef) as device:
+        for _ in range(3):
+            device.run({"x": X, "z": X})
+        prepared = device.prepare(run_request(None, ["x", "z"], None))
+        assert prepared.replay is not None
+        before = device.ledger.transfers
+        with pytest.raises(InputError, match=r"input 'z' was not given; .* tensor\(float\)\[4\]"):
+            device.execute(prepared, {"x": X, "q": X})
+        assert device.ledger.transfers == before
+        np.testing.assert_array_equal(device.execute(prepared, {"x": 2 * X})["y"], 3 * X)
+        np.testing.assert_array_equal(device.execute(prepared, {})["y"], 3 * X)
+        np.testing.assert_array_equal(device.execute(prepared, {"x": X, "z": X})["y"], 2 * X)
+        np.testing.assert_array_equal(device.run({"x": 3 * X, "z": X})["y"], 4 * X)
 
 
 def test_wrong_inputs_are_refused_on_the_short_way(tmp_path: Path) -> None:

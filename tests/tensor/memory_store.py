@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import torch
 
@@ -17,6 +17,7 @@ class MemoryStore:
     def __init__(self, **places: torch.Tensor) -> None:
         self.places = {place: tensor.clone() for place, tensor in places.items()}
         self.transfers: list[tuple[str, str]] = []
+        self.turn: AbstractContextManager[object] = nullcontext()
 
     def has(self, place: str) -> bool:
         return place in self.places

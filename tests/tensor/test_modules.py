@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import io
-import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -16,6 +15,7 @@ import samba_onnx as samba
 from samba_onnx import SambaParameter, SambaTensor
 from samba_onnx.errors import UsageError
 from samba_onnx.tensor import BUFFERS
+from samba_onnx.tensor.modules import member_names
 
 
 class Tied(nn.Module):
@@ -149,21 +149,80 @@ def test_an_attribute_called_name_is_left_alone() -> None:
     assert model.name == "mine"
 
 
-def test_modules_in_evaluation_mode_no_longer_require_gradients(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    model = nn.Sequential(nn.Linear(2, 2), nn.Sequential(nn.Linear(2, 2)).eval())
-    with caplog.at_level(logging.WARNING):
-        samba.from_torch_model_(model)
-    assert [parameter.requires_grad for parameter in model.parameters()] == [
-        True,
-        True,
-        False,
-        False,
-    ]
-    assert [record.getMessage() for record in caplog.records] == [
-        "Model running in inference. Setting requires_grad of all params to False"
-    ]
+def test_conversion_changes_no_flag() -> None:
+    model = nn.Sequential(nn.Linear(2, 2), nn.Sequential(nn.Linear(2, 2)).eval(), nn.Linear(2, 2))
+    model[2].weight.requires_grad_(False)
+    before = [module.training for module in model.modules()]
+    samba.from_torch_model_(model)
+    flags = [parameter.requires_grad for parameter in model.parameters()]
+    assert flags == [True, True, True, True, False, True]
+    assert [module.training for module in model.modules()] == before
+
+
+class Pair(nn.Module):
+    """Two modules under names of their own."""
+
+    def __init__(self, first: nn.Module, second: nn.Module) -> None:
+        super().__init__()
+        self.first, self.second = first, second
+
+
+def _names(model: nn.Module) -> dict[str, str]:
+    return {path: parameter.sn_name for path, parameter in model.named_parameters()}  # type: ignore[attr-defined]
+
+
+def test_a_module_in_several_places_has_one_set_of_parameters() -> None:
+    layer = nn.BatchNorm1d(2)
+    model = nn.Sequential(layer, nn.Sequential(layer, nn.Linear(2, 2)), layer)
+    samba.from_torch_model_(model)
+    assert model[0] is model[2] is model[1][0]  # type: ignore[index]
+    assert layer.weight.sn_name == "sequential__0__weight"
+    names = member_names(model, "sequential")
+    assert names["2.running_var"] == names["1.0.running_var"] == "sequential__0__running_var"
+
+
+def test_models_that_share_modules_share_parameters_and_their_names() -> None:
+    shared = nn.BatchNorm1d(2)
+    one, other = Pair(shared, nn.Linear(2, 2)), Pair(nn.Linear(2, 2), shared)
+    samba.from_torch_model_(one, "one")
+    weight, before = shared.weight, _names(one)
+    samba.from_torch_model_(other, "other")
+    assert shared.weight is weight
+    assert _names(one) == before
+    assert _names(other)["second.weight"] == "one__pair__first__weight"
+    names = member_names(other, "unused")
+    assert names["second.running_mean"] == "one__pair__first__running_mean"
+    assert names["first.weight"] == "other__pair__first__weight"
+    samba.from_torch_model_(one, "again")
+    assert _names(one)["first.weight"] == "again__pair__first__weight"
+    assert member_names(one, "")["first.running_mean"] == "again__pair__first__running_mean"
+    assert "one__pair__first__running_mean" not in BUFFERS
+
+
+def test_a_name_from_another_model_gives_way_to_the_models_own() -> None:
+    shared = nn.Linear(2, 2)
+    one = Pair(shared, nn.Linear(2, 2))
+    samba.from_torch_model_(one)
+    other = Pair(nn.Linear(2, 2), shared)
+    samba.from_torch_model_(other)  # its own first.weight has the name that shared.weight had
+    assert len(set(_names(other).values())) == 4
+
+
+def test_names_that_a_model_gave_go_with_it() -> None:
+    shared = nn.Linear(2, 2)
+    samba.from_torch_model_(Pair(shared, nn.Linear(2, 2)), "gone")
+    model = nn.Sequential(shared)
+    samba.from_torch_model_(model)
+    assert shared.weight.sn_name == "sequential__0__weight"
+
+
+def test_parameters_tied_across_models_stay_tied() -> None:
+    one, other = nn.Linear(2, 2), nn.Linear(2, 2)
+    other.weight = one.weight
+    samba.from_torch_model_(one)
+    samba.from_torch_model_(other)
+    assert other.weight is one.weight
+    assert other.bias is not one.bias
 
 
 def test_a_model_on_the_meta_device_is_converted_empty() -> None:

@@ -6,7 +6,7 @@ import contextlib
 import copy
 import traceback
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import torch
@@ -15,6 +15,9 @@ from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
 from samba_onnx.errors import BranchWarning, ModelError
+from samba_onnx.export.capture.outputs import plain_outputs
+from samba_onnx.export.capture.restoring import members_replaced
+from samba_onnx.export.capture.samba_calls import samba_calls
 from samba_onnx.functional import HOST_OPERATORS
 from samba_onnx.program.source_location import trace_location
 from samba_onnx.tensor import SambaTensor
@@ -89,7 +92,7 @@ class Values:
             lines[_place()] = None
             return value
 
-        with _Taking(take), _exporting():
+        with _Taking(take), _exporting(), samba_calls():
             eager(module, args, keywords, gradients=gradients)
         self._recorded = True
         for line in lines:
@@ -162,31 +165,39 @@ def eager(
     module: nn.Module,
     args: tuple[Any, ...],
     keywords: Mapping[str, Any],
+    written: Collection[str] | None = None,
     *,
     gradients: bool = False,
 ) -> Any:
-    """Return what a module computes, leaving its buffers and the random state as they were.
+    """Return what a module computes, leaving it, its tensors and the random state as they were.
 
     Args:
         module: Its parameters have values.
         args: Positional arguments.
         keywords: Keyword arguments.
+        written: Paths of the parameters that it writes; the others are not copied. None if that
+            is not known.
         gradients: Whether it runs as it does where gradients are computed: hooks that ``forward``
             registers need that.
     """
-    buffers = {name: buffer.clone() for name, buffer in module.named_buffers()}
     positional, named = pytree.tree_map(_plain, (args, dict(keywords)))
-    try:
-        with (
-            torch.set_grad_enabled(gradients),
-            torch.random.fork_rng(devices=[]),
-            HOST_OPERATORS.paused(),
-        ):
-            return module(*positional, **named)
-    finally:
-        with torch.no_grad():
-            for name, buffer in module.named_buffers():
-                buffer.copy_(buffers[name])
+    parameters = dict(module.named_parameters(remove_duplicate=False))
+    kept = set(parameters) - (set(parameters) if written is None else set(written))
+    shared = {id(parameters[path]) for path in kept}
+
+    def counterpart(tensor: torch.Tensor) -> torch.Tensor:
+        if id(tensor) in shared:
+            return tensor
+        copied: torch.Tensor = _plain(tensor)
+        is_parameter = isinstance(tensor, nn.Parameter)
+        return nn.Parameter(copied, tensor.requires_grad) if is_parameter else copied
+
+    with (
+        members_replaced(module, counterpart),
+        torch.set_grad_enabled(gradients),
+        HOST_OPERATORS.paused(),
+    ):
+        return plain_outputs(module, module(*positional, **named))
 
 
 def _plain(leaf: Any) -> Any:

@@ -15,6 +15,7 @@ from torch.utils import _pytree as pytree
 from samba_onnx.errors import ExportMismatchError
 from samba_onnx.export.capture.branches import eager, missing_values
 from samba_onnx.export.capture.modules import Inputs, arguments
+from samba_onnx.export.capture.samba_calls import samba_calls
 from samba_onnx.export.naming import place
 from samba_onnx.export.programs.inference import Exported
 from samba_onnx.program.kinds import SectionType
@@ -42,6 +43,7 @@ class ComparedPart:
     """All that the part computed, by name."""
 
 
+@samba_calls()
 def compare_with_eager(
     module: nn.Module,
     inputs: Inputs,
@@ -123,9 +125,10 @@ def _eager_outputs(
     """Return the flat outputs of a module, with the rates of its dropouts at 0."""
     try:
         with rates_at_zero() if exported.program.argins else contextlib.nullcontext():
+            written = exported.captured.updates
             # Hooks that forward registers need tensors that are differentiated.
             trains = any(part.type is SectionType.BCKWD for part in exported.program.parts)
-            return pytree.tree_leaves(eager(module, args, keywords, gradients=trains))
+            return pytree.tree_leaves(eager(module, args, keywords, written, gradients=trains))
     except NotComparableError:
         raise
     except Exception as error:  # whatever the user's module raises, as for an index out of range

@@ -11,11 +11,14 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import nn
+from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 from samba_onnx.errors import ExportMismatchError
 from samba_onnx.export.capture.modules import Inputs, arguments
+from samba_onnx.export.capture.outputs import plain_outputs
+from samba_onnx.export.capture.restoring import members_replaced
+from samba_onnx.export.capture.samba_calls import samba_calls
 from samba_onnx.export.programs.inference import Exported
 from samba_onnx.facts.names import GRADIENT, LOSSES, UPDATED, ZEROED
 from samba_onnx.facts.tolerances import (
@@ -41,6 +44,7 @@ from samba_onnx.workflows.checking.refusals import refuse_unless_prepared
 from samba_onnx.workflows.checking.running import feeds_of, run_part
 
 
+@samba_calls()
 def compare_training(module: nn.Module, inputs: Inputs, exported: Exported) -> Comparison:
     """Run an exported forward and backward on the engine, and compare them with torch.
 
@@ -175,24 +179,33 @@ def _gradients(
     """Return autograd's gradients by the names of the parameters."""
     change = _doubled if double else _plain
     parameters = dict(module.named_parameters(remove_duplicate=False))
-    members = {
-        path: change(tensor.detach()).detach().requires_grad_(tensor.requires_grad)
-        for path, tensor in module.named_parameters()
-    }
-    for path, member in members.items():
-        share_hooks(parameters[path], member)
-    buffers = {path: change(buffer.clone()) for path, buffer in module.named_buffers()}
-    first = {id(parameters[path]): path for path in reversed(members)}
-    paths = {n: first[id(parameters[p])] for n, p in exported.members.items() if p in parameters}
-    leaves = {name: members[path] for name, path in paths.items() if members[path].requires_grad}
+    written = {id(parameters[p]) for p in exported.captured.updates if p in parameters}
+    twins: dict[int, nn.Parameter] = {}
+
+    def counterpart(tensor: Tensor) -> Tensor:
+        if not isinstance(tensor, nn.Parameter):
+            copied: Tensor = change(tensor.clone())
+            return copied
+        values = change(tensor.detach())
+        values = values.clone() if id(tensor) in written else values
+        twins[id(tensor)] = nn.Parameter(values.detach(), tensor.requires_grad)
+        share_hooks(tensor, twins[id(tensor)])
+        return twins[id(tensor)]
+
     losses = set(json.loads(exported.program.metadata.get(LOSSES, "[]")))
-    operands, named = pytree.tree_map(change, (args, dict(keywords)))
+    operands, named = pytree.tree_map(lambda x: _copied(change(x)), (args, dict(keywords)))
     rates = rates_at_zero() if exported.program.argins else contextlib.nullcontext()
-    with torch.enable_grad(), torch.random.fork_rng(devices=[]), HOST_OPERATORS.paused(), rates:
-        returned = torch.func.functional_call(module, {**members, **buffers}, operands, named)
-        outputs = pytree.tree_leaves(returned)
+    with (
+        members_replaced(module, counterpart),
+        torch.enable_grad(),
+        HOST_OPERATORS.paused(),
+        rates,
+    ):
+        outputs = pytree.tree_leaves(plain_outputs(module, module(*operands, **named)))
         chosen = [o for name, o in zip(exported.outputs, outputs, strict=True) if name in losses]
         seeds = [torch.ones_like(loss) for loss in chosen]
+        own = {n: twins[id(parameters[p])] for n, p in exported.members.items() if p in parameters}
+        leaves = {name: parameter for name, parameter in own.items() if parameter.requires_grad}
         # Not autograd.grad, which leaves out hooks that run after accumulation.
         torch.autograd.backward(chosen, seeds, inputs=list(leaves.values()))
     return {
@@ -214,6 +227,11 @@ def _exact_gradients(
 
 def _plain(leaf: Any) -> Any:
     return leaf.torch_tensor() if isinstance(leaf, SambaTensor) else leaf
+
+
+def _copied(leaf: Any) -> Any:
+    """Return a tensor that a module may write to."""
+    return leaf.detach().clone() if isinstance(leaf, torch.Tensor) else leaf
 
 
 def _doubled(leaf: Any) -> Any:
