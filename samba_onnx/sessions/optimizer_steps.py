@@ -8,7 +8,15 @@ import torch
 from torch.optim import Optimizer
 
 from samba_onnx.errors import UsageError
-from samba_onnx.optim import HyperparameterValue, OptimizerRecord, derive, to_cpu, to_rdu
+from samba_onnx.optim import (
+    HyperparameterValue,
+    OptimizerRecord,
+    derive,
+    to_cpu,
+    to_rdu,
+    with_settings,
+)
+from samba_onnx.sessions.host_settings import HostSettings
 
 _COUNT = "device_step"
 """Attribute of an optimizer: steps that its state on the device stands for."""
@@ -27,7 +35,12 @@ class OptimizerSteps:
             optimizers: The same on the host; none if the model was traced without.
         """
         self._records = tuple(records)
+        """With the hyperparameters that count: those of the last run that succeeded."""
+        self._next = self._records
+        """The same for the run that is being made."""
         self._optimizers = tuple(optimizers)
+        pairs = zip(optimizers, records, strict=bool(optimizers))
+        self._settings = tuple(HostSettings(one, record) for one, record in pairs)
         self._counts = [device_steps(optimizer) for optimizer in optimizers] or [0] * len(records)
 
     def argins(
@@ -35,26 +48,39 @@ class OptimizerSteps:
     ) -> dict[str, float]:
         """Return the scalars of the next step.
 
+        What was set on the optimizers on the host since the last run counts, and what the run
+        itself sets counts more.
+
         Args:
-            hyperparameters: Values by key.
+            hyperparameters: Values by key that this run sets.
             step: Whether the run makes a step; without, nothing reads the scalars.
 
         Raises:
             UsageError: A value is out of range, or the optimizers cannot use it.
         """
+        if self._settings:
+            pairs = zip(self._settings, self._records, strict=True)
+            self._records = tuple(settings.followed(record) for settings, record in pairs)
+        self._next = tuple(with_settings(record, hyperparameters) for record in self._records)
         if not step:
             return {}
         self._counts = [device_steps(one) for one in self._optimizers] or self._counts
         scalars: dict[str, float] = {}
-        for record, count in zip(self._records, self._counts, strict=True):
-            scalars |= derive(record, hyperparameters, count + 1)
+        for record, count in zip(self._next, self._counts, strict=True):
+            scalars |= derive(record, {}, count + 1)
         return scalars
+
+    def keep(self) -> None:
+        """Note that the run succeeded whose hyperparameters were given last: they persist."""
+        self._records = self._next
 
     def stepped(self) -> None:
         """Note that a run made a step."""
         self._counts = [count + 1 for count in self._counts]
         for optimizer, count in zip(self._optimizers, self._counts, strict=False):
             setattr(optimizer, _COUNT, count)
+        for settings in self._settings:
+            settings.stepped()
 
 
 def device_steps(optimizer: Optimizer) -> int:

@@ -189,9 +189,10 @@ class TorchRuns:
         chosen = [output for name, output in pairs if name in losses]
         leaves = {name: parameter for name, parameter in own.items() if parameter.requires_grad}
         seeds = [torch.ones_like(loss) for loss in chosen]
-        gradients = torch.autograd.grad(chosen, list(leaves.values()), seeds, allow_unused=True)
-        triples = zip(leaves, gradients, strict=True)
-        return {gradient_name(n): g for n, g in triples if g is not None}
+        if leaves:  # not autograd.grad, which leaves out hooks that run after accumulation
+            torch.autograd.backward(chosen, seeds, inputs=list(leaves.values()))
+        gradients = {name: leaf.grad for name, leaf in leaves.items()}
+        return {gradient_name(n): g for n, g in gradients.items() if g is not None}
 
 
 def _same(tensor: Tensor) -> Tensor:
