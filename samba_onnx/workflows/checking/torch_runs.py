@@ -25,6 +25,7 @@ from samba_onnx.facts.names import LOSSES, gradient_name, updated_name
 from samba_onnx.facts.tolerances import spacing
 from samba_onnx.functional.host_operators import HOST_OPERATORS
 from samba_onnx.tensor import SambaTensor
+from samba_onnx.tensor.gradient_hooks import share_hooks
 from samba_onnx.workflows.checking.dropouts import rates_at_zero
 from samba_onnx.workflows.checking.numbers import to_array
 from samba_onnx.workflows.checking.outcome import NotComparableError
@@ -139,9 +140,10 @@ class TorchRuns:
             is_parameter = isinstance(tensor, nn.Parameter)
             if values is plain and (id(tensor) in written or not is_parameter):
                 values = plain.clone()
-            twins[id(tensor)] = (
-                nn.Parameter(values, tensor.requires_grad) if is_parameter else values
-            )
+            if is_parameter:
+                values = nn.Parameter(values, tensor.requires_grad)
+                share_hooks(tensor, values)
+            twins[id(tensor)] = values
             return twins[id(tensor)]
 
         args, keywords = pytree.tree_map(
