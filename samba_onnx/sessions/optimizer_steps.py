@@ -9,9 +9,10 @@ from torch.optim import Optimizer
 
 from samba_onnx.errors import UsageError
 from samba_onnx.optim import HyperparameterValue, OptimizerRecord, derive, to_cpu, to_rdu
+from samba_onnx.optim.argins import refuse_new_clipping, steps_after
 
-_COUNT = "device_step"
-"""Attribute of an optimizer: steps that its state on the device stands for."""
+_COUNTS = "device_steps"
+"""Attribute of an optimizer: steps that the state of each of its groups on the device stands for."""
 
 
 class OptimizerSteps:
@@ -28,7 +29,8 @@ class OptimizerSteps:
         """
         self._records = tuple(records)
         self._optimizers = tuple(optimizers)
-        self._counts = [device_steps(optimizer) for optimizer in optimizers] or [0] * len(records)
+        self._counts = self._known_counts() or [(0,) * len(record.groups) for record in records]
+        self._next = self._counts
 
     def argins(
         self, hyperparameters: Mapping[str, HyperparameterValue], step: bool
@@ -44,26 +46,35 @@ class OptimizerSteps:
         """
         if not step:
             return {}
-        self._counts = [device_steps(one) for one in self._optimizers] or self._counts
+        refuse_new_clipping(self._records, hyperparameters)
+        self._counts = self._known_counts() or self._counts
         scalars: dict[str, float] = {}
-        for record, count in zip(self._records, self._counts, strict=True):
-            scalars |= derive(record, hyperparameters, count + 1)
+        following = []
+        for record, known in zip(self._records, self._counts, strict=True):
+            counts = known[: len(record.groups)]  # the optimizer may have got more groups since
+            scalars |= derive(record, hyperparameters, [count + 1 for count in counts])
+            following.append(steps_after(record, hyperparameters, counts))
+        self._next = following
         return scalars
 
     def stepped(self) -> None:
-        """Note that a run made a step."""
-        self._counts = [count + 1 for count in self._counts]
-        for optimizer, count in zip(self._optimizers, self._counts, strict=False):
-            setattr(optimizer, _COUNT, count)
+        """Note that a run made the step that ``argins`` was asked for last."""
+        self._counts = self._next
+        for optimizer, counts in zip(self._optimizers, self._counts, strict=False):
+            setattr(optimizer, _COUNTS, counts)
+
+    def _known_counts(self) -> list[tuple[int, ...]]:
+        return [device_steps(optimizer) for optimizer in self._optimizers]
 
 
-def device_steps(optimizer: Optimizer) -> int:
-    """Return how many steps an optimizer's state on the device stands for.
+def device_steps(optimizer: Optimizer) -> tuple[int, ...]:
+    """Return how many steps the state of each group of an optimizer on the device stands for.
 
     Args:
         optimizer: An optimizer of torch, compiled or not.
     """
-    return int(getattr(optimizer, _COUNT, 0))
+    counts: tuple[int, ...] = getattr(optimizer, _COUNTS, ())
+    return counts + (0,) * (len(optimizer.param_groups) - len(counts))
 
 
 def send_state(optimizer: Optimizer, names: Mapping[str, torch.Tensor]) -> None:
@@ -73,7 +84,7 @@ def send_state(optimizer: Optimizer, names: Mapping[str, torch.Tensor]) -> None:
         optimizer: Any that was compiled.
         names: Parameters by name.
     """
-    setattr(optimizer, _COUNT, to_rdu(optimizer, names))
+    setattr(optimizer, _COUNTS, to_rdu(optimizer, names))
 
 
 def fetch_state(optimizer: Optimizer, names: Mapping[str, torch.Tensor], inplace: bool) -> None:
