@@ -215,6 +215,20 @@ class Pef:
         tensor = StoredTensor(name, symbol.type, shape, symbol.stored.offset, symbol.stored.bytes)
         return _array(self.member(WEIGHTS_MEMBER), tensor)
 
+    def content(self, name: str) -> memoryview:
+        """Return the bytes of a stored weight or constant as the file has them.
+
+        Args:
+            name: Name of a symbol that has ``stored`` set.
+
+        Raises:
+            UsageError: There is no such symbol, or it is not stored in ``weights.safetensors``.
+        """
+        stored = self.symbol(name).stored
+        if stored is None:
+            raise UsageError(f"{self._name}: {printable(name)} has no content of its own")
+        return self.member(WEIGHTS_MEMBER)[stored.offset : stored.offset + stored.bytes]
+
     def reference_inputs(self) -> dict[str, np.ndarray]:
         """Return the reference sample's inputs by name; empty without a sample."""
         sample = self.manifest.reference

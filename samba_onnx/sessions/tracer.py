@@ -245,7 +245,7 @@ class Tracer:
             records = optimizer_records(model, optimizers)
             check_records(compiled, records)
             training = Training(record.loss_indices, record.gradient_accumulation)
-            program = trained_program(model, inputs, records, training)
+            program, _ = trained_program(model, inputs, records, training)
         steps = OptimizerSteps(records or compiled, optimizers)
         return traced_graph(program, model, inputs), steps
 

@@ -99,7 +99,7 @@ def verify(
 
     Raises:
         ModelError: The original cannot be used.
-        PefError: The PEF cannot be used.
+        PefError: The PEF cannot be used, or the device copied something else than it plans.
         UsageError: The PEF's interface is not that of the model, or there is no such engine.
         ExecutionError: The engine fails on the original or on the PEF.
     """
@@ -140,7 +140,7 @@ def self_test(
         One comparison per output of the sample.
 
     Raises:
-        PefError: The PEF cannot be used.
+        PefError: The PEF cannot be used, or the device copied something else than it plans.
         UsageError: The PEF carries no reference sample, or there is no such engine.
         ExecutionError: The engine fails on the PEF.
     """
@@ -275,10 +275,12 @@ def _compare_run(
     threads: int | None,
     engine: str,
 ) -> Verification:
+    from samba_onnx.runtime.accounting import check_plan
     from samba_onnx.runtime.device import Device
 
     with Device(pef, engine=engine, threads=threads, prepack=False) as device:
         actual = device.run(inputs)
+        check_plan(device.ledger, pef.manifest.graphs[0])
     comparison = compare(actual, expected, against=against, rtol=rtol, atol=atol)
     return dataclasses.replace(comparison, engine=engine)
 

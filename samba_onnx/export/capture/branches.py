@@ -15,6 +15,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
 from samba_onnx.errors import BranchWarning, ModelError
+from samba_onnx.export.capture.outputs import plain_outputs
 from samba_onnx.export.capture.restoring import members_replaced
 from samba_onnx.export.capture.samba_calls import samba_calls
 from samba_onnx.functional import HOST_OPERATORS
@@ -152,7 +153,7 @@ def eager(
         return nn.Parameter(copied, tensor.requires_grad) if is_parameter else copied
 
     with members_replaced(module, counterpart), torch.no_grad(), HOST_OPERATORS.paused():
-        return module(*positional, **named)
+        return plain_outputs(module, module(*positional, **named))
 
 
 def _plain(leaf: Any) -> Any:

@@ -24,6 +24,9 @@ from samba_onnx.errors import ModelError, SambaError, UsageError
 from samba_onnx.export.capture.assignments import written_back
 from samba_onnx.export.capture.branches import Values, ValuesNeededError
 from samba_onnx.export.capture.fake_members import fake, fake_members
+from samba_onnx.export.capture.identities import restore_identities
+from samba_onnx.export.capture.loss_marks import loss_marks
+from samba_onnx.export.capture.outputs import with_plain_outputs
 from samba_onnx.export.capture.samba_calls import samba_calls
 from samba_onnx.export.capture.unchecked import Unchecked
 from samba_onnx.export.capture.whole_layers import whole_layers
@@ -210,15 +213,19 @@ def _traced(
                 values.replayed(),
                 whole_layers(),
                 written_back(module),
+                with_plain_outputs(module),
                 _DataAsValue(),
+                loss_marks(),
             ):
-                return torch.export.export(module, positional, named, strict=False)
+                program = torch.export.export(module, positional, named, strict=False)
     except (SambaError, ValuesNeededError):
         raise
     except Exception as error:  # whatever the module's own code raises
         if values.asked:
             raise ValuesNeededError from error
         raise _explained(module, error) from error
+    restore_identities(program)
+    return program
 
 
 class _DataAsValue(TorchFunctionMode):

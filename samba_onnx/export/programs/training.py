@@ -23,7 +23,7 @@ from samba_onnx.export.decomposition.dropout import Site, sites
 from samba_onnx.export.differentiation.joint import JointRequest, flat_outputs, joint_graph
 from samba_onnx.export.naming import scope_name
 from samba_onnx.export.programs.inference import Exported, output_name, renamed, symbols
-from samba_onnx.export.programs.losses_rule import LossIndex, chosen_losses, find_losses
+from samba_onnx.export.programs.losses_rule import LossChoice, LossIndex, chosen_losses, find_losses
 from samba_onnx.export.programs.training_parts import (
     SymbolNames,
     is_tensor,
@@ -57,8 +57,7 @@ def export_training(
         module: In the mode, training or evaluation, in which it is to be differentiated; its
             parameters may be on the meta device.
         inputs: Arguments of ``forward``.
-        loss_indices: Outputs that training starts from: positions among all outputs, or paths into
-            nested ones. Without, those that a loss operator made, and all if there are none.
+        loss_indices: Positions of outputs, or paths into nested ones; None for ``find_losses``.
         name: The program's name.
         prefix: Leads the names of all parameters and outputs.
         input_names: Names of the flat inputs that are tensors, instead of those of the arguments.
@@ -78,12 +77,13 @@ def export_training(
     check_sizes(exported.graph_module)
     root = root_name(module, prefix)
     names = _names(module, exported, flat, root)
-    dropped = _dropouts(exported, names, root)
     leaves = _leaves(exported, names, input_gradients)
-    request = JointRequest(exported, leaves, _losses(exported, loss_indices), dropped)
+    losses = _losses(exported, loss_indices, leaves)
+    dropped = _dropouts(exported, names, root)
+    request = JointRequest(exported, leaves, losses.positions, dropped)
     joint = joint_graph(request)
     program = write_program(name, request, joint, names, accumulate=gradient_accumulation)
-    return _described(program, exported, names, flat)
+    return _described(program, exported, names, flat, losses)
 
 
 def _dropouts(exported: ExportedProgram, names: SymbolNames, root: str) -> dict[fx.Node, Site]:
@@ -112,7 +112,20 @@ def with_parts(
         regions: Regions of the new values, by symbol.
         argins: Scalars that the new parts read.
         metadata: Added to the program's.
+
+    Raises:
+        UsageError: A value that the new parts bring along has the name of one that there is.
     """
+    argins = tuple(argins)
+    taken = {*program.inputs, *program.residents, *(argin.name for argin in program.argins)}
+    taken |= {v.name or "" for part in program.parts for v in part.model.graph.outputs}
+    states = [n for n, kind in residents.items() if kind is SymbolKind.OPTIMIZER_STATE]
+    for name in (*states, *regions, *(argin.name for argin in argins)):
+        if name in taken:
+            raise UsageError(
+                f"a parameter, buffer or input is called {name!r}, which is the name of a value of "
+                "the optimizer: give it another name"
+            )
     return dataclasses.replace(
         program,
         parts=(*program.parts, *parts),
@@ -168,7 +181,11 @@ def _names(
 
 
 def _described(
-    program: Program, exported: ExportedProgram, names: SymbolNames, inputs: Sequence[str]
+    program: Program,
+    exported: ExportedProgram,
+    names: SymbolNames,
+    inputs: Sequence[str],
+    losses: LossChoice,
 ) -> Exported:
     """Return a program with what is known of the module."""
     paths = {spec.arg.name: spec.target for spec in exported.graph_signature.input_specs}
@@ -183,6 +200,7 @@ def _described(
         members=members,
         inputs={name: inputs.index(name) for name in program.inputs},
         outputs=names.outputs,
+        losses=losses,
     )
 
 
@@ -201,13 +219,15 @@ def _dropout_name(root: str, node: fx.Node, kind: str) -> str:
     return scope if scope.endswith(f"{SEPARATOR}{kind}") else f"{scope}{SEPARATOR}{kind}"
 
 
-def _losses(exported: ExportedProgram, indices: Sequence[LossIndex] | None) -> list[int]:
+def _losses(
+    exported: ExportedProgram, indices: Sequence[LossIndex] | None, leaves: Collection[str]
+) -> LossChoice:
     outputs = flat_outputs(exported)
     if indices is not None:
         losses = chosen_losses(indices, outputs, exported.call_spec.out_spec)
     else:
-        losses = find_losses(outputs)
-    if not losses:
+        losses = find_losses(exported.graph, outputs, leaves)
+    if not losses.positions:
         raise GradientError(
             "no output of the module can be a loss: none holds floating-point numbers"
         )

@@ -15,7 +15,7 @@ from torch.export.graph_signature import InputKind
 from samba_onnx.errors import ModelError
 from samba_onnx.export.differentiation.joint import Joint, JointRequest
 from samba_onnx.export.differentiation.partitioning import Half, partition
-from samba_onnx.export.naming import place
+from samba_onnx.export.naming import SymbolClaims, place
 from samba_onnx.export.programs.inference import output_name
 from samba_onnx.export.translation.builder import GraphBuilder, element, sizes
 from samba_onnx.export.translation.dtypes import onnx_type
@@ -90,6 +90,7 @@ class _Writer:
         self._accumulate = accumulate
         specs = request.exported.graph_signature.input_specs
         self._kinds = {spec.arg.name: spec.kind for spec in specs}
+        self._paths = {spec.arg.name: spec.target for spec in specs}
         self._constants = {
             joint.inputs[spec.arg.name]: request.exported.constants[spec.target]
             for spec in specs
@@ -101,6 +102,7 @@ class _Writer:
 
     def program(self) -> Program:
         """Return all parts, and what their values are."""
+        self._refuse_clashes()
         forward, backward = self._halves()
         operand_names, result_names = self._operand_names(), self._result_names(forward)
         parts = [Part(SectionType.FWD, self._forward(forward, operand_names, result_names))]
@@ -118,13 +120,38 @@ class _Writer:
         return Program(
             name=self._name,
             parts=tuple(parts),
-            inputs=tuple(user for user in users if user in read),
+            inputs=tuple(dict.fromkeys(user for user in users if user in read)),
             outputs=tuple(output for output in self._names.outputs if output),
             residents=residents,
             regions=self._regions(residents),
             argins=tuple(argin for argin in argins if argin.name in read),
             metadata={LOSSES: json.dumps([self._names.outputs[i] for i in self._joint.seeds])},
         )
+
+    def _refuse_clashes(self) -> None:
+        """Refuse symbols of one name; outputs and activations have free ones."""
+        claims, members, joint = SymbolClaims(), dict[str, str](), self._joint
+        for placeholder, symbol in self._names.symbols.items():
+            kind = self._kinds[placeholder]
+            if kind is InputKind.USER_INPUT:
+                claims.claim(symbol, f"input {symbol!r}")
+            else:
+                # A tied parameter has the name of the first one.
+                text = f"{kind.name.lower()} {self._paths[placeholder]!r}"
+                claims.claim(symbol, members.setdefault(symbol, text))
+        endings = (updated_name, zeroed_name) if self._accumulate else ()
+        for placeholder in joint.gradients:
+            symbol = self._names.symbols[placeholder]
+            owner = f"the gradient of {members.get(symbol, f'input {symbol!r}')}"
+            claims.claim(gradient_name(symbol), owner)
+            for ending in endings:
+                claims.claim(ending(gradient_name(symbol)), owner)
+        for buffer in joint.updates:
+            symbol = self._names.symbols[buffer]
+            claims.claim(updated_name(symbol), f"the new value of {members[symbol]}")
+        for index in joint.seeds:
+            name = gradient_name(self._names.outputs[index] or "")
+            claims.claim(name, f"the gradient of output {index}")
 
     def _halves(self) -> tuple[Half, Half]:
         joint = self._joint

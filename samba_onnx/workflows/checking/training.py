@@ -16,6 +16,7 @@ from torch.utils import _pytree as pytree
 
 from samba_onnx.errors import ExportMismatchError
 from samba_onnx.export.capture.modules import Inputs, arguments
+from samba_onnx.export.capture.outputs import plain_outputs
 from samba_onnx.export.capture.restoring import members_replaced
 from samba_onnx.export.capture.samba_calls import samba_calls
 from samba_onnx.export.programs.inference import Exported
@@ -198,7 +199,7 @@ def _gradients(
         HOST_OPERATORS.paused(),
         rates,
     ):
-        outputs = pytree.tree_leaves(module(*operands, **named))
+        outputs = pytree.tree_leaves(plain_outputs(module, module(*operands, **named)))
         chosen = [o for name, o in zip(exported.outputs, outputs, strict=True) if name in losses]
         seeds = [torch.ones_like(loss) for loss in chosen]
         own = {n: twins[id(parameters[p])] for n, p in exported.members.items() if p in parameters}
