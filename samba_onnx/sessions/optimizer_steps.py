@@ -8,7 +8,14 @@ import torch
 from torch.optim import Optimizer
 
 from samba_onnx.errors import UsageError
-from samba_onnx.optim import HyperparameterValue, OptimizerRecord, derive, to_cpu, to_rdu
+from samba_onnx.optim import (
+    HyperparameterValue,
+    OptimizerRecord,
+    derive,
+    steps_done,
+    to_cpu,
+    to_rdu,
+)
 from samba_onnx.optim.argins import refuse_new_clipping, steps_after
 
 _COUNTS = "device_steps"
@@ -63,6 +70,12 @@ class OptimizerSteps:
         for optimizer, counts in zip(self._optimizers, self._counts, strict=False):
             setattr(optimizer, _COUNTS, counts)
 
+    def resume(self) -> None:
+        """Note that the state on the device is that of the host, or will be."""
+        for optimizer in self._optimizers:
+            setattr(optimizer, _COUNTS, steps_done(optimizer))
+        self._counts = self._known_counts() or self._counts
+
     def _known_counts(self) -> list[tuple[int, ...]]:
         return [device_steps(optimizer) for optimizer in self._optimizers]
 
@@ -106,11 +119,18 @@ def check_records(compiled: Sequence[OptimizerRecord], traced: Sequence[Optimize
         traced: Optimizers that the user traces the program with.
 
     Raises:
-        UsageError: They differ in number or kind.
+        UsageError: They differ in number or kind, or in what no run can change.
     """
-    had, has = ([str(record.kind) for record in records] for records in (compiled, traced))
+    had, has = (list(map(_described, records)) for records in (compiled, traced))
     if has and had != has:
         raise UsageError(
             f"the PEF was compiled with {', '.join(had) or 'no optimizer'}; it was traced with "
             f"{', '.join(has)}: give the same optimizers"
         )
+
+
+def _described(record: OptimizerRecord) -> str:
+    """Return what an optimizer is, with the choices that are built into its graph."""
+    choices = {str(flag) for group in record.groups for flag in group.flags}
+    choices |= {"max_grad_norm"} if record.max_grad_norm is not None else set()
+    return f"{record.kind}({', '.join(sorted(choices))})" if choices else str(record.kind)
