@@ -5,6 +5,7 @@ torch computes bias corrections and the like in Python's floats; so does this, a
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
@@ -29,7 +30,7 @@ MAX_GRAD_NORM: Final = "max_grad_norm"
 _BETAS: Final = ("beta1", "beta2")
 _SEPARATORS: Final = ("_", "", SEPARATOR)
 """What may stand between a region's name and a hyperparameter's; listed keys have the first one."""
-_BELOW_ONE: Final = frozenset(_BETAS)
+BELOW_ONE: Final = frozenset(_BETAS)
 """Hyperparameters that must be below 1: with 1, a bias correction divides by zero."""
 
 
@@ -91,25 +92,20 @@ def derive(
         raise UsageError(f"step is {min(steps)}; steps are counted from 1")
     values: dict[str, float] = {}
     for group, number in zip(record.groups, steps, strict=True):
-        _refuse_other_rule(record.kind, group, hyperparameters)
-        current = _current(group, hyperparameters)
+        current = _current(record.kind, group, hyperparameters)
         for argin, value in _ARGINS[record.kind](current, number):
             values[argin_name(group.name, argin)] = value
-    if record.max_grad_norm is not None:
-        setting = _setting(record, MAX_GRAD_NORM, hyperparameters)
-        norm = record.max_grad_norm if setting is None else _number(MAX_GRAD_NORM, setting)
+    norm = _largest_norm(record, hyperparameters)
+    if norm is not None:
         values[argin_name(record.name, MAX_GRAD_NORM)] = norm
     return values
 
 
-def steps_after(
-    record: OptimizerRecord, hyperparameters: Mapping[str, HyperparameterValue], done: Sequence[int]
-) -> tuple[int, ...]:
+def steps_after(record: OptimizerRecord, done: Sequence[int]) -> tuple[int, ...]:
     """Return how many steps the state of each group stands for after one more.
 
     Args:
-        record: The optimizer, as it was when the program was compiled.
-        hyperparameters: As ``derive`` was given them for the step.
+        record: The optimizer, with the hyperparameters of the step.
         done: The steps that the state of each group stood for before it.
 
     Returns:
@@ -118,8 +114,7 @@ def steps_after(
     """
 
     def counts(group: GroupRecord) -> bool:
-        is_plain = record.kind is OptimizerKind.SGD
-        return not is_plain or _current(group, hyperparameters)["momentum"] > 0
+        return record.kind is not OptimizerKind.SGD or group.hyperparameters["momentum"] != 0
 
     return tuple(one + counts(group) for group, one in zip(record.groups, done, strict=True))
 
@@ -146,10 +141,48 @@ def refuse_new_clipping(
             )
 
 
+def _largest_norm(
+    record: OptimizerRecord, hyperparameters: Mapping[str, HyperparameterValue]
+) -> float | None:
+    """Return the largest norm of gradients in one step; None for a program that has no such limit."""
+    if record.max_grad_norm is None:
+        return None
+    setting = _setting(record, MAX_GRAD_NORM, hyperparameters)
+    return record.max_grad_norm if setting is None else _number(MAX_GRAD_NORM, setting)
+
+
+def with_settings(
+    record: OptimizerRecord, hyperparameters: Mapping[str, HyperparameterValue]
+) -> OptimizerRecord:
+    """Return a record whose values are those that a run sets, and its own where the run sets none.
+
+    Args:
+        record: The optimizer, with the hyperparameters that count so far.
+        hyperparameters: Values by key, as for ``derive``.
+
+    Raises:
+        UsageError: A value is no number or out of range, or would change the update rule that was
+            compiled.
+    """
+    if not hyperparameters:
+        return record
+    groups = tuple(
+        dataclasses.replace(
+            group,
+            hyperparameters=MappingProxyType(_current(record.kind, group, hyperparameters)),
+        )
+        for group in record.groups
+    )
+    return dataclasses.replace(
+        record, groups=groups, max_grad_norm=_largest_norm(record, hyperparameters)
+    )
+
+
 def _current(
-    group: GroupRecord, hyperparameters: Mapping[str, HyperparameterValue]
+    kind: OptimizerKind, group: GroupRecord, hyperparameters: Mapping[str, HyperparameterValue]
 ) -> dict[str, float]:
     """Return the hyperparameters of a group in one step: settings, or else the values at compiling."""
+    _refuse_other_rule(kind, group, hyperparameters)
     current = dict(group.hyperparameters)
     for name in current:
         setting = _setting(group, name, hyperparameters)
@@ -209,7 +242,7 @@ def _number(name: str, value: HyperparameterValue) -> float:
         raise UsageError(f"hyperparameter {name} is {value!r}; give a number") from None
     if not math.isfinite(number) or number < 0:
         raise UsageError(f"hyperparameter {name} is {number}; give a number of at least 0")
-    if name in _BELOW_ONE and number >= 1:
+    if name in BELOW_ONE and number >= 1:
         raise UsageError(f"hyperparameter {name} is {number}; give a number below 1")
     return number
 

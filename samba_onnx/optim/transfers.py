@@ -153,9 +153,10 @@ def _host_state(optimizer: torch.optim.Optimizer, entry: _Entry, key: str) -> to
     state = optimizer.state.get(entry.parameter, {})
     if key == MASTER:
         return master_of(entry.parameter, state)
-    if state.get(key) is None:
+    value: torch.Tensor | None = state.get(key)
+    if value is None:
         return torch.zeros(tuple(entry.parameter.shape), dtype=entry.dtype)
-    return to_torch(state[key])
+    return to_torch(value)
 
 
 def to_cpu(

@@ -15,8 +15,10 @@ from samba_onnx.optim import (
     steps_done,
     to_cpu,
     to_rdu,
+    with_settings,
 )
 from samba_onnx.optim.argins import refuse_new_clipping, steps_after
+from samba_onnx.sessions.host_settings import HostSettings
 
 _COUNTS = "device_steps"
 """Attribute of an optimizer: steps that the state of each of its groups on the device stands for."""
@@ -35,40 +37,54 @@ class OptimizerSteps:
             optimizers: The same on the host; none if the model was traced without.
         """
         self._records = tuple(records)
+        """With the hyperparameters that count: those of the last run that succeeded."""
+        self._next = self._records
+        """The same for the run that is being made."""
         self._optimizers = tuple(optimizers)
+        pairs = zip(optimizers, records, strict=bool(optimizers))
+        self._settings = tuple(HostSettings(one, record) for one, record in pairs)
         self._counts = self._known_counts() or [(0,) * len(record.groups) for record in records]
-        self._next = self._counts
 
     def argins(
         self, hyperparameters: Mapping[str, HyperparameterValue], step: bool
     ) -> dict[str, float]:
         """Return the scalars of the next step.
 
+        What was set on the optimizers on the host since the last run counts, and what the run
+        itself sets counts more.
+
         Args:
-            hyperparameters: Values by key.
+            hyperparameters: Values by key that this run sets.
             step: Whether the run makes a step; without, nothing reads the scalars.
 
         Raises:
             UsageError: A value is out of range, or the optimizers cannot use it.
         """
+        if self._settings:
+            pairs = zip(self._settings, self._records, strict=True)
+            self._records = tuple(settings.followed(record) for settings, record in pairs)
+        refuse_new_clipping(self._records, hyperparameters)
+        self._next = tuple(with_settings(record, hyperparameters) for record in self._records)
         if not step:
             return {}
-        refuse_new_clipping(self._records, hyperparameters)
         self._counts = self._known_counts() or self._counts
         scalars: dict[str, float] = {}
-        following = []
-        for record, known in zip(self._records, self._counts, strict=True):
-            counts = known[: len(record.groups)]  # the optimizer may have got more groups since
-            scalars |= derive(record, hyperparameters, [count + 1 for count in counts])
-            following.append(steps_after(record, hyperparameters, counts))
-        self._next = following
+        for record, counts in zip(self._next, self._counts, strict=True):
+            scalars |= derive(record, {}, [count + 1 for count in counts])
         return scalars
 
+    def keep(self) -> None:
+        """Note that the run succeeded whose hyperparameters were given last: they persist."""
+        self._records = self._next
+
     def stepped(self) -> None:
-        """Note that a run made the step that ``argins`` was asked for last."""
-        self._counts = self._next
+        """Note that a run made a step, with the hyperparameters that were kept."""
+        pairs = zip(self._records, self._counts, strict=True)
+        self._counts = [steps_after(record, counts) for record, counts in pairs]
         for optimizer, counts in zip(self._optimizers, self._counts, strict=False):
             setattr(optimizer, _COUNTS, counts)
+        for settings in self._settings:
+            settings.stepped()
 
     def resume(self) -> None:
         """Note that the state on the device is that of the host, or will be."""

@@ -96,6 +96,7 @@ class Tracer:
             self.load(pef)
         listed = optimizer_list(optimizers)
         record = read_records(self._program.required_pef()).get(self._program.graph(None).name)
+        _refuse_untrainable(record, listed, self._program.required_pef())
         recorded = None if record is None else record.onnx
         module = trained_module(model, listed, weights, losses, recorded)
         traced, steps = self._checked_trace(model, module, inputs, listed, record)
@@ -291,6 +292,19 @@ class Tracer:
 def _check_mapping(mapping: str) -> None:
     if mapping not in MAPPINGS:
         raise UsageError(f"mapping is {mapping!r}; give one of {', '.join(MAPPINGS)}")
+
+
+def _refuse_untrainable(
+    record: GraphRecord | None, optimizers: Sequence[Optimizer], pef: Pef
+) -> None:
+    """Refuse optimizers for a PEF that only runs forward: its runs would train nothing."""
+    if optimizers and (record is None or not record.training):
+        kinds = ", ".join(type(optimizer).__name__ for optimizer in optimizers)
+        raise UsageError(
+            f"{pef.path} was compiled for inference and has no backward pass, but trace_graph was "
+            f"given {kinds}: to train, compile with samba.session.compile(model, inputs, optimizer) "
+            "and trace that PEF; to run forward, leave the optimizer out"
+        )
 
 
 def _check_same(record: GraphRecord | None, traced: TracedGraph, source: str, pef: Pef) -> None:

@@ -12,7 +12,7 @@ from samba_onnx.export.programs.optimizers import OptimizerParts, optimizer_part
 from samba_onnx.export.translation.dtypes import onnx_type, torch_type
 from samba_onnx.facts.names import gradient_name
 from samba_onnx.optim import HyperparameterValue, OptimizerRecord, derive, optimizer_record
-from samba_onnx.optim.argins import steps_after
+from samba_onnx.optim.argins import steps_after, with_settings
 from samba_onnx.program.kinds import SectionType
 from samba_onnx.program.program import Part
 
@@ -44,7 +44,7 @@ class PartRunner:
                 following = [count + 1 for count in done]
                 for name, value in derive(record, settings, following).items():
                     self.memory[name].fill_(value)
-                self.steps[index] = steps_after(record, settings, done)
+                self.steps[index] = steps_after(with_settings(record, settings), done)
         for kind, (session, binding) in self._sessions:
             if kind in wanted:
                 session.run_with_iobinding(binding)

@@ -19,8 +19,9 @@ from samba_onnx.export.capture.modules import (
     export_module,
 )
 from samba_onnx.export.capture.modules import input_names as flat_names
+from samba_onnx.export.capture.recording_rules import RuleRecorder
 from samba_onnx.export.decomposition.dropout import Site, sites
-from samba_onnx.export.differentiation.joint import JointRequest, flat_outputs, joint_graph
+from samba_onnx.export.differentiation.joint import JointRequest, Rules, flat_outputs, joint_graph
 from samba_onnx.export.naming import scope_name
 from samba_onnx.export.programs.inference import Exported, output_name, renamed, symbols
 from samba_onnx.export.programs.losses_rule import LossChoice, LossIndex, chosen_losses, find_losses
@@ -66,31 +67,42 @@ def export_training(
         input_gradients: Names of inputs that get a gradient ``<input>__grad`` as well.
 
     Raises:
-        UsageError: An input does not fit ``forward``, or a loss or input that is named does not
-            exist.
+        UsageError: An input does not fit ``forward``, or a named loss or input does not exist.
         GradientError: A loss reaches no parameter, or an operator has no gradient.
         ModelError: The module does what a graph, or ONNX, cannot express.
     """
     args, keywords = arguments(inputs)
     flat = renamed(flat_names(module, args, keywords), input_names)
-    exported = export_module(module, args, keywords)
+    recorder = RuleRecorder()
+    exported = export_module(module, args, keywords, recorder)
     check_sizes(exported.graph_module)
-    root = root_name(module, prefix)
-    names = _names(module, exported, flat, root)
-    leaves = _leaves(exported, names, input_gradients)
+    names = _names(module, exported, flat, root_name(module, prefix))
+    leaves, dropouts = _leaves(exported, names, input_gradients), _dropouts(exported, names)
     losses = _losses(exported, loss_indices, leaves)
-    dropped = _dropouts(exported, names, root)
-    request = JointRequest(exported, leaves, losses.positions, dropped)
-    joint = joint_graph(request)
-    program = write_program(name, request, joint, names, accumulate=gradient_accumulation)
-    return _described(program, exported, names, flat, losses)
+    rules = _rules(module, exported, recorder, gradient_accumulation)
+    request = JointRequest(exported, leaves, losses.positions, dropouts, rules)
+    program = write_program(name, request, joint_graph(request), names)
+    # What rules do in the forward is behind their nodes: another export has it in full.
+    whole = export_module(module, args, keywords) if recorder.rules else exported
+    return _described(program, whole, names, flat, losses)
 
 
-def _dropouts(exported: ExportedProgram, names: SymbolNames, root: str) -> dict[fx.Node, Site]:
+def _rules(
+    module: nn.Module, exported: ExportedProgram, recorder: RuleRecorder, accumulates: bool
+) -> Rules:
+    """Return the user's own rules for gradients, and the tensors that may have some."""
+    own: dict[str, Tensor] = dict(module.named_parameters(remove_duplicate=False))
+    own |= dict(module.named_buffers(remove_duplicate=False))
+    specs = exported.graph_signature.input_specs
+    members = {spec.arg.name: own[spec.target] for spec in specs if spec.target in own}
+    return Rules(tuple(recorder.rules), members, accumulates)
+
+
+def _dropouts(exported: ExportedProgram, names: SymbolNames) -> dict[fx.Node, Site]:
     """Return the dropouts of an exported module, with free names for their argins."""
     return sites(
         _all_nodes(exported.graph_module),
-        lambda node, kind: names.free.take(_dropout_name(root, node, kind)),
+        lambda node, kind: names.free.take(_dropout_name(names.root, node, kind)),
     )
 
 

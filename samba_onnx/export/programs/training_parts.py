@@ -55,18 +55,15 @@ def is_tensor(output: object) -> bool:
     return isinstance(output, fx.Node) and isinstance(output.meta.get("val"), Tensor)
 
 
-def write_program(
-    name: str, request: JointRequest, joint: Joint, names: SymbolNames, *, accumulate: bool
-) -> Program:
+def write_program(name: str, request: JointRequest, joint: Joint, names: SymbolNames) -> Program:
     """Write forward and backward in ONNX.
 
     Args:
         name: The program's name.
-        request: What was differentiated.
+        request: What was differentiated. Gradients that accumulate are set to zero by a part of
+            their own.
         joint: Forward and backward in one graph.
         names: What values are called.
-        accumulate: Whether gradients are added to what there is, and set to zero by a part of
-            their own.
 
     Returns:
         The program without optimizers; without a backward if no parameter has a gradient.
@@ -74,20 +71,18 @@ def write_program(
     Raises:
         ModelError: An operator cannot be written in ONNX; the message names the user's line.
     """
-    return _Writer(name, request, joint, names, accumulate).program()
+    return _Writer(name, request, joint, names).program()
 
 
 class _Writer:
     """Writes one program."""
 
-    def __init__(
-        self, name: str, request: JointRequest, joint: Joint, names: SymbolNames, accumulate: bool
-    ) -> None:
+    def __init__(self, name: str, request: JointRequest, joint: Joint, names: SymbolNames) -> None:
         self._name = name
         self._joint = joint
         self._names = names
         self._sites = tuple(request.sites.values())
-        self._accumulate = accumulate
+        self._accumulate = request.rules.accumulates
         specs = request.exported.graph_signature.input_specs
         self._kinds = {spec.arg.name: spec.kind for spec in specs}
         self._paths = {spec.arg.name: spec.target for spec in specs}
@@ -159,7 +154,7 @@ class _Writer:
             joint.module,
             [*filter(None, joint.outputs), *joint.updates.values()],
             list(joint.gradients.values()),
-            list(joint.seeds.values()),
+            [*joint.seeds.values(), *joint.accumulated.values()],
             [joint.inputs[buffer] for buffer in joint.updates],
         )
 
@@ -168,7 +163,9 @@ class _Writer:
         symbols, joint = self._names.symbols, self._joint
         names = {node: symbols.get(name, name) for name, node in joint.inputs.items()}
         seeds = joint.seeds.items()
-        return names | {node: gradient_name(self._names.outputs[i] or "") for i, node in seeds}
+        names |= {node: gradient_name(self._names.outputs[i] or "") for i, node in seeds}
+        before = joint.accumulated.items()
+        return names | {node: gradient_name(symbols[leaf]) for leaf, node in before}
 
     def _result_names(self, forward: Half) -> dict[fx.Node, str]:
         """Return the names by which the backward knows what the forward returns."""
@@ -203,7 +200,10 @@ class _Writer:
         gradients = list(self._gradients)
         if not self._accumulate:
             return self._write(half, known, gradients)
-        return self._write(half, known, list(map(updated_name, gradients)), gradients)
+        symbols = self._names.symbols
+        summed = {gradient_name(symbols[leaf]) for leaf in self._joint.accumulated}
+        added = ["" if gradient in summed else gradient for gradient in gradients]
+        return self._write(half, known, list(map(updated_name, gradients)), added)
 
     def _write(
         self,
@@ -218,7 +218,8 @@ class _Writer:
             half: Forward or backward.
             known: Symbols of its inputs.
             results: Names of its outputs.
-            added: Symbols that are added to the outputs, if any.
+            added: Symbols that are added to the outputs, if any; empty for an output that has its
+                sum already.
         """
         builder = GraphBuilder(self._names.root)
         for name in results:
@@ -232,7 +233,7 @@ class _Writer:
         for index, (value, name) in enumerate(zip(outputs, results, strict=True)):
             if value is None:
                 raise ModelError(_missing(half.outputs[index]))
-            if added:
+            if added and added[index]:
                 value = builder.add(
                     builder.input(added[index], element(value), sizes(value)), value
                 )

@@ -52,7 +52,7 @@ def sgd_update(update: Update) -> Updated:
     """
     build, scalars = update.build, update.scalars
     gradient, momentum = _penalized(update), scalars["momentum"]
-    has_momentum = build.compare("Greater", momentum, 0.0)
+    has_momentum = build.logical_not(build.compare("Equal", momentum, 0.0))
     # Selected, not multiplied by 0: an infinite gradient would leave a buffer that is no number.
     dampened = build.multiply(gradient, scalars["one_minus_dampening"])
     added = build.where(has_momentum, dampened, 0.0)
