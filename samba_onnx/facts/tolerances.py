@@ -16,6 +16,7 @@ __all__ = [
     "FLOOR_ROUNDINGS",
     "NEGLIGIBLE_GRADIENT",
     "OUTPUT",
+    "TIMES_ALLOWED",
     "TIMES_OWN_ERROR",
     "TIMES_TORCHS_ERROR",
     "TIMES_TORCHS_JUMPS",
@@ -97,6 +98,9 @@ half as large to twice as large, rarely three times: errors of the same size fro
 TIMES_TORCHS_JUMPS: Final = 3.0
 """How many times the largest jump of torch an error of ours may be: where one number on the edge of
 a ReLU flips in torch when it is perturbed, two or three may have flipped here."""
+TIMES_ALLOWED: Final = 10.0
+"""How many times what is allowed an error may be after all, if each operator by itself computes what
+torch does, and the graph of them all in float64 what the module does: torch may have been lucky."""
 FLOOR_ROUNDINGS: Final = 16.0
 """Roundings of a tensor's largest number that are never too many, besides: torch's own error may be
 0 by chance, as in a tensor of a single number."""

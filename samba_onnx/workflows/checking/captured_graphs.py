@@ -12,11 +12,14 @@ from torch import Tensor, fx
 from samba_onnx.export.capture.modules import PlaceholderKind
 from samba_onnx.export.differentiation.joint import Joint
 from samba_onnx.facts.names import gradient_name, updated_name
+from samba_onnx.facts.tolerances import spacing
 from samba_onnx.tensor import SambaTensor
 from samba_onnx.workflows.checking.dropouts import without_dropouts
+from samba_onnx.workflows.checking.judge import judged
 from samba_onnx.workflows.checking.numbers import to_array
+from samba_onnx.workflows.checking.roundings import wide, widened
 from samba_onnx.workflows.checking.running import members_of
-from samba_onnx.workflows.checking.torch_runs import Results, TorchRuns
+from samba_onnx.workflows.checking.torch_runs import FAILURES, Results, TorchRuns
 
 
 @dataclass(frozen=True)
@@ -27,7 +30,7 @@ class CapturedGraph:
     operands: Mapping[str, Any]
     """By placeholder; tensors, or values that are part of the graph."""
     constants: Mapping[str, Tensor]
-    """Those operands that are part of the graph."""
+    """The operands that are part of the graph."""
     results: Mapping[str, fx.Node]
     """Nodes of the results that a program has names for."""
 
@@ -153,3 +156,42 @@ def _joint_results(runs: TorchRuns, joint: Joint) -> dict[str, fx.Node]:
     results |= {updated_name(names[p]): node for p, node in joint.updates.items() if p in names}
     gradients = joint.gradients.items()
     return results | {gradient_name(names[p]): node for p, node in gradients if p in names}
+
+
+@dataclass(frozen=True)
+class _Doubles:
+    """Runs of a module in float64, as the judge takes them."""
+
+    runs: TorchRuns
+    native: Results
+    exact: None = None
+    unit: float = spacing("float64")
+
+    def moved(self, seed: int, amplitude: float) -> Results | None:
+        """Return results that moved by roundings of float64."""
+        return self.runs.moved(seed, amplitude, self.unit)
+
+
+def is_faithful(graph: CapturedGraph, runs: TorchRuns) -> bool | None:
+    """Return whether a captured graph computes in float64 what the module does.
+
+    In float64 nothing is lost to roundings: what differs was captured, decomposed or differentiated
+    wrongly.
+
+    Args:
+        graph: What was captured of the module.
+        runs: Runs of the module.
+
+    Returns:
+        None if one of them does not run in float64.
+    """
+    if runs.exact is None:
+        return None
+    try:
+        with widened():
+            results = graph.named(graph.run(wide))
+    except FAILURES:
+        return None
+    names = results.keys() & runs.exact.keys()
+    doubles = _Doubles(runs, {name: runs.exact[name] for name in names})
+    return not judged({name: results[name] for name in names}, doubles).mismatches

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from torch import Tensor, fx
 from torch.utils import _pytree as pytree
 
-from samba_onnx.errors import ExecutionError
 from samba_onnx.export.translation.builder import GraphBuilder, element, sizes
 from samba_onnx.export.translation.dtypes import onnx_type
 from samba_onnx.export.translation.graphs import constant, translate
@@ -50,22 +49,22 @@ def first_difference(
             search has a choice among equals.
 
     Returns:
-        None if each operator by itself is near enough, or if the engine cannot show them all.
+        None if each operator by itself is near enough.
+
+    Raises:
+        ExecutionError: The engine cannot show the results of all operators at once.
     """
     values = graph.run(lambda tensor: tensor)
     isolated = _Isolated(graph, values)
-    try:
-        computed = evaluate(ir.to_proto(isolated.model), isolated.feeds)
-    except ExecutionError:  # with so many outputs; the graph itself was run before
-        return None
+    computed = evaluate(ir.to_proto(isolated.model), isolated.feeds)
     for node, results in isolated.results.items():
         runs = _OperatorRuns(node, values, tuple(results))
         if not whole_numbers:
             runs = _OperatorRuns(node, values, tuple(i for i in results if runs.is_floating(i)))
         ours = {str(index): computed[name] for index, name in results.items()}
-        mismatch = judged(ours, runs).mismatch
-        if mismatch is not None:
-            return OperatorDifference(node, mismatch)
+        mismatches = judged(ours, runs).mismatches
+        if mismatches:
+            return OperatorDifference(node, mismatches[0])
     return None
 
 

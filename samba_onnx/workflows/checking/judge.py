@@ -81,6 +81,11 @@ class Distance:
     def __mul__(self, factor: float) -> Distance:
         return Distance(factor * self.largest, factor * self.typical)
 
+    def in_units_of(self, unit: Distance) -> float:
+        """Return how many times another distance it is, by the figure for which that is more."""
+        pairs = ((self.largest, unit.largest), (self.typical, unit.typical))
+        return max((a / b if b else math.inf) for a, b in pairs if a) if self.largest else 0.0
+
     def within(self, allowed: Distance) -> bool:
         """Return whether neither figure is beyond that of another distance."""
         return self.largest <= allowed.largest and self.typical <= allowed.typical
@@ -97,6 +102,8 @@ class Mismatch:
     error: float
     """The largest error, as a fraction of the tensor's largest number; infinite where numbers must
     be equal and are not."""
+    excess: float
+    """How many times the allowed error that is."""
     extent: str
     """By what it differs, in words."""
 
@@ -107,8 +114,8 @@ class Judgement:
 
     errors: Mapping[str, float]
     """Largest difference from torch's results by name, as a fraction of the largest number."""
-    mismatch: Mismatch | None = None
-    """The first one; None if there is none."""
+    mismatches: tuple[Mismatch, ...] = ()
+    """Results that are further from what is exact than torch accounts for."""
     coarse: frozenset[str] = frozenset()
     """Results of which torch itself is so unsure that a wrong one might not be noticed."""
 
@@ -132,10 +139,9 @@ def judged(ours: Mapping[str, NDArray[Any] | None], runs: Runs) -> Judgement:
         for name, pair in doubtful.items()
     }
     _widen(yardsticks, runs)
-    wrong = [name for name, yardstick in yardsticks.items() if not yardstick.accepts]
-    first = yardsticks[wrong[0]].mismatch(wrong[0]) if wrong else None
+    wrong = tuple(y.mismatch(name) for name, y in yardsticks.items() if not y.accepts)
     coarse = frozenset(name for name, yardstick in yardsticks.items() if yardstick.is_coarse)
-    return Judgement(errors, first, coarse)
+    return Judgement(errors, wrong, coarse)
 
 
 def _get(results: Mapping[str, NDArray[Any]] | None, name: str) -> NDArray[Any] | None:
@@ -324,19 +330,19 @@ class _Yardstick:
             name: Its name.
         """
         if self.pair.actual is None:
-            return Mismatch(name, math.inf, self.pair.kind)
+            return Mismatch(name, math.inf, math.inf, self.pair.kind)
         wrong = _unequal(self.pair.actual, self.centre) & ~self.loose
         if wrong.any():
             kind = "not finite, or finite, unlike torch's" if self._is_real else "not torch's"
             extent = f"{int(wrong.sum())} of its {wrong.size} numbers are {kind}"
-            return Mismatch(name, math.inf, extent)
+            return Mismatch(name, math.inf, math.inf, extent)
         error = _fraction(self.error.largest, self.pair.scale.largest)
         torchs = _fraction((self.torchs | self.jumps).largest, self.pair.scale.largest)
         extent = (
             f"it is off by {error:.2g} of its largest number, and torch's own roundings account for "
             f"{torchs:.2g}"
         )
-        return Mismatch(name, error, extent)
+        return Mismatch(name, error, self.error.in_units_of(self.allowed), extent)
 
     @property
     def _is_real(self) -> bool:

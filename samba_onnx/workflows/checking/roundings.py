@@ -75,7 +75,7 @@ class Roundings(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch an
 
         Args:
             unit: Largest amount, as a part of the number that moves.
-            seed: Of the generator.
+            seed: Seed of the amounts.
         """
         super().__init__()  # type: ignore[no-untyped-call]
         self._unit = unit

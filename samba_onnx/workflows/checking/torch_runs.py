@@ -87,17 +87,18 @@ class TorchRuns:
         except FAILURES:
             return None
 
-    def moved(self, seed: int, amplitude: float) -> Results | None:
+    def moved(self, seed: int, amplitude: float, unit: float | None = None) -> Results | None:
         """Return the results after parameters, inputs and all that is computed moved by roundings.
 
         Args:
-            seed: Of the amounts.
+            seed: Seed of the amounts.
             amplitude: How many roundings each number may move.
+            unit: One rounding; that of the module's coarsest type where None.
 
         Returns:
             Of float64 if there are results in float64; None where the module fails.
         """
-        roundings = Roundings(amplitude * self.unit, seed)
+        roundings = Roundings(amplitude * (self.unit if unit is None else unit), seed)
         context = contextlib.ExitStack()
         if self.exact is not None:
             context.enter_context(widened())
