@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 from samba_onnx.errors import ScheduleError, UsageError
+from samba_onnx.facts.dtypes import tensor_element
 from samba_onnx.pef.manifest import Cause, Direction, Symbol
 from samba_onnx.pef.reader import Pef
 from samba_onnx.program.kinds import LOADED_KINDS, SymbolKind
-from samba_onnx.runtime.elements import Array
-from samba_onnx.runtime.engine.assembly import initializer
+from samba_onnx.runtime.elements import Array, moved_bytes
+from samba_onnx.runtime.engine.assembly import initializer, initializer_bytes
 from samba_onnx.runtime.inputs import InputSpec, own_copy
-from samba_onnx.runtime.ledger import Ledger
 from samba_onnx.runtime.registers import Registers
 from samba_onnx.runtime.residency import Residency
 
@@ -22,11 +22,10 @@ from samba_onnx.runtime.residency import Residency
 class Contents:
     """What a device is filled with before its first run."""
 
-    def __init__(self, pef: Pef, values: Residency, ledger: Ledger) -> None:
+    def __init__(self, pef: Pef, values: Residency) -> None:
         manifest = pef.manifest
         self._pef = pef
         self._values = values
-        self._ledger = ledger
         self._symbols = {symbol.name: symbol for symbol in manifest.symbols}
         self.residents = manifest.residents()
         """Names of symbols that stay in device memory between runs."""
@@ -50,21 +49,36 @@ class Contents:
         """Copy what the PEF holds to the device, and enter it and initializers in the ledger."""
         manifest = self._pef.manifest
         inputs = {name for graph in manifest.graphs for name in graph.inputs}
-        read = [name for section in manifest.sections for name in section.weights]
+        sizes = self._initializers()
         for section in manifest.sections:
             for name in section.inputs:
                 if name not in inputs and self._symbols[name].stored is not None:
-                    self._values.load(name, self._pef.weight(name))
-                    read.append(name)
+                    sizes[name] = self._values.load(name, self._pef.weight(name))
         for name in self._mirrored:
             if self._symbols[name].stored is not None:
-                self._values.load(name, self._pef.weight(name))
+                sizes[name] = self._values.load(name, self._pef.weight(name))
                 self._values.keep_on_host(name, self._pef.weight(name))
-                read.append(name)
-        for name in self.in_order({name for name in read if not self._symbols[name].baked}):
+        for name in self.in_order(name for name in sizes if not self._symbols[name].baked):
             constant = self._symbols[name].kind is SymbolKind.CONSTANT
             cause = Cause.CONSTANT if constant else Cause.WEIGHT
-            self._ledger.enter(self._values.record(name, Direction.HOST_TO_RDU, cause, None))
+            self._values.enter(name, sizes[name], Direction.HOST_TO_RDU, cause, None)
+
+    def _initializers(self) -> dict[str, int]:
+        """Bytes that sections have inside, by name: in the file of weights, or in their models.
+
+        Engines map or read them when they prepare the sections; on the RDU they are copied now.
+        """
+        weights = {name for section in self._pef.manifest.sections for name in section.weights}
+        stored = {name for name in weights if self._symbols[name].stored is not None}
+        inside = {
+            section.id
+            for section in self._pef.manifest.sections
+            if not stored.issuperset(section.weights)
+        }
+        sizes = {name: self._pef.content(name).nbytes for name in stored}
+        for stage in inside:
+            sizes |= initializer_bytes(self._pef, stage)
+        return {name: size for name, size in sizes.items() if name in weights}
 
     def mirror(self, name: str, value: Array) -> None:
         """Keep a copy of a resident for the fallbacks that read it, if nothing else changes it.
@@ -125,6 +139,21 @@ class Contents:
         missing = [name for name in names if name not in inputs and not self._values.has(name)]
         defaults = {name: self._pef.weight(name) for name in missing if self._symbols[name].stored}
         return {**defaults, **inputs} if defaults else inputs
+
+    def read_constant(self, name: str) -> Array:
+        """Copy what sections have inside from the device; an ``explicit`` transfer.
+
+        Args:
+            name: Name of a weight or constant.
+
+        Returns:
+            A fresh host array.
+        """
+        array = self.constant(name)
+        element = tensor_element(self._symbols[name].type)
+        size = array.nbytes if element is None else moved_bytes(array, element)
+        self._values.enter(name, size, Direction.RDU_TO_HOST, Cause.EXPLICIT, None)
+        return array
 
     def constant(self, name: str) -> Array:
         """Return a fresh copy of what the PEF holds of a symbol."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 from samba_onnx.errors import DeviceError, PefChecksumError, ScheduleError, UsageError
-from samba_onnx.pef.manifest import Cause, Direction
+from samba_onnx.pef.manifest import Cause
 from samba_onnx.pef.reader import Pef
 from samba_onnx.program.kinds import SymbolKind
 from samba_onnx.runtime.anomaly import check_outputs
@@ -96,7 +96,7 @@ class Device:
         self.ledger = Ledger(self.lock)
         self.profile = Profile(self.lock)
         self._values = Residency(manifest, self.memory, self.ledger)
-        self._contents = Contents(pef, self._values, self.ledger)
+        self._contents = Contents(pef, self._values)
         self._contents.load_stored()
         self._argins = Registers(manifest, self.memory)
         self._contents.load_argins(self._argins)
@@ -369,9 +369,7 @@ class Device:
             return self._values.download(symbol, Cause.EXPLICIT, None)
         self._contents.refuse_unloaded(entry)
         if entry.kind in _CONSTANT_KINDS:
-            record = self._values.record(symbol, Direction.RDU_TO_HOST, Cause.EXPLICIT, None)
-            self.ledger.enter(record)
-            return self._contents.constant(symbol)
+            return self._contents.read_constant(symbol)
         raise ScheduleError(
             f"symbol {symbol!r} has no value on the device; run the section that computes it first "
             "(values between merged sections are not kept: select the sections, or use "

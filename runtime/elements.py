@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from samba_onnx.facts.dtypes import ElementType
-from samba_onnx.pef.packing import pack, unpack
+from samba_onnx.pef.packing import pack, packed_bytes, unpack
 
 Array = npt.NDArray[Any]
 
@@ -29,6 +29,16 @@ def storage_dtype(element: ElementType) -> np.dtype[Any]:
     if is_native(element):
         return element.numpy
     return np.dtype(np.uint16 if element.bits == 16 else np.uint8)
+
+
+def moved_bytes(array: Array, element: ElementType) -> int:
+    """Return how many bytes pass over the link when an array does.
+
+    Args:
+        array: Host array whose dtype is ``element.numpy``.
+        element: Type of the array's elements; those smaller than a byte pass packed.
+    """
+    return packed_bytes(element, array.shape) if element.packs else array.nbytes
 
 
 def to_items(array: Array, element: ElementType) -> Array:

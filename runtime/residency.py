@@ -10,6 +10,7 @@ from typing import Any
 
 from samba_onnx.pef.manifest import Cause, Direction, Manifest, Symbol, Transfer
 from samba_onnx.program.kinds import SymbolKind
+from samba_onnx.runtime.elements import moved_bytes
 from samba_onnx.runtime.ledger import Ledger
 from samba_onnx.runtime.memory import DeviceMemory
 
@@ -25,9 +26,8 @@ class Residency:
         self._target = manifest.target
         self._memory = memory
         self._ledger = ledger
-        self._symbols = {symbol.name: symbol for symbol in manifest.symbols}
         self._sharers = sharers(manifest.symbols)
-        self._records: dict[tuple[str, Direction, Cause, int | None], Transfer] = {}
+        self._records: dict[tuple[str, int, Direction, Cause, int | None], Transfer] = {}
         self._on_device: set[str] = set()
         self._on_host: dict[str, Any] = {}
         self._states: dict[tuple[frozenset[str], frozenset[str]], object] = {}
@@ -63,10 +63,20 @@ class Residency:
         """Return the symbols of a symbol's region, itself included."""
         return (name, *(other for other, _ in self._sharers.get(name, ())))
 
-    def load(self, name: str, array: Any) -> None:
-        """Fill a tensor while the PEF is loaded; the ledger knows of it already."""
-        self._memory.tensor(name).store(array)
+    def load(self, name: str, array: Any) -> int:
+        """Fill a tensor while the PEF is loaded; who does enters that in the ledger.
+
+        Args:
+            name: Symbol of that shape and type.
+            array: What to copy.
+
+        Returns:
+            The number of bytes that were copied.
+        """
+        tensor = self._memory.tensor(name)
+        tensor.store(array)
         self.written_on_device((name,))
+        return moved_bytes(array, tensor.element)
 
     def upload(self, name: str, array: Any, cause: Cause, call: int | None) -> None:
         """Copy a host array to the device; what the host has of the symbol stays as it is.
@@ -77,8 +87,10 @@ class Residency:
             cause: Why.
             call: The call that reads or wrote it; None on request.
         """
-        self._memory.tensor(name).store(array)
-        self._ledger.enter(self.record(name, Direction.HOST_TO_RDU, cause, call))
+        tensor = self._memory.tensor(name)
+        tensor.store(array)
+        size = moved_bytes(array, tensor.element)
+        self.enter(name, size, Direction.HOST_TO_RDU, cause, call)
         self._place(name)
 
     def download(self, name: str, cause: Cause, call: int | None) -> Any:
@@ -92,8 +104,10 @@ class Residency:
         Returns:
             A fresh host array.
         """
-        array = self._memory.tensor(name).load()
-        self._ledger.enter(self.record(name, Direction.RDU_TO_HOST, cause, call))
+        tensor = self._memory.tensor(name)
+        array = tensor.load()
+        size = moved_bytes(array, tensor.element)
+        self.enter(name, size, Direction.RDU_TO_HOST, cause, call)
         return array
 
     def written_on_device(self, names: Iterable[str]) -> None:
@@ -124,16 +138,25 @@ class Residency:
         for name in names:
             self._drop(name)
 
-    def record(self, name: str, direction: Direction, cause: Cause, call: int | None) -> Transfer:
-        """Return the record of a copy; equal copies share one."""
-        key = (name, direction, cause, call)
+    def enter(
+        self, name: str, size: int, direction: Direction, cause: Cause, call: int | None
+    ) -> None:
+        """Enter a copy in the ledger; equal copies share one record.
+
+        Args:
+            name: Name of the symbol that was copied.
+            size: Bytes of the array that was copied. What the manifest says of the symbol is not
+                asked: plan and ledger agree because the planner was right.
+            direction: From where to where.
+            cause: Why.
+            call: The call that it was made for; None at load or on request.
+        """
+        key = (name, size, direction, cause, call)
         record = self._records.get(key)
         if record is None:
-            size = self._symbols[name].bytes or 0
             seconds = self._target.transfer_seconds(size)
-            record = Transfer(name, size, direction, cause, seconds, call)
-            self._records[key] = record
-        return record
+            record = self._records[key] = Transfer(name, size, direction, cause, seconds, call)
+        self._ledger.enter(record)
 
     def _place(self, name: str) -> None:
         """Note that a symbol was written on the device, and what that is to its sharers."""

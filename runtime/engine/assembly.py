@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 import onnx
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]  # has no stubs
 
 from samba_onnx.errors import PefFormatError
 from samba_onnx.pef.reader import Pef
@@ -94,6 +95,28 @@ def initializer(pef: Pef, name: str) -> Any:
                     array = np.array(onnx.numpy_helper.to_array(tensor), order="C")
                     return array.astype(object) if array.dtype.kind in "UST" else array
     raise PefFormatError(f"no stage holds {name!r}; convert the model again")
+
+
+def initializer_bytes(pef: Pef, stage: int) -> dict[str, int]:
+    """Return the bytes of the initializers that are kept inside a stage's own model, by name.
+
+    Args:
+        pef: The PEF.
+        stage: Id of the stage.
+
+    Raises:
+        PefFormatError: The stage is no ONNX model, or an initializer's content is not of its type.
+    """
+    # Looked at only: the checks of all that a stage says come when it is prepared.
+    try:
+        model = onnx.ModelProto.FromString(bytes(pef.member(pef.manifest.stages()[stage].member)))
+        return {
+            tensor.name: len(tensor.raw_data) or onnx.numpy_helper.to_array(tensor).nbytes
+            for tensor in model.graph.initializer
+            if tensor.data_location != onnx.TensorProto.EXTERNAL
+        }
+    except (DecodeError, ValueError) as error:
+        raise PefFormatError(f"stage {stage} is no valid ONNX model: {error}") from None
 
 
 def _interface(models: Iterable[onnx.ModelProto]) -> Iterator[onnx.ValueInfoProto]:

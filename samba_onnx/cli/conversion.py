@@ -140,6 +140,16 @@ def convert(
             rich_help_panel=TORCH,
         ),
     ] = False,
+    loss_index: Annotated[
+        list[int] | None,
+        typer.Option(
+            "--loss-index",
+            metavar="INDEX",
+            help="With --train: an output that training starts from, counted from 0 over all outputs; "
+            "may be given several times. Without, those that losses of torch made, or else all.",
+            rich_help_panel=TORCH,
+        ),
+    ] = None,
     json: JsonOption = None,
     quiet: QuietOption = False,
     verbose: VerboseOption = 0,
@@ -163,6 +173,8 @@ def convert(
     display = Display(json, quiet, verbose)
     limits = _limits(fail_on_fallback, max_fallbacks, max_transfer_bytes)
     dims, shapes = parse_dims(dim), parse_input_shapes(input_shape)
+    if loss_index and not train:
+        raise UsageError("--loss-index is for --train: a program that only runs has no losses")
     destination = output or _destination(model)
     refuse_overwriting(
         model, outputs={"--output": destination, "the log": f"{destination}.log", "--json": json}
@@ -182,6 +194,7 @@ def convert(
                 sample=sample is not False,
                 check=check,
                 train=train,
+                loss_indices=loss_index,
             )
         else:
             _refuse_torch_options(check, train)

@@ -6,7 +6,7 @@ import contextlib
 import os
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +39,7 @@ def convert_torch(
     sample: bool,
     check: bool,
     train: bool,
+    loss_indices: Sequence[int] | None = None,
 ) -> Pef:
     """Convert a PyTorch model; the arguments are those of ``samba_onnx.workflows.porting.port``.
 
@@ -51,6 +52,7 @@ def convert_torch(
         sample: Keep the example inputs with eager torch's outputs.
         check: Compare what was exported with eager torch.
         train: The factory returns optimizers, too: convert for training.
+        loss_indices: Outputs that training starts from; None chooses those that losses made.
 
     Raises:
         UsageError: torch is not installed, or an argument is wrong.
@@ -61,21 +63,17 @@ def convert_torch(
     from samba_onnx.workflows import porting
 
     progress("load")
+    options: dict[str, Any] = {
+        "target": target,
+        "level": level,
+        "check": check,
+        "progress": progress,
+    }
     with _prints_elsewhere():
         loaded = porting.load_torch_model(model, train=train)
         if train:
-            return porting.port_training(
-                loaded, output, target=target, level=level, check=check, progress=progress
-            )
-        return porting.port(
-            loaded,
-            output,
-            target=target,
-            level=level,
-            sample=sample,
-            check=check,
-            progress=progress,
-        )
+            return porting.port_training(loaded, output, loss_indices=loss_indices, **options)
+        return porting.port(loaded, output, sample=sample, **options)
 
 
 def analyze_torch(model: str, target: str, level: str, progress: Callable[[str], None]) -> Manifest:

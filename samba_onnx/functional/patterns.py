@@ -135,13 +135,44 @@ def sn_scatter(
     dims = _checked_dims(operand, start_indices, scatter_dims, batched_dims, "scatter")
     whole = operand.shape[batched_dims:]
     window = _window(operand, update, start_indices, dims, batched_dims)
-    limits = torch.tensor([whole[dim] - window[dim] for dim in dims], device=operand.device)
-    inside = ((start_indices >= 0) & (start_indices <= limits)).all(-1)
-    mask = inside.reshape(*inside.shape, *[1] * len(window)).expand(update.shape)
-    positions = _positions(operand, start_indices, dims, window, batched_dims)
-    places = tuple(position.expand(update.shape)[mask] for position in positions)
-    values = update[mask].to(operand.dtype)
-    return operand.index_put(places, values, accumulate=rmw_op == "kAdd")
+    starts = start_indices.long()
+    inside = torch.ones(starts.shape[:-1], dtype=torch.bool, device=operand.device)
+    for axis, dim in enumerate(dims):
+        first = starts[..., axis]
+        inside = inside & (first >= 0) & (first <= whole[dim] - window[dim])
+    places = _flat_places(operand, starts, dims, window, batched_dims)
+    # A graph's sizes are static: what is not to be written goes to one more place behind the table.
+    mask = inside.reshape(*inside.shape, *[1] * len(window))
+    places = torch.where(mask, places, operand.numel()).reshape(-1)
+    table = torch.cat([operand.reshape(-1), operand.new_zeros(1)])
+    values = update.to(operand.dtype).reshape(-1)
+    written = table.index_put((places,), values, accumulate=rmw_op == "kAdd")
+    return written[:-1].reshape(operand.shape)
+
+
+def _flat_places(
+    table: torch.Tensor, starts: torch.Tensor, dims: list[int], window: list[int], batched: int
+) -> torch.Tensor:
+    """Return the place of every element of every slice in the table as one row of numbers.
+
+    Args:
+        table: The table that is written.
+        starts: Where the slices start, shape ``(..., D)``.
+        dims: The ``D`` dimensions that ``starts`` is about, counted after the batched ones.
+        window: Shape of one slice.
+        batched: How many leading dimensions ``table`` and ``starts`` share.
+
+    Returns:
+        int64, of shape ``starts.shape[:-1] + window``.
+    """
+    stride = table.numel()
+    places = torch.zeros((), dtype=torch.int64, device=table.device)
+    for size, index in zip(
+        table.shape, _positions(table, starts, dims, window, batched), strict=True
+    ):
+        stride //= max(size, 1)
+        places = places + index * stride
+    return places.expand(*starts.shape[:-1], *window)
 
 
 def _window(

@@ -54,6 +54,8 @@ def wrapper(
         materializer: A function that makes values again after they were cleared, or None.
     """
     result = native.wrap(cls, tensor)
+    if native.is_traced(result):
+        return result
     host = vars(result)["_host"] = HostSide(tensor, materializer)
     host.tie(result)
     return result
@@ -74,5 +76,7 @@ def empty(
         materializer: A function that makes the values when they are needed, or None.
     """
     result = native.wrap(cls, native.placeholder(tuple(shape), dtype or torch.get_default_dtype()))
+    if native.is_traced(result):
+        return result
     vars(result)["_host"] = HostSide(materializer=materializer, is_empty=True)
     return result

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from samba_onnx.functional import HOST_OPERATORS, TABLE, FunctionKind
+from samba_onnx.functional.index_types import widened
 from samba_onnx.functional.limits import check_keywords
 from samba_onnx.functional.table import is_in_place
 from samba_onnx.tensor.native import natively, placeholder
@@ -56,6 +57,7 @@ def call(
     _need_data(cls, args, keywords)
     implementation = None if in_place else row.implementation
     with natively():
+        args, keywords = widened(function, args, keywords)
         result = (implementation or function)(*args, **keywords)
         if in_place or keywords.get("out") is not None:
             return result

@@ -12,11 +12,15 @@ from torch import Tensor
 from samba_onnx.errors import UsageError
 from samba_onnx.tensor import native
 from samba_onnx.tensor.native import natively, placeholder
+from samba_onnx.tensor.random_values import RANDOM
 
 Materializer = Callable[..., Tensor]
-"""Makes the values of an empty tensor: a function of the tensor, or of the documented keywords."""
+"""Makes the values of an empty tensor: a function of the tensor, of the tensor and a source of
+random values, or of the documented keywords."""
 
 _KEYWORDS: Final = frozenset({"shape", "dtype", "requires_grad"})
+_RNG: Final = "rng"
+_POSITIONAL: Final = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
 class HostSide:
@@ -184,10 +188,8 @@ class HostSide:
                 f"tensor {_name(tensor)!r} of shape {shape} has no data: set its data, or "
                 "give it a materializer"
             )
-        if inspect.signature(make).parameters.keys() >= _KEYWORDS:
-            values = make(shape=shape, dtype=tensor.dtype, requires_grad=tensor.requires_grad)
-        else:
-            values = make(tensor)
+        positional, keywords = _arguments(make, tensor)
+        values = make(*positional, **keywords)
         if not isinstance(values, Tensor) or values.shape != shape:
             what = tuple(values.shape) if isinstance(values, Tensor) else type(values).__name__
             raise UsageError(
@@ -196,6 +198,33 @@ class HostSide:
             )
         with natively():
             return values.detach().to(tensor.dtype).as_subclass(Tensor)
+
+
+def _arguments(make: Materializer, tensor: Tensor) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return what a materializer is called with, by the parameters that it has.
+
+    The documents give it the type ``Callable[[SambaTensor, MultithreadedRNG], Tensor]`` and
+    describe one of ``shape``, ``dtype`` and ``requires_grad``; programs write functions of the
+    tensor alone, also with a second parameter that has a default of its own.
+
+    Args:
+        make: The materializer.
+        tensor: The tensor whose values it makes.
+    """
+    try:
+        parameters = inspect.signature(make).parameters
+    except ValueError:  # A function of C, which does not say what it takes.
+        return (tensor,), {}
+    by_keyword = {}
+    if _RNG in parameters:
+        by_keyword[_RNG] = RANDOM.rng(_name(tensor))
+    if parameters.keys() >= _KEYWORDS:
+        described = {"shape": tuple(tensor.shape), "dtype": tensor.dtype}
+        return (), {**described, "requires_grad": tensor.requires_grad, **by_keyword}
+    places = [one for one in parameters.values() if one.kind in _POSITIONAL]
+    if len(places) > 1 and (places[1].default is places[1].empty or places[1].name == _RNG):
+        return (tensor, RANDOM.rng(_name(tensor))), {}
+    return (tensor,), by_keyword
 
 
 def _name(tensor: Any) -> str:

@@ -21,7 +21,13 @@ from torch.utils import _pytree as pytree
 from samba_onnx.functional.table import TABLE, FunctionKind, is_in_place
 from samba_onnx.tensor import SambaParameter, SambaTensor, native
 from samba_onnx.tensor.native import natively, placeholder
-from samba_onnx.tensor.random_values import FAITHFUL, Drawing, DrawingOptions, rounded
+from samba_onnx.tensor.random_values import (
+    FAITHFUL,
+    RANDOM,
+    Drawing,
+    DrawingOptions,
+    rounded,
+)
 
 _VIEWS: Final = frozenset(
     {"__getitem__", "flatten", "narrow", "permute", "reshape", "select", "squeeze"}
@@ -225,6 +231,7 @@ class LazyMode:
         """
         self._seed = int(torch.randint(2**62, ())) if seed is None else seed
         self._options = options
+        RANDOM.seed(seed, options)
         self._made = 0
         if self._mode is None:
             self._mode = _EmptyTensors()

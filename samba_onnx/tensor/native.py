@@ -6,6 +6,7 @@ from typing import Any, Final, TypeVar
 
 import torch
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensor
 
 _DATA: Final[Any] = torch.Tensor.data
 _GRAD: Final[Any] = torch.Tensor.grad
@@ -27,6 +28,18 @@ def placeholder(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
     return torch.zeros((), dtype=dtype).expand(shape)
 
 
+def is_traced(tensor: Any) -> bool:
+    """Whether torch has made a tensor to trace a module with: it has sizes and a type only.
+
+    Such a tensor stays as it is wherever others would be wrapped: a graph knows no names, no copy
+    on the device and no class of ours.
+
+    Args:
+        tensor: Anything.
+    """
+    return isinstance(tensor, FakeTensor)
+
+
 def wrap(cls: type[AnyTensor], tensor: Tensor, requires_grad: bool | None = None) -> AnyTensor:
     """A tensor of a class in the memory of another tensor.
 
@@ -35,7 +48,12 @@ def wrap(cls: type[AnyTensor], tensor: Tensor, requires_grad: bool | None = None
         tensor: Any tensor.
         requires_grad: True and False make a leaf of its own, which requires gradients or not.
             None keeps the history of a tensor that has one.
+
+    Returns:
+        The new tensor; one that is being traced is returned as it is.
     """
+    if is_traced(tensor):
+        return tensor  # type: ignore[return-value]
     with natively():
         if requires_grad is None:
             if not tensor.is_leaf:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -77,8 +78,15 @@ class Drawing(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return fill(args[0], kind, numbers[0], numbers[1], self._options)
 
 
-def fill(tensor: Tensor, kind: str, first: float, second: float, options: DrawingOptions) -> Tensor:
-    """Fill a tensor with random values; torch's generator seeds them.
+def fill(
+    tensor: Tensor,
+    kind: str,
+    first: float,
+    second: float,
+    options: DrawingOptions,
+    generator: torch.Generator | None = None,
+) -> Tensor:
+    """Fill a tensor with random values; a generator seeds them.
 
     Args:
         tensor: Filled in place.
@@ -86,11 +94,12 @@ def fill(tensor: Tensor, kind: str, first: float, second: float, options: Drawin
         first: Lower bound, or mean.
         second: Upper bound, or standard deviation.
         options: How values are drawn.
+        generator: Seeds the values; torch's own when None.
 
     Returns:
         The tensor.
     """
-    base = int(torch.randint(2**62, ()))
+    base = int(torch.randint(2**62, (), generator=generator))
     drawn = tensor if _is_flat(tensor) else torch.empty(tensor.shape, dtype=torch.float32)
     blocks = torch.split(drawn.view(-1), _BLOCK)
     with ThreadPoolExecutor(min(options.threads, len(blocks) or 1)) as pool:
@@ -137,3 +146,102 @@ def _draw(
             edge = 1.0 - torch.finfo(block.dtype).eps
             block.uniform_(-edge, edge, generator=generator)
             block.erfinv_().mul_(second * math.sqrt(2.0)).add_(first)
+
+
+class MultithreadedRNG:
+    """Random values for one materializer, the same with any number of threads.
+
+    SambaFlow hands it to materializers of two parameters; ``normal`` has the signature that its
+    programs call.
+    """
+
+    def __init__(self, options: DrawingOptions, generator: torch.Generator | None) -> None:
+        """Draw from a generator.
+
+        Args:
+            options: How values are drawn.
+            generator: Seeds them; torch's own when None.
+        """
+        self._options = options
+        self._generator = generator
+
+    def normal(
+        self,
+        mean: float = 0.0,
+        std: float = 1.0,
+        shape: Iterable[int] = (),
+        dtype: torch.dtype | None = None,
+    ) -> Tensor:
+        """Return normal values.
+
+        Args:
+            mean: Their mean.
+            std: Their standard deviation.
+            shape: Sizes of the tensor.
+            dtype: Its floating-point type; torch's default when None.
+        """
+        return self._drawn("normal_", mean, std, shape, dtype)
+
+    def uniform(
+        self,
+        low: float = 0.0,
+        high: float = 1.0,
+        shape: Iterable[int] = (),
+        dtype: torch.dtype | None = None,
+    ) -> Tensor:
+        """Return uniform values.
+
+        Args:
+            low: The lower bound.
+            high: The upper bound, which is not reached.
+            shape: Sizes of the tensor.
+            dtype: Its floating-point type; torch's default when None.
+        """
+        return self._drawn("uniform_", low, high, shape, dtype)
+
+    def _drawn(
+        self,
+        kind: str,
+        first: float,
+        second: float,
+        shape: Iterable[int],
+        dtype: torch.dtype | None,
+    ) -> Tensor:
+        # No torch.empty: in lazy mode that is a tensor without memory.
+        values = torch.zeros(tuple(shape), dtype=dtype)
+        return fill(values, kind, first, second, self._options, self._generator)
+
+
+class RandomSource:
+    """Where materializers get random values from."""
+
+    def __init__(self) -> None:
+        """Draw from torch's own generator, with the documented defaults."""
+        self._seed: int | None = None
+        self._options = FAITHFUL
+
+    def seed(self, seed: int | None, options: DrawingOptions) -> None:
+        """Draw in another way from now on.
+
+        Args:
+            seed: Makes the values of a tensor depend on this number and on the tensor's name, and
+                on nothing else; None for torch's own generator.
+            options: How values are drawn.
+        """
+        self._seed, self._options = seed, options
+
+    def rng(self, name: str) -> MultithreadedRNG:
+        """Return random values for one tensor.
+
+        Args:
+            name: The tensor's name.
+        """
+        generator = None
+        if self._seed is not None:
+            digest = hashlib.blake2b(f"{self._seed} {name}".encode(), digest_size=8).digest()
+            generator = torch.Generator().manual_seed(int.from_bytes(digest, "little") >> 1)
+        return MultithreadedRNG(self._options, generator)
+
+
+RANDOM: Final = RandomSource()
+"""What the materializers of this process draw from; ``enable_lazy_param`` sets its seed."""

@@ -69,7 +69,7 @@ class SambaTensor(torch.Tensor):
         is_complex: _bool | None = None,
         region_name: str | None = None,
     ) -> Self:
-        """Wrap a tensor, or make an empty one.
+        """Wrap a tensor, or make an empty one; what is being traced stays a tensor of torch.
 
         Args:
             torch_tensor: The tensor to wrap, of any shape and dtype.
@@ -79,9 +79,8 @@ class SambaTensor(torch.Tensor):
             batch_dim: Deprecated; kept, without effect.
             named_dims: Deprecated; kept, without effect.
             sized_dims: Kept, without effect.
-            materializer: Makes the values of an empty tensor when they are needed. It is called
-                with the tensor, or with ``shape``, ``dtype`` and ``requires_grad`` if it has
-                parameters of these names, and returns a torch.Tensor.
+            materializer: Makes the values of an empty tensor when they are needed; the property
+                of this name says what it is called with.
             is_complex: Kept, without effect.
             region_name: Name of the place in device memory; the tensor's name when None.
 
@@ -101,6 +100,8 @@ class SambaTensor(torch.Tensor):
             tensor = empty(cls, shape or (), dtype, materializer)
         else:
             tensor = wrapper(cls, torch_tensor, materializer)
+        if native.is_traced(tensor):
+            return tensor
         named, sized = dim_names(named_dims), dim_names(sized_dims)
         tensor._marks = Marks(name or "", region_name or "", batch_dim, named, sized, is_complex)
         return tensor
@@ -243,7 +244,11 @@ class SambaTensor(torch.Tensor):
 
     @property
     def materializer(self) -> Materializer | None:
-        """Makes the values when they are needed: a function of this tensor; may be set."""
+        """Makes the values when they are needed, as a torch.Tensor; may be set.
+
+        It is called with this tensor, and a ``MultithreadedRNG`` if it needs two arguments; or
+        with ``shape``, ``dtype`` and ``requires_grad`` if it has parameters of these names.
+        """
         return self._host.materializer
 
     @materializer.setter

@@ -11,7 +11,7 @@ import importlib
 import os
 import sys
 import traceback
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from torch.utils import _pytree as pytree
 from samba_onnx.errors import ModelError, UsageError
 from samba_onnx.export.capture.archives import SUFFIX, load_exported_program
 from samba_onnx.export.capture.modules import arguments
+from samba_onnx.export.capture.outputs import plain_outputs
 from samba_onnx.export.programs.inference import Exported, export_inference, export_program
 from samba_onnx.export.programs.training_steps import optimizer_list
 from samba_onnx.importing.checkpoints import export_trained, read_checkpoint
@@ -175,6 +176,7 @@ def port_training(
     target: str = DEFAULT_TARGET,
     level: str = "o3",
     check: bool = True,
+    loss_indices: Sequence[int] | None = None,
     progress: Progress | None = None,
 ) -> Pef:
     """Compile a torch model with its optimizers, as ``samba.session.compile`` does.
@@ -187,6 +189,8 @@ def port_training(
         level: ``o0`` or ``o3``.
         check: Compare what was exported with eager torch, and refuse to write the PEF if it
             differs.
+        loss_indices: Outputs that training starts from, counted over all outputs; None chooses
+            those that a loss made, or else all, and says so in the log and in the PEF.
         progress: Called with the name of each step before it begins.
 
     Returns:
@@ -196,14 +200,14 @@ def port_training(
         ModelError: The module cannot be exported, or a loss cannot be differentiated.
         ExportMismatchError: What was exported computes something else.
         EngineRefusalError: What was exported cannot be run; the message names the operator.
-        UsageError: Inputs do not fit, or an optimizer cannot be compiled.
+        UsageError: Inputs do not fit, an optimizer cannot be compiled, or an output does not exist.
         OutOfDeviceMemoryError: The model does not fit into the target's memory.
         OutputError: The PEF cannot be written.
     """
     report = progress or (lambda _: None)
     report("export")
     inputs = named_inputs(model.module, dict(model.keywords) or model.args)
-    training = Training(attached_losses(model.module, None))
+    training = Training(attached_losses(model.module, loss_indices))
     with LAZY.paused():  # a module that was made lazily is exported without its values
         program = recorded_program(model.module, inputs, model.optimizers, training, check=check)
     return compile_programs(
@@ -347,10 +351,11 @@ def _sample(model: TorchModel, exported: Exported) -> Sample:
     inputs = {name: to_array(flat[place]) for name, place in exported.inputs.items()}
     try:
         with torch.no_grad():
-            answers = pytree.tree_leaves(model.module(*model.args, **model.keywords))
+            returned = model.module(*model.args, **model.keywords)
+        answers = pytree.tree_leaves(plain_outputs(model.module, returned))
     except Exception as error:  # whatever the user's module raises
         reason = f"torch fails on the example inputs, with {type(error).__name__}"
         return Sample(notes=(f"The PEF carries no reference sample: {reason}.",))
     pairs = zip(exported.outputs, answers, strict=True)
     outputs = {name: to_array(answer) for name, answer in pairs if name is not None}
-    return keep_sample(inputs, outputs, graph=exported.program.name)
+    return keep_sample([inputs], [outputs], graph=exported.program.name)

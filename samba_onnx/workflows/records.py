@@ -27,7 +27,7 @@ class GraphRecord:
     training: bool = False
     """Whether it was compiled with optimizers."""
     loss_indices: Any = None
-    """As they were given, lists for tuples."""
+    """Positions of the losses among the flat outputs, named or guessed."""
     gradient_accumulation: bool = False
     optimizers: Sequence[Any] = ()
     """Documents of JSON, one per optimizer."""

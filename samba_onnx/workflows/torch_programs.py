@@ -6,15 +6,17 @@ Sessions and ``samba-port convert`` come here: what they write for one module is
 from __future__ import annotations
 
 import dataclasses
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from samba_onnx.export.capture.modules import Inputs
 from samba_onnx.export.programs.inference import export_inference
+from samba_onnx.export.programs.losses_rule import LossChoice
 from samba_onnx.export.programs.renaming import with_output_names
 from samba_onnx.export.programs.training import export_training
 from samba_onnx.export.programs.training_steps import optimizer_records, with_optimizers
@@ -27,6 +29,8 @@ from samba_onnx.workflows.checking.inference import compare_with_eager
 from samba_onnx.workflows.checking.optimizers import compare_updates
 from samba_onnx.workflows.checking.training import compare_training
 from samba_onnx.workflows.records import GraphRecord, onnx_record, write_records
+
+LOGGER: Final = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -110,11 +114,11 @@ def recorded_program(
         record = GraphRecord(fingerprint(program).text(), onnx=onnx_record(model))
         return _with_record(program, record)
     records = optimizer_records(model, optimizers)
-    program = trained_program(model, inputs, records, training, check=check)
+    program, losses = trained_program(model, inputs, records, training, check=check)
     record = GraphRecord(
         fingerprint(program).text(),
         training=True,
-        loss_indices=training.loss_indices,
+        loss_indices=list(losses),
         gradient_accumulation=training.gradient_accumulation,
         optimizers=[to_json(record) for record in records],
         onnx=onnx_record(model),
@@ -154,8 +158,10 @@ def trained_program(
     training: Training,
     *,
     check: bool = False,
-) -> Program:
-    """Return the program that trains a module.
+) -> tuple[Program, tuple[int, ...]]:
+    """Return the program that trains a module, and the positions of its losses.
+
+    Losses that are guessed are logged, and noted in the program.
 
     Args:
         model: The module, in the mode in which it is to be trained.
@@ -179,14 +185,28 @@ def trained_program(
         name=DEFAULT_GRAPH,
         gradient_accumulation=training.gradient_accumulation,
     )
-    notes = compare_training(model, inputs, exported).notes if check else ()
+    assert exported.losses is not None
+    notes = _loss_notes(model, exported.losses, exported.outputs)
+    notes += compare_training(model, inputs, exported).notes if check else ()
     program = dataclasses.replace(exported.program, notes=notes)
     program = with_output_names(program, _output_names(model))
     whole = with_optimizers(program, optimizers)
-    if not check:
-        return whole
-    updates = compare_updates(optimizers, whole.parts[len(program.parts) :])
-    return dataclasses.replace(whole, notes=(*whole.notes, *updates.notes))
+    if check:
+        updates = compare_updates(optimizers, whole.parts[len(program.parts) :])
+        whole = dataclasses.replace(whole, notes=(*whole.notes, *updates.notes))
+    return whole, exported.losses.positions
+
+
+def _loss_notes(
+    model: nn.Module, losses: LossChoice, names: Sequence[str | None]
+) -> tuple[str, ...]:
+    """Log which outputs were taken for losses, and return it for the program; nothing if named."""
+    sentence = losses.sentence(_output_names(model) or names)
+    if not sentence:
+        return ()
+    level = logging.WARNING if losses.is_doubtful else logging.INFO
+    LOGGER.log(level, "%s: %s", type(model).__name__, sentence)
+    return (sentence,)
 
 
 def _output_names(model: nn.Module) -> Sequence[str] | None:

@@ -18,6 +18,7 @@ import samba_onnx as samba
 from samba_onnx.export.operators import activations, registry
 from samba_onnx.pef import load_pef
 from samba_onnx.runtime.device import Device
+from samba_onnx.workflows.records import read_records
 from tests.cli.conftest import SambaPort
 from tests.cli.factories import batch, net, training
 
@@ -233,6 +234,21 @@ def test_a_training_factory_becomes_what_the_session_traces(
     assert second < first
 
 
+def test_losses_may_be_named(samba_port: SambaPort, tmp_path: Path) -> None:
+    output, report = tmp_path / "train.pef", tmp_path / "report.json"
+    convert = ("convert", f"{HERE}:training", "--train", "-o", output, "-q", "--json", report)
+    notes = {}
+    for index in ((), (0,), (1,)):
+        chosen = [word for one in index for word in ("--loss-index", one)]
+        assert samba_port(*convert, *chosen).status == 0
+        notes[index] = [n for n in json.loads(report.read_text())["notes"] if "starts" in n]
+        with load_pef(output) as pef:
+            (record,) = read_records(pef).values()
+        assert record.loss_indices == list(index or (0,))
+    assert "Training starts from output 0 " in notes[()][0]
+    assert notes[(0,)] == notes[(1,)] == []
+
+
 def test_parameters_of_a_training_factory_may_be_lazy(
     samba_port: SambaPort, tmp_path: Path
 ) -> None:
@@ -263,6 +279,8 @@ def test_a_training_factory_becomes_the_file_that_a_session_writes(
         ([f"{HERE}:positional", "--train"], "returned tuple of 2: it must return a module, its"),
         ([f"{HERE}:training_without_optimizer", "--train"], "an optimizer is str"),
         (["program.pt2", "--train"], "cannot be trained"),
+        ([f"{HERE}:positional", "--loss-index", "0"], "--loss-index is for --train"),
+        ([f"{HERE}:training", "--train", "--loss-index", "7"], "loss_indices has 7, but"),
         (["model.onnx", "--train"], "trained from Python, with samba.from_onnx"),
         (["model.onnx", "--no-check"], "--no-check is for PyTorch models"),
         ([f"{HERE}:positional", "--dim", "batch=2"], "are for ONNX models"),

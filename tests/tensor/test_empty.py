@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import io
+from typing import Any
 
 import pytest
 import torch
@@ -11,6 +12,7 @@ import torch
 import samba_onnx as samba
 from samba_onnx import SambaParameter, SambaTensor
 from samba_onnx.errors import UsageError
+from samba_onnx.tensor.random_values import FAITHFUL, RANDOM
 from tests.tensor.memory_store import attached
 
 HUGE = (1 << 30, 1 << 10)
@@ -74,6 +76,56 @@ def test_a_materializer_may_take_the_documented_keywords() -> None:
 def test_the_materialized_values_take_the_tensor_s_dtype() -> None:
     tensor = SambaTensor(shape=(2,), dtype=torch.bfloat16, materializer=lambda t: torch.ones(2))
     assert tensor.torch_tensor().dtype == torch.bfloat16
+
+
+def test_a_materializer_may_take_a_source_of_random_values() -> None:
+    def make(tensor: SambaTensor, rng: Any) -> torch.Tensor:
+        return rng.normal(3.0, 0.1, tensor.shape) + rng.uniform(-0.1, 0.1, shape=tensor.shape)
+
+    torch.manual_seed(5)
+    values = SambaTensor(shape=(100,), materializer=make).torch_tensor()
+    assert 2.9 < values.mean() < 3.1
+    torch.manual_seed(5)
+    assert torch.equal(SambaTensor(shape=(100,), materializer=make).torch_tensor(), values)
+    parameter = SambaParameter(
+        shape=(2,), materializer=lambda p, source: source.uniform(1, 2, (2,))
+    )
+    assert 1 <= parameter.torch_tensor().min() <= 2
+    keyword = SambaTensor(shape=(2,), materializer=lambda t, *, rng: rng.normal(shape=t.shape))
+    assert keyword.torch_tensor().shape == (2,)
+    narrow = SambaTensor(
+        shape=(4,),
+        dtype=torch.bfloat16,
+        materializer=lambda shape, dtype, requires_grad, rng: rng.normal(0, 1, shape, dtype=dtype),
+    )
+    assert narrow.torch_tensor().dtype == torch.bfloat16
+
+
+def test_a_second_parameter_with_a_default_is_the_programs_own() -> None:
+    original = torch.arange(6.0).reshape(3, 2)
+    parameter = SambaParameter(
+        shape=(2, 3), materializer=lambda tensor, original_tensor=original: original_tensor.T
+    )
+    assert torch.equal(parameter.torch_tensor(), original.T)
+
+
+def test_random_values_under_a_seed_depend_on_the_name_only() -> None:
+    def values(name: str) -> torch.Tensor:
+        tensor = SambaTensor(
+            shape=(4,), name=name, materializer=lambda t, rng: rng.normal(shape=t.shape)
+        )
+        return tensor.torch_tensor()
+
+    try:
+        RANDOM.seed(11, FAITHFUL)
+        first, other = values("a"), values("b")
+        torch.rand(3)
+        assert torch.equal(values("a"), first)
+        assert not torch.equal(first, other)
+        RANDOM.seed(12, FAITHFUL)
+        assert not torch.equal(values("a"), first)
+    finally:
+        RANDOM.seed(None, FAITHFUL)
 
 
 def test_without_materializer_reading_is_refused_and_writing_is_not() -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
+import itertools
 from collections.abc import Callable
 
 import torch
@@ -91,3 +94,104 @@ STRUCTURES = [
     case("frozen statistics", FrozenStatistics),
     case("in evaluation", InEvaluation),
 ]
+
+
+def every_loss_that_ignores() -> dict[str, Callable[[str], nn.Module]]:
+    """Return the losses of torch.nn that can ignore targets, by name; made by their reduction."""
+    losses: dict[str, Callable[[str], nn.Module]] = {}
+    for name in torch.nn.modules.loss.__all__:
+        make = getattr(nn, name)
+        parameters = inspect.signature(make).parameters
+        if "ignore_index" in parameters:
+            sizes = {"in_features": RESULTS, "num_classes": RESULTS, "ignore_index": -100}
+            options = {name: size for name, size in sizes.items() if name in parameters}
+            losses[name] = functools.partial(_loss, make, **options)
+    weight = torch.tensor([1.0, 2.0, 0.5, 0.0])
+    losses["CrossEntropyLoss of weights"] = functools.partial(
+        _loss, nn.CrossEntropyLoss, weight=weight
+    )
+    losses["CrossEntropyLoss smoothed"] = functools.partial(
+        _loss, nn.CrossEntropyLoss, label_smoothing=0.2, ignore_index=3
+    )
+    losses["NLLLoss of weights"] = functools.partial(
+        _loss, nn.NLLLoss, weight=weight, ignore_index=-1
+    )
+    return losses
+
+
+def _loss(make: Callable[..., nn.Module], reduction: str, **options: object) -> nn.Module:
+    return make(reduction=reduction, **options)
+
+
+class Choice(nn.Module):
+    """A loss of a choice among classes, of rows or of places in images."""
+
+    def __init__(self, loss: nn.Module, images: bool = False) -> None:
+        super().__init__()
+        make = nn.Conv1d if images else nn.Linear
+        self.scores = make(WIDTH, RESULTS, 1) if images else make(WIDTH, RESULTS)
+        self.loss = loss
+
+    def forward(self, x: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+        y = self.scores(x)
+        taken = y.log_softmax(1) if isinstance(self.loss, nn.NLLLoss) else y
+        return self.loss(taken, target), y
+
+
+def ignored(loss: nn.Module, images: bool) -> Callable[[], dict[str, Tensor]]:
+    """Return what draws batches, in every second of which all targets are ignored."""
+    order = itertools.cycle([False, True])
+
+    def batch() -> dict[str, Tensor]:
+        shape = (ROWS, 3) if images else (ROWS,)
+        target = torch.randint(0, RESULTS - 1, shape)
+        every = torch.full(shape, loss.ignore_index)
+        x = torch.randn(ROWS, WIDTH, 3) if images else torch.randn(ROWS, WIDTH)
+        return {"x": x, "target": every if next(order) else target}
+
+    return batch
+
+
+class Attending(nn.Module):
+    """Attention that drops some of its weights."""
+
+    def __init__(self, rate: float) -> None:
+        super().__init__()
+        self.attention = nn.MultiheadAttention(UNITS, 1, dropout=rate, batch_first=True)
+
+    def forward(self, x: Tensor) -> Tensor:
+        rows = x.reshape(2, -1, UNITS)
+        return self.attention(rows, rows, rows, need_weights=False)[0].reshape(x.shape)
+
+
+class Recurring(nn.Module):
+    """Recurrent layers that drop what passes between them."""
+
+    def __init__(self, make: type[nn.RNNBase], rate: float) -> None:
+        super().__init__()
+        self.layers = make(UNITS, UNITS, num_layers=2, dropout=rate)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layers(x.reshape(4, -1, UNITS))[0].reshape(x.shape)
+
+
+def _reshaped(rank: int, layer: nn.Module) -> nn.Module:
+    """Return a layer that is given images of a rank."""
+    shape = (UNITS, *[1] * (rank - 2)) if rank > 2 else (UNITS,)
+    return nn.Sequential(nn.Unflatten(1, shape), layer, nn.Flatten()) if rank > 2 else layer
+
+
+DROPOUTS: dict[str, Callable[[float], nn.Module]] = {
+    "Dropout": nn.Dropout,
+    "Dropout in place": lambda rate: nn.Dropout(rate, inplace=True),
+    "Dropout1d": lambda rate: _reshaped(3, nn.Dropout1d(rate)),
+    "Dropout2d": lambda rate: _reshaped(4, nn.Dropout2d(rate)),
+    "Dropout3d": lambda rate: _reshaped(5, nn.Dropout3d(rate)),
+    "AlphaDropout": nn.AlphaDropout,
+    "FeatureAlphaDropout": lambda rate: _reshaped(4, nn.FeatureAlphaDropout(rate)),
+    "MultiheadAttention": Attending,
+    "LSTM": lambda rate: Recurring(nn.LSTM, rate),
+    "GRU": lambda rate: Recurring(nn.GRU, rate),
+    "RNN": lambda rate: Recurring(nn.RNN, rate),
+}
+"""Whatever of torch.nn drops values, by a rate; each maps (rows, UNITS) to the same shape."""

@@ -212,6 +212,10 @@ def _complaint(had: Tensor, true: Tensor, rounded: Tensor, floor: float) -> str:
         return f"has shape {list(had.shape)}, torch's has {list(true.shape)}"
     if not true.is_floating_point():
         return "" if torch.equal(had, true) else "integers differ"
+    finite = true.isfinite()
+    if not torch.equal(had[~finite].double().nan_to_num(), true[~finite].double().nan_to_num()):
+        return "numbers that are not finite differ"
+    had, true, rounded = had[finite], true[finite], rounded[finite]
     own = _largest(rounded.double() - true)
     error = _largest(had.double() - true)
     allowed = FACTOR * own + ULPS * _largest(true) + floor

@@ -65,8 +65,11 @@ class Draw:
         return mask
 
     def number(self, value: Tensor, like: Tensor) -> Tensor:
-        """Return a number of rank 0, computed from the rate, in the type of a tensor."""
-        return value.to(like.dtype)
+        """Return a number of rank 0, computed from the rate, in the type of a tensor.
+
+        At rate 1 it is zero, as all is that torch's dropouts return then: alpha dropout, too.
+        """
+        return torch.where(self.rate < 1.0, value, 0.0).to(like.dtype)
 
 
 def dropout(draw: Draw, value: Tensor, shape: Sequence[int] | None = None) -> Tensor:
@@ -83,17 +86,21 @@ def dropout(draw: Draw, value: Tensor, shape: Sequence[int] | None = None) -> Te
 def dropped(draw: Draw, value: Tensor, mask: Tensor) -> Tensor:
     """Drop the elements that a mask does not keep, and scale the others.
 
+    Like torch, this multiplies: a dropped element that is not finite becomes NaN.
+
     Args:
         draw: Where the rate comes from.
         value: A floating-point tensor of any shape.
         mask: The mask, which is broadcast.
     """
     scale = draw.number(1.0 / (1.0 - draw.rate), value)
-    return torch.where(mask, value * scale, 0.0)
+    return value * torch.where(mask, scale, 0.0)
 
 
 def alpha_dropout(draw: Draw, value: Tensor, shape: Sequence[int] | None = None) -> Tensor:
     """Replace elements by SELU's lower bound, then restore mean and variance.
+
+    Like torch, this multiplies: a replaced element that is not finite becomes NaN.
 
     Args:
         draw: Where the mask comes from.
@@ -102,8 +109,10 @@ def alpha_dropout(draw: Draw, value: Tensor, shape: Sequence[int] | None = None)
     """
     mask = draw.mask(value.shape if shape is None else shape)
     gain = torch.rsqrt((_ALPHA * _ALPHA * draw.rate + 1.0) * (1.0 - draw.rate))
-    shift = draw.number(gain * draw.rate * _ALPHA, value)
-    return torch.where(mask, value, -_ALPHA) * draw.number(gain, value) + shift
+    kept = draw.number(gain * draw.rate * _ALPHA, value)
+    replaced = draw.number(gain * (draw.rate - 1.0) * _ALPHA, value)
+    scale = torch.where(mask, draw.number(gain, value), 0.0)
+    return value * scale + torch.where(mask, kept, replaced)
 
 
 def _feature_shape(value: Tensor) -> tuple[int, ...]:

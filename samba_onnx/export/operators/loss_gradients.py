@@ -10,7 +10,6 @@ from samba_onnx.export.operators.class_losses import (
     AtLabels,
     class_axis,
     labels,
-    per_label,
     with_classes,
 )
 from samba_onnx.export.operators.losses import MEAN, mean_share
@@ -111,7 +110,10 @@ def nll_loss_backward(
     slope = build.unary("Neg", gradient)
     if reduction == MEAN:
         slope = build.divide(slope, total_weight)
-    slope = build.multiply(slope, per_label(build, weight, label, counted, element(value)))
+    if weight is not None:
+        slope = build.multiply(slope, build.gather(build.cast(weight, element(value)), label, 0))
+    # Chosen, not multiplied: where no label counts, the slope is infinite, and torch's gradient zero.
+    slope = build.where(counted, slope, build.constant(0, element(value)))
     axis = class_axis(value)
     shape = [-1 if other == axis else 1 for other in range(len(sizes(value)))]
     classes = np.arange(sizes(value)[axis], dtype=np.int32).reshape(shape)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import enum
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 import torch
@@ -10,82 +12,94 @@ from torch import fx
 from torch.utils import _pytree as pytree
 
 from samba_onnx.errors import GradientError, UsageError
+from samba_onnx.export.programs.loss_provenance import Kinship, Provenance, provenances
 
 LossIndex: TypeAlias = int | Sequence[int]
 """Position of an output, counted over all leaves; or a path into nested outputs."""
 
-_LOSS_OPERATORS: Final = frozenset(
-    {
-        "_linear_cross_entropy_batch_chunked",
-        "_linear_cross_entropy_batch_chunked_no_reduction",
-        "binary_cross_entropy",
-        "binary_cross_entropy_with_logits",
-        "kl_div",
-        "nll_loss2d",
-        "nll_loss2d_forward",
-        "nll_loss_forward",
-        "nll_loss_nd",
-    }
-)
-"""Besides every operator whose name ends in ``_loss``."""
 
-# What may be done to a loss: its shape or type changes, it is masked or reduced.
-_PASSED_ON: Final = frozenset(
-    {
-        "_to_copy",
-        "alias",
-        "clone",
-        "contiguous",
-        "div",
-        "div_",
-        "expand",
-        "flatten",
-        "getitem",
-        "index",
-        "masked_fill",
-        "masked_select",
-        "mean",
-        "mul",
-        "mul_",
-        "nan_to_num",
-        "nanmean",
-        "neg",
-        "permute",
-        "reshape",
-        "select",
-        "slice",
-        "squeeze",
-        "sum",
-        "to",
-        "transpose",
-        "unsqueeze",
-        "view",
-    }
-)
-_ANY_OPERAND: Final = frozenset({"add", "add_", "cat", "mul", "mul_", "stack", "sub", "where"})
-_LOSS_MODULES: Final = "torch.nn.modules.loss."
+class Basis(enum.Enum):
+    """Why outputs are taken for losses."""
+
+    NAMED = "named in loss_indices"
+    RECOGNISED = "a loss returned it, or what it was scaled, added or selected of"
+    COMPUTED = "no output is a loss itself, and this was computed of one"
+    ALL = "no output was recognised as a loss, so that all count as losses"
 
 
-def find_losses(outputs: Sequence[object]) -> list[int]:
-    """Return which outputs a loss operator made: all that may have a gradient if none did.
+_BASES: Final = ((Kinship.LOSS, Basis.RECOGNISED), (Kinship.COMPUTED, Basis.COMPUTED))
+"""What outputs have to do with losses, closest first."""
 
-    A loss may have been reshaped, cast, scaled, masked, reduced or added to something since.
-    Integers are never losses.
+
+@dataclass(frozen=True)
+class LossChoice:
+    """The outputs that training starts from."""
+
+    positions: tuple[int, ...]
+    """Among the flat outputs, in order."""
+    basis: Basis
+    sources: tuple[str, ...] = ()
+    """By position, the loss that an output comes from; empty unless losses were recognised."""
+    is_doubtful: bool = False
+    """Whether outputs are taken for losses that a user may not have meant: all of several, or one
+    that is no single number."""
+
+    def sentence(self, names: Sequence[str | None]) -> str:
+        """Say which outputs are losses, and how to say otherwise; empty if that was said already.
+
+        Args:
+            names: Names of all flat outputs.
+        """
+        if self.basis is Basis.NAMED:
+            return ""
+        sources = self.sources or ("",) * len(self.positions)
+        losses = ", ".join(
+            f"output {position} {names[position]!r}" + (f" ({source})" if source else "")
+            for position, source in zip(self.positions, sources, strict=True)
+        )
+        return (
+            f"Training starts from {losses}: {self.basis.value}. "
+            "Name others in loss_indices, or by --loss-index."
+        )
+
+
+def find_losses(graph: fx.Graph, outputs: Sequence[object], trained: Collection[str]) -> LossChoice:
+    """Return which outputs are losses, as far as a graph shows it.
+
+    1. Those that a loss function or a loss module returned. They may have been reshaped, cast,
+       scaled, masked, reduced or added to something since.
+    2. Without any, those that were computed of such a loss in another way, as its root.
+    3. Without any, all outputs.
+
+    Integers are never losses. Neither is a value whose gradients reach no parameter, as one that is
+    computed of what ``detach`` returned, unless all candidates are such: differentiation then says
+    why.
 
     Args:
-        outputs: Flat outputs of an exported graph, before any decomposition: nodes, or constants.
-
-    Returns:
-        Their positions, in order.
+        graph: An exported graph, before any decomposition, captured within ``loss_marks``.
+        outputs: Its flat outputs: nodes, or constants.
+        trained: Names of the placeholders to differentiate by.
     """
-    real = [i for i, output in enumerate(outputs) if _is_real(output)]
-    losses = [i for i in real if _is_loss(outputs[i])]
-    return losses or real
+    known = provenances(graph, outputs, trained)
+    real = [index for index, output in enumerate(outputs) if _is_real(output)]
+    for kinship, basis in _BASES:
+        related = [index for index in real if known[index].kinship is kinship]
+        if related:
+            positions = _trained(related, known)
+            return LossChoice(positions, basis, tuple(known[i].source for i in positions))
+    positions = _trained(real, known)
+    is_doubtful = len(positions) > 1 or any(not _is_scalar(outputs[i]) for i in positions)
+    return LossChoice(positions, Basis.ALL, is_doubtful=is_doubtful)
+
+
+def _trained(positions: Sequence[int], known: Sequence[Provenance]) -> tuple[int, ...]:
+    """Return the positions of outputs whose gradients reach a parameter, all if there are none."""
+    return tuple(i for i in positions if known[i].trains) or tuple(positions)
 
 
 def chosen_losses(
     indices: Sequence[LossIndex], outputs: Sequence[object], out_spec: pytree.TreeSpec | None = None
-) -> list[int]:
+) -> LossChoice:
     """Return which flat outputs ``loss_indices`` names.
 
     Args:
@@ -106,7 +120,7 @@ def chosen_losses(
                 "name an output that has a gradient"
             )
         chosen.append(position)
-    return sorted(set(chosen))
+    return LossChoice(tuple(sorted(set(chosen))), Basis.NAMED)
 
 
 def _position(index: LossIndex, count: int, out_spec: pytree.TreeSpec | None) -> int:
@@ -138,35 +152,5 @@ def _is_real(output: object) -> bool:
     return isinstance(value, torch.Tensor) and value.is_floating_point()
 
 
-def _is_loss(output: object) -> bool:
-    """Return whether a loss operator made a value, looking through what may be done to a loss."""
-    pending, known = [output], set[fx.Node]()
-    while pending:
-        node = pending.pop()
-        if not isinstance(node, fx.Node) or node in known:
-            continue
-        known.add(node)
-        if _makes_loss(node):
-            return True
-        name = _operator(node)
-        if name in _ANY_OPERAND:
-            pending += node.all_input_nodes
-        elif name in _PASSED_ON:
-            pending += node.all_input_nodes[:1]
-    return False
-
-
-def _makes_loss(node: fx.Node) -> bool:
-    if node.op != "call_function":
-        return False
-    name = _operator(node)
-    if name.endswith("_loss") or name in _LOSS_OPERATORS:
-        return True
-    modules = list(node.meta.get("nn_module_stack", {}).values())
-    return bool(modules) and str(modules[-1][1]).startswith(_LOSS_MODULES)
-
-
-def _operator(node: fx.Node) -> str:
-    """Return an operator's name without namespace and overload."""
-    packet = getattr(node.target, "overloadpacket", node.target)
-    return str(getattr(packet, "__name__", packet))
+def _is_scalar(output: object) -> bool:
+    return isinstance(output, fx.Node) and output.meta["val"].numel() == 1

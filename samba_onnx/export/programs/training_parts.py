@@ -15,7 +15,7 @@ from torch.export.graph_signature import InputKind
 from samba_onnx.errors import ModelError
 from samba_onnx.export.differentiation.joint import Joint, JointRequest
 from samba_onnx.export.differentiation.partitioning import Half, partition
-from samba_onnx.export.naming import place
+from samba_onnx.export.naming import SymbolClaims, place
 from samba_onnx.export.programs.inference import output_name
 from samba_onnx.export.translation.builder import GraphBuilder, element, sizes
 from samba_onnx.export.translation.dtypes import onnx_type
@@ -55,18 +55,15 @@ def is_tensor(output: object) -> bool:
     return isinstance(output, fx.Node) and isinstance(output.meta.get("val"), Tensor)
 
 
-def write_program(
-    name: str, request: JointRequest, joint: Joint, names: SymbolNames, *, accumulate: bool
-) -> Program:
+def write_program(name: str, request: JointRequest, joint: Joint, names: SymbolNames) -> Program:
     """Write forward and backward in ONNX.
 
     Args:
         name: The program's name.
-        request: What was differentiated.
+        request: What was differentiated. Gradients that accumulate are set to zero by a part of
+            their own.
         joint: Forward and backward in one graph.
         names: What values are called.
-        accumulate: Whether gradients are added to what there is, and set to zero by a part of
-            their own.
 
     Returns:
         The program without optimizers; without a backward if no parameter has a gradient.
@@ -74,22 +71,21 @@ def write_program(
     Raises:
         ModelError: An operator cannot be written in ONNX; the message names the user's line.
     """
-    return _Writer(name, request, joint, names, accumulate).program()
+    return _Writer(name, request, joint, names).program()
 
 
 class _Writer:
     """Writes one program."""
 
-    def __init__(
-        self, name: str, request: JointRequest, joint: Joint, names: SymbolNames, accumulate: bool
-    ) -> None:
+    def __init__(self, name: str, request: JointRequest, joint: Joint, names: SymbolNames) -> None:
         self._name = name
         self._joint = joint
         self._names = names
         self._sites = tuple(request.sites.values())
-        self._accumulate = accumulate
+        self._accumulate = request.rules.accumulates
         specs = request.exported.graph_signature.input_specs
         self._kinds = {spec.arg.name: spec.kind for spec in specs}
+        self._paths = {spec.arg.name: spec.target for spec in specs}
         self._constants = {
             joint.inputs[spec.arg.name]: request.exported.constants[spec.target]
             for spec in specs
@@ -101,6 +97,7 @@ class _Writer:
 
     def program(self) -> Program:
         """Return all parts, and what their values are."""
+        self._refuse_clashes()
         forward, backward = self._halves()
         operand_names, result_names = self._operand_names(), self._result_names(forward)
         parts = [Part(SectionType.FWD, self._forward(forward, operand_names, result_names))]
@@ -118,7 +115,7 @@ class _Writer:
         return Program(
             name=self._name,
             parts=tuple(parts),
-            inputs=tuple(user for user in users if user in read),
+            inputs=tuple(dict.fromkeys(user for user in users if user in read)),
             outputs=tuple(output for output in self._names.outputs if output),
             residents=residents,
             regions=self._regions(residents),
@@ -126,13 +123,38 @@ class _Writer:
             metadata={LOSSES: json.dumps([self._names.outputs[i] for i in self._joint.seeds])},
         )
 
+    def _refuse_clashes(self) -> None:
+        """Refuse symbols of one name; outputs and activations have free ones."""
+        claims, members, joint = SymbolClaims(), dict[str, str](), self._joint
+        for placeholder, symbol in self._names.symbols.items():
+            kind = self._kinds[placeholder]
+            if kind is InputKind.USER_INPUT:
+                claims.claim(symbol, f"input {symbol!r}")
+            else:
+                # A tied parameter has the name of the first one.
+                text = f"{kind.name.lower()} {self._paths[placeholder]!r}"
+                claims.claim(symbol, members.setdefault(symbol, text))
+        endings = (updated_name, zeroed_name) if self._accumulate else ()
+        for placeholder in joint.gradients:
+            symbol = self._names.symbols[placeholder]
+            owner = f"the gradient of {members.get(symbol, f'input {symbol!r}')}"
+            claims.claim(gradient_name(symbol), owner)
+            for ending in endings:
+                claims.claim(ending(gradient_name(symbol)), owner)
+        for buffer in joint.updates:
+            symbol = self._names.symbols[buffer]
+            claims.claim(updated_name(symbol), f"the new value of {members[symbol]}")
+        for index in joint.seeds:
+            name = gradient_name(self._names.outputs[index] or "")
+            claims.claim(name, f"the gradient of output {index}")
+
     def _halves(self) -> tuple[Half, Half]:
         joint = self._joint
         return partition(
             joint.module,
             [*filter(None, joint.outputs), *joint.updates.values()],
             list(joint.gradients.values()),
-            list(joint.seeds.values()),
+            [*joint.seeds.values(), *joint.accumulated.values()],
             [joint.inputs[buffer] for buffer in joint.updates],
         )
 
@@ -141,7 +163,9 @@ class _Writer:
         symbols, joint = self._names.symbols, self._joint
         names = {node: symbols.get(name, name) for name, node in joint.inputs.items()}
         seeds = joint.seeds.items()
-        return names | {node: gradient_name(self._names.outputs[i] or "") for i, node in seeds}
+        names |= {node: gradient_name(self._names.outputs[i] or "") for i, node in seeds}
+        before = joint.accumulated.items()
+        return names | {node: gradient_name(symbols[leaf]) for leaf, node in before}
 
     def _result_names(self, forward: Half) -> dict[fx.Node, str]:
         """Return the names by which the backward knows what the forward returns."""
@@ -176,7 +200,10 @@ class _Writer:
         gradients = list(self._gradients)
         if not self._accumulate:
             return self._write(half, known, gradients)
-        return self._write(half, known, list(map(updated_name, gradients)), gradients)
+        symbols = self._names.symbols
+        summed = {gradient_name(symbols[leaf]) for leaf in self._joint.accumulated}
+        added = ["" if gradient in summed else gradient for gradient in gradients]
+        return self._write(half, known, list(map(updated_name, gradients)), added)
 
     def _write(
         self,
@@ -191,7 +218,8 @@ class _Writer:
             half: Forward or backward.
             known: Symbols of its inputs.
             results: Names of its outputs.
-            added: Symbols that are added to the outputs, if any.
+            added: Symbols that are added to the outputs, if any; empty for an output that has its
+                sum already.
         """
         builder = GraphBuilder(self._names.root)
         for name in results:
@@ -205,7 +233,7 @@ class _Writer:
         for index, (value, name) in enumerate(zip(outputs, results, strict=True)):
             if value is None:
                 raise ModelError(_missing(half.outputs[index]))
-            if added:
+            if added and added[index]:
                 value = builder.add(
                     builder.input(added[index], element(value), sizes(value)), value
                 )

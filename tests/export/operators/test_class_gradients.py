@@ -53,9 +53,10 @@ def compare(module: Scores, labels: Tensor) -> None:
 
 LABELS = torch.tensor([3, 0, 8, 2, 8, 5])
 SOME_LABELS = torch.tensor([3, -100, 8, 2, -100, 5])
+NO_LABELS = torch.full((ROWS,), -100)
 
 
-@pytest.mark.parametrize("labels", [LABELS, SOME_LABELS])
+@pytest.mark.parametrize("labels", [LABELS, SOME_LABELS, NO_LABELS])
 @pytest.mark.parametrize("weight", [{}, {"weight": WEIGHTS}], ids=["equal", "weighted"])
 @pytest.mark.parametrize("reduction", ["none", "sum", "mean"])
 def test_rows_are_never_filled_with_zeros(

@@ -10,8 +10,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from samba_onnx.export.programs.training import export_training
 from tests.export.training_models import lenet, prepared, with_labels, without_dropout
-from tests.export.training_runs import compare, with_masks
+from tests.export.training_runs import Machine, compare, with_masks
 
 
 @pytest.fixture(autouse=True)
@@ -85,6 +86,36 @@ def test_dropout_inside_attention_and_recurrence_vanishes_at_rate_zero() -> None
     machine.set_argins("rate", 0.0)
     machine.run()
     assert not torch.equal(dropped, machine[loss])
-    plain = without_dropout(copy.deepcopy(module))
-    plain.layer.self_attn.dropout = plain.lstm.dropout = 0.0
-    compare(machine, plain, inputs)
+    compare(machine, _at_rate(copy.deepcopy(module), 0.0), inputs)
+
+
+def test_rates_of_one_leave_zeros_and_zero_gradients() -> None:
+    module = Attention()
+    inputs = (torch.randn(3, 5, 8), torch.randn(3, 5, 4))
+    machine = prepared(module, inputs)
+    machine.set_argins("rate", 1.0)
+    machine.run()
+    compare(machine, _at_rate(copy.deepcopy(module), 1.0), inputs)
+
+
+def _at_rate(module: Attention, rate: float) -> Attention:
+    """Set the rates of all dropouts of a module."""
+    for inner in module.modules():
+        if isinstance(inner, nn.modules.dropout._DropoutNd):
+            inner.p = rate
+    module.layer.self_attn.dropout = module.lstm.dropout = rate
+    return module
+
+
+@pytest.mark.parametrize("dropped", [nn.Dropout, nn.AlphaDropout])
+def test_what_is_not_finite_is_multiplied_as_in_torch(dropped: type[nn.Module]) -> None:
+    module = nn.Sequential(dropped(0.5)).train()
+    x = torch.full((40,), torch.inf, requires_grad=True)
+    machine = Machine(export_training(module, (x,), input_gradients=["input"]))
+    machine.load(module)
+    machine.give((x,))
+    machine.run()
+    (mask,) = machine.masks.values()
+    (name,) = machine.program.outputs
+    assert torch.equal(machine[name].isnan(), ~mask)
+    assert machine[name][mask].isposinf().all()

@@ -8,25 +8,61 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
 
 from samba_onnx.errors import GradientError
-from samba_onnx.export.programs.losses_rule import chosen_losses, find_losses
+from samba_onnx.export.capture.modules import export_module
+from samba_onnx.export.differentiation.joint import flat_outputs
+from samba_onnx.export.programs.losses_rule import Basis, LossChoice, chosen_losses, find_losses
+from samba_onnx.export.programs.training import export_training
+
+
+class DiceLoss(nn.Module):
+    """A loss that nobody but its class's name calls so."""
+
+    def forward(self, value: Tensor, target: Tensor) -> Tensor:
+        return 1 - 2 * (value * target).sum() / (value.sum() + target.sum())
+
+
+class Relative(nn.MSELoss):
+    """A loss of torch's in another formula."""
+
+    def forward(self, value: Tensor, target: Tensor) -> Tensor:
+        return ((value - target) / (target.abs() + 1)).square().mean()
+
+
+class Both(nn.MSELoss):
+    """A loss of torch's that returns more than the loss."""
+
+    def forward(self, value: Tensor, target: Tensor) -> Any:
+        return value, super().forward(value, target)
+
+
+class Called(nn.Module):
+    """Calls a function with itself, logits and labels."""
+
+    def __init__(self, function: Any) -> None:
+        super().__init__()
+        self.function = function
+        self.linear = nn.Linear(4, 3)
+        self.loss = nn.MultiLabelSoftMarginLoss()
+        self.dice, self.relative, self.both = DiceLoss(), Relative(), Both()
+        self.register_buffer("average", torch.zeros(()))
+
+    def forward(self, value: Tensor, labels: Tensor) -> Any:
+        return self.function(self, self.linear(value), labels)
+
+
+def choice_of(function: Any) -> LossChoice:
+    """Return what the rule finds among the outputs of a function of logits and labels."""
+    inputs = (torch.randn(5, 4), torch.randint(0, 3, (5,)))
+    exported = export_module(Called(function), inputs, {})
+    trained = exported.graph_signature.inputs_to_parameters
+    return find_losses(exported.graph, flat_outputs(exported), trained)
 
 
 def losses_of(function: Any) -> list[int]:
-    """Return what the rule finds among the outputs of a function of logits and labels."""
-
-    class Called(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.linear = nn.Linear(4, 3)
-            self.loss = nn.MultiLabelSoftMarginLoss()
-
-        def forward(self, value: Tensor, labels: Tensor) -> Any:
-            return function(self, self.linear(value), labels)
-
-    inputs = (torch.randn(5, 4), torch.randint(0, 3, (5,)))
-    return find_losses(_outputs(torch.export.export(Called(), inputs, strict=False)))
+    return list(choice_of(function).positions)
 
 
 def _outputs(exported: torch.export.ExportedProgram) -> Any:
@@ -69,6 +105,99 @@ def test_outputs_that_a_loss_made(function: Any, expected: list[int]) -> None:
     assert losses_of(function) == expected
 
 
+MSE = functional.mse_loss
+
+
+def written_into_memory(m: nn.Module, x: Tensor, y: Tensor) -> Any:
+    losses = torch.zeros(2)
+    losses[1] = MSE(x, x * 2)
+    return x, losses, losses.detach(), losses.sum()
+
+
+def added_in_place(m: nn.Module, x: Tensor, y: Tensor) -> Any:
+    total = torch.zeros(())
+    for column in x.unbind(1):
+        total += MSE(column, column * 2)
+    return x, total
+
+
+def without_gradients(m: nn.Module, x: Tensor, y: Tensor) -> Any:
+    with torch.no_grad():
+        metric = MSE(x, x * 2)
+    return metric, CROSS_ENTROPY(x, y), x
+
+
+def in_low_precision(m: nn.Module, x: Tensor, y: Tensor) -> Any:
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        return MSE(x, x * 2), x
+
+
+def averaged_beside(m: Called, x: Tensor, y: Tensor) -> Any:
+    loss = MSE(x, x * 2)
+    m.average.mul_(0.9).add_(0.1 * loss.detach())  # type: ignore[operator]
+    return m.average.clone(), loss, x  # type: ignore[operator]
+
+
+def focal(m: nn.Module, x: Tensor, y: Tensor) -> Any:
+    each = functional.binary_cross_entropy_with_logits(x, x.sigmoid().detach(), reduction="none")
+    return x, ((1 - torch.exp(-each)) ** 2 * each).mean()
+
+
+@pytest.mark.parametrize(
+    ("function", "expected"),
+    [
+        (written_into_memory, [1, 3]),
+        (added_in_place, [1]),
+        (without_gradients, [1]),
+        (in_low_precision, [0]),
+        (averaged_beside, [1]),
+        (focal, [1]),
+        (lambda m, x, y: (x, checkpoint(MSE, x, x * 2, use_reentrant=False)), [1]),
+        (lambda m, x, y: (CROSS_ENTROPY(x, y), MSE(x.detach(), torch.ones(5, 3)), x), [0]),
+        (lambda m, x, y: (CROSS_ENTROPY(x, y), CROSS_ENTROPY(x, y).exp(), x), [0]),
+        (lambda m, x, y: torch.broadcast_tensors(x, MSE(x, x * 2)), [1]),
+        (lambda m, x, y: (torch.stack([MSE(x, x * 2), m.loss(x, x * 0)]).unbind()[1], x), [0]),
+        (lambda m, x, y: (MSE(x, x * 2, reduction="none").mean(1).topk(2)[0].sum(), x), [0]),
+        (lambda m, x, y: (x.index_select(0, MSE(x, x * 2).long().view(1)), MSE(x, x * 2)), [1]),
+        (lambda m, x, y: (torch.where(MSE(x, x * 2) > 1, x, -x), MSE(x, x * 2)), [1]),
+        (lambda m, x, y: (torch.ops.aten.mse_loss(x, x * 2), x), [0]),
+        (lambda m, x, y: (x, torch.cosine_embedding_loss(x, x * 2, y.sign())), [1]),
+        (lambda m, x, y: (m.dice(x, x * 2), x.view(-1)), [0]),
+        (lambda m, x, y: (m.relative(x, x * 2), x.squeeze()), [0]),
+        (lambda m, x, y: m.both(x, x * 2), [1]),
+    ],
+)
+def test_losses_by_where_they_come_from(function: Any, expected: list[int]) -> None:
+    choice = choice_of(function)
+    assert (list(choice.positions), choice.basis) == (expected, Basis.RECOGNISED)
+
+
+@pytest.mark.parametrize(
+    ("function", "expected"),
+    [
+        (lambda m, x, y: (MSE(x, x * 2).sqrt(), x), [0]),
+        (lambda m, x, y: (x, torch.logsumexp(MSE(x, x * 2, reduction="none"), (0, 1))), [1]),
+    ],
+)
+def test_what_is_computed_of_losses_is_one_where_there_is_no_other(
+    function: Any, expected: list[int]
+) -> None:
+    choice = choice_of(function)
+    assert (list(choice.positions), choice.basis) == (expected, Basis.COMPUTED)
+
+
+def test_an_output_that_cannot_be_trained_is_no_loss() -> None:
+    def function(m: nn.Module, x: Tensor, y: Tensor) -> Any:
+        return x.detach(), (x - 1).square().mean(), y.float()
+
+    assert choice_of(function) == LossChoice((1,), Basis.ALL)
+    assert choice_of(lambda m, x, y: (x.mean(), x.sum())).is_doubtful
+    assert choice_of(lambda m, x, y: x).is_doubtful
+    module = Called(lambda m, x, y: (MSE(x.detach(), torch.ones(5, 3)), x))
+    with pytest.raises(GradientError, match=r"output 0 .* reaches no parameter"):
+        export_training(module, (torch.randn(5, 4), torch.randint(0, 3, (5,))))
+
+
 def test_nested_outputs_are_named_by_paths() -> None:
     class Nested(nn.Module):
         def forward(self, value: Tensor) -> Any:
@@ -76,7 +205,7 @@ def test_nested_outputs_are_named_by_paths() -> None:
 
     exported = torch.export.export(Nested(), (torch.randn(3),), strict=False)
     outputs, spec = _outputs(exported), exported.call_spec.out_spec
-    assert chosen_losses([0, (1, 1, 0)], outputs, spec) == [0, 2]
-    assert chosen_losses([(-3,), -2], outputs, spec) == [1, 2]
+    assert chosen_losses([0, (1, 1, 0)], outputs, spec).positions == (0, 2)
+    assert chosen_losses([(-3,), -2], outputs, spec).positions == (1, 2)
     with pytest.raises(GradientError, match="output 3"):
         chosen_losses([3], outputs, spec)
