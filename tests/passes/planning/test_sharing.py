@@ -59,6 +59,14 @@ def test_values_with_a_place_on_the_device_may_share_it() -> None:
     refuse_split_regions([program("x", "y")], [PLAN])
 
 
+def test_regions_after_one_without_sharers_are_looked_at() -> None:
+    whole = Program(
+        "forward", (), ("x", "c", "other"), (), regions=dict.fromkeys(("c", "other"), "s")
+    )
+    with pytest.raises(UsageError, match="'c' is to be in region 's'"):
+        refuse_split_regions([whole], [BARE])
+
+
 def test_a_value_with_a_region_of_its_own_may_stay_on_the_host() -> None:
     refuse_split_regions([program("c", region="alone")], [BARE])
     refuse_split_regions([Program("forward", (), ("c", "x"), ())], [BARE])
