@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import onnx_ir as ir
@@ -12,6 +12,7 @@ from samba_onnx.facts.names import FreeNames
 from samba_onnx.passes.planning.partitioning import Group
 from samba_onnx.passes.planning.placement import Placement
 from samba_onnx.passes.planning.roles import Roles, unique
+from samba_onnx.program.dataflow import subgraphs
 from samba_onnx.program.kinds import SectionType
 from samba_onnx.program.program import Program
 
@@ -86,6 +87,9 @@ class _Joiner:
             if self.graph.opset_imports.setdefault(domain, version) != version:
                 raise InternalError(f"parts use two versions of {domain!r}: please report this")
         outputs = {value.name or "": value for value in source.outputs}
+        twice = [n for n, v in outputs.items() if n in self.values and v.producer() is not None]
+        if twice:
+            raise InternalError(f"two parts write {twice[0]!r}: please report this")
         inputs, initializers = list(source.inputs), list(source.initializers.values())
         # A value belongs to one graph in all its parts: it is moved when it has left this one.
         source.outputs.clear()
@@ -103,8 +107,9 @@ class _Joiner:
             )
         nodes = list(source)
         source.remove(nodes)
+        self._names.reserve(_names_inside(nodes))
         for node in nodes:
-            self._rename(node)
+            self._rename(node, kept=frozenset(outputs.values()))
         self.graph.extend(nodes)
         self.values |= outputs
 
@@ -168,8 +173,26 @@ class _Joiner:
             value.const_value = tensor
         self.graph.register_initializer(value)
 
-    def _rename(self, node: ir.Node) -> None:
+    def _rename(self, node: ir.Node, kept: Collection[ir.Value]) -> None:
+        """Give a node and its results names of their own.
+
+        Args:
+            node: A node of the part that is being added.
+            kept: Outputs of the part, which keep the names that the program knows. Any other value of
+                such a name is one that this part computes for itself: it gets another name.
+        """
         node.name = self._node_names.take(node.name or node.op_type)
         for value in node.outputs:
-            if value.name and value.name not in self._public:
+            if value.name and not (value in kept and value.name in self._public):
                 value.name = self._names.take(value.name)
+
+
+def _names_inside(nodes: Iterable[ir.Node]) -> set[str]:
+    """Return the names of values in the bodies of nodes, which must be no names of outer ones."""
+    names: set[str] = set()
+    for node in nodes:
+        for body in subgraphs(node):
+            names.update(value.name or "" for value in (*body.inputs, *body.initializers.values()))
+            names.update(value.name or "" for inner in body for value in inner.outputs)
+            names |= _names_inside(body)
+    return names

@@ -9,7 +9,7 @@ from typing import Any, Final
 import torch
 from torch import fx
 
-from samba_onnx.errors import ModelError
+from samba_onnx.errors import ModelError, UsageError
 from samba_onnx.facts.names import SEPARATOR, symbol_name
 from samba_onnx.program.source_location import trace_location
 from samba_onnx.tensor import SambaTensor
@@ -52,6 +52,30 @@ def refused(node: fx.Node, why: str) -> ModelError:
 def place(node: fx.Node) -> str:
     """Return the user's line that a node comes from, as ``model.py:12``, for messages."""
     return trace_location(node.meta.get("stack_trace") or "") or "an unknown line"
+
+
+class SymbolClaims:
+    """Which thing each name stands for; a second thing of the same name is refused."""
+
+    def __init__(self) -> None:
+        self._owners: dict[str, str] = {}
+
+    def claim(self, name: str, owner: str) -> None:
+        """Say that a name stands for something.
+
+        Args:
+            name: The name on the device.
+            owner: What has it, in the user's words, as ``parameter 'layers.0.weight'``.
+
+        Raises:
+            UsageError: The name stands for something else already.
+        """
+        other = self._owners.setdefault(name, owner)
+        if other != owner:
+            raise UsageError(
+                f"{other} and {owner} are both called {name!r} on the device, where every value has "
+                "a name of its own: give one of them another name"
+            )
 
 
 def flat_names(inputs: Any, name: str = "") -> Iterator[tuple[str, Any]]:

@@ -38,6 +38,7 @@ def write_pef(
     stages: Mapping[str, bytes],
     reference: bytes | None = None,
     progress: Progress | None = None,
+    review: Callable[[str], None] | None = None,
 ) -> Manifest:
     """Write a PEF; ``path`` then holds the new file, or after any failure what it held before.
 
@@ -49,6 +50,8 @@ def write_pef(
         stages: The ONNX model of every section and fallback, by ``Stage.member``.
         reference: Member ``reference.safetensors``, exactly when ``manifest.reference`` is set.
         progress: Told how many bytes of how many are written.
+        review: Called with the path of the whole file before that appears at ``path``; what it
+            raises keeps it from appearing.
 
     Returns:
         The manifest as written.
@@ -68,7 +71,11 @@ def write_pef(
     names = member_names(manifest)
     _check(manifest, weights, names, {name: size for name, (size, _) in contents.items()})
     with atomic_output(path) as file:
-        return _write(file, manifest, {name: contents[name] for name in names}, progress)
+        written = _write(file, manifest, {name: contents[name] for name in names}, progress)
+        if review is not None:
+            file.flush()
+            review(file.name)
+        return written
 
 
 def _check(

@@ -183,7 +183,7 @@ def atomic_output(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
         path: Where the file shall be.
 
     Yields:
-        The temporary file, open for reading and writing.
+        The temporary file, open for reading and writing; its ``name`` is its path.
 
     Raises:
         OutputError: The destination exists and is not a regular file, or writing failed.
@@ -198,10 +198,7 @@ def atomic_output(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
         raise _cannot_write(path, reason) from None
     temporary = target.parent / f".{target.name[:100]}.{secrets.token_hex(6)}.tmp"
     try:
-        descriptor = os.open(
-            temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666
-        )
-        with os.fdopen(descriptor, "w+b") as file:
+        with open(temporary, "w+b", opener=_new_file) as file:
             if mode is not None:
                 os.fchmod(file.fileno(), mode)
             yield file
@@ -219,6 +216,12 @@ def atomic_output(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
         if isinstance(reason, OSError) and not isinstance(reason, SambaError):
             raise _cannot_write(path, reason) from reason
         raise
+
+
+def _new_file(path: str, _flags: int) -> int:
+    """Open a file that must not exist yet."""
+    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    return os.open(path, flags, 0o666)
 
 
 def _mode_of_destination(target: Path) -> int | None:

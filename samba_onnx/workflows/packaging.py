@@ -9,7 +9,7 @@ from pathlib import Path
 
 import onnx_ir as ir
 
-from samba_onnx.errors import InternalError
+from samba_onnx.errors import InternalError, PefError
 from samba_onnx.passes.planning.emission import emit_stage, index_values, is_stored
 from samba_onnx.passes.planning.plan import GraphPlan
 from samba_onnx.pef import (
@@ -17,12 +17,14 @@ from samba_onnx.pef import (
     WeightEntry,
     WeightsLayout,
     lay_out_weights,
-    write_log,
+    load_pef,
+    render_log,
     write_pef,
 )
 from samba_onnx.pef.manifest import Manifest, Symbol
 from samba_onnx.pef.sources import Source
 from samba_onnx.program.kinds import SymbolKind
+from samba_onnx.safety.files import atomic_output, printable
 from samba_onnx.workflows.reference_sample import Sample
 
 KEPT_KINDS = (SymbolKind.WEIGHT, SymbolKind.CONSTANT)
@@ -61,6 +63,7 @@ def package(
     Raises:
         OutputError: A file cannot be written.
         ModelFileError: The model's weights cannot be read any more.
+        InternalError: What was written cannot be read back.
     """
     weights = _lay_out(manifest, graphs, residents or {})
     manifest = _with_stored(manifest, weights)
@@ -71,10 +74,29 @@ def package(
         manifest, reference=sample.record, notes=manifest.notes + sample.notes
     )
     progress("write")
-    written = write_pef(
-        destination, manifest, weights=weights, stages=stages, reference=sample.content
-    )
-    write_log(destination, written)
+    with atomic_output(f"{destination}.log") as log:  # appears after the PEF, or not at all
+        written = write_pef(
+            destination,
+            manifest,
+            weights=weights,
+            stages=stages,
+            reference=sample.content,
+            review=_read_back,
+        )
+        log.write(render_log(written).encode())
+
+
+def _read_back(path: str) -> None:
+    """Read a PEF as whoever runs it will, all of it but the content of large weights."""
+    try:
+        with load_pef(path) as pef:
+            for number in pef.manifest.stages():
+                pef.stage_model(number)
+    except PefError as error:
+        reason = str(error).replace(f"{printable(path)}: ", "")
+        raise InternalError(
+            f"the PEF that was compiled cannot be read back: {reason}; nothing was written"
+        ) from error
 
 
 def _lay_out(

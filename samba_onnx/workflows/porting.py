@@ -24,6 +24,7 @@ from torch.utils import _pytree as pytree
 from samba_onnx.errors import ModelError, UsageError
 from samba_onnx.export.capture.archives import SUFFIX, load_exported_program
 from samba_onnx.export.capture.modules import arguments
+from samba_onnx.export.capture.outputs import plain_outputs
 from samba_onnx.export.programs.inference import Exported, export_inference, export_program
 from samba_onnx.export.programs.training_steps import optimizer_list
 from samba_onnx.importing.checkpoints import export_trained, read_checkpoint
@@ -350,10 +351,11 @@ def _sample(model: TorchModel, exported: Exported) -> Sample:
     inputs = {name: to_array(flat[place]) for name, place in exported.inputs.items()}
     try:
         with torch.no_grad():
-            answers = pytree.tree_leaves(model.module(*model.args, **model.keywords))
+            returned = model.module(*model.args, **model.keywords)
+        answers = pytree.tree_leaves(plain_outputs(model.module, returned))
     except Exception as error:  # whatever the user's module raises
         reason = f"torch fails on the example inputs, with {type(error).__name__}"
         return Sample(notes=(f"The PEF carries no reference sample: {reason}.",))
     pairs = zip(exported.outputs, answers, strict=True)
     outputs = {name: to_array(answer) for name, answer in pairs if name is not None}
-    return keep_sample(inputs, outputs, graph=exported.program.name)
+    return keep_sample([inputs], [outputs], graph=exported.program.name)

@@ -56,11 +56,12 @@ def test_a_sample_gives_the_models_outputs() -> None:
         [node("Add", ["x", "x"], ["double"]), node("Shape", ["x"], ["shape"])],
         outputs=[value("double", None), value("shape", None, INT64)],
     )
-    result = run_sample(proto, {"x": X}, threads=1)
+    result = run_sample(proto, [{"x": X}], threads=1)
     assert result.not_sampled == ""
-    assert list(result.outputs) == ["double", "shape"]
-    np.testing.assert_array_equal(result.outputs["double"], X + X)
-    np.testing.assert_array_equal(result.outputs["shape"], [2, 3])
+    (outputs,) = result.outputs
+    assert list(outputs) == ["double", "shape"]
+    np.testing.assert_array_equal(outputs["double"], X + X)
+    np.testing.assert_array_equal(outputs["shape"], [2, 3])
 
 
 def test_a_sample_carries_strings_and_bfloat16(tmp_path: Path) -> None:
@@ -78,8 +79,8 @@ def test_a_sample_carries_strings_and_bfloat16(tmp_path: Path) -> None:
         )
         path = tmp_path / f"{name}.onnx"
         onnx.save(proto, path)
-        result = run_sample(path, {name: arrays[name]})
-        np.testing.assert_array_equal(result.outputs["y"], arrays[name])
+        result = run_sample(path, [{name: arrays[name]}])
+        np.testing.assert_array_equal(result.outputs[0]["y"], arrays[name])
 
 
 def test_what_cannot_be_sampled_has_a_reason() -> None:
@@ -87,12 +88,12 @@ def test_what_cannot_be_sampled_has_a_reason() -> None:
         '<ir_version: 10, opset_import: ["": 21]>'
         "g (float[2] x) => (seq(float[2]) y) { y = SequenceConstruct(x) }"
     )
-    result = run_sample(sequence, {"x": np.zeros(2, np.float32)})
+    result = run_sample(sequence, [{"x": np.zeros(2, np.float32)}])
     assert result.not_sampled == "value 'y' is of type seq(tensor(float))"
     custom = model([helper.make_node("Foo", ["x"], ["y"], domain="a.b")], domains=["a.b"])
-    assert "is not a registered function/op" in run_sample(custom, {"x": X}).not_sampled
+    assert "is not a registered function/op" in run_sample(custom, [{"x": X}]).not_sampled
     gather = model([node("Gather", ["x", "i"], ["y"])], inputs=[value("x"), value("i", [1], INT64)])
-    result = run_sample(gather, {"x": X, "i": np.asarray([99])})
+    result = run_sample(gather, [{"x": X, "i": np.asarray([99])}])
     assert result.not_sampled.startswith("onnxruntime failed on sample inputs: ")
 
 
@@ -100,24 +101,24 @@ def test_a_loop_without_end_is_stopped_and_leaves_nothing() -> None:
     before = _children()
     started = time.monotonic()
     with pytest.raises(ModelLimitError, match=r"main: running it .* longer than 2 s .* never end"):
-        run_sample(HOSTILE["endless_loop"], {"x": X}, seconds=2)
+        run_sample(HOSTILE["endless_loop"], [{"x": X}], seconds=2)
     assert time.monotonic() - started < 8
     assert _children() == before
 
 
 def test_a_doubling_chain_runs_into_the_limit_on_memory() -> None:
     with pytest.raises(ModelLimitError, match="more memory than there is"):
-        run_sample(HOSTILE["doubling_concat"], {"x": X}, memory_bytes=1 << 30, threads=1)
+        run_sample(HOSTILE["doubling_concat"], [{"x": X}], memory_bytes=1 << 30, threads=1)
 
 
 def test_a_division_that_traps_is_one_error() -> None:
     with pytest.raises(ExecutionError, match="died of SIGFPE"):
-        run_sample(HOSTILE["division_overflows_computed"], {})
+        run_sample(HOSTILE["division_overflows_computed"], [{}])
 
 
 def test_a_model_that_onnxruntime_refuses_is_one_line() -> None:
     with pytest.raises(ExecutionError) as caught:
-        run_sample(HOSTILE["types_mixed"], {"x": X})
+        run_sample(HOSTILE["types_mixed"], [{"x": X}])
     assert str(caught.value).isprintable()
 
 
@@ -132,7 +133,7 @@ def test_an_interrupt_kills_the_child(monkeypatch: pytest.MonkeyPatch) -> None:
     original = subprocess.Popen.wait
     monkeypatch.setattr(subprocess.Popen, "wait", interrupt)
     with pytest.raises(KeyboardInterrupt):
-        run_sample(HOSTILE["endless_loop"], {"x": X}, seconds=60)
+        run_sample(HOSTILE["endless_loop"], [{"x": X}], seconds=60)
     assert _children() == before
 
 
@@ -141,7 +142,7 @@ def test_a_module_in_the_users_folder_is_not_run(
 ) -> None:
     (tmp_path / "json.py").write_text("raise SystemExit('taken over')")
     monkeypatch.chdir(tmp_path)
-    assert not run_sample(model([node("Relu", ["x"], ["y"])]), {"x": X}).not_sampled
+    assert not run_sample(model([node("Relu", ["x"], ["y"])]), [{"x": X}]).not_sampled
 
 
 @pytest.mark.parametrize("task", ["nothing", "os.path:join", "samba_onnx.errors"])

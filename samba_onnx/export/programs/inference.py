@@ -25,12 +25,12 @@ from samba_onnx.export.capture.modules import (
 )
 from samba_onnx.export.capture.modules import input_names as names_of
 from samba_onnx.export.decomposition.dropout import rate_of
-from samba_onnx.export.naming import operator_name, refused, scope_name
+from samba_onnx.export.naming import SymbolClaims, operator_name, refused, scope_name
 from samba_onnx.export.programs.losses_rule import LossChoice
 from samba_onnx.export.translation.builder import GraphBuilder
 from samba_onnx.export.translation.dtypes import onnx_type
 from samba_onnx.export.translation.graphs import constant, live_nodes, translate
-from samba_onnx.facts.names import joined, root_name, updated_name
+from samba_onnx.facts.names import joined, root_name, updated_name, written_name
 from samba_onnx.program.kinds import SectionType, SymbolKind
 from samba_onnx.program.program import DEFAULT_GRAPH, Part, Program
 from samba_onnx.tensor import SambaTensor
@@ -137,7 +137,29 @@ def export_program(
 
 
 def renamed(flat: Sequence[tuple[str, Any]], names: Sequence[str] | None) -> list[str]:
-    """Return the names of flat inputs, all different."""
+    """Return the names of flat inputs.
+
+    Args:
+        flat: Name and leaf, as ``input_names`` of the captured module returns them.
+        names: Names of the leaves that are tensors, instead of their own; None for none.
+
+    Returns:
+        A name per leaf. Two tensors have one name only if they are the same tensor.
+
+    Raises:
+        UsageError: There are more or fewer names than tensors, or two tensors have one name.
+    """
+    chosen = _chosen(flat, names)
+    tensors: dict[str, Any] = {}
+    for name, (_, leaf) in zip(chosen, flat, strict=True):
+        if isinstance(leaf, torch.Tensor) and tensors.setdefault(name, leaf) is not leaf:
+            raise UsageError(
+                f"two inputs are called {name!r}; inputs are told apart by name: give each its own"
+            )
+    return chosen
+
+
+def _chosen(flat: Sequence[tuple[str, Any]], names: Sequence[str] | None) -> list[str]:
     if names is None:
         return [name for name, _ in flat]
     tensors = [index for index, (_, leaf) in enumerate(flat) if isinstance(leaf, torch.Tensor)]
@@ -167,9 +189,13 @@ class _Writer:
         self._root = root
         self._build = GraphBuilder(root)
         self._symbols, self._regions = symbols(module, root)
+        self._kinds = {
+            p.qualified: _RESIDENTS[p.kind] for p in graph.placeholders if p.kind in _RESIDENTS
+        }
         self._members: dict[str, str] = {}
         self._inputs: dict[str, int] = {}
         self._residents: dict[str, SymbolKind] = {}
+        self._claims = SymbolClaims()
 
     def exported(self, name: str) -> Exported:
         values = self._operands()
@@ -207,18 +233,29 @@ class _Writer:
                 tensor = self._graph.constants[placeholder.name]
                 values[placeholder.name] = constant(self._build, tensor)
             elif placeholder.kind is PlaceholderKind.INPUT:
-                values[placeholder.name] = self._input(placeholder.qualified, node)
-                self._inputs[placeholder.qualified] = position
+                values[placeholder.name] = self._given(placeholder.qualified, node, position)
             else:
                 values[placeholder.name] = self._resident(
                     placeholder.kind, placeholder.qualified, node
                 )
         return values
 
+    def _given(self, name: str, node: fx.Node, position: int) -> ir.Value:
+        """Return an input of the program; a tensor that is given twice is one."""
+        if name in self._inputs:
+            return self._known(name)
+        self._claims.claim(name, f"input {name!r}")
+        self._inputs[name] = position
+        return self._input(name, node)
+
+    def _known(self, name: str) -> ir.Value:
+        return next(value for value in self._build.graph.inputs if value.name == name)
+
     def _resident(self, kind: PlaceholderKind, qualified: str, node: fx.Node) -> ir.Value:
         name = self._symbols[qualified]
         if name in self._residents:
-            return next(value for value in self._build.graph.inputs if value.name == name)
+            return self._known(name)
+        self._claims.claim(name, f"{kind} {qualified!r}")
         self._residents[name] = _RESIDENTS[kind]
         self._members[name] = qualified
         return self._input(name, node)
@@ -248,13 +285,17 @@ class _Writer:
         """Add the new values of buffers to the outputs; return the regions of all values."""
         regions = {name: self._regions[name] for name in self._members if name in self._regions}
         new = results[len(self._graph.outputs) :]
+        written: set[str] = set()
         for qualified, value in zip(self._graph.updates, new, strict=True):
             name = self._symbols[qualified]
-            updated = updated_name(name)
-            if value is None or value.name == name or updated in self._residents:
+            kind = self._kinds[qualified]
+            updated = updated_name(name) if kind is SymbolKind.BUFFER else written_name(name)
+            if value is None or value.name == name or updated in written:
                 continue
+            written.add(updated)
+            self._claims.claim(updated, f"the new value of {kind} {qualified!r}")
             self._build.output(value, updated)
-            self._residents[updated] = SymbolKind.BUFFER
+            self._residents[updated] = kind
             self._members.setdefault(name, qualified)
             regions[updated] = self._regions.get(name, name)
         return regions
@@ -269,10 +310,19 @@ def symbols(module: nn.Module, root: str) -> tuple[dict[str, str], dict[str, str
 
     Returns:
         Names by path from the module; and regions by name, where they are not the name itself.
+
+    Raises:
+        UsageError: Two different tensors have one name, as ``a.b__c`` and ``a__b.c`` have.
     """
     names = member_names(module, root)
     members: dict[str, torch.Tensor] = dict(module.named_parameters(remove_duplicate=False))
     members |= dict(module.named_buffers(remove_duplicate=False))
+    claims, seen = SymbolClaims(), set[int]()
+    for path, tensor in members.items():
+        if id(tensor) not in seen:  # what has several paths goes by the first
+            kind = "parameter" if isinstance(tensor, nn.Parameter) else "buffer"
+            claims.claim(names[path], f"{kind} {path!r}")
+            seen.add(id(tensor))
     regions = {
         names[path]: tensor.sn_region_name
         for path, tensor in members.items()

@@ -16,6 +16,7 @@ from typing import Final, TypeAlias
 import onnx_ir as ir
 
 from samba_onnx.errors import UsageError
+from samba_onnx.export.naming import SymbolClaims
 from samba_onnx.export.programs.update_rules import LOW_PRECISION, Update, adam_update, sgd_update
 from samba_onnx.export.translation.builder import GraphBuilder, count, element, sizes
 from samba_onnx.facts.names import SEPARATOR, gradient_name, joined, updated_name
@@ -83,9 +84,11 @@ def optimizer_parts(
 
     Raises:
         UsageError: Two optimizers have the same parameter, or an optimizer has none of
-            ``parameters``, or one that is not floating point.
+            ``parameters``, or one that is not floating point; or a state would have the name of
+            a parameter.
     """
     _check_disjoint(records)
+    _refuse_clashes(records)
     trained = {name: spec for name, spec in parameters.items() if math.prod(spec[1])}
     steps = [_OptimizerStep(record, trained, parameters) for record in records]
     regions = {updated_name(name): name for step in steps for name in step.updated}
@@ -277,3 +280,16 @@ def _check_disjoint(records: Sequence[OptimizerRecord]) -> None:
                     "parameter can have one optimizer"
                 )
             seen.add(name)
+
+
+def _refuse_clashes(records: Sequence[OptimizerRecord]) -> None:
+    claims = SymbolClaims()
+    for record in records:
+        for name in record.parameters:
+            claims.claim(name, f"parameter {name!r}")
+    for record in records:
+        for group in record.groups:
+            for name, key in itertools.product(
+                group.parameters, (*state_keys(record.kind, group.flags), MASTER)
+            ):
+                claims.claim(state_name(name, key), f"state {key!r} of parameter {name!r}")
