@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import itertools
+import re
 import traceback
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -23,11 +24,13 @@ from torch.utils import _pytree as pytree
 from samba_onnx.errors import ModelError, SambaError, UsageError
 from samba_onnx.export.capture.assignments import written_back
 from samba_onnx.export.capture.branches import Values, ValuesNeededError
+from samba_onnx.export.capture.constants import Constants
 from samba_onnx.export.capture.fake_members import fake, fake_members
 from samba_onnx.export.capture.identities import restore_identities
 from samba_onnx.export.capture.loss_marks import loss_marks
 from samba_onnx.export.capture.outputs import with_plain_outputs
 from samba_onnx.export.capture.samba_calls import samba_calls
+from samba_onnx.export.capture.surroundings import forget_tensors, forget_traced
 from samba_onnx.export.capture.unchecked import Unchecked
 from samba_onnx.export.capture.whole_layers import whole_layers
 from samba_onnx.export.decomposition.functionalizing import functionalized
@@ -196,7 +199,9 @@ def export_module(
         return _traced(module, args, keywords, values)
     except ValuesNeededError:
         values.record(module, args, keywords)
-    return _traced(module, args, keywords, values)
+    program = _traced(module, args, keywords, values)
+    values.warn(module)
+    return program
 
 
 def _traced(
@@ -205,6 +210,8 @@ def _traced(
     """Export a module; numbers that it takes out of tensors are those that were recorded."""
     mode = FakeTensorMode(allow_non_fake_inputs=True)
     positional, named = pytree.tree_map(lambda leaf: fake(leaf, mode), (args, dict(keywords)))
+    constants = Constants(values)
+    forget_tensors(module)
     try:
         with fake_members(module, mode), device_limits(), warnings.catch_warnings(), Unchecked():
             warnings.simplefilter("ignore")
@@ -216,6 +223,7 @@ def _traced(
                 with_plain_outputs(module),
                 _DataAsValue(),
                 loss_marks(),
+                constants,
             ):
                 program = torch.export.export(module, positional, named, strict=False)
     except (SambaError, ValuesNeededError):
@@ -224,6 +232,9 @@ def _traced(
         if values.asked:
             raise ValuesNeededError from error
         raise _explained(module, error) from error
+    finally:
+        if constants.are_kept:
+            forget_traced()
     restore_identities(program)
     return program
 
@@ -252,9 +263,7 @@ def captured(program: ExportedProgram, names: Sequence[str]) -> Captured:
     """
     graph_module = functionalized(program.graph_module)
     if graph_module is None:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            program = program.run_decompositions({})
+        program = _decomposed(program)
         graph_module = program.graph_module
         graph_module.meta["written"] = {}
     check_sizes(graph_module)
@@ -278,6 +287,22 @@ def captured(program: ExportedProgram, names: Sequence[str]) -> Captured:
         MappingProxyType(constants),
         program.call_spec.out_spec,
     )
+
+
+def _decomposed(program: ExportedProgram) -> ExportedProgram:
+    """Let torch make a program functional."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return program.run_decompositions({})
+    except RuntimeError as error:
+        written = re.match(r"Constant (\S+) is mutated", str(error))
+        if written is None:
+            raise
+        raise ModelError(
+            f"the module writes into the tensor that it keeps as {written[1]!r}, which is neither a "
+            "parameter nor a buffer: register it with register_buffer"
+        ) from error
 
 
 def check_sizes(graph_module: fx.GraphModule) -> None:
