@@ -9,7 +9,8 @@ import pytest
 import samba_onnx
 from models import MODELS
 from models.cache import cached_onnx
-from samba_onnx.workflows.verification import compare, run_original, seeded_inputs
+from samba_onnx.workflows.sample_inputs import seeded_inputs
+from samba_onnx.workflows.verification import compare, run_original
 
 TARGETS = ("sn10", "sn30", "sn40l")
 

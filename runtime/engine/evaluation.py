@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import onnx
 
@@ -18,6 +19,9 @@ from samba_onnx.runtime.engine.protocol import (
     Rewriting,
 )
 from samba_onnx.runtime.engine.registry import DEFAULT_ENGINE, make_engine
+from samba_onnx.runtime.engine.widening import widened
+
+_ORIGINAL: Final = "the original model"
 
 
 def evaluate(
@@ -56,6 +60,92 @@ def refuse_unless_runnable(model: onnx.ModelProto, *, engine: str = DEFAULT_ENGI
     _prepared(model, engine)
 
 
+@dataclass(frozen=True)
+class OriginalModel:
+    """Somebody else's model, prepared as it is and, where it has numbers of 16 bits, in float32."""
+
+    engine: Engine
+    computation: HostComputation
+    wide: HostComputation | None
+    """What answers in float32; None where the model has no numbers of 16 bits, where nobody asked
+    for it, or where the engine cannot compute the model in float32."""
+
+    def run(self, feeds: Mapping[str, Any]) -> dict[str, Any]:
+        """Run the model in its own types.
+
+        Args:
+            feeds: Values by input name.
+
+        Returns:
+            Its outputs by name, in order.
+
+        Raises:
+            ExecutionError: An operator failed; names it.
+        """
+        return _run(self.engine, self.computation, feeds, _ORIGINAL)
+
+    def run_wide(self, feeds: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Run the model in float32.
+
+        Args:
+            feeds: Values by input name, of the model's own types.
+
+        Returns:
+            Its outputs by the names that they have in the model; None where it has no such form, or
+            that form fails.
+        """
+        if self.wide is None:
+            return None
+        try:
+            values = _run(self.engine, self.wide, feeds, _ORIGINAL)
+        except ExecutionError:
+            return None  # a kernel that float32 lacks; the model itself was run before
+        return dict(zip(self.computation.outputs, values.values(), strict=True))
+
+
+def open_original(
+    model: str | os.PathLike[str] | onnx.ModelProto,
+    *,
+    engine: str = DEFAULT_ENGINE,
+    threads: int | None = None,
+    wide: bool = False,
+) -> OriginalModel:
+    """Prepare somebody else's model as it is.
+
+    Args:
+        model: A path (which may have external data beside it) or a model in memory.
+        engine: Name of what runs it.
+        threads: Threads inside operators; all cores where None.
+        wide: Whether to prepare it in float32, too, if it has numbers of 16 bits.
+
+    Returns:
+        The model, ready to be run many times.
+
+    Raises:
+        UsageError: There is no such engine.
+        ExecutionError: The engine cannot run it; names the operator and what the engine says of it.
+    """
+    executor = make_engine(engine, EngineSettings(threads))
+    source = model if isinstance(model, onnx.ModelProto) else Path(model)
+    computation = executor.open(source, _ORIGINAL)
+    return OriginalModel(executor, computation, _open_wide(executor, source) if wide else None)
+
+
+def _open_wide(engine: Engine, source: onnx.ModelProto | Path) -> HostComputation | None:
+    if isinstance(source, onnx.ModelProto):
+        proto, folder = source, ""
+    else:
+        proto = onnx.load(source, load_external_data=False)
+        folder = str(source.absolute().parent)
+    wide = widened(proto)
+    if wide is None:
+        return None
+    try:
+        return engine.open(wide, _ORIGINAL, folder)
+    except ExecutionError:
+        return None
+
+
 def evaluate_original(
     model: str | os.PathLike[str] | onnx.ModelProto,
     feeds: Mapping[str, Any],
@@ -63,7 +153,7 @@ def evaluate_original(
     engine: str = DEFAULT_ENGINE,
     threads: int | None = None,
 ) -> dict[str, Any]:
-    """Run somebody else's model as it is.
+    """Run somebody else's model once, as it is.
 
     Args:
         model: A path (which may have external data beside it) or a model in memory.
@@ -78,11 +168,7 @@ def evaluate_original(
         UsageError: There is no such engine.
         ExecutionError: The engine cannot run it; names the operator and what the engine says of it.
     """
-    executor = make_engine(engine, EngineSettings(threads))
-    title = "the original model"
-    source = model if isinstance(model, onnx.ModelProto) else Path(model)
-    computation = executor.open(source, title)
-    return _run(executor, computation, feeds, title)
+    return open_original(model, engine=engine, threads=threads).run(feeds)
 
 
 def _prepared(model: onnx.ModelProto, engine: str) -> tuple[Engine, HostComputation, str]:

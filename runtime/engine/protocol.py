@@ -149,12 +149,15 @@ class Engine(Protocol):
             ExecutionError: The engine cannot run it; names the operator and what it lacks.
         """
 
-    def open(self, model: onnx.ModelProto | Path, title: str) -> HostComputation:
-        """Prepare somebody else's model as it is, without any of the engine's lowerings.
+    def open(self, model: onnx.ModelProto | Path, title: str, folder: str = "") -> HostComputation:
+        """Prepare somebody else's model as it is, without lowerings that it can do without.
+
+        bfloat16 that the engine has no kernels for is computed as the device computes it.
 
         Args:
             model: In memory, or a file that may have external data beside it.
             title: What messages call it.
+            folder: Where the files of external initializers lie, of a model in memory.
 
         Returns:
             The model, ready to run.

@@ -243,10 +243,11 @@ def _inputs(
                 "give --input NAME=FILE, or --random SEED"
             )
         return arrays
-    return arrays | _random(missing, arrays, specs, seed, dims)
+    return arrays | _random(pef, missing, arrays, specs, seed, dims)
 
 
 def _random(
+    pef: Pef,
     missing: Mapping[str, InputSpec],
     arrays: Mapping[str, Any],
     specs: Mapping[str, InputSpec],
@@ -254,7 +255,7 @@ def _random(
     dims: Mapping[str, int],
 ) -> dict[str, Any]:
     """Make random inputs whose dynamic dimensions agree with the given arrays."""
-    from samba_onnx.safety.sample_inputs import random_inputs
+    from samba_onnx.workflows.sample_inputs import pef_ranges, random_inputs
 
     known = dict(dims)
     for name, value in arrays.items():
@@ -267,7 +268,7 @@ def _random(
             raise UsageError(f"input {name} {spec} has no known rank: give it with --input")
         sizes = (size if isinstance(size, int) else known.get(size or "", 2) for size in spec.shape)
         shapes[name] = (spec.type, tuple(sizes))
-    return dict(random_inputs(shapes, seed))
+    return dict(random_inputs(shapes, seed, pef_ranges(pef)))
 
 
 def _iterate(

@@ -48,7 +48,12 @@ def verify(
     seed: SeedOption = 0,
     rtol: Annotated[
         float | None,
-        typer.Option("--rtol", metavar="R", min=0.0, help="Relative tolerance."),
+        typer.Option(
+            "--rtol",
+            metavar="R",
+            min=0.0,
+            help="Relative tolerance, in place of that of the type; see docs/cli.md.",
+        ),
     ] = None,
     atol: Annotated[
         float | None,
@@ -67,8 +72,9 @@ def verify(
 ) -> int:
     """Compare the original with the PEF, on one engine.
 
-    The PEF runs on the emulator, on the same seeded inputs. What differs on onnxruntime and agrees
-    on the other engine points to onnxruntime, not to the compiler.
+    The PEF runs on the emulator, on three sets of seeded inputs, with its weights mapped and then
+    packed. Integers come from all of the range that the model shows. What differs on onnxruntime
+    and agrees on the other engine points to onnxruntime, not to the compiler.
 
     Examples:
       samba-port verify model.onnx model.pef
@@ -144,6 +150,9 @@ def _report(verification: Verification, pef: str) -> VerificationReport:
             output.shape,
             known(output.max_absolute_error),
             known(output.max_relative_error),
+            output.tolerance,
+            known(output.of_allowed),
+            output.run,
             output.mismatched,
             output.elements,
             output.passed,
@@ -165,6 +174,7 @@ def _report(verification: Verification, pef: str) -> VerificationReport:
         against=verification.against,
         rtol=verification.rtol,
         atol=verification.atol,
+        runs=verification.runs,
         outputs=outputs,
         engine=verification.engine,
         advice="" if verification.passed else _advice(verification.engine),

@@ -2,13 +2,15 @@
 
 from samba_onnx.optim.adam import Adam, AdamW
 from samba_onnx.optim.argins import (
+    BELOW_ONE,
     HyperparameterValue,
     argin_name,
     derive,
     hyperparameter_names,
+    with_settings,
 )
 from samba_onnx.optim.device_optimizer import DeviceOptimizer
-from samba_onnx.optim.reading import optimizer_record
+from samba_onnx.optim.reading import group_hyperparameters, optimizer_record
 from samba_onnx.optim.records import (
     MASTER,
     Flag,
@@ -21,9 +23,10 @@ from samba_onnx.optim.records import (
     to_json,
 )
 from samba_onnx.optim.sgd import SGD
-from samba_onnx.optim.transfers import steps_done, to_cpu, to_rdu
+from samba_onnx.optim.transfers import state_materializers, steps_done, to_cpu, to_rdu
 
 __all__ = [
+    "BELOW_ONE",
     "MASTER",
     "SGD",
     "Adam",
@@ -37,12 +40,15 @@ __all__ = [
     "argin_name",
     "derive",
     "from_json",
+    "group_hyperparameters",
     "hyperparameter_names",
     "optimizer_record",
     "state_keys",
+    "state_materializers",
     "state_name",
     "steps_done",
     "to_cpu",
     "to_json",
     "to_rdu",
+    "with_settings",
 ]

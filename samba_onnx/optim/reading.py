@@ -52,7 +52,7 @@ def optimizer_record(
         GroupRecord(
             name=joined(name, f"group{number}"),
             parameters=tuple(parameter_names(group["params"], names)),
-            hyperparameters=MappingProxyType(_hyperparameters(kind, group)),
+            hyperparameters=MappingProxyType(group_hyperparameters(kind, group)),
             argin_region_name=group.get("argin_region_name", region),
             flags=frozenset(flag for flag in Flag if group.get(flag)),
         )
@@ -127,7 +127,13 @@ def _steps_like(optimizer: torch.optim.Optimizer, torch_class: type[torch.optim.
     return step is inspect.unwrap(torch_class.step) or hasattr(step, _OWN_STEP)
 
 
-def _hyperparameters(kind: OptimizerKind, group: Mapping[str, Any]) -> dict[str, float]:
+def group_hyperparameters(kind: OptimizerKind, group: Mapping[str, Any]) -> dict[str, float]:
+    """Return the hyperparameters that a group has now, by the names of ``HYPERPARAMETERS``.
+
+    Args:
+        kind: The update rule of the optimizer.
+        group: One of its ``param_groups``.
+    """
     if kind is OptimizerKind.SGD:
         keys = ("lr", "momentum", "dampening", "weight_decay")
         return {key: float(group[key]) for key in keys}

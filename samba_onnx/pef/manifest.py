@@ -268,16 +268,22 @@ class DynamicDimension:
 
 @dataclass(frozen=True)
 class ReferenceSample:
-    """A seeded input with the outputs of the original model, for self-tests.
+    """Seeded inputs with the outputs of the original model, for self-tests.
 
-    The arrays are in member ``reference.safetensors`` as ``input.<n>`` and ``output.<n>``, in the
-    order of ``inputs`` and ``outputs``.
+    The arrays are in member ``reference.safetensors`` as ``<run>.input.<n>``, ``<run>.output.<n>``
+    and ``<run>.wide.<n>``, in the order of ``inputs``, ``outputs`` and ``wide``.
     """
 
     graph: str
     seed: int
+    """Seed of the first run's inputs; the others have the next ones. 0 where the user chose them."""
+    runs: int
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
+    wide: tuple[str, ...]
+    """Outputs of 16 bits, of which there is what the original model answers in float32, too."""
+    depth: int
+    """Operators that round, on the longest way through the original model."""
     rtol: float
     atol: float
 

@@ -12,22 +12,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Self
 
 from samba_onnx.errors import PefChecksumError, PefError, PefFormatError, UsageError
-from samba_onnx.facts.dtypes import tensor_element
 from samba_onnx.pef.archive import MemberSlot
 from samba_onnx.pef.codec import decode_manifest
 from samba_onnx.pef.consistency import check_manifest, weights_layout
 from samba_onnx.pef.digests import check_content
 from samba_onnx.pef.envelope import Envelope, read_envelope
-from samba_onnx.pef.layout import (
-    REFERENCE_MEMBER,
-    WEIGHTS_MEMBER,
-    check_sizes,
-    member_names,
-)
+from samba_onnx.pef.layout import REFERENCE_MEMBER, WEIGHTS_MEMBER, check_sizes, member_names
 from samba_onnx.pef.manifest import Manifest, Member, Symbol
-from samba_onnx.pef.packing import unpack
 from samba_onnx.pef.reference import check_reference
-from samba_onnx.pef.weights import StoredTensor, check_layout
+from samba_onnx.pef.weights import StoredTensor, check_layout, tensor_array
 from samba_onnx.safety.files import open_regular, printable
 
 if TYPE_CHECKING:
@@ -213,7 +206,7 @@ class Pef:
             raise UsageError(f"{self._name}: {printable(name)} has no content of its own")
         shape = tuple(d for d in symbol.shape or () if isinstance(d, int))
         tensor = StoredTensor(name, symbol.type, shape, symbol.stored.offset, symbol.stored.bytes)
-        return _array(self.member(WEIGHTS_MEMBER), tensor)
+        return tensor_array(self.member(WEIGHTS_MEMBER), tensor)
 
     def content(self, name: str) -> memoryview:
         """Return the bytes of a stored weight or constant as the file has them.
@@ -229,22 +222,39 @@ class Pef:
             raise UsageError(f"{self._name}: {printable(name)} has no content of its own")
         return self.member(WEIGHTS_MEMBER)[stored.offset : stored.offset + stored.bytes]
 
-    def reference_inputs(self) -> dict[str, np.ndarray]:
-        """Return the reference sample's inputs by name; empty without a sample."""
-        sample = self.manifest.reference
-        return self._sample("input", sample.inputs if sample else ())
+    def reference_inputs(self, run: int = 0) -> dict[str, np.ndarray]:
+        """Return the reference sample's inputs by name; empty without a sample.
 
-    def reference_outputs(self) -> dict[str, np.ndarray]:
-        """Return the outputs that the original model gave for the sample; empty without one."""
+        Args:
+            run: Which of the sample's runs.
+        """
         sample = self.manifest.reference
-        return self._sample("output", sample.outputs if sample else ())
+        return self._sample(run, "input", sample.inputs if sample else ())
 
-    def _sample(self, part: str, names: tuple[str, ...]) -> dict[str, np.ndarray]:
+    def reference_outputs(self, run: int = 0) -> dict[str, np.ndarray]:
+        """Return the outputs that the original model gave for the sample; empty without one.
+
+        Args:
+            run: Which of the sample's runs.
+        """
+        sample = self.manifest.reference
+        return self._sample(run, "output", sample.outputs if sample else ())
+
+    def reference_wide(self, run: int = 0) -> dict[str, np.ndarray]:
+        """Return what the original model gave for outputs of 16 bits in float32, where it was kept.
+
+        Args:
+            run: Which of the sample's runs.
+        """
+        sample = self.manifest.reference
+        return self._sample(run, "wide", sample.wide if sample else ())
+
+    def _sample(self, run: int, part: str, names: tuple[str, ...]) -> dict[str, np.ndarray]:
         content = self._optional(REFERENCE_MEMBER)
         if content is None:
             return {}
-        tensors = [self._reference[f"{part}.{n}"] for n in range(len(names))]
-        return {n: _array(content, t) for n, t in zip(names, tensors, strict=True)}
+        tensors = [self._reference[f"{run}.{part}.{place}"] for place in range(len(names))]
+        return {n: tensor_array(content, t) for n, t in zip(names, tensors, strict=True)}
 
     def stage_model(self, stage_id: int) -> onnx.ModelProto:
         """Return the ONNX model of a section or fallback, checked against the manifest.
@@ -386,15 +396,3 @@ def _shifted(progress: Progress | None, done: int, total: int) -> Progress | Non
         return None
     told = progress
     return lambda part, _: told(done + part, total)
-
-
-def _array(content: memoryview, tensor: StoredTensor) -> np.ndarray:
-    import numpy as np
-
-    element = tensor_element(tensor.type)
-    if element is None:
-        raise PefFormatError(f"{printable(tensor.name)} has no fixed size")
-    flat = np.frombuffer(content, np.uint8, tensor.bytes, tensor.offset)
-    if element.packs:
-        return unpack(flat, element, tensor.shape)
-    return flat.view(element.numpy).reshape(tensor.shape)

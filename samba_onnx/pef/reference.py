@@ -1,13 +1,13 @@
-"""The reference sample: a seeded input and what the original model answered."""
+"""The reference sample: seeded inputs and what the original model answered."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from samba_onnx.errors import PefFormatError
 from samba_onnx.facts.dtypes import ELEMENT_TYPES, tensor_element
-from samba_onnx.pef.manifest import Manifest, Symbol
+from samba_onnx.pef.manifest import Manifest
 from samba_onnx.pef.weights import (
     StoredTensor,
     WeightEntry,
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     import numpy as np
 
 __all__ = ["can_be_sample", "check_reference", "encode_reference"]
+
+WIDE: Final = "tensor(float)"
+"""The type of what the original model answers in float32."""
 
 
 def can_be_sample(values: Mapping[str, Any]) -> bool:
@@ -35,19 +38,23 @@ def _types() -> dict[np.dtype, str]:
     return {element.numpy: element.text for element in ELEMENT_TYPES.values()}
 
 
-def encode_reference(inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]) -> bytes:
+def encode_reference(runs: Sequence[Mapping[str, Sequence[np.ndarray]]]) -> bytes:
     """Return member ``reference.safetensors``.
 
     Args:
-        inputs: In the order of ``ReferenceSample.inputs``.
-        outputs: In the order of ``ReferenceSample.outputs``.
+        runs: For each run the arrays of ``input``, ``output`` and, if there are any, ``wide``, in
+            the order in which the manifest's record names them.
 
     Raises:
         UsageError: An array is no array of numbers.
     """
     types = _types()
-    named = [(f"input.{n}", array) for n, array in enumerate(inputs)]
-    named += [(f"output.{n}", array) for n, array in enumerate(outputs)]
+    named = [
+        (f"{number}.{part}.{place}", array)
+        for number, run in enumerate(runs)
+        for part, arrays in run.items()
+        for place, array in enumerate(arrays)
+    ]
     return encode_tensors(
         WeightEntry(name, types.get(array.dtype, str(array.dtype)), array.shape, array)
         for name, array in named
@@ -70,28 +77,34 @@ def check_reference(manifest: Manifest, content: memoryview | None) -> dict[str,
     sample = manifest.reference
     if sample is None or content is None:
         return {}
-    symbol_names = {f"input.{n}": name for n, name in enumerate(sample.inputs)}
-    symbol_names |= {f"output.{n}": name for n, name in enumerate(sample.outputs)}
+    parts = {"input": sample.inputs, "output": sample.outputs, "wide": sample.wide}
+    symbol_names = {
+        f"{run}.{part}.{place}": (name, part)
+        for run in range(sample.runs)
+        for part, names in parts.items()
+        for place, name in enumerate(names)
+    }
     symbols = {symbol.name: symbol for symbol in manifest.symbols}
     tensors = read_tensors(content, list(symbol_names))
-    for key, name in symbol_names.items():
-        if not _fits(tensors[key], symbols[name]):
+    for key, (name, part) in symbol_names.items():
+        kind = WIDE if part == "wide" else symbols[name].type
+        if not _fits(tensors[key], kind, symbols[name].shape):
             tensor = tensors[key]
             raise PefFormatError(
                 f"the reference sample's {printable(name)} is {tensor.type} {list(tensor.shape)}, "
-                f"its symbol is {symbols[name].type} {symbols[name].shape}"
+                f"its symbol is {kind} {symbols[name].shape}"
             )
     return tensors
 
 
-def _fits(tensor: StoredTensor, symbol: Symbol) -> bool:
-    """Return whether a sample's tensor is one that the symbol allows."""
-    if tensor_element(symbol.type) is not tensor_element(tensor.type):
+def _fits(tensor: StoredTensor, kind: str, shape: tuple[int | str | None, ...] | None) -> bool:
+    """Return whether a sample's tensor is one that a symbol allows."""
+    if tensor_element(kind) is not tensor_element(tensor.type):
         return False
-    return symbol.shape is None or (
-        len(symbol.shape) == len(tensor.shape)
+    return shape is None or (
+        len(shape) == len(tensor.shape)
         and all(
             want == have or not isinstance(want, int)
-            for want, have in zip(symbol.shape, tensor.shape, strict=True)
+            for want, have in zip(shape, tensor.shape, strict=True)
         )
     )

@@ -11,13 +11,17 @@ import json
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from samba_onnx.errors import PefFormatError, UsageError
 from samba_onnx.facts.dtypes import OPAQUE, SAFETENSORS_TYPES, tensor_element
 from samba_onnx.pef.manifest import Stored
-from samba_onnx.pef.packing import packed_bytes
+from samba_onnx.pef.packing import packed_bytes, unpack
 from samba_onnx.pef.sources import Source, source_bytes, source_chunks
+from samba_onnx.safety.files import printable
+
+if TYPE_CHECKING:
+    import numpy as np
 
 __all__ = [
     "StoredTensor",
@@ -27,6 +31,7 @@ __all__ = [
     "lay_out_tensors",
     "lay_out_weights",
     "read_tensors",
+    "tensor_array",
 ]
 
 SMALL_ALIGNMENT = 64
@@ -287,3 +292,24 @@ def check_layout(layout: TensorLayout, content: memoryview) -> None:
     for padding in layout.paddings:
         if any(content[padding.offset : padding.offset + padding.bytes]):
             raise PefFormatError(f"the padding at byte {padding.offset} of tensors is not zero")
+
+
+def tensor_array(content: memoryview, tensor: StoredTensor) -> np.ndarray:
+    """Return a tensor as an array: a view, or a copy if several elements share a byte.
+
+    Args:
+        content: The member that the tensor lies in.
+        tensor: Where it lies.
+
+    Raises:
+        PefFormatError: Its elements have no fixed size.
+    """
+    import numpy as np
+
+    element = tensor_element(tensor.type)
+    if element is None:
+        raise PefFormatError(f"{printable(tensor.name)} has no fixed size")
+    flat = np.frombuffer(content, np.uint8, tensor.bytes, tensor.offset)
+    if element.packs:
+        return unpack(flat, element, tensor.shape)
+    return flat.view(element.numpy).reshape(tensor.shape)

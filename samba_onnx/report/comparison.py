@@ -19,12 +19,19 @@ class OutputErrorReport:
     """Largest error; null where types or shapes differ, so that there is none."""
     max_relative_error: float | None
     """Largest error divided by the largest expected magnitude; null as above."""
+    tolerance: str
+    """The tolerance that was used, in words: ``equal``, or what an element may be off."""
+    of_allowed: float | None
+    """Largest error of an element as a fraction of what is allowed there: 1 just passes; null where
+    nothing is allowed and there is an error."""
+    run: str
+    """The run that these figures are from, that in which the output is worst."""
     mismatched: int
     """Elements beyond the tolerance."""
     elements: int
     """All elements."""
     passed: bool
-    """Whether every element is within the tolerance."""
+    """Whether every element is within the tolerance, in all runs."""
 
 
 @record
@@ -38,9 +45,11 @@ class VerificationReport:
     against: str
     """``original`` (the model itself) or ``sample`` (the reference inside the PEF)."""
     rtol: float
-    """Relative tolerance."""
+    """Relative tolerance of outputs in float32, float64 and complex numbers."""
     atol: float
-    """Absolute tolerance, per unit of the largest expected magnitude."""
+    """Absolute tolerance of the same, per unit of the largest expected magnitude."""
+    runs: tuple[str, ...]
+    """All runs that were compared: the seed of their inputs, and how the device kept weights."""
     outputs: tuple[OutputErrorReport, ...]
     """One per output."""
     engine: str = "onnxruntime"

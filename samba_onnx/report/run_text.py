@@ -9,7 +9,7 @@ from samba_onnx.report.comparison import VerificationReport
 from samba_onnx.report.layout import table, titled
 from samba_onnx.report.run import RunReport
 from samba_onnx.report.terminal import total_cells
-from samba_onnx.report.units import second_text, shape_text
+from samba_onnx.report.units import count_text, second_text, shape_text
 
 
 def run_text(report: RunReport, rows: int | None = 12) -> RenderableType:
@@ -74,16 +74,21 @@ def verification_text(report: VerificationReport, rows: int | None = 12) -> Rend
             shape_text(output.shape),
             _number(output.max_absolute_error),
             _number(output.max_relative_error),
+            "-" if output.of_allowed is None else f"{output.of_allowed:.2g}",
             f"{output.mismatched:,} of {output.elements:,}",
             "yes" if output.passed else "NO",
         )
         for output in sorted(report.outputs, key=lambda output: output.passed)
     ]
-    columns = ("output", "dtype", "shape", ">max error", ">relative", ">beyond", "holds")
+    columns = ("output", "dtype", "shape", ">max error", ">relative", ">of allowed")
+    tolerances = dict.fromkeys(f"{output.dtype}: {output.tolerance}" for output in report.outputs)
     return Group(
         Text(report.headline, style="bold" if report.passed else "bold red"),
         Text(""),
-        table(columns, cells, limit=rows),
+        table((*columns, ">beyond", "holds"), cells, limit=rows),
+        Text(""),
+        *(Text(f"Tolerance of {tolerance}") for tolerance in tolerances),
+        Text(f"Compared in {count_text(len(report.runs), 'run')}: {'; '.join(report.runs)}"),
         *([Text(""), Text(report.advice)] if report.advice else []),
     )
 

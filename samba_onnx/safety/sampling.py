@@ -1,4 +1,4 @@
-"""Run an original model once, in a child process, on given inputs."""
+"""Run an original model in a child process, on given inputs."""
 
 from __future__ import annotations
 
@@ -28,10 +28,14 @@ _SHARE_OF_MEMORY = 0.8
 
 @dataclass(frozen=True)
 class SampleRun:
-    """What a trial run gave."""
+    """What trial runs gave."""
 
-    outputs: dict[str, npt.NDArray[Any]]
-    """Arrays by output name, in the model's order; empty when the model was not sampled."""
+    outputs: tuple[dict[str, npt.NDArray[Any]], ...]
+    """For each run arrays by output name, in the model's order; empty when the model was not
+    sampled."""
+    wide: tuple[dict[str, npt.NDArray[Any]], ...]
+    """For each run what the model answers in float32; empty where it has no numbers of 16 bits, or
+    onnxruntime cannot compute it in float32."""
     not_sampled: str
     """Why there are no outputs: a value that is no tensor, an operator that onnxruntime lacks, an
     index out of range on random inputs; empty when there are outputs."""
@@ -39,28 +43,31 @@ class SampleRun:
 
 def run_sample(
     model: str | os.PathLike[str] | onnx.ModelProto,
-    inputs: Mapping[str, npt.NDArray[Any]],
+    inputs: Sequence[Mapping[str, npt.NDArray[Any]]],
     *,
     outputs: Sequence[str] | None = None,
+    wide: bool = False,
     seconds: float = 60.0,
     memory_bytes: int | None = None,
     threads: int | None = None,
 ) -> SampleRun:
-    """Run a model once with onnxruntime in a child process.
+    """Run a model with onnxruntime in a child process.
 
     Args:
         model: A path, or a model without external data.
-        inputs: Arrays by input name; strings as arrays of objects.
+        inputs: For each run, one after the other, arrays by input name; strings as arrays of
+            objects.
         outputs: Names of the outputs wanted; None for all.
-        seconds: Wall-clock time after which the run is given up.
-        memory_bytes: Memory that it may take; None for most of what is available now.
+        wide: Whether to run it in float32, too, if it has numbers of 16 bits.
+        seconds: Wall-clock time after which all runs are given up.
+        memory_bytes: Memory that they may take; None for most of what is available now.
         threads: Threads within one operator; None for onnxruntime's choice.
 
     Returns:
         The outputs, or the reason why the model could not be sampled although nothing is wrong.
 
     Raises:
-        ModelLimitError: The run takes too much time or memory.
+        ModelLimitError: The runs take too much time or memory.
         ExecutionError: onnxruntime died of the model, or refused it as wrong.
     """
     if memory_bytes is None:
@@ -75,13 +82,19 @@ def run_sample(
             try:
                 path.write_bytes(model.SerializeToString())
             except ValueError:
-                return SampleRun({}, "a model of more than 2 GB can be sampled from a file only")
+                return SampleRun(
+                    (), (), "a model of more than 2 GB can be sampled from a file only"
+                )
+        files = [folder / f"{number}.safetensors" for number in range(len(inputs))]
         arguments = {
             "model": str(path),
-            "inputs": str(folder / "inputs.safetensors"),
-            "records": write_arrays(folder / "inputs.safetensors", inputs),
-            "outputs": str(folder / "outputs.safetensors"),
+            "inputs": [str(file) for file in files],
+            "records": [
+                write_arrays(file, arrays) for file, arrays in zip(files, inputs, strict=True)
+            ],
+            "outputs": str(folder),
             "names": None if outputs is None else list(outputs),
+            "wide": wide,
             "threads": threads,
         }
         answer = run_child(
@@ -92,5 +105,12 @@ def run_sample(
             doing=f"{printable(shown)}: running it with onnxruntime on sample inputs",
         )
         if "not_sampled" in answer:
-            return SampleRun({}, printable(answer["not_sampled"], 400))
-        return SampleRun(read_arrays(folder / "outputs.safetensors", answer["records"]), "")
+            return SampleRun((), (), printable(answer["not_sampled"], 400))
+        outputs_of_runs, wide_of_runs = (
+            tuple(
+                read_arrays(folder / f"{kind}.{number}.safetensors", records)
+                for number, records in enumerate(answer[kind])
+            )
+            for kind in ("outputs", "wide")
+        )
+        return SampleRun(outputs_of_runs, wide_of_runs, "")

@@ -97,7 +97,7 @@ class Hyperparameters:
         if not self._argins:
             return NO_ARGINS
         values = {**self.values, **hyperparameters}
-        chosen = self._optimizers.argins(values, step)
+        chosen = self._optimizers.argins(hyperparameters, step)
         chosen |= {name: float(values[name]) for name in chosen if name in values}  # type: ignore[arg-type]
         for name in self.rate_names:
             rate = values.get(name, values.get(DROPOUT_KEY, self._argins[name].default))
@@ -120,9 +120,14 @@ class Hyperparameters:
             step: Whether it executed optimizer sections.
         """
         self.values.update(hyperparameters)
+        self._optimizers.keep()
         self._runs += forward
         if step:
             self._optimizers.stepped()
+
+    def resume(self) -> None:
+        """Note that the host's state of the optimizers was sent: steps are counted on from it."""
+        self._optimizers.resume()
 
     def reset_random(self) -> None:
         """Draw the same masks again as from the beginning."""

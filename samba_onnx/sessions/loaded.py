@@ -13,6 +13,7 @@ from samba_onnx.pef.manifest import Graph, Manifest, Symbol
 from samba_onnx.runtime.device import Device
 from samba_onnx.runtime.ledger import Ledger
 from samba_onnx.runtime.profile import Profile
+from samba_onnx.sessions.gradient_overwrites import GradientOverwrites
 from samba_onnx.sessions.hyperparameters import Hyperparameters
 from samba_onnx.sessions.optimizer_steps import OptimizerSteps
 from samba_onnx.sessions.profiler import INIT_RUNTIME, SET_PEF, Profiler
@@ -42,6 +43,8 @@ class LoadedProgram:
         """The device; None before it was opened."""
         self.hyperparameters = Hyperparameters()
         """Scalars that runs send to the device; they persist as long as the program."""
+        self.overwrites: GradientOverwrites | None = None
+        """Watches over the gradients of the device; None without one."""
         self._graphs: dict[str, Graph] = {}
         self._inputs: dict[str, dict[str, Symbol]] = {}
         self.only_graph = ""
@@ -99,6 +102,7 @@ class LoadedProgram:
             )
         self.device = device
         self.hyperparameters = Hyperparameters(pef.manifest.argins, optimizers)
+        self.overwrites = GradientOverwrites(pef.manifest)
         DEVICE.attach(SessionStore(device, pef.manifest, self._profiler))
         return device
 
@@ -111,6 +115,7 @@ class LoadedProgram:
             self.pef.close()
         self.pef = self.device = None
         self.hyperparameters = Hyperparameters()
+        self.overwrites = None
         self.only_graph = ""
 
     def required_pef(self) -> Pef:

@@ -188,6 +188,8 @@ class Runner:
         values = self._program.required_device().execute(prepared, arrays, argins)
         self._profiler.end_event(event)
         hyperparameters.keep(checked, forward=forward, step=step)
+        if self._program.overwrites is not None:
+            self._program.overwrites.ran(prepared.plan)
         for name in arrays:
             self._state.host_inputs.pop(name, None)
         return values

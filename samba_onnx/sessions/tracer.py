@@ -18,7 +18,7 @@ from samba_onnx.export.programs.training_steps import (
     optimizer_records,
     parameter_names,
 )
-from samba_onnx.optim import from_json
+from samba_onnx.optim import from_json, state_materializers
 from samba_onnx.pef import Pef
 from samba_onnx.program.fingerprint import difference
 from samba_onnx.program.program import DEFAULT_GRAPH
@@ -29,6 +29,7 @@ from samba_onnx.sessions.onnx_models import input_symbols, is_onnx, model_source
 from samba_onnx.sessions.onnx_modules import Losses, trained_module
 from samba_onnx.sessions.optimizer_steps import OptimizerSteps, check_records, send_state
 from samba_onnx.sessions.profiler import SET_TENSORS, Profiler
+from samba_onnx.sessions.store import places
 from samba_onnx.sessions.trace_mode import TraceMode
 from samba_onnx.sessions.traced import TracedGraph, empty_tensor, traced_graph
 from samba_onnx.sessions.traced_state import TracedState
@@ -96,15 +97,21 @@ class Tracer:
             self.load(pef)
         listed = optimizer_list(optimizers)
         record = read_records(self._program.required_pef()).get(self._program.graph(None).name)
+        _refuse_untrainable(record, listed, self._program.required_pef())
         recorded = None if record is None else record.onnx
         module = trained_module(model, listed, weights, losses, recorded)
         traced, steps = self._checked_trace(model, module, inputs, listed, record)
         self._program.open_device(steps)
         self._state.adopt(traced, self._program.manifest)
+        for optimizer in listed if steps is not None else ():
+            self._state.promise(state_materializers(optimizer, parameter_names(module)))
         if transfer_device:
             self._transfer(traced)
             for optimizer in listed:
                 send_state(optimizer, parameter_names(module))
+        elif steps is not None:
+            # Whoever sends the states sends those of the host.
+            steps.resume()
         if init_output_grads:
             indices = _flat(loss_indices)
             self.set_output_grads(
@@ -269,10 +276,11 @@ class Tracer:
         """Send a graph's parameters, buffers and inputs; lazy values are made one by one."""
         device = self._program.required_device()
         symbols = {symbol.name: symbol for symbol in self._program.manifest.symbols}
+        members = places(self._program.manifest)
         with self._profiler.event(SET_TENSORS):
             for name, tensor in traced.residents.items():
-                if name in symbols and name not in sent:
-                    device.load({name: to_array(tensor)})
+                if name in members and name not in sent:
+                    device.load({members[name].name: to_array(tensor)})
             for tensor in traced.inputs:
                 symbol = symbols.get(traced.symbol(tensor.sn_name))
                 if symbol is None or not (tensor.has_data or tensor.materializer_provided):
@@ -286,6 +294,19 @@ class Tracer:
 def _check_mapping(mapping: str) -> None:
     if mapping not in MAPPINGS:
         raise UsageError(f"mapping is {mapping!r}; give one of {', '.join(MAPPINGS)}")
+
+
+def _refuse_untrainable(
+    record: GraphRecord | None, optimizers: Sequence[Optimizer], pef: Pef
+) -> None:
+    """Refuse optimizers for a PEF that only runs forward: its runs would train nothing."""
+    if optimizers and (record is None or not record.training):
+        kinds = ", ".join(type(optimizer).__name__ for optimizer in optimizers)
+        raise UsageError(
+            f"{pef.path} was compiled for inference and has no backward pass, but trace_graph was "
+            f"given {kinds}: to train, compile with samba.session.compile(model, inputs, optimizer) "
+            "and trace that PEF; to run forward, leave the optimizer out"
+        )
 
 
 def _check_same(record: GraphRecord | None, traced: TracedGraph, source: str, pef: Pef) -> None:

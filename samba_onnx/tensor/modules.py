@@ -13,6 +13,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 from samba_onnx.errors import UsageError
 from samba_onnx.facts.names import root_name, symbol_name
 from samba_onnx.tensor.conversion import from_torch_tensor
+from samba_onnx.tensor.gradient_hooks import share_hooks
 from samba_onnx.tensor.native import describes_the_same_memory
 from samba_onnx.tensor.parameter import SambaParameter
 from samba_onnx.tensor.samba_tensor import SambaTensor
@@ -161,6 +162,7 @@ def _samba_parameter(parameter: nn.Parameter) -> SambaParameter:
     result.requires_grad = parameter.requires_grad
     if parameter.grad is not None:
         result.grad = parameter.grad
+    share_hooks(parameter, result)
     # Attributes that a program has set on the parameter stay with it.
     result.__dict__ |= {k: v for k, v in vars(parameter).items() if k not in vars(result)}
     _REPLACEMENTS[parameter] = result

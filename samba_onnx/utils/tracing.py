@@ -72,7 +72,8 @@ def trace_graph(
         GraphMismatchError: The PEF was compiled from another model; the first difference is named.
         NotTracedError: There is no PEF.
         PefError: The PEF cannot be used.
-        UsageError: An argument is of the wrong kind.
+        UsageError: An argument is of the wrong kind, or optimizers are given for a PEF that was
+            compiled for inference.
         OutOfDeviceMemoryError: The model does not fit into the device's memory.
     """
     del config_dict, distlearn_config, dev_mode, squeeze_bs_dim

@@ -358,4 +358,4 @@ def _sample(model: TorchModel, exported: Exported) -> Sample:
         return Sample(notes=(f"The PEF carries no reference sample: {reason}.",))
     pairs = zip(exported.outputs, answers, strict=True)
     outputs = {name: to_array(answer) for name, answer in pairs if name is not None}
-    return keep_sample(inputs, outputs, graph=exported.program.name)
+    return keep_sample([inputs], [outputs], graph=exported.program.name)

@@ -1,4 +1,4 @@
-"""The reference sample: the original model, run once on seeded inputs in a child process.
+"""The reference sample: the original model, run on seeded inputs in a child process.
 
 It travels inside the PEF, so that a PEF can test itself anywhere; and it is the moment at which a
 model that crashes or never ends shows itself, where it can do no harm.
@@ -8,25 +8,28 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import onnx_ir as ir
 
-from samba_onnx.errors import InvalidModelError, ModelLimitError, SambaError, UsageError
+from samba_onnx.errors import InvalidModelError, ModelLimitError, UsageError
 from samba_onnx.facts.dtypes import tensor_element
 from samba_onnx.facts.operators import Randomness, operators
-from samba_onnx.facts.tolerances import OUTPUT
+from samba_onnx.facts.tolerances import OUTPUT, rounding_unit
 from samba_onnx.loading import LoadedModel
 from samba_onnx.passes.rewrites.interface import dimensions
 from samba_onnx.pef import can_be_sample, encode_reference
 from samba_onnx.pef.manifest import ReferenceSample
+from samba_onnx.program.index_ranges import graph_ranges
 from samba_onnx.program.program import DEFAULT_GRAPH
 from samba_onnx.program.value_types import type_text
 from samba_onnx.safety.files import printable
-from samba_onnx.safety.sample_inputs import random_inputs
-from samba_onnx.safety.sampling import run_sample
+from samba_onnx.safety.sampling import SampleRun, run_sample
+from samba_onnx.workflows.rounding_depth import rounding_depth
+from samba_onnx.workflows.sample_inputs import RUNS, random_inputs
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -64,7 +67,7 @@ def make_sample(
     wanted: bool | None,
     seconds: float = SECONDS,
 ) -> Sample:
-    """Run the original model once and keep what it answered.
+    """Run the original model on several sets of inputs and keep what it answered.
 
     Args:
         source: The original model as it was given.
@@ -91,50 +94,108 @@ def make_sample(
     if reason:
         return _without(reason)
     try:
-        inputs = random_inputs(_specifications(model), seed)
-    except (SambaError, KeyError) as error:
+        inputs, run = _answered(loaded.path or source, model, seed, seconds)
+    except (UsageError, KeyError) as error:
         return _without(str(error))
-    try:
-        run = run_sample(loaded.path or source, inputs, threads=1, seconds=seconds)
-    except ModelLimitError as error:
-        raise ModelLimitError(
-            f"{error}; give the sample more time (--sample-seconds) or leave it out (--no-sample)"
-        ) from None
     if run.not_sampled:
         return _without(run.not_sampled)
-    _check_outputs(model, run.outputs, loaded.path or loaded.summary.name)
-    return keep_sample(inputs, run.outputs, seed=seed)
+    for outputs in run.outputs:
+        _check_outputs(model, outputs, loaded.path or loaded.summary.name)
+    depth = rounding_depth(model)
+    return keep_sample(inputs, run.outputs, run.wide, seed=seed, depth=depth)
 
 
 def keep_sample(
-    inputs: Mapping[str, npt.NDArray[Any]],
-    outputs: Mapping[str, npt.NDArray[Any]],
+    inputs: Sequence[Mapping[str, npt.NDArray[Any]]],
+    outputs: Sequence[Mapping[str, npt.NDArray[Any]]],
+    wide: Sequence[Mapping[str, npt.NDArray[Any]]] = (),
     *,
     graph: str = DEFAULT_GRAPH,
     seed: int = 0,
+    depth: int = 1,
 ) -> Sample:
     """Return what the original model answered as a PEF keeps it, whoever ran the model.
 
+    Of several runs as many are kept as the limit of size allows, the first ones.
+
     Args:
-        inputs: What the model was given, by the names of the graph's inputs.
-        outputs: What it answered, by the names of the graph's outputs.
+        inputs: For each run what the model was given, by the names of the graph's inputs.
+        outputs: For each run what it answered, by the names of the graph's outputs.
+        wide: For each run the same in float32; empty if nobody asked for it.
         graph: Name of the PEF's graph.
-        seed: Seed of the inputs; 0 where the user chose them.
+        seed: Seed of the first run's inputs; 0 where the user chose them.
+        depth: Operators that round, on the longest way through the model.
 
     Returns:
         The sample, or a note that says why it is not kept.
     """
-    if not can_be_sample(inputs) or not can_be_sample(outputs):
+    if not all(can_be_sample(arrays) for arrays in (*inputs, *outputs)):
         return _without("its inputs or outputs are not all numbers")
-    size = sum(array.nbytes for array in (*inputs.values(), *outputs.values()))
+    narrow = [
+        name for name, array in outputs[0].items() if wide and rounding_unit(str(array.dtype))
+    ]
+    runs = [
+        {
+            "input": list(arrays.values()),
+            "output": list(outputs[number].values()),
+            "wide": [wide[number][name] for name in narrow],
+        }
+        for number, arrays in enumerate(inputs)
+    ]
+    size = sum(array.nbytes for part in runs[0].values() for array in part)
     if size > KEPT_BYTES:
         return _without(
             f"inputs and outputs take {size >> 20} MiB, the limit is {KEPT_BYTES >> 20}"
         )
-    record = ReferenceSample(
-        graph, seed, tuple(inputs), tuple(outputs), OUTPUT.relative, OUTPUT.absolute
+    del runs[KEPT_BYTES // max(size, 1) :]  # all runs are of one size
+    tolerance = (OUTPUT.relative, OUTPUT.absolute)
+    names = (tuple(inputs[0]), tuple(outputs[0]), tuple(narrow))
+    record = ReferenceSample(graph, seed, len(runs), *names, depth, *tolerance)
+    return Sample(record, encode_reference(runs))
+
+
+def _answered(
+    source: str | os.PathLike[str] | onnx.ModelProto, model: ir.Model, seed: int, seconds: float
+) -> tuple[list[dict[str, npt.NDArray[Any]]], SampleRun]:
+    """Run the original on all that its graph shows it to take, or on 0 and 1 if it takes no more."""
+    specifications, ranges = _specifications(model), graph_ranges(model.graph)
+    drawn, plain = (
+        [random_inputs(specifications, seed + number, legal) for number in range(RUNS)]
+        for legal in (ranges, None)
     )
-    return Sample(record, encode_reference(list(inputs.values()), list(outputs.values())))
+    run = _run(source, drawn, model, seconds)
+    if run.not_sampled and not _are_equal(drawn, plain):
+        return plain, _run(source, plain, model, seconds)
+    return drawn, run
+
+
+def _run(
+    source: str | os.PathLike[str] | onnx.ModelProto,
+    inputs: Sequence[Mapping[str, npt.NDArray[Any]]],
+    model: ir.Model,
+    seconds: float,
+) -> SampleRun:
+    """Run the original; of outputs of 16 bits also ask what they are in float32."""
+    wide = any(
+        value.dtype in (ir.DataType.FLOAT16, ir.DataType.BFLOAT16) for value in model.graph.outputs
+    )
+    try:
+        return run_sample(source, inputs, wide=wide, threads=1, seconds=seconds)
+    except ModelLimitError as error:
+        raise ModelLimitError(
+            f"{error}; give the sample more time (--sample-seconds) or leave it out (--no-sample)"
+        ) from None
+
+
+def _are_equal(
+    runs: Sequence[Mapping[str, npt.NDArray[Any]]], others: Sequence[Mapping[str, npt.NDArray[Any]]]
+) -> bool:
+    return all(
+        np.array_equal(array, other[name])
+        for run, other in zip(runs, others, strict=True)
+        for name, array in run.items()
+        if array.dtype.kind in "iub"
+    )
 
 
 def _check_outputs(

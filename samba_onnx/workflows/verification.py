@@ -1,48 +1,43 @@
 """Do the numbers hold? A PEF on the emulator against something it was not made by.
 
 Two comparisons: against the original model on the same engine (:func:`verify`), and against the
-reference sample that the compiler put into the PEF (:func:`self_test`).
+reference sample that the compiler put into the PEF (:func:`self_test`). The device runs the PEF in both
+ways in which it keeps weights: mapped from the file, as a quick look does, and packed for its kernels,
+as programs that run it many times do; and several times, so that repeated runs are compared, too.
 """
 
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-import numpy as np
-
-from samba_onnx.errors import UsageError
-from samba_onnx.facts.tolerances import OUTPUT, output_tolerance
+from samba_onnx.errors import ExecutionError, UsageError
 from samba_onnx.loading import load_model
 from samba_onnx.pef import Pef, load_pef
+from samba_onnx.program.index_ranges import IndexRange, graph_ranges
 from samba_onnx.runtime.engine.registry import DEFAULT_ENGINE
-from samba_onnx.safety.sample_inputs import random_inputs
+from samba_onnx.workflows.output_errors import (
+    ChosenTolerances,
+    Expectation,
+    OutputComparison,
+    compare_outputs,
+    worst_of,
+)
+from samba_onnx.workflows.rounding_depth import rounding_depth
+from samba_onnx.workflows.sample_inputs import RUNS, input_specs, pef_ranges, random_inputs
 
 if TYPE_CHECKING:
     import onnx
+    import onnx_ir as ir
 
+    from samba_onnx.runtime.engine.evaluation import OriginalModel
 
-@dataclass(frozen=True)
-class OutputComparison:
-    """How far one output is from what was expected."""
-
-    name: str
-    type: str
-    """The numpy dtype, as ``float32``."""
-    shape: tuple[int, ...]
-    max_absolute_error: float
-    """Zero for exact types that agree; infinite where shapes or types differ."""
-    max_relative_error: float
-    """Largest error divided by the largest expected magnitude."""
-    mismatched: int
-    """Elements beyond the tolerance."""
-    elements: int
-    passed: bool
+WEIGHTS: Final[Mapping[str, bool]] = {"mapped": False, "prepacked": True}
+"""How the device keeps weights, by what reports call it."""
 
 
 @dataclass(frozen=True)
@@ -52,18 +47,29 @@ class Verification:
     against: str
     """``original`` (the model itself) or ``sample`` (the reference inside the PEF)."""
     outputs: tuple[OutputComparison, ...]
-    """One per output, in the graph's order."""
+    """One per output, in the graph's order: that of the run in which it is worst."""
     rtol: float
-    """Relative tolerance."""
+    """Relative tolerance of outputs in float32, float64 and complex numbers."""
     atol: float
-    """Absolute tolerance per unit of the output's largest magnitude."""
+    """Absolute tolerance of the same per unit of the output's largest magnitude."""
     engine: str = DEFAULT_ENGINE
     """Name of what executed the PEF, and the original."""
+    runs: tuple[str, ...] = ()
+    """Every run that was compared: its inputs, and how the device kept weights."""
 
     @property
     def passed(self) -> bool:
         """Whether every output is within the tolerance."""
         return all(output.passed for output in self.outputs)
+
+
+@dataclass(frozen=True)
+class _Trial:
+    """Inputs of one run, with what they should give."""
+
+    name: str
+    inputs: Mapping[str, Any]
+    expected: Expectation
 
 
 def verify(
@@ -86,35 +92,36 @@ def verify(
     Args:
         model: The original model, as a path or in memory.
         pef: The compiled model, open or as a path.
-        inputs: Arrays by input name; random ones where None. Dynamic dimensions become 2.
-        seed: Seed of the random inputs.
-        rtol: Relative tolerance; that of :mod:`samba_onnx.facts.tolerances` where None.
+        inputs: Arrays by input name; where None, three sets of random ones, with integers from all
+            of the range that the model shows. Dynamic dimensions become 2.
+        seed: Seed of the first set of random inputs; the others have the next seeds.
+        rtol: Relative tolerance, of 16-bit floats as well; that of
+            :mod:`samba_onnx.facts.tolerances` where None.
         atol: Absolute tolerance per unit of the output's largest magnitude; likewise where None.
         threads: Threads of both sides; all cores where None.
         engine: Name of what executes both sides: ``onnxruntime``, or ``reference``, which is slow
             and exact.
 
     Returns:
-        One comparison per output, in the graph's order.
+        One comparison per output, in the graph's order, with the tolerance that was used.
 
     Raises:
         ModelError: The original cannot be used.
         PefError: The PEF cannot be used, or the device copied something else than it plans.
-        UsageError: The PEF's interface is not that of the model, or there is no such engine.
+        UsageError: The PEF's interface is not that of the model, an input is no tensor and is not
+            given, or there is no such engine.
         ExecutionError: The engine fails on the original or on the PEF.
     """
+    from samba_onnx.runtime.engine.evaluation import open_original
+
     loaded = load_model(model)
     with _opened(pef) as opened:
-        graph = opened.manifest.graphs[0]
-        names = tuple(value.name or "" for value in loaded.model.graph.outputs)
-        if names != graph.outputs:
-            raise UsageError(
-                f"{opened.path} has outputs {list(graph.outputs)}, the model has {list(names)}: "
-                "verify takes the model that the PEF was converted from"
-            )
-        fed = dict(inputs) if inputs is not None else seeded_inputs(opened, seed)
-        expected = run_original(loaded.path or model, fed, engine=engine, threads=threads)
-        return _compare_run(opened, fed, expected, "original", rtol, atol, threads, engine)
+        _refuse_other_model(opened, loaded.model)
+        original = open_original(loaded.path or model, engine=engine, threads=threads, wide=True)
+        trials = _trials(opened, original, loaded.model, inputs, seed)
+        return _compare_runs(
+            opened, trials, "original", ChosenTolerances(rtol, atol), threads, engine
+        )
 
 
 def self_test(
@@ -137,7 +144,7 @@ def self_test(
             was made, or ``reference``, which is slow and exact.
 
     Returns:
-        One comparison per output of the sample.
+        One comparison per output of the sample, with the tolerance that was used.
 
     Raises:
         PefError: The PEF cannot be used, or the device copied something else than it plans.
@@ -151,41 +158,18 @@ def self_test(
                 f"{opened.path} carries no reference sample: "
                 "verify it against its model, or convert again with --sample"
             )
-        return _compare_run(
-            opened,
-            opened.reference_inputs(),
-            opened.reference_outputs(),
-            "sample",
-            sample.rtol if rtol is None else rtol,
-            sample.atol if atol is None else atol,
-            threads,
-            engine,
-        )
-
-
-def seeded_inputs(pef: Pef, seed: int, *, dynamic: int = 2) -> dict[str, Any]:
-    """Return random inputs for a PEF's first graph.
-
-    Args:
-        pef: The compiled model.
-        seed: Seed of the generator; the same seed gives the same arrays.
-        dynamic: Size that dynamic dimensions take.
-
-    Returns:
-        Arrays by input name.
-
-    Raises:
-        UsageError: An input is no tensor, or its rank is unknown.
-    """
-    symbols = {symbol.name: symbol for symbol in pef.manifest.symbols}
-    specs: dict[str, tuple[str, tuple[int, ...]]] = {}
-    for name in pef.manifest.graphs[0].inputs:
-        symbol = symbols[name]
-        if not symbol.type.startswith("tensor(") or symbol.shape is None:
-            raise UsageError(f"input {name!r} has type {symbol.type}: give it with --input")
-        shape = tuple(size if isinstance(size, int) else dynamic for size in symbol.shape)
-        specs[name] = (symbol.type, shape)
-    return random_inputs(specs, seed)
+        trials = [
+            _Trial(
+                f"run {run} of the sample",
+                opened.reference_inputs(run),
+                Expectation(
+                    opened.reference_outputs(run), opened.reference_wide(run), sample.depth
+                ),
+            )
+            for run in range(sample.runs)
+        ]
+        limits = ChosenTolerances(rtol, atol, (sample.rtol, sample.atol))
+        return _compare_runs(opened, trials, "sample", limits, threads, engine)
 
 
 def run_original(
@@ -223,35 +207,25 @@ def compare(
     rtol: float | None = None,
     atol: float | None = None,
 ) -> Verification:
-    """Compare two sets of outputs.
+    """Compare the outputs of one run with those that were expected.
 
-    An element passes when ``|actual - expected| <= atol * scale + rtol * |expected|``, where
-    ``scale`` is the largest finite magnitude of the expected output. NaN equals NaN, infinities
-    equal their like, and integers, booleans and strings must be equal.
+    The rules are those of :mod:`samba_onnx.workflows.output_errors`; nothing is known here of what
+    the model would answer in float32, so that 16-bit floats may be off by some roundings of each
+    element and of the root mean square.
 
     Args:
         actual: Values by name: arrays, lists of them, or None.
         expected: The same names.
         against: What ``expected`` comes from, for the report.
-        rtol: See above; that of :mod:`samba_onnx.facts.tolerances` where None.
-        atol: See above; likewise where None.
+        rtol: Relative tolerance; that of the type where None.
+        atol: Absolute tolerance per unit of the largest magnitude; likewise where None.
 
     Returns:
         One comparison per array.
     """
-    outputs = []
-    for name, wanted in expected.items():
-        leaves = list(_leaves(name, wanted))
-        got = dict(_leaves(name, actual.get(name)))
-        outputs += [
-            _compare_array(leaf, got.get(leaf), value, rtol, atol) for leaf, value in leaves
-        ]
-        outputs += [_failed(leaf, value) for leaf, value in got.items() if leaf not in dict(leaves)]
+    limits = ChosenTolerances(rtol, atol)
     return Verification(
-        against,
-        tuple(outputs),
-        OUTPUT.relative if rtol is None else rtol,
-        OUTPUT.absolute if atol is None else atol,
+        against, compare_outputs(actual, Expectation(expected), limits), *limits.plain()
     )
 
 
@@ -265,99 +239,76 @@ def _opened(pef: Pef | str | os.PathLike[str]) -> Iterator[Pef]:
         yield opened
 
 
-def _compare_run(
+def _trial(name: str, original: OriginalModel, inputs: Mapping[str, Any], depth: int) -> _Trial:
+    outputs = original.run(inputs)
+    return _Trial(name, inputs, Expectation(outputs, original.run_wide(inputs), depth))
+
+
+def _refuse_other_model(pef: Pef, model: ir.Model) -> None:
+    """Refuse a PEF whose outputs have other names than the model's."""
+    graph = pef.manifest.graphs[0]
+    names = tuple(value.name or "" for value in model.graph.outputs)
+    if names != graph.outputs:
+        raise UsageError(
+            f"{pef.path} has outputs {list(graph.outputs)}, the model has {list(names)}: "
+            "verify takes the model that the PEF was converted from"
+        )
+
+
+def _trials(
     pef: Pef,
-    inputs: Mapping[str, Any],
-    expected: Mapping[str, Any],
+    original: OriginalModel,
+    model: ir.Model,
+    inputs: Mapping[str, Any] | None,
+    seed: int,
+) -> list[_Trial]:
+    """Run the original on the inputs that were given, or on several random ones."""
+    depth = rounding_depth(model)
+    if inputs is not None:
+        return [_trial("the inputs given", original, inputs, depth)]
+    ranges = pef_ranges(pef) | graph_ranges(model.graph)
+    return [
+        _drawn_trial(pef, original, number, ranges, depth) for number in range(seed, seed + RUNS)
+    ]
+
+
+def _drawn_trial(
+    pef: Pef, original: OriginalModel, seed: int, ranges: Mapping[str, IndexRange], depth: int
+) -> _Trial:
+    """Run the original on random inputs: with integers of 0 and 1 only where it takes no others."""
+    try:
+        inputs = random_inputs(input_specs(pef), seed, ranges)
+        return _trial(f"seed {seed}", original, inputs, depth)
+    except ExecutionError:
+        plain = random_inputs(input_specs(pef), seed)
+        return _trial(f"seed {seed}, integers 0 and 1", original, plain, depth)
+
+
+def _compare_runs(
+    pef: Pef,
+    trials: Sequence[_Trial],
     against: str,
-    rtol: float | None,
-    atol: float | None,
+    limits: ChosenTolerances,
     threads: int | None,
     engine: str,
 ) -> Verification:
     from samba_onnx.runtime.accounting import check_plan
     from samba_onnx.runtime.device import Device
 
-    with Device(pef, engine=engine, threads=threads, prepack=False) as device:
-        actual = device.run(inputs)
-        check_plan(device.ledger, pef.manifest.graphs[0])
-    comparison = compare(actual, expected, against=against, rtol=rtol, atol=atol)
-    return dataclasses.replace(comparison, engine=engine)
-
-
-def _leaves(name: str, value: Any) -> Iterator[tuple[str, np.ndarray | None]]:
-    """Yield the arrays of a value under names such as ``y``, ``y[0]``, ``y['key']``."""
-    if isinstance(value, list | tuple):
-        for index, item in enumerate(value):
-            yield from _leaves(f"{name}[{index}]", item)
-    elif isinstance(value, dict):
-        for key, item in value.items():
-            yield from _leaves(f"{name}[{key!r}]", item)
-    else:
-        yield name, None if value is None else np.asarray(value)
-
-
-def _failed(name: str, value: np.ndarray | None) -> OutputComparison:
-    array = np.empty(0) if value is None else value
-    size = max(array.size, 1)
-    infinite = float("inf")
-    return OutputComparison(
-        name, str(array.dtype), array.shape, infinite, infinite, size, size, passed=False
+    # The reference engine has no layouts of its own: one way to keep weights is all.
+    ways = WEIGHTS if engine == DEFAULT_ENGINE else {"mapped": False}
+    compared: dict[str, tuple[OutputComparison, ...]] = {}
+    for weights, prepack in ways.items():
+        with Device(pef, engine=engine, threads=threads, prepack=prepack) as device:
+            for trial in trials:
+                run = f"{trial.name}, weights {weights}"
+                actual = device.run(trial.inputs)
+                check_plan(device.ledger, pef.manifest.graphs[0])
+                compared[run] = compare_outputs(actual, trial.expected, limits, run)
+    return Verification(
+        against,
+        worst_of(list(compared.values())),
+        *limits.plain(),
+        engine=engine,
+        runs=tuple(compared),
     )
-
-
-def _compare_array(
-    name: str,
-    actual: np.ndarray | None,
-    expected: np.ndarray | None,
-    rtol: float | None,
-    atol: float | None,
-) -> OutputComparison:
-    if actual is None and expected is None:
-        return OutputComparison(name, "none", (), 0.0, 0.0, 0, 0, passed=True)
-    if actual is None or expected is None or actual.shape != expected.shape:
-        return _failed(name, expected)
-    if actual.dtype != expected.dtype and actual.dtype.kind not in "OUST":
-        return _failed(name, expected)
-    if expected.dtype.kind in "biuOUST":
-        errors = _exact_errors(actual, expected)
-        tolerance, scale = np.zeros(1), 1.0
-    else:
-        errors, tolerance, scale = _float_errors(actual, expected, rtol, atol)
-    largest = float(errors.max(initial=0.0))
-    mismatched = int(np.count_nonzero(errors > tolerance))
-    relative = largest / scale if scale else largest
-    return OutputComparison(
-        name,
-        str(expected.dtype),
-        expected.shape,
-        largest,
-        relative,
-        mismatched,
-        expected.size,
-        passed=mismatched == 0,
-    )
-
-
-def _exact_errors(actual: np.ndarray, expected: np.ndarray) -> np.ndarray:
-    if expected.dtype.kind in "iu":
-        wide = actual.astype(np.float64) - expected.astype(np.float64)
-        return np.asarray(np.where(actual == expected, 0.0, np.maximum(np.abs(wide), 1.0)))
-    return np.asarray(actual != expected).astype(np.float64)
-
-
-def _float_errors(
-    actual: np.ndarray, expected: np.ndarray, rtol: float | None, atol: float | None
-) -> tuple[np.ndarray, np.ndarray, float]:
-    tolerance = output_tolerance(str(expected.dtype))
-    relative = tolerance.relative if rtol is None else rtol
-    absolute = tolerance.absolute if atol is None else atol
-    wide = np.complex128 if expected.dtype.kind == "c" else np.float64
-    left, right = actual.astype(wide), expected.astype(wide)
-    finite = np.isfinite(left) & np.isfinite(right)
-    same = (left == right) | (np.isnan(left) & np.isnan(right))
-    magnitude = np.where(finite, np.abs(right), 0.0)
-    scale = float(magnitude.max(initial=0.0))
-    with np.errstate(invalid="ignore"):
-        errors = np.where(same, 0.0, np.where(finite, np.abs(left - right), np.inf))
-    return errors, absolute * scale + relative * magnitude, scale

@@ -4,7 +4,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from samba_onnx.facts.tolerances import OUTPUT, of_largest, output_tolerance
+from samba_onnx.facts.tolerances import OUTPUT, of_largest, output_roundings, rounding_unit
 
 FLOATS = ["float64", "float32", "float16", "bfloat16", "complex64", "complex128"]
 
@@ -14,8 +14,6 @@ def test_a_tolerance_lies_between_one_rounding_and_nonsense(name: str) -> None:
     dtype = np.dtype(getattr(ml_dtypes, name, name))
     one_rounding = float(ml_dtypes.finfo(dtype).eps) / 2
     assert one_rounding < of_largest(name) < 0.1
-    if name not in {"float64", "complex128"}:
-        assert one_rounding < output_tolerance(name).relative < 0.1
 
 
 @pytest.mark.parametrize("name", ["int64", "bool", "object"])
@@ -23,6 +21,20 @@ def test_what_is_exact_must_be_equal(name: str) -> None:
     assert of_largest(name) == 0.0
 
 
-def test_wide_types_have_the_tolerance_of_outputs() -> None:
-    assert output_tolerance("float32") is output_tolerance("float64") is OUTPUT
-    assert output_tolerance("bfloat16").relative > output_tolerance("float16").relative
+def test_outputs_of_wide_types_keep_four_digits() -> None:
+    assert (OUTPUT.relative, OUTPUT.absolute) == (1e-4, 1e-5)
+    assert all(rounding_unit(name) is None for name in ("float32", "float64", "complex64", "int8"))
+
+
+@pytest.mark.parametrize("name", ["float16", "bfloat16"])
+def test_the_unit_of_16_bits_is_its_largest_rounding(name: str) -> None:
+    dtype = np.dtype(getattr(ml_dtypes, name, name))
+    assert rounding_unit(name) == float(ml_dtypes.finfo(dtype).eps) / 2
+    numbers = np.linspace(1, 2, 100_001)
+    largest = np.abs(numbers.astype(dtype).astype(np.float64) - numbers).max()
+    assert largest == pytest.approx(rounding_unit(name), rel=0.01)
+
+
+def test_roundings_grow_like_the_root_of_their_number() -> None:
+    assert output_roundings(0) == 4
+    assert output_roundings(100) == 14

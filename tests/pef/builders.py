@@ -110,7 +110,7 @@ def manifest(layout: WeightsLayout) -> Manifest:
         (fallback,),
         symbols,
         (Region("io", 4800, "hbm"), Region("weights", 1200, "hbm"), Region("work", 4800, "hbm")),
-        reference=ReferenceSample("main", 0, ("x",), ("y",), 1e-5, 1e-6),
+        reference=ReferenceSample("main", 0, 1, ("x",), ("y",), (), 1, 1e-5, 1e-6),
     )
 
 
@@ -157,7 +157,7 @@ def answer(x: np.ndarray) -> np.ndarray:
 
 def reference() -> bytes:
     """The member of the reference sample."""
-    return encode_reference([SAMPLE], [answer(SAMPLE)])
+    return encode_reference([{"input": [SAMPLE], "output": [answer(SAMPLE)]}])
 
 
 def write_toy(path: Path) -> Manifest:

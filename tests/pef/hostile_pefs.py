@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import onnx
 
 from samba_onnx.pef import encode_reference
@@ -208,11 +209,16 @@ def _set(member: str, content: bytes) -> Callable[[Members], None]:
     return lambda members: members.update({member: content})
 
 
+def _sample(inputs: list[np.ndarray], outputs: list[np.ndarray]) -> bytes:
+    return encode_reference([{"input": inputs, "output": outputs}])
+
+
 def _tensors(anatomy: Anatomy) -> Iterator[tuple[str, bytes]]:
     weights, sample = WEIGHTS_MEMBER, REFERENCE_MEMBER
     good = anatomy.members[weights]
     padding_at = 4096 + 1200
     result = answer(SAMPLE)
+    run = {"input": [SAMPLE], "output": [result]}
     changes: dict[str, Callable[[Members], None]] = {
         "other name": _replaced(weights, b'"w":', b'"v":'),
         "other dtype": _replaced(weights, b'"F32"', b'"I32"'),
@@ -229,11 +235,12 @@ def _tensors(anatomy: Anatomy) -> Iterator[tuple[str, bytes]]:
         "no weights": _set(weights, b""),
         "sample is no safetensors": _set(sample, b"x" * 5000),
         "sample is empty": _set(sample, b""),
-        "sample without output": _set(sample, encode_reference([SAMPLE], [])),
-        "sample with more": _set(sample, encode_reference([SAMPLE], [result, result])),
-        "sample of other shape": _set(sample, encode_reference([SAMPLE[:2]], [result])),
-        "sample of other rank": _set(sample, encode_reference([SAMPLE.reshape(-1)], [result])),
-        "sample of other type": _set(sample, encode_reference([SAMPLE.astype("f8")], [result])),
+        "sample without output": _set(sample, _sample([SAMPLE], [])),
+        "sample with more": _set(sample, _sample([SAMPLE], [result, result])),
+        "sample with more runs": _set(sample, encode_reference([run, run])),
+        "sample of other shape": _set(sample, _sample([SAMPLE[:2]], [result])),
+        "sample of other rank": _set(sample, _sample([SAMPLE.reshape(-1)], [result])),
+        "sample of other type": _set(sample, _sample([SAMPLE.astype("f8")], [result])),
         "sample with fractional shape": _replaced(sample, b"[4,300]", b"[4.0,300]"),
         "sample with a shape of text": _replaced(sample, b"[4,300]", b'["4",300]'),
         "sample with a vast shape": _replaced(sample, b"[4,300]", b"[4e300,1]"),

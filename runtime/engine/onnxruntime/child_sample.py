@@ -1,4 +1,4 @@
-"""In a child process: run an ONNX model once and write its outputs.
+"""In a child process: run an ONNX model and write its outputs.
 
 ``safety.sampling`` starts it by its name. It imports no more than it needs, for every conversion waits
 for it.
@@ -6,13 +6,17 @@ for it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from samba_onnx.runtime.engine.onnxruntime.sessions import make_session
 from samba_onnx.runtime.engine.onnxruntime.values import HostSession
 from samba_onnx.runtime.engine.protocol import EngineSettings, Rewriting
 from samba_onnx.safety.exchange import read_arrays, write_arrays
+
+if TYPE_CHECKING:
+    import onnxruntime as ort
 
 __all__ = ["sample"]
 
@@ -31,46 +35,102 @@ _UNABLE = (
 
 def sample(
     model: str,
-    inputs: str,
-    records: list[dict[str, Any]],
+    inputs: list[str],
+    records: list[list[dict[str, Any]]],
     outputs: str,
     names: list[str] | None,
+    wide: bool,
     threads: int | None,
 ) -> dict[str, Any]:
-    """Run a model once.
+    """Run a model.
 
     Args:
         model: Path of the ONNX model.
-        inputs: Path of the input arrays, as ``exchange.write_arrays`` left it.
-        records: What it said about them.
-        outputs: Where the output arrays shall go.
+        inputs: For each run the path of the input arrays, as ``exchange.write_arrays`` left it.
+        records: What it said about them, for each run.
+        outputs: The folder where the output arrays shall go.
         names: The outputs wanted; None for all.
+        wide: Whether to run it in float32, too, if it has numbers of 16 bits.
         threads: Threads of one operator; None for onnxruntime's choice.
 
     Returns:
-        Either ``records`` of the outputs, or ``not_sampled`` with the reason. Whatever onnxruntime
-        raises on a model that is wrong passes through.
+        Either the records of what was written for each run: ``outputs`` and, in float32, ``wide``,
+        maybe none; or ``not_sampled`` with the reason. What onnxruntime raises on a model that is
+        wrong passes through.
     """
-    # The plainest reading of the model, and for a single run the quickest: nothing is rewritten,
+    # The plainest reading of the model, and for few runs the quickest: nothing is rewritten,
     # and weights stay in their file.
     settings = EngineSettings(threads, prepack=False, rewriting=Rewriting.NONE)
     try:
-        session = HostSession(make_session(model, settings), names)
+        ort_session = _session(Path(model), settings)
     except Exception as error:
         if any(sign in str(error) for sign in _UNABLE):
             return {"not_sampled": f"onnxruntime cannot run it: {_first_line(error)}"}
         raise
-    for name, kind in (*session.inputs.items(), *session.outputs.items()):
-        if not kind.startswith("tensor(") or kind[7:].startswith(_PACKED):
-            return {"not_sampled": f"value {name!r} is of type {kind}"}
-    feed = read_arrays(Path(inputs), records)
+    session = HostSession(ort_session, names)
+    strange = _no_tensor(session)
+    if strange:
+        return {"not_sampled": strange}
+    feeds = [read_arrays(Path(file), known) for file, known in zip(inputs, records, strict=True)]
     try:
-        results = dict(zip(session.outputs, session.run(feed), strict=True))
+        results = [dict(zip(session.outputs, session.run(feed), strict=True)) for feed in feeds]
     except Exception as error:
-        if not feed or "alloc" in str(error).lower():
+        if not any(feeds) or "alloc" in str(error).lower():
             raise  # without inputs, it cannot be those that are at fault
         return {"not_sampled": f"onnxruntime failed on sample inputs: {_first_line(error)}"}
-    return {"records": write_arrays(Path(outputs), results)}
+    declared = [value.name for value in ort_session.get_outputs()]
+    widened = _wide(Path(model), settings, feeds) if wide else []
+    chosen = [{n: values[declared.index(n)] for n in session.outputs} for values in widened]
+    answers = {"outputs": results, "wide": chosen}
+    return {kind: _written(Path(outputs), kind, runs) for kind, runs in answers.items()}
+
+
+def _no_tensor(session: HostSession) -> str:
+    """Name a value that cannot be exchanged with the parent; empty if there is none."""
+    for name, kind in (*session.inputs.items(), *session.outputs.items()):
+        if not kind.startswith("tensor(") or kind[7:].startswith(_PACKED):
+            return f"value {name!r} is of type {kind}"
+    return ""
+
+
+def _written(folder: Path, kind: str, runs: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
+    """Write the arrays of each run to a file of its own."""
+    return [
+        write_arrays(folder / f"{kind}.{number}.safetensors", arrays)
+        for number, arrays in enumerate(runs)
+    ]
+
+
+def _session(model: Path, settings: EngineSettings) -> ort.InferenceSession:
+    """Make a session of a model, with its bfloat16 lowered if onnxruntime cannot run it as it is."""
+    try:
+        return make_session(str(model), settings)
+    except Exception as error:
+        if not any(sign in str(error) for sign in _UNABLE):
+            raise
+        # Here: these imports take longer than most models do, and few models need them.
+        from samba_onnx.runtime.engine.onnxruntime.originals import bfloat16_source
+
+        source = bfloat16_source(model)
+        if source is None:
+            raise
+    return make_session(source[0], settings, folder=source[1])
+
+
+def _wide(
+    model: Path, settings: EngineSettings, feeds: list[dict[str, Any]]
+) -> list[Sequence[Any]]:
+    """Run a model in float32; return all outputs of each run, or no run where onnxruntime cannot."""
+    from samba_onnx.runtime.engine.onnxruntime.originals import wide_source
+
+    source = wide_source(model)
+    if source is None:
+        return []
+    try:
+        session = HostSession(make_session(source[0], settings, folder=source[1]))
+        return [session.run(feed) for feed in feeds]
+    except Exception:  # whatever it lacks in float32: the sample is complete without these answers
+        return []
 
 
 def _first_line(error: BaseException) -> str:

@@ -22,6 +22,7 @@ from samba_onnx.runtime.engine.onnxruntime.binding import (
     tensor_value,
 )
 from samba_onnx.runtime.engine.onnxruntime.blocks import BlockPool, bind_blocks
+from samba_onnx.runtime.engine.onnxruntime.originals import bfloat16_source
 from samba_onnx.runtime.engine.onnxruntime.sessions import (
     NO_VALUES,
     make_session,
@@ -127,12 +128,16 @@ class OnnxRuntimeEngine:
         lower(stage)
         return HostSession(self._session(computation, stage))
 
-    def open(self, model: onnx.ModelProto | Path, title: str) -> HostComputation:
+    def open(self, model: onnx.ModelProto | Path, title: str, folder: str = "") -> HostComputation:
         """Prepare somebody else's model as it is; what onnxruntime does wrong is turned off.
+
+        A model with bfloat16 for which onnxruntime has no kernels is computed as the device
+        computes it.
 
         Args:
             model: In memory, or a file that may have external data beside it.
             title: What messages call it.
+            folder: Where the files of external initializers lie, of a model in memory.
 
         Returns:
             The model, ready to run.
@@ -142,10 +147,19 @@ class OnnxRuntimeEngine:
         """
         try:
             source = str(model) if isinstance(model, Path) else model.SerializeToString()
-            session = make_session(source, self._settings, disabled_optimizers=FAULTY)
+            return HostSession(self._original_session(source, folder))
+        except ort_errors() as error:
+            refusal = _refusal(title, error)
+        rounding = bfloat16_source(model, folder)
+        if rounding is None:
+            raise refusal
+        try:
+            return HostSession(self._original_session(*rounding))
         except ort_errors() as error:
             raise _refusal(title, error) from None
-        return HostSession(session)
+
+    def _original_session(self, source: bytes | str, folder: str) -> ort.InferenceSession:
+        return make_session(source, self._settings, folder=folder, disabled_optimizers=FAULTY)
 
     def _session(
         self,

@@ -116,12 +116,13 @@ class ReferenceEngine:
         lower(stage, LOWERINGS)
         return _prepared(computation.title, lambda: ReferenceGraph(stage.model, computation.folder))
 
-    def open(self, model: onnx.ModelProto | Path, title: str) -> ReferenceGraph:
+    def open(self, model: onnx.ModelProto | Path, title: str, folder: str = "") -> ReferenceGraph:
         """Prepare somebody else's model; bfloat16 is computed as the device computes it.
 
         Args:
             model: In memory, or a file that may have external data beside it.
             title: What messages call it.
+            folder: Where the files of external initializers lie, of a model in memory.
 
         Returns:
             The model, ready to run.
@@ -134,7 +135,7 @@ class ReferenceEngine:
             loaded = _loaded(model) if isinstance(model, Path) else model
             stage = StageModel(onnx.inliner.inline_local_functions(loaded))
             lower(stage, LOWERINGS)
-            return ReferenceGraph(stage.model)
+            return ReferenceGraph(stage.model, folder)
 
         return _prepared(title, prepare)
 

@@ -64,13 +64,21 @@ class Values:
         """Whether the module asked for a value while nothing was recorded yet."""
         return bool(self._taken) and not self._recorded
 
-    def record(self, module: nn.Module, args: tuple[Any, ...], keywords: Mapping[str, Any]) -> None:
+    def record(
+        self,
+        module: nn.Module,
+        args: tuple[Any, ...],
+        keywords: Mapping[str, Any],
+        *,
+        gradients: bool = False,
+    ) -> None:
         """Run a module on its real inputs, and keep every value that it takes.
 
         Args:
             module: As it was before, afterwards.
             args: Positional arguments.
             keywords: Keyword arguments.
+            gradients: Whether the module runs as it does where gradients are computed.
 
         Raises:
             ModelError: The module or its inputs have no values.
@@ -85,7 +93,7 @@ class Values:
             return value
 
         with _Taking(take), _exporting(), samba_calls():
-            eager(module, args, keywords)
+            eager(module, args, keywords, gradients=gradients)
         self._recorded = True
 
     def warn(self, module: nn.Module) -> None:
@@ -140,6 +148,34 @@ class Values:
             ) from None
 
 
+class TakenValues:
+    """Values that one function took out of tensors, to be given to it once more."""
+
+    def __init__(self) -> None:
+        self._values: list[Any] = []
+
+    def noted(self) -> contextlib.AbstractContextManager[Any]:
+        """Keep what is taken within the context."""
+
+        def take(function: Callable[..., Any], args: Any, named: Any) -> Any:
+            self._values.append(function(*args, **named))
+            return self._values[-1]
+
+        return _Taking(take)
+
+    def repeated(self) -> contextlib.AbstractContextManager[Any]:
+        """Answer those who take values within the context as they were answered before."""
+        left = iter(self._values)
+
+        def take(function: Callable[..., Any], args: Any, named: Any) -> Any:
+            try:
+                return next(left)
+            except StopIteration:
+                return function(*args, **named)
+
+        return _Taking(take)
+
+
 def _shaped(items: Iterator[Any], shape: Sequence[int]) -> Any:
     """Return items as nested lists."""
     if not shape:
@@ -152,6 +188,8 @@ def eager(
     args: tuple[Any, ...],
     keywords: Mapping[str, Any],
     written: Collection[str] | None = None,
+    *,
+    gradients: bool = False,
 ) -> Any:
     """Return what a module computes, leaving it, its tensors and the random state as they were.
 
@@ -161,6 +199,8 @@ def eager(
         keywords: Keyword arguments.
         written: Paths of the parameters that it writes; the others are not copied. None if that
             is not known.
+        gradients: Whether it runs as it does where gradients are computed: hooks that ``forward``
+            registers need that.
     """
     positional, named = pytree.tree_map(_plain, (args, dict(keywords)))
     parameters = dict(module.named_parameters(remove_duplicate=False))
@@ -174,7 +214,11 @@ def eager(
         is_parameter = isinstance(tensor, nn.Parameter)
         return nn.Parameter(copied, tensor.requires_grad) if is_parameter else copied
 
-    with members_replaced(module, counterpart), torch.no_grad(), HOST_OPERATORS.paused():
+    with (
+        members_replaced(module, counterpart),
+        torch.set_grad_enabled(gradients),
+        HOST_OPERATORS.paused(),
+    ):
         return plain_outputs(module, module(*positional, **named))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import itertools
 import re
@@ -25,10 +26,12 @@ from samba_onnx.errors import ModelError, SambaError, UsageError
 from samba_onnx.export.capture.assignments import written_back
 from samba_onnx.export.capture.branches import Values, ValuesNeededError
 from samba_onnx.export.capture.constants import Constants
+from samba_onnx.export.capture.cumulative import cumulative_averages
 from samba_onnx.export.capture.fake_members import fake, fake_members
 from samba_onnx.export.capture.identities import restore_identities
 from samba_onnx.export.capture.loss_marks import loss_marks
 from samba_onnx.export.capture.outputs import with_plain_outputs
+from samba_onnx.export.capture.recording_rules import RuleRecorder
 from samba_onnx.export.capture.samba_calls import samba_calls
 from samba_onnx.export.capture.surroundings import forget_tensors, forget_traced
 from samba_onnx.export.capture.unchecked import Unchecked
@@ -176,7 +179,10 @@ def input_names(
 
 
 def export_module(
-    module: nn.Module, args: tuple[Any, ...], keywords: Mapping[str, Any]
+    module: nn.Module,
+    args: tuple[Any, ...],
+    keywords: Mapping[str, Any],
+    rules: RuleRecorder | None = None,
 ) -> ExportedProgram:
     """Export a module with ``torch.export``, on tensors that have sizes and types only.
 
@@ -184,6 +190,8 @@ def export_module(
         module: Its parameters may be on the meta device or without data.
         args: Positional arguments of ``forward``.
         keywords: Keyword arguments.
+        rules: Notes the user's own rules for gradients, each of which leaves a node in the program;
+            without it they are traced as far as the forward goes, and leave none.
 
     Returns:
         The program as torch has it before any decomposition; operators may write in place. None of
@@ -192,20 +200,25 @@ def export_module(
     Raises:
         UsageError: The inputs do not fit ``forward``.
         ModelError: The module does what a graph cannot express.
+        GradientError: A rule for gradients cannot be compiled.
     """
     _check_arguments(module, args, keywords)
     values = Values()
     try:
-        return _traced(module, args, keywords, values)
+        return _traced(module, args, keywords, values, rules)
     except ValuesNeededError:
-        values.record(module, args, keywords)
-    program = _traced(module, args, keywords, values)
+        values.record(module, args, keywords, gradients=rules is not None)
+    program = _traced(module, args, keywords, values, rules)
     values.warn(module)
     return program
 
 
 def _traced(
-    module: nn.Module, args: tuple[Any, ...], keywords: Mapping[str, Any], values: Values
+    module: nn.Module,
+    args: tuple[Any, ...],
+    keywords: Mapping[str, Any],
+    values: Values,
+    rules: RuleRecorder | None,
 ) -> ExportedProgram:
     """Export a module; numbers that it takes out of tensors are those that were recorded."""
     mode = FakeTensorMode(allow_non_fake_inputs=True)
@@ -215,14 +228,17 @@ def _traced(
     try:
         with fake_members(module, mode), device_limits(), warnings.catch_warnings(), Unchecked():
             warnings.simplefilter("ignore")
+            noted = rules.recording(module) if rules else contextlib.nullcontext()
             with (
                 samba_calls(),
                 values.replayed(),
                 whole_layers(),
+                cumulative_averages(),
                 written_back(module),
                 with_plain_outputs(module),
                 _DataAsValue(),
                 loss_marks(),
+                noted,
                 constants,
             ):
                 program = torch.export.export(module, positional, named, strict=False)

@@ -93,6 +93,22 @@ def is_written(node: fx.Node) -> bool:
     return False
 
 
+def is_mutated(node: fx.Node, operand: fx.Node) -> bool:
+    """Return whether an operator writes to one of its operands.
+
+    Args:
+        node: A node of a graph of ATen operators.
+        operand: One of its operands.
+    """
+    if not isinstance(node.target, torch._ops.OpOverload):
+        return False
+    pairs = zip(node.target._schema.arguments, node.args, strict=False)
+    return any(
+        value is operand and argument.alias_info is not None and argument.alias_info.is_write
+        for argument, value in pairs
+    )
+
+
 def _may_share(node: fx.Node) -> list[fx.Node]:
     """Return the operands whose memory a node's value may share."""
     if node.op != "call_function":

@@ -3,33 +3,43 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 import torch
 from torch import Tensor, fx
-from torch._decomp import core_aten_decompositions, decomposition_table
 from torch._guards import detect_fake_mode
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, OutputKind
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils import _pytree as pytree
 
-import samba_onnx.export.operators  # noqa: F401  fills the table
-from samba_onnx.errors import GradientError, InternalError
+from samba_onnx.errors import GradientError, InternalError, SambaError
+from samba_onnx.export.capture.gradient_rules import GradientRule
 from samba_onnx.export.capture.simplification import simplify
 from samba_onnx.export.decomposition.dropout import Draw, Site, refuse_randomness
+from samba_onnx.export.decomposition.functionalizing import is_mutated
 from samba_onnx.export.decomposition.mutations import made_functional
+from samba_onnx.export.differentiation.decompositions import decompositions
+from samba_onnx.export.differentiation.parameter_hooks import after_accumulation, register_hooks
 from samba_onnx.export.differentiation.recording import ModuleTrace, OriginMarks, where
-from samba_onnx.export.operators.registry import find
+from samba_onnx.export.differentiation.substitution import Substitution
+from samba_onnx.tensor.gradient_hooks import accumulation_hooks
 
-aten = torch.ops.aten
 
-# Their backward needs a comparison only, which decomposition brings to light.
-_ALWAYS_DECOMPOSED: Final = frozenset({"threshold_backward"})
+@dataclass(frozen=True)
+class Rules:
+    """What the user's program does with gradients."""
+
+    noted: Sequence[GradientRule]
+    """Functions and hooks, which nodes of the exported graph refer to by number."""
+    members: Mapping[str, Tensor]
+    """Parameters and buffers of the module itself, with their hooks, by placeholder."""
+    accumulates: bool
+    """Whether gradients are added to what earlier passes left."""
 
 
 @dataclass(frozen=True)
@@ -43,14 +53,17 @@ class JointRequest:
     """Positions among the flat outputs."""
     sites: Mapping[fx.Node, Site]
     """Where values are dropped."""
+    rules: Rules
+    """What becomes of gradients on the way."""
 
 
 @dataclass(frozen=True)
 class Joint:
-    """One graph from the inputs of a module to its outputs, new buffers and gradients.
+    """One graph from the inputs of a module to its outputs, gradients and what it writes.
 
     Placeholders carry the names of what they stand for: the exported graph's placeholders, argins
-    as their specification names them, and ``loss 0``, ... for gradients of outputs.
+    as their specification names them, ``loss 0``, ... for gradients of outputs, and ``before name``
+    for what earlier passes accumulated.
     """
 
     module: fx.GraphModule
@@ -58,11 +71,14 @@ class Joint:
     outputs: tuple[fx.Node | None, ...]
     """The module's outputs, without nesting; None for a constant."""
     updates: Mapping[str, fx.Node]
-    """New values, by the exported placeholder of the mutated buffer."""
+    """New values, by the exported placeholder of the buffer or parameter that is written."""
     gradients: Mapping[str, fx.Node]
     """By exported placeholder, for those that a loss reaches."""
     seeds: Mapping[int, fx.Node]
     """Gradients of losses, by position of the output."""
+    accumulated: Mapping[str, fx.Node]
+    """What earlier passes left, by exported placeholder, for the gradients that the graph itself
+    adds to it: a hook is given the sum."""
 
 
 def flat_outputs(exported: ExportedProgram) -> list[Any]:
@@ -95,10 +111,13 @@ def joint_graph(request: JointRequest) -> Joint:
         ModelError: Something other than dropout draws random numbers.
     """
     trace = _Trace(request)
-    table = _table()
+    table = decompositions()
     with _quiet():
-        traced = make_fx(trace, decomposition_table=table, tracing_mode="fake")(*trace.examples)
+        traced = make_fx(
+            trace, decomposition_table=table, tracing_mode="fake", _allow_non_fake_inputs=True
+        )(*trace.examples)
         trace.marks.flush()
+        trace.check_constants(traced)
         traced = made_functional(traced, table, trace.marks.replay)
         trace.marks.flush()
     refuse_randomness(traced.graph.nodes, where)
@@ -132,12 +151,47 @@ class _Trace:
         for index in request.losses:
             loss = results[index].meta["val"]
             self._give(_seed(index), loss.shape, loss.dtype)
-        self._buffers = [
+        self._summed = [leader for leader in self._leaders() if self._is_summed(leader)]
+        for leader in self._summed:
+            self._give(_before(leader), values[leader].shape, values[leader].dtype)
+        # Of tied parameters, the first stands for all.
+        self._members = [
             spec.arg.name
             for spec in request.exported.graph_signature.input_specs
-            if spec.kind is InputKind.BUFFER
+            if spec.kind in (InputKind.BUFFER, InputKind.PARAMETER)
+            and request.leaves.get(spec.arg.name, spec.arg.name) == spec.arg.name
         ]
         self._results: list[tuple[str, Any]] = []
+
+    def check_constants(self, traced: fx.GraphModule) -> None:
+        """Refuse tensors of the user's that are no constants, but were found outside of the graph.
+
+        Args:
+            traced: What was traced; ``get_attr`` nodes stand for tensors that hooks and functions
+                know and the module does not hold.
+
+        Raises:
+            GradientError: A parameter is among them, a tensor of an earlier run, or one that a hook
+                or function writes to.
+        """
+        for node in traced.graph.find_nodes(op="get_attr"):
+            content: Any = getattr(traced, str(node.target))
+            if not isinstance(content, Tensor):
+                continue
+            written = any(is_mutated(user, node) for user in node.users)
+            user = next(iter(node.users), node)
+            if written or self._known.is_member(content) or _is_empty(content):
+                raise GradientError(
+                    f"a hook or backward {where(user)} "
+                    + ("writes to" if written else "uses")
+                    + " a tensor that the graph does not know: give it to the function as an "
+                    "argument and save it with save_for_backward, or register it as a buffer"
+                )
+
+    def _is_summed(self, leader: str) -> bool:
+        """Return whether the sum of a gradient and what earlier passes left is given to a hook."""
+        own = self._request.rules.members.get(leader)
+        return self._request.rules.accumulates and own is not None and bool(accumulation_hooks(own))
 
     def _give(self, name: str, shape: Sequence[int], dtype: torch.dtype) -> None:
         with self._mode:
@@ -154,15 +208,20 @@ class _Trace:
             node: Draw(site, values[site.rate.name], values[site.seed.name])
             for node, site in self._request.sites.items()
         }
-        run = ModuleTrace(self._request.exported.graph_module, self.marks, draws)
+        own = self._request.rules.members
+        known = Substitution((own[name], values[name]) for name in own if name in values)
+        self._known = known
+        graph_module = self._request.exported.graph_module
+        run = ModuleTrace(graph_module, self.marks, draws, self._request.rules.noted, known)
         inputs = [
             values[node.name] for node in self._request.exported.graph.find_nodes(op="placeholder")
         ]
         with torch.enable_grad():
-            outputs = run.run(*inputs)[-len(flat_outputs(self._request.exported)) :]
-        gradients = self._gradients(outputs, leaves, values, run)
+            with known if self._request.rules.noted else contextlib.nullcontext():
+                outputs = run.run(*inputs)[-len(flat_outputs(self._request.exported)) :]
+            gradients = self._gradients(outputs, leaves, values, run, known)
         results = [("output", o) for o in outputs]
-        results += [(f"update {name}", values[name]) for name in self._buffers if name in values]
+        results += [(f"update {name}", values[name]) for name in self._members if name in values]
         results += [(f"gradient {name}", g) for name, g in gradients.items()]
         self._results = [(role, isinstance(r, Tensor)) for role, r in results]
         return [r.detach() for _, r in results if isinstance(r, Tensor)]
@@ -176,19 +235,46 @@ class _Trace:
         leaves: Mapping[str, Tensor],
         values: Mapping[str, Any],
         run: ModuleTrace,
+        known: Substitution,
     ) -> dict[str, Tensor]:
         losses = [outputs[index] for index in self._request.losses]
         for index, loss in zip(self._request.losses, losses, strict=True):
             if not loss.requires_grad:
                 raise GradientError(run.why_constant(index))
         self.marks.hook(losses)
+        own = self._request.rules.members
+        for name in leaves.keys() & own.keys():
+            register_hooks(own[name], leaves[name], known)
         seeds = [values[_seed(index)] for index in self._request.losses]
         try:
             gradients = torch.autograd.grad(losses, list(leaves.values()), seeds, allow_unused=True)
-        except RuntimeError as error:
+        except SambaError:
+            raise
+        except Exception as error:  # whatever torch or a backward of the user's raises
             raise run.refused(error) from error
         pairs = zip(leaves, gradients, strict=True)
-        return {name: gradient for name, gradient in pairs if gradient is not None}
+        return {
+            name: self._accumulated(name, leaves[name], gradient, values, known)
+            for name, gradient in pairs
+            if gradient is not None
+        }
+
+    def _accumulated(
+        self,
+        name: str,
+        leaf: Tensor,
+        gradient: Tensor,
+        values: Mapping[str, Any],
+        known: Substitution,
+    ) -> Tensor:
+        """Return a gradient after the hooks that run when it was accumulated."""
+        own = self._request.rules.members.get(name)
+        if own is None:
+            return gradient
+        if name in self._summed:
+            gradient = values[_before(name)] + gradient
+        with torch.no_grad():
+            return after_accumulation(own, leaf, gradient, known)
 
     def joint(self, traced: fx.GraphModule) -> Joint:
         """Name what the traced graph takes and returns."""
@@ -206,6 +292,7 @@ class _Trace:
             updates={name: node for name, node in updates.items() if node is not values[name]},
             gradients=_with_prefix(roles, "gradient "),
             seeds={index: values[_seed(index)] for index in self._request.losses},
+            accumulated={name: values[_before(name)] for name in self._summed},
         )
 
 
@@ -217,6 +304,14 @@ def _seed(index: int) -> str:
     return f"loss {index}"
 
 
+def _is_empty(tensor: Tensor) -> bool:
+    return tensor.is_meta or (isinstance(tensor, FakeTensor) and tensor.constant is None)
+
+
+def _before(leaf: str) -> str:
+    return f"before {leaf}"
+
+
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
     """Trace kernels that every machine has, and keep torch's warnings about tracing to ourselves."""
@@ -224,109 +319,3 @@ def _quiet() -> Iterator[None]:
         warnings.simplefilter("ignore")
         with torch.backends.mkldnn.flags(enabled=False):
             yield
-
-
-@functools.cache
-def _table() -> dict[Any, Any]:
-    """Return the decompositions to trace with: none of what can be written in ONNX as it is."""
-    core = core_aten_decompositions()
-    table = {}
-    for target, decomposition in decomposition_table.items():
-        if not isinstance(target, torch._ops.OpOverload):
-            continue
-        namespace, _, name = target._schema.name.partition("::")
-        if name not in _ALWAYS_DECOMPOSED and find(namespace, name, target._overloadname):
-            continue
-        if target in core or name.endswith(("_backward", "_backward_data")):
-            table[target] = decomposition
-    for target in (
-        aten._native_batch_norm_legit.default,
-        aten._native_batch_norm_legit_functional.default,
-        aten._native_batch_norm_legit_no_training.default,
-    ):
-        table.pop(target, None)
-    table[aten.native_batch_norm.default] = _batch_norm
-    table[aten._embedding_bag_backward.default] = _embedding_bag_backward
-    table[aten._embedding_bag_per_sample_weights_backward.default] = _bag_weights_backward
-    return table
-
-
-def _embedding_bag_backward(
-    gradient: Tensor,
-    indices: Tensor,
-    offsets: Tensor,
-    bags: Tensor,
-    sizes: Tensor,
-    maxima: Tensor,
-    rows: int,
-    scale_grad_by_freq: bool,
-    mode: int,
-    sparse: bool,
-    weights: Tensor | None,
-    padding_idx: int = -1,
-) -> Tensor:
-    """Compute a dense gradient."""
-    bags = _bags(indices, offsets, bags)
-    dense = aten._embedding_bag_dense_backward.default
-    result: Tensor = dense(
-        gradient,
-        indices,
-        bags,
-        sizes,
-        maxima,
-        rows,
-        scale_grad_by_freq,
-        mode,
-        weights,
-        padding_idx,
-    )
-    return result
-
-
-def _bag_weights_backward(
-    gradient: Tensor,
-    weight: Tensor,
-    indices: Tensor,
-    offsets: Tensor,
-    bags: Tensor,
-    mode: int,
-    padding_idx: int = -1,
-) -> Tensor:
-    """Compute the gradient of the weights of a bag's members: what each adds to its bag."""
-    bags = _bags(indices, offsets, bags)
-    products = (gradient.index_select(0, bags) * weight.index_select(0, indices)).sum(1)
-    return products if padding_idx < 0 else torch.where(indices == padding_idx, 0.0, products)
-
-
-def _bags(indices: Tensor, offsets: Tensor, bags: Tensor) -> Tensor:
-    """Return which bag each index lies in; a fast forward leaves that out."""
-    if bags.numel() == indices.numel():
-        return bags
-    positions = torch.arange(indices.numel(), device=indices.device)
-    return (positions.unsqueeze(0) >= offsets.unsqueeze(1)).sum(0) - 1
-
-
-def _batch_norm(
-    value: Tensor,
-    weight: Tensor | None,
-    bias: Tensor | None,
-    mean: Tensor | None,
-    variance: Tensor | None,
-    training: bool,
-    momentum: float,
-    eps: float,
-) -> tuple[Tensor, ...]:
-    """Normalise a batch, and say that the running statistics change, which torch's schema hides."""
-    if mean is None or variance is None:
-        no_stats = aten._native_batch_norm_legit.no_stats
-        result: tuple[Tensor, ...] = no_stats(value, weight, bias, training, momentum, eps)
-        return result
-    operands = (value, weight, bias, mean, variance)
-    if not training:
-        result = aten._native_batch_norm_legit_no_training.default(*operands, momentum, eps)
-        return result
-    functional = aten._native_batch_norm_legit_functional.default
-    *result, new_mean, new_variance = functional(*operands, training, momentum, eps)
-    mean.copy_(new_mean)
-    variance.copy_(new_variance)
-    return tuple(result)

@@ -13,10 +13,13 @@ from torch.autograd.graph import Node as Function
 from torch.fx.experimental.proxy_tensor import get_proxy_mode
 from torch.utils import _pytree as pytree
 
-from samba_onnx.errors import GradientError, InternalError, ModelError
+from samba_onnx.errors import GradientError, InternalError, ModelError, SambaError
+from samba_onnx.export.capture.explanations import explained, raised_at
+from samba_onnx.export.capture.gradient_rules import RULE, GradientRule
 from samba_onnx.export.decomposition.dropout import Draw, applied, is_dropout
 from samba_onnx.export.decomposition.functionalizing import is_written
 from samba_onnx.export.decomposition.rewriting import rewritten
+from samba_onnx.export.differentiation.substitution import Substitution
 from samba_onnx.export.naming import operator_name
 from samba_onnx.program.source_location import trace_location
 
@@ -110,11 +113,18 @@ class ModuleTrace(fx.Interpreter):
     """
 
     def __init__(
-        self, graph_module: fx.GraphModule, marks: OriginMarks, draws: Mapping[fx.Node, Draw]
+        self,
+        graph_module: fx.GraphModule,
+        marks: OriginMarks,
+        draws: Mapping[fx.Node, Draw],
+        rules: Sequence[GradientRule] = (),
+        known: Substitution | None = None,
     ) -> None:
         super().__init__(graph_module)
         self._marks = marks
         self._draws = draws
+        self._rules = rules
+        self._known = known or Substitution(())
         self._node: fx.Node | None = None
         self._requiring: set[fx.Node] = set()
 
@@ -126,9 +136,9 @@ class ModuleTrace(fx.Interpreter):
         self._node = n
         try:
             result = super().run_node(n)
-        except ModelError:
+        except SambaError:
             raise
-        except (RuntimeError, NotImplementedError, ValueError) as error:
+        except Exception as error:  # whatever torch or a function of the user's raises
             raise self.refused(error) from error
         self._marks.claim(result, n)
         if any(isinstance(t, Tensor) and t.requires_grad for t in pytree.tree_leaves(result)):
@@ -139,6 +149,8 @@ class ModuleTrace(fx.Interpreter):
         """Execute an operator, or what is in its place."""
         node = self._node
         assert node is not None
+        if target is RULE:
+            return self._rules[args[0]].run(args[1:], self._known)
         if isinstance(target, torch._ops.HigherOrderOperator):
             return self._nested(target, args, kwargs)
         if operator_name(node) in _CHECKS:
@@ -165,7 +177,7 @@ class ModuleTrace(fx.Interpreter):
                 f"{target.name()} {where(self._node)} cannot be differentiated: "  # type: ignore[arg-type]
                 "training needs a module without control flow that depends on values"
             )
-        inner = ModuleTrace(args[index], self._marks, self._draws)
+        inner = ModuleTrace(args[index], self._marks, self._draws, self._rules, self._known)
         with _CONTEXTS[target.name()](*args[:index]):
             return inner.run(*args[index + 1 :])
 
@@ -201,9 +213,14 @@ class ModuleTrace(fx.Interpreter):
     def refused(self, error: Exception) -> ModelError:
         """Return an error in the user's words for one of torch's."""
         node = self._marks.origin
-        place = f"{node.target} {where(node)}" if node is not None else "an operator"
-        first = str(error).strip().partition("\n")[0]
-        return GradientError(f"{place} cannot be differentiated: {first}")
+        what = "an operator"
+        if node is not None and node.target is RULE:
+            what = f"the function {where(node)}, which has a backward of its own,"
+            line = raised_at(error)
+            what += f" fails at {line}, and" if line else ""
+        elif node is not None:
+            what = f"{node.target} {where(node)}"
+        return GradientError(f"{what} cannot be differentiated: {explained(error)}")
 
 
 def _first(call: fx.Node) -> fx.Node:

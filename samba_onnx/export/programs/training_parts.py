@@ -26,6 +26,7 @@ from samba_onnx.facts.names import (
     before_name,
     gradient_name,
     updated_name,
+    written_name,
     zeroed_name,
 )
 from samba_onnx.program.kinds import SectionType, SymbolKind
@@ -55,18 +56,15 @@ def is_tensor(output: object) -> bool:
     return isinstance(output, fx.Node) and isinstance(output.meta.get("val"), Tensor)
 
 
-def write_program(
-    name: str, request: JointRequest, joint: Joint, names: SymbolNames, *, accumulate: bool
-) -> Program:
+def write_program(name: str, request: JointRequest, joint: Joint, names: SymbolNames) -> Program:
     """Write forward and backward in ONNX.
 
     Args:
         name: The program's name.
-        request: What was differentiated.
+        request: What was differentiated. Gradients that accumulate are set to zero by a part of
+            their own.
         joint: Forward and backward in one graph.
         names: What values are called.
-        accumulate: Whether gradients are added to what there is, and set to zero by a part of
-            their own.
 
     Returns:
         The program without optimizers; without a backward if no parameter has a gradient.
@@ -74,20 +72,18 @@ def write_program(
     Raises:
         ModelError: An operator cannot be written in ONNX; the message names the user's line.
     """
-    return _Writer(name, request, joint, names, accumulate).program()
+    return _Writer(name, request, joint, names).program()
 
 
 class _Writer:
     """Writes one program."""
 
-    def __init__(
-        self, name: str, request: JointRequest, joint: Joint, names: SymbolNames, accumulate: bool
-    ) -> None:
+    def __init__(self, name: str, request: JointRequest, joint: Joint, names: SymbolNames) -> None:
         self._name = name
         self._joint = joint
         self._names = names
         self._sites = tuple(request.sites.values())
-        self._accumulate = accumulate
+        self._accumulate = request.rules.accumulates
         specs = request.exported.graph_signature.input_specs
         self._kinds = {spec.arg.name: spec.kind for spec in specs}
         self._paths = {spec.arg.name: spec.target for spec in specs}
@@ -146,9 +142,9 @@ class _Writer:
             claims.claim(gradient_name(symbol), owner)
             for ending in endings:
                 claims.claim(ending(gradient_name(symbol)), owner)
-        for buffer in joint.updates:
-            symbol = self._names.symbols[buffer]
-            claims.claim(updated_name(symbol), f"the new value of {members[symbol]}")
+        for member in joint.updates:
+            text = members[self._names.symbols[member]]
+            claims.claim(self._new_name(member), f"the new value of {text}")
         for index in joint.seeds:
             name = gradient_name(self._names.outputs[index] or "")
             claims.claim(name, f"the gradient of output {index}")
@@ -159,8 +155,8 @@ class _Writer:
             joint.module,
             [*filter(None, joint.outputs), *joint.updates.values()],
             list(joint.gradients.values()),
-            list(joint.seeds.values()),
-            [joint.inputs[buffer] for buffer in joint.updates],
+            [*joint.seeds.values(), *joint.accumulated.values()],
+            [joint.inputs[member] for member in joint.updates],
         )
 
     def _operand_names(self) -> dict[fx.Node, str]:
@@ -168,16 +164,18 @@ class _Writer:
         symbols, joint = self._names.symbols, self._joint
         names = {node: symbols.get(name, name) for name, node in joint.inputs.items()}
         seeds = joint.seeds.items()
-        return names | {node: gradient_name(self._names.outputs[i] or "") for i, node in seeds}
+        names |= {node: gradient_name(self._names.outputs[i] or "") for i, node in seeds}
+        before = joint.accumulated.items()
+        return names | {node: gradient_name(symbols[leaf]) for leaf, node in before}
 
     def _result_names(self, forward: Half) -> dict[fx.Node, str]:
         """Return the names by which the backward knows what the forward returns."""
         joint, names = self._joint, self._names
         pairs = zip(joint.outputs, names.outputs, strict=True)
         result_names = {node: name for node, name in pairs if node is not None and name is not None}
-        for buffer, node in joint.updates.items():
-            result_names.setdefault(node, updated_name(names.symbols[buffer]))
-        before = {joint.inputs[buffer]: names.symbols[buffer] for buffer in joint.updates}
+        for member, node in joint.updates.items():
+            result_names.setdefault(node, self._new_name(member))
+        before = {joint.inputs[member]: names.symbols[member] for member in joint.updates}
         inputs = set(joint.inputs.values())
         for node in forward.outputs[len(self._results()) :]:
             proposal = (
@@ -189,8 +187,14 @@ class _Writer:
 
     def _results(self) -> list[str]:
         """Return the names of outputs and updates, in the order in which the forward has them."""
-        updated = [updated_name(self._names.symbols[buffer]) for buffer in self._joint.updates]
+        updated = map(self._new_name, self._joint.updates)
         return [*filter(None, self._names.outputs), *updated]
+
+    def _new_name(self, placeholder: str) -> str:
+        """Return the name of what the forward writes into a buffer or parameter."""
+        symbol = self._names.symbols[placeholder]
+        is_buffer = self._kinds[placeholder] is InputKind.BUFFER
+        return updated_name(symbol) if is_buffer else written_name(symbol)
 
     def _forward(
         self, half: Half, operand_names: Mapping[fx.Node, str], result_names: Mapping[fx.Node, str]
@@ -203,7 +207,10 @@ class _Writer:
         gradients = list(self._gradients)
         if not self._accumulate:
             return self._write(half, known, gradients)
-        return self._write(half, known, list(map(updated_name, gradients)), gradients)
+        symbols = self._names.symbols
+        summed = {gradient_name(symbols[leaf]) for leaf in self._joint.accumulated}
+        added = ["" if gradient in summed else gradient for gradient in gradients]
+        return self._write(half, known, list(map(updated_name, gradients)), added)
 
     def _write(
         self,
@@ -218,7 +225,8 @@ class _Writer:
             half: Forward or backward.
             known: Symbols of its inputs.
             results: Names of its outputs.
-            added: Symbols that are added to the outputs, if any.
+            added: Symbols that are added to the outputs, if any; empty for an output that has its
+                sum already.
         """
         builder = GraphBuilder(self._names.root)
         for name in results:
@@ -232,7 +240,7 @@ class _Writer:
         for index, (value, name) in enumerate(zip(outputs, results, strict=True)):
             if value is None:
                 raise ModelError(_missing(half.outputs[index]))
-            if added:
+            if added and added[index]:
                 value = builder.add(
                     builder.input(added[index], element(value), sizes(value)), value
                 )
@@ -262,8 +270,7 @@ class _Writer:
             for placeholder, symbol in self._names.symbols.items()
             if self._kinds[placeholder] in _KINDS and symbol in read
         }
-        updated = [updated_name(self._names.symbols[buffer]) for buffer in self._joint.updates]
-        residents |= dict.fromkeys(updated, SymbolKind.BUFFER)
+        residents |= {self._new_name(p): _KINDS[self._kinds[p]] for p in self._joint.updates}
         seeds = [gradient_name(self._names.outputs[index] or "") for index in self._joint.seeds]
         gradients = [*seeds, *self._gradients]
         if self._accumulate:
@@ -273,9 +280,9 @@ class _Writer:
     def _regions(self, residents: Collection[str]) -> dict[str, str]:
         own = self._names.regions
         regions = {name: region for name, region in own.items() if name in residents}
-        for buffer in self._joint.updates:
-            symbol = self._names.symbols[buffer]
-            regions[updated_name(symbol)] = own.get(symbol, symbol)
+        for member in self._joint.updates:
+            symbol = self._names.symbols[member]
+            regions[self._new_name(member)] = own.get(symbol, symbol)
         if self._accumulate:
             regions |= {end(g): g for g in self._gradients for end in (updated_name, zeroed_name)}
         return regions

@@ -18,6 +18,7 @@ from samba_onnx.export.capture.modules import Inputs, arguments
 from samba_onnx.export.capture.samba_calls import samba_calls
 from samba_onnx.export.naming import place
 from samba_onnx.export.programs.inference import Exported
+from samba_onnx.program.kinds import SectionType
 from samba_onnx.program.program import Part
 from samba_onnx.workflows.checking.dropouts import rates_at_zero
 from samba_onnx.workflows.checking.first_difference import first_difference
@@ -125,7 +126,9 @@ def _eager_outputs(
     try:
         with rates_at_zero() if exported.program.argins else contextlib.nullcontext():
             written = exported.captured.updates
-            return pytree.tree_leaves(eager(module, args, keywords, written))
+            # Hooks that forward registers need tensors that are differentiated.
+            trains = any(part.type is SectionType.BCKWD for part in exported.program.parts)
+            return pytree.tree_leaves(eager(module, args, keywords, written, gradients=trains))
     except NotComparableError:
         raise
     except Exception as error:  # whatever the user's module raises, as for an index out of range

@@ -30,6 +30,7 @@ from samba_onnx.functional.host_operators import HOST_OPERATORS
 from samba_onnx.program.kinds import SectionType
 from samba_onnx.program.program import Part, Program
 from samba_onnx.tensor import SambaTensor
+from samba_onnx.tensor.gradient_hooks import share_hooks
 from samba_onnx.workflows.checking.dropouts import CONDITION, rates_at_zero
 from samba_onnx.workflows.checking.inference import compare_part
 from samba_onnx.workflows.checking.numbers import to_array, zeros
@@ -188,6 +189,7 @@ def _gradients(
         values = change(tensor.detach())
         values = values.clone() if id(tensor) in written else values
         twins[id(tensor)] = nn.Parameter(values.detach(), tensor.requires_grad)
+        share_hooks(tensor, twins[id(tensor)])
         return twins[id(tensor)]
 
     losses = set(json.loads(exported.program.metadata.get(LOSSES, "[]")))
@@ -204,11 +206,12 @@ def _gradients(
         seeds = [torch.ones_like(loss) for loss in chosen]
         own = {n: twins[id(parameters[p])] for n, p in exported.members.items() if p in parameters}
         leaves = {name: parameter for name, parameter in own.items() if parameter.requires_grad}
-        gradients = torch.autograd.grad(chosen, list(leaves.values()), seeds, allow_unused=True)
+        # Not autograd.grad, which leaves out hooks that run after accumulation.
+        torch.autograd.backward(chosen, seeds, inputs=list(leaves.values()))
     return {
-        name: to_array(gradient).astype(np.float64)
-        for name, gradient in zip(leaves, gradients, strict=True)
-        if gradient is not None
+        name: to_array(leaf.grad).astype(np.float64)
+        for name, leaf in leaves.items()
+        if leaf.grad is not None
     }
 
 

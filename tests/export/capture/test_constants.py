@@ -159,6 +159,6 @@ def test_own_tensors_stay_as_they_are() -> None:
             return x * self.count[0].item()
 
     module = Counting()
-    with pytest.raises(ModelError, match="keeps as 'count'.*: register it with register_buffer"):
+    with pytest.raises(ModelError, match=r"keeps as 'count'.*: register it with register_buffer"):
         export_inference(module, (torch.randn(2),))
     assert module.count.tolist() == [0, 0]

@@ -1,0 +1,118 @@
+"""Why a module cannot be traced, in words about the user's program instead of torch's own."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    UnsupportedOperatorException,
+)
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
+
+from samba_onnx.program.source_location import trace_location
+
+_BY_FUNCTION: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "torch/_higher_order_ops/cond.py": "torch.cond chooses by values, and a compiled graph does "
+        "the same in every run: compute both results, and choose with torch.where",
+        "torch/_higher_order_ops/": "control flow that depends on values cannot be compiled: compute "
+        "all cases, and choose with torch.where",
+        "torch/nn/utils/rnn.py": "packed sequences have sizes that depend on values: give the layer "
+        "the padded tensor, and mask or select what it returns for each length",
+        "torch/_functorch/": "a transformation of torch.func cannot be compiled here: write what it "
+        "does with operators on whole batches",
+        "torch/func/": "a transformation of torch.func cannot be compiled here: write what it does "
+        "with operators on whole batches",
+        "torch/jit/": "what torch.jit made cannot be compiled: use the module or function that it was "
+        "made of",
+        "torch/autograd/": "gradients cannot be computed inside forward: return the loss, and let the "
+        "session compute gradients",
+        "torch/_tensor.py": "torch cannot trace what is called there: compute it with other operators "
+        "of torch, or outside of the module",
+    }
+)
+"""What to say where the user's line calls a function of such a file; the first that fits counts."""
+
+_INTERNAL: Final = (
+    "torch/_dynamo/",
+    "torch/_export/",
+    "torch/_functorch/",
+    "torch/_higher_order_ops/",
+    "torch/_ops.py",
+    "torch/_prims",
+    "torch/_subclasses/",
+    "torch/export/",
+    "torch/fx/",
+)
+"""Where torch traces: errors from there speak of tracing, and not of the user's program."""
+
+_VALUES: Final = (
+    "it asks for values of tensors, which are not known while a model is compiled: choose with "
+    "torch.where"
+)
+_SIZES: Final = (
+    "it makes a tensor whose size depends on values: a compiled graph has fixed sizes, so use a mask "
+    "of a fixed size instead"
+)
+_UNTRACEABLE: Final = (
+    "torch cannot trace what is called there: compute it with other operators of torch, or outside "
+    "of the module"
+)
+
+
+def explained(error: Exception) -> str:
+    """Return why tracing failed: what the user's program does, and what to do instead.
+
+    Args:
+        error: As the user's code, or torch for it, raised it; it has a traceback.
+
+    Returns:
+        A clause without a full stop. Errors that the same program raises in eager torch are told in
+        their own words.
+    """
+    if isinstance(error, DataDependentOutputException | GuardOnDataDependentSymNode):
+        return _VALUES
+    if isinstance(error, DynamicOutputShapeException):
+        return _SIZES
+    files = _called(error)
+    internal = isinstance(error, UnsupportedOperatorException) or _is_internal(files)
+    for path, sentence in _BY_FUNCTION.items():
+        if files and path in files[0] and (internal or path != "torch/_tensor.py"):
+            return sentence
+    if internal:
+        return _UNTRACEABLE
+    first = str(error).strip().partition("\n")[0][:500]
+    return f"{type(error).__name__}: {first}" if first else type(error).__name__
+
+
+def raised_at(error: Exception) -> str:
+    """Return the user's line at which an error was raised, as ``model.py:12``; empty for none.
+
+    Args:
+        error: It has a traceback.
+    """
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if not _is_library(frame.filename.replace("\\", "/"))]
+    return trace_location("".join(traceback.format_list(own)))
+
+
+def _called(error: Exception) -> list[str]:
+    """Return the files of torch behind the last line of the user's, outermost first."""
+    files = [
+        frame.filename.replace("\\", "/") for frame in traceback.extract_tb(error.__traceback__)
+    ]
+    start = max((place for place, file in enumerate(files) if not _is_library(file)), default=-1)
+    return [file for file in files[start + 1 :] if "/torch/" in file]
+
+
+def _is_library(file: str) -> bool:
+    return "/torch/" in file or "/samba_onnx/" in file or file.endswith("/contextlib.py")
+
+
+def _is_internal(files: list[str]) -> bool:
+    return bool(files) and any(part in files[-1] for part in _INTERNAL)

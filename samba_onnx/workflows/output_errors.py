@@ -1,0 +1,309 @@
+"""How far the outputs of a run are from those that were expected, and how far they may be.
+
+Three rules, by the type of an output:
+
+- Integers, booleans and texts must be equal.
+- float32, float64 and complex numbers may be off by ``atol * scale + rtol * |expected|``, where
+  ``scale`` is the largest finite magnitude that is expected.
+- float16 and bfloat16 are compared with what the model answers in float32, element by element: by
+  some roundings of the element's own magnitude, and by a multiple of the error that the model itself
+  makes there in its 16-bit type. So a number that rounding cannot have lost may not be lost, however
+  large others are; and what cancellation costs is measured, not guessed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from samba_onnx.facts.tolerances import (
+    OUTPUT,
+    TIMES_OWN_ERROR,
+    output_roundings,
+    rounding_unit,
+)
+
+Array = npt.NDArray[Any]
+
+NEIGHBOURS: Final = 32
+"""The own error of an element is the root mean square over so many elements that are next larger, and
+as many that are next smaller: it may be zero by chance at the element itself."""
+EQUAL: Final = "equal"
+"""What the tolerance of exact types is called."""
+
+
+@dataclass(frozen=True)
+class OutputComparison:
+    """How far one output is from what was expected."""
+
+    name: str
+    type: str
+    """The numpy dtype, as ``float32``."""
+    shape: tuple[int, ...]
+    max_absolute_error: float
+    """Zero for exact types that agree; infinite where shapes or types differ, or one side is not
+    finite."""
+    max_relative_error: float
+    """Largest error divided by the largest expected magnitude."""
+    mismatched: int
+    """Elements beyond the tolerance."""
+    elements: int
+    passed: bool
+    tolerance: str = EQUAL
+    """The tolerance that was used, in words."""
+    of_allowed: float = 0.0
+    """The largest error of an element as a fraction of what is allowed there: 1 just passes."""
+    run: str = ""
+    """The run that it is from, of several: its inputs and how weights were kept."""
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """What one run should have given."""
+
+    outputs: Mapping[str, Any]
+    """Values by name: arrays, lists of them, or None."""
+    wide: Mapping[str, Any] | None = None
+    """The same in float32, where outputs are of 16 bits and the model could be computed in it."""
+    depth: int = 1
+    """Operators that round, on the longest way from an input to an output."""
+
+
+@dataclass(frozen=True)
+class ChosenTolerances:
+    """Tolerances that the user gave; None for those that are as the types demand."""
+
+    rtol: float | None = None
+    atol: float | None = None
+    defaults: tuple[float, float] = (OUTPUT.relative, OUTPUT.absolute)
+    """What the two are, in this order, of types that are judged by them."""
+
+    def plain(self) -> tuple[float, float]:
+        """Return relative and absolute tolerance of outputs that are judged by these two."""
+        return (
+            self.defaults[0] if self.rtol is None else self.rtol,
+            self.defaults[1] if self.atol is None else self.atol,
+        )
+
+    @property
+    def chosen(self) -> bool:
+        """Whether the user gave one."""
+        return self.rtol is not None or self.atol is not None
+
+
+def compare_outputs(
+    actual: Mapping[str, Any], expected: Expectation, limits: ChosenTolerances, run: str = ""
+) -> tuple[OutputComparison, ...]:
+    """Compare the outputs of one run.
+
+    NaN equals NaN and infinities equal their like; a value that is not finite where a number is
+    expected, or the other way round, is an infinite error. So is another data type or shape.
+
+    Args:
+        actual: Values by name: arrays, lists of them, or None.
+        expected: What there should be.
+        limits: Tolerances that the user gave.
+        run: What to call the run.
+
+    Returns:
+        One comparison per array that is expected, in their order, and one for each that is not.
+    """
+    outputs = []
+    for name, value in expected.outputs.items():
+        wanted, found = dict(_leaves(name, value)), dict(_leaves(name, actual.get(name)))
+        wide = dict(_leaves(name, (expected.wide or {}).get(name)))
+        outputs += [
+            _compared(leaf, found.get(leaf), array, wide.get(leaf), expected.depth, limits, run)
+            for leaf, array in wanted.items()
+        ]
+        outputs += [_failed(leaf, found[leaf], run) for leaf in found if leaf not in wanted]
+    return tuple(outputs)
+
+
+def worst_of(runs: Sequence[Sequence[OutputComparison]]) -> tuple[OutputComparison, ...]:
+    """Return for each output the comparison of the run in which it is worst.
+
+    Args:
+        runs: The comparisons of each run.
+
+    Returns:
+        One per output: failed before passed, then by error as a fraction of what is allowed.
+    """
+    worst: dict[str, OutputComparison] = {}
+    for output in (output for run in runs for output in run):
+        known = worst.get(output.name)
+        if known is None or _badness(output) > _badness(known):
+            worst[output.name] = output
+    return tuple(worst.values())
+
+
+def _badness(output: OutputComparison) -> tuple[bool, float, float]:
+    return not output.passed, output.of_allowed, output.max_absolute_error
+
+
+def _leaves(name: str, value: Any) -> Iterator[tuple[str, Array | None]]:
+    """Yield the arrays of a value under names such as ``y``, ``y[0]``, ``y['key']``."""
+    if isinstance(value, list | tuple):
+        for index, item in enumerate(value):
+            yield from _leaves(f"{name}[{index}]", item)
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield from _leaves(f"{name}[{key!r}]", item)
+    else:
+        yield name, None if value is None else np.asarray(value)
+
+
+def _failed(name: str, value: Array | None, run: str) -> OutputComparison:
+    array = np.empty(0) if value is None else value
+    size, infinite = max(array.size, 1), float("inf")
+    return OutputComparison(
+        name,
+        str(array.dtype),
+        array.shape,
+        infinite,
+        infinite,
+        size,
+        size,
+        passed=False,
+        tolerance="the same type and shape",
+        of_allowed=infinite,
+        run=run,
+    )
+
+
+def _compared(
+    name: str,
+    actual: Array | None,
+    expected: Array | None,
+    wide: Array | None,
+    depth: int,
+    limits: ChosenTolerances,
+    run: str,
+) -> OutputComparison:
+    if actual is None and expected is None:
+        return OutputComparison(name, "none", (), 0.0, 0.0, 0, 0, passed=True, run=run)
+    if actual is None or expected is None or actual.shape != expected.shape:
+        return _failed(name, expected, run)
+    texts = actual.dtype.kind in "OUST" and expected.dtype.kind in "OUST"
+    if actual.dtype != expected.dtype and not texts:
+        return _failed(name, expected, run)
+    if expected.dtype.kind in "biuOUST":
+        errors, allowed, scale, tolerance = _exact(actual, expected)
+    elif rounding_unit(str(expected.dtype)) is None or limits.chosen:
+        errors, allowed, scale, tolerance = _plain(actual, expected, limits)
+    else:
+        errors, allowed, scale, tolerance = _rounded(actual, expected, wide, depth)
+    largest = float(errors.max(initial=0.0))
+    mismatched = int(np.count_nonzero(errors > allowed))
+    return OutputComparison(
+        name,
+        str(expected.dtype),
+        expected.shape,
+        largest,
+        largest / scale if scale else largest,
+        mismatched,
+        expected.size,
+        passed=mismatched == 0,
+        tolerance=tolerance,
+        of_allowed=_of_allowed(errors, allowed),
+        run=run,
+    )
+
+
+_Judged = tuple[Array, Array, float, str]
+"""Errors and what is allowed, by element; the largest expected magnitude; the rule in words."""
+
+
+def _of_allowed(errors: Array, allowed: Array) -> float:
+    wrong = errors > 0
+    if not wrong.any():
+        return 0.0
+    with np.errstate(divide="ignore"):
+        return float((errors[wrong] / np.broadcast_to(allowed, errors.shape)[wrong]).max())
+
+
+def _exact(actual: Array, expected: Array) -> _Judged:
+    if expected.dtype.kind in "iu":
+        distance = actual.astype(np.float64) - expected.astype(np.float64)
+        errors = np.where(actual == expected, 0.0, np.maximum(np.abs(distance), 1.0))
+    else:
+        errors = np.asarray(actual != expected).astype(np.float64)
+    return np.asarray(errors), np.zeros(expected.shape), 1.0, EQUAL
+
+
+def _plain(actual: Array, expected: Array, limits: ChosenTolerances) -> _Judged:
+    """Judge by a fraction of each element and of the largest one."""
+    relative, absolute = limits.plain()
+    kind = np.complex128 if expected.dtype.kind == "c" else np.float64
+    right = expected.astype(kind)
+    errors, magnitude = _distance(actual.astype(kind), right, right)
+    scale = float(magnitude.max(initial=0.0))
+    words = f"{relative:g} of each element + {absolute:g} of the largest"
+    return errors, absolute * scale + relative * magnitude, scale, words
+
+
+def _rounded(actual: Array, expected: Array, wide: Array | None, depth: int) -> _Judged:
+    """Judge by roundings of the type, against a wider answer where there is one."""
+    dtype = str(expected.dtype)
+    unit, roundings = rounding_unit(dtype) or 0.0, output_roundings(depth)
+    left, own = actual.astype(np.float64), expected.astype(np.float64)
+    right = own if wide is None else wide.astype(np.float64)
+    errors, magnitude = _distance(left, right, own)
+    words = f"{roundings:.3g} roundings of {dtype} (2^{int(np.log2(unit))}) of each element"
+    if wide is None:
+        typical = float(np.sqrt(np.mean(magnitude**2))) if magnitude.size else 0.0
+        loss = np.asarray(roundings * unit * typical)
+        words += " and of the root mean square"
+    else:
+        loss = TIMES_OWN_ERROR * _own_errors(own, right)
+        words += f" + {TIMES_OWN_ERROR:g} times the original's own error, against float32"
+    return (
+        errors,
+        roundings * unit * magnitude + loss,
+        float(magnitude.max(initial=0.0)),
+        words,
+    )
+
+
+def _distance(left: Array, right: Array, pattern: Array) -> tuple[Array, Array]:
+    """Return errors, and the magnitudes of finite numbers that are expected.
+
+    Args:
+        left: What there is.
+        right: What is expected where ``pattern`` is finite.
+        pattern: What must not be finite in the same places and in the same way.
+    """
+    finite = np.isfinite(left) & np.isfinite(pattern) & np.isfinite(right)
+    same = (left == pattern) | (np.isnan(left) & np.isnan(pattern))
+    with np.errstate(invalid="ignore"):
+        errors = np.where(finite, np.abs(left - right), np.where(same, 0.0, np.inf))
+    known = np.isfinite(pattern) & np.isfinite(right)
+    return np.asarray(errors), np.where(known, np.abs(right), 0.0)
+
+
+def _own_errors(own: Array, wide: Array) -> Array:
+    """Return how far a model in its 16-bit type is from its float32 answer, by element.
+
+    Args:
+        own: What it answers in its own type.
+        wide: What it answers in float32.
+
+    Returns:
+        The error at the element itself, or the root mean square among those of similar magnitude if
+        that is larger.
+    """
+    known = np.isfinite(own) & np.isfinite(wide)
+    errors = np.where(known, np.abs(np.where(known, own, 0) - np.where(known, wide, 0)), 0.0)
+    order = np.argsort(np.where(known, np.abs(wide), np.inf), axis=None, kind="stable")
+    squares = np.concatenate([[0.0], np.cumsum(errors.reshape(-1)[order] ** 2)])
+    places = np.arange(order.size)
+    first = np.maximum(places - NEIGHBOURS, 0)
+    behind = np.minimum(places + NEIGHBOURS + 1, order.size)
+    similar = np.empty(order.size)
+    means = np.maximum(squares[behind] - squares[first], 0.0) / (behind - first)
+    similar[order] = np.sqrt(means)
+    return np.maximum(errors, similar.reshape(errors.shape))

@@ -1,0 +1,226 @@
+"""The rules by which outputs are judged: what passes, what does not, and what is said of it."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from samba_onnx.facts.tolerances import OUTPUT, rounding_unit
+from samba_onnx.workflows.output_errors import (
+    EQUAL,
+    ChosenTolerances,
+    Expectation,
+    OutputComparison,
+    compare_outputs,
+    worst_of,
+)
+
+NARROW = ["float16", "bfloat16"]
+FLOATS = ["float32", "float64", *NARROW]
+
+
+def dtype_of(name: str) -> np.dtype[Any]:
+    return np.dtype(getattr(ml_dtypes, name, name))
+
+
+def judged(
+    actual: Any,
+    expected: Any,
+    wide: Any = None,
+    *,
+    depth: int = 1,
+    limits: ChosenTolerances | None = None,
+) -> OutputComparison:
+    answer = Expectation({"y": expected}, None if wide is None else {"y": wide}, depth)
+    (output,) = compare_outputs({"y": actual}, answer, limits or ChosenTolerances(), "one run")
+    return output
+
+
+def numbers(spread: float, size: int = 1000) -> np.ndarray:
+    """Return numbers of both signs whose magnitudes differ by about ``exp(6 * spread)``."""
+    generator = np.random.default_rng(7)
+    signs = generator.choice([-1.0, 1.0], size)
+    return np.asarray(signs * np.exp(spread * generator.standard_normal(size)), np.float32)
+
+
+@pytest.mark.parametrize("name", NARROW)
+@pytest.mark.parametrize("spread", [0.0, 1.0, 2.0])
+def test_elements_that_became_zero_are_seen_however_large_others_are(
+    name: str, spread: float
+) -> None:
+    wide = numbers(spread)
+    answer = wide.astype(dtype_of(name))
+    wrong = answer.copy()
+    wrong[np.argsort(np.abs(wide))[:598]] = 0
+    output = judged(wrong, answer, wide, depth=20)
+    assert not output.passed
+    assert output.mismatched == 598
+    assert judged(answer, answer, wide, depth=20).passed
+
+
+@pytest.mark.parametrize("name", NARROW)
+@pytest.mark.parametrize("wide", [True, False])
+@pytest.mark.parametrize("units", [2, 30])
+def test_one_element_may_be_off_by_some_roundings_and_not_by_more(
+    name: str, wide: bool, units: int
+) -> None:
+    """A tolerance ten times as wide, let alone a hundred times, would take what must fail here."""
+    unit = rounding_unit(name)
+    assert unit is not None
+    exact = numbers(0.0)
+    answer = exact.astype(dtype_of(name))
+    actual = answer.copy()
+    actual[500] = (exact[500] * (1 + units * unit)).astype(actual.dtype)
+    assert judged(actual, answer, exact if wide else None).passed == (units == 2)
+
+
+@pytest.mark.parametrize("name", ["float32", "float64"])
+@pytest.mark.parametrize(("times", "passes"), [(0.5, True), (2.0, False), (99.0, False)])
+def test_wide_floats_may_be_off_by_what_is_stated_and_not_by_more(
+    name: str, times: float, passes: bool
+) -> None:
+    answer = numbers(2.0).astype(name)
+    largest = float(np.abs(answer).max())
+    for place in (np.argmin(np.abs(answer)), np.argmax(np.abs(answer))):
+        allowed = OUTPUT.relative * abs(float(answer[place])) + OUTPUT.absolute * largest
+        actual = answer.copy()
+        actual[place] += times * allowed
+        output = judged(actual, answer)
+        assert output.passed == passes
+        assert output.of_allowed == pytest.approx(times, rel=0.05)
+        assert output.mismatched == (not passes)
+
+
+@pytest.mark.parametrize("name", NARROW)
+def test_what_cancellation_costs_the_original_it_may_cost_the_pef(name: str) -> None:
+    """Numbers around 0 that are left of others around 100 have the errors of these."""
+    dtype = dtype_of(name)
+    generator = np.random.default_rng(3)
+    exact = generator.standard_normal(1000).astype(np.float32)
+    offsets = np.asarray([100, 101, 103], np.float32)[:, None]
+    first, second, third = (
+        (exact + offset).astype(dtype) - offset.astype(dtype) for offset in offsets
+    )
+    assert np.abs(first.astype(np.float32) - exact).max() > 20 * (rounding_unit(name) or 0)
+    assert judged(second, first, exact).passed
+    assert judged(third, first, exact).passed
+    if name == "float16":  # of bfloat16 no digit is left
+        assert not judged(np.zeros_like(first), first, exact).passed
+    assert not judged((exact + 5).astype(dtype), first, exact).passed
+
+
+@pytest.mark.parametrize("name", FLOATS)
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_a_value_that_is_not_finite_is_refused_where_a_number_is_expected(
+    name: str, value: float
+) -> None:
+    answer = numbers(0.0).astype(dtype_of(name))
+    actual = answer.copy()
+    actual[3] = value
+    for left, right in ((actual, answer), (answer, actual)):
+        output = judged(left, right, right.astype(np.float32) if name in NARROW else None)
+        assert (output.passed, output.mismatched) == (False, 1)
+        assert output.max_absolute_error == np.inf
+    opposite = np.where(np.isinf(actual), -actual, answer)
+    assert judged(actual, actual).passed
+    if np.isinf(value):
+        assert not judged(opposite.astype(answer.dtype), actual).passed
+
+
+OTHERS = {
+    "wider": lambda array: array.astype(np.float64),
+    "integers": lambda array: array.astype(np.int32),
+    "objects": lambda array: array.astype(object),
+    "one axis more": lambda array: array[None],
+    "transposed": lambda array: array.T,
+    "fewer rows": lambda array: array[:-1],
+    "missing": lambda array: None,
+    "a sequence": lambda array: [array],
+}
+
+
+@pytest.mark.parametrize("name", ["float32", "float16", "bfloat16", "int64", "bool"])
+@pytest.mark.parametrize("other", OTHERS)
+def test_another_type_or_shape_is_refused_whatever_the_numbers(name: str, other: str) -> None:
+    answer = np.ones((4, 3), dtype_of(name))
+    compared = compare_outputs(
+        {"y": OTHERS[other](answer)}, Expectation({"y": answer}), ChosenTolerances()
+    )
+    assert not all(output.passed for output in compared)
+    assert compared[0].max_absolute_error == np.inf
+    assert compared[0].tolerance == "the same type and shape"
+
+
+@pytest.mark.parametrize("name", ["int8", "int64", "uint64", "bool"])
+def test_exact_types_must_be_equal(name: str) -> None:
+    answer = np.asarray([0, 1, 1, 0], name)
+    actual = np.asarray([0, 1, 0, 0], name)
+    output = judged(actual, answer)
+    assert (output.passed, output.mismatched, output.tolerance) == (False, 1, EQUAL)
+    assert output.of_allowed == np.inf
+    assert judged(answer, answer).passed
+
+
+def test_large_integers_that_differ_by_one_differ() -> None:
+    answer = np.asarray([2**62], np.int64)
+    assert not judged(answer + 1, answer).passed
+
+
+def test_texts_are_compared_whatever_holds_them() -> None:
+    answer = np.asarray(["a", "b"], object)
+    assert judged(answer.astype(str), answer).passed
+    assert not judged(np.asarray(["a", "c"]), answer).passed
+
+
+def test_the_tolerance_that_was_used_is_stated() -> None:
+    array = np.ones(4, np.float32)
+    assert judged(array, array).tolerance == "0.0001 of each element + 1e-05 of the largest"
+    chosen = ChosenTolerances(rtol=1e-3)
+    assert judged(array, array, limits=chosen).tolerance.startswith("0.001 of each element")
+    narrow = array.astype(np.float16)
+    assert judged(narrow, narrow, array, depth=4).tolerance == (
+        "6 roundings of float16 (2^-11) of each element + 12 times the original's own error, "
+        "against float32"
+    )
+    assert judged(narrow, narrow, depth=4).tolerance == (
+        "6 roundings of float16 (2^-11) of each element and of the root mean square"
+    )
+    loose = judged(narrow, narrow, array, limits=ChosenTolerances(atol=0.5))
+    assert loose.tolerance == "0.0001 of each element + 0.5 of the largest"
+
+
+def test_lists_and_absent_values_are_compared_one_by_one() -> None:
+    array = np.ones(2, np.float32)
+    expected = Expectation({"s": [array, None], "n": None, "d": {1: array}})
+    same = compare_outputs(
+        {"s": [array, None], "n": None, "d": {1: array}}, expected, ChosenTolerances()
+    )
+    assert [output.name for output in same] == ["s[0]", "s[1]", "n", "d[1]"]
+    assert all(output.passed for output in same)
+    other = compare_outputs(
+        {"s": [array, array, array], "d": {2: array}}, expected, ChosenTolerances()
+    )
+    assert {output.name for output in other if not output.passed} == {
+        *("s[1]", "s[2]", "d[1]", "d[2]"),
+    }
+
+
+def test_the_worst_run_of_an_output_is_reported() -> None:
+    good = judged(np.ones(2, np.float32), np.ones(2, np.float32))
+    near = dataclasses.replace(good, of_allowed=0.4, run="near")
+    far = dataclasses.replace(good, of_allowed=0.9, run="far")
+    failed = dataclasses.replace(good, passed=False, of_allowed=0.0, run="failed")
+    assert worst_of([[good], [far], [near]]) == (far,)
+    assert worst_of([[failed], [far]]) == (failed,)
+    assert worst_of([[far, dataclasses.replace(good, name="z")], [failed]])[0] == failed
+
+
+def test_a_tensor_without_elements_agrees() -> None:
+    for name in FLOATS:
+        empty = np.empty((0, 3), dtype_of(name))
+        assert judged(empty, empty).passed
+        assert judged(empty, empty, empty.astype(np.float32)).passed
