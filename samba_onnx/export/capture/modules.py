@@ -310,7 +310,8 @@ def _decomposed(program: ExportedProgram) -> ExportedProgram:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return program.run_decompositions({})
+            functional: ExportedProgram = program.run_decompositions({})
+            return functional
     except RuntimeError as error:
         written = re.match(r"Constant (\S+) is mutated", str(error))
         if written is None:
