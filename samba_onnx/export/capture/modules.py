@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import inspect
 import itertools
-import re
 import traceback
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -25,6 +24,7 @@ from torch.utils import _pytree as pytree
 from samba_onnx.errors import ModelError, SambaError, UsageError
 from samba_onnx.export.capture.assignments import written_back
 from samba_onnx.export.capture.branches import Values, ValuesNeededError
+from samba_onnx.export.capture.conforming import check_sizes, decomposed
 from samba_onnx.export.capture.constants import Constants
 from samba_onnx.export.capture.cumulative import cumulative_averages
 from samba_onnx.export.capture.fake_members import fake, fake_members
@@ -37,7 +37,7 @@ from samba_onnx.export.capture.surroundings import forget_tensors, forget_traced
 from samba_onnx.export.capture.unchecked import Unchecked
 from samba_onnx.export.capture.whole_layers import whole_layers
 from samba_onnx.export.decomposition.functionalizing import functionalized
-from samba_onnx.export.naming import flat_names, refused
+from samba_onnx.export.naming import flat_names
 from samba_onnx.functional import device_limits
 from samba_onnx.program.source_location import trace_location
 
@@ -279,7 +279,7 @@ def captured(program: ExportedProgram, names: Sequence[str]) -> Captured:
     """
     graph_module = functionalized(program.graph_module)
     if graph_module is None:
-        program = _decomposed(program)
+        program = decomposed(program)
         graph_module = program.graph_module
         graph_module.meta["written"] = {}
     check_sizes(graph_module)
@@ -303,45 +303,6 @@ def captured(program: ExportedProgram, names: Sequence[str]) -> Captured:
         MappingProxyType(constants),
         program.call_spec.out_spec,
     )
-
-
-def _decomposed(program: ExportedProgram) -> ExportedProgram:
-    """Let torch make a program functional."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            functional: ExportedProgram = program.run_decompositions({})
-            return functional
-    except RuntimeError as error:
-        written = re.match(r"Constant (\S+) is mutated", str(error))
-        if written is None:
-            raise
-        raise ModelError(
-            f"the module writes into the tensor that it keeps as {written[1]!r}, which is neither a "
-            "parameter nor a buffer: register it with register_buffer"
-        ) from error
-
-
-def check_sizes(graph_module: fx.GraphModule) -> None:
-    """Refuse tensors whose sizes are known only when the graph runs.
-
-    Args:
-        graph_module: A graph of ATen operators.
-
-    Raises:
-        ModelError: There is such a tensor.
-    """
-    for node in graph_module.graph.nodes:
-        for value in pytree.tree_leaves(node.meta.get("val")):
-            sizes = value.shape if isinstance(value, torch.Tensor) else (value,)
-            if any(
-                isinstance(size, torch.SymInt | torch.SymFloat | torch.SymBool) for size in sizes
-            ):
-                raise refused(
-                    node,
-                    " returns sizes that depend on values of tensors: a compiled graph has fixed "
-                    "sizes, so use a mask of a fixed size instead",
-                )
 
 
 def _kind(spec: InputSpec) -> PlaceholderKind:
