@@ -20,7 +20,7 @@ from samba_onnx.export.naming import place
 from samba_onnx.export.programs.inference import Exported
 from samba_onnx.program.kinds import SectionType
 from samba_onnx.program.program import Part
-from samba_onnx.workflows.checking.dropouts import rates_at_zero
+from samba_onnx.workflows.checking.dropouts import CONDITION, rates_at_zero
 from samba_onnx.workflows.checking.first_difference import first_difference
 from samba_onnx.workflows.checking.numbers import difference, tolerance_of
 from samba_onnx.workflows.checking.outcome import (
@@ -69,7 +69,8 @@ def compare_with_eager(
     """
     part = exported.program.parts[0]
     try:
-        return done(compare_part(module, inputs, exported, part, keywords).errors)
+        errors = compare_part(module, inputs, exported, part, keywords).errors
+        return done(errors, CONDITION if exported.program.argins else "")
     except NotComparableError as obstacle:
         refuse_unless_prepared(part)
         return not_comparable(str(obstacle))
