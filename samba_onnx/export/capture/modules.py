@@ -24,6 +24,7 @@ from torch.utils import _pytree as pytree
 from samba_onnx.errors import ModelError, SambaError, UsageError
 from samba_onnx.export.capture.assignments import written_back
 from samba_onnx.export.capture.branches import Values, ValuesNeededError
+from samba_onnx.export.capture.cumulative import cumulative_averages
 from samba_onnx.export.capture.fake_members import fake, fake_members
 from samba_onnx.export.capture.identities import restore_identities
 from samba_onnx.export.capture.loss_marks import loss_marks
@@ -227,6 +228,7 @@ def _traced(
                 samba_calls(),
                 values.replayed(),
                 whole_layers(),
+                cumulative_averages(),
                 written_back(module),
                 with_plain_outputs(module),
                 _DataAsValue(),

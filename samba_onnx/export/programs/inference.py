@@ -32,7 +32,7 @@ from samba_onnx.export.programs.losses_rule import LossChoice
 from samba_onnx.export.translation.builder import GraphBuilder
 from samba_onnx.export.translation.dtypes import onnx_type
 from samba_onnx.export.translation.graphs import constant, live_nodes, translate
-from samba_onnx.facts.names import FreeNames, joined, root_name, updated_name
+from samba_onnx.facts.names import FreeNames, joined, root_name, updated_name, written_name
 from samba_onnx.program.kinds import SectionType, SymbolKind
 from samba_onnx.program.program import DEFAULT_GRAPH, ArginSpec, Part, Program
 from samba_onnx.tensor import SambaTensor
@@ -181,6 +181,9 @@ class _Writer:
         self._root = root
         self._build = GraphBuilder(root)
         self._symbols, self._regions = symbols(module, root)
+        self._kinds = {
+            p.qualified: _RESIDENTS[p.kind] for p in graph.placeholders if p.kind in _RESIDENTS
+        }
         self._members: dict[str, str] = {}
         self._inputs: dict[str, int] = {}
         self._residents: dict[str, SymbolKind] = {}
@@ -305,13 +308,14 @@ class _Writer:
         written: set[str] = set()
         for qualified, value in zip(self._graph.updates, new, strict=True):
             name = self._symbols[qualified]
-            updated = updated_name(name)
+            kind = self._kinds[qualified]
+            updated = updated_name(name) if kind is SymbolKind.BUFFER else written_name(name)
             if value is None or value.name == name or updated in written:
                 continue
             written.add(updated)
-            self._claims.claim(updated, f"the new value of buffer {qualified!r}")
+            self._claims.claim(updated, f"the new value of {kind} {qualified!r}")
             self._build.output(value, updated)
-            self._residents[updated] = SymbolKind.BUFFER
+            self._residents[updated] = kind
             self._members.setdefault(name, qualified)
             regions[updated] = self._regions.get(name, name)
         return regions

@@ -30,7 +30,13 @@ from samba_onnx.export.programs.training_parts import (
     is_tensor,
     write_program,
 )
-from samba_onnx.facts.names import FreeNames, gradient_name, root_name, updated_name
+from samba_onnx.facts.names import (
+    FreeNames,
+    gradient_name,
+    root_name,
+    updated_name,
+    written_name,
+)
 from samba_onnx.program.kinds import SymbolKind
 from samba_onnx.program.program import DEFAULT_GRAPH, ArginSpec, Part, Program
 
@@ -50,8 +56,8 @@ def export_training(
 
     Weights and buffers are residents. Gradients of losses are residents ``<output>__grad``, which
     the backward reads; gradients of parameters are residents ``<weight>__grad``, which it writes.
-    Parameters that no loss reaches have none; tied ones are one resident. A buffer that the forward
-    changes has its new value, ``<buffer>__updated``, in its own region. Rates and seeds of dropouts
+    Parameters that no loss reaches have none; tied ones are one resident. What the forward changes
+    has its new value, ``<buffer>__updated`` or ``<weight>__written``, in its region. Dropout rates, seeds
     are argins. ``with_parts`` adds optimizers.
 
     Args:
@@ -184,7 +190,8 @@ def _names(
             names[spec.arg.name] = members[spec.target]
     free = FreeNames(names.values())
     free.reserve(map(gradient_name, names.values()))
-    free.reserve(map(updated_name, names.values()))
+    for end in (updated_name, written_name):
+        free.reserve(map(end, names.values()))
     outputs = tuple(
         free.take(output_name(root, output)) if is_tensor(output) else None
         for output in flat_outputs(exported)
@@ -232,7 +239,8 @@ def _losses(
     if indices is not None:
         losses = chosen_losses(indices, outputs, exported.call_spec.out_spec)
     else:
-        losses = find_losses(exported.graph, outputs, leaves)
+        spec = exported.call_spec.out_spec
+        losses = find_losses(exported.graph, outputs, leaves, spec)
     if not losses.positions:
         raise GradientError(
             "no output of the module can be a loss: none holds floating-point numbers"
