@@ -27,6 +27,7 @@ from samba_onnx.export.capture.modules import (
 )
 from samba_onnx.export.capture.modules import input_names as names_of
 from samba_onnx.export.decomposition.dropout_operands import with_dropout_operands
+from samba_onnx.export.differentiation.joint import Joint
 from samba_onnx.export.naming import SymbolClaims, dropout_name, operator_name, scope_name
 from samba_onnx.export.programs.losses_rule import LossChoice
 from samba_onnx.export.translation.builder import GraphBuilder
@@ -55,6 +56,8 @@ class Exported:
     """Position among the module's flat inputs, by name; those that the graph reads."""
     outputs: tuple[str | None, ...]
     """Name of every flat output of the module; None for one that is no tensor."""
+    joint: Joint | None = None
+    """Forward and backward in one graph, of a program that trains."""
     losses: LossChoice | None = None
     """The outputs that training starts from; None for a program that only runs forward."""
 

@@ -21,7 +21,13 @@ from samba_onnx.export.capture.modules import (
 from samba_onnx.export.capture.modules import input_names as flat_names
 from samba_onnx.export.capture.recording_rules import RuleRecorder
 from samba_onnx.export.decomposition.dropout import Site, sites
-from samba_onnx.export.differentiation.joint import JointRequest, Rules, flat_outputs, joint_graph
+from samba_onnx.export.differentiation.joint import (
+    Joint,
+    JointRequest,
+    Rules,
+    flat_outputs,
+    joint_graph,
+)
 from samba_onnx.export.naming import dropout_name
 from samba_onnx.export.programs.inference import Exported, output_name, renamed, symbols
 from samba_onnx.export.programs.losses_rule import LossChoice, LossIndex, chosen_losses, find_losses
@@ -78,8 +84,7 @@ def export_training(
         ModelError: The module does what a graph, or ONNX, cannot express.
     """
     args, keywords = arguments(inputs)
-    flat = renamed(flat_names(module, args, keywords), input_names)
-    recorder = RuleRecorder()
+    flat, recorder = renamed(flat_names(module, args, keywords), input_names), RuleRecorder()
     exported = export_module(module, args, keywords, recorder)
     check_sizes(exported.graph_module)
     names = _names(module, exported, flat, root_name(module, prefix))
@@ -87,10 +92,11 @@ def export_training(
     losses = _losses(exported, loss_indices, leaves)
     rules = _rules(module, exported, recorder, gradient_accumulation)
     request = JointRequest(exported, leaves, losses.positions, dropouts, rules)
-    program = write_program(name, request, joint_graph(request), names)
+    joint = joint_graph(request)
     # What rules do in the forward is behind their nodes: another export has it in full.
     whole = export_module(module, args, keywords) if recorder.rules else exported
-    return _described(program, whole, names, flat, losses)
+    program = write_program(name, request, joint, names)
+    return _described(program, whole, names, flat, losses, joint)
 
 
 def _rules(
@@ -205,6 +211,7 @@ def _described(
     names: SymbolNames,
     inputs: Sequence[str],
     losses: LossChoice,
+    joint: Joint,
 ) -> Exported:
     """Return a program with what is known of the module."""
     paths = {spec.arg.name: spec.target for spec in exported.graph_signature.input_specs}
@@ -219,6 +226,7 @@ def _described(
         members=members,
         inputs={name: inputs.index(name) for name in program.inputs},
         outputs=names.outputs,
+        joint=joint,
         losses=losses,
     )
 
