@@ -57,6 +57,8 @@ class PlaceholderKind(StrEnum):
     INPUT = "input"
     STATIC = "static"
     """An input that is no tensor: its value is part of the graph."""
+    ARGIN = "argin"
+    """A scalar that every run may set: rate or seed of a dropout."""
 
 
 _KINDS: Final = MappingProxyType(

@@ -11,6 +11,7 @@ from torch import nn
 from samba_onnx.export.capture.modules import Inputs, arguments
 from samba_onnx.export.capture.samba_calls import samba_calls
 from samba_onnx.export.programs.inference import Exported
+from samba_onnx.workflows.checking.dropouts import CONDITION
 from samba_onnx.workflows.checking.mismatches import compared
 from samba_onnx.workflows.checking.outcome import (
     Comparison,
@@ -53,7 +54,8 @@ def compare_with_eager(
     try:
         expected = runs.native  # which says why there is nothing to compare, before anything runs
         feeds = feeds_of(module, runs.leaves, exported)
-        return done(compared({**feeds, **run_part(part, feeds)}, expected, runs))
+        errors = compared({**feeds, **run_part(part, feeds)}, expected, runs)
+        return done(errors, CONDITION if exported.program.argins else "")
     except NotComparableError as obstacle:
         refuse_unless_prepared(part)
         return not_comparable(str(obstacle))
