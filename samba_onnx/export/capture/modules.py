@@ -25,10 +25,10 @@ from samba_onnx.errors import ModelError, SambaError, UsageError
 from samba_onnx.export.capture.assignments import written_back
 from samba_onnx.export.capture.branches import Values, ValuesNeededError
 from samba_onnx.export.capture.conforming import check_sizes, decomposed
-from samba_onnx.export.capture.constants import Constants
 from samba_onnx.export.capture.cumulative import cumulative_averages
 from samba_onnx.export.capture.fake_members import fake, fake_members
 from samba_onnx.export.capture.identities import restore_identities
+from samba_onnx.export.capture.known_values import KnownValues
 from samba_onnx.export.capture.loss_marks import loss_marks
 from samba_onnx.export.capture.outputs import with_plain_outputs
 from samba_onnx.export.capture.recording_rules import RuleRecorder
@@ -225,7 +225,7 @@ def _traced(
     """Export a module; numbers that it takes out of tensors are those that were recorded."""
     mode = FakeTensorMode(allow_non_fake_inputs=True)
     positional, named = pytree.tree_map(lambda leaf: fake(leaf, mode), (args, dict(keywords)))
-    constants = Constants(values)
+    constants = KnownValues(values)
     forget_tensors(module)
     try:
         with fake_members(module, mode), device_limits(), warnings.catch_warnings(), Unchecked():

@@ -24,7 +24,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 from samba_onnx.export.capture.branches import Values
 
-__all__ = ["Constants"]
+__all__ = ["KnownValues"]
 
 _Function: TypeAlias = Callable[..., Any]
 
@@ -46,7 +46,7 @@ class _Computed:
     """Whether the result is Python's own: a number, a list, an array, a text."""
 
 
-class Constants(TorchFunctionMode):
+class KnownValues(TorchFunctionMode):
     """Within this context, what is computed of nothing but numbers has values."""
 
     def __init__(self, asked: Values) -> None:
