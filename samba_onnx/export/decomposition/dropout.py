@@ -171,7 +171,7 @@ def applied(node: fx.Node, draw: Draw, value: Tensor) -> Tensor | tuple[Tensor, 
         draw: Where its mask comes from.
         value: Its operand.
     """
-    if isinstance(node.meta["val"], tuple):
+    if operator_name(node) == "native_dropout":
         mask = draw.mask(value.shape)
         return dropped(draw, value, mask), mask
     way: Callable[[Draw, Tensor], Tensor] = _WAYS[operator_name(node)]
