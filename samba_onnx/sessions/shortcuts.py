@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from ctypes import memmove
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
@@ -16,8 +16,6 @@ from samba_onnx.tensor import SambaTensor
 from samba_onnx.tensor.arrays import FOREIGN
 from samba_onnx.tensor.marks import Marks
 from samba_onnx.tensor.native import natively
-
-_STRIDED: Final = torch.strided
 
 
 class InputSlot(NamedTuple):
@@ -62,23 +60,27 @@ class Shortcut:
         """
         if asked != self.asked:
             return None
+        sources = []
         with natively():
-            for place, shape, dtype, _, _ in self.inputs:
-                tensor = tensors[place]
-                if (
-                    tensor._host.is_empty
-                    or tensor.shape != shape
-                    or tensor.dtype is not dtype
-                    or not tensor.is_cpu
-                    or tensor.layout is not _STRIDED
-                    or not tensor.is_contiguous()
-                    # A view of a conjugate, whose memory holds what it is the negative of.
-                    or tensor.is_neg()
-                ):
-                    return None
-            # All of them fit, so that what is copied is not copied in vain.
-            for place, _, _, address, size in self.inputs:
-                memmove(address, tensors[place].data_ptr(), size)
+            try:
+                for place, shape, dtype, _, _ in self.inputs:
+                    tensor = tensors[place]
+                    if (
+                        tensor._host.is_empty
+                        or tensor.shape != shape
+                        or tensor.dtype is not dtype
+                        or not tensor.is_cpu
+                        or not tensor.is_contiguous()
+                        # A view of a conjugate: its memory holds what it is the negative of.
+                        or tensor.is_neg()
+                    ):
+                        return None
+                    sources.append(tensor.data_ptr())
+            except RuntimeError:  # From sparse tensors and their like, which the long way refuses.
+                return None
+        # All of them fit, so that what is copied is not copied in vain.
+        for (_, _, _, address, size), source in zip(self.inputs, sources, strict=True):
+            memmove(address, source, size)
         self.replay.execute()
         results = []
         for fetch, marks in self.outputs:
