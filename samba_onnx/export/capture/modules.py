@@ -44,6 +44,7 @@ from samba_onnx.program.source_location import trace_location
 _SPECIALISED: Final = "samba_specialised"
 """Key of a graph's metadata: whether values of inputs decided what is in it."""
 _DATA: Final = torch.Tensor.data.__get__  # type: ignore[attr-defined]
+_SET_DATA: Final = torch.Tensor.data.__set__  # type: ignore[attr-defined]
 
 Inputs: TypeAlias = tuple[Any, ...] | list[Any] | Mapping[str, Any]
 """Positional or keyword arguments of ``forward``: nested tuples, lists and mappings of tensors;
@@ -263,7 +264,10 @@ def _traced(
 
 
 class _DataAsValue(TorchFunctionMode):
-    """Takes ``tensor.data`` for ``tensor.detach()``: torch would take it for a constant."""
+    """Takes ``tensor.data`` for ``tensor.detach()``: torch would take it for a constant.
+
+    To assign it is to write into the tensor, which torch's exporter would not notice.
+    """
 
     def __torch_function__(
         self,
@@ -274,7 +278,20 @@ class _DataAsValue(TorchFunctionMode):
     ) -> Any:
         if func == _DATA:
             return args[0].detach()
+        if func == _SET_DATA:
+            return _write(*args)
         return func(*args, **(kwargs or {}))
+
+
+def _write(tensor: torch.Tensor, values: torch.Tensor) -> None:
+    """Write the values that are assigned to the data of a tensor."""
+    if (tensor.shape, tensor.dtype) != (values.shape, values.dtype):
+        raise ModelError(
+            f"data of {values.dtype} of shape {list(values.shape)} are assigned to a tensor of "
+            f"{tensor.dtype} of shape {list(tensor.shape)}: a compiled tensor keeps its type and shape"
+        )
+    with torch.no_grad():
+        tensor.detach().copy_(values)
 
 
 def captured(program: ExportedProgram, names: Sequence[str]) -> Captured:
