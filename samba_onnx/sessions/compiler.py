@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final
@@ -11,7 +12,9 @@ from torch import nn
 from torch.optim import Optimizer
 
 from samba_onnx.errors import UsageError
+from samba_onnx.export.programs.region_types import match_region_types
 from samba_onnx.export.programs.training_steps import optimizer_list
+from samba_onnx.facts.names import RATE
 from samba_onnx.program.program import DEFAULT_GRAPH, Program
 from samba_onnx.sessions.graph_traces import GraphTraces
 from samba_onnx.sessions.onnx_models import input_symbols, is_onnx, onnx_fingerprint
@@ -34,6 +37,8 @@ from samba_onnx.workflows.torch_programs import (
     named_inputs,
     recorded_program,
 )
+
+LOGGER: Final = logging.getLogger(__name__)
 
 _TRACED_NOTE: Final = (
     "Graphs that were traced are not compared with eager torch: an engine prepared every part of "
@@ -112,6 +117,8 @@ class Compiler:
             training = Training(attached_losses(model, loss_indices), accumulates)
         with self._mode.on():
             program = recorded_program(model, named, trained, training, check=check)
+        if training is None and program.argins:
+            _tell_of_dropouts(model, program)
         compile_programs([program], path, name=name, metadata=texts, **where).close()
         return str(path)
 
@@ -134,6 +141,7 @@ class Compiler:
             return None
         options = self._options.with_settings(destination.settings)
         programs = [_program_of(graph) for graph in graphs]
+        match_region_types(programs)
         for part in (part for program in programs for part in program.parts):
             refuse_unless_prepared(part)
         programs[0] = dataclasses.replace(programs[0], notes=(*programs[0].notes, _TRACED_NOTE))
@@ -147,6 +155,17 @@ class Compiler:
         for graph in graphs:
             graph.program = None
         return str(path)
+
+
+def _tell_of_dropouts(model: nn.Module, program: Program) -> None:
+    """Say that a program without optimizers drops values, which is seldom meant."""
+    count = sum(argin.name.endswith(RATE) for argin in program.argins)
+    LOGGER.warning(
+        "%s is in training mode: its dropouts (%d) are compiled, with rates as argins. Run it with "
+        "hyperparam_dict={'p': 0.0} or train=False, or call eval() before compiling.",
+        type(model).__name__,
+        count,
+    )
 
 
 def _program_of(traced: TracedGraph) -> Program:

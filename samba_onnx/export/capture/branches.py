@@ -18,6 +18,7 @@ from samba_onnx.errors import BranchWarning, ModelError
 from samba_onnx.export.capture.outputs import plain_outputs
 from samba_onnx.export.capture.restoring import members_replaced
 from samba_onnx.export.capture.samba_calls import samba_calls
+from samba_onnx.export.capture.state_reads import StateReads
 from samba_onnx.functional import HOST_OPERATORS
 from samba_onnx.program.source_location import trace_location
 from samba_onnx.tensor import SambaTensor
@@ -56,6 +57,8 @@ class Values:
     def __init__(self) -> None:
         self._taken: list[Any] = []
         self._recorded = False
+        self._left: Iterator[Any] = iter(())
+        self._lines: dict[str, None] = {}
 
     @property
     def asked(self) -> bool:
@@ -70,7 +73,7 @@ class Values:
         *,
         gradients: bool = False,
     ) -> None:
-        """Run a module on its real inputs, warn of every line that takes a value, and keep it.
+        """Run a module on its real inputs, and keep every value that it takes.
 
         Args:
             module: As it was before, afterwards.
@@ -79,23 +82,32 @@ class Values:
             gradients: Whether the module runs as it does where gradients are computed.
 
         Raises:
-            ModelError: The module or its inputs have no values.
+            ModelError: The module or its inputs have no values, or a value is one of a buffer that
+                the module changes.
         """
         _need_values(module, (args, keywords))
         self._taken = []
-        lines: dict[str, None] = {}
+        reads = StateReads(module, _TAKING, _place)
 
         def take(function: Callable[..., Any], args: Any, named: Any) -> Any:
             value = function(*args, **named)
+            if reads.repeating:
+                return value
             # Tensors without content make a list of single items.
             self._taken += args[0].flatten().tolist() if function is _LIST else [value]
-            lines[_place()] = None
             return value
 
-        with _Taking(take), _exporting(), samba_calls():
-            eager(module, args, keywords, gradients=gradients)
+        with reads, _Taking(take), _exporting(), samba_calls():
+            eager(module, args, keywords, gradients=gradients, ending=reads.refuse)
         self._recorded = True
-        for line in lines:
+
+    def warn(self, module: nn.Module) -> None:
+        """Warn of every line that took a recorded value: its branch is the only one compiled.
+
+        Args:
+            module: The module.
+        """
+        for line in self._lines:
             warnings.warn(
                 f"{line}: what {type(module).__name__} does depends on values of tensors here; "
                 "only what it does with the given inputs is compiled",
@@ -106,24 +118,39 @@ class Values:
     @contextlib.contextmanager
     def replayed(self) -> Iterator[None]:
         """Return the recorded values, in order, to whoever asks for values within the context."""
-        left = iter(self._taken)
+        self._left = iter(self._taken)
+        self._lines.clear()
 
         def take(function: Callable[..., Any], args: Any, named: Any) -> Any:
             if not self._recorded:
                 self._taken.append(None)
                 raise ValuesNeededError
-            try:
-                if function is _LIST:
-                    return _shaped(left, args[0].shape)
-                return next(left)
-            except StopIteration:
-                raise ModelError(
-                    f"{_place()}: the module asks for more values of tensors while it is traced "
-                    "than when it runs: it must not depend on being traced"
-                ) from None
+            self._lines[_place()] = None
+            return self._next(function, args)
 
         with _Taking(take):
             yield
+
+    def skip(self, function: Callable[..., Any], args: tuple[Any, ...]) -> None:
+        """Leave out the next recorded value: the question was answered in another way.
+
+        Args:
+            function: What was called.
+            args: Its operands.
+        """
+        if self._recorded and function in _TAKING:
+            self._next(function, args)
+
+    def _next(self, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+        try:
+            if function is _LIST:
+                return _shaped(self._left, args[0].shape)
+            return next(self._left)
+        except StopIteration:
+            raise ModelError(
+                f"{_place()}: the module asks for more values of tensors while it is traced "
+                "than when it runs: it must not depend on being traced"
+            ) from None
 
 
 class TakenValues:
@@ -168,6 +195,7 @@ def eager(
     written: Collection[str] | None = None,
     *,
     gradients: bool = False,
+    ending: Callable[[Callable[[], Any]], None] | None = None,
 ) -> Any:
     """Return what a module computes, leaving it, its tensors and the random state as they were.
 
@@ -179,6 +207,8 @@ def eager(
             is not known.
         gradients: Whether it runs as it does where gradients are computed: hooks that ``forward``
             registers need that.
+        ending: Called before the module gets its own parameters and buffers back, with what runs
+            it once more.
     """
     positional, named = pytree.tree_map(_plain, (args, dict(keywords)))
     parameters = dict(module.named_parameters(remove_duplicate=False))
@@ -197,7 +227,14 @@ def eager(
         torch.set_grad_enabled(gradients),
         HOST_OPERATORS.paused(),
     ):
-        return plain_outputs(module, module(*positional, **named))
+
+        def run() -> Any:
+            return plain_outputs(module, module(*positional, **named))
+
+        outputs = run()
+        if ending is not None:
+            ending(run)
+        return outputs
 
 
 def _plain(leaf: Any) -> Any:

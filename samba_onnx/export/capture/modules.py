@@ -24,21 +24,27 @@ from torch.utils import _pytree as pytree
 from samba_onnx.errors import ModelError, SambaError, UsageError
 from samba_onnx.export.capture.assignments import written_back
 from samba_onnx.export.capture.branches import Values, ValuesNeededError
+from samba_onnx.export.capture.conforming import check_sizes, decomposed
 from samba_onnx.export.capture.cumulative import cumulative_averages
 from samba_onnx.export.capture.fake_members import fake, fake_members
 from samba_onnx.export.capture.identities import restore_identities
+from samba_onnx.export.capture.known_values import KnownValues
 from samba_onnx.export.capture.loss_marks import loss_marks
 from samba_onnx.export.capture.outputs import with_plain_outputs
 from samba_onnx.export.capture.recording_rules import RuleRecorder
 from samba_onnx.export.capture.samba_calls import samba_calls
+from samba_onnx.export.capture.surroundings import forget_tensors, forget_traced
 from samba_onnx.export.capture.unchecked import Unchecked
 from samba_onnx.export.capture.whole_layers import whole_layers
 from samba_onnx.export.decomposition.functionalizing import functionalized
-from samba_onnx.export.naming import flat_names, refused
+from samba_onnx.export.naming import flat_names
 from samba_onnx.functional import device_limits
 from samba_onnx.program.source_location import trace_location
 
+_SPECIALISED: Final = "samba_specialised"
+"""Key of a graph's metadata: whether values of inputs decided what is in it."""
 _DATA: Final = torch.Tensor.data.__get__  # type: ignore[attr-defined]
+_SET_DATA: Final = torch.Tensor.data.__set__  # type: ignore[attr-defined]
 
 Inputs: TypeAlias = tuple[Any, ...] | list[Any] | Mapping[str, Any]
 """Positional or keyword arguments of ``forward``: nested tuples, lists and mappings of tensors;
@@ -54,6 +60,8 @@ class PlaceholderKind(StrEnum):
     INPUT = "input"
     STATIC = "static"
     """An input that is no tensor: its value is part of the graph."""
+    ARGIN = "argin"
+    """A scalar that every run may set: rate or seed of a dropout."""
 
 
 _KINDS: Final = MappingProxyType(
@@ -90,6 +98,8 @@ class Captured:
     """Tensors that the module holds without having registered them, by placeholder."""
     out_spec: pytree.TreeSpec
     """How the flat outputs are nested."""
+    is_specialised: bool = False
+    """Whether what it does depends on values of the inputs that it was captured with."""
 
     @property
     def outputs(self) -> tuple[Any, ...]:
@@ -205,7 +215,10 @@ def export_module(
         return _traced(module, args, keywords, values, rules)
     except ValuesNeededError:
         values.record(module, args, keywords, gradients=rules is not None)
-    return _traced(module, args, keywords, values, rules)
+    program = _traced(module, args, keywords, values, rules)
+    values.warn(module)
+    program.graph_module.meta[_SPECIALISED] = True
+    return program
 
 
 def _traced(
@@ -218,6 +231,8 @@ def _traced(
     """Export a module; numbers that it takes out of tensors are those that were recorded."""
     mode = FakeTensorMode(allow_non_fake_inputs=True)
     positional, named = pytree.tree_map(lambda leaf: fake(leaf, mode), (args, dict(keywords)))
+    constants = KnownValues(values)
+    forget_tensors(module)
     try:
         with fake_members(module, mode), device_limits(), warnings.catch_warnings(), Unchecked():
             warnings.simplefilter("ignore")
@@ -232,6 +247,7 @@ def _traced(
                 _DataAsValue(),
                 loss_marks(),
                 noted,
+                constants,
             ):
                 program = torch.export.export(module, positional, named, strict=False)
     except (SambaError, ValuesNeededError):
@@ -240,12 +256,18 @@ def _traced(
         if values.asked:
             raise ValuesNeededError from error
         raise _explained(module, error) from error
+    finally:
+        if constants.are_kept:
+            forget_traced()
     restore_identities(program)
     return program
 
 
 class _DataAsValue(TorchFunctionMode):
-    """Takes ``tensor.data`` for ``tensor.detach()``: torch would take it for a constant."""
+    """Takes ``tensor.data`` for ``tensor.detach()``: torch would take it for a constant.
+
+    To assign it is to write into the tensor, which torch's exporter would not notice.
+    """
 
     def __torch_function__(
         self,
@@ -256,7 +278,20 @@ class _DataAsValue(TorchFunctionMode):
     ) -> Any:
         if func == _DATA:
             return args[0].detach()
+        if func == _SET_DATA:
+            return _write(*args)
         return func(*args, **(kwargs or {}))
+
+
+def _write(tensor: torch.Tensor, values: torch.Tensor) -> None:
+    """Write the values that are assigned to the data of a tensor."""
+    if (tensor.shape, tensor.dtype) != (values.shape, values.dtype):
+        raise ModelError(
+            f"data of {values.dtype} of shape {list(values.shape)} are assigned to a tensor of "
+            f"{tensor.dtype} of shape {list(tensor.shape)}: a compiled tensor keeps its type and shape"
+        )
+    with torch.no_grad():
+        tensor.detach().copy_(values)
 
 
 def captured(program: ExportedProgram, names: Sequence[str]) -> Captured:
@@ -266,11 +301,10 @@ def captured(program: ExportedProgram, names: Sequence[str]) -> Captured:
         program: As ``export_module`` or ``torch.export.export`` returns it.
         names: Names of its flat inputs.
     """
+    is_specialised = bool(program.graph_module.meta.get(_SPECIALISED))
     graph_module = functionalized(program.graph_module)
     if graph_module is None:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            program = program.run_decompositions({})
+        program = decomposed(program)
         graph_module = program.graph_module
         graph_module.meta["written"] = {}
     check_sizes(graph_module)
@@ -293,29 +327,8 @@ def captured(program: ExportedProgram, names: Sequence[str]) -> Captured:
         tuple(written),
         MappingProxyType(constants),
         program.call_spec.out_spec,
+        is_specialised,
     )
-
-
-def check_sizes(graph_module: fx.GraphModule) -> None:
-    """Refuse tensors whose sizes are known only when the graph runs.
-
-    Args:
-        graph_module: A graph of ATen operators.
-
-    Raises:
-        ModelError: There is such a tensor.
-    """
-    for node in graph_module.graph.nodes:
-        for value in pytree.tree_leaves(node.meta.get("val")):
-            sizes = value.shape if isinstance(value, torch.Tensor) else (value,)
-            if any(
-                isinstance(size, torch.SymInt | torch.SymFloat | torch.SymBool) for size in sizes
-            ):
-                raise refused(
-                    node,
-                    " returns sizes that depend on values of tensors: a compiled graph has fixed "
-                    "sizes, so use a mask of a fixed size instead",
-                )
 
 
 def _kind(spec: InputSpec) -> PlaceholderKind:

@@ -11,11 +11,11 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, TensorArgument
 
 from samba_onnx.errors import GradientError, UsageError
+from samba_onnx.export.capture.conforming import check_sizes
 from samba_onnx.export.capture.modules import (
     Inputs,
     arguments,
     captured,
-    check_sizes,
     export_module,
 )
 from samba_onnx.export.capture.modules import input_names as flat_names
@@ -28,7 +28,7 @@ from samba_onnx.export.differentiation.joint import (
     flat_outputs,
     joint_graph,
 )
-from samba_onnx.export.naming import scope_name
+from samba_onnx.export.naming import dropout_name
 from samba_onnx.export.programs.inference import Exported, output_name, renamed, symbols
 from samba_onnx.export.programs.losses_rule import LossChoice, LossIndex, chosen_losses, find_losses
 from samba_onnx.export.programs.training_parts import (
@@ -37,7 +37,6 @@ from samba_onnx.export.programs.training_parts import (
     write_program,
 )
 from samba_onnx.facts.names import (
-    SEPARATOR,
     FreeNames,
     gradient_name,
     root_name,
@@ -115,7 +114,7 @@ def _dropouts(exported: ExportedProgram, names: SymbolNames) -> dict[fx.Node, Si
     """Return the dropouts of an exported module, with free names for their argins."""
     return sites(
         _all_nodes(exported.graph_module),
-        lambda node, kind: names.free.take(_dropout_name(names.root, node, kind)),
+        lambda node, kind: names.free.take(dropout_name(names.root, node, kind)),
     )
 
 
@@ -239,12 +238,6 @@ def _all_nodes(module: fx.GraphModule) -> list[fx.Node]:
         if isinstance(inner, fx.GraphModule):
             nodes += _all_nodes(inner)
     return nodes
-
-
-def _dropout_name(root: str, node: fx.Node, kind: str) -> str:
-    """Return what rate and seed of a dropout are named after."""
-    scope = scope_name(root, node)
-    return scope if scope.endswith(f"{SEPARATOR}{kind}") else f"{scope}{SEPARATOR}{kind}"
 
 
 def _losses(

@@ -11,16 +11,18 @@ from torch import nn
 from samba_onnx.export.capture.modules import Inputs, arguments
 from samba_onnx.export.capture.samba_calls import samba_calls
 from samba_onnx.export.programs.inference import Exported
+from samba_onnx.workflows.checking.dropouts import CONDITION
 from samba_onnx.workflows.checking.mismatches import compared
 from samba_onnx.workflows.checking.outcome import (
     Comparison,
     NotComparableError,
+    both,
     done,
     not_comparable,
 )
+from samba_onnx.workflows.checking.own_inputs import fitting_runs
 from samba_onnx.workflows.checking.refusals import refuse_unless_prepared
 from samba_onnx.workflows.checking.running import feeds_of, run_part
-from samba_onnx.workflows.checking.torch_runs import TorchRuns
 
 
 @samba_calls()
@@ -34,7 +36,7 @@ def compare_with_eager(
 
     Args:
         module: With the weights to compare with; its buffers stay as they are.
-        inputs: What it was exported with.
+        inputs: What it was exported with; where that does not fit, the check has values of its own.
         exported: As ``export_inference`` returns it.
         keywords: Further arguments by keyword.
 
@@ -49,11 +51,13 @@ def compare_with_eager(
     """
     part = exported.program.parts[0]
     args, named = arguments(inputs)
-    runs = TorchRuns(module, args, {**named, **keywords}, exported, trains=False)
     try:
-        expected = runs.native  # which says why there is nothing to compare, before anything runs
+        fitting = fitting_runs(module, args, {**named, **keywords}, exported, trains=False)
+        runs, expected = fitting.runs, fitting.runs.native
         feeds = feeds_of(module, runs.leaves, exported)
-        return done(compared({**feeds, **run_part(part, feeds)}, expected, runs))
+        errors = compared({**feeds, **run_part(part, feeds)}, expected, runs)
+        dropouts = CONDITION if exported.program.argins else ""
+        return done(errors, both(dropouts, fitting.condition))
     except NotComparableError as obstacle:
         refuse_unless_prepared(part)
         return not_comparable(str(obstacle))
