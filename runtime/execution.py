@@ -97,9 +97,10 @@ class Execution:
 
     def peek(self, name: str) -> Any:
         """Return a value without copying it over the link, to look at it only."""
-        if self._values.is_on_host(name):
-            return self._values.host_value(name)
-        return self._memory.tensor(name).load()
+        # The host may have an older one: what was uploaded since is on the device only.
+        if self._values.is_on_device(name):
+            return self._memory.tensor(name).load()
+        return self._values.host_value(name)
 
 
 def _call_time(step: Step, seconds: float) -> CallTime:
