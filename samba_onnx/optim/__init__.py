@@ -23,7 +23,7 @@ from samba_onnx.optim.records import (
     to_json,
 )
 from samba_onnx.optim.sgd import SGD
-from samba_onnx.optim.transfers import steps_done, to_cpu, to_rdu
+from samba_onnx.optim.transfers import state_materializers, steps_done, to_cpu, to_rdu
 
 __all__ = [
     "BELOW_ONE",
@@ -44,6 +44,7 @@ __all__ = [
     "hyperparameter_names",
     "optimizer_record",
     "state_keys",
+    "state_materializers",
     "state_name",
     "steps_done",
     "to_cpu",

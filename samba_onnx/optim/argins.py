@@ -14,8 +14,8 @@ from typing import Final, TypeAlias
 from samba_onnx.errors import UsageError
 from samba_onnx.facts.names import SEPARATOR, joined
 from samba_onnx.optim.records import (
+    FLAGS,
     HYPERPARAMETERS,
-    Flag,
     GroupRecord,
     OptimizerKind,
     OptimizerRecord,
@@ -66,7 +66,9 @@ def hyperparameter_names(record: OptimizerRecord) -> tuple[str, ...]:
 
 
 def derive(
-    record: OptimizerRecord, hyperparameters: Mapping[str, HyperparameterValue], step: int
+    record: OptimizerRecord,
+    hyperparameters: Mapping[str, HyperparameterValue],
+    step: int | Sequence[int],
 ) -> dict[str, float]:
     """Compute the argins of one step.
 
@@ -75,26 +77,68 @@ def derive(
         hyperparameters: Values by key, as ``hyperparameter_names`` lists them; ``betas`` sets both
             ``beta1`` and ``beta2``. A hyperparameter without a key here has the value of the
             record. Keys of other optimizers and of no optimizer have no effect.
-        step: Number of the step that will be made, counted from 1.
+        step: Number of the step that will be made, counted from 1, for all groups or one for each:
+            of Adam's steps, or of SGD's steps with momentum.
 
     Returns:
         The value of every argin by name, in double precision.
 
     Raises:
-        UsageError: A value is no number or out of range, is not zero although the compiled
-            program does not have it, or ``step`` is less than 1.
+        UsageError: A value is no number or out of range, would change the update rule that was
+            compiled, or ``step`` is less than 1.
     """
-    if step < 1:
-        raise UsageError(f"step is {step}; steps are counted from 1")
+    steps = [step] * len(record.groups) if isinstance(step, int) else step
+    if min(steps, default=1) < 1:
+        raise UsageError(f"step is {min(steps)}; steps are counted from 1")
     values: dict[str, float] = {}
-    for group in record.groups:
+    for group, number in zip(record.groups, steps, strict=True):
         current = _current(record.kind, group, hyperparameters)
-        for argin, value in _ARGINS[record.kind](group, current, step):
+        for argin, value in _ARGINS[record.kind](current, number):
             values[argin_name(group.name, argin)] = value
     norm = _largest_norm(record, hyperparameters)
     if norm is not None:
         values[argin_name(record.name, MAX_GRAD_NORM)] = norm
     return values
+
+
+def steps_after(record: OptimizerRecord, done: Sequence[int]) -> tuple[int, ...]:
+    """Return how many steps the state of each group stands for after one more.
+
+    Args:
+        record: The optimizer, with the hyperparameters of the step.
+        done: The steps that the state of each group stood for before it.
+
+    Returns:
+        One more for each, but for a group of SGD whose momentum is 0 in this step: torch does not
+        touch its state.
+    """
+
+    def counts(group: GroupRecord) -> bool:
+        return record.kind is not OptimizerKind.SGD or group.hyperparameters["momentum"] != 0
+
+    return tuple(one + counts(group) for group, one in zip(record.groups, done, strict=True))
+
+
+def refuse_new_clipping(
+    records: Sequence[OptimizerRecord], hyperparameters: Mapping[str, HyperparameterValue]
+) -> None:
+    """Refuse a largest norm of gradients in a program that computes no norm.
+
+    Args:
+        records: The optimizers, as they were when the program was compiled.
+        hyperparameters: Values by key.
+
+    Raises:
+        UsageError: There is such a key, and no optimizer clips.
+    """
+    for record in records:
+        setting = _setting(record, MAX_GRAD_NORM, hyperparameters)
+        if setting is not None and all(one.max_grad_norm is None for one in records):
+            raise UsageError(
+                f"{MAX_GRAD_NORM} is {setting}, but the program was compiled with "
+                f"{record.kind} without it: make the optimizer with {MAX_GRAD_NORM} and compile "
+                "again"
+            )
 
 
 def _largest_norm(
@@ -103,7 +147,7 @@ def _largest_norm(
     """Return the largest norm of gradients in one step; None for a program that has no such limit."""
     if record.max_grad_norm is None:
         return None
-    setting = _setting(record.argin_region_name, MAX_GRAD_NORM, hyperparameters)
+    setting = _setting(record, MAX_GRAD_NORM, hyperparameters)
     return record.max_grad_norm if setting is None else _number(MAX_GRAD_NORM, setting)
 
 
@@ -117,7 +161,8 @@ def with_settings(
         hyperparameters: Values by key, as for ``derive``.
 
     Raises:
-        UsageError: A value is no number or out of range, or the compiled program does not have it.
+        UsageError: A value is no number or out of range, or would change the update rule that was
+            compiled.
     """
     if not hyperparameters:
         return record
@@ -137,25 +182,43 @@ def _current(
     kind: OptimizerKind, group: GroupRecord, hyperparameters: Mapping[str, HyperparameterValue]
 ) -> dict[str, float]:
     """Return the hyperparameters of a group in one step: settings, or else the values at compiling."""
+    _refuse_other_rule(kind, group, hyperparameters)
     current = dict(group.hyperparameters)
     for name in current:
-        setting = _setting(group.argin_region_name, name, hyperparameters)
+        setting = _setting(group, name, hyperparameters)
         if setting is not None:
             current[name] = _number(name, setting)
-    # Without momentum when it was compiled, the graph has no buffer for it: no scalar brings it back.
-    for flag in (Flag.MOMENTUM, Flag.DAMPENING):
-        if kind is OptimizerKind.SGD and flag not in group.flags and current[flag]:
-            raise UsageError(
-                f"{flag} is {current[flag]}, but the program was compiled with SGD without "
-                f"{flag}: make SGD with {flag} other than 0 and compile again"
-            )
     return current
 
 
+def _refuse_other_rule(
+    kind: OptimizerKind, group: GroupRecord, hyperparameters: Mapping[str, HyperparameterValue]
+) -> None:
+    """Refuse a choice that was made otherwise when the program was compiled."""
+    for flag in FLAGS[kind]:
+        setting = _setting(group, flag, hyperparameters)
+        is_on = flag in group.flags
+        if setting is not None and bool(setting) != is_on:
+            raise UsageError(
+                f"{flag} is {bool(setting)}, but the program was compiled with {flag}={is_on}: it "
+                f"changes what {kind} computes, which no run can; make {kind} with "
+                f"{flag}={not is_on} and compile again"
+            )
+
+
 def _setting(
-    region: str, name: str, hyperparameters: Mapping[str, HyperparameterValue]
+    owner: GroupRecord | OptimizerRecord,
+    name: str,
+    hyperparameters: Mapping[str, HyperparameterValue],
 ) -> HyperparameterValue | None:
-    """Return what a run sets a hyperparameter to, under any of its keys; None if it does not."""
+    """Return what a run sets a hyperparameter to, under any of its keys; None if it does not.
+
+    The argin's own name goes before all others.
+    """
+    own = argin_name(owner.name, name)
+    if own in hyperparameters:
+        return hyperparameters[own]
+    region = owner.argin_region_name
     for separator in _SEPARATORS if region else ("",):
         key = f"{region}{separator}{name}"
         if key in hyperparameters:
@@ -192,14 +255,12 @@ _Values: TypeAlias = Iterator[tuple[str, float]]
 """Names of argins without their owner, and their values."""
 
 
-def _sgd(group: GroupRecord, current: Mapping[str, float], step: int) -> _Values:
+def _sgd(current: Mapping[str, float], step: int) -> _Values:
     yield "lr", current["lr"]
     yield "weight_decay", current["weight_decay"]
-    if Flag.MOMENTUM in group.flags:
-        yield "momentum", current["momentum"]
-        if Flag.DAMPENING in group.flags:
-            # torch's first buffer is the gradient itself, not dampened.
-            yield "one_minus_dampening", 1.0 if step == 1 else 1 - current["dampening"]
+    yield "momentum", current["momentum"]
+    # torch's first buffer is the gradient itself, not dampened.
+    yield "one_minus_dampening", 1.0 if step == 1 else 1 - current["dampening"]
 
 
 def _moments(current: Mapping[str, float], step: int) -> _Values:
@@ -214,19 +275,19 @@ def _moments(current: Mapping[str, float], step: int) -> _Values:
     yield "step_size", current["lr"] / (1 - beta1**step) * root
 
 
-def _adam(_group: GroupRecord, current: Mapping[str, float], step: int) -> _Values:
+def _adam(current: Mapping[str, float], step: int) -> _Values:
     yield "weight_decay", current["weight_decay"]
     yield from _moments(current, step)
 
 
-def _adamw(_group: GroupRecord, current: Mapping[str, float], step: int) -> _Values:
+def _adamw(current: Mapping[str, float], step: int) -> _Values:
     yield "decay", 1 - current["lr"] * current["weight_decay"]
     yield from _moments(current, step)
 
 
-_ARGINS: Final[
-    Mapping[OptimizerKind, Callable[[GroupRecord, Mapping[str, float], int], _Values]]
-] = MappingProxyType(
-    {OptimizerKind.SGD: _sgd, OptimizerKind.ADAM: _adam, OptimizerKind.ADAMW: _adamw}
+_ARGINS: Final[Mapping[OptimizerKind, Callable[[Mapping[str, float], int], _Values]]] = (
+    MappingProxyType(
+        {OptimizerKind.SGD: _sgd, OptimizerKind.ADAM: _adam, OptimizerKind.ADAMW: _adamw}
+    )
 )
 """By update rule: the argins of a group in one step, from its hyperparameters in that step."""

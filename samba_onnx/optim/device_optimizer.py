@@ -17,7 +17,7 @@ from samba_onnx.optim.transfers import has_master, master_of, to_cpu, to_rdu
 from samba_onnx.tensor.conversion import to_torch
 
 _REGION: Final = "argin_region_name"
-_OWN: Final = ("max_grad_norm", "fp32_params", _REGION, "device_step")
+_OWN: Final = ("max_grad_norm", "fp32_params", _REGION, "device_steps")
 
 
 class DeviceOptimizer(torch.optim.Optimizer):
@@ -34,8 +34,9 @@ class DeviceOptimizer(torch.optim.Optimizer):
     """Whether parameters of low precision have a float32 copy that is updated in their place."""
     argin_region_name: str
     """Prefix of the keys by which a run sets hyperparameters; a group may have its own."""
-    device_step: int = 0
-    """Number of steps that the state on the device stands for; the session counts them."""
+    device_steps: tuple[int, ...] = ()
+    """Number of steps that the state of each group on the device stands for, of SGD of those with
+    momentum; empty before any. The session counts them."""
 
     def _extend(
         self, max_grad_norm: float | None, fp32_params: bool, argin_region_name: str
@@ -54,9 +55,10 @@ class DeviceOptimizer(torch.optim.Optimizer):
 
         Raises:
             NoDeviceError: No program with this optimizer is loaded.
-            UsageError: A parameter has no name, or parameters differ in their number of steps.
+            UsageError: A parameter has no name, or parameters of a group differ in their number of
+                steps.
         """
-        self.device_step = to_rdu(self)
+        self.device_steps = to_rdu(self)
 
     def cpu(self, inplace: bool = False) -> None:
         """Copy the state from the device to the host.
@@ -69,7 +71,8 @@ class DeviceOptimizer(torch.optim.Optimizer):
             NoDeviceError: No program with this optimizer is loaded.
             UsageError: A parameter has no name.
         """
-        to_cpu(self, self.device_step, inplace=inplace)
+        steps = self.device_steps or (0,) * len(self.param_groups)
+        to_cpu(self, steps, inplace=inplace)
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Update the parameters on the host from their ``grad``; the device does not change.

@@ -27,8 +27,6 @@ class OptimizerKind(enum.StrEnum):
 class Flag(enum.StrEnum):
     """A choice that is built into the graph of an update, and that no run can change."""
 
-    MOMENTUM = "momentum"
-    DAMPENING = "dampening"
     NESTEROV = "nesterov"
     MAXIMIZE = "maximize"
     AMSGRAD = "amsgrad"
@@ -42,6 +40,15 @@ HYPERPARAMETERS: Final[Mapping[OptimizerKind, tuple[str, ...]]] = MappingProxyTy
     }
 )
 """By update rule, the names of the hyperparameters that a group of parameters has."""
+
+FLAGS: Final[Mapping[OptimizerKind, tuple[Flag, ...]]] = MappingProxyType(
+    {
+        OptimizerKind.SGD: (Flag.NESTEROV, Flag.MAXIMIZE),
+        OptimizerKind.ADAM: (Flag.MAXIMIZE, Flag.AMSGRAD),
+        OptimizerKind.ADAMW: (Flag.MAXIMIZE, Flag.AMSGRAD),
+    }
+)
+"""By update rule, the choices that it has."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +100,8 @@ def state_keys(kind: OptimizerKind, flags: frozenset[Flag]) -> tuple[str, ...]:
         The keys, without ``step``, which is the host's, and without ``MASTER``.
     """
     if kind is OptimizerKind.SGD:
-        return ("momentum_buffer",) if Flag.MOMENTUM in flags else ()
+        # Also without momentum when it was compiled: a run may set one.
+        return ("momentum_buffer",)
     largest = ("max_exp_avg_sq",) if Flag.AMSGRAD in flags else ()
     return ("exp_avg", "exp_avg_sq", *largest)
 

@@ -11,8 +11,9 @@ from samba_onnx.optim.device_optimizer import DeviceOptimizer
 class SGD(DeviceOptimizer, torch.optim.SGD):
     """``torch.optim.SGD`` on host and device.
 
-    A run may set ``lr`` and ``weight_decay``; ``momentum`` and ``dampening`` too, if they were not
-    0 when the program was compiled.
+    A run may set ``lr``, ``momentum``, ``dampening`` and ``weight_decay``, whatever they were when
+    the program was compiled, and ``max_grad_norm`` if it was set then. The device has a momentum
+    for every parameter, which a run without momentum leaves as it is.
     """
 
     def __init__(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +22,8 @@ class _Entry:
     """The state of one parameter: where each of its tensors lies on the device."""
 
     parameter: torch.Tensor
+    group: int
+    """Position of the parameter's group."""
     kind: OptimizerKind
     places: Mapping[str, str]
     """By torch's key of a tensor of the state, its name on the device."""
@@ -57,36 +59,42 @@ def master_of(parameter: torch.Tensor, state: Mapping[str, Any]) -> torch.Tensor
     return torch.where(master.to(plain.dtype) == plain, master, plain.float())
 
 
-def steps_done(optimizer: torch.optim.Optimizer) -> int:
+def steps_done(optimizer: torch.optim.Optimizer) -> tuple[int, ...]:
     """Return how many steps the state of an optimizer on the host stands for.
 
     Args:
         optimizer: An optimizer that can be compiled.
 
     Returns:
-        The number of steps; for SGD, which does not count them, 1 if there was any.
+        The number of steps of each group; for SGD, which does not count them, 1 if there was any
+        with momentum.
 
     Raises:
-        UsageError: The optimizer has not updated all of its parameters equally often.
+        UsageError: The optimizer has not updated all parameters of a group equally often.
     """
+    return tuple(_steps_of_group(optimizer, group["params"]) for group in optimizer.param_groups)
+
+
+def _steps_of_group(optimizer: torch.optim.Optimizer, parameters: Iterable[torch.Tensor]) -> int:
     counts = set()
-    for state in optimizer.state.values():
+    for parameter in parameters:
+        state = optimizer.state.get(parameter, {})
         if "step" in state:
             counts.add(int(state["step"]))
         elif state.get("momentum_buffer") is not None:
             counts.add(1)
     if len(counts) > 1:
         raise UsageError(
-            f"{type(optimizer).__name__} has updated some parameters {min(counts)} times and "
-            f"others {max(counts)} times: the device counts steps per optimizer; use one optimizer "
-            "for each of these sets"
+            f"{type(optimizer).__name__} has updated some parameters of a group {min(counts)} "
+            f"times and others {max(counts)} times: the device counts steps per group; make one "
+            "group of each of these sets"
         )
     return max(counts, default=0)
 
 
 def to_rdu(
     optimizer: torch.optim.Optimizer, names: Mapping[str, torch.Tensor] | None = None
-) -> int:
+) -> tuple[int, ...]:
     """Copy the state of an optimizer to the device.
 
     State that the host does not have yet is what torch begins with: zeros, and the weight for its
@@ -98,30 +106,62 @@ def to_rdu(
             name themselves.
 
     Returns:
-        The number of steps that the state stands for.
+        The number of steps that the state of each group stands for.
 
     Raises:
         NoDeviceError: No program with this optimizer is loaded.
-        UsageError: The program knows no such optimizer, or parameters have done different numbers
-            of steps.
+        UsageError: The program knows no such optimizer, or parameters of a group have done
+            different numbers of steps.
     """
     steps = steps_done(optimizer)
     for entry in _present(optimizer, names):
-        state = optimizer.state.get(entry.parameter, {})
         for key, place in entry.places.items():
-            if key == MASTER:
-                value = master_of(entry.parameter, state)
-            elif state.get(key) is None:
-                value = torch.zeros(tuple(entry.parameter.shape), dtype=entry.dtype)
-            else:
-                value = to_torch(state[key])
-            DEVICE.store(place).write(place, value)
+            DEVICE.store(place).write(place, _host_state(optimizer, entry, key))
     return steps
+
+
+def state_materializers(
+    optimizer: torch.optim.Optimizer, names: Mapping[str, torch.Tensor] | None = None
+) -> dict[str, Callable[[torch.Tensor], torch.Tensor]]:
+    """Return what makes the state of an optimizer as it is on the host when it is asked for.
+
+    Args:
+        optimizer: An optimizer that can be compiled.
+        names: Parameters by name; needed for parameters that are not SambaParameters, which have a
+            name themselves.
+
+    Returns:
+        By the name of every tensor of the state on the device, a materializer: of zeros where the
+        host has no state yet, and of the weight for its float32 copy.
+
+    Raises:
+        UsageError: The optimizer cannot be compiled, or a parameter has no name.
+    """
+
+    def materializer(entry: _Entry, key: str) -> Callable[[torch.Tensor], torch.Tensor]:
+        return lambda _tensor: _host_state(optimizer, entry, key).clone()
+
+    return {
+        place: materializer(entry, key)
+        for entry in _entries(optimizer, names)
+        for key, place in entry.places.items()
+    }
+
+
+def _host_state(optimizer: torch.optim.Optimizer, entry: _Entry, key: str) -> torch.Tensor:
+    """Return a tensor of the state as the host has it, or as torch's first step would find it."""
+    state = optimizer.state.get(entry.parameter, {})
+    if key == MASTER:
+        return master_of(entry.parameter, state)
+    value: torch.Tensor | None = state.get(key)
+    if value is None:
+        return torch.zeros(tuple(entry.parameter.shape), dtype=entry.dtype)
+    return to_torch(value)
 
 
 def to_cpu(
     optimizer: torch.optim.Optimizer,
-    steps: int,
+    steps: Sequence[int],
     names: Mapping[str, torch.Tensor] | None = None,
     *,
     inplace: bool = False,
@@ -130,8 +170,8 @@ def to_cpu(
 
     Args:
         optimizer: An optimizer that can be compiled.
-        steps: Number of steps that the device has made. After none there is no state, and nothing
-            is copied.
+        steps: Number of steps that the state of each group on the device stands for. After none
+            there is no state, and nothing is copied.
         names: Parameters by name; needed for parameters that are not SambaParameters, which have a
             name themselves.
         inplace: Whether to write into the tensors that the state has on the host. Otherwise it gets
@@ -142,7 +182,8 @@ def to_cpu(
         UsageError: The program knows no such optimizer.
     """
     for entry in _present(optimizer, names):
-        if steps == 0:
+        done = steps[entry.group]
+        if done == 0:
             optimizer.state.pop(entry.parameter, None)
             continue
         state = optimizer.state[entry.parameter]
@@ -153,7 +194,7 @@ def to_cpu(
             else:
                 state[key] = values
         if entry.kind is not OptimizerKind.SGD:
-            state["step"] = torch.tensor(float(steps))
+            state["step"] = torch.tensor(float(done))
 
 
 def _present(
@@ -172,11 +213,12 @@ def _entries(
     optimizer: torch.optim.Optimizer, names: Mapping[str, torch.Tensor] | None
 ) -> Iterator[_Entry]:
     record = optimizer_record(optimizer, names=names)
-    for group, group_record in zip(optimizer.param_groups, record.groups, strict=True):
+    groups = zip(optimizer.param_groups, record.groups, strict=True)
+    for number, (group, group_record) in enumerate(groups):
         for parameter, name in zip(group["params"], group_record.parameters, strict=True):
             keys = state_keys(record.kind, group_record.flags)
             dtype = parameter.dtype
             if has_master(parameter, fp32_params=record.fp32_params):
                 keys, dtype = (*keys, MASTER), torch.float32
             places = {key: state_name(name, key) for key in keys}
-            yield _Entry(parameter, record.kind, places, dtype)
+            yield _Entry(parameter, number, record.kind, places, dtype)

@@ -14,7 +14,7 @@ from samba_onnx.errors import UsageError
 from samba_onnx.optim import BELOW_ONE, Flag, GroupRecord, OptimizerRecord, group_hyperparameters
 
 _COMPILED: Final = (Flag.NESTEROV, Flag.MAXIMIZE, Flag.AMSGRAD)
-"""Options that a program cannot switch; those for momentum are numbers, too, and checked as such."""
+"""Options that a program cannot switch."""
 _CALLED: Final = "_opt_called"
 """Attribute by which torch's schedulers know that the optimizer made a step before they do."""
 

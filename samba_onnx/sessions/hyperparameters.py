@@ -125,6 +125,10 @@ class Hyperparameters:
         if step:
             self._optimizers.stepped()
 
+    def resume(self) -> None:
+        """Note that the host's state of the optimizers was sent: steps are counted on from it."""
+        self._optimizers.resume()
+
     def reset_random(self) -> None:
         """Draw the same masks again as from the beginning."""
         self._runs = 0

@@ -12,14 +12,16 @@ from samba_onnx.optim import (
     HyperparameterValue,
     OptimizerRecord,
     derive,
+    steps_done,
     to_cpu,
     to_rdu,
     with_settings,
 )
+from samba_onnx.optim.argins import refuse_new_clipping, steps_after
 from samba_onnx.sessions.host_settings import HostSettings
 
-_COUNT = "device_step"
-"""Attribute of an optimizer: steps that its state on the device stands for."""
+_COUNTS = "device_steps"
+"""Attribute of an optimizer: steps that the state of each of its groups on the device stands for."""
 
 
 class OptimizerSteps:
@@ -41,7 +43,7 @@ class OptimizerSteps:
         self._optimizers = tuple(optimizers)
         pairs = zip(optimizers, records, strict=bool(optimizers))
         self._settings = tuple(HostSettings(one, record) for one, record in pairs)
-        self._counts = [device_steps(optimizer) for optimizer in optimizers] or [0] * len(records)
+        self._counts = self._known_counts() or [(0,) * len(record.groups) for record in records]
 
     def argins(
         self, hyperparameters: Mapping[str, HyperparameterValue], step: bool
@@ -61,13 +63,14 @@ class OptimizerSteps:
         if self._settings:
             pairs = zip(self._settings, self._records, strict=True)
             self._records = tuple(settings.followed(record) for settings, record in pairs)
+        refuse_new_clipping(self._records, hyperparameters)
         self._next = tuple(with_settings(record, hyperparameters) for record in self._records)
         if not step:
             return {}
-        self._counts = [device_steps(one) for one in self._optimizers] or self._counts
+        self._counts = self._known_counts() or self._counts
         scalars: dict[str, float] = {}
-        for record, count in zip(self._next, self._counts, strict=True):
-            scalars |= derive(record, {}, count + 1)
+        for record, counts in zip(self._next, self._counts, strict=True):
+            scalars |= derive(record, {}, [count + 1 for count in counts])
         return scalars
 
     def keep(self) -> None:
@@ -75,21 +78,32 @@ class OptimizerSteps:
         self._records = self._next
 
     def stepped(self) -> None:
-        """Note that a run made a step."""
-        self._counts = [count + 1 for count in self._counts]
-        for optimizer, count in zip(self._optimizers, self._counts, strict=False):
-            setattr(optimizer, _COUNT, count)
+        """Note that a run made a step, with the hyperparameters that were kept."""
+        pairs = zip(self._records, self._counts, strict=True)
+        self._counts = [steps_after(record, counts) for record, counts in pairs]
+        for optimizer, counts in zip(self._optimizers, self._counts, strict=False):
+            setattr(optimizer, _COUNTS, counts)
         for settings in self._settings:
             settings.stepped()
 
+    def resume(self) -> None:
+        """Note that the state on the device is that of the host, or will be."""
+        for optimizer in self._optimizers:
+            setattr(optimizer, _COUNTS, steps_done(optimizer))
+        self._counts = self._known_counts() or self._counts
 
-def device_steps(optimizer: Optimizer) -> int:
-    """Return how many steps an optimizer's state on the device stands for.
+    def _known_counts(self) -> list[tuple[int, ...]]:
+        return [device_steps(optimizer) for optimizer in self._optimizers]
+
+
+def device_steps(optimizer: Optimizer) -> tuple[int, ...]:
+    """Return how many steps the state of each group of an optimizer on the device stands for.
 
     Args:
         optimizer: An optimizer of torch, compiled or not.
     """
-    return int(getattr(optimizer, _COUNT, 0))
+    counts: tuple[int, ...] = getattr(optimizer, _COUNTS, ())
+    return counts + (0,) * (len(optimizer.param_groups) - len(counts))
 
 
 def send_state(optimizer: Optimizer, names: Mapping[str, torch.Tensor]) -> None:
@@ -99,7 +113,7 @@ def send_state(optimizer: Optimizer, names: Mapping[str, torch.Tensor]) -> None:
         optimizer: Any that was compiled.
         names: Parameters by name.
     """
-    setattr(optimizer, _COUNT, to_rdu(optimizer, names))
+    setattr(optimizer, _COUNTS, to_rdu(optimizer, names))
 
 
 def fetch_state(optimizer: Optimizer, names: Mapping[str, torch.Tensor], inplace: bool) -> None:
@@ -121,11 +135,18 @@ def check_records(compiled: Sequence[OptimizerRecord], traced: Sequence[Optimize
         traced: Optimizers that the user traces the program with.
 
     Raises:
-        UsageError: They differ in number or kind.
+        UsageError: They differ in number or kind, or in what no run can change.
     """
-    had, has = ([str(record.kind) for record in records] for records in (compiled, traced))
+    had, has = (list(map(_described, records)) for records in (compiled, traced))
     if has and had != has:
         raise UsageError(
             f"the PEF was compiled with {', '.join(had) or 'no optimizer'}; it was traced with "
             f"{', '.join(has)}: give the same optimizers"
         )
+
+
+def _described(record: OptimizerRecord) -> str:
+    """Return what an optimizer is, with the choices that are built into its graph."""
+    choices = {str(flag) for group in record.groups for flag in group.flags}
+    choices |= {"max_grad_norm"} if record.max_grad_norm is not None else set()
+    return f"{record.kind}({', '.join(sorted(choices))})" if choices else str(record.kind)

@@ -124,6 +124,13 @@ class SambaSession:
         self._state.clear()
         SambaSession.__init__(self, pef_path)
 
+    def _traced_tensors(self) -> tuple[SambaTensor, ...]:
+        """Return every traced tensor but the states of optimizers, which are in ``optim_dict``.
+
+        Programs send those that have data themselves, after tracing with ``transfer_device=False``.
+        """
+        return tuple(t for group in self.tensor_dict.values() for t in group.values())
+
     @property
     def buffer_dict(self) -> dict[str, SambaTensor]:
         """Buffers of all converted modules, by name; they share memory with the modules' own."""

@@ -85,6 +85,7 @@ class TensorAccess:
             ):
                 place = tensor.sn_region_name
                 DEVICE.store(place).write(place, tensor.torch_tensor().detach())
+        self._program.hyperparameters.resume()
 
     def _read(self, name: str, region: str) -> SambaTensor:
         symbols = {graph.symbol(name) for graph in self._state.graphs.values()} or {name}

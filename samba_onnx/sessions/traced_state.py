@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import torch
 
 from samba_onnx.errors import InputError, UsageError
+from samba_onnx.optim import MASTER, state_name
 from samba_onnx.pef.manifest import Manifest, Symbol
 from samba_onnx.program.kinds import SymbolKind
 from samba_onnx.sessions.traced import TracedGraph, empty_tensor
 from samba_onnx.tensor import SambaTensor
+from samba_onnx.tensor.host_side import Materializer
 
 _MOST_LISTED = 12
 
@@ -27,7 +29,8 @@ class TracedState:
         }
         """Traced tensors by group and name."""
         self.optimizer_states: dict[str, SambaTensor] = {}
-        """State of the optimizers on the device, by name; without values on the host."""
+        """State of the optimizers on the device, by name; without values on the host, but with a
+        materializer of those that the device begins with."""
         self.host_inputs: dict[str, torch.Tensor] = {}
         """Traced inputs that only the host reads, by symbol: the next run takes them along."""
         self.renamed = False
@@ -55,11 +58,26 @@ class TracedState:
         kinds = {symbol.name: symbol.kind for symbol in manifest.symbols}
         self.tensors["grads"] |= _places(manifest, SymbolKind.GRADIENT)
         self.optimizer_states |= _places(manifest, SymbolKind.OPTIMIZER_STATE)
+        for name, tensor in self.optimizer_states.items():
+            # A copy of a weight begins as the weight, which only its optimizer knows.
+            if not name.endswith(state_name("", MASTER)):
+                tensor.materializer = _zeros
         self.tensors["inputs"] |= {tensor.sn_name: tensor for tensor in traced.inputs}
         self.tensors["outputs"] |= {tensor.sn_name: tensor for tensor in traced.outputs}
         for name, tensor in traced.residents.items():
             group = "buffers" if kinds.get(name) is SymbolKind.BUFFER else "weights"
             self.tensors[group][name] = tensor
+
+    def promise(self, materializers: Mapping[str, Materializer]) -> None:
+        """Let states of optimizers become what the host's optimizers have.
+
+        Args:
+            materializers: By the name of the state; names that the program does not have are left
+                out.
+        """
+        for name, materializer in materializers.items():
+            if name in self.optimizer_states:
+                self.optimizer_states[name].materializer = materializer
 
     def __iter__(self) -> Iterator[SambaTensor]:
         """Iterate over every traced tensor, once."""
@@ -119,6 +137,11 @@ class TracedState:
         """
         traced = any(name in group for group in self.tensors.values())
         return bool(name) and not traced and name not in self._added
+
+
+def _zeros(tensor: torch.Tensor) -> torch.Tensor:
+    """What torch's first step finds: the materializer of a state that the host does not have."""
+    return torch.zeros(tuple(tensor.shape), dtype=tensor.dtype)
 
 
 def _places(manifest: Manifest, kind: SymbolKind) -> dict[str, SambaTensor]:

@@ -18,7 +18,7 @@ from samba_onnx.export.programs.training_steps import (
     optimizer_records,
     parameter_names,
 )
-from samba_onnx.optim import from_json
+from samba_onnx.optim import from_json, state_materializers
 from samba_onnx.pef import Pef
 from samba_onnx.program.fingerprint import difference
 from samba_onnx.program.program import DEFAULT_GRAPH
@@ -102,10 +102,15 @@ class Tracer:
         traced, steps = self._checked_trace(model, module, inputs, listed, record)
         self._program.open_device(steps)
         self._state.adopt(traced, self._program.manifest)
+        for optimizer in listed if steps is not None else ():
+            self._state.promise(state_materializers(optimizer, parameter_names(module)))
         if transfer_device:
             self._transfer(traced)
             for optimizer in listed:
                 send_state(optimizer, parameter_names(module))
+        elif steps is not None:
+            # Whoever sends the states sends those of the host.
+            steps.resume()
         if init_output_grads:
             indices = _flat(loss_indices)
             self.set_output_grads(

@@ -7,7 +7,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from samba_onnx.errors import InputError, NoDeviceError, UsageError
+from samba_onnx.errors import InputError, NoDeviceError, ScheduleError, UsageError
 from samba_onnx.tensor.device import DeviceConnection
 from samba_onnx.tensor.native import natively
 
@@ -164,10 +164,10 @@ class DeviceSide:
                 self.write_gradient(tensor, tensor.grad)
 
     def download(self, tensor: Copied, inplace: bool) -> None:
-        """Copy the values, and the gradient if there is one on the device, to the host.
+        """Copy the values, and the gradient if the device has computed one, to the host.
 
         Args:
-            tensor: The tensor.
+            tensor: The tensor. Its gradient on the host stays before the first backward pass.
             inplace: Write into the memory that it has. Otherwise it gets new memory.
 
         Raises:
@@ -176,7 +176,7 @@ class DeviceSide:
         with self._connection.turn:
             # Both of one moment: no other thread's run comes between.
             values = self.read(tensor)
-            gradient = self.read_gradient(tensor) if self.has_gradient(tensor) else None
+            gradient = self._computed_gradient(tensor)
         if inplace and tensor.has_data:
             tensor.data.copy_(values)
         else:
@@ -186,6 +186,15 @@ class DeviceSide:
                 tensor.grad.data.copy_(gradient)
             else:
                 tensor.grad = gradient
+
+    def _computed_gradient(self, tensor: Copied) -> Tensor | None:
+        """Return the gradient on the device; None if there is none, or no value of it yet."""
+        if not self.has_gradient(tensor):
+            return None
+        try:
+            return self.read_gradient(tensor)
+        except ScheduleError:
+            return None
 
     def _gradient_place(self, tensor: Copied) -> str:
         if self.has_gradient(tensor):

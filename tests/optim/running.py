@@ -12,6 +12,7 @@ from samba_onnx.export.programs.optimizers import OptimizerParts, optimizer_part
 from samba_onnx.export.translation.dtypes import onnx_type, torch_type
 from samba_onnx.facts.names import gradient_name
 from samba_onnx.optim import HyperparameterValue, OptimizerRecord, derive, optimizer_record
+from samba_onnx.optim.argins import steps_after, with_settings
 from samba_onnx.program.kinds import SectionType
 from samba_onnx.program.program import Part
 
@@ -23,7 +24,8 @@ class PartRunner:
         self.records = records
         self.parts = parts
         self.memory: dict[str, torch.Tensor] = {}
-        self.step = 0
+        self.steps = [(0,) * len(record.groups) for record in records]
+        """Of each optimizer, how many steps the state of each group stands for."""
         self._sessions = [(part.type, self._bound(part)) for part in parts.update]
         for argin in parts.argins:
             self.memory[argin.name].fill_(argin.default)
@@ -36,10 +38,13 @@ class PartRunner:
     ) -> None:
         wanted = types or (SectionType.GRADNORM, SectionType.OPT)
         if SectionType.OPT in wanted:
-            self.step += 1
-            for record in self.records:
-                for name, value in derive(record, hyperparameters or {}, self.step).items():
+            settings = hyperparameters or {}
+            for index, record in enumerate(self.records):
+                done = self.steps[index]
+                following = [count + 1 for count in done]
+                for name, value in derive(record, settings, following).items():
                     self.memory[name].fill_(value)
+                self.steps[index] = steps_after(with_settings(record, settings), done)
         for kind, (session, binding) in self._sessions:
             if kind in wanted:
                 session.run_with_iobinding(binding)

@@ -98,7 +98,11 @@ def test_the_largest_norm_is_an_argin_of_the_optimizer() -> None:
         (AdamW, {"beta1": 1.0}, "hyperparameter beta1 is 1.0; give a number below 1"),
         (AdamW, {"betas": 0.9}, "betas is 0.9; give two numbers"),
         (AdamW, {"betas": (0.9,)}, "give two numbers"),
-        (SGD, {"momentum": 0.9}, "compiled with SGD without momentum: make SGD with momentum"),
+        (SGD, {"momentum": -0.9}, "hyperparameter momentum is -0.9; give a number of at least 0"),
+        (SGD, {"nesterov": True}, "compiled with nesterov=False: it changes what SGD computes"),
+        (SGD, {"maximize": 1.0}, "make SGD with maximize=True and compile again"),
+        (AdamW, {"amsgrad": True}, "amsgrad is True, but the program was compiled with amsgrad=F"),
+        (Adam, {"optimizer0__group0__amsgrad": True}, "make Adam with amsgrad=True"),
     ],
 )
 def test_impossible_hyperparameters_are_refused(kind: Any, given: Any, message: str) -> None:
@@ -172,7 +176,9 @@ def test_optimizers_of_torch_are_described_too() -> None:
         assert (described.kind, described.parameters) == (kind, ("w",))
         assert described.groups[0].hyperparameters["lr"] == pytest.approx(0.1, rel=1e-7)
         assert described.groups[0].name == "optimizer3__group0"
-    assert optimizer_record(cases[0][0], 0, names).groups[0].flags == {Flag.MOMENTUM}
+    assert optimizer_record(cases[0][0], 0, names).groups[0].flags == frozenset()
+    nesterov = torch.optim.SGD([weight], lr=0.1, momentum=0.5, nesterov=True)
+    assert optimizer_record(nesterov, 0, names).groups[0].flags == {Flag.NESTEROV}
 
 
 class HalfSteps(torch.optim.SGD):

@@ -209,10 +209,10 @@ def test_parameters_come_in_many_forms() -> None:
 
 def test_a_copy_is_whole() -> None:
     _, optimizer = trained(AdamW, {"max_grad_norm": 1.0, "argin_region_name": "x"})
-    optimizer.device_step = 4
+    optimizer.device_steps = (4,)
     twin = copy.deepcopy(optimizer)
     assert (twin.max_grad_norm, twin.fp32_params, twin.argin_region_name) == (1.0, False, "x")
-    assert twin.device_step == 4
+    assert twin.device_steps == (4,)
 
 
 @pytest.mark.parametrize("norm", [-1.0, float("nan")])
@@ -247,9 +247,9 @@ def test_host_and_device_take_turns(kind: Any, options: dict[str, Any]) -> None:
         for name, parameter in names.items():
             runner.memory[name].copy_(samba.to_torch(parameter).detach())
         set_gradients(runner, names)
-        runner.step = optimizer.device_step
+        runner.steps = [optimizer.device_steps]
         runner.run()
-        optimizer.device_step = runner.step
+        (optimizer.device_steps,) = runner.steps
         with attached(**runner.memory) as store:
             optimizer.cpu()
             assert all(kind == "read" for kind, _ in store.transfers)
@@ -274,7 +274,7 @@ def test_state_that_the_host_does_not_have_is_what_torch_begins_with() -> None:
     optimizer = AdamW(half.parameters(), fp32_params=True)
     with attached(**places(half, "exp_avg", "exp_avg_sq", "master")) as store:
         optimizer.rdu()
-        assert optimizer.device_step == 0
+        assert optimizer.device_steps == (0,)
         for parameter in half.parameters():
             name = parameter.sn_name
             assert not store.places[f"{name}__exp_avg"].any()
@@ -284,7 +284,7 @@ def test_state_that_the_host_does_not_have_is_what_torch_begins_with() -> None:
 
 def test_before_the_first_step_there_is_no_state_to_read() -> None:
     one, optimizer = trained(AdamW, {})
-    optimizer.device_step = 0
+    optimizer.device_steps = (0,)
     with attached(**places(one, "exp_avg", "exp_avg_sq")) as store:
         optimizer.cpu()
         assert store.transfers == []
@@ -293,13 +293,13 @@ def test_before_the_first_step_there_is_no_state_to_read() -> None:
 
 def test_reading_in_place_keeps_the_tensors() -> None:
     one, optimizer = trained(AdamW, {})
-    optimizer.device_step = 9
+    optimizer.device_steps = (9,)
     tensor = optimizer.state[one[0].weight]["exp_avg"]
     with attached(**places(one, "exp_avg", "exp_avg_sq")):
         optimizer.cpu(inplace=True)
     assert optimizer.state[one[0].weight]["exp_avg"] is tensor
     assert bool((tensor == 7).all())
-    assert steps_done(optimizer) == 9
+    assert steps_done(optimizer) == (9,)
 
 
 def test_frozen_parameters_have_nothing_on_the_device() -> None:
@@ -308,7 +308,7 @@ def test_frozen_parameters_have_nothing_on_the_device() -> None:
     with attached(**present) as store:
         optimizer.rdu()
         assert {place for _, place in store.transfers} == set(present)
-    assert optimizer.device_step == 1
+    assert optimizer.device_steps == (1,)
 
 
 def test_without_a_program_there_is_nowhere_to_copy_to() -> None:
@@ -317,14 +317,35 @@ def test_without_a_program_there_is_nowhere_to_copy_to() -> None:
         optimizer.rdu()
     with attached(other=torch.zeros(1)), pytest.raises(NoDeviceError, match="no such tensor"):
         optimizer.cpu()
-    SGD(model().parameters()).rdu()  # it has no state
+    with pytest.raises(NoDeviceError, match="no program is loaded"):
+        SGD(model().parameters()).rdu()
 
 
 def test_uneven_steps_cannot_go_to_the_device() -> None:
     one, optimizer = trained(AdamW, {})
     optimizer.state[one[0].weight]["step"] += 1
-    with pytest.raises(UsageError, match="some parameters 3 times and others 4 times"):
+    with pytest.raises(UsageError, match="of a group 3 times and others 4 times"):
         optimizer.rdu()
+
+
+def test_groups_may_have_made_different_numbers_of_steps() -> None:
+    one = model()
+    first, *rest = one.parameters()
+    optimizer = AdamW([{"params": [first]}, {"params": rest}])
+    for step in range(3):
+        differentiate(one, seed=step)
+        if step:
+            first.grad = None
+        optimizer.step()
+    assert steps_done(optimizer) == (1, 3)
+    with attached(**places(one, "exp_avg", "exp_avg_sq")):
+        optimizer.rdu()
+        assert optimizer.device_steps == (1, 3)
+        optimizer.state.clear()
+        optimizer.cpu()
+    assert [int(optimizer.state[p]["step"]) for p in (first, *rest)] == [1, 3, 3, 3][
+        : 1 + len(rest)
+    ]
 
 
 def test_optimizers_of_torch_are_copied_by_name() -> None:
@@ -335,9 +356,9 @@ def test_optimizers_of_torch_are_copied_by_name() -> None:
     optimizer.step()
     memory = {f"{n}__momentum_buffer": torch.zeros(tuple(p.shape)) for n, p in names.items()}
     with attached(**memory) as store:
-        assert to_rdu(optimizer, names) == 1
+        assert to_rdu(optimizer, names) == (1,)
         for tensor in store.places.values():
             tensor += 1
         wanted = optimizer.state[one[0].weight]["momentum_buffer"] + 1
-        to_cpu(optimizer, 1, names)
+        to_cpu(optimizer, (1,), names)
         assert torch.equal(optimizer.state[one[0].weight]["momentum_buffer"], wanted)

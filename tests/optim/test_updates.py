@@ -94,6 +94,104 @@ def test_hyperparameters_of_a_run_override_those_of_the_optimizer(
         assert largest_difference(runner.memory[name], tensor) <= TOLERANCE
 
 
+SCHEDULES: dict[str, tuple[Any, Any, dict[str, Any], list[dict[str, Any]]]] = {
+    "momentum is set": (SGD, torch.optim.SGD, {}, [{}, {}, {"momentum": 0.9}, {}, {}]),
+    "momentum comes and goes": (
+        SGD,
+        torch.optim.SGD,
+        {"momentum": 0.8},
+        [{}, {}, {"momentum": 0.0}, {}, {"momentum": 0.5}, {"momentum": 0}, {"momentum": 0.95}, {}],
+    ),
+    "dampening": (
+        SGD,
+        torch.optim.SGD,
+        {},
+        [{"dampening": 0.3}, {}, {"momentum": 0.9}, {}, {"momentum": 0.0}, {"momentum": 0.7}, {}],
+    ),
+    "nesterov without": (
+        SGD,
+        torch.optim.SGD,
+        {"momentum": 0.9, "nesterov": True},
+        [{}, {}, {"momentum": 0.0}, {}, {"momentum": 0.6, "weight_decay": 0.1}, {}],
+    ),
+    "maximize": (
+        SGD,
+        torch.optim.SGD,
+        {"maximize": True},
+        [{}, {"weight_decay": 0.1}, {"momentum": 0.9}, {}, {"weight_decay": 0.0}],
+    ),
+    "decay of SGD": (
+        SGD,
+        torch.optim.SGD,
+        {},
+        [{}, {"weight_decay": 0.1}, {}, {"weight_decay": 0}],
+    ),
+    **{
+        f"{kind.__name__}": (
+            kind,
+            getattr(torch.optim, kind.__name__),
+            {"amsgrad": kind is Adam},
+            [
+                {},
+                {"weight_decay": 0.1},
+                {"betas": (0.5, 0.7)},
+                {"eps": 1e-3},
+                {"betas": (0.0, 0.9), "weight_decay": 0.0},
+                {"betas": (0.95, 0.9999), "eps": 1e-8},
+                {},
+            ],
+        )
+        for kind in (Adam, AdamW)
+    },
+}
+"""What a run sets before each step, of an optimizer that was compiled with other values."""
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_every_number_may_change_at_every_step(name: str) -> None:
+    ours, theirs, options, schedule = SCHEDULES[name]
+    names = parameters()
+    defaults = {} if ours is SGD else {"betas": (0.9, 0.997), "weight_decay": 0}
+    torchs = theirs(names.values(), **{"lr": 0.05, **defaults, **options})
+    runner = prepare([ours(names.values(), lr=0.0, **options)], names)
+    generator = torch.Generator().manual_seed(1)
+    current: dict[str, Any] = {"lr": 0.05}
+    for changes in schedule:
+        current |= changes
+        new_gradients(names, generator)
+        set_gradients(runner, names)
+        torchs.param_groups[0].update(changes)
+        torchs.step()
+        runner.run(hyperparameters=current)
+        for parameter, tensor in names.items():
+            assert largest_difference(runner.memory[parameter], tensor) <= TOLERANCE
+    has_state = ours is not SGD or any(step.get("momentum") for step in (options, *schedule))
+    assert all(bool(torchs.state[tensor]) == has_state for tensor in names.values())
+    for parameter, tensor in names.items():
+        for key, value in torchs.state[tensor].items():
+            if key != "step" and value is not None:
+                difference = largest_difference(runner.memory[f"{parameter}__{key}"], value)
+                assert difference <= TOLERANCE, (parameter, key)
+
+
+@pytest.mark.parametrize("value", [math.inf, math.nan])
+def test_without_momentum_a_bad_gradient_leaves_no_trace(value: float) -> None:
+    names = parameters()
+    runner = prepare([SGD(names.values(), lr=0.1)], names)
+    before = {name: runner.memory[name].clone() for name in names}
+    for name in names:
+        runner.memory[gradient_name(name)].fill_(value)
+    runner.run()
+    for name in names:
+        assert not runner.memory[name].isfinite().any()
+        assert not runner.memory[f"{name}__momentum_buffer"].any()
+        runner.memory[name].copy_(before[name])
+        runner.memory[gradient_name(name)].fill_(1.0)
+    runner.run()
+    for name in names:
+        torch.testing.assert_close(runner.memory[name], before[name] - 0.1)
+
+
 @pytest.mark.parametrize("limit", [0.0, 0.5, 1e6])
 @pytest.mark.parametrize(("ours", "theirs"), [(SGD, torch.optim.SGD), (AdamW, torch.optim.AdamW)])
 def test_gradients_are_clipped_as_torch_clips_them(ours: Any, theirs: Any, limit: float) -> None:
@@ -198,7 +296,7 @@ def test_low_precision_is_computed_in_float32_and_rounded_once(
                 if key.startswith(f"{name}__") and key != gradient_name(name)
             }
             if ours is not SGD:
-                state["step"] = torch.tensor(float(runner.step))
+                state["step"] = torch.tensor(float(runner.steps[0][0]))
             reference.state[tensor] = state
         new_gradients(names, generator)
         for name, tensor in wide.items():
@@ -260,7 +358,7 @@ def test_a_step_continues_bit_for_bit_in_another_runner(ours: Any, options: dict
         if number == 6:
             for name, tensor in first.memory.items():
                 second.memory[name].copy_(tensor)
-            second.step = first.step
+            second.steps = list(first.steps)
         first.run()
         if number >= 6:
             second.run()

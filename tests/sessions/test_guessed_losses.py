@@ -98,6 +98,11 @@ def test_the_gradients_are_those_of_the_loss(session: SambaSession, tmp_path: Pa
         (hand_written, logging.WARNING, "Training starts from output 0 '"),
         (lambda loss, o: o, logging.WARNING, "Training starts from output 0 '"),
         (lambda loss, o: (o - 1).square().mean(), logging.INFO, "Training starts from output 0 '"),
+        (
+            lambda loss, o: {"loss": (o - 1).square().mean(), "o": o},
+            logging.INFO,
+            "Training starts",
+        ),
         (lambda loss, o: (loss.sqrt(), o), logging.INFO, "Training starts from output 0 '"),
     ],
 )

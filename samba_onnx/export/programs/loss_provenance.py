@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import enum
+import itertools
 import operator
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
@@ -36,6 +38,10 @@ class Provenance:
     """The loss that is closest: the name of its function, module or operator."""
     trains: bool = False
     """Whether gradients of the value reach a parameter."""
+    number: int = 0
+    """Which of the values that have to do with losses it is; two names of one value have the same."""
+    parts: frozenset[int] = frozenset()
+    """Numbers of those that it was made of."""
 
 
 _Values: TypeAlias = Provenance | tuple[Provenance, ...]
@@ -100,7 +106,7 @@ def provenances(
         node.name: Provenance(trains=node.name in trained)
         for node in graph.find_nodes(op="placeholder")
     }
-    walk = _Walk(graph, placeholders)
+    walk = _Walk(graph, placeholders, itertools.count(1))
     walk.run()
     return [walk.of(output) for output in outputs]
 
@@ -108,9 +114,12 @@ def provenances(
 class _Walk:
     """One graph from its first node to its last."""
 
-    def __init__(self, graph: fx.Graph, placeholders: Mapping[str, _Values]) -> None:
+    def __init__(
+        self, graph: fx.Graph, placeholders: Mapping[str, _Values], numbers: Iterator[int]
+    ) -> None:
         self._graph = graph
         self._placeholders = placeholders
+        self._numbers = numbers
         self._values: dict[fx.Node, _Values] = {}
         self._memory: dict[fx.Node, fx.Node] = {}
         """For a view, the node whose memory it shares."""
@@ -151,12 +160,10 @@ class _Walk:
         assert isinstance(source, fx.Node)
         values = self._values.get(source, _UNRELATED)
         if isinstance(values, tuple) and isinstance(index, int) and index < len(values):
-            part = values[index]
-        else:
-            part = _closest(_each(values))
-        # The graph that a node calls has the marks that count: these are copies.
-        called = isinstance(source.target, torch._ops.HigherOrderOperator)
-        return part if called else _marked(node, part)
+            # The graph that a node calls has the marks that count: these are copies.
+            called = isinstance(source.target, torch._ops.HigherOrderOperator)
+            return values[index] if called else self._numbered(node, values[index])
+        return self._numbered(node, _closest(_each(values)))
 
     def _nested(self, node: fx.Node) -> _Values:
         """Return the provenances of what a graph within the graph returns."""
@@ -165,7 +172,8 @@ class _Walk:
             return self._any_operand(node)
         names = [placeholder.name for placeholder in inner.find_nodes(op="placeholder")]
         operands = node.args[len(node.args) - len(names) :]
-        walk = _Walk(inner, {n: self.of(o) for n, o in zip(names, operands, strict=True)})
+        known = {name: self.of(operand) for name, operand in zip(names, operands, strict=True)}
+        walk = _Walk(inner, known, self._numbers)
         walk.run()
         if node.target.name() == _GRADIENT_SWITCH and not node.args[0]:  # type: ignore[union-attr]
             # Under torch.no_grad: what comes out is a number to look at.
@@ -184,7 +192,17 @@ class _Walk:
             # One result per member of a list, as of broadcast_tensors; sizes are no such members.
             if any(isinstance(member, fx.Node) for member in lists[0]):
                 return tuple(members)
-        return _marked(node, self._of_operator(node, name))
+        return self._numbered(node, self._of_operator(node, name))
+
+    def _numbered(self, node: fx.Node, provenance: Provenance) -> Provenance:
+        """Return the provenance of a new value, knowing whether a loss returned it."""
+        provenance = _marked(node, provenance)
+        if provenance.kinship is Kinship.NONE:
+            return provenance
+        operands = [self.of(operand) for operand in node.all_input_nodes if _is_real(operand)]
+        return dataclasses.replace(
+            provenance, number=next(self._numbers), parts=_numbers_of(operands)
+        )
 
     def _of_operator(self, node: fx.Node, name: str) -> Provenance:
         every = self._any_operand(node)
@@ -227,9 +245,18 @@ def _marked(node: fx.Node, provenance: Provenance) -> Provenance:
 
 
 def _closest(provenances: Sequence[Provenance]) -> Provenance:
-    closest = max(provenances, key=lambda one: one.kinship, default=_UNRELATED)
+    """Return the provenance of what has several."""
     trains = any(one.trains for one in provenances)
-    return Provenance(closest.kinship, closest.source, trains)
+    related = [one for one in provenances if one.kinship]
+    if len(related) == 1:
+        return dataclasses.replace(related[0], trains=trains)
+    closest = max(related, key=lambda one: one.kinship, default=_UNRELATED)
+    return Provenance(closest.kinship, closest.source, trains, parts=_numbers_of(related))
+
+
+def _numbers_of(provenances: Sequence[Provenance]) -> frozenset[int]:
+    related = [one for one in provenances if one.kinship]
+    return frozenset().union(*(one.parts | {one.number} for one in related)) - {0}
 
 
 def _each(values: _Values) -> tuple[Provenance, ...]:

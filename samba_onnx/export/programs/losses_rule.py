@@ -22,13 +22,13 @@ class Basis(enum.Enum):
     """Why outputs are taken for losses."""
 
     NAMED = "named in loss_indices"
+    CALLED = "the module returns it as 'loss'"
     RECOGNISED = "a loss returned it, or what it was scaled, added or selected of"
     COMPUTED = "no output is a loss itself, and this was computed of one"
     ALL = "no output was recognised as a loss, so that all count as losses"
 
 
-_BASES: Final = ((Kinship.LOSS, Basis.RECOGNISED), (Kinship.COMPUTED, Basis.COMPUTED))
-"""What outputs have to do with losses, closest first."""
+_CALLED_LOSS: Final = "loss"
 
 
 @dataclass(frozen=True)
@@ -63,13 +63,20 @@ class LossChoice:
         )
 
 
-def find_losses(graph: fx.Graph, outputs: Sequence[object], trained: Collection[str]) -> LossChoice:
+def find_losses(
+    graph: fx.Graph,
+    outputs: Sequence[object],
+    trained: Collection[str],
+    out_spec: pytree.TreeSpec | None = None,
+) -> LossChoice:
     """Return which outputs are losses, as far as a graph shows it.
 
-    1. Those that a loss function or a loss module returned. They may have been reshaped, cast,
-       scaled, masked, reduced or added to something since.
-    2. Without any, those that were computed of such a loss in another way, as its root.
-    3. Without any, all outputs.
+    1. Those that are returned under the key ``loss``.
+    2. Those that a loss function or a loss module returned. They may have been reshaped, cast,
+       scaled, masked, reduced or added to something since; what they were made of is returned to be
+       looked at, and no loss of its own.
+    3. Without any, those that were computed of such a loss in another way, as its root.
+    4. Without any, all outputs.
 
     Integers are never losses. Neither is a value whose gradients reach no parameter, as one that is
     computed of what ``detach`` returned, unless all candidates are such: differentiation then says
@@ -79,22 +86,51 @@ def find_losses(graph: fx.Graph, outputs: Sequence[object], trained: Collection[
         graph: An exported graph, before any decomposition, captured within ``loss_marks``.
         outputs: Its flat outputs: nodes, or constants.
         trained: Names of the placeholders to differentiate by.
+        out_spec: Nesting of the outputs, with their keys.
     """
     known = provenances(graph, outputs, trained)
     real = [index for index, output in enumerate(outputs) if _is_real(output)]
-    for kinship, basis in _BASES:
-        related = [index for index in real if known[index].kinship is kinship]
+    named = [index for index in _called_loss(len(outputs), out_spec) if index in real]
+    for related, basis in (
+        (named, Basis.CALLED),
+        ([i for i in real if known[i].kinship is Kinship.LOSS], Basis.RECOGNISED),
+        ([i for i in real if known[i].kinship is Kinship.COMPUTED], Basis.COMPUTED),
+    ):
         if related:
-            positions = _trained(related, known)
+            positions = _whole(_trained(related, known), known)
             return LossChoice(positions, basis, tuple(known[i].source for i in positions))
     positions = _trained(real, known)
     is_doubtful = len(positions) > 1 or any(not _is_scalar(outputs[i]) for i in positions)
     return LossChoice(positions, Basis.ALL, is_doubtful=is_doubtful)
 
 
+def _called_loss(count: int, out_spec: pytree.TreeSpec | None) -> list[int]:
+    """Return the positions of the outputs that have the key ``loss``."""
+    if out_spec is None:
+        return []
+    leaves, _ = pytree.tree_flatten_with_path(pytree.tree_unflatten(list(range(count)), out_spec))
+    return [int(leaf) for path, leaf in leaves if path and _key(path[-1]) == _CALLED_LOSS]
+
+
+def _key(entry: object) -> object:
+    """Return the key or the name of a field by which an output is reached."""
+    return getattr(entry, "key", None) or getattr(entry, "name", None)
+
+
 def _trained(positions: Sequence[int], known: Sequence[Provenance]) -> tuple[int, ...]:
     """Return the positions of outputs whose gradients reach a parameter, all if there are none."""
     return tuple(i for i in positions if known[i].trains) or tuple(positions)
+
+
+def _whole(positions: Sequence[int], known: Sequence[Provenance]) -> tuple[int, ...]:
+    """Leave out parts of other losses, which would count twice, and second names of one value."""
+    parts = frozenset[int]().union(*(known[i].parts for i in positions))
+    whole: dict[int, int] = {}
+    for position in positions:
+        number = known[position].number
+        if number not in parts:
+            whole.setdefault(number or -position - 1, position)
+    return tuple(whole.values())
 
 
 def chosen_losses(

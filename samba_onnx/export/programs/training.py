@@ -238,7 +238,8 @@ def _losses(
     if indices is not None:
         losses = chosen_losses(indices, outputs, exported.call_spec.out_spec)
     else:
-        losses = find_losses(exported.graph, outputs, leaves)
+        spec = exported.call_spec.out_spec
+        losses = find_losses(exported.graph, outputs, leaves, spec)
     if not losses.positions:
         raise GradientError(
             "no output of the module can be a loss: none holds floating-point numbers"

@@ -42,27 +42,29 @@ def sgd_update(update: Update) -> Updated:
     """Write a step of SGD.
 
     Args:
-        update: With scalars ``lr``, ``weight_decay`` and, by flag, ``momentum`` and
-            ``one_minus_dampening``; state ``momentum_buffer`` by flag.
+        update: With scalars ``lr``, ``weight_decay``, ``momentum`` and ``one_minus_dampening``;
+            state ``momentum_buffer``.
 
     Returns:
-        The new weight, and the new state by torch's key.
+        The new weight, and the new state by torch's key. A run may set any momentum: at 0 the
+        buffer stays as it is, also where the gradient is infinite or no number, and the step
+        follows the gradient, as in torch.
     """
     build, scalars = update.build, update.scalars
-    direction = _penalized(update)
-    state = {}
-    if Flag.MOMENTUM in update.flags:
-        momentum = scalars["momentum"]
-        added = direction
-        if Flag.DAMPENING in update.flags:
-            added = build.multiply(direction, scalars["one_minus_dampening"])
-        buffer = build.add(build.multiply(update.state["momentum_buffer"], momentum), added)
-        state["momentum_buffer"] = buffer
-        if Flag.NESTEROV in update.flags:
-            direction = build.add(direction, build.multiply(buffer, momentum))
-        else:
-            direction = buffer
-    return build.subtract(update.weight, build.multiply(direction, scalars["lr"])), state
+    gradient, momentum = _penalized(update), scalars["momentum"]
+    has_momentum = build.logical_not(build.compare("Equal", momentum, 0.0))
+    # Selected, not multiplied by 0: an infinite gradient would leave a buffer that is no number.
+    dampened = build.multiply(gradient, scalars["one_minus_dampening"])
+    added = build.where(has_momentum, dampened, 0.0)
+    kept = build.where(has_momentum, momentum, 1.0)
+    # An addition comes last, because it may write where the buffer lies that it reads.
+    buffer = build.add(build.multiply(update.state["momentum_buffer"], kept), added)
+    direction = buffer
+    if Flag.NESTEROV in update.flags:
+        direction = build.add(gradient, build.multiply(buffer, momentum))
+    direction = build.where(has_momentum, direction, gradient)
+    weight = build.subtract(update.weight, build.multiply(direction, scalars["lr"]))
+    return weight, {"momentum_buffer": buffer}
 
 
 def adam_update(update: Update) -> Updated:

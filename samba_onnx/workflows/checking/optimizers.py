@@ -36,6 +36,8 @@ _LEAST: Final[Mapping[str, float]] = MappingProxyType({"lr": 1e-2, "weight_decay
 """Smallest hyperparameters of the comparison. A run may set any, so that the graph must be right
 for any; with 0, as at the start of a warm-up, an error in what they multiply would not show, and
 without eps the rounding of an average is divided by next to nothing."""
+_LEAST_MOMENTA: Final = (0.5, 0.0)
+"""The same of the momentum in each step: in the second one, SGD that was made without has none."""
 _SQUARES: Final = frozenset({"exp_avg_sq", "max_exp_avg_sq"})
 _SQUARES_PART: Final = 1e-3
 """About the part of a gradient's square that enters a running average."""
@@ -74,7 +76,8 @@ def compare_updates(records: Sequence[OptimizerRecord], parts: Sequence[Part]) -
         for gradient in map(gradient_name, parameters):
             if gradient in memory:
                 memory[gradient] = _normal(memory[gradient], generator)
-        current = [_with_hyperparameters(record, memory, fraction) for record in records]
+        least = {**_LEAST, "momentum": _LEAST_MOMENTA[step - 1]}
+        current = [_with_hyperparameters(one, memory, least, fraction) for one in records]
         after = _stepped(current, parts, memory, step)
         for record in current:
             for name, error in _errors(record, memory, after, step).items():
@@ -113,14 +116,14 @@ def _normal(array: NDArray[Any], generator: np.random.Generator) -> NDArray[Any]
 
 
 def _with_hyperparameters(
-    record: OptimizerRecord, memory: Memory, fraction: float
+    record: OptimizerRecord, memory: Memory, least: Mapping[str, float], fraction: float
 ) -> OptimizerRecord:
     """Return an optimizer with the hyperparameters of a step of the comparison."""
     groups = tuple(
         dataclasses.replace(
             group,
             hyperparameters=MappingProxyType(
-                {k: max(v, _LEAST.get(k, v)) for k, v in group.hyperparameters.items()}
+                {k: max(v, least.get(k, v)) for k, v in group.hyperparameters.items()}
             ),
         )
         for group in record.groups

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -38,6 +38,13 @@ class Both(nn.MSELoss):
         return value, super().forward(value, target)
 
 
+class Judged(NamedTuple):
+    """Logits with what they are worth."""
+
+    logits: Tensor
+    loss: Tensor
+
+
 class Called(nn.Module):
     """Calls a function with itself, logits and labels."""
 
@@ -58,7 +65,8 @@ def choice_of(function: Any) -> LossChoice:
     inputs = (torch.randn(5, 4), torch.randint(0, 3, (5,)))
     exported = export_module(Called(function), inputs, {})
     trained = exported.graph_signature.inputs_to_parameters
-    return find_losses(exported.graph, flat_outputs(exported), trained)
+    outputs, spec = flat_outputs(exported), exported.call_spec.out_spec
+    return find_losses(exported.graph, outputs, trained, spec)
 
 
 def losses_of(function: Any) -> list[int]:
@@ -146,7 +154,7 @@ def focal(m: nn.Module, x: Tensor, y: Tensor) -> Any:
 @pytest.mark.parametrize(
     ("function", "expected"),
     [
-        (written_into_memory, [1, 3]),
+        (written_into_memory, [3]),
         (added_in_place, [1]),
         (without_gradients, [1]),
         (in_low_precision, [0]),
@@ -170,6 +178,42 @@ def focal(m: nn.Module, x: Tensor, y: Tensor) -> Any:
 def test_losses_by_where_they_come_from(function: Any, expected: list[int]) -> None:
     choice = choice_of(function)
     assert (list(choice.positions), choice.basis) == (expected, Basis.RECOGNISED)
+
+
+def in_low_precision_beside_its_parts(m: nn.Module, x: Tensor, y: Tensor) -> Any:
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        one, other = MSE(x, x * 2), m.loss(x, x * 0)  # type: ignore[operator]
+        return one, other, x, one + other
+
+
+@pytest.mark.parametrize(
+    ("function", "expected"),
+    [
+        (lambda m, x, y: (x, loss := MSE(x, x * 2), loss + CROSS_ENTROPY(x, y), loss * 2), [2, 3]),
+        (lambda m, x, y: ((each := MSE(x, x * 2, reduction="none")).mean(), each, x), [0]),
+        (lambda m, x, y: (loss := MSE(x, x * 2), x, loss), [0]),
+        (lambda m, x, y: (*torch.stack([MSE(x, x * 2), m.loss(x, x * 0)]).unbind(), x), [0, 1]),
+        (lambda m, x, y: (loss := MSE(x, x * 2), loss.sqrt(), loss.detach() + 1), [0]),
+        (lambda m, x, y: (added_in_place(m, x, y)[1] + (loss := MSE(x, x * 3)), loss, x), [0]),
+        (in_low_precision_beside_its_parts, [3]),
+    ],
+)
+def test_parts_of_losses_count_once(function: Any, expected: list[int]) -> None:
+    assert losses_of(function) == expected
+
+
+@pytest.mark.parametrize(
+    ("function", "expected"),
+    [
+        (lambda m, x, y: {"logits": x, "loss": (x - 1).square().mean()}, [1]),
+        (lambda m, x, y: {"mse": MSE(x, x * 2), "loss": CROSS_ENTROPY(x, y)}, [1]),
+        (lambda m, x, y: {"a": {"loss": x.sum()}, "b": [{"loss": x.mean()}, x]}, [0, 1]),
+        (lambda m, x, y: Judged(x, (x - 1).square().mean()), [1]),
+    ],
+)
+def test_what_is_called_a_loss_is_one(function: Any, expected: list[int]) -> None:
+    choice = choice_of(function)
+    assert (list(choice.positions), choice.basis) == (expected, Basis.CALLED)
 
 
 @pytest.mark.parametrize(
