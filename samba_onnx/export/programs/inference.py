@@ -21,6 +21,7 @@ from samba_onnx.export.capture.modules import (
     PlaceholderKind,
     arguments,
     captured,
+    check_constants,
     export_module,
 )
 from samba_onnx.export.capture.modules import input_names as names_of
@@ -112,6 +113,7 @@ def export_inference(
     args, keywords = arguments(inputs)
     flat = renamed(names_of(module, args, keywords), input_names)
     graph = captured(export_module(module, args, keywords), flat)
+    check_constants(graph)
     _refuse_dropout(graph)
     return _Writer(module, graph, root_name(module, prefix)).exported(name)
 
