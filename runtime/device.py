@@ -262,12 +262,12 @@ class Device:
     ) -> dict[str, Any]:
         """Make a prepared run in the shortest way that there is now."""
         replay, state = prepared.replay, prepared.state
-        if replay is not None and state is self._values.state:
-            if argins or prepared.takes_argins:
+        if replay is not None:
+            if argins:
                 inputs, argins = self._argins.split(inputs, argins)
             if len(inputs) == len(replay.inputs):
                 arrays = replay.check(inputs) if inputs else ()
-                # Code of the user's that numpy makes arrays of may have run the device meanwhile.
+                # Asked now: code of the user's that numpy makes arrays of may run the device, too.
                 if state is self._values.state:
                     if argins:
                         self._argins.set(argins)

@@ -38,10 +38,16 @@ class Execution:
             value: Checked; may share the user's memory.
         """
         call = schedule.rdu_readers.get(name)
-        if call is not None:
-            self._values.upload(name, value, Cause.INPUT, call)
-        if call is None or name in schedule.host_readers or name in schedule.graph.outputs:
+        if call is None:
+            # What the device may have is of another graph's run, and old by now.
+            self._values.written_on_host(name, own_copy(value))
+            return
+        self._values.upload(name, value, Cause.INPUT, call)
+        if name in schedule.host_readers or name in schedule.graph.outputs:
             self._values.keep_on_host(name, own_copy(value))
+        else:
+            # So is what the host may have.
+            self._values.release_host((name,))
 
     def execute(self, schedule: GraphSchedule, bound: Bound) -> None:
         """Execute a step, with the copies that it needs before and after.

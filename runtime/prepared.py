@@ -44,8 +44,6 @@ class PreparedRun:
     """How it is made where values are as they were; None for a run that cannot be replayed."""
     state: object = field(default=_NOWHERE)
     """Where values must be for the replay."""
-    takes_argins: bool = False
-    """Whether some of the inputs of the replayed request are argins."""
     shortcut: Any = None
     """What the session keeps with the replay, to make it with as little as possible around it."""
 
@@ -118,22 +116,19 @@ class PreparedRuns:
             state: Where values were before the run; where they are now is asked for here.
         """
         replay = None
-        given = prepared.request.inputs
-        # Where values do not come back to, the next run begins elsewhere; and a default of the
-        # model's that was copied is not among what the next run is given.
+        # Where values do not come back to, the next run begins elsewhere. What was copied must be
+        # what the next run is given: no default of the model's, and no argin besides.
         if (
             self._values.settle() is state
             and self._planner.merges
             and not prepared.request.single
-            and set(inputs).issubset(given)
+            and set(inputs) == set(prepared.request.inputs)
         ):
             replay = make_replay(
                 prepared.plan, inputs, prepared.outputs, self._memory, self._ledger
             )
         prepared.replay = replay
         prepared.state = _NOWHERE if replay is None else state
-        prepared.takes_argins = len(inputs) < len(given)
-        prepared.shortcut = None
         if prepared.request not in self._runs:
             if len(self._runs) >= _MOST_RUNS:
                 del self._runs[next(iter(self._runs))]

@@ -29,6 +29,18 @@ def scope_name(root: str, node: fx.Node) -> str:
     return symbol_name(root, _CALL_NUMBER.sub("", path))
 
 
+def dropout_name(root: str, node: fx.Node, kind: str) -> str:
+    """Return what rate and seed of a dropout are named after.
+
+    Args:
+        root: As :func:`samba_onnx.facts.names.root_name` returns it.
+        node: The node that drops values.
+        kind: What a user calls it, as ``dropout2d``.
+    """
+    scope = scope_name(root, node)
+    return scope if scope.endswith(f"{SEPARATOR}{kind}") else f"{scope}{SEPARATOR}{kind}"
+
+
 def operator_name(node: fx.Node) -> str:
     """Return the ATen operator of a node without namespace and overload, as ``linear``."""
     target = node.target

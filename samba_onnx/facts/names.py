@@ -13,6 +13,7 @@ __all__ = [
     "SEED",
     "SEPARATOR",
     "UPDATED",
+    "WRITTEN",
     "ZEROED",
     "FreeNames",
     "before_name",
@@ -22,6 +23,7 @@ __all__ = [
     "root_name",
     "symbol_name",
     "updated_name",
+    "written_name",
     "zeroed_name",
 ]
 
@@ -31,6 +33,9 @@ GRADIENT: Final = f"{SEPARATOR}grad"
 """Ends the name of a value's gradient."""
 UPDATED: Final = f"{SEPARATOR}updated"
 """Ends the name of a resident's new value."""
+WRITTEN: Final = f"{SEPARATOR}written"
+"""Ends the name of a weight's value after the forward pass wrote it, as ``max_norm`` of embeddings does;
+an optimizer's step is what updates it."""
 ZEROED: Final = f"{SEPARATOR}zeroed"
 """Ends the name of a gradient after it was set to zero."""
 BEFORE: Final = f"{SEPARATOR}before"
@@ -88,6 +93,15 @@ def updated_name(resident: str) -> str:
         resident: Name of a weight, buffer, optimizer state or gradient.
     """
     return f"{resident}{UPDATED}"
+
+
+def written_name(weight: str) -> str:
+    """Return the name of a weight's value after the forward pass wrote it.
+
+    Args:
+        weight: Name of the weight.
+    """
+    return f"{weight}{WRITTEN}"
 
 
 def zeroed_name(gradient: str) -> str:

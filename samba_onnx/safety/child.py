@@ -10,6 +10,7 @@ import contextlib
 import ctypes
 import importlib
 import json
+import os
 import re
 import resource
 import signal
@@ -30,6 +31,7 @@ def main(folder: Path) -> None:
     """Read the request in ``folder``, do it, and leave the answer there."""
     request = json.loads((folder / REQUEST).read_text(encoding="utf-8"))
     _limit(request["memory_bytes"], request["cpu_seconds"])
+    _die_with(request["parent"])
     try:
         answer = _run(request["task"], request["arguments"])
     except MemoryError:
@@ -54,17 +56,24 @@ def _run(task: str, arguments: dict[str, Any]) -> dict[str, Any]:
 
 
 def _limit(memory_bytes: int | None, cpu_seconds: int) -> None:
-    """Limit memory and time, leave no core file, and die with the parent."""
+    """Limit memory and time, and leave no core file."""
     if memory_bytes is not None:
         # Private writable memory: mapped weights do not count, what is allocated does.
         resource.setrlimit(resource.RLIMIT_DATA, (memory_bytes, memory_bytes))
     resource.setrlimit(resource.RLIMIT_CPU, (cpu_seconds, cpu_seconds + 5))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     with contextlib.suppress(OSError):
         # Should the machine run out of memory all the same, this process goes first.
         Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
+
+
+def _die_with(parent: int) -> None:
+    """Let the kernel end this process when its parent dies, however; do so now if it is dead."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    # The interpreter takes a while to start: nobody tells of a parent that died meanwhile.
+    if os.getppid() != parent:
+        os._exit(1)
 
 
 if __name__ == "__main__":

@@ -67,6 +67,7 @@ def run_child(
     request = {
         "task": task,
         "arguments": dict(arguments),
+        "parent": os.getpid(),
         "memory_bytes": memory_bytes,
         # Processor time of all threads: only a last resort, in case this process is stopped.
         "cpu_seconds": int(seconds * (os.cpu_count() or 1)) + 10,

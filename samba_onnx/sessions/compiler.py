@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final
@@ -12,6 +13,7 @@ from torch.optim import Optimizer
 
 from samba_onnx.errors import UsageError
 from samba_onnx.export.programs.training_steps import optimizer_list
+from samba_onnx.facts.names import RATE
 from samba_onnx.program.program import DEFAULT_GRAPH, Program
 from samba_onnx.sessions.graph_traces import GraphTraces
 from samba_onnx.sessions.onnx_models import input_symbols, is_onnx, onnx_fingerprint
@@ -34,6 +36,8 @@ from samba_onnx.workflows.torch_programs import (
     named_inputs,
     recorded_program,
 )
+
+LOGGER: Final = logging.getLogger(__name__)
 
 _TRACED_NOTE: Final = (
     "Graphs that were traced are not compared with eager torch: an engine prepared every part of "
@@ -112,6 +116,8 @@ class Compiler:
             training = Training(attached_losses(model, loss_indices), accumulates)
         with self._mode.on():
             program = recorded_program(model, named, trained, training, check=check)
+        if training is None and program.argins:
+            _tell_of_dropouts(model, program)
         compile_programs([program], path, name=name, metadata=texts, **where).close()
         return str(path)
 
@@ -147,6 +153,17 @@ class Compiler:
         for graph in graphs:
             graph.program = None
         return str(path)
+
+
+def _tell_of_dropouts(model: nn.Module, program: Program) -> None:
+    """Say that a program without optimizers drops values, which is seldom meant."""
+    count = sum(argin.name.endswith(RATE) for argin in program.argins)
+    LOGGER.warning(
+        "%s is in training mode: its dropouts (%d) are compiled, with rates as argins. Run it with "
+        "hyperparam_dict={'p': 0.0} or train=False, or call eval() before compiling.",
+        type(model).__name__,
+        count,
+    )
 
 
 def _program_of(traced: TracedGraph) -> Program:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from ctypes import memmove
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import torch
 
@@ -16,6 +16,8 @@ from samba_onnx.tensor import SambaTensor
 from samba_onnx.tensor.arrays import FOREIGN
 from samba_onnx.tensor.marks import Marks
 from samba_onnx.tensor.native import natively
+
+_STRIDED: Final = torch.strided
 
 
 class InputSlot(NamedTuple):
@@ -67,7 +69,11 @@ class Shortcut:
                     tensor._host.is_empty
                     or tensor.shape != shape
                     or tensor.dtype is not dtype
+                    or not tensor.is_cpu
+                    or tensor.layout is not _STRIDED
                     or not tensor.is_contiguous()
+                    # A view of a conjugate, whose memory holds what it is the negative of.
+                    or tensor.is_neg()
                 ):
                     return None
             # All of them fit, so that what is copied is not copied in vain.

@@ -30,11 +30,7 @@ class SessionStore:
         """
         self._device = device
         self._profiler = profiler
-        self._places: dict[str, Symbol] = {}
-        for symbol in manifest.symbols:
-            if symbol.region:
-                self._places.setdefault(symbol.region, symbol)
-        self._places |= {symbol.name: symbol for symbol in manifest.symbols if symbol.region}
+        self._places = places(manifest)
 
     @property
     def turn(self) -> AbstractContextManager[object]:
@@ -98,6 +94,23 @@ class SessionStore:
             self._device.write(symbol.name, to_array(tensor))
         finally:
             self._profiler.end_event(handle)
+
+
+def places(manifest: Manifest) -> dict[str, Symbol]:
+    """Return the symbols in device memory by the names of their places.
+
+    Args:
+        manifest: The manifest of a PEF.
+
+    Returns:
+        Symbols by their own names; and the first symbol of each region by the region's, which is
+        how a buffer is found that a program writes and never reads.
+    """
+    named: dict[str, Symbol] = {}
+    resident = [symbol for symbol in manifest.symbols if symbol.region]
+    for symbol in resident:
+        named.setdefault(symbol.region or "", symbol)
+    return named | {symbol.name: symbol for symbol in resident}
 
 
 def _some(places: dict[str, Symbol], limit: int = 12) -> str:

@@ -13,7 +13,7 @@ from torch import nn
 
 from samba_onnx.errors import UsageError
 from samba_onnx.facts.dtypes import tensor_element
-from samba_onnx.facts.names import root_name
+from samba_onnx.facts.names import root_name, updated_name, written_name
 from samba_onnx.pef.manifest import Symbol
 from samba_onnx.program.fingerprint import Fingerprint, fingerprint
 from samba_onnx.program.kinds import SymbolKind
@@ -65,11 +65,16 @@ def traced_graph(
         inputs: Named tensors.
         prefix: What leads the names of its parameters.
     """
-    outputs = {v.name or "": v for part in program.parts for v in part.model.graph.outputs}
+    outputs: dict[str, ir.Value] = {}
+    operands: set[str] = set()
+    for part in program.parts:
+        operands |= {v.name or "" for v in part.model.graph.inputs} - outputs.keys()
+        outputs |= {v.name or "": v for v in part.model.graph.outputs}
     hosts = {**host_parameters(model, prefix), **host_buffers(model, prefix)}
-    residents = {name: hosts[name] for name in program.residents if name in hosts}
+    # What is written and never read is known by its new value only.
+    ends = (str, updated_name, written_name)
+    residents = {n: t for n, t in hosts.items() if any(e(n) in program.residents for e in ends)}
     member_kinds = (SymbolKind.WEIGHT, SymbolKind.BUFFER)
-    operands = {v.name for part in program.parts for v in part.model.graph.inputs}
     for name, kind in program.residents.items():
         if kind in member_kinds and name in operands and name not in residents:
             raise UsageError(

@@ -10,6 +10,7 @@ from samba_onnx.errors import InputError, UsageError
 from samba_onnx.optim import MASTER, state_name
 from samba_onnx.pef.manifest import Manifest, Symbol
 from samba_onnx.program.kinds import SymbolKind
+from samba_onnx.sessions.store import places
 from samba_onnx.sessions.traced import TracedGraph, empty_tensor
 from samba_onnx.tensor import SambaTensor
 from samba_onnx.tensor.host_side import Materializer
@@ -55,7 +56,7 @@ class TracedState:
         """
         self.graphs[traced.name] = traced
         self.renamed = self.renamed or bool(traced.symbols)
-        kinds = {symbol.name: symbol.kind for symbol in manifest.symbols}
+        members = places(manifest)
         self.tensors["grads"] |= _places(manifest, SymbolKind.GRADIENT)
         self.optimizer_states |= _places(manifest, SymbolKind.OPTIMIZER_STATE)
         for name, tensor in self.optimizer_states.items():
@@ -65,7 +66,9 @@ class TracedState:
         self.tensors["inputs"] |= {tensor.sn_name: tensor for tensor in traced.inputs}
         self.tensors["outputs"] |= {tensor.sn_name: tensor for tensor in traced.outputs}
         for name, tensor in traced.residents.items():
-            group = "buffers" if kinds.get(name) is SymbolKind.BUFFER else "weights"
+            symbol = members.get(name)
+            is_buffer = symbol is not None and symbol.kind is SymbolKind.BUFFER
+            group = "buffers" if is_buffer else "weights"
             self.tensors[group][name] = tensor
 
     def promise(self, materializers: Mapping[str, Materializer]) -> None:

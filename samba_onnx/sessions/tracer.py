@@ -29,6 +29,7 @@ from samba_onnx.sessions.onnx_models import input_symbols, is_onnx, model_source
 from samba_onnx.sessions.onnx_modules import Losses, trained_module
 from samba_onnx.sessions.optimizer_steps import OptimizerSteps, check_records, send_state
 from samba_onnx.sessions.profiler import SET_TENSORS, Profiler
+from samba_onnx.sessions.store import places
 from samba_onnx.sessions.trace_mode import TraceMode
 from samba_onnx.sessions.traced import TracedGraph, empty_tensor, traced_graph
 from samba_onnx.sessions.traced_state import TracedState
@@ -275,10 +276,11 @@ class Tracer:
         """Send a graph's parameters, buffers and inputs; lazy values are made one by one."""
         device = self._program.required_device()
         symbols = {symbol.name: symbol for symbol in self._program.manifest.symbols}
+        members = places(self._program.manifest)
         with self._profiler.event(SET_TENSORS):
             for name, tensor in traced.residents.items():
-                if name in symbols and name not in sent:
-                    device.load({name: to_array(tensor)})
+                if name in members and name not in sent:
+                    device.load({members[name].name: to_array(tensor)})
             for tensor in traced.inputs:
                 symbol = symbols.get(traced.symbol(tensor.sn_name))
                 if symbol is None or not (tensor.has_data or tensor.materializer_provided):

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import tomllib
+from importlib import resources
 from pathlib import Path
+from typing import Any
 
 import jsonschema
 import pytest
@@ -90,6 +93,32 @@ def test_targets_name_figures_and_assumptions(samba_port: SambaPort) -> None:
         assert f"\n{name}: " in f"\n{result.out}"
     assert "hbm memory      64 GB, 1.6 TB/s" in result.out
     assert "link.latency" in result.out
+
+
+def _assumed(table: Any) -> set[tuple[float, str]]:
+    """Return value and note of all figures of a target's file that nobody published."""
+    if not isinstance(table, dict):
+        return set()
+    own = {(table["value"], table["note"])} if table.get("evidence") == "assumed" else set()
+    return own.union(*(_assumed(inner) for inner in table.values()))
+
+
+@pytest.mark.parametrize("name", available_targets())
+def test_figures_that_nobody_published_are_called_assumed(samba_port: SambaPort, name: str) -> None:
+    """The target's file says which; text and JSON say it again, of these and of no other."""
+    text = resources.files("samba_onnx.passes.targets").joinpath(f"{name}.toml").read_text()
+    assumed = _assumed(tomllib.loads(text)["hardware"])
+    assert assumed
+    document = json.loads(samba_port("targets", name, "--json", "-").out)
+    (target,) = document["targets"]
+    stated = {(figure["value"], figure["note"]) for figure in target["assumptions"]}
+    assert stated == assumed
+    heading = "assumed, because the vendor does not publish them:"
+    published, found, rest = samba_port("targets", name).out.partition(heading)
+    assert found
+    for figure in target["assumptions"]:
+        assert figure["name"] in rest
+        assert figure["name"] not in published
 
 
 def test_targets_as_json(samba_port: SambaPort) -> None:

@@ -60,7 +60,7 @@ class Machine:
     @property
     def losses(self) -> list[str]:
         """Names of the outputs that training starts from."""
-        found: list[str] = json.loads(self.program.metadata[LOSSES])
+        found: list[str] = json.loads(self.program.metadata.get(LOSSES, "[]"))
         return found
 
     def give(self, inputs: Any) -> None:

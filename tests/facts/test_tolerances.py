@@ -4,7 +4,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from samba_onnx.facts.tolerances import OUTPUT, of_largest, output_roundings, rounding_unit
+from samba_onnx.facts.tolerances import OUTPUT, near_torch, output_roundings, rounding_unit, spacing
 
 FLOATS = ["float64", "float32", "float16", "bfloat16", "complex64", "complex128"]
 
@@ -13,12 +13,18 @@ FLOATS = ["float64", "float32", "float16", "bfloat16", "complex64", "complex128"
 def test_a_tolerance_lies_between_one_rounding_and_nonsense(name: str) -> None:
     dtype = np.dtype(getattr(ml_dtypes, name, name))
     one_rounding = float(ml_dtypes.finfo(dtype).eps) / 2
-    assert one_rounding < of_largest(name) < 0.1
+    assert one_rounding < near_torch(name) < 0.1
 
 
 @pytest.mark.parametrize("name", ["int64", "bool", "object"])
 def test_what_is_exact_must_be_equal(name: str) -> None:
-    assert of_largest(name) == 0.0
+    assert near_torch(name) == spacing(name) == 0.0
+
+
+@pytest.mark.parametrize("name", FLOATS)
+def test_a_rounding_is_the_distance_of_one_and_the_next_number(name: str) -> None:
+    dtype = np.dtype(getattr(ml_dtypes, name, name))
+    assert spacing(name) == float(ml_dtypes.finfo(dtype).eps)
 
 
 def test_outputs_of_wide_types_keep_four_digits() -> None:

@@ -159,6 +159,24 @@ def test_modelled_time_counts_calls(report: Report) -> None:
     assert report.modelled_time.unmodelled_cpu_nodes == 2
 
 
+def test_everything_is_added_up_over_all_graphs(report: Report) -> None:
+    """A second graph with the same calls doubles all of it: what is looked at is no graph alone."""
+    manifest = detector()
+    first = manifest.graphs[0]
+    second = dataclasses.replace(first, name="second")
+    both = Report.from_manifest(dataclasses.replace(manifest, graphs=(first, second)))
+    one, two = report.modelled_time, both.modelled_time
+    assert two.sections_seconds == pytest.approx(2 * one.sections_seconds)
+    assert two.transfers_seconds == pytest.approx(2 * one.transfers_seconds)
+    assert two.total_seconds == pytest.approx(2 * one.total_seconds)
+    assert two.load_seconds == pytest.approx(2 * one.load_seconds)
+    assert len(both.boundaries) == 2 * len(report.boundaries)
+    for totals in ("transfers_per_run", "transfers_at_load"):
+        doubled = [2 * line.bytes for line in getattr(report, totals)]
+        assert [line.bytes for line in getattr(both, totals)] == doubled
+    assert [graph.name for graph in both.graphs] == ["main", "second"]
+
+
 def test_undocumented_support_keeps_domains(report: Report) -> None:
     assert [(row.operator, row.evidence, row.nodes) for row in report.undocumented_support] == [
         ("ai.example::Gelu", "experimental", 2),

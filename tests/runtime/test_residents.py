@@ -397,3 +397,26 @@ def test_packed_weights_cost_their_size_once_more(tmp_path: Path) -> None:
         before = private_bytes()
         np.testing.assert_array_equal(device.run({"h0": x})["y"], expected)
         assert private_bytes() - before < 0.2 * weights
+
+
+def test_what_a_graph_is_given_is_new_for_all_graphs(tmp_path: Path) -> None:
+    """One graph's section and another graph's fallback read an input, each where it is."""
+    plan = Plan(
+        [
+            section("s (float[4] x) => (float[4] y) { y = Neg(x) }"),
+            Piece("f (float[4] x) => (float[4] z) { z = Abs(x) }", on_rdu=False, graph="look"),
+        ],
+        ["x"],
+        ["y"],
+        graphs={"look": (["x"], ["z"])},
+        kinds={"z": SymbolKind.OUTPUT},
+    )
+    x = np.arange(4, dtype=np.float32)
+    with build(tmp_path, plan) as pef, Device(pef) as device:
+        device.write("x", x)
+        device.run({"x": 2 * x}, graph="main")
+        np.testing.assert_array_equal(device.run(graph="look")["z"], 2 * x)
+        device.run({"x": 3 * x}, graph="look")
+        for _ in range(3):
+            np.testing.assert_array_equal(device.run(graph="main")["y"], -3 * x)
+        np.testing.assert_array_equal(device.read("x"), 3 * x)

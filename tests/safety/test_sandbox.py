@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
+import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -135,6 +138,49 @@ def test_an_interrupt_kills_the_child(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(KeyboardInterrupt):
         run_sample(HOSTILE["endless_loop"], [{"x": X}], seconds=60)
     assert _children() == before
+
+
+def _is_alive(process: int) -> bool:
+    """Return whether a process runs; one that is dead and not waited for does not."""
+    try:
+        state = Path(f"/proc/{process}/stat").read_text(encoding="ascii").rpartition(")")[2]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state.split()[0] != "Z"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="asks the kernel of Linux to end the child")
+@pytest.mark.parametrize("killed", ["while it runs", "before it begins"])
+def test_a_child_does_not_outlive_a_parent_that_is_killed(killed: str, tmp_path: Path) -> None:
+    """Nobody can clean up after SIGKILL: the kernel, or the child itself, must end the endless loop."""
+    path = tmp_path / "m.onnx"
+    onnx.save(HOSTILE["endless_loop"], path)
+    program = (
+        "import numpy as np, sys\n"
+        "from samba_onnx.safety.sampling import run_sample\n"
+        f"run_sample({str(path)!r}, [{{'x': np.ones((2, 3), np.float32)}}], seconds=60)\n"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", program], start_new_session=True)
+    try:
+        while not (children := Path(f"/proc/{parent.pid}/task/{parent.pid}/children").read_text()):
+            assert parent.poll() is None
+            time.sleep(0.005)
+        child = int(children.split()[0])
+        if killed == "while it runs":
+            while "onnxruntime" not in Path(f"/proc/{child}/maps").read_text():
+                assert _is_alive(child)
+                time.sleep(0.02)
+    finally:
+        parent.kill()
+        parent.wait()
+    try:
+        deadline = time.monotonic() + 30  # of an endless loop; the kernel takes no time at all
+        while _is_alive(child) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        assert not _is_alive(child)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(child, signal.SIGKILL)
 
 
 def test_a_module_in_the_users_folder_is_not_run(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -38,3 +40,37 @@ def test_parameters_are_sent_and_fetched(parts: Parts, compiled: Compiled) -> No
     fetch_buffers(compiled.model)
     send_buffers(compiled.model)
     assert len(device.ledger.transfers) == count
+
+
+class Watching(torch.nn.Module):
+    """Keeps what it was given last, without ever reading it, and counts."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("last", torch.full((2,), 7.0))
+        self.register_buffer("steps", torch.zeros((), dtype=torch.int64))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.last.copy_(x)
+        self.steps += 1
+        return x * 2
+
+
+@pytest.mark.parametrize("converted", [True, False])
+def test_a_buffer_that_is_only_written_comes_back(
+    converted: bool, session: samba.SambaSession, tmp_path: Path
+) -> None:
+    model = Watching()
+    if converted:
+        samba.from_torch_model_(model)
+    x = samba.from_torch_tensor(torch.tensor([1.0, 2.0]), name="x")
+    path = session.compile(model, (x,), output=tmp_path / "m.pef")
+    assert (model.last.tolist(), model.steps.item()) == ([7.0, 7.0], 0)
+    outputs = samba.utils.trace_graph(model, (x,), pef=path)
+    session.to_cpu(model)  # before anything was run
+    assert (model.last.tolist(), model.steps.item()) == ([7.0, 7.0], 0)
+    for _ in range(2):
+        session.run((x,), outputs)
+    assert sorted(session.tensor_dict["buffers"]) == ["watching__last", "watching__steps"]
+    session.to_cpu(model)
+    assert (model.last.tolist(), model.steps.item()) == ([1.0, 2.0], 2)

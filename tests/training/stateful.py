@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import itertools
+import math
 from collections.abc import Callable
 
 import torch
@@ -175,20 +176,39 @@ class Recurring(nn.Module):
         return self.layers(x.reshape(4, -1, UNITS))[0].reshape(x.shape)
 
 
-def _reshaped(rank: int, layer: nn.Module) -> nn.Module:
-    """Return a layer that is given images of a rank."""
-    shape = (UNITS, *[1] * (rank - 2)) if rank > 2 else (UNITS,)
-    return nn.Sequential(nn.Unflatten(1, shape), layer, nn.Flatten()) if rank > 2 else layer
+def reshaped(rank: int, layer: nn.Module, places: int = 1) -> nn.Module:
+    """Return a layer of images of a rank as one of rows.
+
+    Args:
+        rank: Of what the layer is given.
+        layer: Keeps the shape of what it is given.
+        places: How many places the first spatial dimension has; all have the row's numbers.
+    """
+    return layer if rank <= 2 else Reshaped(layer, (*[1] * (rank - 3), places))
+
+
+class Reshaped(nn.Module):
+    """A layer of images that are made of rows."""
+
+    def __init__(self, layer: nn.Module, places: tuple[int, ...]) -> None:
+        super().__init__()
+        self.layer = layer
+        shares = torch.linspace(0.5, 1.5, math.prod(places)).reshape(places)
+        self.register_buffer("shares", shares)
+
+    def forward(self, x: Tensor) -> Tensor:
+        images = x.reshape(*x.shape, *[1] * self.shares.dim()) * self.shares
+        return self.layer(images).flatten(2).mean(2)
 
 
 DROPOUTS: dict[str, Callable[[float], nn.Module]] = {
     "Dropout": nn.Dropout,
     "Dropout in place": lambda rate: nn.Dropout(rate, inplace=True),
-    "Dropout1d": lambda rate: _reshaped(3, nn.Dropout1d(rate)),
-    "Dropout2d": lambda rate: _reshaped(4, nn.Dropout2d(rate)),
-    "Dropout3d": lambda rate: _reshaped(5, nn.Dropout3d(rate)),
+    "Dropout1d": lambda rate: reshaped(3, nn.Dropout1d(rate)),
+    "Dropout2d": lambda rate: reshaped(4, nn.Dropout2d(rate)),
+    "Dropout3d": lambda rate: reshaped(5, nn.Dropout3d(rate)),
     "AlphaDropout": nn.AlphaDropout,
-    "FeatureAlphaDropout": lambda rate: _reshaped(4, nn.FeatureAlphaDropout(rate)),
+    "FeatureAlphaDropout": lambda rate: reshaped(4, nn.FeatureAlphaDropout(rate)),
     "MultiheadAttention": Attending,
     "LSTM": lambda rate: Recurring(nn.LSTM, rate),
     "GRU": lambda rate: Recurring(nn.GRU, rate),

@@ -26,6 +26,7 @@ from tests.training.stateful import (
     every_loss_that_ignores,
     ignored,
 )
+from tests.training.stateful_layers import EVERY
 from tests.training.trajectory import Case, differences, eager, on_device, prepare
 
 
@@ -37,6 +38,13 @@ def check(case: Case, folder: Path) -> None:
 
 @pytest.mark.parametrize("case", STRUCTURES, ids=str)
 def test_unusual_structures_train_as_in_torch(case: Case, tmp_path: Path) -> None:
+    check(case, tmp_path)
+
+
+@pytest.mark.parametrize("case", EVERY, ids=str)
+def test_layers_that_change_buffers_or_weights_train_as_in_torch(
+    case: Case, tmp_path: Path
+) -> None:
     check(case, tmp_path)
 
 

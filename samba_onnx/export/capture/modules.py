@@ -23,6 +23,7 @@ from torch.utils import _pytree as pytree
 from samba_onnx.errors import ModelError, SambaError, UsageError
 from samba_onnx.export.capture.assignments import written_back
 from samba_onnx.export.capture.branches import Values, ValuesNeededError
+from samba_onnx.export.capture.cumulative import cumulative_averages
 from samba_onnx.export.capture.fake_members import fake, fake_members
 from samba_onnx.export.capture.identities import restore_identities
 from samba_onnx.export.capture.loss_marks import loss_marks
@@ -52,6 +53,8 @@ class PlaceholderKind(StrEnum):
     INPUT = "input"
     STATIC = "static"
     """An input that is no tensor: its value is part of the graph."""
+    ARGIN = "argin"
+    """A scalar that every run may set: rate or seed of a dropout."""
 
 
 _KINDS: Final = MappingProxyType(
@@ -225,6 +228,7 @@ def _traced(
                 values.replayed(),
                 whole_layers(),
                 refused_calls(),
+                cumulative_averages(),
                 written_back(module),
                 with_plain_outputs(module),
                 _DataAsValue(),

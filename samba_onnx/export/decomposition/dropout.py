@@ -163,7 +163,7 @@ def rate_of(node: fx.Node) -> float:
     return 0.0
 
 
-def applied(node: fx.Node, draw: Draw, value: Tensor) -> Tensor:
+def applied(node: fx.Node, draw: Draw, value: Tensor) -> Tensor | tuple[Tensor, Tensor]:
     """Apply an exported dropout operator.
 
     Args:
@@ -171,6 +171,9 @@ def applied(node: fx.Node, draw: Draw, value: Tensor) -> Tensor:
         draw: Where its mask comes from.
         value: Its operand.
     """
+    if operator_name(node) == "native_dropout":
+        mask = draw.mask(value.shape)
+        return dropped(draw, value, mask), mask
     way: Callable[[Draw, Tensor], Tensor] = _WAYS[operator_name(node)]
     return way(draw, value)
 

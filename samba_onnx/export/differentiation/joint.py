@@ -59,7 +59,7 @@ class JointRequest:
 
 @dataclass(frozen=True)
 class Joint:
-    """One graph from the inputs of a module to its outputs, new buffers and gradients.
+    """One graph from the inputs of a module to its outputs, gradients and what it writes.
 
     Placeholders carry the names of what they stand for: the exported graph's placeholders, argins
     as their specification names them, ``loss 0``, ... for gradients of outputs, and ``before name``
@@ -71,7 +71,7 @@ class Joint:
     outputs: tuple[fx.Node | None, ...]
     """The module's outputs, without nesting; None for a constant."""
     updates: Mapping[str, fx.Node]
-    """New values, by the exported placeholder of the mutated buffer."""
+    """New values, by the exported placeholder of the buffer or parameter that is written."""
     gradients: Mapping[str, fx.Node]
     """By exported placeholder, for those that a loss reaches."""
     seeds: Mapping[int, fx.Node]
@@ -154,10 +154,12 @@ class _Trace:
         self._summed = [leader for leader in self._leaders() if self._is_summed(leader)]
         for leader in self._summed:
             self._give(_before(leader), values[leader].shape, values[leader].dtype)
-        self._buffers = [
+        # Of tied parameters, the first stands for all.
+        self._members = [
             spec.arg.name
             for spec in request.exported.graph_signature.input_specs
-            if spec.kind is InputKind.BUFFER
+            if spec.kind in (InputKind.BUFFER, InputKind.PARAMETER)
+            and request.leaves.get(spec.arg.name, spec.arg.name) == spec.arg.name
         ]
         self._results: list[tuple[str, Any]] = []
 
@@ -219,7 +221,7 @@ class _Trace:
                 outputs = run.run(*inputs)[-len(flat_outputs(self._request.exported)) :]
             gradients = self._gradients(outputs, leaves, values, run, known)
         results = [("output", o) for o in outputs]
-        results += [(f"update {name}", values[name]) for name in self._buffers if name in values]
+        results += [(f"update {name}", values[name]) for name in self._members if name in values]
         results += [(f"gradient {name}", g) for name, g in gradients.items()]
         self._results = [(role, isinstance(r, Tensor)) for role, r in results]
         return [r.detach() for _, r in results if isinstance(r, Tensor)]

@@ -35,16 +35,15 @@ def embedding(
 def embedding_renorm(
     context: Context, weight: ir.Value, indices: ir.Value, max_norm: float, norm_type: float
 ) -> ir.Value:
-    """Shorten the rows that are looked up to a norm."""
-    build, dtype = context.build, element(weight)
+    """Shorten the rows that are looked up to a norm; one that is looked up twice is written twice."""
+    build = context.build
     places = flat(build, indices)
-    ones = build.full(sizes(places), 1, dtype)
-    used = build.compare("Greater", _summed(build, ones, places, sizes(weight)[0]), 0)
-    length = norm(build, weight, norm_type)
-    long = build.binary("And", used, build.compare("Greater", length, max_norm))
+    rows = build.gather(weight, places, 0)
+    length = norm(build, rows, norm_type)
     # torch's own margin against rounding
     scale = build.divide(max_norm, build.add(length, 1e-7))
-    return build.multiply(weight, _column(build, build.where(long, scale, 1)))
+    scale = build.where(build.compare("Greater", length, max_norm), scale, 1)
+    return put_slices(build, weight, 0, places, build.multiply(rows, _column(build, scale)))
 
 
 @translates("embedding_dense_backward")

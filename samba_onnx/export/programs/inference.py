@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from samba_onnx.errors import UsageError
 from samba_onnx.export.capture.modules import (
     Captured,
     Inputs,
+    Placeholder,
     PlaceholderKind,
     arguments,
     captured,
@@ -25,15 +27,16 @@ from samba_onnx.export.capture.modules import (
     export_module,
 )
 from samba_onnx.export.capture.modules import input_names as names_of
-from samba_onnx.export.decomposition.dropout import rate_of
-from samba_onnx.export.naming import SymbolClaims, operator_name, refused, scope_name
+from samba_onnx.export.decomposition.dropout_operands import with_dropout_operands
+from samba_onnx.export.differentiation.joint import Joint
+from samba_onnx.export.naming import SymbolClaims, dropout_name, operator_name, scope_name
 from samba_onnx.export.programs.losses_rule import LossChoice
 from samba_onnx.export.translation.builder import GraphBuilder
 from samba_onnx.export.translation.dtypes import onnx_type
 from samba_onnx.export.translation.graphs import constant, live_nodes, translate
-from samba_onnx.facts.names import joined, root_name, updated_name
+from samba_onnx.facts.names import FreeNames, joined, root_name, updated_name, written_name
 from samba_onnx.program.kinds import SectionType, SymbolKind
-from samba_onnx.program.program import DEFAULT_GRAPH, Part, Program
+from samba_onnx.program.program import DEFAULT_GRAPH, ArginSpec, Part, Program
 from samba_onnx.tensor import SambaTensor
 from samba_onnx.tensor.modules import member_names
 
@@ -54,6 +57,8 @@ class Exported:
     """Position among the module's flat inputs, by name; those that the graph reads."""
     outputs: tuple[str | None, ...]
     """Name of every flat output of the module; None for one that is no tensor."""
+    joint: Joint | None = None
+    """Forward and backward in one graph, of a program that trains."""
     losses: LossChoice | None = None
     """The outputs that training starts from; None for a program that only runs forward."""
 
@@ -78,7 +83,8 @@ def inference_program(
 
     Returns:
         One part of type FWD. Parameters and buffers that are read are residents; the new value of a
-        buffer that is written is the resident ``<buffer>__updated`` in the buffer's region.
+        buffer that is written is the resident ``<buffer>__updated`` in the buffer's region. Rates
+        and seeds of dropouts that drop anything are argins.
 
     Raises:
         UsageError: The inputs do not fit ``forward`` or ``input_names``.
@@ -114,7 +120,6 @@ def export_inference(
     flat = renamed(names_of(module, args, keywords), input_names)
     graph = captured(export_module(module, args, keywords), flat)
     check_constants(graph)
-    _refuse_dropout(graph)
     return _Writer(module, graph, root_name(module, prefix)).exported(name)
 
 
@@ -173,16 +178,6 @@ def _chosen(flat: Sequence[tuple[str, Any]], names: Sequence[str] | None) -> lis
     return [known.get(index, name) for index, (name, _) in enumerate(flat)]
 
 
-def _refuse_dropout(graph: Captured) -> None:
-    """Refuse to run forward what draws random numbers."""
-    for node in graph.graph_module.graph.nodes:
-        if rate_of(node):
-            raise refused(
-                node,
-                " drops values at random: call eval() on the module, or compile it for training",
-            )
-
-
 class _Writer:
     """Writes one captured graph as a program."""
 
@@ -191,12 +186,18 @@ class _Writer:
         self._root = root
         self._build = GraphBuilder(root)
         self._symbols, self._regions = symbols(module, root)
+        self._kinds = {
+            p.qualified: _RESIDENTS[p.kind] for p in graph.placeholders if p.kind in _RESIDENTS
+        }
         self._members: dict[str, str] = {}
         self._inputs: dict[str, int] = {}
         self._residents: dict[str, SymbolKind] = {}
+        self._argins: list[ArginSpec] = []
         self._claims = SymbolClaims()
 
     def exported(self, name: str) -> Exported:
+        original = self._graph
+        self._take_dropouts_apart()
         values = self._operands()
         results = translate(self._graph.graph_module, self._build, values)
         outputs = self._outputs(results)
@@ -208,14 +209,36 @@ class _Writer:
             outputs=tuple(output for output in outputs if output is not None),
             residents=MappingProxyType(self._residents),
             regions=MappingProxyType(regions),
+            argins=tuple(self._argins),
         )
         return Exported(
             program,
-            self._graph,
+            original,
             MappingProxyType(self._members),
             MappingProxyType(self._inputs),
             tuple(outputs),
         )
+
+    def _take_dropouts_apart(self) -> None:
+        """Let the dropouts of the graph read rates and seeds."""
+        placeholders = self._graph.placeholders
+        given = (one.qualified for one in placeholders if one.kind is PlaceholderKind.INPUT)
+        free = FreeNames((*self._symbols.values(), *given))
+        dropping = with_dropout_operands(
+            self._graph.graph_module,
+            lambda node, kind: free.take(dropout_name(self._root, node, kind)),
+        )
+        if dropping is not None:
+            self._argins = list(dropping.argins.values())
+            added = (
+                Placeholder(name, PlaceholderKind.ARGIN, argin.name)
+                for name, argin in dropping.argins.items()
+            )
+            self._graph = dataclasses.replace(
+                self._graph,
+                graph_module=dropping.graph_module,
+                placeholders=(*placeholders, *added),
+            )
 
     def _operands(self) -> dict[str, ir.Value]:
         """Return a graph input or constant for every placeholder that a result depends on."""
@@ -233,6 +256,9 @@ class _Writer:
                 values[placeholder.name] = constant(self._build, tensor)
             elif placeholder.kind is PlaceholderKind.INPUT:
                 values[placeholder.name] = self._given(placeholder.qualified, node, position)
+            elif placeholder.kind is PlaceholderKind.ARGIN:
+                self._claims.claim(placeholder.qualified, f"argin {placeholder.qualified!r}")
+                values[placeholder.name] = self._input(placeholder.qualified, node)
             else:
                 values[placeholder.name] = self._resident(
                     placeholder.kind, placeholder.qualified, node
@@ -287,13 +313,14 @@ class _Writer:
         written: set[str] = set()
         for qualified, value in zip(self._graph.updates, new, strict=True):
             name = self._symbols[qualified]
-            updated = updated_name(name)
+            kind = self._kinds[qualified]
+            updated = updated_name(name) if kind is SymbolKind.BUFFER else written_name(name)
             if value is None or value.name == name or updated in written:
                 continue
             written.add(updated)
-            self._claims.claim(updated, f"the new value of buffer {qualified!r}")
+            self._claims.claim(updated, f"the new value of {kind} {qualified!r}")
             self._build.output(value, updated)
-            self._residents[updated] = SymbolKind.BUFFER
+            self._residents[updated] = kind
             self._members.setdefault(name, qualified)
             regions[updated] = self._regions.get(name, name)
         return regions

@@ -21,8 +21,14 @@ from samba_onnx.export.capture.modules import (
 from samba_onnx.export.capture.modules import input_names as flat_names
 from samba_onnx.export.capture.recording_rules import RuleRecorder
 from samba_onnx.export.decomposition.dropout import Site, sites
-from samba_onnx.export.differentiation.joint import JointRequest, Rules, flat_outputs, joint_graph
-from samba_onnx.export.naming import scope_name
+from samba_onnx.export.differentiation.joint import (
+    Joint,
+    JointRequest,
+    Rules,
+    flat_outputs,
+    joint_graph,
+)
+from samba_onnx.export.naming import dropout_name
 from samba_onnx.export.programs.inference import Exported, output_name, renamed, symbols
 from samba_onnx.export.programs.losses_rule import LossChoice, LossIndex, chosen_losses, find_losses
 from samba_onnx.export.programs.training_parts import (
@@ -30,7 +36,13 @@ from samba_onnx.export.programs.training_parts import (
     is_tensor,
     write_program,
 )
-from samba_onnx.facts.names import SEPARATOR, FreeNames, gradient_name, root_name, updated_name
+from samba_onnx.facts.names import (
+    FreeNames,
+    gradient_name,
+    root_name,
+    updated_name,
+    written_name,
+)
 from samba_onnx.program.kinds import SymbolKind
 from samba_onnx.program.program import DEFAULT_GRAPH, ArginSpec, Part, Program
 
@@ -50,8 +62,8 @@ def export_training(
 
     Weights and buffers are residents. Gradients of losses are residents ``<output>__grad``, which
     the backward reads; gradients of parameters are residents ``<weight>__grad``, which it writes.
-    Parameters that no loss reaches have none; tied ones are one resident. A buffer that the forward
-    changes has its new value, ``<buffer>__updated``, in its own region. Rates and seeds of dropouts
+    Parameters that no loss reaches have none; tied ones are one resident. What the forward changes
+    has its new value, ``<buffer>__updated`` or ``<weight>__written``, in its region. Dropout rates, seeds
     are argins. ``with_parts`` adds optimizers.
 
     Args:
@@ -72,8 +84,7 @@ def export_training(
         ModelError: The module does what a graph, or ONNX, cannot express.
     """
     args, keywords = arguments(inputs)
-    flat = renamed(flat_names(module, args, keywords), input_names)
-    recorder = RuleRecorder()
+    flat, recorder = renamed(flat_names(module, args, keywords), input_names), RuleRecorder()
     exported = export_module(module, args, keywords, recorder)
     check_sizes(exported.graph_module)
     names = _names(module, exported, flat, root_name(module, prefix))
@@ -81,10 +92,11 @@ def export_training(
     losses = _losses(exported, loss_indices, leaves)
     rules = _rules(module, exported, recorder, gradient_accumulation)
     request = JointRequest(exported, leaves, losses.positions, dropouts, rules)
-    program = write_program(name, request, joint_graph(request), names)
+    joint = joint_graph(request)
     # What rules do in the forward is behind their nodes: another export has it in full.
     whole = export_module(module, args, keywords) if recorder.rules else exported
-    return _described(program, whole, names, flat, losses)
+    program = write_program(name, request, joint, names)
+    return _described(program, whole, names, flat, losses, joint)
 
 
 def _rules(
@@ -102,7 +114,7 @@ def _dropouts(exported: ExportedProgram, names: SymbolNames) -> dict[fx.Node, Si
     """Return the dropouts of an exported module, with free names for their argins."""
     return sites(
         _all_nodes(exported.graph_module),
-        lambda node, kind: names.free.take(_dropout_name(names.root, node, kind)),
+        lambda node, kind: names.free.take(dropout_name(names.root, node, kind)),
     )
 
 
@@ -184,7 +196,8 @@ def _names(
             names[spec.arg.name] = members[spec.target]
     free = FreeNames(names.values())
     free.reserve(map(gradient_name, names.values()))
-    free.reserve(map(updated_name, names.values()))
+    for end in (updated_name, written_name):
+        free.reserve(map(end, names.values()))
     outputs = tuple(
         free.take(output_name(root, output)) if is_tensor(output) else None
         for output in flat_outputs(exported)
@@ -198,6 +211,7 @@ def _described(
     names: SymbolNames,
     inputs: Sequence[str],
     losses: LossChoice,
+    joint: Joint,
 ) -> Exported:
     """Return a program with what is known of the module."""
     paths = {spec.arg.name: spec.target for spec in exported.graph_signature.input_specs}
@@ -212,6 +226,7 @@ def _described(
         members=members,
         inputs={name: inputs.index(name) for name in program.inputs},
         outputs=names.outputs,
+        joint=joint,
         losses=losses,
     )
 
@@ -223,12 +238,6 @@ def _all_nodes(module: fx.GraphModule) -> list[fx.Node]:
         if isinstance(inner, fx.GraphModule):
             nodes += _all_nodes(inner)
     return nodes
-
-
-def _dropout_name(root: str, node: fx.Node, kind: str) -> str:
-    """Return what rate and seed of a dropout are named after."""
-    scope = scope_name(root, node)
-    return scope if scope.endswith(f"{SEPARATOR}{kind}") else f"{scope}{SEPARATOR}{kind}"
 
 
 def _losses(

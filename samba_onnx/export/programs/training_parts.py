@@ -26,6 +26,7 @@ from samba_onnx.facts.names import (
     before_name,
     gradient_name,
     updated_name,
+    written_name,
     zeroed_name,
 )
 from samba_onnx.program.kinds import SectionType, SymbolKind
@@ -141,9 +142,9 @@ class _Writer:
             claims.claim(gradient_name(symbol), owner)
             for ending in endings:
                 claims.claim(ending(gradient_name(symbol)), owner)
-        for buffer in joint.updates:
-            symbol = self._names.symbols[buffer]
-            claims.claim(updated_name(symbol), f"the new value of {members[symbol]}")
+        for member in joint.updates:
+            text = members[self._names.symbols[member]]
+            claims.claim(self._new_name(member), f"the new value of {text}")
         for index in joint.seeds:
             name = gradient_name(self._names.outputs[index] or "")
             claims.claim(name, f"the gradient of output {index}")
@@ -155,7 +156,7 @@ class _Writer:
             [*filter(None, joint.outputs), *joint.updates.values()],
             list(joint.gradients.values()),
             [*joint.seeds.values(), *joint.accumulated.values()],
-            [joint.inputs[buffer] for buffer in joint.updates],
+            [joint.inputs[member] for member in joint.updates],
         )
 
     def _operand_names(self) -> dict[fx.Node, str]:
@@ -172,9 +173,9 @@ class _Writer:
         joint, names = self._joint, self._names
         pairs = zip(joint.outputs, names.outputs, strict=True)
         result_names = {node: name for node, name in pairs if node is not None and name is not None}
-        for buffer, node in joint.updates.items():
-            result_names.setdefault(node, updated_name(names.symbols[buffer]))
-        before = {joint.inputs[buffer]: names.symbols[buffer] for buffer in joint.updates}
+        for member, node in joint.updates.items():
+            result_names.setdefault(node, self._new_name(member))
+        before = {joint.inputs[member]: names.symbols[member] for member in joint.updates}
         inputs = set(joint.inputs.values())
         for node in forward.outputs[len(self._results()) :]:
             proposal = (
@@ -186,8 +187,14 @@ class _Writer:
 
     def _results(self) -> list[str]:
         """Return the names of outputs and updates, in the order in which the forward has them."""
-        updated = [updated_name(self._names.symbols[buffer]) for buffer in self._joint.updates]
+        updated = map(self._new_name, self._joint.updates)
         return [*filter(None, self._names.outputs), *updated]
+
+    def _new_name(self, placeholder: str) -> str:
+        """Return the name of what the forward writes into a buffer or parameter."""
+        symbol = self._names.symbols[placeholder]
+        is_buffer = self._kinds[placeholder] is InputKind.BUFFER
+        return updated_name(symbol) if is_buffer else written_name(symbol)
 
     def _forward(
         self, half: Half, operand_names: Mapping[fx.Node, str], result_names: Mapping[fx.Node, str]
@@ -263,8 +270,7 @@ class _Writer:
             for placeholder, symbol in self._names.symbols.items()
             if self._kinds[placeholder] in _KINDS and symbol in read
         }
-        updated = [updated_name(self._names.symbols[buffer]) for buffer in self._joint.updates]
-        residents |= dict.fromkeys(updated, SymbolKind.BUFFER)
+        residents |= {self._new_name(p): _KINDS[self._kinds[p]] for p in self._joint.updates}
         seeds = [gradient_name(self._names.outputs[index] or "") for index in self._joint.seeds]
         gradients = [*seeds, *self._gradients]
         if self._accumulate:
@@ -274,9 +280,9 @@ class _Writer:
     def _regions(self, residents: Collection[str]) -> dict[str, str]:
         own = self._names.regions
         regions = {name: region for name, region in own.items() if name in residents}
-        for buffer in self._joint.updates:
-            symbol = self._names.symbols[buffer]
-            regions[updated_name(symbol)] = own.get(symbol, symbol)
+        for member in self._joint.updates:
+            symbol = self._names.symbols[member]
+            regions[self._new_name(member)] = own.get(symbol, symbol)
         if self._accumulate:
             regions |= {end(g): g for g in self._gradients for end in (updated_name, zeroed_name)}
         return regions

@@ -12,8 +12,9 @@ from samba_onnx.errors import UsageError
 from samba_onnx.export.programs.inference import symbols
 from samba_onnx.export.programs.optimizers import optimizer_parts
 from samba_onnx.export.programs.training import differentiated, with_parts
+from samba_onnx.export.programs.update_rules import LOW_PRECISION
 from samba_onnx.export.translation.builder import element, sizes
-from samba_onnx.facts.names import root_name
+from samba_onnx.facts.names import root_name, written_name
 from samba_onnx.optim import OptimizerRecord, optimizer_record
 from samba_onnx.program.program import Program
 
@@ -87,11 +88,19 @@ def with_optimizers(program: Program, optimizers: Sequence[OptimizerRecord]) -> 
 
     Raises:
         UsageError: Two optimizers have the same parameter, or one has none that gets a gradient, or
-            one that is not floating point.
+            one that is not floating point, or keeps a float32 copy of one that the forward writes.
     """
     if not optimizers:
         return program
     specs = {name: (element(v), sizes(v)) for name, v in differentiated(program).items()}
+    for name, (dtype, _) in specs.items():
+        copies = any(one.fp32_params and name in one.parameters for one in optimizers)
+        if copies and dtype in LOW_PRECISION and written_name(name) in program.residents:
+            raise UsageError(
+                f"parameter {name!r} is written by the forward pass, as max_norm of embeddings does, "
+                "and has a float32 copy in the optimizer, which would undo that in every step: make "
+                "the optimizer with fp32_params=False, or keep the parameter in float32"
+            )
     added = optimizer_parts(optimizers, specs)
     return with_parts(
         program,

@@ -8,7 +8,6 @@ program; torch's are arguments of functions, which are changed on their way in.
 from __future__ import annotations
 
 import contextlib
-import copy
 import dataclasses
 from collections.abc import Callable, Iterator
 from types import MappingProxyType
@@ -76,8 +75,10 @@ def without_dropouts(captured: Captured) -> Captured:
     Args:
         captured: Stays as it is.
     """
-    graph_module = copy.deepcopy(captured.graph_module)
-    for node in graph_module.graph.nodes:
+    graph = fx.Graph()
+    graph.output(graph.graph_copy(captured.graph_module.graph, {}))
+    graph_module = fx.GraphModule(captured.graph_module, graph)
+    for node in graph.nodes:
         if not rate_of(node):
             continue
         if is_dropout(node) and isinstance(node.meta.get("val"), torch.Tensor):

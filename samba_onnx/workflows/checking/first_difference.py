@@ -1,110 +1,169 @@
-"""Which operator of an exported graph is the first whose result differs from torch's."""
+"""Which operator of an exported graph is the first whose translation computes something else.
+
+Every operator is computed by itself, from the very operands that torch had: so no error of another
+one gets in, and what a ReLU or a maximum decides is decided alike.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import onnx_ir as ir
 import torch
-from torch import fx, nn
+from numpy.typing import NDArray
+from torch import Tensor, fx
+from torch.utils import _pytree as pytree
 
-from samba_onnx.errors import ExecutionError
-from samba_onnx.export.capture.modules import Captured, PlaceholderKind
-from samba_onnx.export.programs.inference import Exported
-from samba_onnx.export.translation.builder import GraphBuilder
+from samba_onnx.export.translation.builder import GraphBuilder, element, sizes
 from samba_onnx.export.translation.dtypes import onnx_type
 from samba_onnx.export.translation.graphs import constant, translate
+from samba_onnx.facts.dtypes import dtype_name
+from samba_onnx.facts.tolerances import spacing
 from samba_onnx.runtime.engine.evaluation import evaluate
-from samba_onnx.tensor import SambaTensor
-from samba_onnx.workflows.checking.dropouts import without_dropouts
-from samba_onnx.workflows.checking.numbers import difference, to_array, tolerance_of
-from samba_onnx.workflows.checking.running import members_of
+from samba_onnx.workflows.checking.captured_graphs import CapturedGraph
+from samba_onnx.workflows.checking.judge import Mismatch, judged
+from samba_onnx.workflows.checking.numbers import to_array
+from samba_onnx.workflows.checking.roundings import Roundings, wide, widened
+from samba_onnx.workflows.checking.torch_runs import FAILURES, Results
+
+
+@dataclass(frozen=True)
+class OperatorDifference:
+    """An operator whose translation computes something else than torch."""
+
+    node: fx.Node
+    mismatch: Mismatch
 
 
 def first_difference(
-    module: nn.Module, flat: Sequence[Any], exported: Exported
-) -> tuple[fx.Node, float] | None:
-    """Return the first operator of a captured graph whose result differs, and by how much.
+    graph: CapturedGraph, *, whole_numbers: bool = True
+) -> OperatorDifference | None:
+    """Return the first operator of a captured graph that is translated wrongly.
 
     Args:
-        module: With values of all parameters.
-        flat: Flat inputs.
-        exported: What the module was exported to; dropouts are left out of it.
+        graph: The graph, with values of all operands.
+        whole_numbers: Whether to compare indices and booleans, which may differ where a sort or a
+            search has a choice among equals.
 
     Returns:
-        The operator, and its error as a fraction of the largest number of its result; None if each
-        operator by itself is near enough.
+        None if each operator by itself is near enough.
+
+    Raises:
+        ExecutionError: The engine cannot show the results of all operators at once.
     """
-    captured = without_dropouts(exported.captured)
-    operands = _operands(module, flat, captured)
-    truth = _Recording(captured.graph_module)
-    with torch.no_grad(), torch.random.fork_rng(devices=[]):
-        truth.run(*(operands[p.name] for p in captured.placeholders))
-    values, model = _observed(captured)
-    feeds = {name: to_array(t) for name, t in operands.items() if isinstance(t, torch.Tensor)}
-    try:
-        results = evaluate(ir.to_proto(model), feeds)
-    except ExecutionError:  # with so many outputs; the graph itself was run before
-        return None
-    for node, value in values.items():
-        expected = truth.results.get(node)
-        if expected is None:
-            continue
-        amount = difference(results[value.name or ""], expected)
-        if not amount <= tolerance_of(expected):
-            return node, amount
+    values = graph.run(lambda tensor: tensor)
+    isolated = _Isolated(graph, values)
+    computed = evaluate(ir.to_proto(isolated.model), isolated.feeds)
+    for node, results in isolated.results.items():
+        runs = _OperatorRuns(node, values, tuple(results))
+        if not whole_numbers:
+            runs = _OperatorRuns(node, values, tuple(i for i in results if runs.is_floating(i)))
+        ours = {str(index): computed[name] for index, name in results.items()}
+        mismatches = judged(ours, runs).mismatches
+        if mismatches:
+            return OperatorDifference(node, mismatches[0])
     return None
 
 
-def _operands(module: nn.Module, flat: Sequence[Any], captured: Captured) -> dict[str, Any]:
-    """Return what the placeholders of a captured graph stand for, by name."""
-    members = members_of(module)
-    left: Iterable[Any] = iter(flat)
-    operands = {}
-    for placeholder in captured.placeholders:
-        if placeholder.kind in (PlaceholderKind.INPUT, PlaceholderKind.STATIC):
-            value = next(left)  # type: ignore[call-overload]
-        elif placeholder.kind is PlaceholderKind.CONSTANT:
-            value = captured.constants[placeholder.name]
-        else:
-            value = members[placeholder.qualified]
-        if isinstance(value, SambaTensor):
-            value = value.torch_tensor()
-        operands[placeholder.name] = value.detach() if isinstance(value, torch.Tensor) else value
-    return operands
+class _Isolated:
+    """The graph once more, each of whose operators reads graph inputs and writes graph outputs."""
+
+    def __init__(self, graph: CapturedGraph, values: Mapping[fx.Node, Any]) -> None:
+        self._build = GraphBuilder("operators")
+        self.feeds: dict[str, NDArray[Any]] = {}
+        self.results: dict[fx.Node, dict[int, str]] = {}
+        """Names of the results of every operator, by their positions."""
+        translated: dict[fx.Node, Any] = {}
+        translate(graph.module, self._build, self._operands(graph), translated)
+        for node, results in translated.items():
+            if node.op == "call_function" and node.target is not operator.getitem:
+                for index, value in enumerate(_listed(results)):
+                    self._isolate(node, index, value, _listed(values[node]))
+        self.model = self._build.model()
+
+    def _operands(self, graph: CapturedGraph) -> dict[str, ir.Value]:
+        inputs = {}
+        for name, operand in graph.operands.items():
+            if name in graph.constants:
+                inputs[name] = constant(self._build, graph.constants[name])
+            elif isinstance(operand, Tensor):
+                inputs[name] = self._build.input(name, onnx_type(operand.dtype), operand.shape)
+                self.feeds[name] = to_array(operand)
+        return inputs
+
+    def _isolate(self, node: fx.Node, index: int, value: Any, torchs: Sequence[Any]) -> None:
+        """Let those who read a result read torch's instead, and return our own."""
+        if not isinstance(value, ir.Value) or value.producer() is None or value.is_graph_output():
+            return
+        if not isinstance(torchs[index], Tensor):
+            return
+        name = self._build.unique(f"{value.name}__torch")
+        fed = ir.Value(name=name, type=ir.TensorType(element(value)), shape=ir.Shape(sizes(value)))
+        self._build.graph.inputs.append(fed)
+        self.feeds[name] = to_array(torchs[index])
+        value.replace_all_uses_with(fed)
+        self._build.graph.outputs.append(value)
+        self.results.setdefault(node, {})[index] = value.name or ""
 
 
-class _Recording(fx.Interpreter):
-    """Runs a captured graph in torch and keeps every tensor."""
-
-    def __init__(self, graph_module: fx.GraphModule) -> None:
-        super().__init__(graph_module)
-        self.results: dict[fx.Node, torch.Tensor] = {}
-
-    def run_node(self, n: fx.Node) -> Any:
-        result = super().run_node(n)
-        if isinstance(result, torch.Tensor):
-            self.results[n] = result
-        return result
+def _listed(results: Any) -> Sequence[Any]:
+    return results if isinstance(results, tuple | list) else [results]
 
 
-def _observed(captured: Captured) -> tuple[dict[fx.Node, ir.Value], ir.Model]:
-    """Return the graph once more, with the results of all operators as outputs."""
-    builder = GraphBuilder("observed")
-    inputs = {}
-    for node in captured.graph_module.graph.find_nodes(op="placeholder"):
-        content = node.meta.get("val")
-        if node.name in captured.constants:
-            inputs[node.name] = constant(builder, captured.constants[node.name])
-        elif isinstance(content, torch.Tensor):
-            inputs[node.name] = builder.input(node.name, onnx_type(content.dtype), content.shape)
-    translated: dict[fx.Node, Any] = {}
-    translate(captured.graph_module, builder, inputs, translated)
-    values = {}
-    for node, value in translated.items():
-        if isinstance(value, ir.Value) and value.producer() is not None:
-            if not value.is_graph_output():
-                builder.graph.outputs.append(value)
-            values[node] = value
-    return values, builder.model()
+@dataclass(frozen=True)
+class _OperatorRuns:
+    """One operator in torch, on the operands that it had when the graph ran."""
+
+    node: fx.Node
+    values: Mapping[fx.Node, Any]
+    indices: tuple[int, ...]
+    """Positions of the results that are compared."""
+
+    @property
+    def native(self) -> Results:
+        """What it computed when the graph ran."""
+        return self._named(self.values[self.node])
+
+    @property
+    def exact(self) -> Results | None:
+        """What it computes in float64."""
+        return self._computed(wide)
+
+    @property
+    def unit(self) -> float:
+        """One rounding of the coarsest type among its operands and results."""
+        operands = [self.values[node] for node in self.node.all_input_nodes]
+        tensors = pytree.tree_leaves([operands, self.values[self.node]])
+        units = [spacing(dtype_name(t.dtype)) for t in tensors if isinstance(t, Tensor)]
+        return max(units, default=0.0)
+
+    def moved(self, seed: int, amplitude: float) -> Results | None:
+        """Return what it computes after its operands moved by roundings."""
+        roundings = Roundings(amplitude * self.unit, seed)
+        return self._computed(lambda tensor: roundings.moved(wide(tensor)))
+
+    def is_floating(self, index: int) -> bool:
+        """Return whether a result is not made of whole numbers."""
+        tensor = _listed(self.values[self.node])[index]
+        return bool(tensor.is_floating_point() or tensor.is_complex())
+
+    def _named(self, results: Any) -> Results:
+        return {str(index): to_array(_listed(results)[index]) for index in self.indices}
+
+    def _computed(self, change: Callable[[Tensor], Tensor]) -> Results | None:
+        if not isinstance(self.node.target, torch._ops.OpOverload):
+            return None
+
+        def read(node: fx.Node) -> Any:
+            leaves = self.values[node]
+            return pytree.tree_map(lambda x: change(x) if isinstance(x, Tensor) else x, leaves)
+
+        args, keywords = fx.node.map_arg((self.node.args, dict(self.node.kwargs)), read)
+        try:
+            with widened(), torch.no_grad():
+                return self._named(self.node.target(*args, **keywords))
+        except FAILURES:
+            return None

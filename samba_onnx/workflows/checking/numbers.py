@@ -1,8 +1,7 @@
-"""Values as arrays, and how far two of them are apart."""
+"""Values as arrays."""
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import ml_dtypes
@@ -11,44 +10,18 @@ import onnx_ir as ir
 import torch
 from numpy.typing import NDArray
 
-from samba_onnx.facts.dtypes import dtype_name
-from samba_onnx.facts.tolerances import of_largest
 from samba_onnx.tensor import SambaTensor
 
 
-def difference(actual: NDArray[Any], tensor: torch.Tensor) -> float:
-    """Return the largest error as a fraction of the largest number; infinite if none is defined.
+def wide_array(array: NDArray[Any]) -> NDArray[Any]:
+    """Return an array of floating-point or complex numbers in float64 or complex128.
 
     Args:
-        actual: What the engine computed.
-        tensor: What torch computed.
+        array: Any; one of whole numbers is returned as it is.
     """
-    expected = to_array(tensor)
-    if actual.shape != expected.shape or actual.dtype != expected.dtype:
-        return math.inf
-    if not expected.size:
-        return 0.0
-    if expected.dtype.kind in "biu":
-        return 0.0 if np.array_equal(actual, expected) else math.inf
-    kind = np.complex128 if expected.dtype.kind == "c" else np.float64
-    left, right = actual.astype(kind), expected.astype(kind)
-    known = np.isfinite(right)
-    if not np.array_equal(left[~known], right[~known], equal_nan=True):
-        return math.inf
-    if not known.any():
-        return 0.0
-    error = np.abs(left[known] - right[known]).max()
-    scale = np.abs(right[known]).max()
-    return float(error / max(scale, np.finfo(np.float32).tiny)) if error else 0.0
-
-
-def tolerance_of(tensor: torch.Tensor) -> float:
-    """Return how far a tensor may be from torch's, as a fraction of its largest number.
-
-    Args:
-        tensor: What torch computed; its data type decides.
-    """
-    return of_largest(dtype_name(tensor.dtype))
+    if array.dtype.kind in "biu":
+        return array
+    return array.astype(np.complex128 if array.dtype.kind == "c" else np.float64)
 
 
 def to_array(tensor: torch.Tensor) -> NDArray[Any]:

@@ -132,8 +132,8 @@ def _refusal(loaded: LoadedModel, error: ExecutionError, what: str) -> EngineRef
         where = f"operator {printable(operator)}"
         where += f" at {location}" if location else f", node {printable(node.name or '')!r}"
     return EngineRefusalError(
-        f"{what} cannot be run: the engine refuses {where}; write that operator in another way, or "
-        f"give check=False to compile all the same. The engine's own words: {reason}",
+        f"{what} cannot be run: the engine refuses {where}; write that operator in another way. The "
+        f"engine's own words: {reason}",
         section_type=SectionType.FWD.value,
         operator=operator,
         location=location,
@@ -167,10 +167,14 @@ def _random_operators(model: ir.Model) -> list[str]:
 
 
 def _errors(result: Verification) -> dict[str, float]:
-    wrong = [output.name for output in result.outputs if not output.passed]
+    wrong = [output for output in result.outputs if not output.passed]
     if wrong:
+        names = [output.name for output in wrong]
+        worst = max(wrong, key=lambda output: output.max_relative_error)
         raise ExportMismatchError(
-            f"the compiled model computes something else than the ONNX model, for outputs {wrong}: "
-            "please report this, or give check=False to compile all the same"
+            f"the compiled model computes something else than the ONNX model, for outputs {names}: "
+            f"{worst.mismatched} of the {worst.elements} numbers of {printable(worst.name)!r} are "
+            f"off, by up to {worst.max_relative_error:.2g} of the largest; write what makes these "
+            "outputs with other operators"
         )
     return {output.name: output.max_relative_error for output in result.outputs}

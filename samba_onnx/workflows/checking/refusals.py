@@ -65,8 +65,7 @@ def refusal(part: Part, error: ExecutionError, trial: Trial) -> EngineRefusalErr
         where += f" at {location}" if location else f", node {printable(node.name or '')!r}"
     return EngineRefusalError(
         f"the {part.type.value} part of what was exported cannot be run: the engine refuses "
-        f"{where}; please report this, and write that operator in another way, or skip the check to "
-        f"compile what no run will get through. The engine's own words: {reason}",
+        f"{where}; write that operator in another way. The engine's own words: {reason}",
         node=None if node is None else node.name,
         operator=operator,
         location=location,

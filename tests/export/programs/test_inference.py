@@ -333,11 +333,14 @@ def test_linear_layers_are_one_gemm_each() -> None:
     assert kinds == {"Gemm": 3, "Relu": 2}
 
 
-def test_dropout_in_training_mode_is_refused() -> None:
+def test_dropout_in_training_mode_has_argins() -> None:
     module = nn.Sequential(nn.Linear(2, 2), nn.Dropout(0.5))
-    with pytest.raises(ModelError, match=r"dropout.*call eval\(\)"):
-        inference_program(module, (torch.ones(1, 2),))
-    check(module.eval(), (torch.ones(1, 2),))
+    program = inference_program(module, (torch.ones(1, 2),))
+    names = [argin.name for argin in program.argins]
+    assert names == ["sequential__1__dropout__rate", "sequential__1__dropout__seed"]
+    assert [argin.default for argin in program.argins] == [0.5, 0.0]
+    assert {value.name for value in program.parts[0].model.graph.inputs} > set(names)
+    assert not check(module.eval(), (torch.ones(1, 2),)).program.argins
 
 
 def test_random_operators_are_refused() -> None:

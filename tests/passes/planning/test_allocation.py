@@ -42,7 +42,14 @@ def test_too_much_names_the_largest_values_and_what_to_do() -> None:
     assert "145 bytes" in message
     assert "toy has room for (hbm 20, ddr 30)" in message
     assert "'v9' 19, 'v8' 18, 'v7' 17, 'v6' 16, 'v5' 15;" in message
+    assert message.endswith("or choose a target with more memory")
     assert "--dim" in message
+
+
+def test_what_earlier_graphs_take_is_part_of_what_is_needed() -> None:
+    used = (Region("w", 80, "hbm"),)
+    with pytest.raises(OutOfDeviceMemoryError, match="needs 1,080 bytes"):
+        allocate({"a": 1000}, frozenset(), figures(hbm=100, ddr=50), used)
 
 
 def test_exactly_full_fits() -> None:

@@ -90,3 +90,7 @@ def test_each_data_type_has_its_own_peak() -> None:
     whole = list(parse(PRODUCT.replace("float[", "int32[")).graph)
     assert cost(whole, {}, figures()).seconds == 2.0**-19
     assert cost([], {}, figures()).seconds == 0
+
+
+def test_a_node_of_unknown_types_computes_in_none() -> None:
+    assert node_dtype(ir.node("Neg", [ir.Value(name="x")])) == ""

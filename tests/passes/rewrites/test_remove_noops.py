@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from samba_onnx.passes.rewrites.remove_noops import RemoveNoopsPass
-from tests.passes.rewrites.applying import check, numbers, operators, parse
+from tests.passes.rewrites.applying import add_weights, check, numbers, operators, parse
 
-CONSTANTS = "<int64[3] same = {2, 3, 4}, int64[3] ones = {1, 1, 1}, int64[6] none = {0,0,0,0,0,0}, int64[1] zero = {0}, int64[1] big = {9}, int64[1] back = {-1}, float one = {1.0}, float nil = {0.0}, float half = {0.5}, bool yes = {1}, bool no = {0}, int64[6] shift = {1,0,0,-1,0,0}, int64[2] flat = {6, 4}, int64[2] copy = {0, -1}, float[1,1,1,1] wide = {1.0}>"  # fmt: skip
+CONSTANTS = "<int64[3] same = {2, 3, 4}, int64[3] ones = {1, 1, 1}, int64[6] none = {0,0,0,0,0,0}, int64[1] zero = {0}, int64[1] big = {9}, int64[1] back = {-1}, int64[1] low = {-9}, int64[1] unit = {1}, int64[2] turned = {0, -1}, int64[2] lows = {9, -9}, int64[2] pair = {0, 1}, int64[2] mixed = {1, -1}, float one = {1.0}, float nil = {0.0}, float half = {0.5}, bool yes = {1}, bool no = {0}, int64[6] shift = {1,0,0,-1,0,0}, int64[2] flat = {6, 4}, int64[2] copy = {0, -1}, float[1,1,1,1] wide = {1.0}>"  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -28,6 +28,9 @@ CONSTANTS = "<int64[3] same = {2, 3, 4}, int64[3] ones = {1, 1, 1}, int64[6] non
         ("u = Tile(x, ones)", []),
         ("u = Slice(x, zero, big)", []),
         ("u = Slice(x, back, big, zero)", ["Slice"]),
+        ("u = Slice(x, zero, big, zero, unit)", []),
+        ("u = Slice(x, back, low, zero, back)", ["Slice"]),
+        ("u = Slice(x, turned, lows, pair, mixed)", ["Slice"]),
         ("u = Pad(x, none)", []),
         ("u = Pad(x, shift)", ["Pad"]),
         ("u = Mul(x, one)", []),
@@ -86,3 +89,28 @@ def test_cast_like_of_a_known_type_becomes_a_cast() -> None:
     model = parse("g (float[2] x, double[1] l) => (double[2] y) { y = CastLike(x, l) }")
     check(model, RemoveNoopsPass(), inputs=[numbers(2), np.zeros(1)], modified=True)
     assert operators(model) == ["Cast"]
+
+
+@pytest.mark.parametrize("opset", [13, 21])
+@pytest.mark.parametrize("axes", [[0], [1], [2], [-1], [0, 1], [0, 1, 2]])
+@pytest.mark.parametrize("size", [2, 3, 5])
+def test_a_slice_that_turns_an_axis_round_stays(opset: int, axes: list[int], size: int) -> None:
+    """It keeps the shape, and nothing else."""
+    from samba_onnx.passes.rewrites.infer_shapes import InferShapesPass
+
+    count = len(axes)
+    bounds = {
+        "starts": np.full(count, -1),
+        "ends": np.full(count, -(1 << 40)),
+        "axes": np.asarray(axes),
+        "steps": np.full(count, -1),
+    }
+    inputs = ", ".join(f"int64[{count}] {name}" for name in bounds)
+    model = parse(
+        f"g (float[{size},{size},{size}] x, {inputs}) => (float[{size},{size},{size}] y) "
+        "{ u = Slice(x, starts, ends, axes, steps)\n y = Exp(u) }",
+        opset=opset,
+    )
+    add_weights(model, bounds)
+    InferShapesPass()(model)
+    check(model, RemoveNoopsPass(), inputs=[numbers(size, size, size)], modified=False)

@@ -7,9 +7,9 @@ from torch import Tensor, nn
 from samba_onnx.errors import ExportMismatchError
 from samba_onnx.export.operators import activations, registry
 from samba_onnx.export.programs.inference import export_inference
+from samba_onnx.facts.tolerances import near_torch
 from samba_onnx.tensor import SambaTensor, from_torch_model_
 from samba_onnx.workflows.checking.inference import compare_with_eager
-from samba_onnx.workflows.checking.numbers import tolerance_of
 from samba_onnx.workflows.checking.outcome import ComparisonOutcome
 
 
@@ -35,7 +35,9 @@ def test_equal_graphs_pass(dtype: torch.dtype) -> None:
     assert found.outcome is ComparisonOutcome.DONE
     assert found.notes == ()
     assert list(found.errors) == ["two__softmax__outputs__0"]
-    assert all(error <= tolerance_of(inputs[0]) for error in found.errors.values())
+    assert all(
+        error <= near_torch(str(dtype).removeprefix("torch.")) for error in found.errors.values()
+    )
 
 
 def test_buffers_stay_as_they_were() -> None:

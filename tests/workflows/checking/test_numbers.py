@@ -1,28 +1,14 @@
-"""How far two sets of numbers are apart."""
+"""Arrays of tensors, in the types that hold all their digits."""
 
 from __future__ import annotations
 
-import math
-
 import ml_dtypes
 import numpy as np
+import pytest
 import torch
 
 from samba_onnx.tensor import SambaTensor
-from samba_onnx.workflows.checking.numbers import difference, to_array
-
-
-def test_difference() -> None:
-    wanted = torch.tensor([1.0, math.nan, math.inf, 4.0])
-    assert difference(np.array([1, math.nan, math.inf, 4], np.float32), wanted) == 0
-    assert difference(np.array([1, math.nan, math.inf, 3], np.float32), wanted) == 0.25
-    assert difference(np.array([1, 0, math.inf, 4], np.float32), wanted) == math.inf
-    assert difference(np.array([1, math.nan, -math.inf, 4], np.float32), wanted) == math.inf
-    assert difference(np.array([math.nan] * 4, np.float32), wanted) == math.inf
-    assert difference(np.array([1, 2], np.float32), wanted) == math.inf
-    assert difference(np.array([1, 2]), torch.tensor([1, 3])) == math.inf
-    assert difference(np.array([1, 3]), torch.tensor([1, 3])) == 0
-    assert difference(np.zeros((0,), np.float32), torch.zeros(0)) == 0
+from samba_onnx.workflows.checking.numbers import to_array, wide_array
 
 
 def test_arrays_of_bfloat16_keep_their_type() -> None:
@@ -31,3 +17,18 @@ def test_arrays_of_bfloat16_keep_their_type() -> None:
         array = to_array(each)
         assert array.dtype == ml_dtypes.bfloat16
         assert array.astype(np.float32).tolist() == [1.5, -2.0]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "wide"),
+    [
+        (np.float32, np.float64),
+        (ml_dtypes.bfloat16, np.float64),
+        (np.float16, np.float64),
+        (np.complex64, np.complex128),
+        (np.int32, np.int32),
+        (np.bool_, np.bool_),
+    ],
+)
+def test_numbers_that_are_rounded_become_wide(dtype: type, wide: type) -> None:
+    assert wide_array(np.zeros(2, dtype)).dtype == wide
