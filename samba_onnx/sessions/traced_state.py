@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import torch
 
 from samba_onnx.errors import InputError, UsageError
+from samba_onnx.export.capture.surroundings import KEEPERS
 from samba_onnx.optim import MASTER, state_name
 from samba_onnx.pef.manifest import Manifest, Symbol
 from samba_onnx.program.kinds import SymbolKind
@@ -37,6 +38,16 @@ class TracedState:
         self.renamed = False
         """Whether a graph's tensors have other names than the PEF's symbols."""
         self._added: dict[str, SambaTensor] = {}
+        KEEPERS.add(self)
+
+    def keep(self) -> Callable[[], None]:
+        """Return what takes back what is added from now on, as by a module that is traced."""
+        added = dict(self._added)
+
+        def restore() -> None:
+            self._added = added
+
+        return restore
 
     def clear(self) -> None:
         """Forget what was traced; tensors that users added stay."""

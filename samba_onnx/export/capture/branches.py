@@ -56,6 +56,8 @@ class Values:
     def __init__(self) -> None:
         self._taken: list[Any] = []
         self._recorded = False
+        self._left: Iterator[Any] = iter(())
+        self._lines: dict[str, None] = {}
 
     @property
     def asked(self) -> bool:
@@ -70,7 +72,7 @@ class Values:
         *,
         gradients: bool = False,
     ) -> None:
-        """Run a module on its real inputs, warn of every line that takes a value, and keep it.
+        """Run a module on its real inputs, and keep every value that it takes.
 
         Args:
             module: As it was before, afterwards.
@@ -83,19 +85,24 @@ class Values:
         """
         _need_values(module, (args, keywords))
         self._taken = []
-        lines: dict[str, None] = {}
 
         def take(function: Callable[..., Any], args: Any, named: Any) -> Any:
             value = function(*args, **named)
             # Tensors without content make a list of single items.
             self._taken += args[0].flatten().tolist() if function is _LIST else [value]
-            lines[_place()] = None
             return value
 
         with _Taking(take), _exporting(), samba_calls():
             eager(module, args, keywords, gradients=gradients)
         self._recorded = True
-        for line in lines:
+
+    def warn(self, module: nn.Module) -> None:
+        """Warn of every line that took a recorded value: its branch is the only one compiled.
+
+        Args:
+            module: The module.
+        """
+        for line in self._lines:
             warnings.warn(
                 f"{line}: what {type(module).__name__} does depends on values of tensors here; "
                 "only what it does with the given inputs is compiled",
@@ -106,24 +113,39 @@ class Values:
     @contextlib.contextmanager
     def replayed(self) -> Iterator[None]:
         """Return the recorded values, in order, to whoever asks for values within the context."""
-        left = iter(self._taken)
+        self._left = iter(self._taken)
+        self._lines.clear()
 
         def take(function: Callable[..., Any], args: Any, named: Any) -> Any:
             if not self._recorded:
                 self._taken.append(None)
                 raise ValuesNeededError
-            try:
-                if function is _LIST:
-                    return _shaped(left, args[0].shape)
-                return next(left)
-            except StopIteration:
-                raise ModelError(
-                    f"{_place()}: the module asks for more values of tensors while it is traced "
-                    "than when it runs: it must not depend on being traced"
-                ) from None
+            self._lines[_place()] = None
+            return self._next(function, args)
 
         with _Taking(take):
             yield
+
+    def skip(self, function: Callable[..., Any], args: tuple[Any, ...]) -> None:
+        """Leave out the next recorded value: the question was answered in another way.
+
+        Args:
+            function: What was called.
+            args: Its operands.
+        """
+        if self._recorded and function in _TAKING:
+            self._next(function, args)
+
+    def _next(self, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+        try:
+            if function is _LIST:
+                return _shaped(self._left, args[0].shape)
+            return next(self._left)
+        except StopIteration:
+            raise ModelError(
+                f"{_place()}: the module asks for more values of tensors while it is traced "
+                "than when it runs: it must not depend on being traced"
+            ) from None
 
 
 class TakenValues:

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 
 import torch
 from torch import fx, nn
-from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, InputSpec, OutputKind, TensorArgument
 from torch.overrides import TorchFunctionMode
@@ -23,18 +23,21 @@ from torch.utils import _pytree as pytree
 from samba_onnx.errors import ModelError, SambaError, UsageError
 from samba_onnx.export.capture.assignments import written_back
 from samba_onnx.export.capture.branches import Values, ValuesNeededError
+from samba_onnx.export.capture.conforming import check_sizes, decomposed
 from samba_onnx.export.capture.cumulative import cumulative_averages
 from samba_onnx.export.capture.fake_members import fake, fake_members
 from samba_onnx.export.capture.identities import restore_identities
+from samba_onnx.export.capture.known_values import KnownValues
 from samba_onnx.export.capture.loss_marks import loss_marks
 from samba_onnx.export.capture.outputs import with_plain_outputs
 from samba_onnx.export.capture.recording_rules import RuleRecorder
 from samba_onnx.export.capture.refusals import not_captured, refuse_unless_fitting, refused_calls
 from samba_onnx.export.capture.samba_calls import samba_calls
+from samba_onnx.export.capture.surroundings import forget_tensors, forget_traced
 from samba_onnx.export.capture.unchecked import Unchecked
 from samba_onnx.export.capture.whole_layers import whole_layers
 from samba_onnx.export.decomposition.functionalizing import functionalized
-from samba_onnx.export.naming import flat_names, refused
+from samba_onnx.export.naming import flat_names
 from samba_onnx.functional import device_limits
 
 _DATA: Final = torch.Tensor.data.__get__  # type: ignore[attr-defined]
@@ -206,7 +209,9 @@ def export_module(
         return _traced(module, args, keywords, values, rules)
     except ValuesNeededError:
         values.record(module, args, keywords, gradients=rules is not None)
-    return _traced(module, args, keywords, values, rules)
+    program = _traced(module, args, keywords, values, rules)
+    values.warn(module)
+    return program
 
 
 def _traced(
@@ -219,6 +224,8 @@ def _traced(
     """Export a module; numbers that it takes out of tensors are those that were recorded."""
     mode = FakeTensorMode(allow_non_fake_inputs=True)
     positional, named = pytree.tree_map(lambda leaf: fake(leaf, mode), (args, dict(keywords)))
+    constants = KnownValues(values)
+    forget_tensors(module)
     try:
         with fake_members(module, mode), device_limits(), warnings.catch_warnings(), Unchecked():
             warnings.simplefilter("ignore")
@@ -234,6 +241,7 @@ def _traced(
                 _DataAsValue(),
                 loss_marks(),
                 noted,
+                constants,
             ):
                 program = torch.export.export(module, positional, named, strict=False)
     except (SambaError, ValuesNeededError):
@@ -242,6 +250,9 @@ def _traced(
         if values.asked:
             raise ValuesNeededError from error
         raise not_captured(module, error) from error
+    finally:
+        if constants.are_kept:
+            forget_traced()
     restore_identities(program)
     return program
 
@@ -270,9 +281,7 @@ def captured(program: ExportedProgram, names: Sequence[str]) -> Captured:
     """
     graph_module = functionalized(program.graph_module)
     if graph_module is None:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            program = program.run_decompositions({})
+        program = decomposed(program)
         graph_module = program.graph_module
         graph_module.meta["written"] = {}
     check_sizes(graph_module)
@@ -296,47 +305,6 @@ def captured(program: ExportedProgram, names: Sequence[str]) -> Captured:
         MappingProxyType(constants),
         program.call_spec.out_spec,
     )
-
-
-def check_sizes(graph_module: fx.GraphModule) -> None:
-    """Refuse tensors whose sizes are known only when the graph runs.
-
-    Args:
-        graph_module: A graph of ATen operators.
-
-    Raises:
-        ModelError: There is such a tensor.
-    """
-    for node in graph_module.graph.nodes:
-        for value in pytree.tree_leaves(node.meta.get("val")):
-            sizes = value.shape if isinstance(value, torch.Tensor) else (value,)
-            if any(
-                isinstance(size, torch.SymInt | torch.SymFloat | torch.SymBool) for size in sizes
-            ):
-                raise refused(
-                    node,
-                    " returns sizes that depend on values of tensors: a compiled graph has fixed "
-                    "sizes, so use a mask of a fixed size instead",
-                )
-
-
-def check_constants(graph: Captured) -> None:
-    """Refuse constants without content: what torch kept for a gradient that ``forward`` computes.
-
-    Args:
-        graph: A captured module.
-
-    Raises:
-        ModelError: There is such a constant; the message names the line that needs it.
-    """
-    for node in graph.graph_module.graph.find_nodes(op="placeholder"):
-        content = graph.constants.get(node.name)
-        if isinstance(content, FakeTensor) and content.constant is None and node.users:
-            raise refused(
-                next(iter(node.users)),
-                " computes a gradient inside forward, which can be compiled for training only: "
-                "write the derivative with operators",
-            )
 
 
 def _kind(spec: InputSpec) -> PlaceholderKind:

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from samba_onnx.export.capture.surroundings import Surroundings
 from samba_onnx.tensor import SambaTensor, native
 from samba_onnx.tensor.native import natively
 
@@ -30,12 +31,13 @@ def restored(module: nn.Module) -> Iterator[None]:
     That is, for the module and all within: attributes, the very objects that are registered as
     parameters, buffers, submodules and hooks, the items of lists, dictionaries and sets that it
     keeps, whether it trains and which tensors require gradients; and besides the state of the
-    random generators of torch's CPU, Python and numpy. The values of tensors are not kept:
+    random generators of torch's CPU, Python and numpy, and what ``Surroundings`` says. The values of tensors are not kept:
     ``members_replaced`` lets a module write into others.
 
     Args:
         module: The module; submodules that the block adds are forgotten with all they have.
     """
+    surroundings = Surroundings(module)
     states = [_State.of(inner) for inner in module.modules()]
     leaves = [tensor for tensor in _members(module) if tensor.is_leaf]
     flags = [(leaf, native.requires_grad(leaf), native.gradient(leaf)) for leaf in leaves]
@@ -48,6 +50,7 @@ def restored(module: nn.Module) -> Iterator[None]:
         np.random.set_state(drawn[1])
         for state in states:
             state.restore()
+        surroundings.restore()
         for leaf, requires_grad, gradient in flags:
             if native.requires_grad(leaf) != requires_grad:
                 native.set_requires_grad(leaf, requires_grad)

@@ -11,11 +11,11 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, TensorArgument
 
 from samba_onnx.errors import GradientError, UsageError
+from samba_onnx.export.capture.conforming import check_sizes
 from samba_onnx.export.capture.modules import (
     Inputs,
     arguments,
     captured,
-    check_sizes,
     export_module,
 )
 from samba_onnx.export.capture.modules import input_names as flat_names

@@ -1,0 +1,84 @@
+"""What a graph of torch's must be before it is translated: without writing in place, of fixed sizes."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Mapping
+
+import torch
+from torch import fx
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.export import ExportedProgram
+from torch.utils import _pytree as pytree
+
+from samba_onnx.errors import ModelError
+from samba_onnx.export.naming import refused
+
+__all__ = ["check_constants", "check_sizes", "decomposed"]
+
+
+def check_sizes(graph_module: fx.GraphModule) -> None:
+    """Refuse tensors whose sizes are known only when the graph runs.
+
+    Args:
+        graph_module: A graph of ATen operators.
+
+    Raises:
+        ModelError: There is such a tensor.
+    """
+    for node in graph_module.graph.nodes:
+        for value in pytree.tree_leaves(node.meta.get("val")):
+            sizes = value.shape if isinstance(value, torch.Tensor) else (value,)
+            if any(
+                isinstance(size, torch.SymInt | torch.SymFloat | torch.SymBool) for size in sizes
+            ):
+                raise refused(
+                    node,
+                    " returns sizes that depend on values of tensors: a compiled graph has fixed "
+                    "sizes, so use a mask of a fixed size instead",
+                )
+
+
+def check_constants(graph_module: fx.GraphModule, constants: Mapping[str, torch.Tensor]) -> None:
+    """Refuse constants without content: what torch kept for a gradient that ``forward`` computes.
+
+    Args:
+        graph_module: A graph of ATen operators.
+        constants: Tensors that it holds, by placeholder.
+
+    Raises:
+        ModelError: There is such a constant; the message names the line that needs it.
+    """
+    for node in graph_module.graph.find_nodes(op="placeholder"):
+        content = constants.get(node.name)
+        if isinstance(content, FakeTensor) and content.constant is None and node.users:
+            raise refused(
+                next(iter(node.users)),
+                " computes a gradient inside forward, which can be compiled for training only: "
+                "write the derivative with operators",
+            )
+
+
+def decomposed(program: ExportedProgram) -> ExportedProgram:
+    """Let torch make a program functional.
+
+    Args:
+        program: As ``torch.export`` returned it.
+
+    Raises:
+        ModelError: The module writes into a tensor that it has not registered.
+    """
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            functional: ExportedProgram = program.run_decompositions({})
+            return functional
+    except RuntimeError as error:
+        written = re.match(r"Constant (\S+) is mutated", str(error))
+        if written is None:
+            raise
+        raise ModelError(
+            f"the module writes into the tensor that it keeps as {written[1]!r}, which is neither a "
+            "parameter nor a buffer: register it with register_buffer"
+        ) from error

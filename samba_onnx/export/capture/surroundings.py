@@ -1,0 +1,206 @@
+"""What is around a module: objects that it holds, globals and caches of its code, sessions that it tells.
+
+A forward pass may write to all of them, and runs several times while it is traced and compared.
+"""
+
+from __future__ import annotations
+
+import collections
+import functools
+import gc
+import sys
+import weakref
+from collections.abc import Callable, Iterable, Iterator
+from types import FunctionType, MethodType, ModuleType
+from typing import Any, Final, Protocol
+
+from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensor
+from torch._subclasses.functional_tensor import FunctionalTensor
+
+__all__ = ["KEEPERS", "Keeper", "Surroundings", "forget_tensors", "forget_traced"]
+
+_CONTAINERS: Final = (
+    *(dict, list, set, collections.OrderedDict, collections.defaultdict, collections.deque),
+)
+"""Whose items are put back. Types derived of these may do anything when they are written."""
+_MOST: Final = 50_000
+"""So many objects are noted; a module that holds more holds data rather than state."""
+_FOREIGN: Final = sys.stdlib_module_names | {"numpy", "samba_onnx", "torch"}
+"""Objects of their classes have locks, threads and files: they are left alone."""
+_CODE: Final = (type, FunctionType, ModuleType)
+_CACHE: Final = type(functools.lru_cache(len))
+
+
+class Keeper(Protocol):
+    """Something outside of modules that a forward pass may write to."""
+
+    def keep(self) -> Callable[[], None]:
+        """Return what puts everything back that there is now."""
+        ...
+
+
+KEEPERS: Final[weakref.WeakSet[Any]] = weakref.WeakSet()
+"""Every :class:`Keeper` that there is; whoever is one enters itself."""
+
+
+class Surroundings:
+    """What is around a module at one moment."""
+
+    def __init__(self, module: nn.Module) -> None:
+        """Note what there is.
+
+        Args:
+            module: With its submodules; their own attributes are not noted.
+        """
+        held = _Notes()
+        for inner in module.modules():
+            held.note(vars(inner).values())
+        self._held = held
+        self._named = _Notes(containers_only=True)
+        self._owners = [(owner, dict(vars(owner))) for owner in _owners(module)]
+        for _, names in self._owners:
+            self._named.note(names.values())
+        self._undo = [keeper.keep() for keeper in tuple(KEEPERS)]
+
+    def restore(self) -> None:
+        """Put back what objects hold, and take tensors without content out of everything else.
+
+        What code keeps in globals, classes and caches belongs to other threads as well: of that, only
+        what tracing left behind is undone.
+        """
+        for undo in self._undo:
+            undo()
+        self._held.restore()
+        self._named.restore(only_traced=True)
+        for owner, names in self._owners:
+            for name, value in list(vars(owner).items()):
+                if _is_traced(value):
+                    _rebind(owner, name, names)
+
+
+class _Notes:
+    """Containers and objects, each with what it holds."""
+
+    def __init__(self, *, containers_only: bool = False) -> None:
+        self._containers_only = containers_only
+        self._copies: dict[int, tuple[Any, Any]] = {}
+
+    def note(self, values: Iterable[Any]) -> None:
+        """Note values, and all that can be reached from them."""
+        pending = list(values)
+        while pending and len(self._copies) < _MOST:
+            value = pending.pop()
+            if type(value) is tuple:
+                pending += value
+            elif type(value) in _CONTAINERS:
+                if id(value) not in self._copies:
+                    self._copies[id(value)] = value, value.copy()
+                    pending += value.values() if isinstance(value, dict) else value
+            elif not self._containers_only and _is_own_object(value):
+                attributes = vars(value)
+                if id(attributes) not in self._copies:
+                    self._copies[id(attributes)] = attributes, dict(attributes)
+                    pending += attributes.values()
+
+    def restore(self, *, only_traced: bool = False) -> None:
+        """Give containers their items back.
+
+        Args:
+            only_traced: Undo nothing but what has tensors without content.
+        """
+        for container, items in self._copies.values():
+            if only_traced and not any(map(_is_traced, _items(container))):
+                continue
+            if only_traced:
+                _drop_traced(container, items)
+            elif _differ(container, items):
+                container.clear()
+                (container.extend if hasattr(container, "extend") else container.update)(items)
+
+
+def _differ(container: Any, items: Any) -> bool:
+    """Return whether a container has other items, or in another order, than it had."""
+    now, before = list(container), list(items)
+    if len(now) != len(before) or any(a is not b for a, b in zip(now, before, strict=True)):
+        return True
+    return isinstance(container, dict) and any(container[key] is not items[key] for key in before)
+
+
+def _drop_traced(container: Any, items: Any) -> None:
+    """Take tensors without content out of a container; what they replaced in a dict is put back."""
+    if isinstance(container, dict):
+        for key, value in list(container.items()):
+            if _is_traced(value) and key in items:
+                container[key] = items[key]
+            elif _is_traced(value):
+                del container[key]
+        return
+    kept = [value for value in container if not _is_traced(value)]
+    container.clear()
+    (container.extend if hasattr(container, "extend") else container.update)(kept)
+
+
+def _items(container: Any) -> Iterator[Any]:
+    return iter(list(container.values() if isinstance(container, dict) else container))
+
+
+def _is_traced(value: Any) -> bool:
+    """Return whether a value is a tensor without content, or a tuple or list of some."""
+    if isinstance(value, FakeTensor | FunctionalTensor):
+        return True
+    return type(value) in (tuple, list) and any(map(_is_traced, value))
+
+
+def _is_own_object(value: Any) -> bool:
+    """Return whether a value is an object of a class that the user, or a library of models, wrote."""
+    kinds = (type, ModuleType, FunctionType, MethodType, nn.Module, Tensor)
+    if isinstance(value, kinds) or not isinstance(getattr(value, "__dict__", None), dict):
+        return False
+    return _is_own(type(value))
+
+
+def _is_own(kind: type) -> bool:
+    return kind.__module__.partition(".")[0] not in _FOREIGN
+
+
+def _owners(module: nn.Module) -> list[Any]:
+    """Return the classes that modules are of, and the Python modules that these are written in."""
+    classes = [kind for inner in module.modules() for kind in type(inner).__mro__ if _is_own(kind)]
+    files = [sys.modules[kind.__module__] for kind in classes if kind.__module__ in sys.modules]
+    return list(dict.fromkeys([*classes, *files]))
+
+
+def _rebind(owner: Any, name: str, names: dict[str, Any]) -> None:
+    if name in names:
+        setattr(owner, name, names[name])
+    else:
+        delattr(owner, name)
+
+
+def forget_tensors(module: nn.Module) -> None:
+    """Empty the caches of functions that hold tensors, so that a module always computes the same.
+
+    Args:
+        module: Functions that its classes and their files name are looked at.
+    """
+    for owner in _owners(module):
+        for cache in [one for one in vars(owner).values() if type(one) is _CACHE]:
+            _clear(cache, lambda value: isinstance(value, Tensor))
+
+
+def forget_traced() -> None:
+    """Empty the caches of all functions that hold tensors without content: they compute again."""
+    for cache in [one for one in gc.get_objects() if type(one) is _CACHE]:
+        _clear(cache, _is_traced)
+
+
+def _clear(cache: Any, belongs: Callable[[Any], bool]) -> None:
+    """Empty the cache of a function if it holds what does not belong there."""
+    if not cache.cache_info().currsize:
+        return
+    held = gc.get_referents(cache)
+    for _ in range(3):  # its dict, the links inside, and what was returned
+        held = gc.get_referents(*(one for one in held if not isinstance(one, _CODE))) + held
+    if any(map(belongs, held)):
+        cache.cache_clear()

@@ -1,0 +1,164 @@
+"""Tensors that depend on nothing but numbers have values while a module is traced."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from samba_onnx.errors import BranchWarning, ModelError
+from samba_onnx.export.programs.inference import export_inference
+from samba_onnx.workflows.checking.inference import compare_with_eager
+
+OWN = torch.arange(4.0)
+"""A tensor that a function below reads without having registered it."""
+
+
+def item(x: Tensor) -> Any:
+    return x * torch.tensor(6.0).sqrt().item()
+
+
+def branch(x: Tensor) -> Any:
+    return x * 2 if torch.arange(4).sum() > 3 else x
+
+
+def number(x: Tensor) -> Any:
+    return x * int(torch.linspace(1, 3, 3)[-1]) + float(torch.ones(3).max())
+
+
+def listed(x: Tensor) -> Any:
+    return x + torch.tensor([[1, 2], [3, 4]]).tolist()[1][0]
+
+
+def sizes(x: Tensor) -> Any:
+    return x.split(torch.tensor([1, 3]).tolist(), dim=1)
+
+
+def from_numpy(x: Tensor) -> Any:
+    return x + torch.from_numpy(np.arange(4, dtype=np.float32))
+
+
+def to_numpy(x: Tensor) -> Any:
+    return x * torch.from_numpy(torch.arange(4.0).numpy() * 2)
+
+
+def nonzero(x: Tensor) -> Any:
+    return x[:, (torch.arange(4) % 2 == 0).nonzero()[:, 0]]
+
+
+def mask(x: Tensor) -> Any:
+    return x[:, torch.arange(4) % 2 == 0], x[torch.ones(3, 4) > 0]
+
+
+def unique(x: Tensor) -> Any:
+    return x[:, torch.unique(torch.tensor([1, 1, 2]))]
+
+
+def written_by_slices(x: Tensor) -> Any:
+    areas = torch.zeros(4, 4)
+    for number, rows in enumerate((slice(0, 2), slice(2, None))):
+        areas[rows, :] = number
+    assert areas.view(-1)[8].item() == 1  # a view of what was written
+    return x @ areas
+
+
+def own_tensor(x: Tensor) -> Any:
+    return x * OWN.max().item() + OWN[1:3].sum().item()
+
+
+WORKING: list[Callable[[Tensor], Any]] = [
+    *(item, branch, number, listed, sizes, from_numpy, to_numpy, nonzero, mask, unique),
+    *(written_by_slices, own_tensor),
+]
+
+
+class Applied(nn.Module):
+    """Applies a function behind a layer."""
+
+    def __init__(self, function: Callable[[Tensor], Any]) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.layer, self.function = nn.Linear(4, 4), function
+
+    def forward(self, x: Tensor) -> Any:
+        return self.function(self.layer(x))
+
+
+@pytest.mark.parametrize("function", WORKING)
+def test_values_of_constants(function: Callable[[Tensor], Any]) -> None:
+    module, inputs = Applied(function).eval(), (torch.randn(3, 4),)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # no branch depends on what the module is given
+        exported = export_inference(module, inputs)
+    assert compare_with_eager(module, inputs, exported).errors
+
+
+def test_values_of_constants_need_no_inputs_with_values() -> None:
+    module = Applied(item).to("meta").eval()
+    assert export_inference(module, (torch.empty(3, 4, device="meta"),)).outputs
+
+
+def mixed(x: Tensor) -> Any:
+    x = x * torch.tensor(2.0).item()
+    if x.sum() > -1e9:
+        x = x + torch.tensor([1, 2]).tolist()[1]
+    return x * torch.tensor(3.0).item() + x.max().item() * 0
+
+
+def test_values_of_both_kinds() -> None:
+    module, inputs = Applied(mixed).eval(), (torch.randn(3, 4),)
+    with pytest.warns(BranchWarning) as caught:
+        exported = export_inference(module, inputs)
+    assert len(caught) == 2, "only lines that ask for values of inputs are warned of"
+    assert compare_with_eager(module, inputs, exported).errors
+
+
+def unknown_in_place(x: Tensor) -> Any:
+    buffer = torch.zeros(3, 4)
+    row = buffer[0]
+    row.copy_(x[0])
+    return x * buffer.sum().item()
+
+
+def unknown_by_method(x: Tensor) -> Any:
+    buffer = torch.zeros(3, 4)
+    buffer[:, 1] = x[:, 1]
+    return x * buffer.view(-1)[1].item()
+
+
+@pytest.mark.parametrize("function", [unknown_in_place, unknown_by_method])
+def test_constants_that_inputs_are_written_into(function: Callable[[Tensor], Any]) -> None:
+    module, inputs = Applied(function).eval(), (torch.randn(3, 4),)
+    with pytest.warns(BranchWarning):
+        exported = export_inference(module, inputs)
+    assert compare_with_eager(module, inputs, exported).errors
+
+
+def drawn(x: Tensor) -> Any:
+    return x * torch.rand(1).item()
+
+
+def test_random_numbers_are_no_constants() -> None:
+    with pytest.raises(ModelError, match="no values"):
+        export_inference(Applied(drawn).to("meta"), (torch.empty(3, 4, device="meta"),))
+
+
+def test_own_tensors_stay_as_they_are() -> None:
+    class Counting(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.count = torch.zeros(2)
+
+        def forward(self, x: Tensor) -> Tensor:
+            self.count[0] += 1
+            return x * self.count[0].item()
+
+    module = Counting()
+    with pytest.raises(ModelError, match=r"keeps as 'count'.*: register it with register_buffer"):
+        export_inference(module, (torch.randn(2),))
+    assert module.count.tolist() == [0, 0]
