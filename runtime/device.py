@@ -102,7 +102,6 @@ class Device:
         timed = self.profile if time_sections else None
         self._execution = Execution(self._contents, self._values, self.memory, timed)
         planner = RunPlanner(pef, self.memory, engine, settings, merge=not time_sections)
-        self._closed = False
         self.runs = PreparedRuns(planner, self._values, self.memory, self.ledger)
         refuse_in_children(self)
 
@@ -122,8 +121,7 @@ class Device:
 
     @in_turn
     def _release(self) -> None:
-        self._closed = True
-        self.runs.clear()
+        self.runs.close()
         self._values.forget([symbol.name for symbol in self._pef.manifest.symbols])
 
     @in_turn
@@ -212,7 +210,7 @@ class Device:
             single=detect_anomaly,
         )
         with self.lock.mutex:
-            return self._run(self._open().prepare(request), inputs or {}, argins)
+            return self._run(self.runs.prepare(request), inputs or {}, argins)
 
     @in_turn
     def prepare(self, request: RunRequest) -> PreparedRun:
@@ -376,8 +374,7 @@ class Device:
         )
 
     def _open(self) -> PreparedRuns:
-        if self._closed:
-            raise DeviceError("the device was closed; make a new one")
+        self.runs.check_open()
         return self.runs
 
     def _join_verification(self) -> None:

@@ -19,6 +19,7 @@ from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from samba_onnx.errors import DeviceError
 from samba_onnx.runtime.ledger import Ledger
 from samba_onnx.runtime.memory import DeviceMemory
 from samba_onnx.runtime.plans import RunPlan, RunPlanner
@@ -67,6 +68,7 @@ class PreparedRuns:
         self._memory = memory
         self._ledger = ledger
         self._runs: dict[tuple[Hashable, ...], PreparedRun] = {}
+        self._is_closed = False
 
     def __len__(self) -> int:
         return len(self._runs)
@@ -97,12 +99,14 @@ class PreparedRuns:
             ScheduleError: A section, type or call does not exist, or none is left, or one would
                 read what an earlier one overwrites.
             ExecutionError: A stage is refused by the engine.
+            DeviceError: The device was closed.
         """
         try:
             prepared = self._runs.get(request)
         except TypeError:  # Names that are none; the plan refuses them.
             prepared = None
         if prepared is None:
+            self.check_open()
             plan = self._planner.plan(request)
             prepared = PreparedRun(request, plan, plan.checked_outputs(request.outputs))
         return prepared
@@ -129,6 +133,7 @@ class PreparedRuns:
             )
         prepared.replay = replay
         prepared.state = _NOWHERE if replay is None else state
+        prepared.shortcut = None
         if prepared.request not in self._runs:
             if len(self._runs) >= _MOST_RUNS:
                 del self._runs[next(iter(self._runs))]
@@ -144,8 +149,18 @@ class PreparedRuns:
             {other for name in names for other in self._values.sharers(name)}
         )
 
-    def clear(self) -> None:
-        """Forget all runs; those that somebody still has cannot be replayed."""
+    def close(self) -> None:
+        """Forget all runs, and prepare none any more; those that somebody has are not replayed."""
+        self._is_closed = True
         for prepared in self._runs.values():
             prepared.replay, prepared.state, prepared.shortcut = None, _NOWHERE, None
         self._runs.clear()
+
+    def check_open(self) -> None:
+        """Refuse what needs a device.
+
+        Raises:
+            DeviceError: The device was closed.
+        """
+        if self._is_closed:
+            raise DeviceError("the device was closed; make a new one")

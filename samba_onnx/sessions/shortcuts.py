@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from ctypes import memmove
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
@@ -13,11 +13,9 @@ from samba_onnx.runtime.device import Device
 from samba_onnx.runtime.elements import Array
 from samba_onnx.runtime.replay import Replay
 from samba_onnx.tensor import SambaTensor
-from samba_onnx.tensor.arrays import FOREIGN
+from samba_onnx.tensor.arrays import FOREIGN, to_array
 from samba_onnx.tensor.marks import Marks
 from samba_onnx.tensor.native import natively
-
-_STRIDED: Final = torch.strided
 
 
 class InputSlot(NamedTuple):
@@ -62,23 +60,27 @@ class Shortcut:
         """
         if asked != self.asked:
             return None
+        sources = []
         with natively():
-            for place, shape, dtype, _, _ in self.inputs:
-                tensor = tensors[place]
-                if (
-                    tensor._host.is_empty
-                    or tensor.shape != shape
-                    or tensor.dtype is not dtype
-                    or not tensor.is_cpu
-                    or tensor.layout is not _STRIDED
-                    or not tensor.is_contiguous()
-                    # A view of a conjugate, whose memory holds what it is the negative of.
-                    or tensor.is_neg()
-                ):
-                    return None
-            # All of them fit, so that what is copied is not copied in vain.
-            for place, _, _, address, size in self.inputs:
-                memmove(address, tensors[place].data_ptr(), size)
+            try:
+                for place, shape, dtype, _, _ in self.inputs:
+                    tensor = tensors[place]
+                    if (
+                        tensor._host.is_empty
+                        or tensor.shape != shape
+                        or tensor.dtype is not dtype
+                        or not tensor.is_cpu
+                        or not tensor.is_contiguous()
+                        # A view of a conjugate: its memory holds what it is the negative of.
+                        or tensor.is_neg()
+                    ):
+                        return None
+                    sources.append(tensor.data_ptr())
+            except RuntimeError:  # From sparse tensors and their like, which the long way refuses.
+                return None
+        # All of them fit, so that what is copied is not copied in vain.
+        for (_, _, _, address, size), source in zip(self.inputs, sources, strict=True):
+            memmove(address, source, size)
         self.replay.execute()
         results = []
         for fetch, marks in self.outputs:
@@ -110,8 +112,8 @@ def make_shortcut(
         outputs: What it returned.
 
     Returns:
-        The shortcut; None if the run's tensors have types that numpy does not have, or are not on
-        the host.
+        The shortcut; None if the run's tensors have types that numpy does not have, or others than
+        the device, or are not on the host.
     """
     places = {name: index for index, name in enumerate(names)}
     with natively():
@@ -120,8 +122,8 @@ def make_shortcut(
         slots = []
         for name, *_ in replay.inputs:
             tensor, items = tensors[places[name]], device.memory.tensor(name).items
-            if tensor.is_complex():
-                # Its memory may hold the conjugate.
+            if tensor.is_complex() or to_array(tensor).dtype != items.dtype:
+                # Its memory may hold the conjugate, or integers of another width.
                 return None
             slots.append(
                 InputSlot(places[name], tensor.shape, tensor.dtype, items.ctypes.data, items.nbytes)

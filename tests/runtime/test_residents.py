@@ -420,3 +420,31 @@ def test_what_a_graph_is_given_is_new_for_all_graphs(tmp_path: Path) -> None:
         for _ in range(3):
             np.testing.assert_array_equal(device.run(graph="main")["y"], -3 * x)
         np.testing.assert_array_equal(device.read("x"), 3 * x)
+
+
+def test_what_a_fallback_reads_of_a_changing_weight_is_copied_in_every_run(tmp_path: Path) -> None:
+    """The host keeps no copy of it, also when a part of the schedule is run."""
+    plan = Plan(
+        [
+            fallback("f (float[4] x, float[4] weight) => (float[4] y) { y = Mul(x, weight) }"),
+            section(
+                "o (float[4] weight) => (float[4] weight__updated) "
+                "{ weight__updated = Add(weight, weight) }",
+                type=SectionType.OPT,
+            ),
+        ],
+        ["x"],
+        ["y"],
+        [("weight", FROM, FALLBACK, 0)],
+        [("weight", WEIGHT)],
+        kinds={"weight": SymbolKind.WEIGHT, "weight__updated": SymbolKind.WEIGHT},
+        shared={"weight__updated": "weight"},
+    )
+    x = np.arange(4, dtype=np.float32)
+    with build(tmp_path, plan) as pef, Device(pef) as device:
+        device.load({"weight": x})
+        for _ in range(3):
+            np.testing.assert_array_equal(device.run({"x": x}, section_ids=[0])["y"], x * x)
+            assert device.ledger.run() == planned(plan, pef)
+        device.run(section_ids=[1])
+        np.testing.assert_array_equal(device.run({"x": x}, section_ids=[0])["y"], 2 * x * x)

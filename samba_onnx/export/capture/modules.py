@@ -40,7 +40,10 @@ from samba_onnx.export.decomposition.functionalizing import functionalized
 from samba_onnx.export.naming import flat_names
 from samba_onnx.functional import device_limits
 
+_SPECIALISED: Final = "samba_specialised"
+"""Key of a graph's metadata: whether values of inputs decided what is in it."""
 _DATA: Final = torch.Tensor.data.__get__  # type: ignore[attr-defined]
+_SET_DATA: Final = torch.Tensor.data.__set__  # type: ignore[attr-defined]
 
 Inputs: TypeAlias = tuple[Any, ...] | list[Any] | Mapping[str, Any]
 """Positional or keyword arguments of ``forward``: nested tuples, lists and mappings of tensors;
@@ -94,6 +97,8 @@ class Captured:
     """Tensors that the module holds without having registered them, by placeholder."""
     out_spec: pytree.TreeSpec
     """How the flat outputs are nested."""
+    is_specialised: bool = False
+    """Whether what it does depends on values of the inputs that it was captured with."""
 
     @property
     def outputs(self) -> tuple[Any, ...]:
@@ -211,6 +216,7 @@ def export_module(
         values.record(module, args, keywords, gradients=rules is not None)
     program = _traced(module, args, keywords, values, rules)
     values.warn(module)
+    program.graph_module.meta[_SPECIALISED] = True
     return program
 
 
@@ -258,7 +264,10 @@ def _traced(
 
 
 class _DataAsValue(TorchFunctionMode):
-    """Takes ``tensor.data`` for ``tensor.detach()``: torch would take it for a constant."""
+    """Takes ``tensor.data`` for ``tensor.detach()``: torch would take it for a constant.
+
+    To assign it is to write into the tensor, which torch's exporter would not notice.
+    """
 
     def __torch_function__(
         self,
@@ -269,7 +278,20 @@ class _DataAsValue(TorchFunctionMode):
     ) -> Any:
         if func == _DATA:
             return args[0].detach()
+        if func == _SET_DATA:
+            return _write(*args)
         return func(*args, **(kwargs or {}))
+
+
+def _write(tensor: torch.Tensor, values: torch.Tensor) -> None:
+    """Write the values that are assigned to the data of a tensor."""
+    if (tensor.shape, tensor.dtype) != (values.shape, values.dtype):
+        raise ModelError(
+            f"data of {values.dtype} of shape {list(values.shape)} are assigned to a tensor of "
+            f"{tensor.dtype} of shape {list(tensor.shape)}: a compiled tensor keeps its type and shape"
+        )
+    with torch.no_grad():
+        tensor.detach().copy_(values)
 
 
 def captured(program: ExportedProgram, names: Sequence[str]) -> Captured:
@@ -279,6 +301,7 @@ def captured(program: ExportedProgram, names: Sequence[str]) -> Captured:
         program: As ``export_module`` or ``torch.export.export`` returns it.
         names: Names of its flat inputs.
     """
+    is_specialised = bool(program.graph_module.meta.get(_SPECIALISED))
     graph_module = functionalized(program.graph_module)
     if graph_module is None:
         program = decomposed(program)
@@ -304,6 +327,7 @@ def captured(program: ExportedProgram, names: Sequence[str]) -> Captured:
         tuple(written),
         MappingProxyType(constants),
         program.call_spec.out_spec,
+        is_specialised,
     )
 
 

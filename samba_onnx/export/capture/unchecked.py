@@ -18,6 +18,7 @@ from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
 from samba_onnx.errors import UsageError
+from samba_onnx.export.capture.alignments import ctc_loss
 
 
 class Unchecked(TorchFunctionMode):
@@ -149,6 +150,7 @@ def unasserted(*_arguments: object) -> None:
 
 _FUNCTIONS: Final[Mapping[Any, Callable[..., Any]]] = MappingProxyType(
     {
+        functional.ctc_loss: ctc_loss,
         functional.gaussian_nll_loss: gaussian_nll_loss,
         torch._assert: asserted,
         torch._assert_async: unasserted,
@@ -156,6 +158,7 @@ _FUNCTIONS: Final[Mapping[Any, Callable[..., Any]]] = MappingProxyType(
         torch.corrcoef: correlation,
         torch.Tensor.corrcoef: correlation,
         torch.cov: covariance,
+        torch.ctc_loss: ctc_loss,
         torch.Tensor.cov: covariance,
     }
 )
