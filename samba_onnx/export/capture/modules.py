@@ -22,6 +22,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
 from samba_onnx.errors import ModelError, SambaError, UsageError
+from samba_onnx.export.capture.argument_checks import check_arguments
 from samba_onnx.export.capture.assignments import written_back
 from samba_onnx.export.capture.branches import Values, ValuesNeededError
 from samba_onnx.export.capture.conforming import check_sizes, decomposed
@@ -209,7 +210,7 @@ def export_module(
         ModelError: The module does what a graph cannot express.
         GradientError: A rule for gradients cannot be compiled.
     """
-    _check_arguments(module, args, keywords)
+    check_arguments(module, args, keywords)
     values = Values()
     try:
         return _traced(module, args, keywords, values, rules)
@@ -372,20 +373,6 @@ def _results(
         if name in members:
             written[members[name].qualified] = value
     return outputs, written
-
-
-def _check_arguments(module: nn.Module, args: tuple[Any, ...], keywords: Mapping[str, Any]) -> None:
-    if not isinstance(module, nn.Module):
-        raise UsageError(f"a module was expected, but {type(module).__name__} was given")
-    signature = inspect.signature(module.forward)
-    try:
-        signature.bind(*args, **keywords)
-    except TypeError as error:
-        arguments_text = [f"{len(args)} positional"] * bool(args) + list(map(str, keywords))
-        raise UsageError(
-            f"the inputs ({', '.join(arguments_text) or 'none'}) do not fit "
-            f"{type(module).__name__}.forward{signature}: {error}"
-        ) from error
 
 
 def _explained(module: nn.Module, error: Exception) -> Exception:
