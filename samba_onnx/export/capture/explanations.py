@@ -59,6 +59,11 @@ _SIZES: Final = (
     "it makes a tensor whose size depends on values: a compiled graph has fixed sizes, so use a mask "
     "of a fixed size instead"
 )
+_WRITTEN_TOO_EARLY: Final = "has been modified by an inplace operation"
+_CLONE: Final = (
+    "something that gradients need of it is written in place afterwards, so that torch does not "
+    "compute them either: let one of the two work on a clone"
+)
 _UNTRACEABLE: Final = (
     "torch cannot trace what is called there: compute it with other operators of torch, or outside "
     "of the module"
@@ -79,6 +84,8 @@ def explained(error: Exception) -> str:
         return _VALUES
     if isinstance(error, DynamicOutputShapeException):
         return _SIZES
+    if _WRITTEN_TOO_EARLY in str(error):
+        return _CLONE
     files = _called(error)
     internal = isinstance(error, UnsupportedOperatorException) or _is_internal(files)
     for path, sentence in _BY_FUNCTION.items():

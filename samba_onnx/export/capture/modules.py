@@ -41,6 +41,8 @@ from samba_onnx.export.naming import flat_names
 from samba_onnx.functional import device_limits
 from samba_onnx.program.source_location import trace_location
 
+_SPECIALISED: Final = "samba_specialised"
+"""Key of a graph's metadata: whether values of inputs decided what is in it."""
 _DATA: Final = torch.Tensor.data.__get__  # type: ignore[attr-defined]
 _SET_DATA: Final = torch.Tensor.data.__set__  # type: ignore[attr-defined]
 
@@ -96,6 +98,8 @@ class Captured:
     """Tensors that the module holds without having registered them, by placeholder."""
     out_spec: pytree.TreeSpec
     """How the flat outputs are nested."""
+    is_specialised: bool = False
+    """Whether what it does depends on values of the inputs that it was captured with."""
 
     @property
     def outputs(self) -> tuple[Any, ...]:
@@ -213,6 +217,7 @@ def export_module(
         values.record(module, args, keywords, gradients=rules is not None)
     program = _traced(module, args, keywords, values, rules)
     values.warn(module)
+    program.graph_module.meta[_SPECIALISED] = True
     return program
 
 
@@ -296,6 +301,7 @@ def captured(program: ExportedProgram, names: Sequence[str]) -> Captured:
         program: As ``export_module`` or ``torch.export.export`` returns it.
         names: Names of its flat inputs.
     """
+    is_specialised = bool(program.graph_module.meta.get(_SPECIALISED))
     graph_module = functionalized(program.graph_module)
     if graph_module is None:
         program = decomposed(program)
@@ -321,6 +327,7 @@ def captured(program: ExportedProgram, names: Sequence[str]) -> Captured:
         tuple(written),
         MappingProxyType(constants),
         program.call_spec.out_spec,
+        is_specialised,
     )
 
 

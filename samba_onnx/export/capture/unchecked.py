@@ -18,6 +18,7 @@ from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
 from samba_onnx.errors import UsageError
+from samba_onnx.export.capture.alignments import ctc_loss
 
 
 class Unchecked(TorchFunctionMode):
@@ -131,11 +132,13 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> T
 
 _FUNCTIONS: Final[Mapping[Any, Callable[..., Any]]] = MappingProxyType(
     {
+        functional.ctc_loss: ctc_loss,
         functional.gaussian_nll_loss: gaussian_nll_loss,
         torch.combinations: combinations,
         torch.corrcoef: correlation,
         torch.Tensor.corrcoef: correlation,
         torch.cov: covariance,
+        torch.ctc_loss: ctc_loss,
         torch.Tensor.cov: covariance,
     }
 )

@@ -12,7 +12,7 @@ from torch import fx
 from samba_onnx.errors import ExecutionError, ExportMismatchError
 from samba_onnx.export.differentiation.recording import BACKWARD
 from samba_onnx.export.naming import place
-from samba_onnx.facts.names import GRADIENT, UPDATED, updated_name
+from samba_onnx.facts.names import GRADIENT, UPDATED, updated_name, written_name
 from samba_onnx.facts.tolerances import TIMES_ALLOWED
 from samba_onnx.workflows.checking.captured_graphs import CapturedGraph, captured_graph, is_faithful
 from samba_onnx.workflows.checking.first_difference import OperatorDifference, first_difference
@@ -117,7 +117,8 @@ def _result(values: Mapping[str, NDArray[Any]], name: str) -> NDArray[Any] | Non
         values: All that the program read and wrote.
         name: As torch's result is called.
     """
-    names = (name, updated_name(name), name.removesuffix(UPDATED))
+    member = name.removesuffix(UPDATED)
+    names = (name, updated_name(name), written_name(member), member)
     return next((values[name] for name in names if name in values), None)
 
 
