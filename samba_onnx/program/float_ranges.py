@@ -13,6 +13,7 @@ from typing import Final
 
 import onnx_ir as ir
 
+from samba_onnx.facts.operators import Kind, operators
 from samba_onnx.program.constraints import Demand
 from samba_onnx.program.intervals import Bounds, Interval
 from samba_onnx.program.inversions import INVERSIONS
@@ -31,10 +32,8 @@ _DOMAINS: Final[Mapping[str, tuple[int, Interval]]] = MappingProxyType(
     }
 )
 """By operator: which operand is limited, and the numbers that it is defined for."""
-_VIEWS: Final = frozenset(
-    {"Cast", "Concat", "Expand", "Flatten", "Gather", "Identity", "Reshape", "Slice", "Split"}
-    | {"Squeeze", "Tile", "Transpose", "Unsqueeze"}
-)
+_VIEWS: Final = operators(kind=Kind.VIEW) | operators(kind=Kind.MOVE) | {"Cast"}
+"""Their results are elements of their first operand, or of all of them."""
 _SHIFTS: Final = frozenset({"Add", "Sub"})
 
 
