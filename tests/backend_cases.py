@@ -27,6 +27,8 @@ from samba_onnx.runtime.engine.onnxruntime.values import HostSession
 
 DATA = pathlib.Path(onnx.__file__).parent / "backend" / "test" / "data"
 DISK_KINDS = ("simple", "pytorch-converted", "pytorch-operator", "light")
+COUNTS = pathlib.Path(__file__).with_name("backend_counts.json")
+"""How many cases each module of node cases and each kind on disk has, and what becomes of them."""
 NEWEST_OPSET = 27
 NEWEST_IR = 13
 
@@ -170,6 +172,20 @@ def _read_value(path: pathlib.Path, declared: onnx.ValueInfoProto) -> Any:
     proto = kinds.get(declared.type.WhichOneof("value") or "", onnx.TensorProto)()
     proto.ParseFromString(path.read_bytes())
     return _plain(proto)
+
+
+def expected_counts() -> dict[str, dict[str, int]] | None:
+    """Return how many cases were seen, passed and left out, by module or kind.
+
+    Returns:
+        None where onnx or onnxruntime is of another version than when they were counted.
+    """
+    import onnxruntime
+
+    record = json.loads(COUNTS.read_text(encoding="utf-8"))
+    versions = {"onnx": onnx.__version__, "onnxruntime": onnxruntime.__version__}
+    parts: dict[str, dict[str, int]] = record["parts"]
+    return parts if record["versions"] == versions else None
 
 
 def all_cases() -> Iterator[BackendCase]:

@@ -42,12 +42,15 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 SLOW_FOLDERS = frozenset({"architectures", "generation", "training"})
-"""Whole networks, run for minutes: the fast tests of their rooms are in ``export`` and ``sessions``."""
+"""Whole networks, run for minutes: the fast tests of their rooms are in ``export`` and ``sessions``. One
+or two of each folder are marked as its representatives, so that the default test command tells of a
+folder that is broken as a whole."""
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what is slow as a whole."""
     for item in items:
-        if item.path.parent.name in SLOW_FOLDERS:
+        stands_for_it = item.get_closest_marker("representative") is not None
+        if item.path.parent.name in SLOW_FOLDERS and not stands_for_it:
             item.add_marker(pytest.mark.slow)

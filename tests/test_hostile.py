@@ -12,7 +12,9 @@ import samba_onnx
 from samba_onnx.errors import SambaError
 from tests.pef.builders import write_toy
 from tests.pef.hostile_pefs import hostile_pefs
+from tests.reasons import plain, reasons, wrong_reason
 from tests.safety.hostile_models import hostile_models
+from tests.safety.test_hostile_models import REASONS
 
 PORT = Path(sys.executable).with_name("samba-port")
 SECONDS = 60
@@ -21,12 +23,14 @@ SAMPLE_SECONDS = 3
 """One of them never ends; the others, whose sample runs at all, take a tenth of it."""
 
 
-def _check_refused(command: list[str], name: str, leftovers: Path) -> None:
+def _check_refused(command: list[str], name: str, leftovers: Path) -> str:
+    """Return the message with which a command refuses a file."""
     answer = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
     assert answer.returncode == 2, f"{name}: {answer.returncode} {answer.stdout}{answer.stderr}"
     assert "Traceback" not in answer.stderr, name
     assert 1 <= len(answer.stderr.strip().splitlines()) <= 2, f"{name}: {answer.stderr}"
     assert not list(leftovers.iterdir()), f"{name} left {list(leftovers.iterdir())}"
+    return answer.stderr
 
 
 def test_convert_refuses_every_hostile_model(tmp_path: Path) -> None:
@@ -37,6 +41,7 @@ def test_convert_refuses_every_hostile_model(tmp_path: Path) -> None:
         output = tmp_path / "out" / "m.pef"
         with pytest.raises(SambaError) as refusal:
             samba_onnx.convert(case.path, output, sample_seconds=SAMPLE_SECONDS).close()
+        assert not wrong_reason(REASONS, case.name, refusal.value, case.path), case.name
         message = str(refusal.value)
         assert len(message.splitlines()) == 1, f"{case.name}: {message}"
         assert not list((tmp_path / "out").iterdir()), case.name
@@ -54,7 +59,10 @@ def test_the_command_line_refuses_every_hostile_model(tmp_path: Path) -> None:
             continue  # no command line can say that
         command = [str(PORT), "convert", str(case.path), "-o", str(tmp_path / "out" / "m.pef")]
         command += ["--sample-seconds", str(SAMPLE_SECONDS)]
-        _check_refused(command, case.name, tmp_path / "out")
+        message = _check_refused(command, case.name, tmp_path / "out")
+        part = reasons(REASONS)[case.name].partition(": ")[2]
+        # A message of two lines is broken between words.
+        assert part in " ".join(plain(message, case.path).split()), case.name
 
 
 @pytest.mark.slow

@@ -68,7 +68,7 @@ def open_regular(
         raise
     except ValueError:
         raise error(
-            f"{name}: the path of a {what} cannot hold a NUL character", path=path
+            f"{name}: the path of {_one(what)} cannot hold a NUL character", path=path
         ) from None
     except OSError as reason:
         message = f"{name}: cannot open this {what}: {_because(reason)}"
@@ -132,17 +132,17 @@ def _plain_components(location: str, what: str) -> list[str]:
     """Split a location into components, refusing all that is not a plain relative path."""
     name = printable(location)
     if not location:
-        raise ModelFileError(f"the location of a {what} is empty: the model must name a file")
+        raise ModelFileError(f"the location of {_one(what)} is empty: the model must name a file")
     if "\0" in location or "\\" in location:
-        raise ModelFileError(f"{name}: the location of a {what} cannot hold NUL or backslash")
+        raise ModelFileError(f"{name}: the location of {_one(what)} cannot hold NUL or backslash")
     if location.startswith("/"):
         raise ModelFileError(
-            f"{name}: the location of a {what} must be relative to the model's folder"
+            f"{name}: the location of {_one(what)} must be relative to the model's folder"
         )
     parts = [part for part in location.split("/") if part not in {"", "."}]
     if ".." in parts or not parts or location.endswith("/"):
         raise ModelFileError(
-            f"{name}: the location of a {what} must stay inside the model's folder"
+            f"{name}: the location of {_one(what)} must stay inside the model's folder"
         )
     return parts
 
@@ -150,7 +150,7 @@ def _plain_components(location: str, what: str) -> list[str]:
 def _require_regular(status: os.stat_result, name: str, what: str, error: type[SambaError]) -> None:
     if not stat.S_ISREG(status.st_mode):
         kind = next((text for test, text in _KINDS if test(status.st_mode)), "no regular file")
-        raise error(f"{name}: a {what} must be a regular file, but this is {kind}")
+        raise error(f"{name}: {_one(what)} must be a regular file, but this is {kind}")
 
 
 def _as_file(descriptor: int, name: str, what: str, error: type[SambaError]) -> BinaryIO:
@@ -260,3 +260,8 @@ def _cannot_write(path: object, reason: OSError) -> OutputError:
     if isinstance(reason, OutputError):
         return reason
     return OutputError(f"{printable(path)}: cannot write: {_because(reason)}")
+
+
+def _one(what: str) -> str:
+    """Return a noun with its article: a PEF, an external data file."""
+    return f"{'an' if what[0] in 'aeiou' else 'a'} {what}"

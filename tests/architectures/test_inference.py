@@ -49,7 +49,10 @@ def _check(name: str, workers: Workers) -> None:
     assert compiled["on_rdu"] > 0
 
 
-@pytest.mark.parametrize("name", QUICK)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(QUICK[0], marks=pytest.mark.representative), *QUICK[1:]],
+)
 def test_a_compiled_architecture_computes_what_torch_does(name: str, workers: Workers) -> None:
     _check(name, workers)
 
@@ -64,6 +67,7 @@ def test_every_architecture_computes_what_torch_does(name: str, workers: Workers
         _check(name, workers)
 
 
+@pytest.mark.representative
 def test_a_wrong_result_is_noticed() -> None:
     right = Outcome(outputs=1, error=1e-6, own_error=0.0, reaction=1.0, seconds=1.0)
     assert right.passed

@@ -49,10 +49,13 @@ OPERANDS: Final[Mapping[str, Operands]] = {
     "MultiMarginLoss": lambda o, _, c: (o, c),
     "TripletMarginLoss": lambda o, y, _: (o, y, y.roll(1, 0)),
     "TripletMarginWithDistanceLoss": lambda o, y, _: (o, y, y.roll(1, 0)),
+    "CTCLoss": lambda o, _, c: (
+        o.reshape(ROWS // 2, 2, CLASSES).log_softmax(-1),
+        (c[:2] % (CLASSES - 1) + 1).unsqueeze(1),
+        (ROWS // 2, ROWS // 2 - 1),
+        (1, 1),
+    ),
 }
-REFUSED: Final = frozenset({"CTCLoss"})
-"""Losses that cannot be captured: they look at values."""
-
 _ARGUMENTS: Final[Mapping[str, tuple[Any, ...]]] = {"LinearCrossEntropyLoss": (CLASSES, CLASSES)}
 REDUCTIONS: Final = ("mean", "sum", "none")
 _MORE_REDUCTIONS: Final[Mapping[str, tuple[str, ...]]] = {"KLDivLoss": ("batchmean",)}

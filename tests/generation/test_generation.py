@@ -62,7 +62,13 @@ def test_tokens_that_the_device_chooses_stay_there(session: SambaSession, tmp_pa
     assert generator.generate(prompts, 5) == continuations(llama, prompts, 5)
 
 
-@pytest.mark.parametrize("build", [gpt2, qwen], ids=["gpt2", "qwen"])
+@pytest.mark.parametrize(
+    "build",
+    [
+        pytest.param(gpt2, id="gpt2", marks=pytest.mark.representative),
+        pytest.param(qwen, id="qwen"),
+    ],
+)
 def test_other_decoders(
     session: SambaSession, build: Callable[[], PreTrainedModel], tmp_path: Path
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import struct
 import time
 from collections import Counter
@@ -15,9 +16,36 @@ from samba_onnx.errors import PefError, PefFormatError, PefVersionError, SambaEr
 from samba_onnx.pef import archive, load_pef
 from samba_onnx.pef.layout import check_sizes
 from tests.pef.hostile_pefs import HostilePef, hostile_pefs
+from tests.reasons import plain, reasons, wrong_reason
 
 SECONDS = 5.0
 """Far above what any takes; a file that hangs the reader would take for ever."""
+
+REASONS = Path(__file__).with_name("hostile_reasons.json")
+_NO_PEF = (
+    "it does not begin as a PEF does",
+    "it is no PEF but another zip file, or its end is missing",
+)
+_ENDS = (r"the archive's directory is (damaged|cut off)", "the end of the archive is .*")
+DAMAGES = {
+    "cut off": ("the file is empty", *_NO_PEF),
+    "bytes added or removed": (
+        *_NO_PEF,
+        *_ENDS,
+        "# bytes follow the end of the PEF",
+        "the directory ends at byte # of a file of # bytes",
+    ),
+    "a byte changed": (
+        *_NO_PEF,
+        *_ENDS,
+        r"member [\w./#]+ was changed: its SHA-# differs",
+        "the seal does not fit: the manifest or the directory was changed",
+        "a safetensors header differs from the tensors that are declared",
+        r"the header of member [\w./#]+ is damaged",
+        "the padding at byte # of tensors is not zero",
+    ),
+}
+"""What may be said of files that are damaged, by the kind of the damage."""
 
 
 def _problem(hostile: HostilePef) -> str | None:
@@ -31,10 +59,23 @@ def _problem(hostile: HostilePef) -> str | None:
             return f"the message is not one line: {message[:200]!r}"
         if not isinstance(error, PefError):
             return f"refused as {type(error).__name__}"
+        reason = _wrong_reason(hostile, error)
+        if reason:
+            return reason
     else:
         return "accepted"
     seconds = time.monotonic() - start
     return f"took {seconds:.1f} s" if seconds > SECONDS else None
+
+
+def _wrong_reason(hostile: HostilePef, error: PefError) -> str | None:
+    """Return how the reason differs from that of the file or, for one that is damaged, of its kind."""
+    if hostile.why not in DAMAGES:
+        return wrong_reason(REASONS, f"{hostile.why}: {hostile.name}", error, hostile.path)
+    message = plain(str(error), hostile.path)
+    if re.fullmatch(rf"FILE: ({'|'.join(DAMAGES[hostile.why])})", message):
+        return None
+    return f"another reason than that of its kind: {message}"
 
 
 def test_every_hostile_pef_is_refused(toy: Path, tmp_path: Path) -> None:
@@ -48,6 +89,7 @@ def test_every_hostile_pef_is_refused(toy: Path, tmp_path: Path) -> None:
     assert not problems, "\n".join(problems)
     assert counts.total() >= 150
     assert min(counts.values()) >= 10
+    assert counts.total() - sum(counts[why] for why in DAMAGES) == len(reasons(REASONS))
 
 
 def test_the_untouched_pef_is_accepted(toy: Path) -> None:

@@ -280,6 +280,20 @@ def test_anomalies_are_named(
         assert device.ledger.run() == planned(plan, pef)
 
 
+def test_an_input_is_blamed_whatever_was_there_before(tmp_path: Path) -> None:
+    """The step writes where its input was."""
+    plan = Plan(
+        [section("s (float[4] x) => (float[4] y) { y = Sqrt(x) }")],
+        ["x"],
+        ["y"],
+        shared={"x": "place", "y": "place"},
+    )
+    with build(tmp_path, plan) as pef, Device(pef) as device:
+        bad = np.array([1, np.nan, np.inf, 1], np.float32)
+        with pytest.raises(AnomalyError, match=r"its input 'x' has 1 NaN and 1 infinite"):
+            device.run({"x": bad}, detect_anomaly=True)
+
+
 def test_masks_are_no_anomaly(tmp_path: Path) -> None:
     """Log(0) in an activation is what attention masks hold; as an output it is an anomaly."""
     x, fine = np.zeros(4, np.float32), np.ones(4, np.float32)

@@ -11,8 +11,10 @@ import pytest
 
 from samba_onnx.errors import ModelError
 from samba_onnx.loading import load_model
+from tests.reasons import reasons, wrong_reason
 from tests.safety.hostile_models import HostileCase, hostile_models
 
+REASONS = Path(__file__).with_name("hostile_reasons.json")
 SECONDS = 5.0
 """Far more than any case takes (the slowest 0.2 s), far less than a hang."""
 
@@ -43,6 +45,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> list[HostileCase]:
 def test_the_corpus_is_large_and_its_names_are_unique(corpus: list[HostileCase]) -> None:
     assert len(corpus) >= 150
     assert len({case.name for case in corpus}) == len(corpus)
+    assert reasons(REASONS).keys() == {case.name for case in corpus}
 
 
 def test_every_hostile_file_is_refused_in_one_line(
@@ -63,6 +66,9 @@ def _judge(case: HostileCase, opened: _Opened) -> Iterator[str]:
         load_model(case.path)
     except ModelError as error:
         message = str(error)
+        reason = wrong_reason(REASONS, case.name, error, case.path)
+        if reason:
+            yield reason
     except Exception as error:
         yield f"raised {type(error).__name__}: {error}"
         return

@@ -176,6 +176,18 @@ class Recurring(nn.Module):
         return self.layers(x.reshape(4, -1, UNITS))[0].reshape(x.shape)
 
 
+class Native(nn.Module):
+    """The operator that also returns its mask."""
+
+    def __init__(self, rate: float) -> None:
+        super().__init__()
+        self.rate = rate
+
+    def forward(self, x: Tensor) -> Tensor:
+        kept, mask = torch.native_dropout(x, self.rate, True)
+        return kept + x * mask
+
+
 def reshaped(rank: int, layer: nn.Module, places: int = 1) -> nn.Module:
     """Return a layer of images of a rank as one of rows.
 
@@ -204,6 +216,7 @@ class Reshaped(nn.Module):
 DROPOUTS: dict[str, Callable[[float], nn.Module]] = {
     "Dropout": nn.Dropout,
     "Dropout in place": lambda rate: nn.Dropout(rate, inplace=True),
+    "native_dropout": Native,
     "Dropout1d": lambda rate: reshaped(3, nn.Dropout1d(rate)),
     "Dropout2d": lambda rate: reshaped(4, nn.Dropout2d(rate)),
     "Dropout3d": lambda rate: reshaped(5, nn.Dropout3d(rate)),

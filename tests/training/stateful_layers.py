@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -270,5 +271,65 @@ TABLES = [
         "embedding_bag": lambda: Lookup(BagFunction()),
     }.items()
 ]
-EVERY: list[Case] = [*NORMALISATIONS, *PARAMETRIZED, *BUFFERED, *TABLES]
+
+
+class Teacher(nn.Module):
+    """Follows a teacher whose parameters are averages of its own, as MoCo and BYOL do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.student = nn.Sequential(nn.Linear(WIDTH, UNITS), nn.BatchNorm1d(UNITS))
+        self.teacher = copy.deepcopy(self.student).requires_grad_(False)
+        self.outer = nn.Linear(UNITS, RESULTS)
+
+    def forward(self, x: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+        own = self.student(x)
+        with torch.no_grad():
+            for average, parameter in zip(
+                self.teacher.parameters(), self.student.parameters(), strict=True
+            ):
+                average.data = 0.9 * average.data + 0.1 * parameter.data
+            other = self.teacher(x)
+        y = self.outer(own)
+        return F.mse_loss(y, target) + F.mse_loss(own, other), y
+
+
+class Clipped(nn.Linear):
+    """Keeps its weights small, as critics of Wasserstein GANs do."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        with torch.no_grad():
+            self.weight.clamp_(-0.2, 0.2)
+        return super().forward(x)
+
+
+class Constrained(nn.Linear):
+    """Keeps the rows of its weight short, as networks of EEG signals do."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.weight.data = torch.renorm(self.weight.data, p=2, dim=0, maxnorm=0.5)
+        return super().forward(x)
+
+
+class Shifted(nn.Module):
+    """Keeps the statistics of two batches, each in a part of one buffer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("means", torch.zeros(2, UNITS))
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.means[0] = self.means[1]
+        self.means[1] = x.detach().mean(0)
+        return x - self.means.sum(0)
+
+
+WRITTEN = [
+    case("Teacher", Teacher),
+    case("Clipped", around(lambda: Clipped(UNITS, UNITS))),
+    case("Constrained", around(lambda: Constrained(UNITS, UNITS))),
+    case("Shifted", around(Shifted)),
+]
+
+EVERY: list[Case] = [*NORMALISATIONS, *PARAMETRIZED, *BUFFERED, *TABLES, *WRITTEN]
 """All cases."""

@@ -15,15 +15,20 @@ QUICK = {
     *("logistic regression", "perceptron", "lenet", "resnet18", "lstm", "gru"),
     *("gpt2", "positions", "losses"),
 }
-"""What the default test command trains: one of each family."""
+"""What the tests of this folder train: one of each family."""
+REPRESENTATIVES = {"logistic regression", "lenet"}
+"""What the default test command trains."""
+
+
+def _marks(name: str) -> tuple[pytest.MarkDecorator, ...]:
+    if name in REPRESENTATIVES:
+        return (pytest.mark.representative,)
+    return () if name in QUICK else (pytest.mark.slow,)
 
 
 @pytest.mark.parametrize(
     "case",
-    [
-        pytest.param(case, id=case.name, marks=() if case.name in QUICK else pytest.mark.slow)
-        for case in CASES
-    ],
+    [pytest.param(case, id=case.name, marks=_marks(case.name)) for case in CASES],
 )
 def test_training_equals_eager_torch(case: Case, tmp_path: Path) -> None:
     found = differences(

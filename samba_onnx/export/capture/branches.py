@@ -18,6 +18,7 @@ from samba_onnx.errors import BranchWarning, ModelError
 from samba_onnx.export.capture.outputs import plain_outputs
 from samba_onnx.export.capture.restoring import members_replaced
 from samba_onnx.export.capture.samba_calls import samba_calls
+from samba_onnx.export.capture.state_reads import StateReads
 from samba_onnx.functional import HOST_OPERATORS
 from samba_onnx.program.source_location import trace_location
 from samba_onnx.tensor import SambaTensor
@@ -81,19 +82,23 @@ class Values:
             gradients: Whether the module runs as it does where gradients are computed.
 
         Raises:
-            ModelError: The module or its inputs have no values.
+            ModelError: The module or its inputs have no values, or a value is one of a buffer that
+                the module changes.
         """
         _need_values(module, (args, keywords))
         self._taken = []
+        reads = StateReads(module, _TAKING, _place)
 
         def take(function: Callable[..., Any], args: Any, named: Any) -> Any:
             value = function(*args, **named)
+            if reads.repeating:
+                return value
             # Tensors without content make a list of single items.
             self._taken += args[0].flatten().tolist() if function is _LIST else [value]
             return value
 
-        with _Taking(take), _exporting(), samba_calls():
-            eager(module, args, keywords, gradients=gradients)
+        with reads, _Taking(take), _exporting(), samba_calls():
+            eager(module, args, keywords, gradients=gradients, ending=reads.refuse)
         self._recorded = True
 
     def warn(self, module: nn.Module) -> None:
@@ -190,6 +195,7 @@ def eager(
     written: Collection[str] | None = None,
     *,
     gradients: bool = False,
+    ending: Callable[[Callable[[], Any]], None] | None = None,
 ) -> Any:
     """Return what a module computes, leaving it, its tensors and the random state as they were.
 
@@ -201,6 +207,8 @@ def eager(
             is not known.
         gradients: Whether it runs as it does where gradients are computed: hooks that ``forward``
             registers need that.
+        ending: Called before the module gets its own parameters and buffers back, with what runs
+            it once more.
     """
     positional, named = pytree.tree_map(_plain, (args, dict(keywords)))
     parameters = dict(module.named_parameters(remove_duplicate=False))
@@ -219,7 +227,14 @@ def eager(
         torch.set_grad_enabled(gradients),
         HOST_OPERATORS.paused(),
     ):
-        return plain_outputs(module, module(*positional, **named))
+
+        def run() -> Any:
+            return plain_outputs(module, module(*positional, **named))
+
+        outputs = run()
+        if ending is not None:
+            ending(run)
+        return outputs
 
 
 def _plain(leaf: Any) -> Any:

@@ -164,7 +164,7 @@ def rate_of(node: fx.Node) -> float:
 
 
 def applied(node: fx.Node, draw: Draw, value: Tensor) -> Tensor | tuple[Tensor, Tensor]:
-    """Apply an exported dropout operator.
+    """Apply an exported dropout operator; ``native_dropout`` returns its mask as well.
 
     Args:
         node: A node of one of the dropout operators.

@@ -11,7 +11,6 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils import _pytree as pytree
 
-from samba_onnx.errors import ModelError
 from samba_onnx.export.capture.loss_marks import LOSS_FUNCTIONS
 from samba_onnx.export.capture.modules import export_module
 from samba_onnx.export.differentiation.joint import flat_outputs
@@ -20,7 +19,6 @@ from tests.export.loss_table import (
     OPERANDS,
     PLACES,
     REDUCTIONS,
-    REFUSED,
     WAYS,
     LossCase,
     cases,
@@ -60,11 +58,11 @@ def test_the_table_has_every_loss_of_torch() -> None:
         if inspect.isclass(loss := getattr(nn.modules.loss, name, None))
         and issubclass(loss, nn.modules.loss._Loss)
     }
-    assert set(OPERANDS) | REFUSED >= everything - {"_Loss", "_WeightedLoss"}
+    assert set(OPERANDS) >= everything - {"_Loss", "_WeightedLoss"}
 
 
 def test_every_function_that_a_loss_calls_is_known() -> None:
-    called = {function_of(name) for name in (*OPERANDS, *REFUSED)}
+    called = {function_of(name) for name in OPERANDS}
     named = {
         function
         for name, function in vars(functional).items()
@@ -96,19 +94,3 @@ def test_gradients_are_those_of_the_loss_alone(case: LossCase) -> None:
     for resident, path in machine.exported.members.items():
         gradient = module.get_parameter(path).grad
         torch.testing.assert_close(machine[f"{resident}__grad"], gradient, rtol=2e-5, atol=2e-6)
-
-
-def test_the_loss_of_alignments_is_refused_with_the_line() -> None:
-    class Aligning(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.layer = nn.Linear(4, 5)
-            self.criterion = nn.CTCLoss()
-
-        def forward(self, value: Tensor, labels: Tensor, sizes: Tensor) -> tuple[Tensor, Tensor]:
-            scores = self.layer(value).log_softmax(-1)
-            return self.criterion(scores, labels, sizes, sizes // 3), scores
-
-    batch = (torch.randn(7, 3, 4), torch.randint(1, 5, (3, 3)), torch.full((3,), 7))
-    with pytest.raises(ModelError, match=r"test_loss_table\.py:\d+"):
-        prepared(Aligning(), batch)
