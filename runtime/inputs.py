@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import functools
+import logging
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from samba_onnx.errors import InputError
 from samba_onnx.facts.dtypes import tensor_element
 from samba_onnx.pef.manifest import Symbol
+from samba_onnx.runtime.elements import Array
+
+LOGGER: Final = logging.getLogger(__name__)
 
 _STRING = "tensor(string)"
+_INTEGERS = "iu"
+"""Kinds of numpy's types."""
 
 
 class InputSpec:
@@ -37,14 +44,14 @@ class InputSpec:
 
         Args:
             value: What the user gave: an array or something that numpy makes one of; a list for a
-                sequence, None for an empty optional.
+                sequence, None for an empty optional. Integers of another width are converted.
 
         Returns:
             An array with the compiled dtype and shape that may share the user's memory, or the
             value itself where the input is no tensor.
 
         Raises:
-            InputError: Type or shape differ.
+            InputError: Type or shape differ, or an integer does not fit.
         """
         if self.dtype is None:
             return self._check_container(value)
@@ -61,12 +68,14 @@ class InputSpec:
             ) from None
         if self.dtype == object and array.dtype.kind in "UST":
             array = array.astype(object)
+        if self.dtype is not None and array.dtype != self.dtype and fits(array.shape, self.shape):
+            array = of_width(self.name, array, self.dtype)
         if array.dtype != self.dtype:
             raise InputError(
                 f"input {self.name!r} has dtype {array.dtype}, expected {self.dtype} ({self}); "
                 f"convert it with .astype"
             )
-        if not _fits(array.shape, self.shape):
+        if not fits(array.shape, self.shape):
             raise InputError(
                 f"input {self.name!r} has shape {list(array.shape)}, expected {self}; give that "
                 "shape, or convert the model for this one (--input-shape)"
@@ -79,6 +88,43 @@ class InputSpec:
                 f"input {self.name!r} is {type(value).__name__}, expected {self}; give a list"
             )
         return value
+
+
+def of_width(name: str, array: Array, dtype: np.dtype[Any]) -> Array:
+    """Return integers in an integer type of another width; logged once per name and types.
+
+    Token ids come as int64 from torch and as int32 or int16 from programs that were written for
+    the RDU; the numbers are the same.
+
+    Args:
+        name: What the array is an input of, or written to.
+        array: Any array.
+        dtype: The compiled type.
+
+    Returns:
+        The same numbers in the compiled type; the array itself if one of the types is no integer.
+
+    Raises:
+        InputError: A number does not fit into the compiled type.
+    """
+    if array.dtype.kind not in _INTEGERS or dtype.kind not in _INTEGERS:
+        return array
+    limits = np.iinfo(dtype)
+    for number in (int(array.min()), int(array.max())) if array.size else ():
+        if not limits.min <= number <= limits.max:
+            raise InputError(
+                f"input {name!r} is {array.dtype} and holds {number}, which the compiled {dtype} "
+                f"cannot: give numbers from {limits.min} to {limits.max}, or compile for "
+                f"{array.dtype}"
+            )
+    _tell(name, str(array.dtype), str(dtype))
+    return array.astype(dtype)
+
+
+@functools.cache
+def _tell(name: str, given: str, compiled: str) -> None:
+    """Log once that an input is converted."""
+    LOGGER.warning("input %r is %s, compiled was %s: it is converted", name, given, compiled)
 
 
 def own_copy(value: Any) -> Any:
@@ -129,7 +175,13 @@ def describe(kind: str, shape: tuple[int | str | None, ...] | None) -> str:
     return f"{kind}[{', '.join('?' if size is None else str(size) for size in shape)}]"
 
 
-def _fits(shape: tuple[int, ...], expected: tuple[int | str | None, ...] | None) -> bool:
+def fits(shape: tuple[int, ...], expected: tuple[int | str | None, ...] | None) -> bool:
+    """Return whether an array's sizes are those that were compiled.
+
+    Args:
+        shape: Sizes of the array.
+        expected: Sizes of the symbol. A name or None stands for any size, None alone for any sizes.
+    """
     if expected is None:
         return True
     return len(shape) == len(expected) and all(

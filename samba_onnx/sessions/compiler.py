@@ -12,6 +12,7 @@ from torch import nn
 from torch.optim import Optimizer
 
 from samba_onnx.errors import UsageError
+from samba_onnx.export.programs.region_types import match_region_types
 from samba_onnx.export.programs.training_steps import optimizer_list
 from samba_onnx.facts.names import RATE
 from samba_onnx.program.program import DEFAULT_GRAPH, Program
@@ -140,6 +141,7 @@ class Compiler:
             return None
         options = self._options.with_settings(destination.settings)
         programs = [_program_of(graph) for graph in graphs]
+        match_region_types(programs)
         for part in (part for program in programs for part in program.parts):
             refuse_unless_prepared(part)
         programs[0] = dataclasses.replace(programs[0], notes=(*programs[0].notes, _TRACED_NOTE))

@@ -9,9 +9,10 @@ from typing import Any, NamedTuple
 import torch
 
 from samba_onnx.errors import InputError, UsageError
+from samba_onnx.facts.dtypes import tensor_element
 from samba_onnx.pef.manifest import Graph, Symbol
 from samba_onnx.runtime.elements import Array
-from samba_onnx.runtime.inputs import describe
+from samba_onnx.runtime.inputs import describe, fits, of_width
 from samba_onnx.sessions.traced import TracedGraph, matches
 from samba_onnx.tensor import DEVICE, SambaTensor
 from samba_onnx.tensor.arrays import from_array, to_array
@@ -160,12 +161,17 @@ def _output_name(output: Any) -> tuple[str, str]:
 
 
 def _checked(tensor: torch.Tensor, name: str, symbol: Symbol) -> Array:
-    """A tensor's array, if it fits the symbol."""
+    """A tensor's array, if it fits the symbol; integers of another width are converted."""
     with natively():
-        if not matches(symbol, tensor):
+        if matches(symbol, tensor):
+            return to_array(tensor)
+        array, element = to_array(tensor), tensor_element(symbol.type)
+        if element is not None and fits(array.shape, symbol.shape):
+            array = of_width(name, array, element.numpy)
+        if not matches(symbol, from_array(array)):
             raise InputError(
                 f"input {name!r} is {tensor.dtype} of shape {list(tensor.shape)}, compiled was "
                 f"{describe(symbol.type, symbol.shape)}: give that shape and dtype, or compile for "
                 "this one"
             )
-    return to_array(tensor)
+        return array

@@ -13,7 +13,7 @@ from samba_onnx.runtime.device import Device
 from samba_onnx.runtime.elements import Array
 from samba_onnx.runtime.replay import Replay
 from samba_onnx.tensor import SambaTensor
-from samba_onnx.tensor.arrays import FOREIGN
+from samba_onnx.tensor.arrays import FOREIGN, to_array
 from samba_onnx.tensor.marks import Marks
 from samba_onnx.tensor.native import natively
 
@@ -112,8 +112,8 @@ def make_shortcut(
         outputs: What it returned.
 
     Returns:
-        The shortcut; None if the run's tensors have types that numpy does not have, or are not on
-        the host.
+        The shortcut; None if the run's tensors have types that numpy does not have, or others than
+        the device, or are not on the host.
     """
     places = {name: index for index, name in enumerate(names)}
     with natively():
@@ -122,8 +122,8 @@ def make_shortcut(
         slots = []
         for name, *_ in replay.inputs:
             tensor, items = tensors[places[name]], device.memory.tensor(name).items
-            if tensor.is_complex():
-                # Its memory may hold the conjugate.
+            if tensor.is_complex() or to_array(tensor).dtype != items.dtype:
+                # Its memory may hold the conjugate, or integers of another width.
                 return None
             slots.append(
                 InputSlot(places[name], tensor.shape, tensor.dtype, items.ctypes.data, items.nbytes)

@@ -7,11 +7,13 @@ from collections.abc import Sequence
 import torch
 
 from samba_onnx.errors import InputError, UsageError
+from samba_onnx.runtime.inputs import of_width
 from samba_onnx.sessions.loaded import LoadedProgram
 from samba_onnx.sessions.run_values import named_marks, wrapped
 from samba_onnx.sessions.traced_state import TracedState
 from samba_onnx.sessions.turns import in_turn
 from samba_onnx.tensor import DEVICE, SambaTensor
+from samba_onnx.tensor.arrays import from_array, to_array
 
 
 class TensorAccess:
@@ -65,12 +67,15 @@ class TensorAccess:
             raise UsageError(
                 f"tensor {name!r} was to become {type(tensor).__name__}; give a tensor, or None"
             )
-        if tensor.shape != old.shape or tensor.dtype != old.dtype:
+        values = tensor.torch_tensor() if isinstance(tensor, SambaTensor) else tensor
+        if values.shape == old.shape and values.dtype != old.dtype:
+            expected = to_array(torch.empty(0, dtype=old.dtype)).dtype
+            values = from_array(of_width(name, to_array(values), expected))
+        if values.shape != old.shape or values.dtype != old.dtype:
             raise InputError(
                 f"tensor {name!r} is {old.dtype} of shape {list(old.shape)}; it was given "
                 f"{tensor.dtype} of shape {list(tensor.shape)}"
             )
-        values = tensor.torch_tensor() if isinstance(tensor, SambaTensor) else tensor
         old.data = values.detach()
         if name in self._state.host_inputs:
             self._state.host_inputs[name] = old

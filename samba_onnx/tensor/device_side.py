@@ -213,13 +213,22 @@ class DeviceSide:
 
 
 def _transferable(tensor: Copied, value: Tensor, member: str) -> Tensor:
-    """A value without history, if it has the tensor's shape and dtype."""
+    """A value without history, if it has the tensor's shape and dtype.
+
+    Integers of another width are left to the device, which converts them if they fit.
+    """
     if not isinstance(value, Tensor):
         raise UsageError(f"{member} was given {type(value).__name__}; assign a torch.Tensor")
-    if value.shape != tensor.shape or value.dtype != tensor.dtype:
+    is_type = value.dtype == tensor.dtype or (_is_integer(value) and _is_integer(tensor))
+    if value.shape != tensor.shape or not is_type:
         raise InputError(
             f"{member} of tensor {tensor.name!r} was given shape {tuple(value.shape)}, "
             f"{value.dtype}; it has shape {tuple(tensor.shape)}, {tensor.dtype}"
         )
     with natively():
         return value.detach()
+
+
+def _is_integer(tensor: Copied | Tensor) -> bool:
+    dtype = tensor.dtype
+    return not (dtype.is_floating_point or dtype.is_complex or dtype == torch.bool)

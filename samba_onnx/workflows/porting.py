@@ -19,12 +19,10 @@ import torch
 from torch import nn
 from torch.export import ExportedProgram
 from torch.optim import Optimizer
-from torch.utils import _pytree as pytree
 
 from samba_onnx.errors import ModelError, UsageError
 from samba_onnx.export.capture.archives import SUFFIX, load_exported_program
 from samba_onnx.export.capture.modules import arguments
-from samba_onnx.export.capture.outputs import plain_outputs
 from samba_onnx.export.programs.inference import Exported, export_inference, export_program
 from samba_onnx.export.programs.training_steps import optimizer_list
 from samba_onnx.importing.checkpoints import export_trained, read_checkpoint
@@ -34,6 +32,8 @@ from samba_onnx.safety.files import printable
 from samba_onnx.tensor.arrays import to_array
 from samba_onnx.tensor.lazy_parameters import LAZY
 from samba_onnx.workflows.checking.inference import compare_with_eager
+from samba_onnx.workflows.checking.outcome import NotComparableError
+from samba_onnx.workflows.checking.own_inputs import fitting_runs
 from samba_onnx.workflows.compiler import DEFAULT_TARGET, analyze_programs, compile_programs
 from samba_onnx.workflows.planning import Progress
 from samba_onnx.workflows.reference_sample import Sample, keep_sample
@@ -346,16 +346,12 @@ def _contents(model: TorchModel, exported: Exported) -> dict[str, torch.Tensor]:
 
 
 def _sample(model: TorchModel, exported: Exported) -> Sample:
-    """Run eager torch, and keep what it answers."""
-    flat = pytree.tree_leaves((model.args, dict(model.keywords)))
-    inputs = {name: to_array(flat[place]) for name, place in exported.inputs.items()}
+    """Run eager torch, on the example inputs as far as they fit, and keep what it answers."""
     try:
-        with torch.no_grad():
-            returned = model.module(*model.args, **model.keywords)
-        answers = pytree.tree_leaves(plain_outputs(model.module, returned))
-    except Exception as error:  # whatever the user's module raises
-        reason = f"torch fails on the example inputs, with {type(error).__name__}"
-        return Sample(notes=(f"The PEF carries no reference sample: {reason}.",))
-    pairs = zip(exported.outputs, answers, strict=True)
-    outputs = {name: to_array(answer) for name, answer in pairs if name is not None}
+        fitting = fitting_runs(model.module, model.args, model.keywords, exported, trains=False)
+    except NotComparableError as obstacle:
+        return Sample(notes=(f"The PEF carries no reference sample: {obstacle}.",))
+    flat, results = fitting.runs.leaves, fitting.runs.native
+    inputs = {name: to_array(flat[place]) for name, place in exported.inputs.items()}
+    outputs = {name: results[name] for name in exported.outputs if name is not None}
     return keep_sample([inputs], [outputs], graph=exported.program.name)

@@ -17,6 +17,7 @@ from tests.cli.conftest import SambaPort
 from tests.workflows.checking.planted import (
     LINE,
     REFUSED,
+    Hopeless,
     absent_update,
     batch,
     net,
@@ -125,11 +126,13 @@ def noted(samba_port: SambaPort, path: Path, sentence: str) -> None:
     ("source", "sentence"),
     [
         (
-            ["clumsy_factory"],
+            ["hopeless_factory"],
             "not compared with eager torch: torch itself fails on the given inputs",
         ),
-        (["clumsy_factory"], "carries no reference sample: torch fails on the example inputs"),
-        (["clumsy_training_factory", "--train"], "torch itself fails on the given inputs"),
+        (["hopeless_factory"], "carries no reference sample: torch itself fails on the given"),
+        (["hopeless_training_factory", "--train"], "torch itself fails on the given inputs"),
+        (["clumsy_factory"], "compared with eager torch on values of its own for 'target'"),
+        (["clumsy_training_factory", "--train"], "torch on values of its own for 'target'"),
         (
             ["dropping_factory", "--train"],
             "compared with eager torch with the rates of all dropouts",
@@ -149,11 +152,14 @@ def test_what_is_not_comparable_gets_a_note(
 
 def test_archives_that_are_not_comparable_get_a_note(samba_port: SambaPort, tmp_path: Path) -> None:
     x, _ = batch()
-    module = net().eval()
-    program = torch.export.export(module, (x, torch.tensor([0, 7])))
-    torch.export.save(program, tmp_path / "net.pt2")
-    assert samba_port("convert", tmp_path / "net.pt2", "-q").status == 0
-    noted(samba_port, tmp_path / "net.pef", "torch itself fails on the given inputs")
+    for module, target, sentence in (
+        (Hopeless(0.0).eval(), [0, 2], "torch itself fails on the given inputs"),
+        (net().eval(), [0, 7], "compared with eager torch on values of its own for 'target'"),
+    ):
+        program = torch.export.export(module, (x, torch.tensor(target)))
+        torch.export.save(program, tmp_path / "net.pt2")
+        assert samba_port("convert", tmp_path / "net.pt2", "-q").status == 0
+        noted(samba_port, tmp_path / "net.pef", sentence)
 
 
 def test_what_is_compared_needs_no_note(samba_port: SambaPort, command: list[object]) -> None:

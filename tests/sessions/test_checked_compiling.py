@@ -23,6 +23,7 @@ from samba_onnx.sessions import SambaSession
 from tests.workflows.checking.planted import (
     LINE,
     REFUSED,
+    Hopeless,
     Net,
     absent_update,
     batch,
@@ -163,16 +164,21 @@ def test_models_without_values_get_a_note(session: SambaSession, tmp_path: Path)
     assert note in notes(training(session, tmp_path, net().to("meta")))
 
 
-def test_inputs_without_values_get_a_note(session: SambaSession, tmp_path: Path) -> None:
+def test_inputs_without_values_get_others(session: SambaSession, tmp_path: Path) -> None:
     x = samba.SambaTensor(shape=(2, 4), name="x")
     model = net().eval()
     path = session.compile(model, (x, batch()[1]), output=tmp_path / "m.pef")
-    assert "eager torch: an input has no values." in notes(path)[-1]
+    assert "is compared with eager torch on values of its own for 'x'." in notes(path)[-1]
 
 
-def test_inputs_that_torch_refuses_get_a_note(session: SambaSession, tmp_path: Path) -> None:
+def test_inputs_that_torch_refuses_get_others(session: SambaSession, tmp_path: Path) -> None:
     path = training(session, tmp_path, inputs=clumsy_batch())
-    assert "torch itself fails on the given inputs, with IndexError: Target 7" in notes(path)[-1]
+    assert "is compared with eager torch on values of its own for 'target'." in notes(path)[-1]
+
+
+def test_models_that_torch_refuses_get_a_note(session: SambaSession, tmp_path: Path) -> None:
+    path = training(session, tmp_path, Hopeless(0.0))
+    assert "torch itself fails on the given inputs, with IndexError: index" in notes(path)[-1]
 
 
 def test_dropouts_get_a_note(session: SambaSession, tmp_path: Path) -> None:
@@ -218,7 +224,7 @@ def test_onnx_models_that_cannot_be_compared_get_a_note(
     assert "RandomNormalLike draws other numbers in every run." in notes(path)[-1]
     shape = samba.SambaTensor(shape=(2, 4), name="x")
     path = session.compile(strange("Exp"), (shape,), output=tmp_path / "m.pef")
-    assert "the ONNX model on onnxruntime: an input has no values." in notes(path)[-1]
+    assert "with the ONNX model on onnxruntime on values of its own for 'x'." in notes(path)[-1]
 
 
 @pytest.mark.parametrize("operator", list(REFUSED))

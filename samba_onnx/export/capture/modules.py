@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import inspect
 import itertools
-import traceback
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -32,6 +31,7 @@ from samba_onnx.export.capture.known_values import KnownValues
 from samba_onnx.export.capture.loss_marks import loss_marks
 from samba_onnx.export.capture.outputs import with_plain_outputs
 from samba_onnx.export.capture.recording_rules import RuleRecorder
+from samba_onnx.export.capture.refusals import not_captured, refuse_unless_fitting, refused_calls
 from samba_onnx.export.capture.samba_calls import samba_calls
 from samba_onnx.export.capture.surroundings import forget_tensors, forget_traced
 from samba_onnx.export.capture.unchecked import Unchecked
@@ -39,8 +39,9 @@ from samba_onnx.export.capture.whole_layers import whole_layers
 from samba_onnx.export.decomposition.functionalizing import functionalized
 from samba_onnx.export.naming import flat_names
 from samba_onnx.functional import device_limits
-from samba_onnx.program.source_location import trace_location
 
+_SPECIALISED: Final = "samba_specialised"
+"""Key of a graph's metadata: whether values of inputs decided what is in it."""
 _DATA: Final = torch.Tensor.data.__get__  # type: ignore[attr-defined]
 _SET_DATA: Final = torch.Tensor.data.__set__  # type: ignore[attr-defined]
 
@@ -96,6 +97,8 @@ class Captured:
     """Tensors that the module holds without having registered them, by placeholder."""
     out_spec: pytree.TreeSpec
     """How the flat outputs are nested."""
+    is_specialised: bool = False
+    """Whether what it does depends on values of the inputs that it was captured with."""
 
     @property
     def outputs(self) -> tuple[Any, ...]:
@@ -205,7 +208,7 @@ def export_module(
         ModelError: The module does what a graph cannot express.
         GradientError: A rule for gradients cannot be compiled.
     """
-    _check_arguments(module, args, keywords)
+    refuse_unless_fitting(module, args, keywords)
     values = Values()
     try:
         return _traced(module, args, keywords, values, rules)
@@ -213,6 +216,7 @@ def export_module(
         values.record(module, args, keywords, gradients=rules is not None)
     program = _traced(module, args, keywords, values, rules)
     values.warn(module)
+    program.graph_module.meta[_SPECIALISED] = True
     return program
 
 
@@ -236,6 +240,7 @@ def _traced(
                 samba_calls(),
                 values.replayed(),
                 whole_layers(),
+                refused_calls(),
                 cumulative_averages(),
                 written_back(module),
                 with_plain_outputs(module),
@@ -250,7 +255,7 @@ def _traced(
     except Exception as error:  # whatever the module's own code raises
         if values.asked:
             raise ValuesNeededError from error
-        raise _explained(module, error) from error
+        raise not_captured(module, error) from error
     finally:
         if constants.are_kept:
             forget_traced()
@@ -296,6 +301,7 @@ def captured(program: ExportedProgram, names: Sequence[str]) -> Captured:
         program: As ``export_module`` or ``torch.export.export`` returns it.
         names: Names of its flat inputs.
     """
+    is_specialised = bool(program.graph_module.meta.get(_SPECIALISED))
     graph_module = functionalized(program.graph_module)
     if graph_module is None:
         program = decomposed(program)
@@ -321,6 +327,7 @@ def captured(program: ExportedProgram, names: Sequence[str]) -> Captured:
         tuple(written),
         MappingProxyType(constants),
         program.call_spec.out_spec,
+        is_specialised,
     )
 
 
@@ -365,29 +372,3 @@ def _results(
         if name in members:
             written[members[name].qualified] = value
     return outputs, written
-
-
-def _check_arguments(module: nn.Module, args: tuple[Any, ...], keywords: Mapping[str, Any]) -> None:
-    if not isinstance(module, nn.Module):
-        raise UsageError(f"a module was expected, but {type(module).__name__} was given")
-    signature = inspect.signature(module.forward)
-    try:
-        signature.bind(*args, **keywords)
-    except TypeError as error:
-        arguments_text = [f"{len(args)} positional"] * bool(args) + list(map(str, keywords))
-        raise UsageError(
-            f"the inputs ({', '.join(arguments_text) or 'none'}) do not fit "
-            f"{type(module).__name__}.forward{signature}: {error}"
-        ) from error
-
-
-def _explained(module: nn.Module, error: Exception) -> Exception:
-    """Return the error that says where in the module tracing failed."""
-    frames = traceback.extract_tb(error.__traceback__)
-    lines = "".join(traceback.format_list(frames))
-    place = trace_location(lines) or "an unknown line"
-    first = str(error).strip().partition("\n")[0][:500]
-    return ModelError(
-        f"{type(module).__name__} cannot be captured; at {place}: {type(error).__name__}: {first}",
-        location=trace_location(lines) or None,
-    )

@@ -16,6 +16,7 @@ from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 
 from samba_onnx.errors import UsageError
+from samba_onnx.export.capture.conforming import check_constants
 from samba_onnx.export.capture.modules import (
     Captured,
     Inputs,
@@ -118,6 +119,7 @@ def export_inference(
     args, keywords = arguments(inputs)
     flat = renamed(names_of(module, args, keywords), input_names)
     graph = captured(export_module(module, args, keywords), flat)
+    check_constants(graph.graph_module, graph.constants)
     return _Writer(module, graph, root_name(module, prefix)).exported(name)
 
 

@@ -16,12 +16,13 @@ from samba_onnx.workflows.checking.mismatches import compared
 from samba_onnx.workflows.checking.outcome import (
     Comparison,
     NotComparableError,
+    both,
     done,
     not_comparable,
 )
+from samba_onnx.workflows.checking.own_inputs import fitting_runs
 from samba_onnx.workflows.checking.refusals import refuse_unless_prepared
 from samba_onnx.workflows.checking.running import feeds_of, run_part
-from samba_onnx.workflows.checking.torch_runs import TorchRuns
 
 
 @samba_calls()
@@ -35,7 +36,7 @@ def compare_with_eager(
 
     Args:
         module: With the weights to compare with; its buffers stay as they are.
-        inputs: What it was exported with.
+        inputs: What it was exported with; where that does not fit, the check has values of its own.
         exported: As ``export_inference`` returns it.
         keywords: Further arguments by keyword.
 
@@ -50,12 +51,13 @@ def compare_with_eager(
     """
     part = exported.program.parts[0]
     args, named = arguments(inputs)
-    runs = TorchRuns(module, args, {**named, **keywords}, exported, trains=False)
     try:
-        expected = runs.native  # which says why there is nothing to compare, before anything runs
+        fitting = fitting_runs(module, args, {**named, **keywords}, exported, trains=False)
+        runs, expected = fitting.runs, fitting.runs.native
         feeds = feeds_of(module, runs.leaves, exported)
         errors = compared({**feeds, **run_part(part, feeds)}, expected, runs)
-        return done(errors, CONDITION if exported.program.argins else "")
+        dropouts = CONDITION if exported.program.argins else ""
+        return done(errors, both(dropouts, fitting.condition))
     except NotComparableError as obstacle:
         refuse_unless_prepared(part)
         return not_comparable(str(obstacle))

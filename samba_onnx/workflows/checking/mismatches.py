@@ -7,16 +7,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from numpy.typing import NDArray
-from torch import fx
+from torch import Tensor, fx
 
 from samba_onnx.errors import ExecutionError, ExportMismatchError
 from samba_onnx.export.differentiation.recording import BACKWARD
 from samba_onnx.export.naming import place
-from samba_onnx.facts.names import GRADIENT, UPDATED, updated_name
+from samba_onnx.facts.names import GRADIENT, UPDATED, updated_name, written_name
 from samba_onnx.facts.tolerances import TIMES_ALLOWED
 from samba_onnx.workflows.checking.captured_graphs import CapturedGraph, captured_graph, is_faithful
 from samba_onnx.workflows.checking.first_difference import OperatorDifference, first_difference
 from samba_onnx.workflows.checking.judge import Judgement, Mismatch, judged
+from samba_onnx.workflows.checking.numbers import to_array
+from samba_onnx.workflows.checking.running import members_of
 from samba_onnx.workflows.checking.torch_runs import TorchRuns
 
 
@@ -36,7 +38,9 @@ def compared(
     Raises:
         ExportMismatchError: One of them is further from float64 than torch's own error explains.
     """
-    judgement = judged({name: _result(values, name) for name in expected}, runs)
+    kept = {path: to_array(tensor) for path, tensor in _forgotten(runs).items()}
+    known = {**kept, **values}
+    judgement = judged({name: _result(known, name) for name in expected}, runs)
     if judgement.mismatches or judgement.coarse:
         _look_closer(judgement, runs)
     return judgement.errors
@@ -110,6 +114,14 @@ def _evidence(runs: TorchRuns) -> _Evidence:
     return _Evidence(graph, None, True, is_faithful(graph, runs))
 
 
+def _forgotten(runs: TorchRuns) -> dict[str, Tensor]:
+    """Return what the module writes and the program does not know, which stays as it is."""
+    known = set(runs.exported.members.values())
+    members = members_of(runs.module)
+    written = runs.exported.captured.updates
+    return {path: members[path] for path in written if path in members and path not in known}
+
+
 def _result(values: Mapping[str, NDArray[Any]], name: str) -> NDArray[Any] | None:
     """Return our result of a name; what was accumulated is an update, and what was not written stays.
 
@@ -117,7 +129,8 @@ def _result(values: Mapping[str, NDArray[Any]], name: str) -> NDArray[Any] | Non
         values: All that the program read and wrote.
         name: As torch's result is called.
     """
-    names = (name, updated_name(name), name.removesuffix(UPDATED))
+    member = name.removesuffix(UPDATED)
+    names = (name, updated_name(name), written_name(member), member)
     return next((values[name] for name in names if name in values), None)
 
 

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import onnx
 import onnx_ir as ir
 
-from samba_onnx.errors import EngineRefusalError, ExecutionError, ExportMismatchError
+from samba_onnx.errors import EngineRefusalError, ExecutionError, ExportMismatchError, SambaError
 from samba_onnx.facts.domains import qualified
 from samba_onnx.facts.operators import Randomness, operators
 from samba_onnx.loading import LoadedModel, load_model
 from samba_onnx.pef import Pef
 from samba_onnx.program.kinds import SectionType
 from samba_onnx.program.source_location import source_location
+from samba_onnx.program.value_types import type_text
 from samba_onnx.runtime.device import Device
 from samba_onnx.runtime.engine.protocol import EngineSettings
 from samba_onnx.runtime.engine.registry import DEFAULT_ENGINE, make_engine
@@ -29,9 +31,12 @@ from samba_onnx.workflows.checking.outcome import (
     NotComparableError,
     done,
     not_comparable,
+    own_values,
 )
+from samba_onnx.workflows.checking.own_inputs import is_meaningless
 from samba_onnx.workflows.checking.staging import provisional
 from samba_onnx.workflows.compiler import convert
+from samba_onnx.workflows.sample_inputs import input_ranges, random_inputs
 from samba_onnx.workflows.verification import Verification, compare
 
 _ALWAYS_RANDOM = operators(random=[Randomness.ALWAYS])
@@ -68,17 +73,35 @@ def convert_compared(
     """
     loaded = load_model(model)
     try:
-        expected = _original_outputs(model, loaded, inputs, missing)
+        original = _original_outputs(
+            model, loaded, inputs, missing, options.get("input_shapes") or {}
+        )
     except NotComparableError as obstacle:
         comparison = not_comparable(str(obstacle), ORIGINAL_MODEL)
         with provisional(output) as draft:
             with convert(model, draft, notes=comparison.notes, **options) as pef:
                 _compiled_outputs(loaded, pef, None)
             return comparison
+    notes = done({}, original.condition, ORIGINAL_MODEL).notes
     with provisional(output) as draft:
-        with convert(model, draft, **options) as pef:
-            actual = _compiled_outputs(loaded, pef, inputs)
-        return done(_errors(compare(actual, expected, against="original")))
+        with convert(model, draft, notes=notes, **options) as pef:
+            actual = _compiled_outputs(loaded, pef, original.inputs)
+        errors = _errors(compare(actual, original.outputs, against="original"))
+        return done(errors, original.condition, ORIGINAL_MODEL)
+
+
+@dataclass(frozen=True)
+class _Original:
+    """What an ONNX model answered."""
+
+    inputs: Mapping[str, Any]
+    outputs: Mapping[str, Any]
+    replaced: tuple[str, ...]
+    """Names of the inputs that have other values than those that were given."""
+
+    @property
+    def condition(self) -> str:
+        return own_values(self.replaced)
 
 
 def _original_outputs(
@@ -86,7 +109,8 @@ def _original_outputs(
     loaded: LoadedModel,
     inputs: Mapping[str, Any],
     missing: str,
-) -> dict[str, Any]:
+    shapes: Mapping[str, Sequence[Any]],
+) -> _Original:
     """Run the original; raise ``NotComparableError`` where there is nothing to compare with."""
     engine = make_engine(DEFAULT_ENGINE, EngineSettings())
     source = model if isinstance(model, onnx.ModelProto) else loaded.path or Path(model)
@@ -97,13 +121,54 @@ def _original_outputs(
     drawing = _random_operators(loaded.model)
     if drawing:
         raise NotComparableError(f"{', '.join(drawing)} draws other numbers in every run")
-    if missing:
-        raise NotComparableError(missing)
+    first = None
+    for arrays, replaced in _trials(loaded.model, inputs, missing, shapes):
+        try:
+            results = computation.run(arrays)
+        except engine.failures as error:
+            reason = f"{engine.name} fails on the given inputs: {engine.reason(error)}"
+            first = first or NotComparableError(reason)
+        else:
+            outputs = dict(zip(computation.outputs, results, strict=True))
+            return _Original(arrays, outputs, replaced)
+    raise first or NotComparableError(missing)
+
+
+def _trials(
+    model: ir.Model, inputs: Mapping[str, Any], missing: str, shapes: Mapping[str, Sequence[Any]]
+) -> Iterator[tuple[dict[str, Any], tuple[str, ...]]]:
+    """Yield inputs to try: those that were given, and with values that fit in the place of others."""
+    specifications = {
+        value.name or "": (type_text(value), _sizes(value, inputs, shapes))
+        for value in model.graph.inputs
+        if not value.is_initializer()
+    }
     try:
-        return dict(zip(computation.outputs, computation.run(inputs), strict=True))
-    except engine.failures as error:
-        reason = engine.reason(error)
-        raise NotComparableError(f"{engine.name} fails on the given inputs: {reason}") from error
+        own = random_inputs(specifications, 0, input_ranges(model.graph))
+    except SambaError:  # an input is no tensor, or too large to be made
+        own = {}
+    if missing:
+        if own:
+            yield own, tuple(own)
+        return
+    own = {name: array for name, array in own.items() if name in inputs}
+    empty = [name for name in own if is_meaningless(inputs[name])]
+    yield {**inputs, **{name: own[name] for name in empty}}, tuple(empty)
+    integers = [name for name in own if inputs[name].dtype.kind in "iu"]
+    if integers:
+        names = tuple(dict.fromkeys([*empty, *integers]))
+        yield {**inputs, **{name: own[name] for name in names}}, names
+
+
+def _sizes(
+    value: ir.Value, inputs: Mapping[str, Any], shapes: Mapping[str, Sequence[Any]]
+) -> list[int]:
+    """Return the sizes of an input: those of what was given, else those that it is compiled for."""
+    name = value.name or ""
+    if name in inputs:
+        return list(inputs[name].shape)
+    declared: Sequence[Any] = () if value.shape is None else tuple(value.shape)
+    return [size if isinstance(size, int) else 1 for size in shapes.get(name, declared)]
 
 
 def _compiled_outputs(

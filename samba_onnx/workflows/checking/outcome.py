@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
@@ -55,14 +55,36 @@ class Comparison:
         return ()
 
 
-def done(errors: Mapping[str, float], condition: str = "") -> Comparison:
+def done(errors: Mapping[str, float], condition: str = "", oracle: str = EAGER_TORCH) -> Comparison:
     """Return the outcome of a comparison in which everything agrees.
 
     Args:
         errors: Largest error of each output, as a fraction of the output's largest number.
         condition: See ``Comparison.condition``.
+        oracle: What was compared with.
     """
-    return Comparison(ComparisonOutcome.DONE, MappingProxyType(dict(errors)), condition=condition)
+    known = MappingProxyType(dict(errors))
+    return Comparison(ComparisonOutcome.DONE, known, condition=condition, oracle=oracle)
+
+
+def own_values(names: Iterable[str]) -> str:
+    """Return the condition that a check has values of its own for some inputs.
+
+    Args:
+        names: Names of these inputs; the condition is empty without any.
+    """
+    listed = ", ".join(map(repr, names))
+    return f"on values of its own for {listed}" if listed else ""
+
+
+def both(one: str, other: str) -> str:
+    """Return two conditions as one.
+
+    Args:
+        one: See ``Comparison.condition``; may be empty.
+        other: The same.
+    """
+    return " and ".join(filter(None, [one, other]))
 
 
 def not_comparable(reason: str, oracle: str = EAGER_TORCH, subject: str = WHOLE) -> Comparison:

@@ -23,9 +23,11 @@ from samba_onnx.workflows.checking.numbers import zeros
 from samba_onnx.workflows.checking.outcome import (
     Comparison,
     NotComparableError,
+    both,
     done,
     not_comparable,
 )
+from samba_onnx.workflows.checking.own_inputs import fitting_runs
 from samba_onnx.workflows.checking.refusals import refuse_unless_prepared
 from samba_onnx.workflows.checking.running import feeds_of, run_part
 from samba_onnx.workflows.checking.torch_runs import TorchRuns
@@ -40,7 +42,7 @@ def compare_training(module: nn.Module, inputs: Inputs, exported: Exported) -> C
 
     Args:
         module: With the weights to compare with; its parameters keep their gradients.
-        inputs: What it was exported with.
+        inputs: What it was exported with; where that does not fit, the check has values of its own.
         exported: As ``export_training`` returns it.
 
     Returns:
@@ -53,8 +55,10 @@ def compare_training(module: nn.Module, inputs: Inputs, exported: Exported) -> C
         EngineRefusalError: The engine refuses an operator; the error names the type of the section.
     """
     program = exported.program
+    args, keywords = arguments(inputs)
     try:
-        errors = _errors_of_step(module, inputs, exported)
+        fitting = fitting_runs(module, args, keywords, exported, trains=True)
+        errors = _errors_of_step(fitting.runs, exported)
     except NotComparableError as obstacle:
         for part in program.parts:
             refuse_unless_prepared(part)
@@ -64,7 +68,7 @@ def compare_training(module: nn.Module, inputs: Inputs, exported: Exported) -> C
             refuse_unless_prepared(part)
         if part.type is SectionType.ZEROGRAD:
             _refuse_unless_zero(part)
-    return done(errors, CONDITION if program.argins else "")
+    return done(errors, both(CONDITION if program.argins else "", fitting.condition))
 
 
 def _refuse_unless_zero(part: Part) -> None:
@@ -78,12 +82,9 @@ def _refuse_unless_zero(part: Part) -> None:
             )
 
 
-def _errors_of_step(module: nn.Module, inputs: Inputs, exported: Exported) -> Mapping[str, float]:
+def _errors_of_step(runs: TorchRuns, exported: Exported) -> Mapping[str, float]:
     """Compare outputs, buffers and gradients; return the largest error of each."""
-    args, keywords = arguments(inputs)
-    runs = TorchRuns(module, args, keywords, exported, trains=True)
-    expected = runs.native  # which says why there is nothing to compare, before anything runs
-    feeds = feeds_of(module, runs.leaves, exported)
+    expected, feeds = runs.native, feeds_of(runs.module, runs.leaves, exported)
     values = {**feeds, **run_part(_part(exported.program, SectionType.FWD), feeds)}
     return compared({**values, **_backward(exported.program, values)}, expected, runs)
 

@@ -102,3 +102,24 @@ def test_randomness_outside_dropout(noise: Any) -> None:
     module = Calling(lambda found: noise(found).sum())
     with pytest.raises(ModelError, match=r"at test_training_errors\.py:\d+ draws random numbers"):
         export_training(module, (VALUE,))
+
+
+def test_what_gradients_need_must_not_be_written_before() -> None:
+    class Queue(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = nn.Linear(3, 3)
+            self.register_buffer("queue", torch.ones(3, 3))
+
+        def forward(self, value: Tensor) -> Tensor:
+            near = self.linear(value) @ self.queue
+            self.queue.copy_(value.detach())
+            return near.square().mean()
+
+    module = Queue()
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        module(torch.ones(3, 3)).backward()
+    with pytest.raises(
+        GradientError, match=r"matmul\S* at test_training_errors\.py:\d+ .* a clone"
+    ):
+        export_training(module, (torch.ones(3, 3),))

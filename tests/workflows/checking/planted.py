@@ -84,6 +84,24 @@ def clumsy_batch() -> tuple[Tensor, Tensor]:
     return batch()[0], torch.tensor([0, 7])
 
 
+class Hopeless(Net):
+    """Reads a row that its table does not have, whatever it is given; tracing does not notice."""
+
+    def forward(self, x: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+        row = nn.functional.embedding(torch.full((2,), 99), self.layer.weight)
+        return nn.functional.cross_entropy(self.layer(x + row), target), x
+
+
+def hopeless_factory() -> Any:
+    return Hopeless(0.0), batch()
+
+
+def hopeless_training_factory() -> Any:
+    model = Hopeless(0.0)
+    samba.from_torch_model_(model)
+    return model, batch(), samba.optim.AdamW(model.parameters(), lr=0.1)
+
+
 def clumsy_factory() -> Any:
     return net(), clumsy_batch()
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnx.parser
 import pytest
 
 from samba_onnx.errors import EngineRefusalError, ExecutionError, ExportMismatchError
@@ -73,9 +74,29 @@ def test_inputs_that_the_model_refuses_are_not_comparable(tmp_path: Path) -> Non
     comparison = convert_compared(model(body), path, {"x": X + 5}, sample=False)
     assert "onnxruntime fails on the given inputs: Gather node" in comparison.reason
     assert comparison.notes[0] in notes(path)
+
+
+def test_inputs_without_values_are_drawn(tmp_path: Path) -> None:
+    path = tmp_path / "m.pef"
     comparison = convert_compared(model("y = Tanh(x)"), path, {}, "an input has no values")
-    assert comparison.reason == "an input has no values"
+    assert comparison.outcome is ComparisonOutcome.DONE
+    assert comparison.notes == (
+        "What was compiled is compared with the ONNX model on onnxruntime on values of its own for "
+        "'x'.",
+    )
     assert comparison.notes[0] in notes(path)
+
+
+@pytest.mark.parametrize("value", [7, -4, 1 << 40])
+def test_indices_of_no_table_are_drawn(tmp_path: Path, value: int) -> None:
+    text = (
+        '<ir_version: 8, opset_import: ["" : 18]> g (float[3, 2] t, int64[4] i) => (float[4, 2] y) '
+        "{ y = Gather(t, i) }"
+    )
+    given = {"t": np.ones((3, 2), np.float32), "i": np.full(4, value)}
+    comparison = convert_compared(onnx.parser.parse_model(text), tmp_path / "m.pef", given)
+    assert comparison.outcome is ComparisonOutcome.DONE
+    assert "on values of its own for 'i'" in comparison.notes[0]
 
 
 @pytest.mark.parametrize("missing", ["", "an input has no values"])

@@ -83,6 +83,42 @@ def test_a_wrong_gradient_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         compare_training(model, inputs, exported)
 
 
+class Lookup(nn.Module):
+    """A table whose rows are shortened when they are looked up."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.Embedding(5, 4, max_norm=0.5)
+        self.outer = nn.Linear(4, 1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.outer(self.table(x)).square().mean()
+
+
+@pytest.mark.parametrize("factor", [1.0, 1.01])
+def test_weights_that_the_forward_writes_are_compared(
+    factor: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    right = registry._TABLE["embedding_renorm"]
+
+    def planted(context: registry.Context, weight: Any, *arguments: Any) -> Any:
+        written = right(context, weight, *arguments)
+        build = context.build
+        rows = build.constant([[factor]] + [[1.0]] * 4, weight.dtype)
+        return build.multiply(written, rows) if factor != 1 else written  # type: ignore[arg-type]
+
+    monkeypatch.setitem(registry._TABLE, "embedding_renorm", planted)
+    model, inputs = Lookup(), (torch.tensor([0, 2, 0]),)
+    before = model.table.weight.detach().clone()
+    exported = export_training(model, inputs)
+    if factor == 1:
+        assert compare_training(model, inputs, exported).outcome is ComparisonOutcome.DONE
+    else:
+        with pytest.raises(ExportMismatchError, match="lookup__"):
+            compare_training(model, inputs, exported)
+    assert torch.equal(model.table.weight, before)
+
+
 def test_a_module_without_values_is_not_comparable() -> None:
     with torch.device("meta"):
         model = Bent()
