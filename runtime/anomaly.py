@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,13 +13,38 @@ from samba_onnx.program.kinds import SymbolKind
 from samba_onnx.runtime.schedule import Step
 
 
-def check_outputs(step: Step, symbol: Callable[[str], Symbol], value: Callable[[str], Any]) -> None:
+def input_anomaly(step: Step, value: Callable[[str], Any]) -> str | None:
+    """Return what is wrong with the inputs of a step that is about to run, in words.
+
+    Afterwards would be too late: a step may write where an input was.
+
+    Args:
+        step: The step.
+        value: Returns the current value of one of the step's inputs.
+
+    Returns:
+        A clause that names the first input with a NaN or an infinite number; None if there is none.
+    """
+    for name, _ in step.inputs:
+        anomaly = _anomaly(value(name), masks=False)
+        if anomaly:
+            return f"{name!r} has {anomaly}"
+    return None
+
+
+def check_outputs(
+    step: Step,
+    symbol: Callable[[str], Symbol],
+    value: Callable[[str], Any],
+    blamed: str | None,
+) -> None:
     """Check what a step wrote.
 
     Args:
         step: The step, which has just run.
         symbol: Returns a symbol by name.
-        value: Returns the current value of one of the step's inputs or outputs.
+        value: Returns the current value of one of the step's outputs.
+        blamed: What ``input_anomaly`` returned before the step ran.
 
     Raises:
         AnomalyError: An output holds a NaN or an infinite number. Negative infinities alone are
@@ -28,19 +53,10 @@ def check_outputs(step: Step, symbol: Callable[[str], Symbol], value: Callable[[
     for name in step.outputs:
         anomaly = _anomaly(value(name), masks=symbol(name).kind is SymbolKind.ACTIVATION)
         if anomaly:
-            blamed = _first_anomaly((source for source, _ in step.inputs), value)
             raise AnomalyError(
                 f"{step.title} of type {step.stages[-1].type.value} made {name!r} with {anomaly}; "
                 + (f"its input {blamed} already" if blamed else "all its inputs are finite")
             )
-
-
-def _first_anomaly(names: Iterable[str], value: Callable[[str], Any]) -> str | None:
-    for name in names:
-        anomaly = _anomaly(value(name), masks=False)
-        if anomaly:
-            return f"{name!r} has {anomaly}"
-    return None
 
 
 def _anomaly(value: Any, *, masks: bool) -> str | None:

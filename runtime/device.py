@@ -9,7 +9,6 @@ from samba_onnx.errors import DeviceError, PefChecksumError, ScheduleError, Usag
 from samba_onnx.pef.manifest import Cause
 from samba_onnx.pef.reader import Pef
 from samba_onnx.program.kinds import SymbolKind
-from samba_onnx.runtime.anomaly import check_outputs
 from samba_onnx.runtime.contents import Contents
 from samba_onnx.runtime.elements import Array
 from samba_onnx.runtime.engine.protocol import EngineSettings
@@ -290,11 +289,11 @@ class Device:
         self._argins.set(registers)
         for name, value in checked.items():
             self._execution.take_input(plan.schedule, name, value)
+        watched = prepared.request.single
+        execute = self._execution.watch if watched else self._execution.execute
         try:
             for bound in plan.steps:
-                self._execution.execute(plan.schedule, bound)
-                if prepared.request.single:
-                    check_outputs(bound[0], self._contents.symbol, self._execution.peek)
+                execute(plan.schedule, bound)
             self._join_verification()
             results = {name: self._execution.fetch(plan, name) for name in names}
         finally:

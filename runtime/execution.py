@@ -6,6 +6,7 @@ import time
 from typing import Any
 
 from samba_onnx.pef.manifest import Cause, Section
+from samba_onnx.runtime.anomaly import check_outputs, input_anomaly
 from samba_onnx.runtime.contents import Contents
 from samba_onnx.runtime.engine.steps import DeviceStep
 from samba_onnx.runtime.inputs import own_copy
@@ -85,6 +86,21 @@ class Execution:
         if self._profile is not None:
             self._profile.add(schedule.graph.name, _call_time(step, seconds))
 
+    def watch(self, schedule: GraphSchedule, bound: Bound) -> None:
+        """Execute a step as ``execute`` does, and look for numbers that are none in its outputs.
+
+        Args:
+            schedule: Schedule of the graph that is run.
+            bound: The step with its session.
+
+        Raises:
+            AnomalyError: The step wrote a NaN or an infinite number.
+            ExecutionError: An operator failed.
+        """
+        blamed = input_anomaly(bound[0], self.peek)
+        self.execute(schedule, bound)
+        check_outputs(bound[0], self._contents.symbol, self.peek, blamed)
+
     def fetch(self, plan: RunPlan, name: str) -> Any:
         """Return an output to the user, copied from the device if the host does not have it.
 
@@ -103,9 +119,10 @@ class Execution:
 
     def peek(self, name: str) -> Any:
         """Return a value without copying it over the link, to look at it only."""
-        if self._values.is_on_host(name):
-            return self._values.host_value(name)
-        return self._memory.tensor(name).load()
+        # The host may have an older one: what was uploaded since is on the device only.
+        if self._values.is_on_device(name):
+            return self._memory.tensor(name).load()
+        return self._values.host_value(name)
 
 
 def _call_time(step: Step, seconds: float) -> CallTime:

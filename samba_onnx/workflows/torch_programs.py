@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from samba_onnx.export.capture.modules import Inputs
+from samba_onnx.export.capture.refusals import refuse_scripted
 from samba_onnx.export.programs.inference import export_inference
 from samba_onnx.export.programs.losses_rule import LossChoice
 from samba_onnx.export.programs.renaming import with_output_names
@@ -54,7 +55,10 @@ def named_inputs(model: Any, inputs: Any) -> Any:
 
     Raises:
         UsageError: Inputs are of another kind, or two have one name.
+        ModelError: The model was made by torch.jit.
     """
+    if isinstance(model, nn.Module):
+        refuse_scripted(model)
     if not isinstance(model, OnnxModule):
         return name_inputs(model, inputs)
     if isinstance(inputs, Tensor):

@@ -147,6 +147,9 @@ def test_a_loss_that_is_no_number(tmp_path: Path, session: SambaSession) -> None
     bad = {"x": torch.rand(4, 6) - 2}
     with pytest.raises(AnomalyError, match=r"section 0 .*FWD made 'roots__.*' with \d+ NaN"):
         prepared.run(bad, detect_anomaly=True)
+    # The host still has the values of the input that the model was traced with.
+    with pytest.raises(AnomalyError, match=r"its input 'x' has 24 NaN and 0 infinite"):
+        prepared.run({"x": torch.full((4, 6), torch.nan)}, detect_anomaly=True)
     # Nothing was learned from it.
     after = prepared.parameters()
     assert all(torch.equal(before[name], after[name]) for name in before)

@@ -254,6 +254,23 @@ class ByLargestGradient(Function):
         return gradient * gradient.max().item()
 
 
+def penalised(net: Net, value: Tensor) -> Tensor:
+    """A gradient inside the forward, through a function with a backward of its own."""
+    value = value.detach().requires_grad_()
+    energy = Reverse.apply(net.inner(value).tanh(), 0.5).square().sum()
+    (slope,) = torch.autograd.grad(energy, value, create_graph=True)
+    return slope * net.scale + (slope.norm(dim=1, keepdim=True) - 1).square()
+
+
+def learned(net: Net, value: Tensor) -> Tensor:
+    """A step of an optimizer inside the forward, as in meta-learning."""
+    loss = net.inner(value).tanh().square().mean()
+    gradients = torch.autograd.grad(loss, list(net.inner.parameters()), create_graph=True)
+    pairs = zip(net.inner.parameters(), gradients, strict=True)
+    weight, bias = (parameter - 0.1 * gradient for parameter, gradient in pairs)
+    return nn.functional.linear(value, weight, bias)
+
+
 def in_place(gradient: Tensor) -> None:
     gradient.mul_(0.5)
 
@@ -279,6 +296,8 @@ BETWEEN: dict[str, Callable[[Net, Tensor], Tensor]] = {
     "made in forward": made_inside,
     "number of the backward": lambda net, v: ByLargestGradient.apply(v),
     "hook with a state": fresh_state,
+    "gradient penalty": penalised,
+    "meta-learning": learned,
     "hook": hooked(lambda g: g * 3),
     "hook in place": hooked(in_place),
     "two hooks": hooked(lambda g: g + 1e-2, lambda g: g.clamp(-0.05, 0.05)),

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import re
 import warnings
+from collections.abc import Mapping
 
 import torch
 from torch import fx
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 
 from samba_onnx.errors import ModelError
 from samba_onnx.export.naming import refused
 
-__all__ = ["check_sizes", "decomposed"]
+__all__ = ["check_constants", "check_sizes", "decomposed"]
 
 
 def check_sizes(graph_module: fx.GraphModule) -> None:
@@ -36,6 +38,26 @@ def check_sizes(graph_module: fx.GraphModule) -> None:
                     " returns sizes that depend on values of tensors: a compiled graph has fixed "
                     "sizes, so use a mask of a fixed size instead",
                 )
+
+
+def check_constants(graph_module: fx.GraphModule, constants: Mapping[str, torch.Tensor]) -> None:
+    """Refuse constants without content: what torch kept for a gradient that ``forward`` computes.
+
+    Args:
+        graph_module: A graph of ATen operators.
+        constants: Tensors that it holds, by placeholder.
+
+    Raises:
+        ModelError: There is such a constant; the message names the line that needs it.
+    """
+    for node in graph_module.graph.find_nodes(op="placeholder"):
+        content = constants.get(node.name)
+        if isinstance(content, FakeTensor) and content.constant is None and node.users:
+            raise refused(
+                next(iter(node.users)),
+                " computes a gradient inside forward, which can be compiled for training only: "
+                "write the derivative with operators",
+            )
 
 
 def decomposed(program: ExportedProgram) -> ExportedProgram:

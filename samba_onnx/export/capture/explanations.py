@@ -22,21 +22,15 @@ _BY_FUNCTION: Final[Mapping[str, str]] = MappingProxyType(
         "the same in every run: compute both results, and choose with torch.where",
         "torch/_higher_order_ops/": "control flow that depends on values cannot be compiled: compute "
         "all cases, and choose with torch.where",
-        "torch/nn/utils/rnn.py": "packed sequences have sizes that depend on values: give the layer "
-        "the padded tensor, and mask or select what it returns for each length",
         "torch/_functorch/": "a transformation of torch.func cannot be compiled here: write what it "
         "does with operators on whole batches",
         "torch/func/": "a transformation of torch.func cannot be compiled here: write what it does "
         "with operators on whole batches",
-        "torch/jit/": "what torch.jit made cannot be compiled: use the module or function that it was "
-        "made of",
         "torch/autograd/": "gradients cannot be computed inside forward: return the loss, and let the "
         "session compute gradients",
-        "torch/_tensor.py": "torch cannot trace what is called there: compute it with other operators "
-        "of torch, or outside of the module",
     }
 )
-"""What to say where the user's line calls a function of such a file; the first that fits counts."""
+"""What to say where the user's line calls functions of such a file; the first that fits counts."""
 
 _INTERNAL: Final = (
     "torch/_dynamo/",
@@ -87,11 +81,10 @@ def explained(error: Exception) -> str:
     if _WRITTEN_TOO_EARLY in str(error):
         return _CLONE
     files = _called(error)
-    internal = isinstance(error, UnsupportedOperatorException) or _is_internal(files)
-    for path, sentence in _BY_FUNCTION.items():
-        if files and path in files[0] and (internal or path != "torch/_tensor.py"):
-            return sentence
-    if internal:
+    if isinstance(error, UnsupportedOperatorException) or _is_internal(files):
+        for path, sentence in _BY_FUNCTION.items():
+            if any(path in file for file in files):
+                return sentence
         return _UNTRACEABLE
     first = str(error).strip().partition("\n")[0][:500]
     return f"{type(error).__name__}: {first}" if first else type(error).__name__
@@ -103,21 +96,34 @@ def raised_at(error: Exception) -> str:
     Args:
         error: It has a traceback.
     """
-    frames = traceback.extract_tb(error.__traceback__)
-    own = [frame for frame in frames if not _is_library(frame.filename.replace("\\", "/"))]
+    own = [frame for frame in _frames(error) if not _is_library(frame.filename)]
     return trace_location("".join(traceback.format_list(own)))
+
+
+def user_place() -> str:
+    """Return the line of the user's that is being executed, as ``model.py:12``."""
+    stack = traceback.extract_stack()
+    return trace_location("".join(traceback.format_list(stack))) or "an unknown line"
 
 
 def _called(error: Exception) -> list[str]:
     """Return the files of torch behind the last line of the user's, outermost first."""
-    files = [
-        frame.filename.replace("\\", "/") for frame in traceback.extract_tb(error.__traceback__)
-    ]
+    files = [frame.filename.replace("\\", "/") for frame in _frames(error)]
     start = max((place for place, file in enumerate(files) if not _is_library(file)), default=-1)
     return [file for file in files[start + 1 :] if "/torch/" in file]
 
 
+def _frames(error: BaseException) -> list[traceback.FrameSummary]:
+    """Return the frames of an error; those of its cause where its own do not reach the user's code."""
+    frames = list(traceback.extract_tb(error.__traceback__))
+    earlier = error.__cause__ or error.__context__
+    if earlier is None or not all(_is_library(frame.filename) for frame in frames):
+        return frames
+    return _frames(earlier)
+
+
 def _is_library(file: str) -> bool:
+    file = file.replace("\\", "/")
     return "/torch/" in file or "/samba_onnx/" in file or file.endswith("/contextlib.py")
 
 

@@ -14,7 +14,9 @@ from samba_onnx.tensor.native import natively
 
 
 def fake(leaf: Any, mode: FakeTensorMode) -> Any:
-    """Return a tensor without content of the same size and type; anything else as it is.
+    """Return a tensor without content of the same size, type and strides; others as they are.
+
+    Modules may ask whether a tensor is contiguous.
 
     Args:
         leaf: A leaf of nested arguments.
@@ -23,7 +25,9 @@ def fake(leaf: Any, mode: FakeTensorMode) -> Any:
     if not isinstance(leaf, torch.Tensor):
         return leaf
     with natively(), mode:
-        return torch.empty(tuple(leaf.shape), dtype=leaf.dtype)
+        if leaf.layout is not torch.strided or leaf.is_contiguous():
+            return torch.empty(tuple(leaf.shape), dtype=leaf.dtype)
+        return torch.empty_strided(tuple(leaf.shape), leaf.stride(), dtype=leaf.dtype)
 
 
 def fake_members(

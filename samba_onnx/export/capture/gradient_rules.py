@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
@@ -116,6 +116,32 @@ class TensorHookRule:
         for tensor in tensors:
             if tensor.requires_grad:
                 tensor.register_hook(known.within(self.hook))  # type: ignore[no-untyped-call]
+        return []
+
+
+@dataclass(frozen=True)
+class GradientCallRule:
+    """A call of ``torch.autograd.grad`` in ``forward``, as for a gradient penalty."""
+
+    arguments: tuple[tuple[Any, ...], Mapping[str, Any]]
+    """Positional and keyword arguments, with holes in the place of tensors; see ``holes``."""
+
+    def run(self, tensors: Sequence[Tensor], known: Known) -> list[Tensor]:
+        """Compute the gradients; see ``GradientRule``."""
+        args, keywords = _filled(self.arguments, tensors)
+        return tensors_of(torch.autograd.grad(*args, **keywords))
+
+
+@dataclass(frozen=True)
+class RequiringRule:
+    """A tensor that ``forward`` wants gradients of, or does not want any of."""
+
+    wanted: bool
+
+    def run(self, tensors: Sequence[Tensor], known: Known) -> list[Tensor]:
+        """Say so; see ``GradientRule``."""
+        for tensor in tensors:
+            tensor.requires_grad_(self.wanted)
         return []
 
 

@@ -16,6 +16,7 @@ from typing import Any, Final, TypeAlias
 
 import torch
 from torch import Tensor
+from torch._C._functorch import is_functorch_wrapped_tensor
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
@@ -114,6 +115,8 @@ class KnownValues(TorchFunctionMode):
         if isinstance(tensor, FakeTensor):
             return self._values.get(tensor, _UNKNOWN)
         if type(tensor) is not Tensor or tensor.is_meta or tensor.layout is not torch.strided:
+            return _UNKNOWN
+        if is_functorch_wrapped_tensor(tensor):  # what torch.vmap gives to a function
             return _UNKNOWN
         if tensor.untyped_storage().nbytes() > _LARGEST:
             return _UNKNOWN

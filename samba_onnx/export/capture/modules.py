@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import inspect
 import itertools
-import traceback
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -31,6 +30,7 @@ from samba_onnx.export.capture.known_values import KnownValues
 from samba_onnx.export.capture.loss_marks import loss_marks
 from samba_onnx.export.capture.outputs import with_plain_outputs
 from samba_onnx.export.capture.recording_rules import RuleRecorder
+from samba_onnx.export.capture.refusals import not_captured, refuse_unless_fitting, refused_calls
 from samba_onnx.export.capture.running_statistics import followed_statistics
 from samba_onnx.export.capture.samba_calls import samba_calls
 from samba_onnx.export.capture.surroundings import forget_tensors, forget_traced
@@ -39,7 +39,6 @@ from samba_onnx.export.capture.whole_layers import whole_layers
 from samba_onnx.export.decomposition.functionalizing import functionalized
 from samba_onnx.export.naming import flat_names
 from samba_onnx.functional import device_limits
-from samba_onnx.program.source_location import trace_location
 
 _SPECIALISED: Final = "samba_specialised"
 """Key of a graph's metadata: whether values of inputs decided what is in it."""
@@ -209,7 +208,7 @@ def export_module(
         ModelError: The module does what a graph cannot express.
         GradientError: A rule for gradients cannot be compiled.
     """
-    _check_arguments(module, args, keywords)
+    refuse_unless_fitting(module, args, keywords)
     values = Values()
     try:
         return _traced(module, args, keywords, values, rules)
@@ -241,6 +240,7 @@ def _traced(
                 samba_calls(),
                 values.replayed(),
                 whole_layers(),
+                refused_calls(),
                 followed_statistics(),
                 written_back(module),
                 with_plain_outputs(module),
@@ -255,7 +255,7 @@ def _traced(
     except Exception as error:  # whatever the module's own code raises
         if values.asked:
             raise ValuesNeededError from error
-        raise _explained(module, error) from error
+        raise not_captured(module, error) from error
     finally:
         if constants.are_kept:
             forget_traced()
@@ -372,29 +372,3 @@ def _results(
         if name in members:
             written[members[name].qualified] = value
     return outputs, written
-
-
-def _check_arguments(module: nn.Module, args: tuple[Any, ...], keywords: Mapping[str, Any]) -> None:
-    if not isinstance(module, nn.Module):
-        raise UsageError(f"a module was expected, but {type(module).__name__} was given")
-    signature = inspect.signature(module.forward)
-    try:
-        signature.bind(*args, **keywords)
-    except TypeError as error:
-        arguments_text = [f"{len(args)} positional"] * bool(args) + list(map(str, keywords))
-        raise UsageError(
-            f"the inputs ({', '.join(arguments_text) or 'none'}) do not fit "
-            f"{type(module).__name__}.forward{signature}: {error}"
-        ) from error
-
-
-def _explained(module: nn.Module, error: Exception) -> Exception:
-    """Return the error that says where in the module tracing failed."""
-    frames = traceback.extract_tb(error.__traceback__)
-    lines = "".join(traceback.format_list(frames))
-    place = trace_location(lines) or "an unknown line"
-    first = str(error).strip().partition("\n")[0][:500]
-    return ModelError(
-        f"{type(module).__name__} cannot be captured; at {place}: {type(error).__name__}: {first}",
-        location=trace_location(lines) or None,
-    )

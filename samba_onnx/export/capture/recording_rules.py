@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import traceback
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
@@ -24,13 +23,16 @@ from torch.utils.hooks import BackwardHook
 
 from samba_onnx.errors import GradientError
 from samba_onnx.export.capture.branches import TakenValues
+from samba_onnx.export.capture.explanations import user_place
 from samba_onnx.export.capture.gradient_rules import (
     RULE,
     FunctionRule,
+    GradientCallRule,
     GradientRule,
     KeepRule,
     ModuleCall,
     ModuleHookRule,
+    RequiringRule,
     TensorHookRule,
     checked_hook,
     code_place,
@@ -38,7 +40,6 @@ from samba_onnx.export.capture.gradient_rules import (
     tensors_of,
 )
 from samba_onnx.export.capture.replacing import replaced
-from samba_onnx.program.source_location import trace_location
 
 _SETTERS: Final = frozenset({torch._C._set_grad_enabled})
 
@@ -190,8 +191,22 @@ class _TensorHooks(TorchFunctionMode):
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
+        if func in _BACKWARD:
+            raise GradientError(
+                f"{user_place()}: a backward pass inside forward cannot be compiled: return what is "
+                "to be differentiated as a loss, or compute with torch.autograd.grad"
+            )
+        if func is torch.autograd.grad:
+            with disable_proxy_modes_tracing(), torch._C.DisableTorchFunction():
+                result = func(*args, **(kwargs or {}))
+            rule = GradientCallRule(holes((args, kwargs or {})))
+            self._recorder.note(rule, tensors_of((args, kwargs)), tensors_of(result))
+            return result
         result = func(*args, **(kwargs or {}))
-        if func in _HOOKS:
+        if func in _REQUIRING:
+            wanted = bool((*args, *(kwargs or {}).values(), True)[1])
+            self._recorder.note(RequiringRule(wanted), [args[0]], [])
+        elif func in _HOOKS:
             operands = [*args, *(kwargs or {}).values()]
             tensor, hook = operands
             if tensor.is_leaf:
@@ -207,6 +222,10 @@ class _TensorHooks(TorchFunctionMode):
 
 _HOOKS: Final = frozenset(
     {torch.Tensor.register_hook, torch.Tensor.register_post_accumulate_grad_hook}
+)
+_BACKWARD: Final = frozenset({torch.Tensor.backward, torch.autograd.backward})
+_REQUIRING: Final = frozenset(
+    {torch.Tensor.requires_grad_, torch.Tensor.requires_grad.__set__}  # type: ignore[attr-defined]
 )
 _HISTORY: Final = torch.Tensor.grad_fn.__get__  # type: ignore[union-attr]
 
@@ -271,9 +290,3 @@ def _refuse_old_hooks(module: nn.Module) -> None:
             f"the hook at {code_place(old[0])} is registered by register_backward_hook, which torch "
             "has given up: register it by register_full_backward_hook"
         )
-
-
-def user_place() -> str:
-    """Return the line of the user's that is being executed, as ``model.py:12``."""
-    stack = traceback.extract_stack()
-    return trace_location("".join(traceback.format_list(stack))) or "an unknown line"

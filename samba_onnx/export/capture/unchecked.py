@@ -130,10 +130,30 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> T
     return input[places]
 
 
+def asserted(condition: Tensor | bool, message: str) -> None:
+    """Check what is known, and leave the values of tensors unchecked; names are torch's.
+
+    Args:
+        condition: What should be true.
+        message: What to say if it is not.
+
+    Raises:
+        AssertionError: It is known not to be true.
+    """
+    if not isinstance(condition, Tensor):
+        torch._assert(condition, message)  # type: ignore[no-untyped-call]
+
+
+def unasserted(*_arguments: object) -> None:
+    """Leave the values of a tensor unchecked."""
+
+
 _FUNCTIONS: Final[Mapping[Any, Callable[..., Any]]] = MappingProxyType(
     {
         functional.ctc_loss: ctc_loss,
         functional.gaussian_nll_loss: gaussian_nll_loss,
+        torch._assert: asserted,
+        torch._assert_async: unasserted,
         torch.combinations: combinations,
         torch.corrcoef: correlation,
         torch.Tensor.corrcoef: correlation,

@@ -28,6 +28,8 @@ _MAY_ALIAS: Final = frozenset(
         "view_as",
     }
 )
+_TRANSFORMS: Final = "torch._functorch.predispatch"
+"""Where the steps of vmap come from that stand in an exported graph."""
 _NOTHING: Final = frozenset({_aten.detach_.default, _aten.requires_grad_.default})
 """In-place operators that change no value."""
 _WRITING_UNSAID: Final = frozenset(
@@ -63,6 +65,8 @@ def functionalized(graph_module: fx.GraphModule) -> fx.GraphModule | None:
             if not _is_pure(node, graph_module):
                 return None
             continue
+        if getattr(node.target, "__module__", "") == _TRANSFORMS:
+            return None  # Torch itself takes its transformations apart.
         if not isinstance(node.target, torch._ops.OpOverload):
             groups.join(node, node.all_input_nodes)
             continue

@@ -145,8 +145,9 @@ def _as_real(node: fx.Node) -> fx.Node:
         real = graph.call_function(aten.view_as_real.default, (node,))
     with graph.inserting_after(real):
         again = graph.call_function(aten.view_as_complex.default, (real,))
+    origin = users[0] if node.op == "placeholder" and users else node
     for view, content in ((real, torch.view_as_real(value)), (again, value)):
-        view.meta = {**node.meta, "val": content}
+        view.meta = {**origin.meta, "val": content}
     for user in users:
         user.replace_input_with(node, again)
     return real

@@ -27,8 +27,10 @@ def same(context: Context, value: ir.Value, *_: object) -> ir.Value:
 
 
 @translates("to", "_to_copy", "type_as", "_cast_Float", "_autocast_to_full_precision")
-def convert(context: Context, value: ir.Value, *_: object) -> ir.Value:
+def convert(context: Context, value: ir.Value | float, *_: object) -> ir.Value:
     """Write a Cast to the type of the result."""
+    if not isinstance(value, ir.Value):  # torch.vmap makes tensors of numbers so
+        return context.build.constant(value, context.result.dtype)
     return context.build.cast(value, context.result.dtype)
 
 

@@ -56,11 +56,12 @@ def is_complex(operands: Sequence[Any], outcomes: Sequence[ResultSpec | None]) -
         ModelError: An operand is a complex input, parameter, buffer or constant.
     """
     flat = [leaf for one in operands for leaf in (one if isinstance(one, list | tuple) else [one])]
-    if any(isinstance(leaf, ir.Value) and leaf.dtype in REAL_TYPES for leaf in flat):
-        raise ModelError(
-            "the module is given or holds complex numbers, which the device cannot: keep them as "
-            "torch.view_as_real(...), and call torch.view_as_complex in forward"
-        )
+    for leaf in flat:
+        if isinstance(leaf, ir.Value) and leaf.dtype in REAL_TYPES:
+            raise ModelError(
+                f"{leaf.name!r} holds complex numbers, which the device cannot: keep "
+                "torch.view_as_real(...) of it, and call torch.view_as_complex in forward"
+            )
     if any(isinstance(leaf, Complex) for leaf in flat):
         return True
     return any(one is not None and one.dtype in REAL_TYPES for one in outcomes)

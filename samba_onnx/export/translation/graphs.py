@@ -137,7 +137,7 @@ class _Translator:
             raise _refusal(node)
         operands = [_read(operand, values) for operand in _operands(node)]
         translation = find(*_qualified(node.target))
-        pairs = is_complex(operands, _outcomes(node.meta.get("val")))
+        pairs = self._is_complex(operands, node)
         if pairs:
             translation = complex_translation(_qualified(node.target)[1], translation)
         if translation is not None:
@@ -157,6 +157,12 @@ class _Translator:
         if answer is None:
             raise _refusal(node)
         return self._checked(answer, node)
+
+    def _is_complex(self, operands: list[Any], node: fx.Node) -> bool:
+        try:
+            return is_complex(operands, _outcomes(node.meta.get("val")))
+        except ModelError as error:
+            raise refused(node, f": {error}") from error
 
     def _translated(self, translation: Translation, node: fx.Node, operands: list[Any]) -> Any:
         outcomes = _outcomes(node.meta.get("val"))

@@ -28,6 +28,7 @@ from tests.training.written_gradients import (
 INPUTS = {"x": torch.randn(5, 6), "label": torch.tensor([0, 3, 1, 2, 2])}
 CASES = {
     **KINDS,
+    "penalty": lambda: Net(BETWEEN["gradient penalty"]),
     "state": lambda: Net(BETWEEN["hook with a state"]),
     "several": build(REGISTER["several"]),
 }
@@ -41,7 +42,7 @@ def test_gradients_are_torchs(name: str, accumulates: bool) -> None:
     exported = export_training(model, INPUTS, gradient_accumulation=accumulates)
     comparison = compare_training(model, INPUTS, exported)
     assert comparison.outcome is ComparisonOutcome.DONE
-    assert "net__first__weight__grad" in comparison.errors
+    assert "net__second__weight__grad" in comparison.errors
 
 
 LOOKED_AT: list[Any] = []
