@@ -76,7 +76,7 @@ def every_way() -> Plan:
             ("y", FROM, OUTPUT, 0),
             ("z", FROM, OUTPUT, 2),
         ],
-        [("c", CONSTANT), ("state", WEIGHT), ("w", WEIGHT)],
+        [("w", WEIGHT), ("c", CONSTANT), ("state", WEIGHT)],
         weights={"w": STORED, "state": STORED},
         kinds={"c": SymbolKind.CONSTANT, "state": SymbolKind.WEIGHT},
     )
@@ -123,6 +123,16 @@ def test_plan_and_ledger_agree(tmp_path: Path) -> None:
             assert device.ledger.run() == graph.run_transfers
             check_plan(device.ledger, graph)
             assert device.ledger.runs == run + 1
+
+
+def test_what_is_compiled_into_sections_is_not_copied(tmp_path: Path) -> None:
+    plan = every_way()
+    plan.baked = ["c"]
+    plan.load = [move for move in plan.load if move[0] != "c"]
+    with build(tmp_path, plan) as pef, Device(pef) as device:
+        assert [move.symbol for move in device.ledger.transfers] == ["w", "state"]
+        device.run(FEEDS)
+        check_plan(device.ledger, pef.manifest.graphs[0])
 
 
 @pytest.mark.parametrize("name", BYTES)

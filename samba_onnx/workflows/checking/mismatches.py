@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from numpy.typing import NDArray
-from torch import fx
+from torch import Tensor, fx
 
 from samba_onnx.errors import ExecutionError, ExportMismatchError
 from samba_onnx.export.differentiation.recording import BACKWARD
@@ -17,6 +17,8 @@ from samba_onnx.facts.tolerances import TIMES_ALLOWED
 from samba_onnx.workflows.checking.captured_graphs import CapturedGraph, captured_graph, is_faithful
 from samba_onnx.workflows.checking.first_difference import OperatorDifference, first_difference
 from samba_onnx.workflows.checking.judge import Judgement, Mismatch, judged
+from samba_onnx.workflows.checking.numbers import to_array
+from samba_onnx.workflows.checking.running import members_of
 from samba_onnx.workflows.checking.torch_runs import TorchRuns
 
 
@@ -36,7 +38,9 @@ def compared(
     Raises:
         ExportMismatchError: One of them is further from float64 than torch's own error explains.
     """
-    judgement = judged({name: _result(values, name) for name in expected}, runs)
+    kept = {path: to_array(tensor) for path, tensor in _forgotten(runs).items()}
+    known = {**kept, **values}
+    judgement = judged({name: _result(known, name) for name in expected}, runs)
     if judgement.mismatches or judgement.coarse:
         _look_closer(judgement, runs)
     return judgement.errors
@@ -108,6 +112,14 @@ def _evidence(runs: TorchRuns) -> _Evidence:
     if difference is not None:
         return _Evidence(graph, difference)
     return _Evidence(graph, None, True, is_faithful(graph, runs))
+
+
+def _forgotten(runs: TorchRuns) -> dict[str, Tensor]:
+    """Return what the module writes and the program does not know, which stays as it is."""
+    known = set(runs.exported.members.values())
+    members = members_of(runs.module)
+    written = runs.exported.captured.updates
+    return {path: members[path] for path in written if path in members and path not in known}
 
 
 def _result(values: Mapping[str, NDArray[Any]], name: str) -> NDArray[Any] | None:

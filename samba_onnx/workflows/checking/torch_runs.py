@@ -182,9 +182,17 @@ class TorchRuns:
             **dict(self.module.named_parameters(remove_duplicate=False)),
             **dict(self.module.named_buffers(remove_duplicate=False)),
         }
-        names = {path: name for name, path in exported.members.items()}
-        written = [path for path in exported.captured.updates if path in names and path in members]
-        return results | {updated_name(names[path]): members[path] for path in written}
+        written = [path for path in exported.captured.updates if path in members]
+        return results | {self.updated(path): members[path] for path in written}
+
+    def updated(self, path: str) -> str:
+        """Return the name of a member's new value: after its path, if no part of the program has it.
+
+        Args:
+            path: Path of a parameter or buffer that the module writes.
+        """
+        names = (name for name, known in self.exported.members.items() if known == path)
+        return updated_name(next(names, path))
 
     def _gradients(self, outputs: list[Any], own: Mapping[str, Tensor]) -> dict[str, Tensor]:
         losses = set(json.loads(self.exported.program.metadata.get(LOSSES, "[]")))
