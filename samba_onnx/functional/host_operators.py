@@ -44,6 +44,12 @@ class HostOperators:
         self._entries: dict[str, HostOperator] = {}
         self._lock = threading.Lock()
         self._paused = 0
+        if hasattr(os, "register_at_fork"):
+            # Another thread may have it while this one forks; in the child nobody lets it go.
+            os.register_at_fork(after_in_child=self._renew_lock)
+
+    def _renew_lock(self) -> None:
+        self._lock = threading.Lock()
 
     @contextmanager
     def paused(self) -> Iterator[None]:

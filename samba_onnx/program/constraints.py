@@ -9,6 +9,7 @@ from typing import Final, TypeAlias
 import numpy as np
 import onnx_ir as ir
 
+from samba_onnx.program.dataflow import dimensions
 from samba_onnx.program.intervals import Interval, axis_size
 
 __all__ = ["LEGAL", "Demand"]
@@ -103,6 +104,13 @@ def _largest(node: ir.Node) -> Sequence[Demand]:
     return [(_operand(node, 1), Interval(1, size) if size else Interval())]
 
 
+def _axis(node: ir.Node) -> Sequence[Demand]:
+    """CumSum: the second operand is an axis of the first."""
+    data = _operand(node, 0)
+    shape = None if data is None else dimensions(data)
+    return [(_operand(node, 1), _places(None if shape is None else len(shape)))]
+
+
 def _shifted(node: ir.Node) -> Sequence[Demand]:
     amount = _operand(node, 1)
     bits = 8 if amount is None or amount.dtype is None else amount.dtype.bitwidth
@@ -112,6 +120,8 @@ def _shifted(node: ir.Node) -> Sequence[Demand]:
 LEGAL: Final[Mapping[str, Callable[[ir.Node], Sequence[Demand]]]] = MappingProxyType(
     {
         "BitShift": _shifted,
+        "CumProd": _axis,
+        "CumSum": _axis,
         "Div": _divided,
         "Equal": _compared,
         "GRU": _recurrent,

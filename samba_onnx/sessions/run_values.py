@@ -146,7 +146,10 @@ def _fetched(graph: Graph, traced: TracedGraph | None, name: str, region: str) -
         if DEVICE.has(place):
             return FetchedOutput(place, marks, computed=False)
     listed = ", ".join(map(repr, graph.outputs))
-    raise UsageError(f"output {name!r} does not exist; graph {graph.name!r} has outputs {listed}")
+    raise UsageError(
+        f"output {name!r} does not exist; graph {graph.name!r} has outputs {listed}: ask for what the "
+        "last trace_graph returned, for tensors of an earlier trace belong to another PEF"
+    )
 
 
 def _output_name(output: Any) -> tuple[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Mapping, Sequence
 from operator import attrgetter
 from typing import Any, Final
@@ -22,10 +23,13 @@ from samba_onnx.sessions.loaded import LoadedProgram
 from samba_onnx.sessions.profiler import RUN, Profiler, event_name
 from samba_onnx.sessions.run_values import fetched_outputs, input_arrays, output_tensor
 from samba_onnx.sessions.shortcuts import make_shortcut
+from samba_onnx.sessions.traced import TracedGraph
 from samba_onnx.sessions.traced_state import TracedState
 from samba_onnx.sessions.turns import TURN
 from samba_onnx.tensor import SambaTensor
 from samba_onnx.tensor.inputs import by_name
+
+LOGGER: Final = logging.getLogger(__name__)
 
 NO_NUMBERS: Final[Mapping[str, float]] = {}
 """Hyperparameters of a run that has none of its own."""
@@ -138,6 +142,7 @@ class Runner:
             device = self._program.required_device()
             graph = self._program.graph(graph_name)
             fetches = fetched_outputs(graph, self._state.graphs.get(graph.name), outputs)
+            self._tell_of_switch(self._state.graphs.get(graph.name))
             arrays = self._arrays(graph, inputs)
             prepared = device.prepare(
                 run_request(
@@ -157,6 +162,22 @@ class Runner:
                 self._make_shortcut(request, inputs, outputs, results)
         self._profiler.end_event(event)
         return results
+
+    def _tell_of_switch(self, traced: TracedGraph | None) -> None:
+        """Say once that train() or eval() has no effect on what was compiled."""
+        if traced is None or traced.model is None or traced.model.training == traced.training:
+            return
+        before, after = ("train()", "eval()") if traced.training else ("eval()", "train()")
+        LOGGER.warning(
+            "%s is in %s now, but runs compute what it was compiled for, after %s: %s",
+            type(traced.model).__name__,
+            after,
+            before,
+            "give train=False to run without dropouts, or trace a PEF that was compiled after eval()"
+            if traced.training
+            else "to train, trace a PEF that was compiled after train()",
+        )
+        traced.training = traced.model.training
 
     def _arrays(self, graph: Graph, inputs: Any) -> dict[str, Array]:
         """What the device is given, checked."""

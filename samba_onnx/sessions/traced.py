@@ -42,6 +42,8 @@ class TracedGraph:
     """The PEF's name of a tensor, where it is not the tensor's own."""
     program: Program | None = None
     """What will be compiled; dropped when it was."""
+    training: bool = False
+    """Whether the model was in training mode; set to what it is once a run has told of a switch."""
 
     def symbol(self, name: str) -> str:
         """Return the PEF's name of a tensor."""
@@ -90,6 +92,7 @@ def traced_graph(
         fingerprint=fingerprint(program),
         residents=residents,
         program=program,
+        training=model.training,
     )
 
 

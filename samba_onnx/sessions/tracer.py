@@ -37,6 +37,7 @@ from samba_onnx.sessions.turns import in_turn
 from samba_onnx.tensor import DEVICE, SambaTensor
 from samba_onnx.tensor.arrays import to_array
 from samba_onnx.version import __version__
+from samba_onnx.workflows.built_in import built_in, changed
 from samba_onnx.workflows.records import GraphRecord, read_records, stored_fingerprint
 from samba_onnx.workflows.torch_programs import (
     Training,
@@ -232,7 +233,8 @@ class Tracer:
         else:
             traced, steps = self._trace_module(module, named, optimizers, record)
         source = model_source(model) if is_onnx(model) else type(module).__name__
-        _check_same(record, traced, source, self._program.required_pef())
+        settings = _changed(record, module, named)
+        _check_same(record, traced, source, self._program.required_pef(), settings)
         traced.name, traced.program = self._program.graph(None).name, None
         return traced, steps
 
@@ -309,10 +311,21 @@ def _refuse_untrainable(
         )
 
 
-def _check_same(record: GraphRecord | None, traced: TracedGraph, source: str, pef: Pef) -> None:
+def _changed(record: GraphRecord | None, module: Any, inputs: Any) -> str:
+    """Say what of a module's settings is not as it was compiled; empty for an ONNX model."""
+    if record is None or not isinstance(module, nn.Module):
+        return ""
+    return changed(record.built_in, built_in(module, inputs))
+
+
+def _check_same(
+    record: GraphRecord | None, traced: TracedGraph, source: str, pef: Pef, settings: str
+) -> None:
     if record is None:
         return
     clause = difference(stored_fingerprint(record), traced.fingerprint)
+    if clause and settings:
+        raise GraphMismatchError(f"{pef.path} was compiled from another {source}: {settings}")
     if clause:
         made_by = pef.manifest.producer.version
         other = "" if made_by == __version__ else f" (samba-onnx {made_by} wrote it)"

@@ -98,8 +98,10 @@ def _collect(value: Any, key: str, tensors: dict[str, torch.Tensor]) -> None:
         for item in value:
             _collect(item, "", tensors)
     else:
+        what = f"input {key!r}" if key else "an input"
         raise InputError(
-            f"input {key or '?'!r} is {type(value).__name__}; give tensors, made with "
+            f"{what} is {value!r:.100}, which is no tensor: what a model is compiled with is built "
+            "in and not given again; a run is given tensors, made with "
             "samba.from_torch_tensor(tensor, name='...')"
         )
 

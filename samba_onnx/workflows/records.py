@@ -33,6 +33,8 @@ class GraphRecord:
     """Documents of JSON, one per optimizer."""
     onnx: Any = None
     """For a module made of an ONNX model: its weights by name, and the losses built on it."""
+    built_in: Any = None
+    """Modes of modules and numbers among the inputs; see ``built_in.built_in``."""
 
 
 def write_records(records: Mapping[str, GraphRecord]) -> dict[str, str]:

@@ -23,13 +23,12 @@ from samba_onnx.loading import LoadedModel
 from samba_onnx.passes.rewrites.interface import dimensions
 from samba_onnx.pef import can_be_sample, encode_reference
 from samba_onnx.pef.manifest import ReferenceSample
-from samba_onnx.program.index_ranges import graph_ranges
 from samba_onnx.program.program import DEFAULT_GRAPH
 from samba_onnx.program.value_types import type_text
 from samba_onnx.safety.files import printable
 from samba_onnx.safety.sampling import SampleRun, run_sample
 from samba_onnx.workflows.rounding_depth import rounding_depth
-from samba_onnx.workflows.sample_inputs import RUNS, random_inputs
+from samba_onnx.workflows.sample_inputs import RUNS, input_ranges, random_inputs
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -158,7 +157,7 @@ def _answered(
     source: str | os.PathLike[str] | onnx.ModelProto, model: ir.Model, seed: int, seconds: float
 ) -> tuple[list[dict[str, npt.NDArray[Any]]], SampleRun]:
     """Run the original on all that its graph shows it to take, or on 0 and 1 if it takes no more."""
-    specifications, ranges = _specifications(model), graph_ranges(model.graph)
+    specifications, ranges = _specifications(model), input_ranges(model.graph)
     drawn, plain = (
         [random_inputs(specifications, seed + number, legal) for number in range(RUNS)]
         for legal in (ranges, None)

@@ -3,7 +3,9 @@
 Verification, the reference sample and ``samba-port run --random`` draw from here. The same
 specification, ranges and seed give the same arrays anywhere.
 
-1. Floating-point values are normally distributed with mean 0 and variance 1.
+1. Floating-point values are normally distributed with mean 0 and variance 1; those that a logarithm, a
+   root or the like is taken of lie where it is defined: evenly between two ends, or beyond one of them
+   by the size of such a number.
 2. Integers with a range are drawn from all of it; both ends, 0 and -1 are among them.
 3. Other integers of 8 bits and fewer are quantised numbers, or masks: a quarter of them is 0, and the
    rest comes from all that the type can hold.
@@ -19,6 +21,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import ml_dtypes
@@ -30,11 +33,22 @@ import onnx_ir as ir
 from samba_onnx.errors import ModelLimitError, UsageError
 from samba_onnx.facts.dtypes import ELEMENT_TYPES, tensor_element, tensor_text
 from samba_onnx.pef import Pef
+from samba_onnx.program.float_ranges import float_ranges
 from samba_onnx.program.index_ranges import IndexRange, graph_ranges
+from samba_onnx.program.intervals import Interval
 from samba_onnx.runtime.engine.assembly import merge_stages
 from samba_onnx.safety.files import printable
 
-__all__ = ["LIMIT_BYTES", "RUNS", "input_specs", "pef_ranges", "random_inputs", "seeded_inputs"]
+__all__ = [
+    "LIMIT_BYTES",
+    "RUNS",
+    "InputRanges",
+    "input_ranges",
+    "input_specs",
+    "pef_ranges",
+    "random_inputs",
+    "seeded_inputs",
+]
 
 LIMIT_BYTES = 4 << 30
 """Inputs of one trial run may take this much memory."""
@@ -60,10 +74,35 @@ _SMALL_INTEGERS = frozenset(
 )
 
 
+@dataclass(frozen=True)
+class InputRanges:
+    """The numbers that inputs can hold, by name; those of any number are missing."""
+
+    integers: Mapping[str, IndexRange] = field(default_factory=dict)
+    floats: Mapping[str, Interval] = field(default_factory=dict)
+
+    def or_else(self, other: InputRanges) -> InputRanges:
+        """Return these ranges, with those of another graph for inputs that are missing here.
+
+        Args:
+            other: Ranges of the same inputs, as another graph shows them.
+        """
+        return InputRanges({**other.integers, **self.integers}, {**other.floats, **self.floats})
+
+
+def input_ranges(graph: ir.Graph) -> InputRanges:
+    """Return the numbers that the inputs of a graph can hold.
+
+    Args:
+        graph: With shapes; it is looked at, not changed.
+    """
+    return InputRanges(graph_ranges(graph), float_ranges(graph))
+
+
 def random_inputs(
     specs: Mapping[str, tuple[int | str, Sequence[int]]],
     seed: int,
-    ranges: Mapping[str, IndexRange] | None = None,
+    ranges: InputRanges | None = None,
 ) -> dict[str, npt.NDArray[Any]]:
     """Make one array per input.
 
@@ -74,8 +113,8 @@ def random_inputs(
             ``onnx.TensorProto.FLOAT`` or ``"tensor(float)"``, and its shape.
         seed: Any integer; every input has its own stream, so that one input's values do not depend
             on another's shape.
-        ranges: The integers that an input can hold, by name, as a graph shows them. Without them,
-            rule 4 is for all integers: whatever a model does with its inputs, it takes 0 and 1.
+        ranges: The numbers that inputs can hold, as a graph shows them. Without them, rule 4 is for
+            all integers: whatever a model does with its inputs, it takes 0 and 1.
 
     Returns:
         The arrays by input name, in the order of ``specs``.
@@ -95,8 +134,12 @@ def random_inputs(
                 f"larger than {LIMIT_BYTES} bytes: give smaller dimensions"
             )
         generator = np.random.default_rng([seed & 0xFFFFFFFFFFFFFFFF, position])
-        if ranges is not None and name in ranges:
-            arrays[name] = ranges[name].draw(shape, generator).astype(_DTYPES[data_type])
+        if ranges is not None and name in ranges.integers:
+            drawn = ranges.integers[name].draw(shape, generator)
+            arrays[name] = drawn.astype(_DTYPES[data_type])
+        elif ranges is not None and name in ranges.floats and data_type in _FLOATS:
+            numbers = _inside(generator, ranges.floats[name], tuple(shape))
+            arrays[name] = numbers.astype(_DTYPES[data_type])
         elif data_type == _T.BOOL:
             arrays[name] = _truths(generator, tuple(shape), seed)
         else:
@@ -127,29 +170,23 @@ def input_specs(pef: Pef, *, dynamic: int = 2) -> dict[str, tuple[str, tuple[int
     return specs
 
 
-def pef_ranges(pef: Pef) -> dict[str, IndexRange]:
-    """Return the integers that the inputs of a PEF's first graph can hold.
+def pef_ranges(pef: Pef) -> InputRanges:
+    """Return the numbers that the inputs of a PEF's first graph can hold.
 
     Args:
-        pef: The compiled model; its stages are read only if it has inputs of integers.
-
-    Returns:
-        By name of the input; those that no operator uses as an index are missing.
+        pef: The compiled model.
 
     Raises:
         PefFormatError: The stages do not fit together.
     """
     graph = pef.manifest.graphs[0]
-    elements = [tensor_element(pef.symbol(name).type) for name in graph.inputs]
-    if not any(element is not None and "int" in element.name for element in elements):
-        return {}
     stages = dict.fromkeys(call.stage for call in graph.calls)
     models = [pef.stage_model(stage) for stage in stages]
     written = {value.name for model in models for value in model.graph.output}
     read = dict.fromkeys(value.name for model in models for value in model.graph.input)
     outside = [name for name in read if name not in written]
     merged = merge_stages(models, outside, [name for name in graph.outputs if name in written])
-    return graph_ranges(ir.from_proto(merged).graph)
+    return input_ranges(ir.from_proto(merged).graph)
 
 
 def seeded_inputs(pef: Pef, seed: int, *, dynamic: int = 2) -> dict[str, npt.NDArray[Any]]:
@@ -203,6 +240,18 @@ def _array(
     if quantised and data_type in _SMALL_INTEGERS:
         return _quantised(generator, dtype, shape)
     return _bits(generator, shape).astype(dtype)
+
+
+def _inside(
+    generator: np.random.Generator, interval: Interval, shape: tuple[int, ...]
+) -> npt.NDArray[np.float64]:
+    """Draw numbers from an interval that has an end."""
+    if interval.is_finite:
+        return np.asarray(generator.uniform(interval.low, interval.high, shape))
+    distance = np.abs(generator.standard_normal(shape))
+    if math.isfinite(interval.low):
+        return np.asarray(interval.low + distance)
+    return np.asarray(interval.high - distance)
 
 
 def _bits(generator: np.random.Generator, shape: tuple[int, ...]) -> npt.NDArray[np.uint8]:

@@ -26,6 +26,7 @@ from samba_onnx.optim import OptimizerRecord, to_json
 from samba_onnx.program.fingerprint import fingerprint
 from samba_onnx.program.program import DEFAULT_GRAPH, Program
 from samba_onnx.tensor.inputs import name_inputs
+from samba_onnx.workflows.built_in import built_in
 from samba_onnx.workflows.checking.inference import compare_with_eager
 from samba_onnx.workflows.checking.optimizers import compare_updates
 from samba_onnx.workflows.checking.training import compare_training
@@ -115,7 +116,11 @@ def recorded_program(
     """
     if training is None:
         program = forward_program(model, inputs, check=check)
-        record = GraphRecord(fingerprint(program).text(), onnx=onnx_record(model))
+        record = GraphRecord(
+            fingerprint(program).text(),
+            onnx=onnx_record(model),
+            built_in=built_in(model, inputs),
+        )
         return _with_record(program, record)
     records = optimizer_records(model, optimizers)
     program, losses = trained_program(model, inputs, records, training, check=check)
@@ -126,6 +131,7 @@ def recorded_program(
         gradient_accumulation=training.gradient_accumulation,
         optimizers=[to_json(record) for record in records],
         onnx=onnx_record(model),
+        built_in=built_in(model, inputs),
     )
     return _with_record(program, record)
 

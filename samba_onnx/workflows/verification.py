@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, Final
 from samba_onnx.errors import ExecutionError, UsageError
 from samba_onnx.loading import load_model
 from samba_onnx.pef import Pef, load_pef
-from samba_onnx.program.index_ranges import IndexRange, graph_ranges
 from samba_onnx.runtime.engine.registry import DEFAULT_ENGINE
 from samba_onnx.workflows.output_errors import (
     ChosenTolerances,
@@ -28,7 +27,14 @@ from samba_onnx.workflows.output_errors import (
     worst_of,
 )
 from samba_onnx.workflows.rounding_depth import rounding_depth
-from samba_onnx.workflows.sample_inputs import RUNS, input_specs, pef_ranges, random_inputs
+from samba_onnx.workflows.sample_inputs import (
+    RUNS,
+    InputRanges,
+    input_ranges,
+    input_specs,
+    pef_ranges,
+    random_inputs,
+)
 
 if TYPE_CHECKING:
     import onnx
@@ -266,14 +272,14 @@ def _trials(
     depth = rounding_depth(model)
     if inputs is not None:
         return [_trial("the inputs given", original, inputs, depth)]
-    ranges = pef_ranges(pef) | graph_ranges(model.graph)
+    ranges = input_ranges(model.graph).or_else(pef_ranges(pef))
     return [
         _drawn_trial(pef, original, number, ranges, depth) for number in range(seed, seed + RUNS)
     ]
 
 
 def _drawn_trial(
-    pef: Pef, original: OriginalModel, seed: int, ranges: Mapping[str, IndexRange], depth: int
+    pef: Pef, original: OriginalModel, seed: int, ranges: InputRanges, depth: int
 ) -> _Trial:
     """Run the original on random inputs: with integers of 0 and 1 only where it takes no others."""
     try:

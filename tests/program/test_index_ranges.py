@@ -46,6 +46,11 @@ GRAPHS: dict[str, tuple[str, IndexRange]] = {
     "by size": (f"i = Abs(x) {LOOK_UP}", IndexRange(-6, 6)),
     "twice": (f"i = Add(x, x) {LOOK_UP}", IndexRange(-3, 3)),
     "running sum": (f"c = Constant<value_int=0>() i = CumSum(x, c) {LOOK_UP}", IndexRange(-1, 1)),
+    "axis": (
+        "c = Constant<value_ints=[0]>() a = Gather(x, c) s = CumSum(t, a) "
+        "r = ReduceSum<keepdims=0>(s)",
+        IndexRange(-2, 1),
+    ),
     "converted": (f"f = Cast<to=1>(x) g = Floor(f) i = Cast<to=6>(g) {LOOK_UP}", IndexRange(-7, 6)),
     "from the end by hand": (
         f"z = Constant<value_int=0>() n = Constant<value_int=7>() l = Less(x, z) w = Add(x, n) "

@@ -13,7 +13,7 @@ import onnx
 import pytest
 
 import samba_onnx
-from samba_onnx.errors import PefFormatError
+from samba_onnx.errors import PefFormatError, UsageError
 from samba_onnx.pef import Pef
 from samba_onnx.pef.manifest import Transfer
 from samba_onnx.program.kinds import SymbolKind
@@ -76,7 +76,7 @@ def every_way() -> Plan:
             ("y", FROM, OUTPUT, 0),
             ("z", FROM, OUTPUT, 2),
         ],
-        [("c", CONSTANT), ("state", WEIGHT), ("w", WEIGHT)],
+        [("w", WEIGHT), ("c", CONSTANT), ("state", WEIGHT)],
         weights={"w": STORED, "state": STORED},
         kinds={"c": SymbolKind.CONSTANT, "state": SymbolKind.WEIGHT},
     )
@@ -125,6 +125,16 @@ def test_plan_and_ledger_agree(tmp_path: Path) -> None:
             assert device.ledger.runs == run + 1
 
 
+def test_what_is_compiled_into_sections_is_not_copied(tmp_path: Path) -> None:
+    plan = every_way()
+    plan.baked = ["c"]
+    plan.load = [move for move in plan.load if move[0] != "c"]
+    with build(tmp_path, plan) as pef, Device(pef) as device:
+        assert [move.symbol for move in device.ledger.transfers] == ["w", "state"]
+        device.run(FEEDS)
+        check_plan(device.ledger, pef.manifest.graphs[0])
+
+
 @pytest.mark.parametrize("name", BYTES)
 def test_a_figure_that_is_off_is_noticed(tmp_path: Path, name: str) -> None:
     with build(tmp_path, every_way()) as pef:
@@ -136,6 +146,13 @@ def test_a_figure_that_is_off_is_noticed(tmp_path: Path, name: str) -> None:
             message = rf"copied {BYTES[name]} bytes of '{name}'.*planned was {BYTES[name] + 4} by"
             with pytest.raises(PefFormatError, match=message):
                 check_plan(device.ledger, pef.manifest.graphs[0])
+
+
+def test_what_sections_have_inside_is_not_loaded(tmp_path: Path) -> None:
+    with build(tmp_path, every_way()) as pef, Device(pef) as device:
+        with pytest.raises(UsageError, match=r"'w' is no weight.* that lives in device memory"):
+            device.load({"w": STORED})
+        device.load({"state": STORED})
 
 
 def test_a_copy_too_many_or_too_few_is_noticed(tmp_path: Path) -> None:

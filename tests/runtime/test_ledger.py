@@ -89,3 +89,24 @@ def test_equal_runs_are_shared() -> None:
     assert (ledger.runs, ledger.totals()) == (4, totals(ledger.transfers))
     ledger.begin_run()
     assert (ledger.runs, ledger.run()) == (5, ())
+
+
+def test_nothing_of_before_a_reset_is_left() -> None:
+    ledger = filled()
+    assert ledger.totals()
+    ledger.begin_run()
+    ledger.enter(IN)
+    ledger.reset()
+    ledger.enter(OUT)
+    assert ledger.transfers == (OUT,)
+    assert ledger.runs == 0
+    assert ledger.totals() == (Total(Cause.OUTPUT, FROM, 1, 7, 0.25),)
+
+
+def test_a_run_that_is_entered_whole_comes_after_the_one_that_was_begun() -> None:
+    ledger = Ledger()
+    ledger.begin_run()
+    ledger.enter(IN)
+    ledger.enter_run((OUT,))
+    assert ledger.transfers == (IN, OUT)
+    assert (ledger.run(0), ledger.run(1)) == ((IN,), (OUT,))

@@ -97,8 +97,10 @@ def test_what_the_host_writes_is_read_by_sections_and_fallbacks(tmp_path: Path) 
         for factor in (1, 2, 3):
             for _ in range(3):
                 results = device.run({"x": X})
-            np.testing.assert_array_equal(results["y"], factor * X * X)
-            np.testing.assert_array_equal(results["z"], -factor * X)
+                np.testing.assert_array_equal(results["y"], factor * X * X)
+                np.testing.assert_array_equal(results["z"], -factor * X)
+                # The host was given the weight: it need not be copied back for the fallback.
+                assert [move.symbol for move in device.ledger.run()] == ["x", "y"]
             device.write("weight", (factor + 1) * X)
 
 

@@ -173,6 +173,28 @@ def test_fallbacks_always_take_the_long_way(tmp_path: Path) -> None:
         assert replays(device) == 0
 
 
+def test_fallbacks_that_copy_nothing_are_executed_all_the_same(tmp_path: Path) -> None:
+    """All that one reads is on the host; what is new there leaves every value where it is."""
+    plan = Plan(
+        [
+            fallback("c (float[4] x) => (float[4] a) { a = Neg(x) }"),
+            fallback("c (float[4] a) => (float[4] y) { y = Neg(a) }"),
+            section("s (float[4] x, float[4] y) => (float[4] z) { z = Add(x, y) }"),
+        ],
+        ["x"],
+        ["z", "y"],
+    )
+    with build(tmp_path, plan) as pef, Device(pef) as device:
+        device.run({"x": X})
+        for factor in range(1, 4):
+            for _ in range(3):
+                device.run(section_ids=[0])
+            device.run({"x": factor * X}, ["z"], section_ids=[2])
+            device.run(section_ids=[0])
+            y = device.run(None, ["y"], section_ids=[1])["y"]
+            np.testing.assert_array_equal(y, factor * X)
+
+
 def test_failures_and_closing(tmp_path: Path) -> None:
     plan = Plan(
         [section("s (float[4] x, int64[1] i) => (float[1] y) { y = Gather(x, i) }")],

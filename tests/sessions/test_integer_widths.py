@@ -170,6 +170,29 @@ def test_an_output_takes_the_type_of_its_region(
     assert session.get_tensors_by_name(["ids"])[0].dtype == dtype
 
 
+def test_the_region_may_be_that_of_another_graphs_input(
+    session: SambaSession, tmp_path: Path
+) -> None:
+    class Largest(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return x.argmax(-1)
+
+    first, second = Largest().eval(), nn.Embedding(5, 4).eval()
+    samba.from_torch_model_(second)
+    x = samba.from_torch_tensor(torch.eye(5)[[4, 0, 2]], name="x")
+    ids = samba.from_torch_tensor(torch.zeros(3, dtype=torch.int16), name="ids")
+    tokens = samba.utils.trace_multigraph(first, (x,))
+    rows = samba.utils.trace_multigraph(second, (ids,))
+    tokens[0].sn_region_name = "ids"
+    session.add_graph(FwdGraph((x,), tokens, name="first"))
+    session.add_graph(FwdGraph((ids,), rows, name="second"))
+    path = session.compile_multigraph("both", output=tmp_path / "both.pef")
+    session.init_multigraph_runtime(path)
+    session.run((x,), [], graph_name="first")
+    (result,) = session.run((), rows, graph_name="second")
+    assert torch.equal(result.torch(), samba.to_torch(second.weight)[[4, 0, 2]])
+
+
 def test_types_that_cannot_be_mixed_are_refused(session: SambaSession, tmp_path: Path) -> None:
     class Half(nn.Module):
         def forward(self, ids: Tensor) -> Tensor:

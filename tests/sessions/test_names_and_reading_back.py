@@ -276,6 +276,25 @@ def test_names_that_two_values_would_have(
     assert list(tmp_path.iterdir()) == []
 
 
+class LikeRate(nn.Module):
+    """An input that is called like the learning rate on the device."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.w = nn.Parameter(torch.ones(4))
+
+    def forward(self, optimizer0__group0__lr: Tensor) -> Tensor:
+        return (optimizer0__group0__lr * self.w).square().mean()
+
+
+def test_input_like_an_argin(tmp_path: Path) -> None:
+    model = LikeRate()
+    samba.from_torch_model_(model)
+    optimizer = samba.optim.SGD(model.parameters(), lr=0.1)
+    with pytest.raises(UsageError, match="'optimizer0__group0__lr', which is the name of a value"):
+        SESSION.compile(model, (torch.randn(2, 4),), optimizer, output=tmp_path / "m.pef")
+
+
 @pytest.mark.parametrize(("make", "works"), [(LikeGradient, True), (LikeParameter, False)])
 def test_names_clash_only_where_both_values_are_there(
     tmp_path: Path, make: Callable[[], nn.Module], works: bool
@@ -383,6 +402,23 @@ def test_objects_that_cannot_be_returned(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setitem(SHAPES, "object", lambda loss, logits: (loss, Opaque(logits)))
     with pytest.raises(ModelError, match="Returning returns an object of class Opaque: return"):
         SESSION.compile(Returning("object"), batch(), output=tmp_path / "m.pef")
+
+
+class Nothing(nn.Module):
+    """Returns nothing."""
+
+    def forward(self, x: Any) -> None:
+        return None
+
+
+def test_nothing_is_returned(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="returns no tensor and writes no buffer"):
+        SESSION.compile(Nothing(), (torch.randn(2),), output=tmp_path / "m.pef")
+
+
+def test_dataclasses_are_no_inputs(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="an input of Nothing is a dataclass, Fields: give"):
+        SESSION.compile(Nothing(), (Fields(torch.randn(2)),), output=tmp_path / "m.pef")
 
 
 class Everything(Base):

@@ -155,7 +155,7 @@ def test_what_makes_no_sense_is_refused(
         (samba.ones(2, 4, dtype=torch.float64, name="features"), "torch.float64 of shape"),
         (samba.randn(2, 4), "has no name"),
         (torch.randn(2, 4), "has no name"),
-        (3.0, "is float; give tensors"),
+        (3.0, "is 3.0, which is no tensor"),
     ],
 )
 def test_an_input_that_does_not_fit_is_refused(

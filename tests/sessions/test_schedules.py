@@ -228,3 +228,65 @@ def test_a_largest_norm_cannot_be_set_where_none_was_compiled(twins: Twins) -> N
     twins.optimizer.max_grad_norm = 1.0
     with pytest.raises(UsageError, match="compiled without one"):
         twins.step()
+
+
+class Deep(nn.Module):
+    """Two layers, for optimizers and groups of their own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner, self.outer = nn.Linear(4, 6), nn.Linear(6, 3)
+
+    def forward(self, x: Tensor, y: Tensor) -> Tensor:
+        return nn.functional.cross_entropy(self.outer(torch.tanh(self.inner(x))), y)
+
+
+def _groups(library: Any, model: Deep) -> list[Optimizer]:
+    groups = [{"params": model.inner.parameters(), "lr": 0.1}, {"params": model.outer.parameters()}]
+    return [library.SGD(groups, lr=0.01)]
+
+
+def _two_kinds(library: Any, model: Deep) -> list[Optimizer]:
+    return [
+        library.SGD(model.inner.parameters(), lr=0.1, momentum=0.9, nesterov=True),
+        library.Adam(model.outer.parameters(), lr=0.01, betas=(0.9, 0.99)),
+    ]
+
+
+def _tensor_rate(library: Any, model: Deep) -> list[Optimizer]:
+    rate: Any = torch.tensor(0.05)
+    return [library.AdamW(model.parameters(), lr=rate, betas=(0.9, 0.99), weight_decay=0.1)]
+
+
+@pytest.mark.parametrize("library", [samba.optim, torch.optim], ids=["samba", "torch"])
+@pytest.mark.parametrize(
+    ("make", "schedule"),
+    [
+        (_groups, lambda o: lr_scheduler.OneCycleLR(o, [0.3, 0.05], total_steps=STEPS)),
+        (_two_kinds, lambda o: lr_scheduler.ExponentialLR(o, 0.6)),
+        (_tensor_rate, lambda o: lr_scheduler.StepLR(o, 2, 0.5)),
+    ],
+)
+def test_groups_and_optimizers_follow_schedules_of_their_own(
+    library: Any, make: Any, schedule: Make, session: SambaSession, tmp_path: Path
+) -> None:
+    torch.manual_seed(0)
+    model = Deep()
+    twin = copy.deepcopy(model)
+    samba.from_torch_model_(model)
+    optimizers, references = make(library, model), make(torch.optim, twin)
+    example = (samba.randn(5, 4, name="x"), samba.randint(3, (5,), name="y"))
+    path = session.compile(model, example, optimizers, output=tmp_path / "m.pef")
+    outputs = samba.utils.trace_graph(model, example, optimizers, pef=path)
+    schedules = [schedule(one) for one in (*optimizers, *references)]
+    for _ in range(STEPS - 1):
+        x, y = torch.randn(5, 4), torch.randint(3, (5,))
+        session.run(samba.from_named_dict({"x": x, "y": y}), outputs)
+        for reference in references:
+            reference.zero_grad()
+        twin(x, y).backward()
+        for one in (*references, *schedules):
+            one.step()
+    session.to_cpu(model)
+    for one, other in zip(model.parameters(), twin.parameters(), strict=True):
+        torch.testing.assert_close(one.data, other.data, **TOLERANCE)

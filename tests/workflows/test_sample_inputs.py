@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import ml_dtypes
@@ -13,7 +14,8 @@ from onnx import TensorProto, numpy_helper
 import samba_onnx
 from samba_onnx.errors import ModelLimitError, UsageError
 from samba_onnx.program.index_ranges import IndexRange
-from samba_onnx.workflows.sample_inputs import pef_ranges, random_inputs, seeded_inputs
+from samba_onnx.program.intervals import Interval
+from samba_onnx.workflows.sample_inputs import InputRanges, pef_ranges, random_inputs, seeded_inputs
 
 
 def test_same_seed_same_values_and_streams_are_independent() -> None:
@@ -70,7 +72,9 @@ def test_a_single_truth_value_is_both_among_neighbouring_seeds(shape: tuple[int,
 @pytest.mark.parametrize("element", ["int8", "uint8", "int4", "uint4", "int2", "uint2"])
 def test_small_integers_of_a_graph_that_was_looked_at_are_quantised_numbers(element: str) -> None:
     kind = f"tensor({element})"
-    rows = random_inputs({"q": (kind, (200, 20))}, seed=3, ranges={})["q"].astype(np.int64)
+    rows = random_inputs({"q": (kind, (200, 20))}, seed=3, ranges=InputRanges())["q"].astype(
+        np.int64
+    )
     limits = ml_dtypes.iinfo(np.dtype(getattr(ml_dtypes, element, element)))
     assert {int(limits.min), int(limits.max), 0} <= set(np.unique(rows).tolist())
     assert 0.15 < (rows[:, 1:] == 0).mean() < 0.5
@@ -79,13 +83,25 @@ def test_small_integers_of_a_graph_that_was_looked_at_are_quantised_numbers(elem
 def test_integers_with_a_range_are_drawn_from_all_of_it_with_its_edges() -> None:
     ranges = {"i": IndexRange(-1000, 999), "c": IndexRange(0, 9), "k": IndexRange(1, 5)}
     specs = dict.fromkeys((*ranges, "m"), ("tensor(int32)", (4, 64)))
-    drawn = random_inputs(specs, seed=1, ranges=ranges)
+    drawn = random_inputs(specs, seed=1, ranges=InputRanges(ranges))
     assert {-1000, -1, 0, 999} <= set(drawn["i"].reshape(-1).tolist())
     assert len(np.unique(drawn["i"])) > 150
     assert set(np.unique(drawn["c"]).tolist()) == set(range(10))
     assert set(np.unique(drawn["k"]).tolist()) == {1, 2, 3, 4, 5}
     assert set(np.unique(drawn["m"]).tolist()) == {0, 1}
     assert {array.dtype for array in drawn.values()} == {np.dtype(np.int32)}
+
+
+@pytest.mark.parametrize(
+    "interval", [Interval(0), Interval(-1, 1), Interval(1), Interval(-math.inf, 0.5)]
+)
+@pytest.mark.parametrize("element", ["float", "double", "float16", "bfloat16"])
+def test_floats_with_a_range_lie_in_it(interval: Interval, element: str) -> None:
+    specs = {"x": (f"tensor({element})", (50, 20))}
+    x = random_inputs(specs, seed=1, ranges=InputRanges(floats={"x": interval}))["x"]
+    numbers = x.astype(np.float64)
+    assert interval.low <= numbers.min() < numbers.max() <= interval.high
+    assert numbers.std() > 0.4
 
 
 @pytest.mark.parametrize("level", ["o0", "o3"])
@@ -99,7 +115,7 @@ def test_a_pef_shows_the_ranges_of_its_inputs_across_sections(level: str, tmp_pa
     table = np.random.default_rng(0).standard_normal((70, 3)).astype(np.float32)
     model.graph.initializer.append(numpy_helper.from_array(table, "table"))
     with samba_onnx.convert(model, tmp_path / "m.pef", level=level, sample=False) as pef:
-        assert pef_ranges(pef) == {"i": IndexRange(-73, 66)}
+        assert pef_ranges(pef).integers == {"i": IndexRange(-73, 66)}
         indices = np.concatenate([seeded_inputs(pef, seed)["i"] for seed in range(9)])
     assert {-73, -1, 0, 66} <= set(indices.tolist())
     assert len(np.unique(indices)) > 30

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
@@ -10,6 +11,7 @@ from typing import Any, Final
 import torch
 from torch import nn
 from torch._functorch import eager_transforms
+from torch.utils import _pytree as pytree
 
 from samba_onnx.errors import ModelError, UsageError
 from samba_onnx.export.capture.explanations import explained, raised_at, user_place
@@ -63,12 +65,18 @@ def refuse_unless_fitting(
         keywords: Keyword arguments.
 
     Raises:
-        UsageError: It is no module, or the inputs do not fit ``forward``.
+        UsageError: It is no module, the inputs do not fit ``forward``, or one is a dataclass.
         ModelError: It is, or has in it, a module that torch.jit made.
     """
     if not isinstance(module, nn.Module):
         raise UsageError(f"a module was expected, but {type(module).__name__} was given")
     refuse_scripted(module)
+    for leaf in pytree.tree_leaves((args, dict(keywords))):
+        if dataclasses.is_dataclass(leaf):
+            raise UsageError(
+                f"an input of {type(module).__name__} is a dataclass, {type(leaf).__name__}: give "
+                "tensors, in tuples, lists and dicts"
+            )
     signature = inspect.signature(module.forward)
     try:
         signature.bind(*args, **keywords)

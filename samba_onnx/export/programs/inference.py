@@ -15,7 +15,7 @@ from torch import fx, nn
 from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 
-from samba_onnx.errors import UsageError
+from samba_onnx.errors import ModelError, UsageError
 from samba_onnx.export.capture.conforming import check_constants
 from samba_onnx.export.capture.modules import (
     Captured,
@@ -202,6 +202,11 @@ class _Writer:
         results = translate(self._graph.graph_module, self._build, values)
         outputs = self._outputs(results)
         regions = self._updates(results)
+        if not self._build.graph.outputs:
+            raise ModelError(
+                "the module returns no tensor and writes no buffer, so that there is nothing to "
+                "compute: return a tensor"
+            )
         program = Program(
             name=name,
             parts=(Part(SectionType.FWD, self._build.model()),),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from typing import Final
 
 import onnx_ir as ir
@@ -29,22 +29,22 @@ def match_region_types(programs: Sequence[Program]) -> None:
     Raises:
         UsageError: Values of other types are to share a region.
     """
+    chosen = frozenset(region for program in programs for region in program.regions.values())
     owners: dict[str, ir.Value] = {}
     for by_name in (True, False):
         for program in programs:
-            for value, region in _placed(program):
+            for value, region in _placed(program, chosen):
                 if not by_name or value.name == region:
                     owners.setdefault(region, value)
     for program in programs:
-        for value, region in list(_placed(program)):
+        for value, region in list(_placed(program, chosen)):
             owner = owners[region]
             if value.dtype != owner.dtype and None not in (value.dtype, owner.dtype):
                 _match(program, value, region, owner)
 
 
-def _placed(program: Program) -> Iterator[tuple[ir.Value, str]]:
+def _placed(program: Program, chosen: Container[str]) -> Iterator[tuple[ir.Value, str]]:
     """Yield the values of a program that lie in a region that somebody chose, and the region."""
-    chosen = set(program.regions.values())
     for part in program.parts:
         for value in (*part.model.graph.inputs, *part.model.graph.outputs):
             region = program.regions.get(value.name or "", value.name or "")

@@ -17,7 +17,6 @@ from samba_onnx.facts.domains import qualified
 from samba_onnx.facts.operators import Randomness, operators
 from samba_onnx.loading import LoadedModel, load_model
 from samba_onnx.pef import Pef
-from samba_onnx.program.index_ranges import graph_ranges
 from samba_onnx.program.kinds import SectionType
 from samba_onnx.program.source_location import source_location
 from samba_onnx.program.value_types import type_text
@@ -37,7 +36,7 @@ from samba_onnx.workflows.checking.outcome import (
 from samba_onnx.workflows.checking.own_inputs import is_meaningless
 from samba_onnx.workflows.checking.staging import provisional
 from samba_onnx.workflows.compiler import convert
-from samba_onnx.workflows.sample_inputs import random_inputs
+from samba_onnx.workflows.sample_inputs import input_ranges, random_inputs
 from samba_onnx.workflows.verification import Verification, compare
 
 _ALWAYS_RANDOM = operators(random=[Randomness.ALWAYS])
@@ -145,7 +144,7 @@ def _trials(
         if not value.is_initializer()
     }
     try:
-        own = random_inputs(specifications, 0, graph_ranges(model.graph))
+        own = random_inputs(specifications, 0, input_ranges(model.graph))
     except SambaError:  # an input is no tensor, or too large to be made
         own = {}
     if missing:
