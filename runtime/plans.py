@@ -43,6 +43,8 @@ class RunPlan:
     """Graph outputs that are fetched when the user names none."""
     results: frozenset[str]
     """Values that can be fetched after the run."""
+    lost: frozenset[str]
+    """Values whose places the run leaves to others."""
     whole: bool
     """Whether it executes the whole schedule."""
 
@@ -101,12 +103,17 @@ class RunPlan:
 
         Raises:
             InputError: An input was never given.
-            ScheduleError: Another value was never computed.
+            ScheduleError: Another value was never computed, or is overwritten by the run.
         """
         for name, call in self.needs.items():
             if name not in inputs and not values.has(name):
                 raise self._missing(name, f"{self.schedule.title(call)} reads")
         for name in outputs:
+            if name in self.lost:
+                raise ScheduleError(
+                    f"you ask for {name!r}, whose place another section of this run writes: ask "
+                    "for it in a run of its own"
+                )
             exists = name in self.results or name in inputs or values.has(name)
             if not (exists or self.schedule.is_constant(name)):
                 raise self._missing(name, "you ask for")
@@ -227,7 +234,7 @@ class RunPlanner:
     def _plan(
         self, schedule: GraphSchedule, sweeps: tuple[Sweep, ...], steps: Sequence[Step]
     ) -> RunPlan:
-        needs, results = self._flow(schedule, steps)
+        needs, results, lost = self._flow(schedule, steps)
         bound = tuple((step, self._session(schedule.graph.name, step)) for step in steps)
         # Sessions may be new ones, for which the file was opened by its path.
         self._pef.ensure_unchanged()
@@ -239,6 +246,7 @@ class RunPlanner:
             needs,
             outputs if whole else tuple(name for name in outputs if name in results),
             results,
+            lost,
             whole,
             self._fixed,
             section_types_of(schedule.stages, sweeps),
@@ -246,8 +254,8 @@ class RunPlanner:
 
     def _flow(
         self, schedule: GraphSchedule, steps: Sequence[Step]
-    ) -> tuple[dict[str, int], frozenset[str]]:
-        """What steps read from before the run, by name with the first call, and what they leave.
+    ) -> tuple[dict[str, int], frozenset[str], frozenset[str]]:
+        """What steps read from before the run, by name with the first call, leave, and overwrite.
 
         Raises:
             ScheduleError: A step of a later sweep reads what is overwritten by then.
@@ -274,7 +282,7 @@ class RunPlanner:
             lost -= written
             results |= set(step.outputs)
             results -= overwritten
-        return needs, frozenset(results)
+        return needs, frozenset(results), frozenset(lost)
 
     def _session(self, graph: str, step: Step) -> DeviceStep | HostStep:
         key = (graph, step.calls)

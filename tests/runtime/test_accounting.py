@@ -13,7 +13,7 @@ import onnx
 import pytest
 
 import samba_onnx
-from samba_onnx.errors import PefFormatError
+from samba_onnx.errors import PefFormatError, UsageError
 from samba_onnx.pef import Pef
 from samba_onnx.pef.manifest import Transfer
 from samba_onnx.program.kinds import SymbolKind
@@ -146,6 +146,13 @@ def test_a_figure_that_is_off_is_noticed(tmp_path: Path, name: str) -> None:
             message = rf"copied {BYTES[name]} bytes of '{name}'.*planned was {BYTES[name] + 4} by"
             with pytest.raises(PefFormatError, match=message):
                 check_plan(device.ledger, pef.manifest.graphs[0])
+
+
+def test_what_sections_have_inside_is_not_loaded(tmp_path: Path) -> None:
+    with build(tmp_path, every_way()) as pef, Device(pef) as device:
+        with pytest.raises(UsageError, match=r"'w' is no weight.* that lives in device memory"):
+            device.load({"w": STORED})
+        device.load({"state": STORED})
 
 
 def test_a_copy_too_many_or_too_few_is_noticed(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from samba_onnx.errors import InternalError, OutOfDeviceMemoryError
+from samba_onnx.errors import ExecutionError, InternalError, OutOfDeviceMemoryError
 from samba_onnx.facts.dtypes import ELEMENT_TYPES
 from samba_onnx.pef.manifest import Region, Symbol
 from samba_onnx.pef.target_summary import Tier
@@ -53,6 +53,16 @@ def test_tensors_are_aligned_and_share_their_region() -> None:
     memory.tensor("a").store(np.ones(4, np.float32))
     assert memory.tensor("b").load().tolist() == [[0x3F800000] * 2] * 2
     assert memory.tensor("a") is memory.tensor("a")
+
+
+def test_only_the_stated_shape_is_stored() -> None:
+    memory = DeviceMemory(TIERS, [Region("r", 16, "hbm")], [symbol("a", "r")])
+    memory.tensor("a").store(np.ones(4, np.float32))
+    # Both would go in by numpy's rules.
+    for shape in ((1,), (1, 4)):
+        with pytest.raises(ExecutionError, match=r"has shape \[1.*the model states \[4\]"):
+            memory.tensor("a").store(np.zeros(shape, np.float32))
+    assert memory.tensor("a").load().tolist() == [1, 1, 1, 1]
 
 
 def test_loads_are_fresh_and_stores_copy() -> None:

@@ -448,3 +448,21 @@ def test_what_a_fallback_reads_of_a_changing_weight_is_copied_in_every_run(tmp_p
             assert device.ledger.run() == planned(plan, pef)
         device.run(section_ids=[1])
         np.testing.assert_array_equal(device.run({"x": x}, section_ids=[0])["y"], 2 * x * x)
+
+
+def test_a_default_is_taken_only_where_nothing_was_given_before(tmp_path: Path) -> None:
+    plan = Plan(
+        [section("s (float[4] state, float[4] x) => (float[4] y) { y = Add(state, x) }")],
+        ["state", "x"],
+        ["y"],
+        weights={"state": np.full(4, 9, np.float32)},
+        kinds={"state": SymbolKind.INPUT},
+    )
+    x = np.arange(4, dtype=np.float32)
+    with build(tmp_path, plan) as pef, Device(pef) as device:
+        for _ in range(3):
+            np.testing.assert_array_equal(device.run({"x": x})["y"], 9 + x)
+        device.run({"state": x, "x": x})
+        for _ in range(3):
+            np.testing.assert_array_equal(device.run({"x": x})["y"], 2 * x)
+        assert [move.symbol for move in device.ledger.run()] == ["x", "y"]

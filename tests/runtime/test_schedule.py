@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+import pytest
 
+from samba_onnx.errors import ScheduleError
 from samba_onnx.pef.manifest import (
     Call,
     Fallback,
@@ -209,3 +211,42 @@ def test_an_optimizer_that_shows_what_it_read_uses_a_buffer(tmp_path: Path) -> N
         for weight in (1, 3, 5):
             assert set(device.run({"d": np.float32(2)})["a"]) == {2 * weight}
         assert set(device.read("w")) == {7}
+
+
+def test_a_section_that_nobody_reads_from_still_runs(tmp_path: Path) -> None:
+    plan = Plan(
+        [
+            section("f (float[4] x) => (float[4] y) { y = Neg(x) }"),
+            section("f (float[4] x) => (float[4] unread) { unread = Abs(x) }", type=OPT),
+        ],
+        ["x"],
+        ["y"],
+    )
+    x = np.arange(4, dtype=np.float32)
+    with build(tmp_path, plan) as pef, Device(pef) as device:
+        assert device.run({"x": -x}, section_ids=[1]) == {}
+        np.testing.assert_array_equal(device.read("unread"), x)
+        np.testing.assert_array_equal(device.run({"x": x})["y"], -x)
+
+
+def test_what_is_overwritten_in_a_run_is_neither_read_nor_returned(tmp_path: Path) -> None:
+    """An output and an activation in one place: after both were written, the output is gone."""
+    plan = Plan(
+        [
+            section("f (float[4] x) => (float[4] y) { y = Neg(x) }"),
+            section("f (float[4] x) => (float[4] b) { b = Abs(x) }", type=SectionType.BCKWD),
+            section("f (float[4] b) => (float[4] z) { z = Neg(b) }", type=OPT),
+        ],
+        ["x"],
+        ["y", "z"],
+        shared={"y": "place", "b": "place"},
+    )
+    x = np.arange(4, dtype=np.float32)
+    with build(tmp_path, plan) as pef, Device(pef) as device:
+        results = device.run({"x": x}, section_ids=[0, 1])
+        assert results == {}
+        assert list(device.run({"x": x}, section_ids=[0])) == ["y"]
+        with pytest.raises(ScheduleError, match="you ask for 'y', whose place another section"):
+            device.run({"x": x}, ["y"], section_ids=[0, 1])
+        with pytest.raises(ScheduleError, match="'b', whose place another section of this run"):
+            device.run({"x": x}, section_ids=[1, 0, 2])

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from copy import deepcopy
 from pathlib import Path
 
 import pytest
 import torch
+from torch.nn.utils import parametrizations
 
 import samba_onnx as samba
 from samba_onnx.errors import NoDeviceError
@@ -40,6 +43,41 @@ def test_parameters_are_sent_and_fetched(parts: Parts, compiled: Compiled) -> No
     fetch_buffers(compiled.model)
     send_buffers(compiled.model)
     assert len(device.ledger.transfers) == count
+
+
+WRITING: dict[str, Callable[[], torch.nn.Module]] = {
+    "BatchNorm1d(momentum=None)": lambda: torch.nn.BatchNorm1d(3, momentum=None),
+    "InstanceNorm1d": lambda: torch.nn.InstanceNorm1d(3, track_running_stats=True, affine=True),
+    "spectral_norm": lambda: parametrizations.spectral_norm(torch.nn.Linear(4, 2)),
+    "max_norm": lambda: torch.nn.Sequential(_Indices(), torch.nn.Embedding(5, 2, max_norm=0.5)),
+}
+
+
+class _Indices(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.abs().long().clamp(0, 4)
+
+
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("name", WRITING)
+def test_what_runs_without_an_optimizer_write_is_torchs(
+    name: str, training: bool, session: samba.SambaSession, tmp_path: Path
+) -> None:
+    torch.manual_seed(0)
+    model = WRITING[name]().train(training)
+    twin = deepcopy(model)
+    samba.from_torch_model_(model)
+    batches = [3 * torch.randn(5, 3, 4) for _ in range(3)]
+    inputs = (samba.from_torch_tensor(batches[0].clone(), name="x"),)
+    path = session.compile(model, inputs, output=tmp_path / "m.pef")
+    outputs = samba.utils.trace_graph(model, inputs, pef=path)
+    for batch in batches:
+        (result,) = session.run((samba.from_torch_tensor(batch, name="x"),), outputs)
+        with torch.no_grad():
+            torch.testing.assert_close(samba.to_torch(result), twin(batch))
+    session.to_cpu(model)
+    for ours, theirs in zip(model.state_dict().values(), twin.state_dict().values(), strict=True):
+        torch.testing.assert_close(samba.to_torch(ours).detach(), theirs)
 
 
 class Watching(torch.nn.Module):

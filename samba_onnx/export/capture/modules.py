@@ -24,7 +24,6 @@ from samba_onnx.errors import ModelError, SambaError, UsageError
 from samba_onnx.export.capture.assignments import written_back
 from samba_onnx.export.capture.branches import Values, ValuesNeededError
 from samba_onnx.export.capture.conforming import check_sizes, decomposed
-from samba_onnx.export.capture.cumulative import cumulative_averages
 from samba_onnx.export.capture.fake_members import fake, fake_members
 from samba_onnx.export.capture.identities import restore_identities
 from samba_onnx.export.capture.known_values import KnownValues
@@ -32,6 +31,7 @@ from samba_onnx.export.capture.loss_marks import loss_marks
 from samba_onnx.export.capture.outputs import with_plain_outputs
 from samba_onnx.export.capture.recording_rules import RuleRecorder
 from samba_onnx.export.capture.refusals import not_captured, refuse_unless_fitting, refused_calls
+from samba_onnx.export.capture.running_statistics import followed_statistics
 from samba_onnx.export.capture.samba_calls import samba_calls
 from samba_onnx.export.capture.surroundings import forget_tensors, forget_traced
 from samba_onnx.export.capture.unchecked import Unchecked
@@ -241,7 +241,7 @@ def _traced(
                 values.replayed(),
                 whole_layers(),
                 refused_calls(),
-                cumulative_averages(),
+                followed_statistics(),
                 written_back(module),
                 with_plain_outputs(module),
                 _DataAsValue(),

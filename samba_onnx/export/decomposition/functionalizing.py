@@ -32,6 +32,11 @@ _TRANSFORMS: Final = "torch._functorch.predispatch"
 """Where the steps of vmap come from that stand in an exported graph."""
 _NOTHING: Final = frozenset({_aten.detach_.default, _aten.requires_grad_.default})
 """In-place operators that change no value."""
+_WRITING_UNSAID: Final = frozenset(
+    {_aten.batch_norm.default, _aten.instance_norm.default, _aten.native_batch_norm.default}
+)
+"""Write to running statistics in training, their fourth and fifth operands, without saying so in their
+schemas; the sixth is whether they train."""
 
 
 def functionalized(graph_module: fx.GraphModule) -> fx.GraphModule | None:
@@ -66,6 +71,8 @@ def functionalized(graph_module: fx.GraphModule) -> fx.GraphModule | None:
             groups.join(node, node.all_input_nodes)
             continue
         if _writes_statistics(node):
+            if node.target is not _aten.batch_norm.default:
+                return None
             _replace_batch_norm(node, order, written)
         elif not node.target._schema.is_mutable:
             groups.join(node, _aliased(node))
@@ -260,8 +267,8 @@ def _record(target: fx.Node, result: fx.Node, written: dict[str, fx.Node]) -> No
 
 
 def _writes_statistics(node: fx.Node) -> bool:
-    """Return whether a node is a batch norm that updates its running statistics unsaid."""
-    if node.target is not _aten.batch_norm.default:
+    """Return whether a node is a normalisation that updates its running statistics unsaid."""
+    if node.target not in _WRITING_UNSAID:
         return False
     return bool(node.args[5]) and isinstance(node.args[3], fx.Node)
 

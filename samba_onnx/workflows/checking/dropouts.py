@@ -78,6 +78,10 @@ def without_dropouts(captured: Captured) -> Captured:
     graph = fx.Graph()
     graph.output(graph.graph_copy(captured.graph_module.graph, {}))
     graph_module = fx.GraphModule(captured.graph_module, graph)
+    # A copy's placeholder may have another name: Python has an ``input`` of its own.
+    nodes = graph.find_nodes(op="placeholder")
+    names = {one.name: node.name for one, node in zip(captured.placeholders, nodes, strict=True)}
+    placeholders = (dataclasses.replace(p, name=names[p.name]) for p in captured.placeholders)
     for node in graph.nodes:
         if not rate_of(node):
             continue
@@ -85,7 +89,12 @@ def without_dropouts(captured: Captured) -> Captured:
             node.replace_all_uses_with(node.all_input_nodes[0])
         else:
             _set_rate(node)
-    return dataclasses.replace(captured, graph_module=graph_module)
+    return dataclasses.replace(
+        captured,
+        graph_module=graph_module,
+        placeholders=tuple(placeholders),
+        constants={names[name]: tensor for name, tensor in captured.constants.items()},
+    )
 
 
 def _set_rate(node: fx.Node) -> None:

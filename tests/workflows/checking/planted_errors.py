@@ -21,6 +21,8 @@ class Planted:
     """Whose translation is wrong."""
     wrong: Callable[[Translation], Translation]
     """Returns the wrong translation for the right one."""
+    shows_fresh: bool = True
+    """Whether it changes anything as long as biases are 0."""
 
 
 def operand(index: int, change: Callable[[Any], Any]) -> Callable[[Translation], Translation]:
@@ -110,6 +112,19 @@ def _moved(pads: Sequence[int]) -> list[int]:
     return [*inner, *(pads[half + i] + pads[i] - inner[i] for i in range(half))]
 
 
+def constant_statistics(right: Translation) -> Translation:
+    """Leave out what mean and variance add to the gradient of a normalisation."""
+
+    def translation(context: Context, gradient: Any, value: Any, weight: Any, *rest: Any) -> Any:
+        _, _, mean, inverse, _, epsilon, mask = rest
+        build = context.build
+        variance = build.subtract(build.divide(1.0, build.multiply(inverse, inverse)), epsilon)
+        operands = (gradient, value, weight, mean, variance, None, None)
+        return right(context, *operands, False, epsilon, mask)
+
+    return translation
+
+
 NORM: Final = "_native_batch_norm_legit_functional"
 NORM_BACK: Final = "native_batch_norm_backward"
 ERRORS: Final[dict[str, Planted]] = {
@@ -150,8 +165,10 @@ ERRORS: Final[dict[str, Planted]] = {
     "the running mean stays": Planted("resnet", NORM, read_instead(3, 3)),
     "the running variance stays": Planted("mobilenet", NORM, read_instead(4, 4)),
     "the running variance is that of the batch": Planted("resnet", NORM, scaled(255 / 256, 4)),
-    "normalisation forgets its bias": Planted("resnet", NORM, operand(2, lambda _: None)),
-    "the mean is taken for a constant": Planted("resnet", NORM_BACK, operand(7, lambda _: False)),
+    "normalisation forgets its bias": Planted(
+        "resnet", NORM, operand(2, lambda _: None), shows_fresh=False
+    ),
+    "the mean is taken for a constant": Planted("resnet", NORM_BACK, constant_statistics),
     "gradients of scales are 1 % too large": Planted("densenet", NORM_BACK, scaled(1.01, 1)),
     "gradients of biases have the other sign": Planted("mobilenet", NORM_BACK, scaled(-1, 2)),
     "gradients before a normalisation are 1 % too large": Planted(
