@@ -187,6 +187,8 @@ def _advice(engine: str) -> str:
         return (
             "to tell an engine's fault from the compiler's, run it again with --engine reference, "
             f"which is slow and exact: if the outputs agree there, {engine} computes this graph "
-            "otherwise; if they differ there, too, please report it"
+            "otherwise; if they differ there, too, the compiler does"
         )
-    return f"{engine} shares no kernel with {DEFAULT_ENGINE}: if both differ, please report it"
+    return (
+        f"{engine} shares no kernel with {DEFAULT_ENGINE}: if both differ, the compiler is at fault"
+    )

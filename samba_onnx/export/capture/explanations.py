@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import traceback
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -45,6 +46,10 @@ _INTERNAL: Final = (
 )
 """Where torch traces: errors from there speak of tracing, and not of the user's program."""
 
+_EAGER: Final = frozenset({RuntimeError, ValueError, IndexError})
+"""What operators raise of sizes and types that do not fit, in eager torch as well."""
+_TRACING: Final = re.compile(r"fake|proxy|trac|functorch|dynamo|symbolic|dispatch|storage", re.I)
+"""Words of errors that are about tracing all the same."""
 _VALUES: Final = (
     "it asks for values of tensors, which are not known while a model is compiled: choose with "
     "torch.where"
@@ -81,12 +86,14 @@ def explained(error: Exception) -> str:
     if _WRITTEN_TOO_EARLY in str(error):
         return _CLONE
     files = _called(error)
-    if isinstance(error, UnsupportedOperatorException) or _is_internal(files):
+    first = str(error).strip().partition("\n")[0][:500]
+    tells_users = type(error) in _EAGER and not _TRACING.search(first)
+    unsupported = isinstance(error, UnsupportedOperatorException)
+    if unsupported or (_is_internal(files) and not tells_users):
         for path, sentence in _BY_FUNCTION.items():
             if any(path in file for file in files):
                 return sentence
         return _UNTRACEABLE
-    first = str(error).strip().partition("\n")[0][:500]
     return f"{type(error).__name__}: {first}" if first else type(error).__name__
 
 

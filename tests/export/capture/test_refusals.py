@@ -162,6 +162,10 @@ REFUSED: dict[str, tuple[Program, str]] = {
         Program(falsely_asserted),
         rf"{LINE}: AssertionError: seven rows are expected",
     ),
+    "wrong sizes": (
+        Program(lambda net, x: net.first(x.reshape(-1, 7)).sum()),
+        rf"{LINE}: RuntimeError: shape '\[-1, 7\]' is invalid",
+    ),
     "complex parameter": (
         Program(lambda net, x: (net.first(x) * net.weight).abs().sum(), set_complex),
         rf"{LINE}: 'net__weight' holds complex numbers.*keep torch\.view_as_real",
