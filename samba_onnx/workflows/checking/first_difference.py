@@ -21,7 +21,7 @@ from samba_onnx.export.translation.builder import GraphBuilder, element, sizes
 from samba_onnx.export.translation.dtypes import onnx_type
 from samba_onnx.export.translation.graphs import constant, translate
 from samba_onnx.facts.dtypes import dtype_name
-from samba_onnx.facts.tolerances import spacing
+from samba_onnx.facts.tolerances import TIMES_ALLOWED, spacing
 from samba_onnx.runtime.engine.evaluation import evaluate
 from samba_onnx.workflows.checking.captured_graphs import CapturedGraph
 from samba_onnx.workflows.checking.judge import Mismatch, judged
@@ -62,7 +62,9 @@ def first_difference(
         if not whole_numbers:
             runs = _OperatorRuns(node, values, tuple(i for i in results if runs.is_floating(i)))
         ours = {str(index): computed[name] for index, name in results.items()}
-        mismatches = judged(ours, runs).mismatches
+        # Of a sum that cancels torch's few roundings may be small by luck; a wrong one is off by more.
+        found = judged(ours, runs).mismatches
+        mismatches = [mismatch for mismatch in found if mismatch.excess > TIMES_ALLOWED]
         if mismatches:
             return OperatorDifference(node, mismatches[0])
     return None
