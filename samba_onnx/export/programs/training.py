@@ -218,7 +218,9 @@ def _described(
     members: dict[str, str] = {}
     for placeholder, symbol in names.symbols.items():
         path = paths[placeholder]
-        if path is not None and symbol in program.residents:
+        # What is written and never read is known by its new value only.
+        known = (symbol, updated_name(symbol), written_name(symbol))
+        if path is not None and any(name in program.residents for name in known):
             members.setdefault(symbol, path)
     return Exported(
         program=program,
