@@ -166,7 +166,7 @@ def _scales(results: Mapping[str, NDArray[Any]]) -> dict[str, Distance]:
 
     Of gradients that are far below the largest, they are a part of that one.
     """
-    sizes = {name: _size(wide_array(array)) for name, array in results.items()}
+    sizes = {name: _size(_computable(array)) for name, array in results.items()}
     gradients = [size for name, size in sizes.items() if name.endswith(GRADIENT)]
     largest = max((size.largest for size in gradients), default=0.0)
     least = Distance(largest, largest) * NEGLIGIBLE_GRADIENT
@@ -175,13 +175,17 @@ def _scales(results: Mapping[str, NDArray[Any]]) -> dict[str, Distance]:
 
 def _size(array: NDArray[Any]) -> Distance:
     """Return largest and typical magnitude of the finite numbers of an array."""
-    finite = np.abs(array[np.isfinite(array)])
-    if not finite.size:
+    if array.dtype.kind not in "fc":
         return _NONE
-    largest = float(finite.max())
+    magnitudes = np.abs(array).ravel()
+    largest = float(magnitudes.max(initial=0.0))
+    if not math.isfinite(largest):
+        magnitudes = magnitudes[np.isfinite(magnitudes)]
+        largest = float(magnitudes.max(initial=0.0))
     if not largest:
         return _NONE
-    return Distance(largest, largest * math.sqrt(float(np.square(finite / largest).mean())))
+    magnitudes = magnitudes / largest  # whose squares neither overflow nor vanish
+    return Distance(largest, largest * math.sqrt(float(magnitudes @ magnitudes) / magnitudes.size))
 
 
 class _Pair:
@@ -204,8 +208,8 @@ class _Pair:
                 f"{expected.dtype.name} of sizes {list(expected.shape)}"
             )
             return
-        self.actual = wide_array(actual)
-        native = wide_array(expected)
+        self.actual = _computable(actual)
+        native = _computable(expected)
         distance = _distance(self.actual, native)
         near = near_torch(expected.dtype.name)
         allowed = Distance(near * scale.largest, near * TYPICAL_PART * scale.typical)
@@ -214,26 +218,35 @@ class _Pair:
         self.error = _fraction(distance.largest, scale.largest) if equal else math.inf
 
 
+def _computable(array: NDArray[Any]) -> NDArray[Any]:
+    """Return numbers in a type that numpy computes well in: float32 will do for a first look."""
+    return array if array.dtype == np.float32 else wide_array(array)
+
+
 def _fraction(error: float, largest: float) -> float:
     return error / max(largest, float(np.finfo(np.float32).tiny)) if error else 0.0
 
 
 def _unequal(actual: NDArray[Any], expected: NDArray[Any]) -> NDArray[np.bool_]:
     """Return where numbers differ that must be equal: whole ones, and those that are not finite."""
-    different: NDArray[np.bool_] = np.not_equal(actual, expected)
     if expected.dtype.kind not in "fc":
-        return different
-    both = np.isnan(actual) & np.isnan(expected)
+        return np.asarray(np.not_equal(actual, expected))
     finite = np.isfinite(actual) & np.isfinite(expected)
-    return np.asarray(different & ~both & ~finite)
+    if finite.all():
+        return np.zeros(expected.shape, np.bool_)
+    both = np.isnan(actual) & np.isnan(expected)
+    return np.asarray(np.not_equal(actual, expected) & ~both & ~finite)
 
 
 def _distance(actual: NDArray[Any], expected: NDArray[Any]) -> Distance:
     """Return how far the numbers of two arrays are apart that are finite in both."""
     if expected.dtype.kind not in "fc" or not expected.size:
         return _NONE
-    finite = np.isfinite(actual) & np.isfinite(expected)
-    return _size(np.subtract(actual, expected, out=np.zeros_like(expected), where=finite))
+    with np.errstate(invalid="ignore", over="ignore"):
+        difference = actual - expected
+        if not np.isfinite(difference).all():  # from infinite numbers, or float32 holds it not
+            difference = wide_array(actual) - wide_array(expected)
+    return _size(difference)
 
 
 @dataclass(frozen=True)

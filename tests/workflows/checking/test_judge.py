@@ -123,6 +123,12 @@ def test_what_float32_cannot_hold_is_infinite_here_too() -> None:
     assert judgement(finite, native, exact, run_0=close).mismatches
 
 
+def test_differences_that_float32_cannot_hold_are_seen() -> None:
+    native = np.array([3e38, 1], np.float32)
+    assert judgement(-native, native).mismatches
+    assert not judgement(native, native).mismatches
+
+
 def test_whole_numbers_are_equal_or_torchs_change_too() -> None:
     native = np.array([3, 1, 2])
     other = np.array([3, 2, 1])
