@@ -63,8 +63,8 @@ def export_training(
     Weights and buffers are residents. Gradients of losses are residents ``<output>__grad``, which
     the backward reads; gradients of parameters are residents ``<weight>__grad``, which it writes.
     Parameters that no loss reaches have none; tied ones are one resident. What the forward changes
-    has its new value, ``<buffer>__updated`` or ``<weight>__written``, in its region. Dropout rates, seeds
-    are argins. ``with_parts`` adds optimizers.
+    has its new value, ``<buffer>__updated`` or ``<weight>__written``, in its region. Rates and seeds are
+    argins. ``with_parts`` adds optimizers.
 
     Args:
         module: In the mode, training or evaluation, in which it is to be differentiated; its
