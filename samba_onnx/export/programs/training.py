@@ -63,8 +63,8 @@ def export_training(
     Weights and buffers are residents. Gradients of losses are residents ``<output>__grad``, which
     the backward reads; gradients of parameters are residents ``<weight>__grad``, which it writes.
     Parameters that no loss reaches have none; tied ones are one resident. What the forward changes
-    has its new value, ``<buffer>__updated`` or ``<weight>__written``, in its region. Dropout rates, seeds
-    are argins. ``with_parts`` adds optimizers.
+    has its new value, ``<buffer>__updated`` or ``<weight>__written``, in its region. Rates and seeds are
+    argins. ``with_parts`` adds optimizers.
 
     Args:
         module: In the mode, training or evaluation, in which it is to be differentiated; its
@@ -218,7 +218,9 @@ def _described(
     members: dict[str, str] = {}
     for placeholder, symbol in names.symbols.items():
         path = paths[placeholder]
-        if path is not None and symbol in program.residents:
+        # What is written and never read is known by its new value only.
+        known = (symbol, updated_name(symbol), written_name(symbol))
+        if path is not None and any(name in program.residents for name in known):
             members.setdefault(symbol, path)
     return Exported(
         program=program,

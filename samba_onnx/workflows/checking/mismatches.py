@@ -116,10 +116,10 @@ def _evidence(runs: TorchRuns) -> _Evidence:
 
 def _forgotten(runs: TorchRuns) -> dict[str, Tensor]:
     """Return what the module writes and the program does not know, which stays as it is."""
-    known = set(runs.exported.members.values())
     members = members_of(runs.module)
-    written = runs.exported.captured.updates
-    return {path: members[path] for path in written if path in members and path not in known}
+    known = {id(members[path]) for path in runs.exported.members.values()}
+    written = [path for path in runs.exported.captured.updates if path in members]
+    return {path: members[path] for path in written if id(members[path]) not in known}
 
 
 def _result(values: Mapping[str, NDArray[Any]], name: str) -> NDArray[Any] | None:

@@ -30,6 +30,7 @@ from samba_onnx.workflows.checking.dropouts import rates_at_zero
 from samba_onnx.workflows.checking.numbers import to_array
 from samba_onnx.workflows.checking.outcome import NotComparableError
 from samba_onnx.workflows.checking.roundings import Roundings, wide, widened
+from samba_onnx.workflows.checking.running import members_of
 
 Results: TypeAlias = dict[str, NDArray[Any]]
 """Outputs, new values of what is written, and gradients, by the names that they have in a program."""
@@ -178,10 +179,7 @@ class TorchRuns:
         exported = self.exported
         pairs = zip(exported.outputs, outputs, strict=True)
         results = {name: output for name, output in pairs if name is not None}
-        members = {
-            **dict(self.module.named_parameters(remove_duplicate=False)),
-            **dict(self.module.named_buffers(remove_duplicate=False)),
-        }
+        members = members_of(self.module)
         written = [path for path in exported.captured.updates if path in members]
         return results | {self.updated(path): members[path] for path in written}
 
@@ -191,8 +189,10 @@ class TorchRuns:
         Args:
             path: Path of a parameter or buffer that the module writes.
         """
-        names = (name for name, known in self.exported.members.items() if known == path)
-        return updated_name(next(names, path))
+        members = members_of(self.module)
+        own = members[path]  # a shared one may have other paths, too
+        known = self.exported.members.items()
+        return updated_name(next((name for name, one in known if members.get(one) is own), path))
 
     def _gradients(self, outputs: list[Any], own: Mapping[str, Tensor]) -> dict[str, Tensor]:
         losses = set(json.loads(self.exported.program.metadata.get(LOSSES, "[]")))

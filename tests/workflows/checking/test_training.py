@@ -119,6 +119,31 @@ def test_weights_that_the_forward_writes_are_compared(
     assert torch.equal(model.table.weight, before)
 
 
+class Watched(nn.Module):
+    """A normalisation in two places, and a buffer that is written and never read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        norm = nn.BatchNorm1d(4)
+        self.first, self.second = norm, nn.Sequential(nn.Linear(4, 4), norm)
+        self.register_buffer("last", torch.full((4,), 7.0))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        out = self.second(self.first(x))
+        self.last.copy_(out.detach()[0])
+        return out.abs().mean()
+
+
+def test_members_are_the_same_under_every_path_and_those_never_read_as_well() -> None:
+    model, inputs = Watched(), (torch.randn(5, 4),)
+    exported = export_training(model, inputs)
+    comparison = compare_training(model, inputs, exported)
+    assert comparison.outcome is ComparisonOutcome.DONE
+    assert {"watched__last__updated", "watched__first__running_mean__updated"} <= set(
+        comparison.errors
+    )
+
+
 def test_a_module_without_values_is_not_comparable() -> None:
     with torch.device("meta"):
         model = Bent()
