@@ -108,6 +108,16 @@ def test_a_step_takes_few_passes_over_memory(ours: Any, options: dict[str, Any],
     assert len([size for size in sizes if size]) <= most * len(names)
 
 
+def test_what_depends_on_argins_alone_is_computed_once_for_a_group() -> None:
+    parameters = [nn.Parameter(torch.ones(size)) for size in (2, 3, 4, 5)]
+    names = {f"w{place}": parameter for place, parameter in enumerate(parameters)}
+    optimizer = SGD([{"params": parameters[:3]}, {"params": parameters[3:]}], lr=0.1, momentum=0.9)
+    specs = {name: (onnx_type(one.dtype), tuple(one.shape)) for name, one in names.items()}
+    (part,) = optimizer_parts([optimizer_record(optimizer, names=names)], specs).update
+    scalar = [node for node in part.model.graph if all(not v.shape for v in node.outputs)]
+    assert sorted(node.op_type for node in scalar) == sorted(2 * ["Equal", "Not", "Where"])
+
+
 def test_every_parameter_has_one_optimizer() -> None:
     names = parameters()
     with pytest.raises(UsageError, match="'model__w0' is given to the optimizers more than once"):

@@ -152,12 +152,14 @@ def rate_of(node: fx.Node) -> float:
     """
     if node.op != "call_function" or not isinstance(node.target, torch._ops.OpOverload):
         return 0.0
-    arguments = _arguments(node)
-    if operator_name(node) in _WAYS:
+    name = operator_name(node)
+    if name in _WAYS:
+        arguments = _arguments(node)
         return float(arguments["p"]) if arguments["train"] is not False else 0.0
-    if operator_name(node) == "scaled_dot_product_attention":
-        return float(arguments["dropout_p"])
-    if operator_name(node) in ("lstm", "gru", "rnn_tanh", "rnn_relu"):
+    if name == "scaled_dot_product_attention":
+        return float(_arguments(node)["dropout_p"])
+    if name in ("lstm", "gru", "rnn_tanh", "rnn_relu"):
+        arguments = _arguments(node)
         inner = arguments["num_layers"] > 1 and arguments["train"]
         return float(arguments["dropout"]) if inner else 0.0
     return 0.0

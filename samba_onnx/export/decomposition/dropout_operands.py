@@ -11,7 +11,14 @@ from typing import Any, Final
 import torch
 from torch import fx
 
-from samba_onnx.export.decomposition.dropout import Draw, Site, applied, is_dropout, sites
+from samba_onnx.export.decomposition.dropout import (
+    Draw,
+    Site,
+    applied,
+    is_dropout,
+    rate_of,
+    sites,
+)
 from samba_onnx.export.decomposition.rewriting import rewritten
 from samba_onnx.export.decomposition.rules import traced
 from samba_onnx.export.naming import refused
@@ -46,6 +53,9 @@ def with_dropout_operands(
     Raises:
         ModelError: A dropout cannot be written with a mask from outside.
     """
+    inner = (one for one in graph_module.modules() if isinstance(one, fx.GraphModule))
+    if not any(rate_of(node) for one in inner for node in one.graph.nodes):
+        return None  # most graphs: they need no copy
     copied = fx.GraphModule(graph_module, _copy(graph_module.graph))
     _inline_graphs(copied)
     found = sites(list(copied.graph.nodes), names)

@@ -17,7 +17,13 @@ import onnx_ir as ir
 
 from samba_onnx.errors import UsageError
 from samba_onnx.export.naming import SymbolClaims
-from samba_onnx.export.programs.update_rules import LOW_PRECISION, Update, adam_update, sgd_update
+from samba_onnx.export.programs.update_rules import (
+    LOW_PRECISION,
+    Update,
+    adam_update,
+    sgd_scalars,
+    sgd_update,
+)
 from samba_onnx.export.translation.builder import GraphBuilder, count, element, sizes
 from samba_onnx.facts.names import SEPARATOR, gradient_name, joined, updated_name
 from samba_onnx.optim.argins import MAX_GRAD_NORM, argin_name, derive
@@ -178,16 +184,29 @@ class _OptimizerStep:
                 self._argin_types[argin] = precision
                 key = argin.removeprefix(prefix)
                 scalars[key] = self._builder.input(argin, precision, ())
+        self._builder.scope = group.name
+        # Once per type, not per parameter: passes would have to merge hundreds of equal nodes.
+        types = dict.fromkeys(_precise(self._specs[name][0]) for name in names)
+        operands = {precise: self._operands(scalars, precise) for precise in types}
         for name in names:
             self._builder.scope = name
-            self._write_parameter(group, name, scalars)
+            self._write_parameter(group, name, operands[_precise(self._specs[name][0])])
+
+    def _operands(
+        self, scalars: Mapping[str, ir.Value], precise: ir.DataType
+    ) -> dict[str, ir.Value]:
+        """Return the scalars of a group in the type in which parameters are updated."""
+        operands = {key: self._builder.cast(scalar, precise) for key, scalar in scalars.items()}
+        if self._record.kind is OptimizerKind.SGD:
+            operands |= sgd_scalars(self._builder, operands)
+        return operands
 
     def _write_parameter(
         self, group: GroupRecord, name: str, scalars: Mapping[str, ir.Value]
     ) -> None:
         build, record = self._builder, self._record
         dtype, shape = self._specs[name]
-        precise = ir.DataType.DOUBLE if dtype == ir.DataType.DOUBLE else ir.DataType.FLOAT
+        precise = _precise(dtype)
         master = record.fp32_params and dtype in LOW_PRECISION
         stored = precise if master else dtype
         keys = state_keys(record.kind, group.flags)
@@ -197,7 +216,7 @@ class _OptimizerStep:
         update = Update(
             build,
             group.flags,
-            {key: build.cast(scalar, precise) for key, scalar in scalars.items()},
+            scalars,
             build.cast(self._read(place, kind, stored, shape), precise),
             self._clipped(build.cast(gradient, precise)),
             {
@@ -249,6 +268,11 @@ class _OptimizerStep:
         coefficient = build.binary("Min", build.divide(largest, norm), 1.0)
         build.output(coefficient, clip_coefficient_name(record))
         return Part(SectionType.GRADNORM, build.model())
+
+
+def _precise(dtype: ir.DataType) -> ir.DataType:
+    """Return the type in which a parameter of a type is updated."""
+    return ir.DataType.DOUBLE if dtype == ir.DataType.DOUBLE else ir.DataType.FLOAT
 
 
 def _sum_of_squares(build: GraphBuilder, value: ir.Value) -> ir.Value:

@@ -26,7 +26,7 @@ class Update:
     build: GraphBuilder
     flags: frozenset[Flag]
     scalars: Mapping[str, ir.Value]
-    """Argins by name, of shape []."""
+    """Argins by name, of shape [], and what the rule computes of them for all parameters."""
     weight: ir.Value
     gradient: ir.Value
     """Gradient of the loss, of the weight's shape; so are all states."""
@@ -38,12 +38,27 @@ Updated: TypeAlias = tuple[ir.Value, dict[str, ir.Value]]
 """The new weight, and the new state by torch's key."""
 
 
+def sgd_scalars(build: GraphBuilder, scalars: Mapping[str, ir.Value]) -> dict[str, ir.Value]:
+    """Write what SGD computes of argins alone, once for all parameters of a group.
+
+    Args:
+        build: Takes the nodes.
+        scalars: The argins, with ``momentum``, in the type in which parameters are updated.
+
+    Returns:
+        ``has_momentum``, a truth value, and ``kept``, the share of the buffer that stays; of shape [].
+    """
+    momentum = scalars["momentum"]
+    has_momentum = build.logical_not(build.compare("Equal", momentum, 0.0))
+    return {"has_momentum": has_momentum, "kept": build.where(has_momentum, momentum, 1.0)}
+
+
 def sgd_update(update: Update) -> Updated:
     """Write a step of SGD.
 
     Args:
-        update: With scalars ``lr``, ``weight_decay``, ``momentum`` and ``one_minus_dampening``;
-            state ``momentum_buffer``.
+        update: With scalars ``lr``, ``weight_decay``, ``momentum``, ``one_minus_dampening`` and
+            those of ``sgd_scalars``; state ``momentum_buffer``.
 
     Returns:
         The new weight, and the new state by torch's key. A run may set any momentum: at 0 the
@@ -51,17 +66,15 @@ def sgd_update(update: Update) -> Updated:
         follows the gradient, as in torch.
     """
     build, scalars = update.build, update.scalars
-    gradient, momentum = _penalized(update), scalars["momentum"]
-    has_momentum = build.logical_not(build.compare("Equal", momentum, 0.0))
+    gradient, has_momentum = _penalized(update), scalars["has_momentum"]
     # Selected, not multiplied by 0: an infinite gradient would leave a buffer that is no number.
     dampened = build.multiply(gradient, scalars["one_minus_dampening"])
     added = build.where(has_momentum, dampened, 0.0)
-    kept = build.where(has_momentum, momentum, 1.0)
     # An addition comes last, because it may write where the buffer lies that it reads.
-    buffer = build.add(build.multiply(update.state["momentum_buffer"], kept), added)
+    buffer = build.add(build.multiply(update.state["momentum_buffer"], scalars["kept"]), added)
     direction = buffer
     if Flag.NESTEROV in update.flags:
-        direction = build.add(gradient, build.multiply(buffer, momentum))
+        direction = build.add(gradient, build.multiply(buffer, scalars["momentum"]))
     direction = build.where(has_momentum, direction, gradient)
     weight = build.subtract(update.weight, build.multiply(direction, scalars["lr"]))
     return weight, {"momentum_buffer": buffer}

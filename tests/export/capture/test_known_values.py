@@ -10,8 +10,11 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from samba_onnx.errors import BranchWarning, ModelError
+from samba_onnx.export.capture.branches import Values
+from samba_onnx.export.capture.known_values import KnownValues
 from samba_onnx.export.programs.inference import export_inference
 from samba_onnx.workflows.checking.inference import compare_with_eager
 
@@ -162,3 +165,23 @@ def test_own_tensors_stay_as_they_are() -> None:
     with pytest.raises(ModelError, match=r"keeps as 'count'.*: register it with register_buffer"):
         export_inference(module, (torch.randn(2),))
     assert module.count.tolist() == [0, 0]
+
+
+class _Seeing(TorchFunctionMode):
+    def __init__(self) -> None:
+        super().__init__()
+        self.functions: list[Any] = []
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.functions.append(func)
+        return func(*args, **(kwargs or {}))
+
+
+def test_questions_that_need_no_value_are_answered_past_all_other_contexts() -> None:
+    parameter = nn.Parameter(torch.ones(2, 3))
+    with _Seeing() as seeing, KnownValues(Values()):
+        properties = parameter.shape, parameter.dtype, parameter.stride(), parameter.requires_grad
+        total = parameter.sum()
+    assert properties == ((2, 3), torch.float32, (3, 1), True)
+    assert total.item() == 6
+    assert seeing.functions == [torch.Tensor.sum]
