@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from threading import Thread
+
 import pytest
 
 from samba_onnx.errors import TransferLimitError, UsageError
@@ -96,3 +98,12 @@ def test_an_error_inside_is_not_hidden(session: SambaSession, compiled: Compiled
 
     with pytest.raises(KeyError):
         fail()
+
+
+def test_copies_of_other_threads_count_too(session: SambaSession, compiled: Compiled) -> None:
+    compiled.trace()
+    other = Thread(target=compiled.model.inner.bias.rdu)
+    count = pytest.raises(TransferLimitError, match="1 transfers, at most 0")
+    with count, session.expect_transfers(max_count=0):
+        other.start()
+        other.join()

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch._C._functorch import is_functorch_wrapped_tensor
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.overrides import TorchFunctionMode
@@ -34,6 +34,23 @@ _UNKNOWN: Final = object()
 _LARGEST: Final = 1 << 26
 """A tensor of more elements or bytes is not computed twice: nobody asks for one of its values."""
 _LIFTED: Final = torch.ops.aten.lift_fresh_copy.default
+_PROPERTIES: Final = frozenset(
+    {
+        *(
+            getattr(Tensor, name).__get__
+            for name in (
+                *("device", "dtype", "is_leaf", "is_nested", "is_quantized", "is_sparse"),
+                *("layout", "ndim", "requires_grad", "shape"),
+            )
+        ),
+        *(Tensor._is_view, Tensor.dim, Tensor.is_complex, Tensor.is_floating_point),
+        *(Tensor.is_inference, Tensor.numel, Tensor.size, Tensor.storage_offset, Tensor.stride),
+    }
+)
+"""Questions that no value is needed for. Torch's exporter asks them thousands of times, nearly all
+that it calls, so that they are answered here, past all other contexts: none has another answer."""
+_TORCH_KINDS: Final = frozenset({Tensor, nn.Parameter, FakeTensor})
+"""Types whose properties are torch's own."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +94,9 @@ class KnownValues(TorchFunctionMode):
         args: tuple[Any, ...] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
+        if func in _PROPERTIES and type(args[0]) in _TORCH_KINDS and args[0] not in self._values:
+            with torch._C.DisableTorchFunction():
+                return func(*args, **(kwargs or {}))
         result = self._called(func, args, kwargs or {})
         leaves = pytree.tree_leaves(result)
         self._made += [weakref.ref(leaf) for leaf in leaves if isinstance(leaf, FakeTensor)]

@@ -186,6 +186,14 @@ REFUSED: dict[str, tuple[Program, str]] = {
         Program(lambda net, x: torch.func.jvp(net.first, (x,), (x,))[1].sum()),
         rf"{LINE}: gradients cannot be computed inside forward",
     ),
+    "adaptive softmax": (
+        Program(
+            lambda net, x, y: net.loss(net.first(x), y).loss,
+            lambda net: setattr(net, "loss", nn.AdaptiveLogSoftmaxWithLoss(4, 9, [3])),
+            lambda: (row(), torch.tensor([0, 5, 8])),
+        ),
+        rf"{LINE}: it asks for values of tensors.*torch\.where",
+    ),
 }
 TRAINING_ONLY: dict[str, tuple[Program, str]] = {
     "reentrant checkpoint": (

@@ -23,6 +23,7 @@ from tests.training.written_gradients import (
     halved,
     hooked,
     in_place,
+    plain,
 )
 
 INPUTS = {"x": torch.randn(5, 6), "label": torch.tensor([0, 3, 1, 2, 2])}
@@ -176,3 +177,31 @@ def test_refusals_name_the_line(name: str) -> None:
     ) as caught:
         export_training(model, INPUTS)
     assert "report" not in str(caught.value)
+
+
+def returning(parameter: Tensor) -> Tensor:
+    assert parameter.grad is not None
+    return parameter.grad.mul_(2)
+
+
+def test_what_a_hook_after_accumulation_returns_is_not_looked_at() -> None:
+    """Torch refuses the hook; the gradient that it wrote counts here."""
+    register = build(lambda net: net.scale.register_post_accumulate_grad_hook(returning))
+    with pytest.raises(RuntimeError, match="should return None"):
+        register()(**INPUTS)[0].backward()
+    assert export_training(register().train(), INPUTS).program.parts
+
+
+def test_hooks_on_accumulators_are_not_seen() -> None:
+    """A known limit: torch does not tell of such hooks, and the check runs a copy without them."""
+    model = Net(plain).train()
+    model(**INPUTS)[0].backward()
+    expected, model.scale.grad = model.scale.grad, None
+    accumulator: Any = model.scale.view_as(model.scale).grad_fn
+    accumulator = accumulator.next_functions[0][0]
+    accumulator.register_prehook(lambda gradients: (gradients[0] * 3,))
+    model(**INPUTS)[0].backward()
+    assert expected is not None
+    torch.testing.assert_close(model.scale.grad, expected * 3)
+    exported = export_training(model, INPUTS)
+    assert compare_training(model, INPUTS, exported).outcome is ComparisonOutcome.DONE
