@@ -73,15 +73,15 @@ class _First(nn.Module):
 FAST: dict[str, Layer] = {
     "BatchNorm1d": (lambda: nn.BatchNorm1d(6), (6,)),
     "Embedding": (lambda: _indices(nn.Embedding(5, 3, max_norm=0.5)), (6,)),
-    "LSTM": (lambda: _first(nn.LSTM(6, 3, num_layers=2, dropout=0.5)), (5, 6)),
     "parametrizations.spectral_norm": (
         lambda: parametrizations.spectral_norm(nn.Linear(6, 3)),
         (6,),
     ),
     "shared": (_shared, (6,)),
-    "TransformerEncoderLayer": (lambda: nn.TransformerEncoderLayer(6, 2, 8), (5, 6)),
 }
 SLOW: dict[str, Layer] = {
+    "LSTM": (lambda: _first(nn.LSTM(6, 3, num_layers=2, dropout=0.5)), (5, 6)),
+    "TransformerEncoderLayer": (lambda: nn.TransformerEncoderLayer(6, 2, 8), (5, 6)),
     "AlphaDropout": (lambda: nn.AlphaDropout(0.3), (6,)),
     "BatchNorm1d(momentum=None)": (lambda: nn.BatchNorm1d(6, momentum=None), (6,)),
     "BatchNorm2d": (lambda: nn.BatchNorm2d(3), (3, 4, 4)),

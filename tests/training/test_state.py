@@ -119,12 +119,12 @@ def test_host_and_device_may_take_turns(prepared: Prepared, session: SambaSessio
 
 @pytest.mark.slow
 def test_weights_live_once_on_the_device(tmp_path: Path) -> None:
-    """The device holds weights and gradients: twice their size, and no more for more steps.
+    """The device holds weights, gradients and the momentum of SGD, which any run may begin to use.
 
-    A quarter of a copy is left for activations, code that loads, and what the allocator keeps.
+    That is three times the size of the weights, and no more for more steps. A quarter of a copy is left for activations, code that loads, and what the allocator keeps.
     """
     child("memory", tmp_path)
     weights, *sizes = map(int, child("memory", tmp_path).split())
     assert weights >= 95
-    assert max(sizes) <= 2.25 * weights
+    assert max(sizes) <= 3.25 * weights
     assert sizes[-1] - sizes[0] <= 0.05 * weights

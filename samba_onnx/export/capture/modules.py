@@ -32,7 +32,7 @@ from samba_onnx.export.capture.outputs import with_plain_outputs
 from samba_onnx.export.capture.recording_rules import RuleRecorder
 from samba_onnx.export.capture.refusals import not_captured, refuse_unless_fitting, refused_calls
 from samba_onnx.export.capture.running_statistics import followed_statistics
-from samba_onnx.export.capture.samba_calls import samba_calls
+from samba_onnx.export.capture.samba_calls import OwnTensors, samba_calls
 from samba_onnx.export.capture.surroundings import forget_tensors, forget_traced
 from samba_onnx.export.capture.unchecked import Unchecked
 from samba_onnx.export.capture.whole_layers import whole_layers
@@ -248,6 +248,7 @@ def _traced(
                 loss_marks(),
                 noted,
                 constants,
+                OwnTensors(),
             ):
                 program = torch.export.export(module, positional, named, strict=False)
     except (SambaError, ValuesNeededError):

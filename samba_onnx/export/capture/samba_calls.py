@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Callable, Iterator
+from typing import Any, Final
 
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
+from torch.utils import _pytree as pytree
 
+from samba_onnx.errors import ModelError
+from samba_onnx.export.capture.explanations import user_place
 from samba_onnx.functional.index_types import WideIndices
+from samba_onnx.functional.table import is_in_place
+from samba_onnx.tensor import SambaTensor
 
 _METHODS: Final = ("torch", "torch_tensor")
 """Methods of a SambaTensor that return the tensor of torch that it wraps."""
@@ -36,3 +42,36 @@ def samba_calls() -> Iterator[None]:
 
 def _itself(tensor: Tensor) -> Tensor:
     return tensor
+
+
+class OwnTensors(TorchFunctionMode):
+    """Within this context, SambaTensors that are neither inputs nor members are what they wrap.
+
+    A module keeps them in attributes, as a cache that it filled when it ran on the host, or reads
+    them from around it. Torch's exporter knows constants of its own class only.
+    """
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        """Call a function with plain tensors; called by torch.
+
+        Raises:
+            ModelError: The function writes into such a tensor.
+        """
+        target = args[0] if args and is_in_place(func) else (kwargs or {}).get("out")
+        if isinstance(target, SambaTensor):
+            raise ModelError(
+                f"{user_place()}: the module writes into a SambaTensor that it keeps, which is neither "
+                "a parameter nor a buffer: register it with register_buffer"
+            )
+        positional, named = pytree.tree_map_only(SambaTensor, _wrapped, (args, kwargs or {}))
+        return func(*positional, **named)
+
+
+def _wrapped(tensor: SambaTensor) -> Tensor:
+    return tensor.torch().detach()

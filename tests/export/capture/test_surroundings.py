@@ -16,6 +16,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch._subclasses.functional_tensor import FunctionalTensor
 
 import samba_onnx as samba
+from samba_onnx.errors import GraphMismatchError
 from samba_onnx.sessions import SESSION
 
 KEPT: list[Any] = []
@@ -240,3 +241,22 @@ def test_caches_that_were_filled_before(tmp_path: Path) -> None:
     module(*inputs)  # the function has a real table from now on
     outputs = samba.utils.trace_graph(module, inputs, pef=path)
     assert SESSION.run(None, outputs)
+
+
+@pytest.mark.parametrize("converted", [False, True])
+@pytest.mark.parametrize("make", [Biased, Rotary])
+def test_a_cache_that_is_filled_after_compiling_makes_another_model(
+    tmp_path: Path, make: Callable[[], nn.Module], converted: bool
+) -> None:
+    """What the module computed when it was compiled is a constant of it from then on."""
+    module, inputs = make().eval(), (torch.randn(3, 4),)
+    if converted:
+        samba.from_torch_model_(module)
+    path = SESSION.compile(module, inputs, output=tmp_path / "m.pef")
+    module(*inputs)
+    with pytest.raises(GraphMismatchError, match="or compile it again") as caught:
+        samba.utils.trace_graph(module, inputs, pef=path)
+    assert "\n" not in str(caught.value)
+    samba.utils.trace_graph(
+        module, inputs, pef=SESSION.compile(module, inputs, output=tmp_path / "m.pef")
+    )
