@@ -15,7 +15,7 @@ from torch.utils import _pytree as pytree
 from samba_onnx.errors import ModelError
 from samba_onnx.export.naming import refused
 
-__all__ = ["check_constants", "check_sizes", "decomposed"]
+__all__ = ["check_constants", "check_sizes", "decomposed", "written_constant"]
 
 
 def check_sizes(graph_module: fx.GraphModule) -> None:
@@ -78,7 +78,16 @@ def decomposed(program: ExportedProgram) -> ExportedProgram:
         written = re.match(r"Constant (\S+) is mutated", str(error))
         if written is None:
             raise
-        raise ModelError(
-            f"the module writes into the tensor that it keeps as {written[1]!r}, which is neither a "
-            "parameter nor a buffer: register it with register_buffer"
-        ) from error
+        raise written_constant(written[1]) from error
+
+
+def written_constant(path: str) -> ModelError:
+    """Return what is raised for a write into a tensor that is no member of its module.
+
+    Args:
+        path: Where the module keeps the tensor.
+    """
+    return ModelError(
+        f"the module writes into the tensor that it keeps as {path!r}, which is neither a "
+        "parameter nor a buffer: register it with register_buffer"
+    )

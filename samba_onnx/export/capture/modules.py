@@ -23,7 +23,7 @@ from torch.utils import _pytree as pytree
 from samba_onnx.errors import ModelError, SambaError, UsageError
 from samba_onnx.export.capture.assignments import written_back
 from samba_onnx.export.capture.branches import Values, ValuesNeededError
-from samba_onnx.export.capture.conforming import check_sizes, decomposed
+from samba_onnx.export.capture.conforming import check_sizes, decomposed, written_constant
 from samba_onnx.export.capture.fake_members import fake, fake_members
 from samba_onnx.export.capture.identities import restore_identities
 from samba_onnx.export.capture.known_values import KnownValues
@@ -355,7 +355,11 @@ def _is_input(spec: InputSpec) -> bool:
 def _results(
     program: ExportedProgram, graph_module: fx.GraphModule, placeholders: Sequence[Placeholder]
 ) -> tuple[list[Any], dict[str, fx.Node]]:
-    """Return the flat outputs, and the new value of each buffer that is written."""
+    """Return the flat outputs, and the new value of each member that is written.
+
+    Raises:
+        ModelError: The module writes into a tensor that it has not registered.
+    """
     outputs: list[Any] = []
     written: dict[str, fx.Node] = {}
     returned = graph_module.graph.output_node().args[0]
@@ -364,12 +368,10 @@ def _results(
             outputs.append(value)
         elif spec.kind in (OutputKind.BUFFER_MUTATION, OutputKind.PARAMETER_MUTATION):
             written[str(spec.target)] = value
-    members = {
-        p.name: p
-        for p in placeholders
-        if p.kind in (PlaceholderKind.BUFFER, PlaceholderKind.PARAMETER)
-    }
+    known = {placeholder.name: placeholder for placeholder in placeholders}
     for name, value in graph_module.meta["written"].items():
-        if name in members:
-            written[members[name].qualified] = value
+        if known[name].kind is PlaceholderKind.CONSTANT:
+            raise written_constant(known[name].qualified)
+        if known[name].kind in (PlaceholderKind.BUFFER, PlaceholderKind.PARAMETER):
+            written[known[name].qualified] = value
     return outputs, written

@@ -185,3 +185,31 @@ def test_questions_that_need_no_value_are_answered_past_all_other_contexts() -> 
     assert properties == ((2, 3), torch.float32, (3, 1), True)
     assert total.item() == 6
     assert seeing.functions == [torch.Tensor.sum]
+
+
+_WRITES: dict[str, Callable[[Tensor, Tensor], object]] = {
+    "a number added": lambda own, x: own.add_(1),
+    "copied": lambda own, x: own.copy_(x),
+    "an element": lambda own, x: own.__setitem__(0, x[0]),
+    "its data": lambda own, x: own.data.add_(1),
+    "given as out": lambda own, x: torch.add(x, 1, out=own),
+}
+
+
+@pytest.mark.parametrize("write", _WRITES.values(), ids=_WRITES)
+def test_writes_into_a_tensor_that_is_no_member_are_refused(
+    write: Callable[[Tensor, Tensor], object],
+) -> None:
+    class Writing(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.own = torch.zeros(2)
+
+        def forward(self, x: Tensor) -> Tensor:
+            write(self.own, x)
+            return x + self.own
+
+    module = Writing()
+    with pytest.raises(ModelError, match=r"keeps as 'own'.*: register it with register_buffer"):
+        export_inference(module, (torch.randn(2),))
+    assert module.own.tolist() == [0, 0]
