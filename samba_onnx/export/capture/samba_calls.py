@@ -6,7 +6,8 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from torch import Tensor
+from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
@@ -18,6 +19,8 @@ from samba_onnx.tensor import SambaTensor
 
 _METHODS: Final = ("torch", "torch_tensor")
 """Methods of a SambaTensor that return the tensor of torch that it wraps."""
+_TORCH_KINDS: Final = frozenset({Tensor, nn.Parameter, FakeTensor})
+"""Types that are no SambaTensors and hold none."""
 
 
 @contextlib.contextmanager
@@ -63,6 +66,8 @@ class OwnTensors(TorchFunctionMode):
         Raises:
             ModelError: The function writes into such a tensor.
         """
+        if len(args) == 1 and not kwargs and type(args[0]) in _TORCH_KINDS:
+            return func(*args)  # nearly all calls: torch's exporter asks for sizes and types
         target = args[0] if args and is_in_place(func) else (kwargs or {}).get("out")
         if isinstance(target, SambaTensor):
             raise ModelError(
