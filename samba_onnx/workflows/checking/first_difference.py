@@ -63,8 +63,8 @@ def first_difference(
             runs = _OperatorRuns(node, values, tuple(i for i in results if runs.is_floating(i)))
         ours = {str(index): computed[name] for index, name in results.items()}
         # Of a sum that cancels torch's few roundings may be small by luck; a wrong one is off by more.
-        found = judged(ours, runs).mismatches
-        mismatches = [mismatch for mismatch in found if mismatch.excess > TIMES_ALLOWED]
+        verdict = judged(ours, runs)
+        mismatches = [one for one in verdict.mismatches if one.excess > TIMES_ALLOWED]
         if mismatches:
             return OperatorDifference(node, mismatches[0])
     return None
