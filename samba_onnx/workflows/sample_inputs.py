@@ -126,7 +126,6 @@ def random_inputs(
         UsageError: An input is no tensor, or of a type that numpy cannot hold.
         ModelLimitError: All inputs together take more than ``LIMIT_BYTES``.
     """
-    ranges, quantised = ranges or InputRanges(), ranges is not None
     total = 0
     arrays: dict[str, npt.NDArray[Any]] = {}
     for position, (name, (kind, sizes)) in enumerate(specs.items()):
@@ -143,16 +142,14 @@ def random_inputs(
             )
         generator = np.random.default_rng([seed & 0xFFFFFFFFFFFFFFFF, position])
         numbers: npt.ArrayLike
-        if name in ranges.integers:
+        if ranges is not None and name in ranges.integers:
             numbers = ranges.integers[name].draw(shape, generator)
-        elif name in ranges.floats and kind in _FLOATS:
+        elif ranges is not None and name in ranges.floats and kind in _FLOATS:
             numbers = _inside(generator, ranges.floats[name], shape)
         elif kind == _BOOL:
             numbers = _truths(generator, shape, seed)
-        elif quantised and kind in _SMALL_INTEGERS:
-            numbers = _quantised(generator, dtype, shape)
         else:
-            numbers = _unlimited(generator, kind, shape)
+            numbers = _unlimited(generator, kind, shape, quantised=ranges is not None)
         arrays[name] = np.asarray(numbers, dtype=dtype)
     return arrays
 
@@ -198,8 +195,10 @@ def pef_ranges(pef: Pef) -> InputRanges:
     return input_ranges(ir.from_proto(merged).graph)
 
 
-def _unlimited(generator: np.random.Generator, kind: str, shape: tuple[int, ...]) -> npt.ArrayLike:
-    """Draw values of any type, of which nothing is known."""
+def _unlimited(
+    generator: np.random.Generator, kind: str, shape: tuple[int, ...], *, quantised: bool
+) -> npt.ArrayLike:
+    """Draw values of a type, of which nothing else is known."""
     dtype = _DTYPES[kind]
     if dtype.kind == "c":
         real, imaginary = generator.standard_normal((2, *shape))
@@ -208,6 +207,8 @@ def _unlimited(generator: np.random.Generator, kind: str, shape: tuple[int, ...]
         return generator.standard_normal(shape, np.float64 if dtype == np.float64 else np.float32)
     if kind == _STRING:
         return np.asarray(_WORDS, dtype)[generator.integers(0, len(_WORDS), shape)]
+    if quantised and kind in _SMALL_INTEGERS:
+        return _quantised(generator, dtype, shape)
     return _bits(generator, shape)
 
 
