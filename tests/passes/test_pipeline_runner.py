@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable
 
 import onnx_ir as ir
@@ -140,6 +141,14 @@ def test_why_nodes_stayed_is_logged_for_those_who_ask(
     assert "Tries left Relu 'a': it is needed" in caplog.text
 
 
+def test_the_time_of_a_pass_is_part_of_the_time_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    begin = time.perf_counter()
+    result = ran(monkeypatch, entry(FirstPass, add_node), entry(SecondPass, add_node))
+    whole = time.perf_counter() - begin
+    assert all(summary.seconds > 0 for summary in result.passes)
+    assert sum(summary.seconds for summary in result.passes) < whole
+
+
 def trace_of_new(model: ir.Model, *numbers: int) -> str | None:
     """Return the trace that the node "new" gets when only the nodes at these positions have one."""
     for number, node in enumerate(model.graph):
@@ -176,6 +185,15 @@ def test_a_new_node_has_the_trace_of_the_one_that_it_replaces() -> None:
     model.graph[1].metadata_props.clear()
     pipeline._inherit_metadata(model, origins)
     assert new.metadata_props[TRACE] == line(1)
+
+
+def test_each_new_node_has_a_trace() -> None:
+    model = parse(TEXT)
+    origins = pipeline._origins(model)
+    add_node(model)
+    add_node(model)
+    pipeline._inherit_metadata(model, origins)
+    assert all(TRACE in node.metadata_props for node in model.graph)
 
 
 def test_nodes_that_were_there_or_have_a_trace_keep_what_they_have() -> None:
