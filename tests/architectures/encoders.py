@@ -106,11 +106,7 @@ ARCHITECTURES: Final = (
     ),
     Architecture("xlnet", _FAMILY, Task.SEQUENCE, {"max_position_embeddings": None}),
     Architecture(
-        "xmod",
-        _FAMILY,
-        Task.SEQUENCE,
-        {"languages": ["en"], "default_language": "en"},
-        limit="It picks the rows of each language with a mask.",
+        "xmod", _FAMILY, Task.SEQUENCE, {"languages": ["en"], "default_language": "en"}
     ),
     Architecture(
         "longformer",
