@@ -106,7 +106,11 @@ ARCHITECTURES: Final = (
     ),
     Architecture("xlnet", _FAMILY, Task.SEQUENCE, {"max_position_embeddings": None}),
     Architecture(
-        "xmod", _FAMILY, Task.SEQUENCE, {"languages": ["en"], "default_language": "en"}
+        "xmod",
+        _FAMILY,
+        Task.SEQUENCE,
+        {"languages": ["en"], "default_language": "en"},
+        training_limit="It picks the rows of each language with a mask.",
     ),
     Architecture(
         "longformer",
