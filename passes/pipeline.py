@@ -33,6 +33,7 @@ from samba_onnx.passes.rewrites.refusals import ReasonedPass
 from samba_onnx.passes.rewrites.remove_noops import RemoveNoopsPass
 from samba_onnx.passes.rewrites.rewriting import WEIGHT, count_nodes, inherit
 from samba_onnx.pef.manifest import DynamicDimension, PassSummary
+from samba_onnx.program.dataflow import name_of
 
 if TYPE_CHECKING:
     from samba_onnx.passes.rewrites.expand_functions import Knows
@@ -318,7 +319,7 @@ def _inherit_metadata(model: ir.Model, origins: tuple[set[int], dict[str, ir.Nod
     for node in model.graph.all_nodes():
         if id(node) in present or node.metadata_props:
             continue
-        kin = [makers.get(value.name or "") for value in node.outputs]
+        kin = [makers.get(name_of(value)) for value in node.outputs]
         kin += [user for value in node.outputs for user in value.consumers()]
         kin += [value.producer() for value in node.inputs if value is not None]
         for other in kin:

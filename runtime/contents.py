@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from samba_onnx.errors import ScheduleError, UsageError
 from samba_onnx.facts.dtypes import tensor_element
 from samba_onnx.pef.manifest import Cause, Direction, Symbol
@@ -126,8 +124,9 @@ class Contents:
             ScheduleError: It is one.
         """
         if symbol.name in self.residents and symbol.kind in LOADED_KINDS:
-            what = symbol.kind.value.replace("_", " ")
-            raise ScheduleError(f"{what} {symbol.name!r} has no value: give it to load() first")
+            raise ScheduleError(
+                f"{symbol.kind.words} {symbol.name!r} has no value: give it to load() first"
+            )
 
     def with_defaults(self, names: Sequence[str], inputs: Mapping[str, Any]) -> Mapping[str, Any]:
         """Add the model's own defaults for inputs that nobody ever gave.
@@ -158,6 +157,6 @@ class Contents:
     def constant(self, name: str) -> Array:
         """Return a fresh copy of what the PEF holds of a symbol."""
         if self._symbols[name].stored is not None:
-            return np.array(self._pef.weight(name), order="C")
+            return self._pef.weight(name).copy()
         content: Array = initializer(self._pef, name)
         return content

@@ -8,7 +8,7 @@ are smaller than a byte are packed there.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,8 @@ from samba_onnx.facts.dtypes import ElementType
 from samba_onnx.pef.packing import pack, packed_bytes, unpack
 
 Array = npt.NDArray[Any]
+INTEGER_KINDS: Final = "iu"
+"""numpy's kinds of integers."""
 
 
 def is_native(element: ElementType) -> bool:

@@ -12,13 +12,11 @@ import numpy as np
 from samba_onnx.errors import InputError
 from samba_onnx.facts.dtypes import tensor_element
 from samba_onnx.pef.manifest import Symbol
-from samba_onnx.runtime.elements import Array
+from samba_onnx.runtime.elements import INTEGER_KINDS, Array
 
 LOGGER: Final = logging.getLogger(__name__)
 
 _STRING = "tensor(string)"
-_INTEGERS = "iu"
-"""Kinds of numpy's types."""
 
 
 class InputSpec:
@@ -107,7 +105,7 @@ def of_width(name: str, array: Array, dtype: np.dtype[Any]) -> Array:
     Raises:
         InputError: A number does not fit into the compiled type.
     """
-    if array.dtype.kind not in _INTEGERS or dtype.kind not in _INTEGERS:
+    if array.dtype.kind not in INTEGER_KINDS or dtype.kind not in INTEGER_KINDS:
         return array
     limits = np.iinfo(dtype)
     for number in (int(array.min()), int(array.max())) if array.size else ():

@@ -208,7 +208,8 @@ class DeviceMemory:
         Args:
             symbol: Name of a symbol that has a region.
         """
-        return DeviceTensor(self._symbols[symbol], _aligned(self._symbols[symbol].bytes or 0))
+        entry = self._symbols[symbol]
+        return DeviceTensor(entry, _aligned(packed_bytes(*static_type(entry))))
 
     def region(self, symbol: str) -> str:
         """Return the name of a symbol's region."""

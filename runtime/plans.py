@@ -125,8 +125,9 @@ class RunPlan:
         producer = self.schedule.producers.get(name)
         kind = self.schedule.symbols[name].kind
         if name in self.schedule.residents and kind in LOADED_KINDS:
-            what = kind.value.replace("_", " ")
-            return ScheduleError(f"{who} {what} {name!r}, which has no value: give it to load()")
+            return ScheduleError(
+                f"{who} {kind.words} {name!r}, which has no value: give it to load()"
+            )
         mend = "write it" if producer is None else f"run {self.schedule.title(producer)}"
         return ScheduleError(f"{who} {name!r}, which has no value on the device: {mend} first")
 

@@ -7,15 +7,18 @@ no tensor over the link, so that neither plan nor ledger has a transfer for it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from samba_onnx.errors import InputError
 from samba_onnx.facts.dtypes import tensor_element
 from samba_onnx.pef.manifest import Argin, Manifest, Symbol
-from samba_onnx.runtime.elements import Array, is_native, to_items
+from samba_onnx.runtime.elements import INTEGER_KINDS, Array, is_native, to_items
 from samba_onnx.runtime.memory import DeviceMemory
+
+_NUMBER_KINDS: Final = INTEGER_KINDS + "fbV"
+"""Those that become floating-point numbers; V is ml_dtypes' own."""
 
 
 class Register:
@@ -38,7 +41,7 @@ class Register:
         self._items = memory.tensor(symbol.name).items if symbol.region else None
         self.host: Array = np.zeros((), element.numpy)
         """The value; not to be changed from outside."""
-        whole = self.host.dtype.kind in "iu"
+        whole = self.host.dtype.kind in INTEGER_KINDS
         self.set(self.check(int(argin.default) if whole else argin.default))
 
     def check(self, value: Any) -> Any:
@@ -74,11 +77,11 @@ class Register:
 
     def _converted(self, array: Array, value: Any) -> Array:
         to = self.host.dtype
-        if to.kind in "iu":
+        if to.kind in INTEGER_KINDS:
             bounds = np.iinfo(to)
-            if array.dtype.kind not in "iu" or not bounds.min <= int(array) <= bounds.max:
+            if array.dtype.kind not in INTEGER_KINDS or not bounds.min <= int(array) <= bounds.max:
                 raise self._refusal(value)
-        elif array.dtype.kind not in "iufbV":
+        elif array.dtype.kind not in _NUMBER_KINDS:
             raise self._refusal(value)
         with np.errstate(over="ignore"):
             converted: Array = array.astype(to)

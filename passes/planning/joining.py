@@ -12,7 +12,7 @@ from samba_onnx.facts.names import FreeNames
 from samba_onnx.passes.planning.partitioning import Group
 from samba_onnx.passes.planning.placement import Placement
 from samba_onnx.passes.planning.roles import Roles, unique
-from samba_onnx.program.dataflow import subgraphs
+from samba_onnx.program.dataflow import name_of, subgraphs
 from samba_onnx.program.kinds import SectionType
 from samba_onnx.program.program import Program
 
@@ -86,7 +86,7 @@ class _Joiner:
         for domain, version in source.opset_imports.items():
             if self.graph.opset_imports.setdefault(domain, version) != version:
                 raise InternalError(f"parts use two versions of {domain!r}: please report this")
-        outputs = {value.name or "": value for value in source.outputs}
+        outputs = {name_of(value): value for value in source.outputs}
         twice = [n for n, v in outputs.items() if n in self.values and v.producer() is not None]
         if twice:
             raise InternalError(f"two parts write {twice[0]!r}: please report this")
@@ -95,11 +95,11 @@ class _Joiner:
         source.outputs.clear()
         source.inputs.clear()
         for value in initializers:
-            del source.initializers[value.name or ""]
+            del source.initializers[name_of(value)]
         for value in inputs:
             known = self._tie(value)
-            if outputs.get(value.name or "") is value:
-                outputs[value.name or ""] = known
+            if outputs.get(name_of(value)) is value:
+                outputs[name_of(value)] = known
         for value in initializers:
             # The default of an input and a weight that is an output are known by their names.
             self._adopt_initializer(
@@ -154,10 +154,10 @@ class _Joiner:
 
     def _tie(self, value: ir.Value) -> ir.Value:
         """Replace a part's input by the value of that name that there is, or make it one."""
-        name = value.name or ""
+        name = name_of(value)
         known = self.values.get(name)
         if known is not None:
-            ir.convenience.replace_all_uses_with(value, known, replace_graph_outputs=True)
+            ir.convenience.replace_all_uses_with(value, known)
             return known
         if name not in self._public:
             raise InternalError(f"nothing gives a part its input {name!r}: please report this")
@@ -169,7 +169,7 @@ class _Joiner:
         if not keep_name:
             # A value renames its tensor, too, which may lie in the user's own model.
             tensor, value.const_value = value.const_value, None
-            value.name = self._names.take(value.name or "constant")
+            value.name = self._names.take(name_of(value))
             value.const_value = tensor
         self.graph.register_initializer(value)
 
@@ -192,7 +192,7 @@ def _names_inside(nodes: Iterable[ir.Node]) -> set[str]:
     names: set[str] = set()
     for node in nodes:
         for body in subgraphs(node):
-            names.update(value.name or "" for value in (*body.inputs, *body.initializers.values()))
-            names.update(value.name or "" for inner in body for value in inner.outputs)
+            names.update(name_of(value) for value in (*body.inputs, *body.initializers.values()))
+            names.update(name_of(value) for inner in body for value in inner.outputs)
             names |= _names_inside(body)
     return names

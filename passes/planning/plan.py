@@ -39,7 +39,7 @@ from samba_onnx.pef.manifest import (
     Symbol,
 )
 from samba_onnx.pef.target_summary import TargetSummary
-from samba_onnx.program.dataflow import is_weight
+from samba_onnx.program.dataflow import is_weight, name_of
 from samba_onnx.program.kinds import SymbolKind
 from samba_onnx.program.scopes import stage_name, unique
 
@@ -111,9 +111,7 @@ def plan(
     shared = {region.name: region for previous in earlier for region in previous.regions}
     regions = _regions(roles, stages, target, shared)
     by_region = {**shared, **{region.name: region for region in regions}}
-    by_name = {
-        value.name or "": by_region[roles.region(value)] for value in on_device(roles, stages)
-    }
+    by_name = {name_of(value): by_region[roles.region(value)] for value in on_device(roles, stages)}
     calls = schedule(first_stage, len(stages))
     records = [
         stage_record(
@@ -185,8 +183,8 @@ def _graph_record(
     weights |= dict.fromkeys(roles.loaded(), Cause.WEIGHT)
     return Graph(
         name=name,
-        inputs=tuple(value.name or "" for value in roles.inputs),
-        outputs=tuple(value.name or "" for value in roles.outputs),
+        inputs=tuple(name_of(value) for value in roles.inputs),
+        outputs=tuple(name_of(value) for value in roles.outputs),
         calls=calls,
         load_transfers=load_transfers(
             [(v, cause) for v, cause in weights.items() if v.name not in present], target

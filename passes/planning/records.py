@@ -12,7 +12,7 @@ from samba_onnx.passes.planning.costs import cost, node_flops, value_bytes
 from samba_onnx.passes.planning.sectioning import sram_bytes
 from samba_onnx.passes.planning.stages import StageInterface
 from samba_onnx.pef.manifest import Fallback, FallbackNode, Region, Section, Stage, Symbol
-from samba_onnx.program.dataflow import dimensions
+from samba_onnx.program.dataflow import dimensions, name_of
 from samba_onnx.program.kinds import SectionType, SymbolKind
 from samba_onnx.program.source_location import source_location
 from samba_onnx.program.value_types import type_text
@@ -48,9 +48,9 @@ def stage_record(
         name=name,
         graph=graph,
         member=f"stages/{identity:03d}_{kind}.onnx",
-        inputs=tuple(value.name or "" for value in interface.inputs),
-        outputs=tuple(value.name or "" for value in interface.outputs),
-        weights=tuple(value.name or "" for value in interface.weights),
+        inputs=tuple(name_of(value) for value in interface.inputs),
+        outputs=tuple(name_of(value) for value in interface.outputs),
+        weights=tuple(name_of(value) for value in interface.weights),
         operators=operators,
         operator_flops={operator: count for operator, count in flops.items() if count},
     )
@@ -78,7 +78,7 @@ def section_record(
     """
     traffic: dict[str, int] = {}
     for value in (*interface.inputs, *interface.loaded, *interface.outputs):
-        region = regions[value.name or ""]
+        region = regions[name_of(value)]
         traffic[region.tier] = traffic.get(region.tier, 0) + region.bytes
     modelled = cost(interface.group.nodes, traffic, target.summary)
     return Section(
@@ -126,7 +126,7 @@ def symbol_record(
     Returns:
         The record, without the place of its content in the PEF.
     """
-    name = value.name or ""
+    name = name_of(value)
     return Symbol(
         name=name,
         kind=kind,
@@ -141,7 +141,7 @@ def symbol_record(
 def _fallback_node(node: ir.Node, placement: Placement) -> FallbackNode:
     reason = placement.reasons[node]
     return FallbackNode(
-        name=node.name or "",
+        name=name_of(node),
         op_type=node.op_type,
         domain=node.domain,
         code=reason.code.value,

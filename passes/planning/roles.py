@@ -8,6 +8,7 @@ from types import MappingProxyType
 
 import onnx_ir as ir
 
+from samba_onnx.program.dataflow import name_of
 from samba_onnx.program.kinds import LOADED_KINDS, SymbolKind
 
 
@@ -41,7 +42,7 @@ class Roles:
 
     def region(self, value: ir.Value) -> str:
         """Return the name of a value's region, if it has one."""
-        name = value.name or ""
+        name = name_of(value)
         return self.regions.get(name, name)
 
     def known_to_host(self, value: ir.Value) -> bool:

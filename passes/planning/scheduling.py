@@ -33,6 +33,7 @@ from samba_onnx.pef.manifest import (
     Transfer,
 )
 from samba_onnx.pef.target_summary import TargetSummary
+from samba_onnx.program.dataflow import name_of
 
 
 def schedule(first_stage: int, count: int) -> tuple[Call, ...]:
@@ -184,7 +185,7 @@ def _transfer(
 ) -> Transfer:
     size = fixed_bytes(value)
     return Transfer(
-        symbol=value.name or "",
+        symbol=name_of(value),
         bytes=size,
         direction=direction,
         cause=cause,

@@ -82,6 +82,18 @@ def is_weight(value: ir.Value) -> bool:
     return value.is_initializer() and not value.is_graph_input()
 
 
+def name_of(value: ir.Value | ir.Node) -> str:
+    """Return the name of a value or a node.
+
+    Args:
+        value: Any; those of a legal model that somebody reads have names.
+
+    Returns:
+        The name, empty where there is none.
+    """
+    return value.name or ""
+
+
 def dimensions(value: ir.Value) -> tuple[int | str | None, ...] | None:
     """Return the shape of a tensor.
 

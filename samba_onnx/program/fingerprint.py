@@ -14,6 +14,7 @@ import numpy.typing as npt
 import onnx_ir as ir
 
 from samba_onnx.errors import PefFormatError
+from samba_onnx.program.dataflow import name_of
 from samba_onnx.program.program import Part, Program
 
 _LONGEST = 1 << 26
@@ -145,7 +146,7 @@ def _interface(program: Program) -> Iterator[str]:
 
 def _types(parts: Iterable[Part]) -> dict[str, str]:
     return {
-        value.name or "": value_type(value)
+        name_of(value): value_type(value)
         for part in parts
         for value in (*part.model.graph.inputs, *part.model.graph.outputs)
     }
@@ -183,7 +184,7 @@ def graph_lines(
     """
     passed = {} if passed is None else passed
     # Values by what they are computed from: names of those between nodes may change.
-    places = {value: passed.get(value.name or "", f"in {value.name}") for value in graph.inputs}
+    places = {value: passed.get(name_of(value), f"in {value.name}") for value in graph.inputs}
     for value in graph.initializers.values():
         places[value] = f"constant {_digest_tensor(value.const_value)}"
     lines = {}
@@ -198,7 +199,7 @@ def graph_lines(
     named = [value for value in graph.outputs if public is None or value.name in public]
     others = [value for value in graph.outputs if not (public is None or value.name in public)]
     others.sort(key=lambda value: places.get(value, "-"))
-    passed |= {value.name or "": places.get(value, "-") for value in others}
+    passed |= {name_of(value): places.get(value, "-") for value in others}
     yield from (lines[node] for node in _ordered(graph, [*named, *others]))
     ends = [(value.name, places.get(value, "-")) for value in named]
     yield f"outputs:{_digest(repr((ends, [places.get(value, '-') for value in others])))}"

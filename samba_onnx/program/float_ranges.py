@@ -15,6 +15,7 @@ import onnx_ir as ir
 
 from samba_onnx.facts.operators import Kind, operators
 from samba_onnx.program.constraints import Demand
+from samba_onnx.program.dataflow import name_of
 from samba_onnx.program.intervals import Bounds, Interval
 from samba_onnx.program.inversions import INVERSIONS
 
@@ -54,7 +55,7 @@ def float_ranges(graph: ir.Graph) -> dict[str, Interval]:
             if value is not None and both is not None and not both.is_empty:
                 demands[value] = both
     return {
-        value.name or "": demands[value]
+        name_of(value): demands[value]
         for value in graph.inputs
         if value in demands and value.dtype is not None and value.dtype.is_floating_point()
     }

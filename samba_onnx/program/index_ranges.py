@@ -17,7 +17,7 @@ import onnx_ir as ir
 from numpy.typing import NDArray
 
 from samba_onnx.program.constraints import LEGAL
-from samba_onnx.program.dataflow import subgraphs
+from samba_onnx.program.dataflow import name_of, subgraphs
 from samba_onnx.program.intervals import Bounds, Interval
 from samba_onnx.program.inversions import INVERSIONS
 from samba_onnx.program.program import Program
@@ -81,13 +81,13 @@ def index_ranges(program: Program, *, from_end: bool = True) -> dict[str, IndexR
         graph = part.model.graph
         walk = _Walk(from_end)
         for value in graph.outputs:
-            walk.demand(value, wanted.get(value.name or "", Interval()))
+            walk.demand(value, wanted.get(name_of(value), Interval()))
         walk.graph(graph)
         for value in graph.inputs:
             if value in walk.demands:
-                name = value.name or ""
+                name = name_of(value)
                 wanted[name] = wanted.get(name, Interval()).within(walk.demands[value])
-    inputs = {v.name or "": v for part in program.parts for v in part.model.graph.inputs}
+    inputs = {name_of(v): v for part in program.parts for v in part.model.graph.inputs}
     for name in program.inputs:
         if name in inputs:
             ranges |= _named(inputs[name], wanted.get(name, Interval()))
@@ -124,7 +124,7 @@ def _named(value: ir.Value, interval: Interval) -> dict[str, IndexRange]:
     limits = np.iinfo(value.dtype.numpy())
     lowest = max(int(limits.min), math.ceil(max(interval.low, -(1 << 62))))
     highest = min(int(limits.max), math.floor(min(interval.high, 1 << 62)))
-    return {value.name or "": IndexRange(lowest, highest)} if lowest <= highest else {}
+    return {name_of(value): IndexRange(lowest, highest)} if lowest <= highest else {}
 
 
 class _Walk:

@@ -28,6 +28,11 @@ class SymbolKind(enum.StrEnum):
     OPTIMIZER_STATE = "optimizer_state"
     BUFFER = "buffer"
 
+    @property
+    def words(self) -> str:
+        """What messages and tables call it."""
+        return self.value.replace("_", " ")
+
 
 RESIDENT_KINDS = frozenset(
     {SymbolKind.WEIGHT, SymbolKind.BUFFER, SymbolKind.OPTIMIZER_STATE, SymbolKind.GRADIENT}

@@ -9,6 +9,7 @@ from typing import Final
 
 import onnx_ir as ir
 
+from samba_onnx.program.dataflow import name_of
 from samba_onnx.program.kinds import SectionType, SymbolKind
 
 DEFAULT_GRAPH: Final = "forward"
@@ -68,6 +69,6 @@ class Program:
 
     def changed(self) -> frozenset[str]:
         """Return the regions that a run may change: of inputs, and of what parts write."""
-        names = {v.name or "" for part in self.parts for v in part.model.graph.outputs}
+        names = {name_of(v) for part in self.parts for v in part.model.graph.outputs}
         names.update(self.inputs)
         return frozenset(self.regions.get(name, name) for name in names)

@@ -46,7 +46,7 @@ def resident_totals(rows: Iterable[ResidentReport]) -> RenderableType | None:
         groups.setdefault((row.kind, row.source), []).append(row)
     cells = [
         (
-            kind.value.replace("_", " "),
+            kind.words,
             f"{len(members):,}",
             byte_text(sum(row.bytes or 0 for row in members)),
             _SOURCES[source],
@@ -68,7 +68,7 @@ def residents_table(rows: Iterable[ResidentReport], limit: int | None) -> Render
     cells = [
         (
             row.name,
-            row.kind.value.replace("_", " "),
+            row.kind.words,
             row.type,
             shape_text(row.shape),
             "-" if row.bytes is None else byte_text(row.bytes),

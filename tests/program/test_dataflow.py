@@ -8,6 +8,7 @@ from samba_onnx.program.dataflow import (
     implicit_inputs,
     in_order,
     is_weight,
+    name_of,
     reads,
 )
 from tests.passes.planning.plan_samples import parse
@@ -91,3 +92,9 @@ def test_dimensions_by_size_name_or_neither() -> None:
         y = Relu (r)
     }""")
     assert [dimensions(value) for value in model.graph.inputs] == [(2, "n", None), (), None, None]
+
+
+def test_what_has_no_name_has_an_empty_one() -> None:
+    (node,) = parse("g (float[2] x) => (float[2] y) { y = Relu (x) }").graph
+    assert (name_of(node.outputs[0]), name_of(node)) == ("y", "")
+    assert name_of(ir.Value()) == ""

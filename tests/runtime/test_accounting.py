@@ -234,6 +234,21 @@ def test_reading_what_sections_have_inside_is_measured(tmp_path: Path) -> None:
             assert [copy.bytes for copy in device.ledger.transfers] == [12, 12]
 
 
+def test_reading_packed_weights_is_measured_as_they_lie(tmp_path: Path) -> None:
+    """Three elements of 4 bits share 2 bytes on the link, and take one each in the user's array."""
+    body = "{ f = Cast<to=1>(w) y = Add(x, f) }"
+    plan = Plan(
+        [section(f"f (float[3] x, int4[3] w) => (float[3] y) {body}")],
+        ["x"],
+        ["y"],
+        load=[("w", WEIGHT)],
+        weights={"w": NIBBLES},
+    )
+    with build(tmp_path, plan) as pef, Device(pef) as device:
+        np.testing.assert_array_equal(device.read("w"), NIBBLES)
+        assert [copy.bytes for copy in device.ledger.transfers] == [2, 2]
+
+
 def test_a_verification_compares_the_copies(tmp_path: Path) -> None:
     model = onnx.parser.parse_model(
         '<ir_version: 10, opset_import: ["" : 20]> f (float[2,3] x) => (float[2,3] y) '

@@ -6,8 +6,10 @@ import multiprocessing
 import os
 import select
 import threading
+import weakref
 from collections.abc import Callable
 from concurrent.futures import Future
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ import pytest
 
 from samba_onnx.errors import DeviceError
 from samba_onnx.pef import Pef, load_pef, reader
+from samba_onnx.runtime import locking
 from samba_onnx.runtime.device import Device
 from samba_onnx.runtime.locking import DeviceLock, RenewedMutex
 from tests.runtime.building import build
@@ -204,12 +207,44 @@ def test_processes_of_multiprocessing(tmp_path: Path) -> None:
 
 
 def test_locks_after_a_fork() -> None:
-    lock, renewed = DeviceLock(), RenewedMutex()
-    with renewed.mutex:
-        assert in_child(lambda: renewed.mutex.__enter__()) == "True"
+    lock = DeviceLock()
     assert not lock.is_foreign
     lock.refuse()
     lock.refuse()
     assert lock.is_foreign
     with pytest.raises(DeviceError, match="forked from it: start"), lock.mutex:
         pass
+
+
+def test_a_mutex_of_the_whole_process_is_a_new_one_in_a_child() -> None:
+    renewed = RenewedMutex()
+    before = renewed.mutex
+    assert in_child(lambda: (renewed.mutex is before, renewed.mutex.__enter__())) == "(False, True)"
+    assert renewed.mutex is before
+    renewed.renew()
+    assert renewed.mutex is not before
+    with renewed.mutex, renewed.mutex, before:
+        pass
+
+
+@dataclass(eq=False)
+class Parent:
+    """A device of the parent, as the child finds it."""
+
+    lock: DeviceLock
+
+
+def test_a_child_refuses_and_keeps_every_device_of_its_parent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """To let one go would be to wait for threads that are in the parent only."""
+    in_use: weakref.WeakSet[locking.Locked] = weakref.WeakSet()
+    abandoned: list[locking.Locked] = []
+    monkeypatch.setattr(locking, "_IN_USE", in_use)
+    monkeypatch.setattr(locking, "_ABANDONED", abandoned)
+    devices = [Parent(DeviceLock()), Parent(DeviceLock())]
+    for device in devices:
+        locking.refuse_in_children(device)
+    locking._abandon()
+    assert all(device.lock.is_foreign for device in devices)
+    assert {id(device) for device in abandoned} == {id(device) for device in devices}

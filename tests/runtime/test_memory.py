@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -12,7 +14,7 @@ from samba_onnx.pef.manifest import Region, Symbol
 from samba_onnx.pef.target_summary import Tier
 from samba_onnx.program.kinds import SymbolKind
 from samba_onnx.runtime.elements import from_items, to_items
-from samba_onnx.runtime.memory import ALIGNMENT, DeviceMemory, TierUsage
+from samba_onnx.runtime.memory import ALIGNMENT, DeviceMemory, TierUsage, release_free_memory
 
 TIERS = (Tier("hbm", 1000, 1.0), Tier("ddr", 500, 1.0))
 
@@ -117,3 +119,30 @@ def test_strided_arrays_of_foreign_types() -> None:
     array = np.arange(6, dtype=np.float32).astype(ml_dtypes.bfloat16).reshape(2, 3).T
     back = from_items(to_items(array, element), element, (3, 2))
     assert back.astype(np.float32).tolist() == [[0, 3], [1, 4], [2, 5]]
+
+
+@pytest.mark.parametrize(
+    ("names", "owners"),
+    [("", ""), ("pq", " (symbol 'p', 'q')"), ("pqrs", " (symbol 'p', 'q', 'r')")],
+)
+def test_a_region_that_does_not_fit_is_told_by_what_it_holds(names: str, owners: str) -> None:
+    symbols = [symbol(name, "big") for name in names]
+    with pytest.raises(OutOfDeviceMemoryError) as caught:
+        DeviceMemory(TIERS, [Region("big", 2000, "hbm")], symbols)
+    assert str(caught.value).startswith(f"region 'big'{owners} needs 2,000 bytes, but 1,000 ")
+
+
+@pytest.mark.parametrize(
+    ("system", "can_trim", "kept"), [("posix", True, [0]), ("posix", False, []), ("nt", True, [])]
+)
+def test_free_memory_is_given_back_where_the_system_can(
+    monkeypatch: pytest.MonkeyPatch, system: str, can_trim: bool, kept: list[int]
+) -> None:
+    """All of it; not every C library can, and one that is not POSIX's is not even asked."""
+    trims: list[int] = []
+    library = SimpleNamespace(malloc_trim=trims.append) if can_trim else SimpleNamespace()
+    monkeypatch.setattr("samba_onnx.runtime.memory.os", SimpleNamespace(name=system))
+    ctypes = SimpleNamespace(CDLL=lambda _name: library)
+    monkeypatch.setattr("samba_onnx.runtime.memory.ctypes", ctypes)
+    release_free_memory()
+    assert trims == kept

@@ -79,7 +79,10 @@ def test_argins_persist_and_cost_no_transfer(tmp_path: Path) -> None:
         ({"q": 1.0}, "argin 'q' does not exist; the argins are: 'rate', 'half', 'count'"),
         ({"rate": "fast"}, r"argin 'rate' is 'fast', expected one number of tensor\(float\)"),
         ({"rate": None}, "argin 'rate' is None"),
-        ({"rate": np.ones(1)}, "argin 'rate' is"),
+        ({"rate": np.ones(1)}, r"argin 'rate' is array\(\[1\.\]\), expected"),
+        ({"rate": [[1], [2, 3]]}, r"argin 'rate' is \[\[1\], \[2, 3\]\], expected"),
+        ({"rate": np.ones(64)}, "argin 'rate' is a value of type ndarray, expected"),
+        ({"rate": 1j}, "argin 'rate' is 1j, expected"),
         ({"count": -1}, r"argin 'count' is -1, expected one number of tensor\(uint32\)"),
         ({"count": 2**32}, "argin 'count' is 4294967296"),
         ({"count": 0.5}, "argin 'count' is 0.5"),
@@ -127,3 +130,19 @@ def test_infinity_is_a_number(tmp_path: Path) -> None:
         device.run({"x": X}, argins={"rate": float("inf"), "half": 1e300})
         assert np.isinf(device.read("rate"))
         assert np.isinf(device.read("half").astype(np.float32))
+
+
+@pytest.mark.parametrize(
+    "rate", [2, True, np.int8(2), np.uint64(2), np.float16(2), ml_dtypes.bfloat16(2), np.array(2.0)]
+)
+def test_any_number_sets_a_floating_point_argin(tmp_path: Path, rate: Any) -> None:
+    with build(tmp_path, scaled()) as pef, Device(pef) as device:
+        y = device.run({"x": X}, argins={"rate": rate})["y"]
+        np.testing.assert_array_equal(y, expected(rate=float(rate)))
+
+
+@pytest.mark.parametrize("count", [0, 2**32 - 1])
+def test_the_first_and_the_last_number_of_an_integer_type_fit(tmp_path: Path, count: int) -> None:
+    with build(tmp_path, scaled()) as pef, Device(pef) as device:
+        device.run({"x": X}, argins={"count": count})
+        assert device.read("count") == count

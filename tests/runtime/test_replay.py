@@ -100,6 +100,8 @@ def test_a_prepared_run_that_is_given_other_inputs(tmp_path: Path) -> None:
         np.testing.assert_array_equal(device.execute(prepared, {})["y"], 3 * X)
         np.testing.assert_array_equal(device.execute(prepared, {"x": X, "z": X})["y"], 2 * X)
         np.testing.assert_array_equal(device.run({"x": 3 * X, "z": X})["y"], 4 * X)
+        result = device.execute(prepared, {"x": X, "z": X}, {"k": 3.0})
+        np.testing.assert_array_equal(result["y"], 4 * X)
 
 
 def test_wrong_inputs_are_refused_on_the_short_way(tmp_path: Path) -> None:

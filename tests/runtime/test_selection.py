@@ -127,3 +127,17 @@ def test_a_later_pass_must_not_read_what_was_overwritten(tmp_path: Path) -> None
         given = {"x": 2 * X}
         y = device.run(given, section_ids=[0, 1, 2, 0, 1, 2, 3])["y"]
         np.testing.assert_array_equal(y, 16 * X * X)
+
+
+@pytest.mark.parametrize(
+    ("count", "listed"), [(0, "none"), (2, "0, 1"), (12, "9, 10, 11"), (13, "10, 11, ...")]
+)
+def test_a_refusal_lists_the_first_sections(count: int, listed: str) -> None:
+    numbers = range(count)
+    stages = {n: Section(n, f"s{n}", "main", "", (), (), (), {}, type=FWD) for n in numbers}
+    graph = Graph("main", (), (), tuple(Call(n, n) for n in numbers), (), ())
+    with pytest.raises(ScheduleError) as caught:
+        select_sweeps(stages, graph, [99])
+    message = str(caught.value)
+    assert message.startswith("section 99 does not exist in graph 'main', which has ")
+    assert message.endswith(f" {listed}")

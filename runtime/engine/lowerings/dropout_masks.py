@@ -112,7 +112,7 @@ class _Mask:
         step = self._nodes.make("Mul", [self._seed, self._nodes.constant(np.uint32(SEED_STEP))])
         across = np.arange(columns, dtype=np.uint32) * np.uint32(WEYL)
         down = np.arange(rows, dtype=np.uint32) * np.uint32(columns * WEYL % 2**32) + start
-        first = self._nodes.make("Add", [step, self._nodes.constant(down.reshape(-1, 1))])
+        first = self._nodes.make("Add", [step, self._nodes.constant(down[:, None])])
         return self._nodes.make("Add", [first, self._nodes.constant(across)])
 
     def _hashed(self, words: str) -> str:
@@ -131,12 +131,8 @@ class _Mask:
         They are even, so that no product reaches the threshold of rate 1.
         """
         by_seed, by_stream = multipliers(self._stream)
-        scaled = self._nodes.make(
-            "Mul", [self._seed, self._nodes.constant(by_seed.reshape(-1, 1, 1))]
-        )
-        factors = self._nodes.make(
-            "Add", [scaled, self._nodes.constant(by_stream.reshape(-1, 1, 1))]
-        )
+        scaled = self._nodes.make("Mul", [self._seed, self._nodes.constant(by_seed[:, None, None])])
+        factors = self._nodes.make("Add", [scaled, self._nodes.constant(by_stream[:, None, None])])
         return self._nodes.make("Mul", [words, factors])
 
     def _threshold(self) -> str:

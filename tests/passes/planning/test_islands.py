@@ -19,7 +19,7 @@ from samba_onnx.passes.planning.islands import demote_islands
 from samba_onnx.passes.planning.partitioning import partition
 from samba_onnx.passes.planning.plan import GraphPlan, plan
 from samba_onnx.passes.planning.sectioning import cut
-from samba_onnx.passes.targets.reasons import ReasonCode
+from samba_onnx.passes.targets.reasons import Reason, ReasonCode
 from tests.passes.planning.plan_samples import ToyPlacement, named, parse, placement, target
 from tests.passes.planning.random_graphs import Case, cases
 
@@ -47,6 +47,11 @@ g (float[batch,seq,8] x) => (float[batch,half,2,4] y) <
 
 def demoted(text: str, *cpu: str, level: str = "o3") -> list[str]:
     """Return the results of the nodes that move when the named operators are on the CPU."""
+    return list(reasons(text, *cpu, level=level))
+
+
+def reasons(text: str, *cpu: str, level: str = "o3") -> dict[str, Reason]:
+    """Return the reasons of the nodes that move, by their first results."""
     proto = onnx.shape_inference.infer_shapes(ir.to_proto(parse(text)))
     model = named(ir.from_proto(proto))
     before = placement(model, cpu)
@@ -54,7 +59,7 @@ def demoted(text: str, *cpu: str, level: str = "o3") -> list[str]:
     assert all(after.reasons[node] is reason for node, reason in before.reasons.items())
     moved = [node for node in after.reasons if node not in before.reasons]
     assert all(after.reasons[node].code is ReasonCode.ISLAND for node in moved)
-    return [str(node.outputs[0].name) for node in moved]
+    return {str(node.outputs[0].name): after.reasons[node] for node in moved}
 
 
 @pytest.mark.parametrize(
@@ -123,6 +128,30 @@ def test_nothing_moves_where_boundaries_would_become_more(level: str) -> None:
     cpu = ("Shape", "Use", "Cos")
     assert demoted(text, *cpu, level=level) == []
     assert demoted(text.replace("(v, q1, q2, q3)", "(v)"), *cpu, level=level) == ["i"]
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (
+            "s = Shape(x) a = Add(s, one) y = com.example.Use(a)",
+            "Add computes 1 int64 value that only the host needs; on the RDU it would cost 2 transfers",
+        ),
+        (
+            "a = Add(one, one) y = com.example.Use(a)",
+            "Add computes 1 int64 value that only the host needs; on the RDU it would cost 1 transfer",
+        ),
+        (
+            "c = Cast<to=6>(k) v, a = TopK(c, one) y = com.example.Use(v, a)",
+            "TopK computes 1 int32 and 1 int64 values that only the host needs; "
+            "on the RDU this island of 2 nodes would cost 3 transfers",
+        ),
+    ],
+)
+def test_the_reason_counts_what_is_computed_and_copied(body: str, message: str) -> None:
+    found = list(reasons(_graph(body), "Shape", "Use").values())
+    assert found[-1].message == message
+    assert found[-1].hint == "use another"
 
 
 def test_the_reason_counts_copies_and_names_the_option(tmp_path: Path) -> None:

@@ -113,6 +113,21 @@ def test_names_of_other_programs_are_not_taken() -> None:
     assert list(graph.initializers) == ["c_2"]
 
 
+def test_a_value_between_parts_gets_another_name_where_another_program_has_its_own() -> None:
+    whole = join(program(), [placed(FORWARD), placed(BACKWARD)], ["kept"])
+    written = [v for node in whole.model.graph for v in node.outputs]
+    assert [v.name for v in written if str(v.name).startswith("kept")] == ["kept_2"]
+    kept = next(v for v in written if v.name == "kept_2")
+    assert [node.op_type for node in kept.consumers()] == ["Add", "Add"]
+
+
+def test_a_value_that_a_part_computes_for_itself_gets_no_name_of_the_program() -> None:
+    second = "b (float[2] x) => (float[2] w_new) { y = Neg (x)  w_new = Abs (y) }"
+    whole = program(argins=())
+    graph = join(whole, [placed(FORWARD), placed(second)]).model.graph
+    assert names(v for n in graph for v in n.outputs) == ["kept", "t", "y", "y_2", "w_new"]
+
+
 def test_initializers_with_a_part_in_the_program_keep_their_names() -> None:
     text = "a (float[2] x) => (float[2] y, float[2] w) <float[2] w = {3, 4}> { y = Mul (x, w) }"
     whole = program(argins=(), residents={"w": SymbolKind.WEIGHT}, regions={})

@@ -161,3 +161,12 @@ def test_other_nodes_of_the_domain_are_refused() -> None:
 def test_impossible_shapes_are_refused(shape: tuple[int, ...]) -> None:
     with pytest.raises(PefFormatError, match="impossible shape"):
         expand_dropout_masks(model(shape))
+
+
+@pytest.mark.parametrize(("shape", "is_cut"), [((64,), False), ((8, 8), False), ((63,), True)])
+def test_only_a_mask_that_leaves_words_half_used_is_cut(
+    shape: tuple[int, ...], is_cut: bool
+) -> None:
+    proto = model(shape)
+    expand_dropout_masks(proto)
+    assert ("Slice" in {node.op_type for node in proto.graph.node}) is is_cut
