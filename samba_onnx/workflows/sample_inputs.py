@@ -196,7 +196,7 @@ def pef_ranges(pef: Pef) -> InputRanges:
 def _stored(pef: Pef, name: str, tensor: ir.ExternalTensor) -> ir.LazyTensor:
     """Return a tensor of a PEF's weights, which a stage's model names the place of only."""
 
-    def content() -> ir.Tensor:
+    def content() -> ir.TensorProtocol:
         return ir.Tensor(pef.weight(name), dtype=tensor.dtype)
 
     return ir.LazyTensor(content, dtype=tensor.dtype, shape=tensor.shape, name=name)
