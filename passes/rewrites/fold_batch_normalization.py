@@ -8,7 +8,6 @@ from numpy.typing import NDArray
 
 from samba_onnx.passes.rewrites.refusals import ReasonedPass, Refusal
 from samba_onnx.passes.rewrites.rewriting import (
-    WEIGHT,
     add_initializer,
     constant,
     each_graph,
@@ -79,7 +78,7 @@ def _fold(model: ir.Model, node: ir.Node) -> Refusal | None:
         return Refusal("the bias before it is no constant vector of its channels")
     if shape is None:
         return Refusal("its channels are no axis of the weight before it")
-    _rewrite(model, before, tensor, factor.reshape(shape), bias * factor + shift)
+    _rewrite(model, before, weight, tensor, factor.reshape(shape), bias * factor + shift)
     return forward(node, source)
 
 
@@ -136,25 +135,28 @@ def _factor_shape(
 
 
 def _rewrite(
-    model: ir.Model, before: ir.Node, tensor: ir.TensorProtocol, factor: Vector, bias: Vector
+    model: ir.Model,
+    before: ir.Node,
+    weight: ir.Value,
+    tensor: ir.TensorProtocol,
+    factor: Vector,
+    bias: Vector,
 ) -> None:
     def compute() -> ir.TensorProtocol:
         product = tensor.numpy() * factor.astype(_working_type(tensor))
         return ir.Tensor(product.astype(tensor.dtype.numpy()), dtype=tensor.dtype)
 
-    name = before.inputs[1].name if before.inputs[1] is not None else None
     lazy = ir.LazyTensor(compute, dtype=tensor.dtype, shape=ir.Shape(list(tensor.shape.numpy())))
-    weight = add_initializer(model, f"{name}_normalized", lazy, weight=True)
-    new_bias = ir.Tensor(bias.astype(tensor.dtype.numpy()), dtype=tensor.dtype)
+    new_weight = add_initializer(model, f"{weight.name}_normalized", lazy, weight=True)
     if len(before.inputs) < 3:
         before.resize_inputs(3)
-    old = before.inputs[2]
-    bias_name = old.name if old is not None else f"{name}_bias"
-    value = add_initializer(model, f"{bias_name}_normalized", new_bias, weight=True)
-    before.replace_input_with(1, weight)
-    before.replace_input_with(2, value)
+    old_bias = before.inputs[2]
+    name = f"{weight.name}_bias" if old_bias is None else old_bias.name
+    vector = ir.Tensor(bias.astype(tensor.dtype.numpy()), dtype=tensor.dtype)
+    new_bias = add_initializer(model, f"{name}_normalized", vector, weight=True)
+    before.replace_input_with(1, new_weight)
+    before.replace_input_with(2, new_bias)
     before.attributes.pop("beta", None)
-    value.meta[WEIGHT] = True
 
 
 def _working_type(tensor: ir.TensorProtocol) -> type[np.floating]:
