@@ -192,7 +192,9 @@ class KnownValues(TorchFunctionMode):
         self, func: _Function, args: Any, keywords: dict[str, Any], tensors: list[Tensor]
     ) -> Any:
         """Trace an operator, and forget what it writes into."""
-        if func in _SUBSCRIPTS:
+        if func in _SUBSCRIPTS and "indices" in keywords:
+            keywords = {**keywords, "indices": self._places(keywords["indices"])}
+        elif func in _SUBSCRIPTS:
             args = args[0], self._places(args[1]), *args[2:]
         known = [t for t in tensors if isinstance(t, FakeTensor) and t in self._values]
         versions = [tensor._version for tensor in known]

@@ -93,7 +93,6 @@ def export_training(
     rules = _rules(module, exported, recorder, gradient_accumulation)
     request = JointRequest(exported, leaves, losses.positions, dropouts, rules)
     joint = joint_graph(request)
-    check_sizes(joint.module)
     # What rules do in the forward is behind their nodes: another export has it in full.
     whole = export_module(module, args, keywords) if recorder.rules else exported
     program = write_program(name, request, joint, names)

@@ -65,6 +65,7 @@ def written_where_a_mask_is_true(x: Tensor) -> Any:
     result[rows] = x[rows].tanh()  # two rows
     result[torch.arange(3) > 2] = x[torch.arange(3) > 2].exp()  # none
     result[rows, 1:] *= 2
+    result.index_put_(indices=(rows,), values=x[rows])
     return result.index_put((~rows,), x[~rows].sin())
 
 
@@ -123,6 +124,18 @@ def test_gradients_through_what_constants_select(function: Callable[[Tensor], An
     for resident, path in machine.exported.members.items():
         gradient = module.get_parameter(path).grad
         torch.testing.assert_close(machine[f"{resident}__grad"], gradient, rtol=1e-5, atol=1e-6)
+
+
+def test_operators_that_take_masks_themselves_are_refused_in_training() -> None:
+    """They are not among the functions whose masks of constants have known places."""
+
+    def loss(x: Tensor) -> Tensor:
+        none, result = torch.arange(3) > 2, torch.zeros_like(x)
+        selected = torch.ops.aten.index.Tensor(x, [none])
+        return (torch.ops.aten.index_put_.default(result, [none], selected) + x).mean()
+
+    with pytest.raises(ModelError, match=r"test_known_values.py:\d+ returns sizes that depend"):
+        prepared(Applied(loss), (torch.randn(3, 4),))
 
 
 def test_values_of_constants_need_no_inputs_with_values() -> None:
