@@ -125,3 +125,15 @@ def test_the_host_keeps_an_input_for_its_fallbacks_and_no_other(tmp_path: Path) 
             assert device.ledger.run() == planned(plan, pef), "the host has x already"
         assert device._values.is_on_host("x")
         assert not device._values.is_on_host("z"), "nobody on the host reads it"
+
+
+def test_equal_copies_share_a_record(tmp_path: Path) -> None:
+    """A ledger of many copies of few kinds is small."""
+    plan = Plan([section("s (float[4] x) => (float[4] y) { y = Neg(x) }")], ["x"], ["y"])
+    with build(tmp_path, plan) as pef, Device(pef) as device:
+        for value in (X, 2 * X):
+            device.write("x", value)
+        device.read("x")
+        first, second, other = device.ledger.transfers
+        assert first is second
+        assert other != first
