@@ -153,6 +153,6 @@ def test_a_model_without_argins_says_so(tmp_path: Path) -> None:
     with (
         build(tmp_path, plan) as pef,
         Device(pef) as device,
-        pytest.raises(InputError, match="argin 'rate' does not exist; the argins are: none$"),
+        pytest.raises(InputError, match=r"argin 'rate' does not exist; the argins are: none$"),
     ):
         device.run({"x": X}, argins={"rate": 1.0})
