@@ -350,15 +350,17 @@ def _hide_defaults(model: ir.Model) -> dict[ir.Value, ir.TensorProtocol]:
 
 
 def _mark_weights(model: ir.Model) -> None:
-    """Mark the user's weights: initializers of numbers, and long ones of integers."""
+    """Mark the user's weights."""
     for value in model.graph.initializers.values():
-        tensor = value.const_value
-        if tensor is None:
-            continue
-        dtype = tensor.dtype
-        quantized = dtype.is_integer() and dtype.bitwidth <= 8 and tensor.size > 1
-        if dtype.is_floating_point() or quantized or tensor.size > 1024:
+        if value.const_value is not None and _is_weight(value.const_value):
             value.meta[WEIGHT] = True
+
+
+def _is_weight(tensor: ir.TensorProtocol) -> bool:
+    """Return whether an initializer holds numbers, narrow integers for them, or many integers."""
+    dtype = tensor.dtype
+    quantized = dtype.is_integer() and dtype.bitwidth < 16 and tensor.size > 1
+    return dtype.is_floating_point() or quantized or tensor.size > 1024
 
 
 def dynamic_dimensions(model: ir.Model) -> tuple[DynamicDimension, ...]:

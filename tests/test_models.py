@@ -9,7 +9,7 @@ import pytest
 import samba_onnx
 from models import MODELS
 from models.cache import cached_onnx
-from samba_onnx.workflows.sample_inputs import seeded_inputs
+from samba_onnx.workflows.sample_inputs import input_specs, pef_ranges, random_inputs
 from samba_onnx.workflows.verification import compare, run_original
 
 TARGETS = ("sn10", "sn30", "sn40l")
@@ -32,7 +32,7 @@ def _check(path: Path, level: str, tmp_path: Path) -> None:
     for target in TARGETS:
         output = tmp_path / f"{target}.pef"
         with samba_onnx.convert(path, output, target=target, level=level, sample=False) as pef:
-            inputs = seeded_inputs(pef, seed=1)
+            inputs = random_inputs(input_specs(pef), seed=1, ranges=pef_ranges(pef))
             with samba_onnx.Device(pef, threads=1) as device:
                 actual = device.run(inputs)
                 ledger = tuple(device.ledger.transfers)

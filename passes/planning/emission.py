@@ -132,4 +132,4 @@ def _in_memory(tensor: ir.TensorProtocol) -> ir.TensorProtocol:
     """Return a tensor that does not refer to the original model's external data."""
     if tensor.dtype == ir.DataType.STRING:
         return tensor
-    return ir.Tensor(tensor.numpy(), dtype=tensor.dtype)
+    return ir.Tensor(tensor.numpy())

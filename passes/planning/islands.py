@@ -31,9 +31,7 @@ INDEX_TYPES = frozenset({ir.DataType.INT64, ir.DataType.INT32, ir.DataType.BOOL}
 """Data types of what an island reads and of what it is for; inside it scale factors are floats."""
 
 
-def demote_islands(
-    model: ir.Model, placement: Placement, target: Target, level: str = "o3"
-) -> Placement:
+def demote_islands(model: ir.Model, placement: Placement, target: Target, level: str) -> Placement:
     """Move nodes from the RDU to the CPU where that saves copies and costs none.
 
     A node is moved when all of this holds:

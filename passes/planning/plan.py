@@ -144,7 +144,7 @@ def _sections(
 ) -> tuple[Section, ...]:
     """Return the records of the stages that run on the RDU, in the order of the schedule."""
     return tuple(
-        section_record(record, stage, stage.group.type, target, regions)
+        section_record(record, stage, target, regions)
         for record, stage in zip(records, stages, strict=True)
         if stage.on_rdu
     )
@@ -155,7 +155,7 @@ def _fallbacks(
 ) -> tuple[Fallback, ...]:
     """Return the records of the stages that run on the CPU, in the order of the schedule."""
     return tuple(
-        fallback_record(record, stage, stage.group.type, placement)
+        fallback_record(record, stage, placement)
         for record, stage in zip(records, stages, strict=True)
         if not stage.on_rdu
     )

@@ -13,7 +13,7 @@ from samba_onnx.passes.planning.sectioning import sram_bytes
 from samba_onnx.passes.planning.stages import StageInterface
 from samba_onnx.pef.manifest import Fallback, FallbackNode, Region, Section, Stage, Symbol
 from samba_onnx.program.dataflow import dimensions, name_of
-from samba_onnx.program.kinds import SectionType, SymbolKind
+from samba_onnx.program.kinds import SymbolKind
 from samba_onnx.program.source_location import source_location
 from samba_onnx.program.value_types import type_text
 
@@ -59,7 +59,6 @@ def stage_record(
 def section_record(
     stage: Stage,
     interface: StageInterface,
-    section_type: SectionType,
     target: Target,
     regions: Mapping[str, Region],
 ) -> Section:
@@ -68,7 +67,6 @@ def section_record(
     Args:
         stage: The common part.
         interface: What the section is made of.
-        section_type: What it does in a training or inference step.
         target: The device.
         regions: Regions by the name of their symbol; each value read or written counts as traffic
             of its tier, once per execution.
@@ -83,7 +81,7 @@ def section_record(
     modelled = cost(interface.group.nodes, traffic, target.summary)
     return Section(
         **vars(stage),
-        type=section_type,
+        type=interface.group.type,
         flops=modelled.flops,
         bytes=modelled.bytes,
         seconds=modelled.seconds,
@@ -91,15 +89,12 @@ def section_record(
     )
 
 
-def fallback_record(
-    stage: Stage, interface: StageInterface, section_type: SectionType, placement: Placement
-) -> Fallback:
+def fallback_record(stage: Stage, interface: StageInterface, placement: Placement) -> Fallback:
     """Return a fallback with the reason of every node.
 
     Args:
         stage: The common part.
         interface: What the fallback is made of.
-        section_type: What the sections of its graph do.
         placement: Where the reasons come from.
 
     Returns:
@@ -107,7 +102,7 @@ def fallback_record(
     """
     return Fallback(
         **vars(stage),
-        type=section_type,
+        type=interface.group.type,
         reasons=tuple(_fallback_node(node, placement) for node in interface.group.nodes),
     )
 

@@ -37,11 +37,12 @@ def evaluate(
         operands: Content of its inputs; None for one that is left out.
         version: Version of the default operator set.
     """
-    if traps(node, operands):
+    present = [item for item in operands if item is not None]
+    if _traps(node, present):
         return Refusal("it would divide by zero, overflow, or is undefined for these operands")
     if any(item.is_ref() for item in node.attributes.values()):
         return Refusal("an attribute is a parameter of a function")
-    if result_elements(node, operands) is None:
+    if not _stays_small(node, present):
         return Refusal("its result would take too much space")
     from onnx.reference.ops import load_op
 
@@ -51,13 +52,10 @@ def evaluate(
         else item.value
         for name, item in node.attributes.items()
     }
-    arguments = list(operands)
-    if node.op_type == "Split" and len(node.inputs) == 1:
-        attributes.setdefault("num_outputs", len(node.outputs))
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            results = load_op(node.domain, node.op_type, version).eval(*arguments, **attributes)
+            results = load_op(node.domain, node.op_type, version).eval(*operands, **attributes)
         except Exception as error:  # whatever the evaluator fails of, the node can run instead
             return Refusal(f"it cannot be evaluated: {str(error) or repr(error)}")
     results = list(results) if isinstance(results, (tuple, list)) else [results]
@@ -85,21 +83,19 @@ def _checked(node: ir.Node, results: list[Any]) -> list[Array] | Refusal:
     return [np.asarray(result) for result in results]
 
 
-def traps(node: ir.Node, operands: Sequence[Array | None]) -> bool:
+def _traps(node: ir.Node, operands: Sequence[Array]) -> bool:
     """Return whether the operation would trap or is undefined for these operands."""
-    if node.op_type in INTEGER_DIVISIONS and len(operands) == 2:
-        left, right = operands
-        if left is None or right is None:
-            return True
-        if right.dtype.kind == "i":
-            return bool((right == 0).any()) or _overflows(left, right)
-        return right.dtype.kind == "u" and bool((right == 0).any())
-    if node.op_type in ("Cast", "CastLike") and operands[0] is not None:
-        return _cast_is_undefined(node, operands[0])
-    return False
+    if node.op_type in INTEGER_DIVISIONS:
+        return len(operands) != 2 or _division_traps(*operands)
+    return node.op_type in ("Cast", "CastLike") and _cast_is_undefined(node, operands[0])
 
 
-def _overflows(left: Array, right: Array) -> bool:
+def _division_traps(left: Array, right: Array) -> bool:
+    if right.dtype.kind not in "iu":
+        return False
+    if (right == 0).any():
+        return True
+    # The one quotient that its type cannot hold.
     lowest = np.iinfo(left.dtype).min
     return bool((right == -1).any() and (left == lowest).any())
 
@@ -107,38 +103,34 @@ def _overflows(left: Array, right: Array) -> bool:
 def _cast_is_undefined(node: ir.Node, source: Array) -> bool:
     """Return whether numbers would be cast to an integer type that cannot hold them."""
     target = node.outputs[0].dtype
-    if target is None or target.is_string() or source.dtype.kind in "OSU":
+    if target is None or target.is_string():
         return True
-    if not target.is_integer() or source.dtype.kind in "b":
+    if not target.is_integer():
         return False
     if target.bitwidth < 8:
         return True
-    limits = np.iinfo(target.numpy())
-    if source.dtype.kind in "iu":
+    if source.dtype.kind in "biu":
         return False
+    limits = np.iinfo(target.numpy())
     wide = source.astype(np.float64)
     return not bool(
         np.isfinite(wide).all() and (wide >= limits.min).all() and (wide < limits.max).all()
     )
 
 
-def result_elements(node: ir.Node, operands: Sequence[Array | None]) -> int | None:
-    """Return an upper bound for the elements of all outputs, None when it is above the limit.
+def _stays_small(node: ir.Node, operands: Sequence[Array]) -> bool:
+    """Return whether the result takes at most ``LARGEST_RESULT``, or cannot outgrow its operands.
 
-    Nothing is allocated to find out. The limit is ``LARGEST_RESULT``, or the size of the
-    operands where the operation cannot enlarge them.
+    Nothing is allocated to find out.
     """
-    present = [item for item in operands if item is not None]
-    size = sum(item.size for item in present)
-    width = max((item.itemsize for item in present), default=8)
     if node.op_type not in ELEMENTWISE and node.op_type not in GROWING:
-        growth = max((item.ndim for item in present), default=1) if node.op_type == "NonZero" else 1
-        return size * max(growth, 1)
+        return True
     try:
-        elements = _grown(node, present)
+        elements = _grown(node, operands)
     except (ValueError, IndexError, OverflowError, ZeroDivisionError):
-        return None
-    return elements if 0 <= elements * max(width, 8) <= LARGEST_RESULT else None
+        return False
+    width = max(8, *(item.itemsize for item in operands))
+    return 0 <= elements * width <= LARGEST_RESULT
 
 
 def _grown(node: ir.Node, operands: Sequence[Array]) -> int:

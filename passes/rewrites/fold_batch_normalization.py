@@ -8,7 +8,6 @@ from numpy.typing import NDArray
 
 from samba_onnx.passes.rewrites.refusals import ReasonedPass, Refusal
 from samba_onnx.passes.rewrites.rewriting import (
-    WEIGHT,
     add_initializer,
     constant,
     each_graph,
@@ -51,7 +50,7 @@ def _fold(model: ir.Model, node: ir.Node) -> Refusal | None:
     before = None if source is None else source.producer()
     if source is None or before is None or before.graph is not node.graph:
         return Refusal("no node of its graph computes its input")
-    if not is_operator(before, "Conv", "ConvTranspose", "Gemm") or len(before.inputs) < 2:
+    if not is_operator(before, "Conv", "ConvTranspose", "Gemm"):
         return Refusal("no Conv, ConvTranspose or Gemm is before it")
     if not is_read_once(source):
         return Refusal("other nodes read its input too")
@@ -79,7 +78,7 @@ def _fold(model: ir.Model, node: ir.Node) -> Refusal | None:
         return Refusal("the bias before it is no constant vector of its channels")
     if shape is None:
         return Refusal("its channels are no axis of the weight before it")
-    _rewrite(model, before, tensor, factor.reshape(shape), bias * factor + shift)
+    _rewrite(model, before, weight, tensor, factor.reshape(shape), bias * factor + shift)
     return forward(node, source)
 
 
@@ -91,8 +90,8 @@ def _is_training(node: ir.Node) -> bool:
 
 def _vectors(node: ir.Node) -> tuple[Vector, Vector] | None:
     """Return factor and shift per channel."""
-    arrays = [small_array(value, MOST_CHANNELS) for value in node.inputs[1:5]]
-    if len(arrays) != 4 or any(array is None or array.ndim != 1 for array in arrays):
+    arrays = [small_array(value, MOST_CHANNELS) for value in node.inputs[1:]]
+    if any(array is None or array.ndim != 1 for array in arrays):
         return None
     scale, offset, mean, variance = (
         array.astype(np.float64) for array in arrays if array is not None
@@ -114,8 +113,7 @@ def _bias(before: ir.Node, channels: int) -> Vector | None:
     if array.ndim > 1 and array.shape[-1] != array.size:
         return None
     beta = before.attributes["beta"].as_float() if "beta" in before.attributes else 1.0
-    bias = array.astype(np.float64).reshape(-1) * beta
-    return np.broadcast_to(bias, (channels,)).astype(np.float64)
+    return np.broadcast_to(array.astype(np.float64).ravel() * beta, channels)
 
 
 def _factor_shape(
@@ -127,34 +125,39 @@ def _factor_shape(
         axis = 0
     elif before.op_type == "Gemm":
         axis = 0 if integer_attribute(before, "transB", 0) else 1
+    elif integer_attribute(before, "group", 1) == 1:
+        axis = 1
     else:
         # grouped ConvTranspose: output channel c of group g multiplies inputs of g only
-        axis = 1 if integer_attribute(before, "group", 1) == 1 else -1
-    if axis < 0 or axis >= len(shape) or shape[axis] != channels:
+        return None
+    if shape[axis] != channels:
         return None
     return tuple(channels if place == axis else 1 for place in range(len(shape)))
 
 
 def _rewrite(
-    model: ir.Model, before: ir.Node, tensor: ir.TensorProtocol, factor: Vector, bias: Vector
+    model: ir.Model,
+    before: ir.Node,
+    weight: ir.Value,
+    tensor: ir.TensorProtocol,
+    factor: Vector,
+    bias: Vector,
 ) -> None:
     def compute() -> ir.TensorProtocol:
         product = tensor.numpy() * factor.astype(_working_type(tensor))
-        return ir.Tensor(product.astype(tensor.dtype.numpy()), dtype=tensor.dtype)
+        return ir.Tensor(product.astype(tensor.dtype.numpy()))
 
-    name = before.inputs[1].name if before.inputs[1] is not None else None
     lazy = ir.LazyTensor(compute, dtype=tensor.dtype, shape=ir.Shape(list(tensor.shape.numpy())))
-    weight = add_initializer(model, f"{name}_normalized", lazy, weight=True)
-    new_bias = ir.Tensor(bias.astype(tensor.dtype.numpy()), dtype=tensor.dtype)
+    new_weight = add_initializer(model, f"{weight.name}_normalized", lazy, weight=True)
     if len(before.inputs) < 3:
         before.resize_inputs(3)
-    old = before.inputs[2]
-    bias_name = old.name if old is not None else f"{name}_bias"
-    value = add_initializer(model, f"{bias_name}_normalized", new_bias, weight=True)
-    before.replace_input_with(1, weight)
-    before.replace_input_with(2, value)
+    old_bias = before.inputs[2]
+    name = f"{weight.name}_bias" if old_bias is None else old_bias.name
+    vector = ir.Tensor(bias.astype(tensor.dtype.numpy()))
+    new_bias = add_initializer(model, f"{name}_normalized", vector, weight=True)
+    before.replace_input_with(1, new_weight)
+    before.replace_input_with(2, new_bias)
     before.attributes.pop("beta", None)
-    value.meta[WEIGHT] = True
 
 
 def _working_type(tensor: ir.TensorProtocol) -> type[np.floating]:

@@ -74,7 +74,8 @@ class FoldConstantsPass(ReasonedPass):
 
 
 def _may_fold(node: ir.Node) -> bool:
-    return node.domain == "" and node.op_type in FOLDABLE and bool(node.inputs)
+    has_operands = any(value is not None for value in node.inputs)
+    return node.domain == "" and node.op_type in FOLDABLE and has_operands
 
 
 def _is_large(node: ir.Node) -> bool:
@@ -106,8 +107,13 @@ def _would_copy_weight(node: ir.Node) -> bool:
         value is not None and value.meta.get(WEIGHT) and not is_read_once(value)
         for value in node.inputs
     )
-    size = math.prod(static_shape(node.outputs[0]) or (1 << 31,))
-    return shared and (node.op_type in LAYOUT or size > MOST_COPIED)
+    return shared and (node.op_type in LAYOUT or _elements(node.outputs[0]) > MOST_COPIED)
+
+
+def _elements(value: ir.Value) -> float:
+    """Return how many elements a value has; any number of them while its shape is not static."""
+    shape = static_shape(value)
+    return math.inf if shape is None else math.prod(shape)
 
 
 def _fold_lazily(model: ir.Model, node: ir.Node) -> Refusal | None:
@@ -146,12 +152,9 @@ def _keeps_operands(node: ir.Node) -> Refusal | None:
         if is_read_once(value) or tensor.nbytes <= SMALL:
             continue
         readers = value.consumers()
-        elements = sum(
-            math.prod(static_shape(reader.outputs[0]) or (1 << 62,)) for reader in readers
-        )
         if value.is_graph_output() or not all(is_operator(reader, "Slice") for reader in readers):
             return Refusal("other nodes read the weight as it is")
-        if elements > tensor.size:
+        if sum(_elements(reader.outputs[0]) for reader in readers) > tensor.size:
             return Refusal("the Slices of the weight together take more than there is")
     return None
 
@@ -173,4 +176,4 @@ def _drop(node: ir.Node) -> None:
         owner = value.graph
         unused = value.is_initializer() and not value.uses() and not value.is_graph_output()
         if unused and isinstance(owner, ir.Graph):
-            owner.initializers.pop(value.name or "", None)
+            owner.initializers.pop(str(value.name), None)

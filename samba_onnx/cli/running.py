@@ -255,19 +255,24 @@ def _random(
     dims: Mapping[str, int],
 ) -> dict[str, Any]:
     """Make random inputs whose dynamic dimensions agree with the given arrays."""
-    from samba_onnx.workflows.sample_inputs import pef_ranges, random_inputs
+    from samba_onnx.workflows.sample_inputs import DYNAMIC_SIZE, pef_ranges, random_inputs
 
     known = dict(dims)
     for name, value in arrays.items():
         for size, actual in zip(specs[name].shape or (), getattr(value, "shape", ()), strict=False):
             if isinstance(size, str):
                 known.setdefault(size, actual)
-    shapes: dict[str, tuple[int | str, tuple[int, ...]]] = {}
+    shapes: dict[str, tuple[str, tuple[int, ...]]] = {}
     for name, spec in missing.items():
         if spec.shape is None:
             raise UsageError(f"input {name} {spec} has no known rank: give it with --input")
-        sizes = (size if isinstance(size, int) else known.get(size or "", 2) for size in spec.shape)
-        shapes[name] = (spec.type, tuple(sizes))
+        shapes[name] = (
+            spec.type,
+            tuple(
+                size if isinstance(size, int) else known.get(size or "", DYNAMIC_SIZE)
+                for size in spec.shape
+            ),
+        )
     return dict(random_inputs(shapes, seed, pef_ranges(pef)))
 
 

@@ -13,6 +13,7 @@ Three rules, by the type of an output:
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -20,6 +21,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from samba_onnx.facts.dtypes import ELEMENT_TYPES
 from samba_onnx.facts.tolerances import (
     OUTPUT,
     TIMES_OWN_ERROR,
@@ -34,6 +36,12 @@ NEIGHBOURS: Final = 32
 as many that are next smaller: it may be zero by chance at the element itself."""
 EQUAL: Final = "equal"
 """What the tolerance of exact types is called."""
+_INTEGERS: Final = frozenset(
+    element.numpy
+    for element in ELEMENT_TYPES.values()
+    if not element.floating and element.numpy.kind != "c"
+)
+"""Integers, also of fewer than 8 bits, which are of no kind to numpy; and booleans."""
 
 
 @dataclass(frozen=True)
@@ -158,21 +166,24 @@ def _leaves(name: str, value: Any) -> Iterator[tuple[str, Array | None]]:
 
 
 def _failed(name: str, value: Array | None, run: str) -> OutputComparison:
-    array = np.empty(0) if value is None else value
-    size, infinite = max(array.size, 1), float("inf")
+    size = 1 if value is None else max(value.size, 1)
     return OutputComparison(
         name,
-        str(array.dtype),
-        array.shape,
-        infinite,
-        infinite,
+        _type_of(value),
+        () if value is None else value.shape,
+        math.inf,
+        math.inf,
         size,
         size,
         passed=False,
         tolerance="the same type and shape",
-        of_allowed=infinite,
+        of_allowed=math.inf,
         run=run,
     )
+
+
+def _type_of(value: Array | None) -> str:
+    return "none" if value is None else str(value.dtype)
 
 
 def _compared(
@@ -185,18 +196,19 @@ def _compared(
     run: str,
 ) -> OutputComparison:
     if actual is None and expected is None:
-        return OutputComparison(name, "none", (), 0.0, 0.0, 0, 0, passed=True, run=run)
+        return OutputComparison(name, _type_of(None), (), 0.0, 0.0, 0, 0, passed=True, run=run)
     if actual is None or expected is None or actual.shape != expected.shape:
         return _failed(name, expected, run)
     texts = actual.dtype.kind in "OUST" and expected.dtype.kind in "OUST"
     if actual.dtype != expected.dtype and not texts:
         return _failed(name, expected, run)
-    if expected.dtype.kind in "biuOUST":
+    unit = rounding_unit(str(expected.dtype))
+    if texts or expected.dtype in _INTEGERS:
         errors, allowed, scale, tolerance = _exact(actual, expected)
-    elif rounding_unit(str(expected.dtype)) is None or limits.chosen:
+    elif unit is None or limits.chosen:
         errors, allowed, scale, tolerance = _plain(actual, expected, limits)
     else:
-        errors, allowed, scale, tolerance = _rounded(actual, expected, wide, depth)
+        errors, allowed, scale, tolerance = _rounded(actual, expected, wide, unit, depth)
     largest = float(errors.max(initial=0.0))
     mismatched = int(np.count_nonzero(errors > allowed))
     return OutputComparison(
@@ -227,7 +239,7 @@ def _of_allowed(errors: Array, allowed: Array) -> float:
 
 
 def _exact(actual: Array, expected: Array) -> _Judged:
-    if expected.dtype.kind in "iu":
+    if expected.dtype in _INTEGERS:
         distance = actual.astype(np.float64) - expected.astype(np.float64)
         errors = np.where(actual == expected, 0.0, np.maximum(np.abs(distance), 1.0))
     else:
@@ -238,24 +250,25 @@ def _exact(actual: Array, expected: Array) -> _Judged:
 def _plain(actual: Array, expected: Array, limits: ChosenTolerances) -> _Judged:
     """Judge by a fraction of each element and of the largest one."""
     relative, absolute = limits.plain()
-    kind = np.complex128 if expected.dtype.kind == "c" else np.float64
-    right = expected.astype(kind)
-    errors, magnitude = _distance(actual.astype(kind), right, right)
+    widest = np.result_type(expected.dtype, np.float64)  # or complex numbers of two of these
+    right = expected.astype(widest)
+    errors, magnitude = _distance(actual.astype(widest), right, right)
     scale = float(magnitude.max(initial=0.0))
     words = f"{relative:g} of each element + {absolute:g} of the largest"
     return errors, absolute * scale + relative * magnitude, scale, words
 
 
-def _rounded(actual: Array, expected: Array, wide: Array | None, depth: int) -> _Judged:
+def _rounded(
+    actual: Array, expected: Array, wide: Array | None, unit: float, depth: int
+) -> _Judged:
     """Judge by roundings of the type, against a wider answer where there is one."""
-    dtype = str(expected.dtype)
-    unit, roundings = rounding_unit(dtype) or 0.0, output_roundings(depth)
+    dtype, roundings = expected.dtype, output_roundings(depth)
     left, own = actual.astype(np.float64), expected.astype(np.float64)
     right = own if wide is None else wide.astype(np.float64)
     errors, magnitude = _distance(left, right, own)
     words = f"{roundings:.3g} roundings of {dtype} (2^{int(np.log2(unit))}) of each element"
     if wide is None:
-        typical = float(np.sqrt(np.mean(magnitude**2))) if magnitude.size else 0.0
+        typical = math.sqrt(float((magnitude**2).sum()) / max(magnitude.size, 1))
         loss = np.asarray(roundings * unit * typical)
         words += " and of the root mean square"
     else:
@@ -297,7 +310,8 @@ def _own_errors(own: Array, wide: Array) -> Array:
         that is larger.
     """
     known = np.isfinite(own) & np.isfinite(wide)
-    errors = np.where(known, np.abs(np.where(known, own, 0) - np.where(known, wide, 0)), 0.0)
+    with np.errstate(invalid="ignore"):
+        errors = np.where(known, np.abs(own - wide), 0.0)
     order = np.argsort(np.where(known, np.abs(wide), np.inf), axis=None, kind="stable")
     squares = np.concatenate([[0.0], np.cumsum(errors.reshape(-1)[order] ** 2)])
     places = np.arange(order.size)

@@ -28,7 +28,12 @@ from samba_onnx.program.value_types import type_text
 from samba_onnx.safety.files import printable
 from samba_onnx.safety.sampling import SampleRun, run_sample
 from samba_onnx.workflows.rounding_depth import rounding_depth
-from samba_onnx.workflows.sample_inputs import RUNS, input_ranges, random_inputs
+from samba_onnx.workflows.sample_inputs import (
+    DYNAMIC_SIZE,
+    RUNS,
+    input_ranges,
+    random_inputs,
+)
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -38,8 +43,6 @@ KEPT_BYTES = 64 << 20
 """A larger sample is not kept: it would weigh more than what it proves."""
 WEIGHT_BYTES = 1 << 30
 """Beyond this much weight a sample is made on request only: it would read all of it once more."""
-DYNAMIC_SIZE = 2
-"""Size of dynamic dimensions in a sample: the smallest that is neither empty nor broadcast."""
 SECONDS = 60.0
 """Time for the sample unless the user gives more: no model of less than 1 GiB of weights that runs
 at all needs a tenth of it, and one that never ends should not be waited for longer."""

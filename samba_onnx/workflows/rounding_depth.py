@@ -6,6 +6,7 @@ import onnx_ir as ir
 
 from samba_onnx.facts.domains import is_default
 from samba_onnx.facts.operators import operators
+from samba_onnx.program.dataflow import subgraphs
 
 __all__ = ["rounding_depth"]
 
@@ -31,21 +32,10 @@ def _depth(graph: ir.Graph, depths: dict[ir.Value, int]) -> int:
         before = max(
             (depths.get(value, 0) for value in node.inputs if value is not None), default=0
         )
-        graphs = [
-            graph
-            for attribute in node.attributes.values()
-            if isinstance(attribute, ir.Attr)
-            for graph in _graphs(attribute)
-        ]
+        graphs = list(subgraphs(node))
         inside = max((_depth(graph, dict(depths)) for graph in graphs), default=0)
         exact = is_default(node.domain) and node.op_type in _EXACT
         depth = max(before + (not exact and not graphs), inside)
         depths.update(dict.fromkeys(node.outputs, depth))
         deepest = max(deepest, depth)
     return deepest
-
-
-def _graphs(attribute: ir.Attr) -> list[ir.Graph]:
-    if attribute.type == ir.AttributeType.GRAPH:
-        return [attribute.as_graph()]
-    return list(attribute.as_graphs()) if attribute.type == ir.AttributeType.GRAPHS else []

@@ -27,11 +27,10 @@ from typing import Any, Final
 import ml_dtypes
 import numpy as np
 import numpy.typing as npt
-import onnx
 import onnx_ir as ir
 
 from samba_onnx.errors import ModelLimitError, UsageError
-from samba_onnx.facts.dtypes import ELEMENT_TYPES, tensor_element, tensor_text
+from samba_onnx.facts.dtypes import ELEMENT_TYPES, tensor_text
 from samba_onnx.pef import Pef
 from samba_onnx.program.float_ranges import float_ranges
 from samba_onnx.program.index_ranges import IndexRange, graph_ranges
@@ -40,6 +39,7 @@ from samba_onnx.runtime.engine.assembly import merge_stages
 from samba_onnx.safety.files import printable
 
 __all__ = [
+    "DYNAMIC_SIZE",
     "LIMIT_BYTES",
     "RUNS",
     "InputRanges",
@@ -47,7 +47,6 @@ __all__ = [
     "input_specs",
     "pef_ranges",
     "random_inputs",
-    "seeded_inputs",
 ]
 
 LIMIT_BYTES = 4 << 30
@@ -57,20 +56,24 @@ RUNS: Final = 3
 """How many sets of inputs a model is looked at with, of neighbouring seeds: a large table is then read
 in many places, and a single truth value is both true and false."""
 
-_T = onnx.TensorProto
+DYNAMIC_SIZE: Final = 2
+"""Size of a dynamic dimension unless somebody says one: the smallest that is neither empty nor
+broadcast."""
+
 _WORDS = ("", "a", "alpha", "Beta 2", "gamma-delta")
-_DTYPES: dict[int, np.dtype[Any]] = {
-    _T.STRING: np.dtype(object),
-    **{element.number: element.numpy for element in ELEMENT_TYPES.values()},
+_STRING = tensor_text("string")
+_BOOL = tensor_text("bool")
+_DTYPES: dict[str, np.dtype[Any]] = {
+    _STRING: np.dtype(object),
+    **{element.text: element.numpy for element in ELEMENT_TYPES.values()},
 }
-_FLOATS = frozenset(
-    {_T.FLOAT, _T.DOUBLE, _T.FLOAT16, _T.BFLOAT16, _T.FLOAT8E4M3FN, _T.FLOAT8E4M3FNUZ}
-    | {_T.FLOAT8E5M2, _T.FLOAT8E5M2FNUZ, _T.FLOAT4E2M1}
-)
+_FLOATS = frozenset(element.text for element in ELEMENT_TYPES.values() if element.floating) - {
+    tensor_text("float8e8m0")  # it has no sign
+}
 _SMALL_INTEGERS = frozenset(
-    element.number
+    element.text
     for element in ELEMENT_TYPES.values()
-    if element.bits <= 8 and not element.floating and element.number != _T.BOOL
+    if element.bits <= 8 and not element.floating and element.text != _BOOL
 )
 
 
@@ -100,7 +103,7 @@ def input_ranges(graph: ir.Graph) -> InputRanges:
 
 
 def random_inputs(
-    specs: Mapping[str, tuple[int | str, Sequence[int]]],
+    specs: Mapping[str, tuple[str, Sequence[int]]],
     seed: int,
     ranges: InputRanges | None = None,
 ) -> dict[str, npt.NDArray[Any]]:
@@ -109,8 +112,8 @@ def random_inputs(
     The rules are those of this module's docstring.
 
     Args:
-        specs: For each input, in the order of the graph, its data type, as
-            ``onnx.TensorProto.FLOAT`` or ``"tensor(float)"``, and its shape.
+        specs: For each input, in the order of the graph, its type, as ``tensor(float)``, and its
+            shape.
         seed: Any integer; every input has its own stream, so that one input's values do not depend
             on another's shape.
         ranges: The numbers that inputs can hold, as a graph shows them. Without them, rule 4 is for
@@ -125,34 +128,37 @@ def random_inputs(
     """
     total = 0
     arrays: dict[str, npt.NDArray[Any]] = {}
-    for position, (name, (kind, shape)) in enumerate(specs.items()):
-        data_type = _data_type(name, kind)
-        total += math.prod(shape) * _DTYPES[data_type].itemsize
+    for position, (name, (kind, sizes)) in enumerate(specs.items()):
+        if kind not in _DTYPES:
+            raise UsageError(
+                f"input {printable(name)!r} has type {kind}, for which no sample can be made"
+            )
+        dtype, shape = _DTYPES[kind], tuple(sizes)
+        total += math.prod(shape) * dtype.itemsize
         if total > LIMIT_BYTES:
             raise ModelLimitError(
                 f"input {printable(name)!r} of shape {printable(list(shape), 60)} makes the sample "
                 f"larger than {LIMIT_BYTES} bytes: give smaller dimensions"
             )
         generator = np.random.default_rng([seed & 0xFFFFFFFFFFFFFFFF, position])
+        numbers: npt.ArrayLike
         if ranges is not None and name in ranges.integers:
-            drawn = ranges.integers[name].draw(shape, generator)
-            arrays[name] = drawn.astype(_DTYPES[data_type])
-        elif ranges is not None and name in ranges.floats and data_type in _FLOATS:
-            numbers = _inside(generator, ranges.floats[name], tuple(shape))
-            arrays[name] = numbers.astype(_DTYPES[data_type])
-        elif data_type == _T.BOOL:
-            arrays[name] = _truths(generator, tuple(shape), seed)
+            numbers = ranges.integers[name].draw(shape, generator)
+        elif ranges is not None and name in ranges.floats and kind in _FLOATS:
+            numbers = _inside(generator, ranges.floats[name], shape)
+        elif kind == _BOOL:
+            numbers = _truths(generator, shape, seed)
         else:
-            arrays[name] = _array(generator, data_type, tuple(shape), quantised=ranges is not None)
+            numbers = _unlimited(generator, kind, shape, quantised=ranges is not None)
+        arrays[name] = np.asarray(numbers, dtype=dtype)
     return arrays
 
 
-def input_specs(pef: Pef, *, dynamic: int = 2) -> dict[str, tuple[str, tuple[int, ...]]]:
-    """Return type and shape of every input of a PEF's first graph.
+def input_specs(pef: Pef) -> dict[str, tuple[str, tuple[int, ...]]]:
+    """Return type and shape of every input of a PEF's first graph, with ``DYNAMIC_SIZE``.
 
     Args:
         pef: The compiled model.
-        dynamic: Size that dynamic dimensions take.
 
     Returns:
         By input name, as ``random_inputs`` takes them.
@@ -165,7 +171,7 @@ def input_specs(pef: Pef, *, dynamic: int = 2) -> dict[str, tuple[str, tuple[int
         symbol = pef.symbol(name)
         if not symbol.type.startswith("tensor(") or symbol.shape is None:
             raise UsageError(f"input {name!r} has type {symbol.type}: give it with --input")
-        shape = tuple(size if isinstance(size, int) else dynamic for size in symbol.shape)
+        shape = tuple(size if isinstance(size, int) else DYNAMIC_SIZE for size in symbol.shape)
         specs[name] = (symbol.type, shape)
     return specs
 
@@ -185,61 +191,25 @@ def pef_ranges(pef: Pef) -> InputRanges:
     written = {value.name for model in models for value in model.graph.output}
     read = dict.fromkeys(value.name for model in models for value in model.graph.input)
     outside = [name for name in read if name not in written]
-    merged = merge_stages(models, outside, [name for name in graph.outputs if name in written])
+    merged = merge_stages(models, outside, ())
     return input_ranges(ir.from_proto(merged).graph)
 
 
-def seeded_inputs(pef: Pef, seed: int, *, dynamic: int = 2) -> dict[str, npt.NDArray[Any]]:
-    """Return random inputs for a PEF's first graph.
-
-    Args:
-        pef: The compiled model.
-        seed: Seed of the generator; the same seed gives the same arrays.
-        dynamic: Size that dynamic dimensions take.
-
-    Returns:
-        Arrays by input name.
-
-    Raises:
-        UsageError: An input is no tensor, or its rank is unknown.
-        ModelLimitError: All inputs together take more than ``LIMIT_BYTES``.
-        PefFormatError: The stages do not fit together.
-    """
-    return random_inputs(input_specs(pef, dynamic=dynamic), seed, pef_ranges(pef))
-
-
-def _data_type(name: str, kind: int | str) -> int:
-    """Return the ``TensorProto`` data type that ``kind`` states in either form."""
-    data_type: int | None = None
-    if isinstance(kind, int):
-        data_type = kind
-    elif kind == tensor_text("string"):
-        data_type = _T.STRING
-    elif (element := tensor_element(kind)) is not None:
-        data_type = element.number
-    if data_type not in _DTYPES:
-        raise UsageError(
-            f"input {printable(name)!r} has type {kind}, for which no sample can be made"
-        )
-    return data_type
-
-
-def _array(
-    generator: np.random.Generator, data_type: int, shape: tuple[int, ...], *, quantised: bool
-) -> npt.NDArray[Any]:
-    dtype = _DTYPES[data_type]
-    if data_type in {_T.COMPLEX64, _T.COMPLEX128}:
-        pair = generator.standard_normal((2, *shape))
-        return np.asarray(pair[0] + 1j * pair[1], dtype=dtype)
-    if data_type in _FLOATS:
-        wide = np.float64 if data_type == _T.DOUBLE else np.float32
-        return np.asarray(generator.standard_normal(shape, dtype=wide)).astype(dtype, copy=False)
-    if data_type == _T.STRING:
-        chosen = np.asarray(_WORDS, dtype=object)[generator.integers(0, len(_WORDS), shape)]
-        return np.asarray(chosen, dtype=object)
-    if quantised and data_type in _SMALL_INTEGERS:
+def _unlimited(
+    generator: np.random.Generator, kind: str, shape: tuple[int, ...], *, quantised: bool
+) -> npt.ArrayLike:
+    """Draw values of a type, of which nothing else is known."""
+    dtype = _DTYPES[kind]
+    if dtype.kind == "c":
+        real, imaginary = generator.standard_normal((2, *shape))
+        return np.asarray(real + 1j * imaginary)
+    if kind in _FLOATS:
+        return generator.standard_normal(shape, np.float64 if dtype == np.float64 else np.float32)
+    if kind == _STRING:
+        return np.asarray(_WORDS, dtype)[generator.integers(0, len(_WORDS), shape)]
+    if quantised and kind in _SMALL_INTEGERS:
         return _quantised(generator, dtype, shape)
-    return _bits(generator, shape).astype(dtype)
+    return _bits(generator, shape)
 
 
 def _inside(
@@ -261,16 +231,14 @@ def _bits(generator: np.random.Generator, shape: tuple[int, ...]) -> npt.NDArray
     return bits
 
 
-def _truths(
-    generator: np.random.Generator, shape: tuple[int, ...], seed: int
-) -> npt.NDArray[np.bool_]:
+def _truths(generator: np.random.Generator, shape: tuple[int, ...], seed: int) -> npt.ArrayLike:
     """Draw truth values, not all of them true."""
     bits = _bits(generator, shape)
     if bits.size == 1:
         return np.full(shape, seed % 2 == 0)
     if bits.all() and bits.size:
         bits.flat[-1] = 0
-    return bits.astype(np.bool_)
+    return bits
 
 
 def _quantised(
@@ -278,11 +246,11 @@ def _quantised(
 ) -> npt.NDArray[Any]:
     """Draw from a type of few bits, with zeros among the numbers as in a mask."""
     lowest, highest = _ends(dtype)
-    numbers = generator.integers(lowest, highest, shape, np.int64, endpoint=True)
+    numbers = generator.integers(lowest, highest, shape, endpoint=True)
     kept = _bits(generator, shape) | _bits(generator, shape)
-    values = np.where(kept, np.asarray(numbers), 0)
+    values = np.where(kept, numbers, 0)
     np.atleast_1d(values)[..., :1] = 1
-    return np.asarray(values).astype(dtype)
+    return values
 
 
 def _ends(dtype: np.dtype[Any]) -> tuple[int, int]:

@@ -9,9 +9,15 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from samba_onnx.facts.tolerances import OUTPUT, rounding_unit
+from samba_onnx.facts.tolerances import (
+    OUTPUT,
+    TIMES_OWN_ERROR,
+    output_roundings,
+    rounding_unit,
+)
 from samba_onnx.workflows.output_errors import (
     EQUAL,
+    NEIGHBOURS,
     ChosenTolerances,
     Expectation,
     OutputComparison,
@@ -95,6 +101,73 @@ def test_wide_floats_may_be_off_by_what_is_stated_and_not_by_more(
         assert output.mismatched == (not passes)
 
 
+@pytest.mark.parametrize("name", ["float32", "complex64"])
+def test_what_is_allowed_follows_the_largest_number_however_small(name: str) -> None:
+    answer = (1e-6 * numbers(0.0)).astype(name)
+    actual = answer.copy()
+    actual[0] += 1e-9
+    output = judged(actual, answer)
+    assert (output.passed, output.mismatched) == (False, 1)
+    assert output.max_absolute_error == pytest.approx(1e-9, rel=0.01)
+    assert output.max_relative_error == pytest.approx(1e-3, rel=0.01)
+
+
+@pytest.mark.parametrize("name", ["complex64", "complex128"])
+def test_both_parts_of_complex_numbers_count(name: str) -> None:
+    answer = np.asarray([1 + 2j, 3 - 4j], name)
+    assert judged(answer, answer).passed
+    for error in (0.1, 0.1j):
+        assert judged(answer + np.asarray(error, name), answer).mismatched == 2
+
+
+@pytest.mark.parametrize("name", NARROW)
+@pytest.mark.parametrize("own", [np.inf, np.nan])
+def test_what_the_original_cannot_represent_excuses_no_error_elsewhere(
+    name: str, own: float
+) -> None:
+    """It overflows or fails in one place, whatever it would be in float32; all others are exact."""
+    exact = np.full((20, 2), 0.5, np.float32)
+    answer = exact.astype(dtype_of(name))
+    answer[-1, 1] = own
+    actual = answer.copy()
+    actual[-1, 0] = 0.75
+    for wide in (1e6, own):
+        exact[-1, 1] = wide
+        assert judged(answer, answer, exact).passed
+        output = judged(actual, answer, exact)
+        assert (output.mismatched, output.max_relative_error) == (1, 0.5)
+
+
+@pytest.mark.parametrize("shape", [(1,), (40,), (20, 10)])
+def test_an_element_may_be_off_by_what_those_of_its_magnitude_are_in_the_original(
+    shape: tuple[int, ...],
+) -> None:
+    generator = np.random.default_rng(0)
+    wide = generator.integers(1, 9, shape).astype(np.float32)
+    answer = (wide + 0.1 * generator.standard_normal(shape)).astype(np.float16)
+    own = np.abs(answer.astype(np.float64) - wide).reshape(-1)
+    order = np.argsort(wide, axis=None, kind="stable")
+    for place, index in enumerate(order):
+        near = own[order[max(0, place - NEIGHBOURS) : place + NEIGHBOURS + 1]]
+        error = max(own[index], np.sqrt(np.mean(near**2)))
+        allowed = output_roundings(4) * 2**-11 * wide.flat[index] + TIMES_OWN_ERROR * error
+        actual = answer.copy()
+        actual.flat[index] = wide.flat[index] + 8 * allowed
+        distance = float(actual.flat[index]) - wide.flat[index]
+        output = judged(actual, answer, wide, depth=4)
+        assert output.of_allowed == pytest.approx(distance / allowed)
+
+
+@pytest.mark.parametrize("size", [1, 2, 50])
+def test_without_a_wider_answer_the_root_mean_square_counts(size: int) -> None:
+    answer = np.linspace(0.25, 2, size).astype(np.float16)
+    typical = np.sqrt(np.mean(answer.astype(np.float64) ** 2))
+    allowed = output_roundings(9) * 2**-11 * (float(answer[0]) + typical)
+    actual = answer.copy()
+    actual[0] += 0.5
+    assert judged(actual, answer, depth=9).of_allowed == pytest.approx(0.5 / allowed)
+
+
 @pytest.mark.parametrize("name", NARROW)
 def test_what_cancellation_costs_the_original_it_may_cost_the_pef(name: str) -> None:
     """Numbers around 0 that are left of others around 100 have the errors of these."""
@@ -152,14 +225,29 @@ def test_another_type_or_shape_is_refused_whatever_the_numbers(name: str, other:
     )
     assert not all(output.passed for output in compared)
     assert compared[0].max_absolute_error == np.inf
+    assert (compared[0].type, compared[0].shape) == (name, (4, 3))
+    assert compared[0].mismatched == compared[0].elements == 12
     assert compared[0].tolerance == "the same type and shape"
 
 
-@pytest.mark.parametrize("name", ["int8", "int64", "uint64", "bool"])
-def test_exact_types_must_be_equal(name: str) -> None:
-    answer = np.asarray([0, 1, 1, 0], name)
-    actual = np.asarray([0, 1, 0, 0], name)
-    output = judged(actual, answer)
+def test_what_cannot_be_compared_is_worse_than_any_error() -> None:
+    two = np.ones(2, np.float32)
+    wrong = judged(two + 1e9, two)
+    for actual, expected, kind in (
+        (None, np.ones(0, np.float32), "float32"),
+        (two, None, "none"),
+    ):
+        missing = judged(actual, expected)
+        assert (missing.type, missing.elements, missing.mismatched) == (kind, 1, 1)
+        assert missing.run == "one run"
+        assert worst_of([[wrong], [missing]]) == worst_of([[missing], [wrong]]) == (missing,)
+
+
+@pytest.mark.parametrize("name", ["int2", "uint4", "int8", "int64", "uint64", "bool"])
+def test_exact_types_must_be_equal_whatever_the_user_allows(name: str) -> None:
+    answer = np.asarray([0, 1, 1, 0], dtype_of(name))
+    actual = np.asarray([0, 1, 0, 0], dtype_of(name))
+    output = judged(actual, answer, limits=ChosenTolerances(9.0, 9.0))
     assert (output.passed, output.mismatched, output.tolerance) == (False, 1, EQUAL)
     assert output.of_allowed == np.inf
     assert judged(answer, answer).passed
@@ -167,12 +255,20 @@ def test_exact_types_must_be_equal(name: str) -> None:
 
 def test_large_integers_that_differ_by_one_differ() -> None:
     answer = np.asarray([2**62], np.int64)
-    assert not judged(answer + 1, answer).passed
+    assert judged(answer + 1, answer).max_absolute_error == 1
+
+
+@pytest.mark.parametrize("name", ["int8", "uint8", "int64", "uint64"])
+def test_the_error_of_an_integer_is_its_distance(name: str) -> None:
+    output = judged(np.asarray([3, 9, 7], name), np.asarray([4, 9, 100], name))
+    assert (output.max_absolute_error, output.max_relative_error) == (93, 93)
+    assert output.mismatched == 2
 
 
 def test_texts_are_compared_whatever_holds_them() -> None:
     answer = np.asarray(["a", "b"], object)
     assert judged(answer.astype(str), answer).passed
+    assert judged(answer, answer).tolerance == EQUAL
     assert not judged(np.asarray(["a", "c"]), answer).passed
 
 
@@ -216,6 +312,7 @@ def test_the_worst_run_of_an_output_is_reported() -> None:
     failed = dataclasses.replace(good, passed=False, of_allowed=0.0, run="failed")
     assert worst_of([[good], [far], [near]]) == (far,)
     assert worst_of([[failed], [far]]) == (failed,)
+    assert worst_of([[near], [dataclasses.replace(near, run="as near")]]) == (near,)
     assert worst_of([[far, dataclasses.replace(good, name="z")], [failed]])[0] == failed
 
 

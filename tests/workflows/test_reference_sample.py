@@ -7,14 +7,20 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnx_ir as ir
 import pytest
 from onnx import TensorProto, helper
 
 import samba_onnx
+from samba_onnx.errors import InvalidModelError
 from samba_onnx.facts.tolerances import OUTPUT
+from samba_onnx.loading import load_model
 from samba_onnx.program.program import DEFAULT_GRAPH
+from samba_onnx.safety.sampling import SampleRun
 from samba_onnx.workflows import reference_sample
-from samba_onnx.workflows.reference_sample import keep_sample
+from samba_onnx.workflows.reference_sample import Sample, keep_sample, make_sample
+from samba_onnx.workflows.sample_inputs import random_inputs
+from tests.safety.small_models import model, node, relu, value
 
 NUMBERS = np.arange(6, dtype=np.float32).reshape(2, 3)
 
@@ -58,6 +64,25 @@ def test_as_many_runs_are_kept_as_the_limit_allows(monkeypatch: pytest.MonkeyPat
     assert record.runs == 1
 
 
+def test_nothing_beyond_the_limit_is_kept_and_all_up_to_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(reference_sample, "KEPT_BYTES", 96)
+    run = {"x": NUMBERS}  # 24 bytes, and as many for the output
+    record = keep_sample([run] * 3, [{"y": NUMBERS}] * 3).record
+    assert record is not None
+    assert record.runs == 2
+    monkeypatch.setattr(reference_sample, "KEPT_BYTES", 48)
+    assert keep_sample([run], [{"y": NUMBERS}]).record is not None
+
+
+def test_a_sample_of_nothing_is_kept() -> None:
+    empty = np.zeros((0, 3), np.float32)
+    record = keep_sample([{"x": empty}] * 3, [{"y": empty}] * 3).record
+    assert record is not None
+    assert record.runs == 3
+
+
 def test_only_outputs_of_16_bits_are_kept_in_float32() -> None:
     narrow = NUMBERS.astype(np.float16)
     wide = {"y": NUMBERS, "z": NUMBERS}
@@ -89,6 +114,118 @@ def _embedding(element: int, *, broken: bool = False) -> onnx.ModelProto:
         ],
     )
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+
+
+Runs = list[dict[str, Any]]
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Runs, dict[str, Any]]]:
+    """What the original was asked: it is taken for a Relu, and answers in this process."""
+    questions: list[tuple[Runs, dict[str, Any]]] = []
+
+    def run_sample(_model: object, inputs: Runs, **options: Any) -> SampleRun:
+        questions.append((inputs, options))
+        outputs = tuple({"y": np.maximum(run["x"], 0)} for run in inputs)
+        return SampleRun(outputs, (), "")
+
+    monkeypatch.setattr(reference_sample, "run_sample", run_sample)
+    return questions
+
+
+def sampled(proto: onnx.ModelProto, seed: int = 0, **options: Any) -> Sample:
+    loaded = load_model(proto)
+    return make_sample(proto, loaded, loaded.model, seed, **{"wanted": None, **options})
+
+
+def test_runs_of_a_sample_have_neighbouring_seeds_and_small_dynamic_sizes(asked: Any) -> None:
+    proto = model([node("Exp", ["x"], ["y"])], inputs=[value("x", ["n", 3])])
+    sample = sampled(proto, seed=5, seconds=7.0)
+    assert sample.record is not None
+    assert (sample.record.seed, sample.record.runs, sample.record.depth) == (5, 3, 1)
+    ((inputs, options),) = asked
+    assert [list(run) for run in inputs] == [["x"]] * 3
+    for number, run in enumerate(inputs):
+        drawn = random_inputs({"x": ("tensor(float)", (2, 3))}, 5 + number)
+        np.testing.assert_array_equal(run["x"], drawn["x"])
+    assert (options["seconds"], options["wide"]) == (7.0, False)
+
+
+def test_who_wants_no_sample_gets_none_and_no_note(asked: Any) -> None:
+    assert sampled(relu(), wanted=False) == Sample()
+    assert asked == []
+
+
+@pytest.mark.parametrize("operator", ["RandomUniformLike", "RandomNormalLike", "Bernoulli"])
+def test_a_model_that_draws_numbers_has_no_sample(asked: Any, operator: str) -> None:
+    proto = model([node(operator, ["x"], ["z"]), node("Multinomial", ["z"], ["y"])])
+    for wanted in (None, True):
+        (note,) = sampled(proto, wanted=wanted).notes
+        assert f"{', '.join(sorted(['Multinomial', operator]))} draws other numbers" in note
+    assert asked == []
+
+
+def test_very_large_weights_are_read_for_a_sample_on_request_only(
+    asked: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    weights = [helper.make_tensor(name, TensorProto.FLOAT, (2, 3), [0.5] * 6) for name in "vw"]
+    proto = model(
+        [node("Add", ["x", "w"], ["s"]), node("Add", ["s", "v"], ["y"])], initializers=weights
+    )
+    monkeypatch.setattr(reference_sample, "WEIGHT_BYTES", 47)
+    (note,) = sampled(proto).notes
+    assert "0.0 GB of weights; ask for one with --sample" in note
+    assert asked == []
+    assert sampled(proto, wanted=True).record is not None
+    monkeypatch.setattr(reference_sample, "WEIGHT_BYTES", 48)
+    assert sampled(proto).record is not None
+
+
+def test_an_original_that_takes_none_of_our_inputs_has_no_sample(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    calls = []
+
+    def run_sample(_model: object, inputs: Runs, **_: Any) -> SampleRun:
+        calls.append(inputs)
+        return SampleRun((), (), "an index is out of range")
+
+    monkeypatch.setattr(reference_sample, "run_sample", run_sample)
+    notes = ("The PEF carries no reference sample: an index is out of range.",)
+    assert sampled(relu()).notes == notes
+    assert len(calls) == 1, "there are no integers that could be drawn otherwise"
+    assert sampled(_embedding(TensorProto.FLOAT)).notes == notes
+    ranged, plain = calls[1:]
+    assert {-1000, 999} < set(np.unique([run["i"] for run in ranged]).tolist())
+    assert set(np.unique([run["i"] for run in plain]).tolist()) == {0, 1}
+
+
+def test_a_model_whose_input_is_no_tensor_has_no_sample(asked: Any) -> None:
+    sequence = helper.make_tensor_sequence_value_info("x", TensorProto.FLOAT, None)
+    proto = model([node("SequenceLength", ["x"], ["y"])], inputs=[sequence])
+    (note,) = sampled(proto).notes
+    assert "input 'x' has type seq(tensor(float))" in note
+    assert asked == []
+
+
+@pytest.mark.parametrize(
+    ("declared", "kind", "text"),
+    [
+        ([2, 4], TensorProto.FLOAT, r"tensor\(float\) \[2, 4\], .* computes float32 \[2, 3\]"),
+        (None, TensorProto.INT64, r"tensor\(int64\) \[\?\], .* computes float32"),
+        (["n", None], TensorProto.INT64, r"tensor\(int64\) \[n, \?\], .* computes float32"),
+    ],
+)
+def test_an_answer_that_contradicts_the_model_is_refused_with_its_name(
+    asked: Any, declared: list[Any] | None, kind: int, text: str
+) -> None:
+    proto = relu()
+    loaded = load_model(proto)
+    loaded.model.graph.outputs[0].shape = None if declared is None else ir.Shape(declared)
+    loaded.model.graph.outputs[0].type = ir.TensorType(ir.DataType(kind))
+    with pytest.raises(InvalidModelError, match=rf"^main: output 'y' is declared as {text}"):
+        make_sample(proto, loaded, loaded.model, 0, wanted=None)
+    assert len(asked) == 1
 
 
 @pytest.mark.parametrize("element", [TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16])

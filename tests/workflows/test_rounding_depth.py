@@ -15,6 +15,7 @@ from samba_onnx.workflows.rounding_depth import rounding_depth
         ("y = Transpose(x)", 0),
         ("a = Relu(x) b = Reshape(a, s) y = Identity(b)", 0),
         ("a = Exp(x) b = Transpose(a) y = Exp(b)", 2),
+        ("k = Constant<value_float = 2.0>() y = Mul(x, k)", 1),
         ("a = Exp(x) b = Exp(a) k = Exp(b) d = Exp(x) y = Add(k, d)", 4),
         ("a = Exp(x) b = Exp(x) k = Exp(x) y = Max(a, b, k)", 1),
         (

@@ -12,9 +12,15 @@ import pytest
 from onnx import TensorProto, helper
 
 import samba_onnx
+from samba_onnx.errors import UsageError
+from samba_onnx.facts.tolerances import OUTPUT, output_roundings
 from samba_onnx.runtime.device import Device
+from samba_onnx.runtime.engine import evaluation, steps
 from samba_onnx.runtime.engine.onnxruntime.engine import OnnxRuntimeEngine
-from samba_onnx.workflows.verification import verify
+from samba_onnx.runtime.engine.protocol import Engine, EngineSettings
+from samba_onnx.runtime.engine.registry import ENGINES, make_engine
+from samba_onnx.workflows.sample_inputs import input_specs, random_inputs
+from samba_onnx.workflows.verification import compare, run_original, verify
 
 FLOATS = [TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16]
 ROWS = 1000
@@ -100,6 +106,10 @@ def test_a_pef_agrees_with_its_model_in_every_float(compiled: tuple[int, Path]) 
     assert len(own.runs) == 6
     against_float32 = [output.tolerance.endswith("against float32") for output in own.outputs]
     assert against_float32 == [element != TensorProto.FLOAT] * 2
+    if element != TensorProto.FLOAT:  # an addition, a product and a softmax
+        roundings = f"{output_roundings(3):.3g} roundings"
+        for output in (*result.outputs, *own.outputs):
+            assert output.tolerance.startswith(roundings)
 
 
 def zero_all_but_two(table: np.ndarray) -> None:
@@ -231,6 +241,63 @@ def test_tolerances_that_are_given_replace_those_of_the_type(plain: samba_onnx.P
     assert loose.passed
     assert (loose.rtol, loose.atol) == (0.5, 0.5)
     assert loose.outputs[0].tolerance == "0.5 of each element + 0.5 of the largest"
+
+
+def test_a_tolerance_of_its_own_counts_for_a_sample_too(plain: samba_onnx.Pef) -> None:
+    own = samba_onnx.self_test(plain)
+    assert (own.rtol, own.atol) == (OUTPUT.relative, OUTPUT.absolute)
+    exact = samba_onnx.self_test(plain, rtol=0.25, atol=0.125)
+    assert (exact.rtol, exact.atol, exact.against) == (0.25, 0.125, "sample")
+
+
+def test_random_inputs_begin_at_the_seed_that_is_given(plain: samba_onnx.Pef) -> None:
+    names = [run.partition(",")[0] for run in verify(network(), plain, seed=5).runs]
+    assert names == ["seed 5", "seed 6", "seed 7"] * 2
+
+
+def test_the_model_of_another_pef_is_refused_by_the_names_of_its_outputs(
+    plain: samba_onnx.Pef,
+) -> None:
+    other = network()
+    other.graph.output.pop()
+    with pytest.raises(UsageError, match=r"outputs \['y', 'product'\], the model has \['y'\]"):
+        verify(other, plain)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_threads_and_engine_are_those_of_both_sides(
+    engine: str, plain: samba_onnx.Pef, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[tuple[str, int | None]] = []
+
+    def note(name: str, settings: EngineSettings) -> Engine:
+        made.append((name, settings.threads))
+        return make_engine(name, settings)
+
+    for module in (steps, evaluation):
+        monkeypatch.setattr(module, "make_engine", note)
+    ways = 2 if engine == "onnxruntime" else 1  # to keep weights
+    assert len(verify(network(), plain, engine=engine, threads=1).runs) == 3 * ways
+    assert made == [(engine, 1)] * (1 + ways)
+    assert samba_onnx.self_test(plain, engine=engine, threads=1).engine == engine
+    assert made == [(engine, 1)] * (1 + 2 * ways)
+    inputs = random_inputs(input_specs(plain), 0)
+    assert list(run_original(network(), inputs, engine=engine, threads=1)) == ["y", "product"]
+    assert made == [(engine, 1)] * (2 + 2 * ways)
+
+
+def test_outputs_of_any_origin_can_be_compared() -> None:
+    ones = np.ones(3, np.float32)
+    same = compare({"y": ones, "z": ones}, {"y": ones, "z": ones}, against="torch")
+    assert (same.passed, same.against, same.runs) == (True, "torch", ())
+    assert (same.rtol, same.atol) == (OUTPUT.relative, OUTPUT.absolute)
+    near = {"y": ones, "z": ones * 1.01}
+    assert not compare(near, {"y": ones, "z": ones}, against="torch").passed
+    for options in ({"rtol": 0.1}, {"atol": 0.1}, {"rtol": 0.1, "atol": 0.2}):
+        loose = compare(near, {"y": ones, "z": ones}, against="torch", **options)
+        assert loose.passed
+        wanted = (options.get("rtol", OUTPUT.relative), options.get("atol", OUTPUT.absolute))
+        assert (loose.rtol, loose.atol) == wanted
 
 
 @pytest.mark.parametrize("element", [TensorProto.FLOAT16, TensorProto.BFLOAT16])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +78,12 @@ def reasons(text: str, *cpu: str, level: str = "o3") -> dict[str, Reason]:
             "a = Cast<to=1>(k) b = Floor(a) c = Cast<to=7>(b) y = com.example.Use(c)",
             ["a", "b", "c"],
         ),
+        # one island after another
+        (
+            "a = Add(k, one) b = Neg(a) y = com.example.Use(b) c = Neg(k) r = com.example.Use(c)",
+            ["a", "b", "c"],
+        ),
+        ("a = Neg(most) y = com.example.Use(a)", ["a"]),  # as many elements as there may be
         # the RDU's value is copied to the host for another reader anyway
         ("a = ArgMax(z) b = Add(a, one) y = com.example.Use(b) r = com.example.Use(a)", ["b"]),
     ],
@@ -97,6 +104,7 @@ def test_what_moves(body: str, moved: list[str]) -> None:
         "a = Add(many, one) y = com.example.Use(a)",  # too many elements
         "a = ReduceSum<keepdims=0>(many) y = com.example.Use(a)",  # a small result of much arithmetic
         "s = NonZero(x) a = Add(s, one) y = com.example.Use(a)",  # a size that nobody knows
+        "a = Neg(any) y = com.example.Use(a)",  # not even the rank is known
     ],
 )
 def test_what_stays(body: str) -> None:
@@ -104,7 +112,8 @@ def test_what_stays(body: str) -> None:
 
 
 def _graph(body: str) -> str:
-    text = f"""g (float[2] x, int64[1] k, float[1,3] z, int64[65] many) => (Y)
+    text = f"""g (float[2] x, int64[1] k, float[1,3] z, int64[65] many,
+        int64[64] most, int64[] any) => (Y)
         <int64[1] one={{1}}> {{ {body} }}"""
     return text.replace("(Y)", "(y, r)" if " r = " in body else "(y)")
 
@@ -152,6 +161,16 @@ def test_the_reason_counts_what_is_computed_and_copied(body: str, message: str) 
     found = list(reasons(_graph(body), "Shape", "Use").values())
     assert found[-1].message == message
     assert found[-1].hint == "use another"
+
+
+def test_no_hint_is_given_where_the_nodes_around_have_none() -> None:
+    model = parse(_graph("a = Add(one, one) y = com.example.Use(a)"))
+    model.graph[0].outputs[0].type = ir.TensorType(ir.DataType.INT64)
+    model.graph[0].outputs[0].shape = ir.Shape([1])
+    before = placement(model, ("Use",))
+    bare = {node: replace(reason, hint="") for node, reason in before.reasons.items()}
+    after = demote_islands(model, replace(before, reasons=bare), target(), "o3")
+    assert after.reasons[model.graph[0]].hint == ""
 
 
 def test_the_reason_counts_copies_and_names_the_option(tmp_path: Path) -> None:

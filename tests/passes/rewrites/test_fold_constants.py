@@ -5,6 +5,7 @@ import onnx_ir as ir
 import pytest
 
 from samba_onnx.passes.pipeline import run_pipeline
+from samba_onnx.passes.rewrites import fold_constants
 from samba_onnx.passes.rewrites.evaluation import LARGEST_RESULT
 from samba_onnx.passes.rewrites.fold_constants import FoldConstantsPass
 from samba_onnx.passes.rewrites.infer_shapes import InferShapesPass
@@ -228,3 +229,121 @@ def test_inputs_with_defaults_are_not_constants() -> None:
     assert "1 inputs have defaults (d)" in result.notes[0]
     x = numbers(2)
     np.testing.assert_allclose(run(result.model, [x])[0], x - np.array([1, 2]), rtol=1e-6)
+
+
+ROWS = """<int64[1] zero = {0}, int64[1] some = {16}, int64[1] more = {17}, int64[1] all = {64},
+int64 one = {1}, int64[1] flat = {4096}>"""
+
+
+@pytest.mark.parametrize(
+    ("body", "left"),
+    [
+        # few elements are worth a copy, also of a weight that others read
+        ("p = Slice(w, zero, some)\n q = Neg(x)", ["MatMul"]),
+        ("p = Gather(w, one)\n q = Neg(x)", ["MatMul"]),
+        ("p = Slice(w, zero, more)\n q = Neg(x)", ["Slice", "MatMul"]),
+        ("p = Reshape(w, flat)\n q = Neg(x)", ["Reshape", "MatMul"]),
+        ("p = Concat<axis=0>(w, v)\n q = Neg(x)", ["Concat", "MatMul"]),
+        ("p = Concat<axis=0>(v, w)\n q = Neg(x)", ["Concat", "MatMul"]),
+    ],
+)
+def test_of_a_weight_that_others_read_little_is_copied(body: str, left: list[str]) -> None:
+    reader = "y = MatMul(w, x)"
+    model = parse(f"g (float[64,64] x, float[64,64] w, float[64,64] v) => (float[64,64] y, p, q) {ROWS} {{ {body}\n {reader} }}")  # fmt: skip
+    weights = {"w": numbers(64, 64), "v": numbers(64, 64, seed=1)}
+    add_weights(model, weights)
+    for name in weights:
+        model.graph.initializers[name].meta[WEIGHT] = True
+    InferShapesPass()(model)
+    check(model, FoldConstantsPass(), inputs=[numbers(64, 64, seed=2)], modified=None)
+    assert [name for name in operators(model) if name not in ("Neg", "Identity")] == left
+
+
+def folds_slices(first: str, second: str) -> bool:
+    """Return whether two slices of one weight are folded."""
+    model = parse(
+        f"g (float[64,64] w, int64[1] n) => (p, q) {ROWS} {{ p = {first}\n q = {second} }}"
+    )
+    add_weights(model, {"w": numbers(64, 64)})
+    model.graph.initializers["w"].meta[WEIGHT] = True
+    InferShapesPass()(model)
+    check(model, FoldConstantsPass(), inputs=[np.array([60])], modified=None)
+    return "Slice" not in operators(model)
+
+
+def test_slices_are_folded_when_together_they_take_no_more_than_there_is() -> None:
+    assert folds_slices("Slice(w, zero, more)", "Slice(w, more, all)")
+    assert not folds_slices("Slice(w, zero, more)", "Slice(w, some, all)")
+    assert not folds_slices("Slice(w, zero, more)", "Slice(w, zero, n)")
+    assert not folds_slices("Slice(w, zero, more)", "Abs(w)")
+
+
+def test_a_weight_that_is_an_output_too_is_not_sliced() -> None:
+    model = parse(
+        f"g (float[64,64] w) => (float[64,64] w, p) {ROWS} {{ p = Slice(w, zero, more) }}"
+    )
+    add_weights(model, {"w": numbers(64, 64)})
+    model.graph.initializers["w"].meta[WEIGHT] = True
+    InferShapesPass()(model)
+    assert not FoldConstantsPass()(model).modified
+
+
+def test_a_scalar_of_a_shared_weight_is_copied() -> None:
+    model = parse("g (float[8] w) => (float[8] y, float p) <int64 one = {1}> { p = Gather(w, one)\n y = Exp(w) }")  # fmt: skip
+    add_weights(model, {"w": numbers(8)})
+    model.graph.initializers["w"].meta[WEIGHT] = True
+    model.graph.append(ir.node("Relu", [model.graph.initializers["w"]]))
+    FoldConstantsPass()(model)
+    assert "Gather" not in operators(model)
+
+
+def test_what_is_made_of_a_weight_is_one() -> None:
+    text = "g (float[2] x, float[2] w) => (float[2] y) <float[2] a = {1.0, 2.0}> {\n v = Add(w, a)\n b = Neg(a)\n u = Mul(x, v)\n y = Add(u, b) }"  # fmt: skip
+    model = add_weights(parse(text), {"w": numbers(2)})
+    model.graph.initializers["w"].meta[WEIGHT] = True
+    check(model, FoldConstantsPass(), inputs=[numbers(2)])
+    weights = {name: WEIGHT in value.meta for name, value in model.graph.initializers.items()}
+    assert weights == {"v": True, "b": False}
+
+
+def test_strings_are_not_computed() -> None:
+    model = parse('g () => (string[1] y) { a = Constant<value_strings: strings = ["a"]>()\n y = Concat<axis=0>(a, a) }')  # fmt: skip
+    LiftConstantsPass()(model)
+    InferShapesPass()(model)
+    rewrite = FoldConstantsPass()
+    assert not rewrite(model).modified
+    assert rewrite.refusals.lines() == ("Concat 'y': it computes with strings",)
+
+
+def test_one_run_computes_no_more_than_its_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What costs more than is left of it is for the next run; cheaper nodes behind it are not."""
+    monkeypatch.setattr(fold_constants, "BUDGET", 10)
+    text = """g (float[4] x, float[4] w, float[2] v) => (float[4] y, float[2] z) {
+ a = Neg(w)
+ b = Abs(a)
+ c = Exp(b)
+ d = Neg(v)
+ y = Add(x, c)
+ z = Abs(d) }"""
+    model = add_weights(parse(text), {"w": numbers(4), "v": numbers(2)})
+    rewrite = FoldConstantsPass()
+    rewrite(model)
+    assert operators(model) == ["Exp", "Add", "Abs"]
+    assert rewrite.refusals.lines() == (
+        "Exp 'c': this run of the pass has computed enough",
+        "Abs 'z': this run of the pass has computed enough",
+    )
+    FoldConstantsPass()(model)
+    assert operators(model) == ["Add", "Identity"]
+
+
+def test_results_that_nobody_reads_are_not_kept() -> None:
+    model = parse("g (float[2] x) => (float[2] y) <float[4] a = {1.0, 2.0, 3.0, 4.0}> { b, c = Split<num_outputs=2>(a)\n y = Add(x, c) }")  # fmt: skip
+    check(model, FoldConstantsPass(), inputs=[numbers(2)])
+    assert list(model.graph.initializers) == ["c"]
+
+
+def test_operands_that_others_read_stay() -> None:
+    model = parse("g (float[2] x) => (float[2] y, float[2] a) <float[2] a = {1.0, 2.0}, float[2] k = {3.0, 4.0}> { b = Add(a, k)\n t = Add(x, b)\n y = Mul(t, k) }")  # fmt: skip
+    check(model, FoldConstantsPass(), inputs=[numbers(2)])
+    assert set(model.graph.initializers) == {"a", "b", "k"}

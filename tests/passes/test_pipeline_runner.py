@@ -1,0 +1,207 @@
+"""How the passes are run one by one: what is skipped, recorded, passed on and inherited."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+
+import onnx_ir as ir
+import pytest
+
+from samba_onnx.errors import InternalError, UsageError
+from samba_onnx.passes import pipeline
+from samba_onnx.passes.pipeline import PassContext, PassEntry, PipelineResult, run_pipeline
+from samba_onnx.passes.rewrites.refusals import ReasonedPass, Refusal
+from tests.passes.rewrites.applying import TRACE, KnowsAll, parse
+
+TEXT = "g (float[2] x) => (float[2] y) { a = Relu (x)  y = Neg (a) }"
+Change = Callable[[ir.Model], bool | None]
+
+
+class FirstPass(ReasonedPass):
+    """Does what a test wants."""
+
+    def __init__(self, change: Change) -> None:
+        super().__init__()
+        self.change = change
+        self.notes: list[str] = []
+
+    def call(self, model: ir.Model) -> ir.passes.PassResult:
+        return ir.passes.PassResult(model, modified=bool(self.change(model)))
+
+
+class SecondPass(FirstPass):
+    """Another pass, by its name."""
+
+
+def entry(kind: type[FirstPass], change: Change, *notes: str) -> PassEntry:
+    def make(context: PassContext) -> ir.passes.PassBase:
+        made = kind(change)
+        made.notes.extend(notes)
+        return made
+
+    return PassEntry(make)
+
+
+def ran(monkeypatch: pytest.MonkeyPatch, *entries: PassEntry) -> PipelineResult:
+    monkeypatch.setattr(pipeline, "RUNNING", entries)
+    return run_pipeline(parse(TEXT), KnowsAll())
+
+
+def nothing(model: ir.Model) -> bool:
+    return False
+
+
+def add_node(model: ir.Model) -> bool:
+    """Put a Neg before the output, without metadata."""
+    last = model.graph[-1]
+    new = ir.Node("", "Neg", [last.inputs[0]], name="new")
+    new.outputs[0].name = "new"
+    model.graph.insert_before(last, new)
+    last.replace_input_with(0, new.outputs[0])
+    return True
+
+
+def test_a_pass_is_not_run_again_until_something_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = entry(FirstPass, nothing), entry(SecondPass, add_node)
+    result = ran(monkeypatch, first, first, second, first, first)
+    assert [p.name for p in result.passes] == ["First", "Second", "First"]
+
+
+def test_a_pass_that_changed_something_is_run_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    result = ran(monkeypatch, entry(FirstPass, add_node), entry(FirstPass, add_node))
+    assert [(p.name, p.nodes_before, p.nodes_after) for p in result.passes] == [
+        ("First", 2, 3),
+        ("First", 3, 4),
+    ]
+
+
+def test_a_pass_that_adds_nodes_has_changed_the_model_whatever_it_says(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def silent(model: ir.Model) -> bool:
+        return not add_node(model)
+
+    rename = entry(SecondPass, lambda model: True)
+    result = ran(monkeypatch, entry(FirstPass, silent), entry(FirstPass, nothing), rename)
+    assert [p.modified for p in result.passes] == [True, False, True]
+
+
+def test_the_last_word_of_a_pass_counts_and_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    result = ran(
+        monkeypatch,
+        entry(FirstPass, add_node, "too early"),
+        entry(SecondPass, nothing, "of the second"),
+        entry(FirstPass, nothing, "late", "late", "later"),
+    )
+    assert result.notes == ("late", "later", "of the second")
+
+
+@pytest.mark.parametrize("wrapped", [False, True], ids=["raised", "as the cause of another"])
+def test_what_is_the_users_fault_is_told_as_it_is(
+    wrapped: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fault = UsageError("such a dimension is not there")
+
+    def fail(model: ir.Model) -> bool:
+        if wrapped:
+            raise ValueError("while running") from fault
+        raise fault
+
+    with pytest.raises(UsageError, match="such a dimension is not there"):
+        ran(monkeypatch, entry(FirstPass, fail))
+
+
+def test_a_failure_names_the_passes_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(model: ir.Model) -> bool:
+        raise ValueError("of all things")
+
+    with pytest.raises(InternalError, match="First failed: of all things; passes before it: none;"):
+        ran(monkeypatch, entry(FirstPass, fail))
+    with pytest.raises(InternalError, match="before it: First, Second;"):
+        ran(
+            monkeypatch,
+            entry(FirstPass, add_node),
+            entry(SecondPass, nothing),
+            entry(FirstPass, fail),
+        )
+
+
+def test_why_nodes_stayed_is_logged_for_those_who_ask(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    class TriesPass(FirstPass):
+        def call(self, model: ir.Model) -> ir.passes.PassResult:
+            self.refusals.applied(model.graph[0], Refusal("it is needed"))
+            return ir.passes.PassResult(model, modified=False)
+
+    with caplog.at_level(logging.DEBUG, "samba_onnx.passes.pipeline"):
+        ran(monkeypatch, entry(TriesPass, nothing))
+    assert "Tries left Relu 'a': it is needed" in caplog.text
+
+
+def test_the_time_of_a_pass_is_part_of_the_time_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    begin = time.perf_counter()
+    result = ran(monkeypatch, entry(FirstPass, add_node), entry(SecondPass, add_node))
+    whole = time.perf_counter() - begin
+    assert all(summary.seconds > 0 for summary in result.passes)
+    assert sum(summary.seconds for summary in result.passes) < whole
+
+
+def trace_of_new(model: ir.Model, *numbers: int) -> str | None:
+    """Return the trace that the node "new" gets when only the nodes at these positions have one."""
+    for number, node in enumerate(model.graph):
+        if number not in numbers:
+            node.metadata_props.clear()
+    origins = pipeline._origins(model)
+    add_node(model)
+    pipeline._inherit_metadata(model, origins)
+    (new,) = [node for node in model.graph if node.name == "new"]
+    return new.metadata_props.get(TRACE)
+
+
+def line(number: int) -> str:
+    return f'File "model.py", line {number}, in forward'
+
+
+def test_a_new_node_has_the_trace_of_the_nodes_around_it() -> None:
+    assert trace_of_new(parse(TEXT), 0, 1) == line(
+        2
+    )  # that of its reader, before that of its feeder
+    assert trace_of_new(parse(TEXT), 0) == line(1)
+    assert trace_of_new(parse(TEXT)) is None
+
+
+def test_a_new_node_has_the_trace_of_the_one_that_it_replaces() -> None:
+    model = parse(TEXT)
+    origins = pipeline._origins(model)
+    old = model.graph[0]
+    new = ir.Node("", "Abs", [model.graph.inputs[0], None])
+    new.outputs[0].name = old.outputs[0].name
+    ir.convenience.replace_nodes_and_values(
+        model.graph, old, [old], [new], old.outputs, new.outputs
+    )
+    model.graph[1].metadata_props.clear()
+    pipeline._inherit_metadata(model, origins)
+    assert new.metadata_props[TRACE] == line(1)
+
+
+def test_each_new_node_has_a_trace() -> None:
+    model = parse(TEXT)
+    origins = pipeline._origins(model)
+    add_node(model)
+    add_node(model)
+    pipeline._inherit_metadata(model, origins)
+    assert all(TRACE in node.metadata_props for node in model.graph)
+
+
+def test_nodes_that_were_there_or_have_a_trace_keep_what_they_have() -> None:
+    model = parse(TEXT)
+    model.graph[0].metadata_props.clear()
+    origins = pipeline._origins(model)
+    add_node(model)
+    model.graph[1].metadata_props["own"] = "mine"
+    pipeline._inherit_metadata(model, origins)
+    assert not model.graph[0].metadata_props
+    assert model.graph[1].metadata_props == {"own": "mine"}
