@@ -121,7 +121,7 @@ def _flattened(model: ir.Model, node: ir.Node) -> Apply | Refusal | None:
     source = node.inputs[0]
     axis = integer_attribute(node, "axis", 1)
     rank = None if source is None or source.shape is None else len(source.shape)
-    if axis == -1 or (rank is not None and axis % max(rank, 1) == rank - 1):
+    if axis == -1 or (rank is not None and axis == rank - 1):
         return lambda: node.attributes.update(axis=ir.AttrInt64("axis", -1))
     if rank is None or source is None:
         return Refusal("the rank of its input is not known")
