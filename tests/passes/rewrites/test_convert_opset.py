@@ -55,6 +55,9 @@ CASES: dict[str, tuple[int, str, list[Any]]] = {
     "resize_both_linear": (10, "(float[1,1,4,4] x) => (float[a,b,c,d] y) <float[4] s = {1.0, 1.0, 0.5, 2.0}> { y = Resize<mode=\"linear\">(x, s) }", [numbers(1, 1, 4, 4)]),
     "resize_11": (11, "(float[1,1,4,4] x) => (float[a,b,c,d] y) <float[0] r = {}, float[4] s = {1.0, 1.0, 2.0, 2.0}> { y = Resize<mode=\"linear\">(x, r, s) }", [numbers(1, 1, 4, 4)]),
     "resize_11_asymmetric": (12, "(float[1,1,4,4] x) => (float[a,b,c,d] y) <float[0] r = {}, float[4] s = {1.0, 1.0, 2.0, 2.0}> { y = Resize<mode=\"linear\", coordinate_transformation_mode=\"asymmetric\">(x, r, s) }", [numbers(1, 1, 4, 4)]),
+    "grid_sample_bilinear": (16, "(float[1,2,4,4] x, float[1,3,3,2] g) => (float[i,j,k,l] y) { y = GridSample<mode=\"bilinear\">(x, g) }", [numbers(1, 2, 4, 4), np.tanh(numbers(1, 3, 3, 2))]),
+    "softmax_first_of_one": (11, "(float[4] x) => (float[a] y) { y = Softmax<axis=0>(x) }", [numbers(4)]),
+    "hardmax_ties": (12, "(float[2,2,2] x) => (float[a,b,c] y) { y = Hardmax<axis=1>(x) }", [np.ones((2, 2, 2), np.float32)]),
     "grid_sample_default": (16, "(float[1,2,4,4] x, float[1,3,3,2] g) => (float[i,j,k,l] y) { y = GridSample(x, g) }", [numbers(1, 2, 4, 4), np.tanh(numbers(1, 3, 3, 2))]),
     "grid_sample_nearest": (16, "(float[1,2,4,4] x, float[1,3,3,2] g) => (float[i,j,k,l] y) { y = GridSample<mode=\"nearest\">(x, g) }", [numbers(1, 2, 4, 4), np.tanh(numbers(1, 3, 3, 2))]),
     "dft_2": (17, "(float[1,4,6,2] x) => (float[i,j,k,l] y) { y = DFT<axis=2>(x) }", [numbers(1, 4, 6, 2)]),
@@ -101,6 +104,7 @@ def test_every_adapter_has_a_case_or_refuses() -> None:
         (8, "(float[2,3] x, float[3] s, float[3] b, float[3] m, float[3] v) => (float[i,j] y, float[3] z) { y, n, o, p, q = BatchNormalization(x, s, b, m, v)\n z = Neg(n) }", "training mode"),
         (9, "(float[4] x) => (float[i] y, bool[j] z) { y, m = Dropout(x)\n z = Cast<to=9>(m) }", "mask"),
         (10, "(float[1,1,2,2] x, float[4] s) => (float[i,j,k,l] y) { y = Resize(x, s) }", "computed at run time"),
+        (18, "(float[3] x, float[3] s, float[3] b) => (float[i] y) { y = GroupNormalization<num_groups=3>(x, s, b) }", "channels"),
         (18, "(float[c] x, float[3] s, float[3] b) => (float[i] y) { z = my.Op(x)\n y = GroupNormalization<num_groups=3>(z, s, b) }", "channels"),
         (8, "(float[2] x) => (float[2] y) { y = NoSuch(x)\n z = Scan<num_scan_inputs=1>(x) }", "batch dimension"),
         (11, "(float x) => (float y) { z = my.Op(x)\n y = Softmax(z) }", "rank"),
@@ -147,6 +151,12 @@ def test_new_operators_and_types_keep_the_newest_runnable_version() -> None:
         (21, 18, "(float[2] x) => (float[2] y) { y = NoSuch(x) }", "onnx does not know the operator"),
         (21, 18, "(float[2,3,4] x, float[3] s) => (float[2,3,4] y) { y = GroupNormalization<num_groups=3>(x, s, s) }", "meaning changed in version 21"),
         (20, 19, "(float[1,2,4,4] x, float[1,3,3,2] g) => (float[1,2,3,3] y) { y = GridSample(x, g) }", "meaning changed in version 20"),
+        (22, 20, "(float[1,2,4,4] x, float[1,3,3,2] g) => (float[1,2,3,3] y) { y = GridSample(x, g) }", None),
+        (22, 21, "(float[2,3,4] x, float[3] s) => (float[2,3,4] y) { y = GroupNormalization<num_groups=3>(x, s, s) }", None),
+        (14, 13, "(float[2] x) => (int32[2] y) { i = Cast<to=6>(x)\n y = Add(i, i) }", None),
+        (13, 12, "(float[4] x, bfloat16 h) => (float[4] y) { y = Clip(x, , h) }", "its type tensor(bfloat16) is new"),
+        (13, 12, "(float[2] x, bfloat16[1] h) => (float[4] y) { y = Concat<axis=0>(x, x, x, h) }", "its type tensor(bfloat16) is new"),
+        (14, 13, "(float[2] x) => (int32[2] y) { i = Cast<to=6>(x)\n y = Relu(i) }", "its type tensor(int32) is new"),
         (21, 20, "(float[1,2,4,4] x, float[1,3,3,2] g) => (float[1,2,3,3] y) { y = GridSample(x, g) }", None),
         (19, 18, "(float[2] x) => (float16[2] y) { y = Cast<to=10, saturate=0>(x) }", "attribute saturate is new since version 18"),
         (19, 18, "(float[2] x) => (float16[2] y) { y = Cast<to=10>(x) }", None),
@@ -165,6 +175,7 @@ def test_a_node_is_lowered_when_the_older_operator_means_the_same(
     opset: int, target: int, graph: str, obstacle: str | None
 ) -> None:
     model = parse(f"g {graph}".replace("_, h", '"", h'), opset=opset, imports=', "my": 1')
+    InferShapesPass()(model)
     rewrite = ConvertOpsetPass(target)
     assert rewrite(model).modified == (obstacle is None)
     assert model.graph.opset_imports[""] == (opset if obstacle else target)
@@ -249,6 +260,42 @@ def test_values_between_new_nodes_are_named_after_what_they_replace() -> None:
     assert list(grown.graph.initializers) == ["y_axes"]
 
 
+def test_new_constants_are_named_after_what_reads_them() -> None:
+    graph, inputs = CASES["group_normalization"][1:]
+    model = parse(f"g {graph}", opset=18, ir_version=8)
+    check(model, ConvertOpsetPass(), inputs=inputs, atol=1e-6)
+    assert set(model.graph.initializers) == {
+        f"y_{position}_{name}" for position in (1, 2) for name in ("column", "size", "flat")
+    }
+
+
+@pytest.mark.parametrize(
+    ("call", "opset"),
+    [("Dropout<ratio=0.5>(x)", 7), ("BatchNormalization<spatial=1>(x, s, s, s, s)", 8)],
+)
+def test_outputs_and_attributes_that_are_no_more_are_gone(call: str, opset: int) -> None:
+    graph = f"g (float[2,3] x, float[3] s) => (float[2,3] y) {{ y = {call} }}"
+    model = parse(graph, opset=opset)
+    node = model.graph[0]
+    node.resize_outputs(2)
+    node.outputs[1].name = "unread"
+    ConvertOpsetPass()(model)
+    assert (len(node.outputs), dict(node.attributes)) == (1, {})
+
+
+def test_a_region_keeps_the_half_pixel_that_it_was_measured_by() -> None:
+    model = parse(f"g {CASES['roi_align'][1]}", opset=11)
+    ConvertOpsetPass()(model)
+    mode = model.graph[0].attributes["coordinate_transformation_mode"]
+    assert mode.as_string() == "output_half_pixel"
+
+
+def test_a_split_that_says_its_parts_is_left_alone() -> None:
+    model = parse("g (float[4] x) => (float[2] y, float[2] z) { y, z = Split<num_outputs=2>(x) }", opset=18)  # fmt: skip
+    ConvertOpsetPass()(model)
+    assert len(model.graph[0].inputs) == 1
+
+
 def test_a_softmax_over_the_last_axis_needs_no_rank() -> None:
     model = parse("g (float[2] x) => (y) { z = my.Op(x)\n y = Softmax<axis=-1>(z) }", opset=11, imports=', "my": 1')  # fmt: skip
     assert ConvertOpsetPass()(model).modified
@@ -260,6 +307,7 @@ def test_bounds_have_the_type_of_what_they_bound() -> None:
     ConvertOpsetPass()(model)
     assert model.graph.initializers["y_min"].dtype == ir.DataType.DOUBLE
     assert len(model.graph[0].inputs) == 2
+    assert model.graph[0].inputs[1] is model.graph.initializers["y_min"]
     untyped = parse("g (float[2] x) => (y) { z = my.Op(x)\n y = Clip<max=0.5>(z) }", opset=7, imports=', "my": 1')  # fmt: skip
     ConvertOpsetPass()(untyped)
     assert untyped.graph.initializers["y_max"].dtype == ir.DataType.FLOAT
