@@ -160,6 +160,17 @@ def test_a_better_order_is_found_where_the_models_keeps_too_much(start: str) -> 
     assert (len(pieces), kept(pieces)) < best(nodes, capacity)
 
 
+def test_the_models_own_order_is_kept_where_another_is_no_better() -> None:
+    groups = whole("""g (float[4] x) => (float[4] y) {
+        b = Neg (x)
+        a = Relu (x)
+        y = Add (a, b)
+    }""")
+    pieces = cut(groups, target(sram=47), "o3")
+    assert len(pieces) > 1
+    assert [node for piece in pieces for node in piece.nodes] == list(groups[0].nodes)
+
+
 def test_operands_baked_into_a_section_need_no_memory() -> None:
     (group,) = whole("""g (float[4] x) => (float[2, 2] y) <int64[2] s = {2, 2}> {
         y = Reshape (x, s)
