@@ -137,7 +137,7 @@ class Contents:
         """
         missing = [name for name in names if name not in inputs and not self._values.has(name)]
         defaults = {name: self._pef.weight(name) for name in missing if self._symbols[name].stored}
-        return {**defaults, **inputs} if defaults else inputs
+        return {**defaults, **inputs}
 
     def read_constant(self, name: str) -> Array:
         """Copy what sections have inside from the device; an ``explicit`` transfer.

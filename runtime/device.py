@@ -264,7 +264,7 @@ class Device:
             if argins:
                 inputs, argins = self._argins.split(inputs, argins)
             if len(inputs) == len(replay.inputs):
-                arrays = replay.check(inputs) if inputs else ()
+                arrays = replay.check(inputs)
                 # Asked now: code of the user's that numpy makes arrays of may run the device, too.
                 if state is self._values.state:
                     if argins:

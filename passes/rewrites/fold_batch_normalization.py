@@ -50,7 +50,7 @@ def _fold(model: ir.Model, node: ir.Node) -> Refusal | None:
     before = None if source is None else source.producer()
     if source is None or before is None or before.graph is not node.graph:
         return Refusal("no node of its graph computes its input")
-    if not is_operator(before, "Conv", "ConvTranspose", "Gemm") or len(before.inputs) < 2:
+    if not is_operator(before, "Conv", "ConvTranspose", "Gemm"):
         return Refusal("no Conv, ConvTranspose or Gemm is before it")
     if not is_read_once(source):
         return Refusal("other nodes read its input too")
@@ -90,8 +90,8 @@ def _is_training(node: ir.Node) -> bool:
 
 def _vectors(node: ir.Node) -> tuple[Vector, Vector] | None:
     """Return factor and shift per channel."""
-    arrays = [small_array(value, MOST_CHANNELS) for value in node.inputs[1:5]]
-    if len(arrays) != 4 or any(array is None or array.ndim != 1 for array in arrays):
+    arrays = [small_array(value, MOST_CHANNELS) for value in node.inputs[1:]]
+    if any(array is None or array.ndim != 1 for array in arrays):
         return None
     scale, offset, mean, variance = (
         array.astype(np.float64) for array in arrays if array is not None
@@ -113,8 +113,7 @@ def _bias(before: ir.Node, channels: int) -> Vector | None:
     if array.ndim > 1 and array.shape[-1] != array.size:
         return None
     beta = before.attributes["beta"].as_float() if "beta" in before.attributes else 1.0
-    bias = array.astype(np.float64).reshape(-1) * beta
-    return np.broadcast_to(bias, (channels,)).astype(np.float64)
+    return np.broadcast_to(array.astype(np.float64).ravel() * beta, channels)
 
 
 def _factor_shape(
@@ -126,10 +125,12 @@ def _factor_shape(
         axis = 0
     elif before.op_type == "Gemm":
         axis = 0 if integer_attribute(before, "transB", 0) else 1
+    elif integer_attribute(before, "group", 1) == 1:
+        axis = 1
     else:
         # grouped ConvTranspose: output channel c of group g multiplies inputs of g only
-        axis = 1 if integer_attribute(before, "group", 1) == 1 else -1
-    if axis < 0 or axis >= len(shape) or shape[axis] != channels:
+        return None
+    if shape[axis] != channels:
         return None
     return tuple(channels if place == axis else 1 for place in range(len(shape)))
 
@@ -144,7 +145,7 @@ def _rewrite(
 ) -> None:
     def compute() -> ir.TensorProtocol:
         product = tensor.numpy() * factor.astype(_working_type(tensor))
-        return ir.Tensor(product.astype(tensor.dtype.numpy()), dtype=tensor.dtype)
+        return ir.Tensor(product.astype(tensor.dtype.numpy()))
 
     lazy = ir.LazyTensor(compute, dtype=tensor.dtype, shape=ir.Shape(list(tensor.shape.numpy())))
     new_weight = add_initializer(model, f"{weight.name}_normalized", lazy, weight=True)
@@ -152,7 +153,7 @@ def _rewrite(
         before.resize_inputs(3)
     old_bias = before.inputs[2]
     name = f"{weight.name}_bias" if old_bias is None else old_bias.name
-    vector = ir.Tensor(bias.astype(tensor.dtype.numpy()), dtype=tensor.dtype)
+    vector = ir.Tensor(bias.astype(tensor.dtype.numpy()))
     new_bias = add_initializer(model, f"{name}_normalized", vector, weight=True)
     before.replace_input_with(1, new_weight)
     before.replace_input_with(2, new_bias)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fractions
 import math
 from collections.abc import Callable
 
@@ -12,12 +13,14 @@ from samba_onnx.passes.rewrites.interface import dimensions
 from samba_onnx.passes.rewrites.refusals import ReasonedPass, Refusal
 from samba_onnx.passes.rewrites.rewriting import (
     add_constant,
+    add_integers,
     constant,
     each_graph,
     folded_name,
     forward,
     integer_attribute,
     integers,
+    small_array,
     static_shape,
 )
 
@@ -27,6 +30,8 @@ Elements = tuple[Element, ...]
 
 MOST_ELEMENTS = 64
 """Elements up to which a tensor is taken for shape arithmetic."""
+
+_INTEGERS = (ir.DataType.INT64, ir.DataType.INT32)
 
 
 class FoldShapesPass(ReasonedPass):
@@ -59,9 +64,9 @@ class FoldShapesPass(ReasonedPass):
 def _replace(model: ir.Model, node: ir.Node, elements: Elements) -> Refusal | None:
     """Replace a node all of whose elements are numbers by a constant."""
     output = node.outputs[0]
-    shape: tuple[int, ...] | None = static_shape(output)
+    shape = static_shape(output)
     if shape is None:
-        shape = () if output.shape is not None and len(output.shape) == 0 else (len(elements),)
+        shape = (len(elements),)
     if output.dtype is None:
         return Refusal("the type of its output is not known")
     if math.prod(shape) != len(elements):
@@ -74,7 +79,7 @@ def _replace(model: ir.Model, node: ir.Node, elements: Elements) -> Refusal | No
 
 def _fix_reshape(model: ir.Model, node: ir.Node, tracker: _Tracker) -> Refusal | None:
     """Write the computed shape operand of a Reshape as a constant."""
-    source, operand = node.inputs[:2]
+    source, operand = node.inputs
     if source is None or operand is None:
         return Refusal("it lacks an operand")
     sizes = tracker.elements(operand)
@@ -88,7 +93,7 @@ def _fix_reshape(model: ir.Model, node: ir.Node, tracker: _Tracker) -> Refusal |
         if isinstance(item, int):
             fixed.append(item)
         else:
-            copied = item is not None and axis < len(own) and item == own[axis]
+            copied = item is not None and own[axis : axis + 1] == (item,)
             fixed.append(0 if copied else -1)
     numbers = [item for item in sizes if isinstance(item, int)]
     if fixed.count(-1) > 1:
@@ -99,7 +104,7 @@ def _fix_reshape(model: ir.Model, node: ir.Node, tracker: _Tracker) -> Refusal |
     if -1 in fixed and fixed.count(0) > 1:
         return Refusal("several dimensions of its input that are copied may be empty")
     name = f"{node.outputs[0].name}_shape"
-    node.replace_input_with(1, add_constant(model, name, np.array(fixed, np.int64)))
+    node.replace_input_with(1, add_integers(model, name, fixed))
     return None
 
 
@@ -113,15 +118,12 @@ class _Tracker:
         """Return the elements of a tensor of rank 0 or 1, None when nothing is known."""
         if value is None:
             return None
-        tensor = constant(value)
-        if tensor is not None:
-            if len(tensor.shape) > 1 or tensor.size > MOST_ELEMENTS:
-                return None
-            if tensor.dtype == ir.DataType.BOOL:
-                return tuple(int(item) for item in tensor.numpy().reshape(-1))
-            numbers = integers(value)
-            return None if numbers is None else tuple(numbers)
-        return self._known.get(value)
+        if constant(value) is None:
+            return self._known.get(value)
+        array = small_array(value, MOST_ELEMENTS)
+        if array is None or array.ndim > 1 or array.dtype.kind not in "biu":
+            return None
+        return tuple(int(item) for item in array.ravel())
 
     def visit(self, node: ir.Node) -> Elements | None:
         """Follow one node and return what is known of its first output."""
@@ -139,12 +141,11 @@ class _Tracker:
 def _shape(tracker: _Tracker, node: ir.Node) -> Elements | None:
     del tracker
     source = node.inputs[0]
-    if source is None or source.shape is None:
+    dims = None if source is None else dimensions(source.shape)
+    if dims is None:
         return None
-    dims = tuple(dim if isinstance(dim, int) else dim.value for dim in source.shape)
-    end = node.attributes.get("end")
-    start = integer_attribute(node, "start", 0)
-    return dims[start : None if end is None else end.as_int()]
+    start, end = integer_attribute(node, "start", 0), integer_attribute(node, "end", len(dims))
+    return dims[start:end]
 
 
 def _size(tracker: _Tracker, node: ir.Node) -> Elements | None:
@@ -158,18 +159,16 @@ def _same(tracker: _Tracker, node: ir.Node) -> Elements | None:
 
 
 def _cast(tracker: _Tracker, node: ir.Node) -> Elements | None:
-    if integer_attribute(node, "to", 0) not in (ir.DataType.INT64, ir.DataType.INT32):
-        return None
     elements = tracker.elements(node.inputs[0])
-    if elements is None or node.inputs[0] is None or node.inputs[0].dtype is None:
+    if elements is None or node.attributes["to"].as_int() not in _INTEGERS:
         return None
-    small = all(not isinstance(item, int) or abs(item) < 1 << 31 for item in elements)
-    return elements if small else None
+    fits = all(not isinstance(item, int) or _fitting(item) is not None for item in elements)
+    return elements if fits else None
 
 
 def _gather(tracker: _Tracker, node: ir.Node) -> Elements | None:
     data, places = tracker.elements(node.inputs[0]), integers(node.inputs[1])
-    if data is None or places is None or integer_attribute(node, "axis", 0) not in (0, -1):
+    if data is None or places is None:
         return None
     if any(not -len(data) <= place < len(data) for place in places):
         return None
@@ -195,25 +194,28 @@ def _concat(tracker: _Tracker, node: ir.Node) -> Elements | None:
         part = tracker.elements(value)
         if part is None:
             size = static_shape(value)
-            if size is None or len(size) != 1 or size[0] > MOST_ELEMENTS:
+            if size is None or math.prod(size) > MOST_ELEMENTS:
                 return None
-            part = (None,) * size[0]
+            part = (None,) * math.prod(size)
         joined += part
     return tuple(joined)
 
 
-def _binary(compute: Callable[[Element, Element], Element]) -> Callable[..., Elements | None]:
+def _operands(tracker: _Tracker, node: ir.Node) -> list[Elements] | None:
+    """Return the elements of all operands, those of one element as often as the longest has some."""
+    sides = [tracker.elements(value) for value in node.inputs]
+    known = [side for side in sides if side is not None]
+    lengths = {len(side) for side in known} - {1}
+    if len(known) < len(sides) or len(lengths) > 1:
+        return None
+    count = lengths.pop() if lengths else 1
+    return [side * count if len(side) == 1 else side for side in known]
+
+
+def _elementwise(compute: Callable[..., Element]) -> Callable[..., Elements | None]:
     def rule(tracker: _Tracker, node: ir.Node) -> Elements | None:
-        if len(node.inputs) != 2:
-            return None
-        left, right = (tracker.elements(value) for value in node.inputs)
-        if left is None or right is None:
-            return None
-        if len(left) != len(right) and 1 not in (len(left), len(right)):
-            return None
-        count = max(len(left), len(right)) if left and right else 0
-        left, right = (side * count if len(side) == 1 else side for side in (left, right))
-        return tuple(compute(a, b) for a, b in zip(left, right, strict=True))
+        operands = _operands(tracker, node)
+        return None if operands is None else tuple(map(compute, *operands))
 
     return rule
 
@@ -238,45 +240,39 @@ def _multiply(a: Element, b: Element) -> Element:
 
 def _divide(a: Element, b: Element) -> Element:
     if isinstance(a, int) and isinstance(b, int) and b != 0:
-        quotient = abs(a) // abs(b)
-        return quotient if (a < 0) == (b < 0) else -quotient
+        return _fitting(math.trunc(fractions.Fraction(a, b)))
     return a if b == 1 else None
 
 
 def _equal(a: Element, b: Element) -> Element:
-    if isinstance(a, int) and isinstance(b, int):
-        return int(a == b)
-    if a is not None and a == b:
+    if a is None or b is None:
+        return None
+    if a == b:
         return 1
-    negative = (isinstance(a, int) and a < 0) or (isinstance(b, int) and b < 0)
-    return 0 if negative and a is not None and b is not None else None
+    # Two numbers, or a dimension, which is never negative, and a number that is.
+    numbers = [item for item in (a, b) if isinstance(item, int)]
+    return 0 if len(numbers) == 2 or any(number < 0 for number in numbers) else None
+
+
+def _choose(test: Element, yes: Element, no: Element) -> Element:
+    if isinstance(test, int):
+        return yes if test else no
+    return yes if yes == no else None
 
 
 def _fitting(number: int) -> Element:
+    """Return a number that every integer type of shapes holds; None for others."""
     return number if abs(number) < 1 << 31 else None
-
-
-def _where(tracker: _Tracker, node: ir.Node) -> Elements | None:
-    sides = [tracker.elements(value) for value in node.inputs]
-    if len(sides) != 3 or any(side is None for side in sides):
-        return None
-    present = [side for side in sides if side is not None]
-    count = max(len(side) for side in present)
-    if any(len(side) not in (1, count) for side in present):
-        return None
-    wide = [side * count if len(side) == 1 else side for side in present]
-    return tuple(
-        (yes if test else no) if isinstance(test, int) else (yes if yes == no else None)
-        for test, yes, no in zip(*wide, strict=True)
-    )
 
 
 def _product(tracker: _Tracker, node: ir.Node) -> Elements | None:
     if integer_attribute(node, "noop_with_empty_axes", 0):
         return None
     elements = tracker.elements(node.inputs[0])
-    numbers = [item for item in elements or () if isinstance(item, int)]
-    if elements is None or len(numbers) != len(elements) or len(numbers) == 0:
+    if elements is None:
+        return None
+    numbers = [item for item in elements if isinstance(item, int)]
+    if len(numbers) < len(elements):
         return None
     total = _fitting(math.prod(numbers))
     return None if total is None else (total,)
@@ -293,11 +289,11 @@ _RULES: dict[str, Callable[[_Tracker, ir.Node], Elements | None]] = {
     "Gather": _gather,
     "Slice": _slice,
     "Concat": _concat,
-    "Add": _binary(_add),
-    "Sub": _binary(_subtract),
-    "Mul": _binary(_multiply),
-    "Div": _binary(_divide),
-    "Equal": _binary(_equal),
-    "Where": _where,
+    "Add": _elementwise(_add),
+    "Sub": _elementwise(_subtract),
+    "Mul": _elementwise(_multiply),
+    "Div": _elementwise(_divide),
+    "Equal": _elementwise(_equal),
+    "Where": _elementwise(_choose),
     "ReduceProd": _product,
 }

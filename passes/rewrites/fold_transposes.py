@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import numpy as np
 import onnx_ir as ir
 
 from samba_onnx.passes.rewrites.refusals import ReasonedPass, Refusal
 from samba_onnx.passes.rewrites.rewriting import (
-    add_constant,
+    add_integers,
     constant,
     each_graph,
     is_operator,
@@ -87,8 +86,8 @@ def _fold_high_rank(
     shape: tuple[int, ...],
 ) -> None:
     name = node.outputs[0].name
-    rows = add_constant(model, f"{name}_rows", np.array([-1, shape[1]], np.int64))
-    back = add_constant(model, f"{name}_back", np.array([*leading, shape[0]], np.int64))
+    rows = add_integers(model, f"{name}_rows", [-1, shape[1]])
+    back = add_integers(model, f"{name}_back", [*leading, shape[0]])
     flat = ir.node("Reshape", [left, rows])
     gemm = ir.node("Gemm", [flat.outputs[0], weight], {"transB": 1})
     result = ir.node("Reshape", [gemm.outputs[0], back])

@@ -19,6 +19,7 @@ import onnx_ir as ir
 from samba_onnx.passes.rewrites.refusals import Refusal
 from samba_onnx.passes.rewrites.rewriting import (
     add_constant,
+    add_integers,
     integer_attribute,
     replace_node,
     replace_node_output,
@@ -264,14 +265,12 @@ def _group_normalization(model: ir.Model, node: ir.Node) -> Apply | Refusal | No
         nodes = []
         for position, value in ((1, scale), (2, bias)):
             name = f"{node.outputs[0].name}_{position}"
-            column = ir.node(
-                "Reshape", [value, add_constant(model, f"{name}_column", np.array([groups, 1]))]
-            )
-            size = add_constant(model, f"{name}_size", np.array([groups, channels // groups]))
+            column = ir.node("Reshape", [value, add_integers(model, f"{name}_column", [groups, 1])])
+            size = add_integers(model, f"{name}_size", [groups, channels // groups])
             wide = ir.node("Expand", [column.outputs[0], size])
             flat = ir.node(
                 "Reshape",
-                [wide.outputs[0], add_constant(model, f"{name}_flat", np.array([channels]))],
+                [wide.outputs[0], add_integers(model, f"{name}_flat", [channels])],
             )
             for new in (column, wide, flat):
                 new.metadata_props.update(node.metadata_props)

@@ -54,7 +54,7 @@ def integers(value: ir.Value | None) -> list[int] | None:
     array = small_array(value)
     if array is None or array.dtype.kind not in "iu":
         return None
-    return [int(item) for item in array.reshape(-1)]
+    return [int(item) for item in array.ravel()]
 
 
 def integer_attribute(node: ir.Node, name: str, default: int) -> int:
@@ -110,6 +110,11 @@ def folded_name(output: ir.Value) -> str:
 def add_constant(model: ir.Model, name: str, array: NDArray[np.generic]) -> ir.Value:
     """Add a compiler constant to the main graph."""
     return add_initializer(model, name, ir.Tensor(np.ascontiguousarray(array).reshape(array.shape)))
+
+
+def add_integers(model: ir.Model, name: str, numbers: Sequence[int]) -> ir.Value:
+    """Add a vector of int64, as shapes and axes are, to the main graph."""
+    return add_constant(model, name, np.array(numbers, np.int64))
 
 
 def replace_node(

@@ -154,10 +154,10 @@ def from_json(document: object) -> OptimizerRecord:
         PefFormatError: The document is not one that ``to_json`` makes.
     """
     content = _mapping(document, "an optimizer")
-    try:
-        kind = OptimizerKind(_text(content, "kind"))
-    except ValueError:
-        _refuse(f"has an optimizer of unknown kind {content['kind']!r}")
+    name = _text(content, "kind")
+    if name not in list(OptimizerKind):
+        _refuse(f"has an optimizer of unknown kind {name!r}")
+    kind = OptimizerKind(name)
     norm = content.get("max_grad_norm")
     precise = content.get("fp32_params")
     if not isinstance(precise, bool):

@@ -24,7 +24,9 @@ from samba_onnx.optim import (
     hyperparameter_names,
     optimizer_record,
     to_json,
+    with_settings,
 )
+from samba_onnx.optim.argins import refuse_new_clipping, steps_after
 
 
 def record(kind: type[DeviceOptimizer], **options: Any) -> OptimizerRecord:
@@ -49,6 +51,95 @@ def test_the_first_momentum_buffer_is_not_dampened() -> None:
     dampened = record(SGD, momentum=0.9, dampening=0.25)
     name = "optimizer0__group0__one_minus_dampening"
     assert [derive(dampened, {}, step)[name] for step in (1, 2, 3)] == [1.0, 0.75, 0.75]
+
+
+def test_a_step_of_sgd_reads_these_scalars() -> None:
+    given = record(SGD, lr=0.1, momentum=0.9, dampening=0.25, weight_decay=0.5)
+    assert derive(given, {}, 2) == {
+        "optimizer0__group0__lr": 0.1,
+        "optimizer0__group0__weight_decay": 0.5,
+        "optimizer0__group0__momentum": 0.9,
+        "optimizer0__group0__one_minus_dampening": 0.75,
+    }
+
+
+def test_adam_adds_its_weight_decay_to_the_gradient() -> None:
+    values = derive(record(Adam, lr=0.01, weight_decay=0.1), {}, 1)
+    assert values["optimizer0__group0__weight_decay"] == 0.1
+    assert "optimizer0__group0__decay" not in values
+
+
+def test_hyperparameters_are_set_by_keys_with_the_region_of_the_group() -> None:
+    assert hyperparameter_names(record(SGD)) == ("lr", "momentum", "dampening", "weight_decay")
+    assert hyperparameter_names(record(AdamW, max_grad_norm=1.0, argin_region_name="head")) == (
+        *("head_lr", "head_beta1", "head_beta2", "head_eps", "head_weight_decay"),
+        "head_max_grad_norm",
+    )
+
+
+@pytest.mark.parametrize("separator", ["_", "__", ""])
+def test_a_region_is_set_apart_in_any_way(separator: str) -> None:
+    adam = record(Adam, argin_region_name="head")
+    keys = {f"head{separator}lr": 0.5, f"head{separator}betas": (0.5, 0.25)}
+    values = derive(adam, keys, 1)
+    assert values["optimizer0__group0__one_minus_beta1"] == 0.5
+    assert values["optimizer0__group0__beta2"] == 0.25
+    assert with_settings(adam, keys).groups[0].hyperparameters["lr"] == 0.5
+
+
+def test_the_own_name_of_an_argin_goes_before_all_other_keys() -> None:
+    keys = {"lr": 0.5, "optimizer0__group0__lr": 0.25, "optimizer1__group0__lr": 0.125}
+    assert derive(record(SGD), keys, 1)["optimizer0__group0__lr"] == 0.25
+
+
+@pytest.mark.parametrize("kind", [SGD, AdamW])
+def test_a_number_may_be_zero_or_a_tensor(kind: Any) -> None:
+    for setting in (0, 0.0, torch.tensor(0.0)):
+        current = with_settings(record(kind, lr=0.1), {"lr": setting, "weight_decay": 1})
+        assert current.groups[0].hyperparameters["lr"] == 0.0
+        assert current.groups[0].hyperparameters["weight_decay"] == 1.0
+
+
+def test_settings_of_a_run_are_those_of_its_record() -> None:
+    given = record(AdamW, lr=0.1, max_grad_norm=2.0)
+    assert with_settings(given, {}) is given
+    assert with_settings(given, {"p": 0.5}) == given
+    current = with_settings(given, {"lr": 0.5, "beta2": 0.25, "max_grad_norm": 0})
+    assert current.max_grad_norm == 0.0
+    assert current.groups[0].hyperparameters == {
+        "lr": 0.5,
+        "beta1": 0.9,
+        "beta2": 0.25,
+        "eps": 1e-8,
+        "weight_decay": 0,
+    }
+
+
+def test_a_step_counts_unless_sgd_has_no_momentum_in_it() -> None:
+    assert steps_after(record(SGD), (3,)) == (3,)
+    assert steps_after(record(SGD, momentum=0.5), (3,)) == (4,)
+    assert steps_after(record(Adam, betas=(0.0, 0.0)), (0,)) == (1,)
+
+
+def test_clipping_is_refused_where_no_optimizer_clips() -> None:
+    plain, clipping = record(SGD), record(AdamW, max_grad_norm=1.0)
+    refuse_new_clipping([plain, clipping], {"max_grad_norm": 2.0})
+    refuse_new_clipping([plain], {"lr": 2.0})
+    with pytest.raises(UsageError, match=r"max_grad_norm is 2.0, .* compiled with SGD without it"):
+        refuse_new_clipping([plain], {"max_grad_norm": 2.0})
+
+
+def test_groups_may_stand_at_different_steps() -> None:
+    first, second = nn.Parameter(torch.ones(2)), nn.Parameter(torch.ones(3))
+    groups: list[Any] = [{"params": [first]}, {"params": [second]}]
+    both = optimizer_record(
+        SGD(groups, momentum=0.5, dampening=0.25), names={"a": first, "b": second}
+    )
+    values = derive(both, {}, (1, 2))
+    assert values["optimizer0__group0__one_minus_dampening"] == 1.0
+    assert values["optimizer0__group1__one_minus_dampening"] == 0.75
+    with pytest.raises(UsageError, match="step is 0"):
+        derive(both, {}, (1, 0))
 
 
 def test_keys_without_prefix_reach_every_optimizer_without_one() -> None:
@@ -98,6 +189,10 @@ def test_the_largest_norm_is_an_argin_of_the_optimizer() -> None:
         (AdamW, {"beta1": 1.0}, "hyperparameter beta1 is 1.0; give a number below 1"),
         (AdamW, {"betas": 0.9}, "betas is 0.9; give two numbers"),
         (AdamW, {"betas": (0.9,)}, "give two numbers"),
+        (AdamW, {"betas": (0.9, 0.9, 0.9)}, "give two numbers"),
+        (Adam, {"beta2": 1.5}, "hyperparameter beta2 is 1.5; give a number below 1"),
+        (SGD, {"lr": math.inf}, "hyperparameter lr is inf"),
+        (SGD, {"lr": None, "optimizer0__group0__lr": "x"}, "hyperparameter lr is 'x'"),
         (SGD, {"momentum": -0.9}, "hyperparameter momentum is -0.9; give a number of at least 0"),
         (SGD, {"nesterov": True}, "compiled with nesterov=False: it changes what SGD computes"),
         (SGD, {"maximize": 1.0}, "make SGD with maximize=True and compile again"),
@@ -146,6 +241,7 @@ def test_records_survive_json(made: OptimizerRecord) -> None:
         {"flags": [["momentum"]]},
         {"parameters": [1]},
         {"hyperparameters": {"lr": 0.1}},
+        {"hyperparameters": None},
         {"hyperparameters": {"lr": 1, "momentum": 1, "dampening": 1, "weight_decay": True}},
     ],
 )
@@ -155,6 +251,27 @@ def test_what_is_no_record_is_refused(change: dict[str, Any]) -> None:
     (document["groups"][0] if inner else document).update(change)
     with pytest.raises(PefFormatError, match="compile the model again"):
         from_json(document)
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        *("kind", "name", "fp32_params", "argin_region_name", "groups"),
+        *("parameters", "hyperparameters", "flags"),
+    ],
+)
+def test_a_record_that_lacks_anything_is_refused(key: str) -> None:
+    document = to_json(record(SGD, momentum=0.9))
+    for place in (document, *document["groups"]):
+        place.pop(key, None)
+    with pytest.raises(PefFormatError, match="compile the model again"):
+        from_json(document)
+
+
+def test_a_record_without_the_largest_norm_clips_nothing() -> None:
+    document = to_json(record(SGD))
+    assert document["max_grad_norm"] is None
+    assert from_json(document).max_grad_norm is None
 
 
 def test_a_record_that_is_no_mapping_is_refused() -> None:

@@ -209,7 +209,7 @@ def test_bytes_of_every_copy_are_those_of_the_array(
             device.write("weight", array)
             device.read("weight")
             for _ in range(4):
-                device.run({"x": array})
+                np.testing.assert_array_equal(device.run({"x": array})["y"], array)
             device.run({"x": array}, section_ids=[0])
             for _ in range(3):
                 device.run(None, ["y"], section_ids=[1])

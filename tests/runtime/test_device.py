@@ -494,9 +494,9 @@ def test_verification_precedes_the_first_result(tmp_path: Path) -> None:
         pef.start_verification = lambda: failed  # type: ignore[method-assign]
         with Device(pef) as device:
             for _ in range(2):
-                with pytest.raises(PefChecksumError):
+                with pytest.raises(PefChecksumError, match="a byte differs"):
                     device.run({"x": X})
-                with pytest.raises(PefChecksumError):
+                with pytest.raises(PefChecksumError, match="a byte differs"):
                     device.read("w")
         with Device(pef, verify=False) as device:
             device.run({"x": X})

@@ -57,13 +57,16 @@ def test_tensors_are_aligned_and_share_their_region() -> None:
     assert memory.tensor("a") is memory.tensor("a")
 
 
-def test_only_the_stated_shape_is_stored() -> None:
+def test_only_the_stated_shape_and_type_are_stored() -> None:
     memory = DeviceMemory(TIERS, [Region("r", 16, "hbm")], [symbol("a", "r")])
     memory.tensor("a").store(np.ones(4, np.float32))
     # Both would go in by numpy's rules.
     for shape in ((1,), (1, 4)):
         with pytest.raises(ExecutionError, match=r"has shape \[1.*the model states \[4\]"):
             memory.tensor("a").store(np.zeros(shape, np.float32))
+    # By numpy's rules this would be rounded.
+    with pytest.raises(TypeError, match="float64"):
+        memory.tensor("a").store(np.zeros(4, np.float64))
     assert memory.tensor("a").load().tolist() == [1, 1, 1, 1]
 
 

@@ -142,3 +142,36 @@ def test_only_so_many_runs_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         assert len(device.runs) == 2
         assert device.prepare(run_request(None, ["x"], None)) is not first
         np.testing.assert_array_equal(device.run({"x": 2 * X})["y"], 2 * X * X)
+
+
+def test_what_a_session_keeps_with_a_replay_goes_when_the_replay_does(tmp_path: Path) -> None:
+    with build(tmp_path, scaled()) as pef, Device(pef) as device:
+        device.load({"weight": X})
+        for _ in range(3):
+            device.run({"x": X})
+        prepared = ready(device, "x")
+        assert prepared is not None
+        prepared.shortcut = "of a session"
+        device.run({"x": X})
+        assert prepared.shortcut == "of a session"
+        device._values.forget(["y"])
+        device.run({"x": X})
+        assert prepared.shortcut is None
+        prepared.shortcut = "of a session"
+        device.close()
+        assert prepared.shortcut is None
+
+
+def test_a_run_that_cannot_be_replayed_is_never_ready(tmp_path: Path) -> None:
+    plan = Plan(
+        [
+            section("s (float[4] x) => (float[4] a) { a = Neg(x) }"),
+            fallback("c (float[4] a) => (float[4] y) { y = Neg(a) }"),
+        ],
+        ["x"],
+        ["y"],
+    )
+    with build(tmp_path, plan) as pef, Device(pef) as device:
+        for _ in range(4):
+            device.run({"x": X})
+            assert ready(device, "x") is None

@@ -146,3 +146,13 @@ def test_the_first_and_the_last_number_of_an_integer_type_fit(tmp_path: Path, co
     with build(tmp_path, scaled()) as pef, Device(pef) as device:
         device.run({"x": X}, argins={"count": count})
         assert device.read("count") == count
+
+
+def test_a_model_without_argins_says_so(tmp_path: Path) -> None:
+    plan = Plan([section("s (float[4] x) => (float[4] y) { y = Neg(x) }")], ["x"], ["y"])
+    with (
+        build(tmp_path, plan) as pef,
+        Device(pef) as device,
+        pytest.raises(InputError, match=r"argin 'rate' does not exist; the argins are: none$"),
+    ):
+        device.run({"x": X}, argins={"rate": 1.0})

@@ -181,7 +181,7 @@ def test_fallbacks_that_copy_nothing_are_executed_all_the_same(tmp_path: Path) -
         [
             fallback("c (float[4] x) => (float[4] a) { a = Neg(x) }"),
             fallback("c (float[4] a) => (float[4] y) { y = Neg(a) }"),
-            section("s (float[4] x, float[4] y) => (float[4] z) { z = Add(x, y) }"),
+            section("s (float[4] x) => (float[4] z) { z = Abs(x) }"),
         ],
         ["x"],
         ["z", "y"],
@@ -195,6 +195,33 @@ def test_fallbacks_that_copy_nothing_are_executed_all_the_same(tmp_path: Path) -
             device.run(section_ids=[0])
             y = device.run(None, ["y"], section_ids=[1])["y"]
             np.testing.assert_array_equal(y, factor * X)
+
+
+def test_an_input_that_the_host_keeps_is_new_for_the_next_fallback(tmp_path: Path) -> None:
+    """A section alone is run again and again; the fallback that reads the same comes later."""
+    plan = Plan(
+        [
+            section("s (float[4] x) => (float[4] z) { z = Abs(x) }"),
+            fallback("c (float[4] x) => (float[4] y) { y = Neg(x) }"),
+        ],
+        ["x"],
+        ["z", "y"],
+    )
+    with build(tmp_path, plan) as pef, Device(pef) as device:
+        for factor in range(1, 5):
+            device.run({"x": factor * X}, ["z"], section_ids=[0])
+            assert [move.symbol for move in device.ledger.run()] == ["x", "z"]
+        np.testing.assert_array_equal(device.run(None, ["y"], section_ids=[1])["y"], -4 * X)
+        assert device.ledger.run() == ()
+
+
+def test_an_input_that_is_an_output_too_is_the_one_of_the_last_run(tmp_path: Path) -> None:
+    plan = Plan([section("s (float[4] x) => (float[4] y) { y = Neg(x) }")], ["x"], ["y", "x"])
+    with build(tmp_path, plan) as pef, Device(pef) as device:
+        for factor in range(1, 5):
+            device.run({"x": factor * X}, ["y"])
+        np.testing.assert_array_equal(device.run(None, ["x"])["x"], 4 * X)
+        assert device.ledger.run() == ()
 
 
 def test_failures_and_closing(tmp_path: Path) -> None:

@@ -36,10 +36,24 @@ def test_equal_places_are_one_state(tmp_path: Path) -> None:
         assert values.settle() is not first
         values.release_host(["other"])
         assert values.settle() is first
+        seen = [first]
+        for change in (
+            lambda: values.keep_on_host("other", X),
+            lambda: values.keep_on_host("more", X),
+            lambda: values.written_on_device(["other"]),
+            lambda: values.written_on_device(["y"]),
+            lambda: values.release_host(["more"]),
+            lambda: values.forget(["y"]),
+        ):
+            change()
+            assert all(values.settle() is not state for state in seen), "values are elsewhere"
+            seen.append(values.settle())
+        values.forget(["other"])
+        assert values.settle() is first
         for number in range(200):
             values.keep_on_host(f"value {number}", X)
             values.settle()
-        assert len(values._states) <= 64, "states are let go"
+            assert len(values._states) <= 64, "states are let go"
 
 
 def test_values_of_other_shapes_in_one_place_do_not_survive_a_write(tmp_path: Path) -> None:
@@ -92,3 +106,34 @@ def test_a_resident_that_the_last_of_several_fallbacks_writes(tmp_path: Path) ->
             device.run({"x": X})
             assert device.ledger.run() == planned(plan, pef)
             np.testing.assert_array_equal(device.read("total"), (run + 1) * X)
+
+
+def test_the_host_keeps_an_input_for_its_fallbacks_and_no_other(tmp_path: Path) -> None:
+    plan = Plan(
+        [
+            section("s (float[4] x, float[4] z) => (float[4] a) { a = Mul(x, z) }"),
+            fallback("c (float[4] a, float[4] x) => (float[4] y) { y = Add(a, x) }"),
+        ],
+        ["x", "z"],
+        ["y"],
+        [("x", TO, INPUT, 0), ("z", TO, INPUT, 0), ("a", FROM, FALLBACK, 1)],
+    )
+    with build(tmp_path, plan) as pef, Device(pef) as device:
+        for factor in range(1, 4):
+            y = device.run({"x": factor * X, "z": X})["y"]
+            np.testing.assert_array_equal(y, factor * (X * X + X))
+            assert device.ledger.run() == planned(plan, pef), "the host has x already"
+        assert device._values.is_on_host("x")
+        assert not device._values.is_on_host("z"), "nobody on the host reads it"
+
+
+def test_equal_copies_share_a_record(tmp_path: Path) -> None:
+    """A ledger of many copies of few kinds is small."""
+    plan = Plan([section("s (float[4] x) => (float[4] y) { y = Neg(x) }")], ["x"], ["y"])
+    with build(tmp_path, plan) as pef, Device(pef) as device:
+        for value in (X, 2 * X):
+            device.write("x", value)
+        device.read("x")
+        first, second, other = device.ledger.transfers
+        assert first is second
+        assert other != first

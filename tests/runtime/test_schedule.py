@@ -250,3 +250,15 @@ def test_what_is_overwritten_in_a_run_is_neither_read_nor_returned(tmp_path: Pat
             device.run({"x": x}, ["y"], section_ids=[0, 1])
         with pytest.raises(ScheduleError, match="'b', whose place another section of this run"):
             device.run({"x": x}, section_ids=[1, 0, 2])
+
+
+def test_values_without_a_region_do_not_keep_fallbacks_apart() -> None:
+    """They live on the host, each for itself."""
+    plan = schedule(
+        (False, ["x"], ["a"]),
+        (False, ["z"], ["b"]),
+        (False, ["a", "b"], ["y"]),
+        outputs=["y"],
+        regions=dict.fromkeys("xzaby", ""),
+    )
+    assert shapes(plan.steps(merge=True)) == [((0, 1, 2), ("x@0", "z@1"), ("y",))]
