@@ -34,7 +34,7 @@ demo: .venv/bin/samba-port  ## Build a real model, convert it, report, run it on
 test: .cache/models/tiny  ## The fast tests.
 	.venv/bin/pytest -n 2 -m "not slow"
 
-test-all: .cache/models/tiny  ## The slow tests too.
+test-all: .cache/models/tiny  ## The slow tests too, with all rows of the large tables.
 	.venv/bin/pytest -n 2
 
 lint: .venv/bin/samba-port  ## Style.

@@ -192,7 +192,20 @@ def pef_ranges(pef: Pef) -> InputRanges:
     read = dict.fromkeys(value.name for model in models for value in model.graph.input)
     outside = [name for name in read if name not in written]
     merged = merge_stages(models, outside, ())
-    return input_ranges(ir.from_proto(merged).graph)
+    program = ir.from_proto(merged).graph
+    for name, value in program.initializers.items():
+        if isinstance(value.const_value, ir.ExternalTensor):
+            value.const_value = _stored(pef, name, value.const_value)
+    return input_ranges(program)
+
+
+def _stored(pef: Pef, name: str, tensor: ir.ExternalTensor) -> ir.LazyTensor:
+    """Return a tensor of a PEF's weights, which a stage's model names the place of only."""
+
+    def content() -> ir.TensorProtocol:
+        return ir.Tensor(pef.weight(name), dtype=tensor.dtype)
+
+    return ir.LazyTensor(content, dtype=tensor.dtype, shape=tensor.shape, name=name)
 
 
 def _unlimited(

@@ -105,13 +105,7 @@ ARCHITECTURES: Final = (
         training_limit=f"Its layers have {_OWN_BACKWARD}.",
     ),
     Architecture("xlnet", _FAMILY, Task.SEQUENCE, {"max_position_embeddings": None}),
-    Architecture(
-        "xmod",
-        _FAMILY,
-        Task.SEQUENCE,
-        {"languages": ["en"], "default_language": "en"},
-        limit="It picks the rows of each language with a mask.",
-    ),
+    Architecture("xmod", _FAMILY, Task.SEQUENCE, {"languages": ["en"], "default_language": "en"}),
     Architecture(
         "longformer",
         _FAMILY,

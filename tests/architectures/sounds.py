@@ -33,13 +33,7 @@ ARCHITECTURES: Final = (
         {**_WAVES, "conv_pos_kernel_size": 5, "num_conv_pos_embeddings": 2},
     ),
     Architecture("sew", _FAMILY, Task.SOUND, {**_WAVES, "squeeze_factor": 2}),
-    Architecture(
-        "sew-d",
-        _FAMILY,
-        Task.SOUND,
-        {**_WAVES, "squeeze_factor": 2},
-        training_limit="Its softmax has a backward of its own, which `torch.export` does not keep.",
-    ),
+    Architecture("sew-d", _FAMILY, Task.SOUND, {**_WAVES, "squeeze_factor": 2}),
     Architecture(
         "wav2vec2-conformer", _FAMILY, Task.SOUND, {**_WAVES, "conv_depthwise_kernel_size": 5}
     ),

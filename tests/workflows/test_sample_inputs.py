@@ -160,6 +160,25 @@ def test_a_pef_shows_the_ranges_of_its_inputs_across_sections(level: str, tmp_pa
     assert len(np.unique(indices)) > 30
 
 
+def test_constants_that_the_pef_keeps_outside_of_its_stages_show_ranges_too(tmp_path: Path) -> None:
+    model = onnx.parser.parse_model(
+        '<ir_version: 10, opset_import: ["" : 21]> g (int64[2000] i, float[2000] x) => '
+        "(float[2000,3] y, float[2000] z) "
+        "{ k = Add(i, offsets) y = Gather(table, k) s = Add(x, ones) z = Sqrt(s) }"
+    )
+    constants = {
+        "offsets": np.arange(2000) % 7,
+        "table": np.zeros((90, 3), np.float32),
+        "ones": np.ones(2000, np.float32),
+    }
+    model.graph.initializer.extend(numpy_helper.from_array(v, k) for k, v in constants.items())
+    with samba_onnx.convert(model, tmp_path / "m.pef", sample=False) as pef:
+        assert all(pef.symbol(name).stored for name in ("offsets", "ones"))
+        ranges = pef_ranges(pef)
+    assert ranges.integers == {"i": IndexRange(-90, 83)}
+    assert ranges.floats == {"x": Interval(-1)}
+
+
 @pytest.mark.parametrize("kind", sorted(ELEMENT_TYPES))
 def test_every_type_has_its_shape_empty_and_scalar_too(kind: str) -> None:
     for shape in ((2, 3), (), (0, 4)):

@@ -13,12 +13,13 @@ from onnx import TensorProto, helper
 
 import samba_onnx
 from samba_onnx.errors import UsageError
-from samba_onnx.facts.tolerances import OUTPUT, output_roundings
+from samba_onnx.facts.tolerances import OUTPUT, Tolerance, output_roundings
 from samba_onnx.runtime.device import Device
 from samba_onnx.runtime.engine import evaluation, steps
 from samba_onnx.runtime.engine.onnxruntime.engine import OnnxRuntimeEngine
 from samba_onnx.runtime.engine.protocol import Engine, EngineSettings
 from samba_onnx.runtime.engine.registry import ENGINES, make_engine
+from samba_onnx.workflows import reference_sample
 from samba_onnx.workflows.sample_inputs import input_specs, random_inputs
 from samba_onnx.workflows.verification import compare, run_original, verify
 
@@ -243,9 +244,15 @@ def test_tolerances_that_are_given_replace_those_of_the_type(plain: samba_onnx.P
     assert loose.outputs[0].tolerance == "0.5 of each element + 0.5 of the largest"
 
 
-def test_a_tolerance_of_its_own_counts_for_a_sample_too(plain: samba_onnx.Pef) -> None:
+def test_a_sample_is_compared_by_its_own_tolerances_or_those_of_the_user(
+    plain: samba_onnx.Pef, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     own = samba_onnx.self_test(plain)
     assert (own.rtol, own.atol) == (OUTPUT.relative, OUTPUT.absolute)
+    monkeypatch.setattr(reference_sample, "OUTPUT", Tolerance(0.5, 0.25))
+    with samba_onnx.convert(network(), tmp_path / "m.pef") as pef:
+        loose = samba_onnx.self_test(pef)
+        assert (loose.rtol, loose.atol) == (0.5, 0.25)
     exact = samba_onnx.self_test(plain, rtol=0.25, atol=0.125)
     assert (exact.rtol, exact.atol, exact.against) == (0.25, 0.125, "sample")
 

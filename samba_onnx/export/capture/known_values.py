@@ -49,6 +49,11 @@ _PROPERTIES: Final = frozenset(
 )
 """Questions that no value is needed for. Torch's exporter asks them thousands of times, nearly all
 that it calls, so that they are answered here, past all other contexts: none has another answer."""
+_SUBSCRIPTS: Final = frozenset(
+    {Tensor.__getitem__, Tensor.__setitem__}
+    | {Tensor.index_put, Tensor.index_put_, torch.index_put, torch.index_put_}
+)
+"""Functions whose second operand are indices, for which masks may stand."""
 _TORCH_KINDS: Final = frozenset({Tensor, nn.Parameter, FakeTensor})
 """Types whose properties are torch's own."""
 
@@ -187,8 +192,10 @@ class KnownValues(TorchFunctionMode):
         self, func: _Function, args: Any, keywords: dict[str, Any], tensors: list[Tensor]
     ) -> Any:
         """Trace an operator, and forget what it writes into."""
-        if func is torch.Tensor.__getitem__:
-            args = args[0], self._places(args[1])
+        if func in _SUBSCRIPTS and "indices" in keywords:
+            keywords = {**keywords, "indices": self._places(keywords["indices"])}
+        elif func in _SUBSCRIPTS:
+            args = args[0], self._places(args[1]), *args[2:]
         known = [t for t in tensors if isinstance(t, FakeTensor) and t in self._values]
         versions = [tensor._version for tensor in known]
         result = func(*args, **keywords)

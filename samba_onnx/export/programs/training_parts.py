@@ -13,6 +13,7 @@ from torch import Tensor, fx
 from torch.export.graph_signature import InputKind
 
 from samba_onnx.errors import ModelError
+from samba_onnx.export.capture.conforming import check_sizes
 from samba_onnx.export.differentiation.joint import Joint, JointRequest
 from samba_onnx.export.differentiation.partitioning import Half, partition
 from samba_onnx.export.naming import SymbolClaims, place
@@ -70,8 +71,10 @@ def write_program(name: str, request: JointRequest, joint: Joint, names: SymbolN
         The program without optimizers; without a backward if no parameter has a gradient.
 
     Raises:
-        ModelError: An operator cannot be written in ONNX; the message names the user's line.
+        ModelError: An operator cannot be written in ONNX, or returns sizes that depend on values; the
+            message names the user's line.
     """
+    check_sizes(joint.module)
     return _Writer(name, request, joint, names).program()
 
 

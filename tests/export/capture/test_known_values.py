@@ -11,12 +11,14 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_leaves as leaves
 
 from samba_onnx.errors import BranchWarning, ModelError
 from samba_onnx.export.capture.branches import Values
 from samba_onnx.export.capture.known_values import KnownValues
 from samba_onnx.export.programs.inference import export_inference
 from samba_onnx.workflows.checking.inference import compare_with_eager
+from tests.export.training_models import prepared
 
 OWN = torch.arange(4.0)
 """A tensor that a function below reads without having registered it."""
@@ -58,6 +60,15 @@ def mask(x: Tensor) -> Any:
     return x[:, torch.arange(4) % 2 == 0], x[torch.ones(3, 4) > 0]
 
 
+def written_where_a_mask_is_true(x: Tensor) -> Any:
+    rows, result = torch.arange(3) % 2 == 0, torch.zeros_like(x)
+    result[rows] = x[rows].tanh()  # two rows
+    result[torch.arange(3) > 2] = x[torch.arange(3) > 2].exp()  # none
+    result[rows, 1:] *= 2
+    result.index_put_(indices=(rows,), values=x[rows])
+    return result.index_put((~rows,), x[~rows].sin())
+
+
 def unique(x: Tensor) -> Any:
     return x[:, torch.unique(torch.tensor([1, 1, 2]))]
 
@@ -76,7 +87,7 @@ def own_tensor(x: Tensor) -> Any:
 
 WORKING: list[Callable[[Tensor], Any]] = [
     *(item, branch, number, listed, sizes, from_numpy, to_numpy, nonzero, mask, unique),
-    *(written_by_slices, own_tensor),
+    *(written_by_slices, own_tensor, written_where_a_mask_is_true),
 ]
 
 
@@ -99,6 +110,32 @@ def test_values_of_constants(function: Callable[[Tensor], Any]) -> None:
         warnings.simplefilter("error")  # no branch depends on what the module is given
         exported = export_inference(module, inputs)
     assert compare_with_eager(module, inputs, exported).errors
+
+
+@pytest.mark.parametrize("function", [mask, nonzero, unique, written_where_a_mask_is_true])
+def test_gradients_through_what_constants_select(function: Callable[[Tensor], Any]) -> None:
+    def loss(x: Tensor) -> Tensor:
+        return sum((leaf.pow(2).mean() for leaf in leaves(function(x))), x.new_zeros(()))
+
+    module, inputs = Applied(loss), (torch.randn(3, 4),)
+    machine = prepared(module, inputs)
+    machine.run()
+    module(*inputs).backward()
+    for resident, path in machine.exported.members.items():
+        gradient = module.get_parameter(path).grad
+        torch.testing.assert_close(machine[f"{resident}__grad"], gradient, rtol=1e-5, atol=1e-6)
+
+
+def test_operators_that_take_masks_themselves_are_refused_in_training() -> None:
+    """They are not among the functions whose masks of constants have known places."""
+
+    def loss(x: Tensor) -> Tensor:
+        none, result = torch.arange(3) > 2, torch.zeros_like(x)
+        selected = torch.ops.aten.index.Tensor(x, [none])
+        return (torch.ops.aten.index_put_.default(result, [none], selected) + x).mean()
+
+    with pytest.raises(ModelError, match=r"test_known_values.py:\d+ returns sizes that depend"):
+        prepared(Applied(loss), (torch.randn(3, 4),))
 
 
 def test_values_of_constants_need_no_inputs_with_values() -> None:

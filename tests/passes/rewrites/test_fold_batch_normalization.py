@@ -77,4 +77,112 @@ def test_what_others_need_stays(change: str) -> None:
         scale.const_value = None
         model.graph.inputs.append(scale)
     assert not FoldBatchNormalizationPass()(model).modified
-    assert np.isfinite(numbers(1)).all()
+
+
+def normalized(
+    kind: str, channels: int, attributes: str = "", bias: str = "", **weights: np.ndarray
+) -> ir.Model:
+    """Return a Gemm of two inputs and some channels with a normalization behind it."""
+    names = ["w", *(["c"] if bias else []), "s", "b", "m", "v"]
+    shapes = {"w": f"2,{channels}", "c": bias, **dict.fromkeys("sbmv", str(channels))}
+    head = ", ".join(f"{kind}[{shapes[name]}] {name}" for name in names)
+    call = "Gemm(x, w, c)" if bias else "Gemm(x, w)"
+    model = parse(
+        f"g ({kind}[n,2] x, {head}) => ({kind}[n,{channels}] y) "
+        f"{{ h = {call}\n y = BatchNormalization{attributes}(h, s, b, m, v) }}"
+    )
+    dtype = ir.DataType[kind.upper()].numpy()
+    defaults = {
+        name: numbers(*map(int, shapes[name].split(",")), seed=place)
+        for place, name in enumerate(names)
+    }
+    defaults["v"] = defaults["v"] ** 2 + 0.1
+    arrays = {name: weights.get(name, array).astype(dtype) for name, array in defaults.items()}
+    return add_weights(model, arrays)
+
+
+def test_without_epsilon_the_standard_s_is_added() -> None:
+    model = normalized("double", 3, v=np.array([1e-5, 1e-6, 0]))  # an attribute is a float32
+    check(model, FoldBatchNormalizationPass(), inputs=[numbers(4, 2).astype(float)], rtol=1e-6)
+    assert operators(model) == ["Gemm"]
+
+
+@pytest.mark.parametrize(("kind", "rtol"), [("double", 1e-12), ("float16", 2e-2)])
+def test_weights_keep_their_type_and_its_precision(kind: str, rtol: float) -> None:
+    model = normalized(kind, 3, bias="3")
+    dtype = ir.DataType[kind.upper()].numpy()
+    check(
+        model, FoldBatchNormalizationPass(), inputs=[numbers(4, 2).astype(dtype)],
+        rtol=rtol, atol=rtol,
+    )  # fmt: skip
+    assert {value.const_value.numpy().dtype for value in model.graph.initializers.values() if value.name and "normalized" in value.name and value.const_value is not None} == {np.dtype(dtype)}  # fmt: skip
+
+
+def test_a_half_precision_weight_is_rounded_once() -> None:
+    model = normalized("float16", 3)
+    given = {name: value.const_value.numpy().astype(np.float32) for name, value in model.graph.initializers.items() if value.const_value is not None}  # fmt: skip
+    FoldBatchNormalizationPass()(model)
+    folded = model.graph.initializers["w_normalized"].const_value
+    assert folded is not None
+    factor = given["s"].astype(float) / np.sqrt(given["v"].astype(float) + 1e-5)
+    expected = (given["w"] * factor.astype(np.float32)).astype(np.float16)
+    np.testing.assert_array_equal(folded.numpy(), expected)
+
+
+def test_new_weights_are_named_after_the_old_ones() -> None:
+    for bias, name in (("3", "c_normalized"), ("", "w_bias_normalized")):
+        model = normalized("float", 3, bias=bias)
+        FoldBatchNormalizationPass()(model)
+        weights = [value.name for value in model.graph[0].inputs[1:] if value is not None]
+        assert weights == ["w_normalized", name]
+
+
+@pytest.mark.parametrize(
+    ("bias", "folds"), [("3", True), ("1", True), ("1,3", True), ("1,1", True), ("3,1", False)]
+)
+def test_a_bias_per_channel_is_folded_and_one_per_row_is_not(bias: str, folds: bool) -> None:
+    model = normalized("float", 3, bias=bias)
+    check(
+        model, FoldBatchNormalizationPass(), inputs=[numbers(3, 2)],
+        rtol=1e-4, atol=1e-5, modified=folds,
+    )  # fmt: skip
+
+
+def test_many_channels_are_folded() -> None:
+    channels = 5000
+    model = normalized("float", channels, bias=str(channels))
+    check(model, FoldBatchNormalizationPass(), inputs=[numbers(3, 2)], rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("variance", "reason"),
+    [([1, -1, 1], "not finite"), ([1, np.nan, 1], "not finite"), ([1, np.inf, 1], None)],
+)
+def test_statistics_that_give_no_numbers_stay(variance: list[float], reason: str | None) -> None:
+    model = normalized("float", 3, v=np.array(variance))
+    rewrite = FoldBatchNormalizationPass()
+    assert rewrite(model).modified == (reason is None)
+    assert [reason in line for line in rewrite.refusals.lines() if reason] == [True] * bool(reason)
+
+
+def test_statistics_that_are_read_mean_training() -> None:
+    model = normalized("float", 3)
+    norm = model.graph[1]
+    norm.resize_outputs(3)
+    norm.outputs[1].name, norm.outputs[2].name = "mean", "variance"
+    model.graph.append(ir.node("Neg", [norm.outputs[1]]))
+    assert not FoldBatchNormalizationPass()(model).modified
+    model = normalized("float", 3)
+    norm = model.graph[1]
+    norm.resize_outputs(2)
+    norm.outputs[1].name = "mean"
+    model.graph.outputs.append(norm.outputs[1])
+    assert not FoldBatchNormalizationPass()(model).modified
+
+
+def test_a_weight_whose_channels_are_elsewhere_stays() -> None:
+    model = normalized("float", 3)
+    model.graph[0].attributes["transB"] = ir.AttrInt64("transB", 1)
+    rewrite = FoldBatchNormalizationPass()
+    assert not rewrite(model).modified
+    assert "its channels are no axis of the weight" in rewrite.refusals.lines()[0]

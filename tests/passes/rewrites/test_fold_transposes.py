@@ -64,3 +64,40 @@ def test_other_transposes_stay() -> None:
     )
     assert not FoldTransposesPass()(computed).modified
     assert operators(computed) == ["Transpose", "MatMul", "Neg"]
+
+
+def test_a_transpose_that_leaves_the_axes_is_none() -> None:
+    model = parse(
+        "g (float[2,8] x, float[8,8] w) => (float[2,8] y, float[8,8] z) "
+        "{ t = Transpose<perm=[0,1]>(w)\n y = MatMul(x, t)\n z = Neg(w) }"
+    )
+    add_weights(model, {"w": numbers(8, 8)})
+    check(model, FoldTransposesPass(), inputs=[numbers(2, 8)], modified=False)
+
+
+@pytest.mark.parametrize(("rows", "folds"), [("1,3", True), ("0,3", False), ("0,n", False)])
+def test_a_batch_that_may_be_empty_stays(rows: str, folds: bool) -> None:
+    model = parse(
+        f"g (float[{rows},8] x, float[4,8] w) => (float[{rows},4] y, float[4,8] z) "
+        "{ t = Transpose(w)\n y = MatMul(x, t)\n z = Neg(w) }"
+    )
+    add_weights(model, {"w": numbers(4, 8)})
+    sizes = [int(size) if size.isdigit() else 3 for size in rows.split(",")]
+    check(
+        model, FoldTransposesPass(), inputs=[numbers(*sizes, 8)],
+        rtol=1e-5, atol=1e-5, modified=folds,
+    )  # fmt: skip
+
+
+def test_what_is_new_is_named_after_the_product_and_typed() -> None:
+    model = parse(
+        "g (float[2,3,8] x, float[4,8] w) => (float[2,3,4] y, float[4,8] z) "
+        "{ t = Transpose(w)\n y = MatMul(x, t)\n z = Neg(w) }"
+    )
+    add_weights(model, {"w": numbers(4, 8)})
+    FoldTransposesPass()(model)
+    flat, gemm = (node for node in model.graph if node.op_type in ("Reshape", "Gemm") and node.outputs[0].name != "y")  # fmt: skip
+    assert [value.name for value in (flat.outputs[0], gemm.outputs[0])] == ["y_left", "y_product"]
+    assert {flat.outputs[0].dtype, gemm.outputs[0].dtype} == {ir.DataType.FLOAT}
+    assert gemm.attributes["transB"].as_int() == 1
+    assert {"y_rows", "y_back"} <= set(model.graph.initializers)

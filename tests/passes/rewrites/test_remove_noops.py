@@ -1,12 +1,13 @@
 from __future__ import annotations
 
 import numpy as np
+import onnx_ir as ir
 import pytest
 
 from samba_onnx.passes.rewrites.remove_noops import RemoveNoopsPass
 from tests.passes.rewrites.applying import add_weights, check, numbers, operators, parse
 
-CONSTANTS = "<int64[3] same = {2, 3, 4}, int64[3] ones = {1, 1, 1}, int64[6] none = {0,0,0,0,0,0}, int64[1] zero = {0}, int64[1] big = {9}, int64[1] back = {-1}, int64[1] low = {-9}, int64[1] unit = {1}, int64[2] turned = {0, -1}, int64[2] lows = {9, -9}, int64[2] pair = {0, 1}, int64[2] mixed = {1, -1}, float one = {1.0}, float nil = {0.0}, float half = {0.5}, bool yes = {1}, bool no = {0}, int64[6] shift = {1,0,0,-1,0,0}, int64[2] flat = {6, 4}, int64[2] copy = {0, -1}, float[1,1,1,1] wide = {1.0}>"  # fmt: skip
+CONSTANTS = "<int64[3] same = {2, 3, 4}, int64[3] ones = {1, 1, 1}, int64[6] none = {0,0,0,0,0,0}, int64[1] zero = {0}, int64[1] big = {9}, int64[1] back = {-1}, int64[1] low = {-9}, int64[1] unit = {1}, int64[2] turned = {0, -1}, int64[2] lows = {9, -9}, int64[2] pair = {0, 1}, int64[2] mixed = {1, -1}, float one = {1.0}, float nil = {0.0}, float half = {0.5}, bool yes = {1}, bool no = {0}, int64[6] shift = {1,0,0,-1,0,0}, int64[2] flat = {6, 4}, int64[2] copy = {0, -1}, float[1,1,1,1] wide = {1.0}, float[1,1,4] wider = {1.0, 1.0, 1.0, 1.0}, float[1,1,1] single = {1.0}, int64[4] twice = {2, 2, 3, 4}, int64[3] pairs = {1, 1, 2}>"  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -33,6 +34,16 @@ CONSTANTS = "<int64[3] same = {2, 3, 4}, int64[3] ones = {1, 1, 1}, int64[6] non
         ("u = Slice(x, turned, lows, pair, mixed)", ["Slice"]),
         ("u = Pad(x, none)", []),
         ("u = Pad(x, shift)", ["Pad"]),
+        ("u = Mul(x, wider)", ["Mul"]),
+        ("u = Mul(x, single)", []),
+        ("u = Add(x, nil)", ["Add"]),
+        ("u = Sub(x, one)", ["Sub"]),
+        ("u = Div(x, half)", ["Div"]),
+        ("u = Max(x, half)", ["Max"]),
+        ("u = Expand(x, twice)", ["Expand"]),
+        ("u = Tile(x, pairs)", ["Tile"]),
+        ("t = Transpose(x)\n u = Transpose(t)", []),
+        ("t = Transpose(x)\n u = Transpose<perm=[0,2,1]>(t)", ["Transpose"]),
         ("u = Mul(x, one)", []),
         ("u = Div(x, one)", []),
         ("u = Sub(x, nil)", []),
@@ -79,9 +90,10 @@ def test_branches_never_return_what_is_outside() -> None:
 
 
 def test_training_dropout_and_read_masks_stay() -> None:
-    model = parse("""g (float[2] x, bool t) => (float[2] y, float[2] z, bool[2] m)
+    model = parse("""g (float[2] x, bool t) => (float[2] y, float[2] z, bool[2] m, float[2] w)
 <float half = {0.5}, bool yes = {1}> { y = Dropout(x, half, t)
- z, m = Dropout(x) }""")
+ z, m = Dropout(x)
+ w = Dropout(x, half, yes) }""")
     assert not RemoveNoopsPass()(model).modified
 
 
@@ -114,3 +126,71 @@ def test_a_slice_that_turns_an_axis_round_stays(opset: int, axes: list[int], siz
     add_weights(model, bounds)
     InferShapesPass()(model)
     check(model, RemoveNoopsPass(), inputs=[numbers(size, size, size)], modified=False)
+
+
+def test_a_mask_that_is_an_output_keeps_its_dropout() -> None:
+    model = parse("g (float[2] x) => (float[2] y, bool[2] m) { d, m = Dropout(x)\n y = Exp(d) }")
+    rewrite = RemoveNoopsPass()
+    assert not rewrite(model).modified
+    assert rewrite.refusals.lines() == ("Dropout 'd': its other outputs are read",)
+    model = parse("g (float[2] x) => (float[2] y) { d, m = Dropout(x)\n y = Exp(d) }")
+    check(model, RemoveNoopsPass(), inputs=[numbers(2)])
+    assert operators(model) == ["Exp"]
+
+
+def test_the_saturation_of_a_cast_is_kept() -> None:
+    model = parse(
+        "g (float[2] x, float8e4m3fn[1] l) => (float8e4m3fn[2] y) { y = CastLike<saturate=0>(x, l) }"
+    )
+    assert RemoveNoopsPass()(model).modified
+    attributes = {name: item.as_int() for name, item in model.graph[0].attributes.items()}
+    assert attributes == {"saturate": 0, "to": int(ir.DataType.FLOAT8E4M3FN)}
+
+
+def test_a_cast_like_of_unknown_type_stays() -> None:
+    model = parse(
+        "g (float[2] x) => (y) { l = my.Op(x)\n y = CastLike(x, l) }", imports=', "my": 1'
+    )
+    assert not RemoveNoopsPass()(model).modified
+
+
+def test_nothing_is_taken_for_equal_whose_type_or_shape_is_unknown() -> None:
+    body = (
+        "c = Cast<to=1>(a)\n r = Reshape(c, same)\n t = Transpose(r)\n m = Mul(t, one)\n y = Neg(m)"
+    )
+    model = parse(
+        f"g (float[2] x) => (y) {CONSTANTS} {{ a = my.Op(x)\n {body} }}", imports=', "my": 1'
+    )
+    assert not RemoveNoopsPass()(model).modified
+
+
+def test_a_sequence_is_no_tensor_of_its_element_type() -> None:
+    model = parse("g (seq(float) s, float[2] x) => (y) { y = CastLike(x, s) }")
+    assert not RemoveNoopsPass()(model).modified
+
+
+@pytest.mark.parametrize(("allowzero", "skipped"), [(0, False), (1, True)])
+def test_a_zero_that_copies_keeps_the_reshape_before_it(allowzero: int, skipped: bool) -> None:
+    model = parse(
+        "g (float[0,4] x) => (float[0,2,2] y) <int64[2] flat = {4, 0}, int64[3] last = {0, 2, 2}> "
+        f"{{ t = Reshape<allowzero=1>(x, flat)\n y = Reshape<allowzero={allowzero}>(t, last) }}"
+    )
+    RemoveNoopsPass()(model)
+    assert (model.graph[-1].inputs[0] is model.graph.inputs[0]) == skipped
+
+
+def test_a_reshape_to_a_computed_shape_follows_what_is_before_it() -> None:
+    model = parse("g (float[2,3] x, int64[2] s) => (float[?,?] y) <int64[1] flat = {6}> { t = Reshape(x, flat)\n y = Reshape(t, s) }")  # fmt: skip
+    check(model, RemoveNoopsPass(), inputs=[numbers(2, 3), np.array([3, 2])], modified=False)
+
+
+def test_paddings_and_steps_that_are_computed_stay() -> None:
+    model = parse("g (float[2] x, int64[2] p, int64[1] s) => (float[2] y) <int64[1] zero = {0}, int64[1] big = {9}> { t = Pad(x, p)\n u = Slice(t, zero, big, zero, s)\n y = Exp(u) }")  # fmt: skip
+    for node in list(model.graph)[:2]:
+        node.outputs[0].shape = ir.Shape([2])
+    assert not RemoveNoopsPass()(model).modified
+
+
+def test_pads_of_an_old_operator_set_stay() -> None:
+    model = parse("g (float[2] x) => (float[2] y) { t = Pad<pads=[0, 0]>(x)\n y = Exp(t) }", opset=9, ir_version=8)  # fmt: skip
+    assert not RemoveNoopsPass()(model).modified
