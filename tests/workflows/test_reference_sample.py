@@ -179,7 +179,7 @@ def test_very_large_weights_are_read_for_a_sample_on_request_only(
     )
     monkeypatch.setattr(reference_sample, "WEIGHT_BYTES", 47)
     (note,) = sampled(proto).notes
-    assert "0.0 GB of weights; ask for one with --sample" in note
+    assert "it has 0.0 GB of weights; ask for one with --sample" in note
     assert asked == []
     assert sampled(proto, wanted=True).record is not None
     monkeypatch.setattr(reference_sample, "WEIGHT_BYTES", 48)

@@ -96,7 +96,7 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[samba_onnx.Pef]:
 def test_a_pef_agrees_with_its_model_in_every_float(compiled: tuple[int, Path]) -> None:
     element, path = compiled
     result = verify(network(element), path)
-    assert result.passed
+    assert (result.passed, result.against) == (True, "original")
     assert result.runs == tuple(
         f"seed {seed}, weights {weights}"
         for weights in ("mapped", "prepacked")
@@ -284,7 +284,9 @@ def test_threads_and_engine_are_those_of_both_sides(
     for module in (steps, evaluation):
         monkeypatch.setattr(module, "make_engine", note)
     ways = 2 if engine == "onnxruntime" else 1  # to keep weights
-    assert len(verify(network(), plain, engine=engine, threads=1).runs) == 3 * ways
+    runs = verify(network(), plain, engine=engine, threads=1).runs
+    assert len(runs) == 3 * ways
+    assert all(run.endswith("weights mapped") for run in runs[:3])
     assert made == [(engine, 1)] * (1 + ways)
     assert samba_onnx.self_test(plain, engine=engine, threads=1).engine == engine
     assert made == [(engine, 1)] * (1 + 2 * ways)
