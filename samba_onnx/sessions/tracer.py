@@ -90,14 +90,21 @@ class Tracer:
         transfer_device: bool = True,
         weights: Collection[str] | None = None,
         losses: Losses = None,
+        inference: bool = False,
     ) -> tuple[SambaTensor, ...]:
-        """Prepare a model to run; see ``samba.utils.trace_graph``."""
+        """Prepare a model to run; see ``samba.utils.trace_graph``.
+
+        With ``inference``, optimizers are left out where the PEF was compiled without a backward
+        half; without it, they are refused there.
+        """
         _check_mapping(mapping)
         check_data_parallel(False, data_parallel_mode, False)
         if pef:
             self.load(pef)
         listed = optimizer_list(optimizers)
         record = read_records(self._program.required_pef()).get(self._program.graph(None).name)
+        if inference and (record is None or not record.training):
+            listed = []
         _refuse_untrainable(record, listed, self._program.required_pef())
         recorded = None if record is None else record.onnx
         module = trained_module(model, listed, weights, losses, recorded)
