@@ -20,6 +20,7 @@ from samba_onnx.passes.rewrites.refusals import Refusal
 from samba_onnx.passes.rewrites.rewriting import (
     add_constant,
     add_integers,
+    inherit,
     integer_attribute,
     replace_node,
     replace_node_output,
@@ -86,10 +87,10 @@ def _slice(model: ir.Model, node: ir.Node) -> Apply | Refusal | None:
 
 def _top_k(model: ir.Model, node: ir.Node) -> Apply | Refusal | None:
     def apply() -> None:
-        node.attributes["k"] = ir.AttrInt64s("k", [node.attributes["k"].as_int()])
+        node.attributes.add(ir.AttrInt64s("k", [node.attributes["k"].as_int()]))
         _to_input(model, node, "k", 1)
 
-    return apply if "k" in node.attributes else None
+    return apply
 
 
 def _split(model: ir.Model, node: ir.Node) -> Apply | Refusal | None:
@@ -99,9 +100,9 @@ def _split(model: ir.Model, node: ir.Node) -> Apply | Refusal | None:
         return _attributes_to_inputs("split")(model, node)
 
     def apply() -> None:
-        node.attributes["num_outputs"] = ir.AttrInt64("num_outputs", len(node.outputs))
+        node.attributes.add(ir.AttrInt64("num_outputs", len(node.outputs)))
 
-    return None if "num_outputs" in node.attributes else apply
+    return apply
 
 
 def _dropout(model: ir.Model, node: ir.Node) -> Apply | Refusal | None:
@@ -121,8 +122,8 @@ def _flattened(model: ir.Model, node: ir.Node) -> Apply | Refusal | None:
     source = node.inputs[0]
     axis = integer_attribute(node, "axis", 1)
     rank = None if source is None or source.shape is None else len(source.shape)
-    if axis == -1 or (rank is not None and axis % max(rank, 1) == rank - 1):
-        return lambda: node.attributes.update(axis=ir.AttrInt64("axis", -1))
+    if axis == -1 or (rank is not None and axis == rank - 1):
+        return lambda: node.attributes.add(ir.AttrInt64("axis", -1))
     if rank is None or source is None:
         return Refusal("the rank of its input is not known")
 
@@ -153,22 +154,17 @@ def _batch_normalization(model: ir.Model, node: ir.Node) -> Apply | Refusal | No
 
 
 def _upsample(model: ir.Model, node: ir.Node) -> Apply | Refusal | None:
-    attribute = node.attributes.get("scales")
-    if attribute is not None:
-        scales = np.array(attribute.as_floats(), np.float32)
-    else:
-        array = small_array(node.inputs[1]) if len(node.inputs) > 1 else None
-        if array is None:
-            return Refusal("its scales are computed at run time")
-        scales = array.astype(np.float32)
-    return _to_resize(model, node, scales)
+    scales = node.attributes.get("scales")
+    if scales is None:
+        return _resize(model, node)
+    return _to_resize(model, node, np.array(scales.as_floats(), np.float32))
 
 
 def _resize(model: ir.Model, node: ir.Node) -> Apply | Refusal | None:
-    array = small_array(node.inputs[1]) if len(node.inputs) > 1 else None
-    if array is None:
+    scales = small_array(node.inputs[1])
+    if scales is None:
         return Refusal("its scales are computed at run time")
-    return _to_resize(model, node, array.astype(np.float32))
+    return _to_resize(model, node, scales)
 
 
 def _to_resize(model: ir.Model, node: ir.Node, scales: np.ndarray) -> Apply | Refusal | None:
@@ -184,7 +180,7 @@ def _to_resize(model: ir.Model, node: ir.Node, scales: np.ndarray) -> Apply | Re
 
     def apply() -> None:
         attributes = {
-            "mode": "linear" if mode in ("linear", "bilinear") else mode,
+            "mode": mode,
             "coordinate_transformation_mode": "asymmetric",
             "nearest_mode": "ceil" if shrinks else "floor",
         }
@@ -197,7 +193,7 @@ def _to_resize(model: ir.Model, node: ir.Node, scales: np.ndarray) -> Apply | Re
 
 def _resize_11(model: ir.Model, node: ir.Node) -> Apply | Refusal | None:
     """Resize of any version before 18."""
-    version = node.version or model.graph.opset_imports.get("", 0)
+    version = node.version or model.graph.opset_imports[""]
     if version < 11:
         return _resize(model, node)
     mode = node.attributes.get("coordinate_transformation_mode")
@@ -224,15 +220,15 @@ def _roi_align(model: ir.Model, node: ir.Node) -> Apply | Refusal | None:
     del model
 
     def apply() -> None:
-        name = "coordinate_transformation_mode"
-        node.attributes[name] = ir.AttrString(name, "output_half_pixel")
+        mode = ir.AttrString("coordinate_transformation_mode", "output_half_pixel")
+        node.attributes.add(mode)
 
     return apply
 
 
 def _dft(model: ir.Model, node: ir.Node) -> Apply | Refusal | None:
     def apply() -> None:
-        node.attributes["axis"] = ir.AttrInt64("axis", integer_attribute(node, "axis", 1))
+        node.attributes.add(ir.AttrInt64("axis", integer_attribute(node, "axis", 1)))
         _to_input(model, node, "axis", 2)
 
     return apply
@@ -242,40 +238,39 @@ def _grid_sample(model: ir.Model, node: ir.Node) -> Apply | Refusal | None:
     del model
     names = {"bilinear": "linear", "bicubic": "cubic"}
     mode = node.attributes.get("mode")
-    new = names.get("bilinear" if mode is None else mode.as_string())
-
-    def apply() -> None:
-        node.attributes["mode"] = ir.AttrString("mode", new or "linear")
-
-    return apply if new else None
+    if mode is None or mode.as_string() not in names:
+        return None
+    return lambda: node.attributes.add(ir.AttrString("mode", names[mode.as_string()]))
 
 
 def _group_normalization(model: ir.Model, node: ir.Node) -> Apply | Refusal | None:
     """Scale and bias per group become scale and bias per channel."""
-    source, scale, bias = node.inputs[:3]
+    source = node.inputs[0]
     shape = None if source is None else source.shape
     channels = shape[1] if shape is not None and len(shape) > 1 else None
-    groups = integer_attribute(node, "num_groups", 0)
-    if not isinstance(channels, int) or groups < 1 or scale is None or bias is None:
+    groups = node.attributes["num_groups"].as_int()
+    if not isinstance(channels, int):
         return Refusal("the number of channels is not known")
     if channels == groups:
         return None
 
     def apply() -> None:
         nodes = []
-        for position, value in ((1, scale), (2, bias)):
+        for position in (1, 2):
             name = f"{node.outputs[0].name}_{position}"
-            column = ir.node("Reshape", [value, add_integers(model, f"{name}_column", [groups, 1])])
+            column = ir.node(
+                "Reshape",
+                [node.inputs[position], add_integers(model, f"{name}_column", [groups, 1])],
+            )
             size = add_integers(model, f"{name}_size", [groups, channels // groups])
             wide = ir.node("Expand", [column.outputs[0], size])
             flat = ir.node(
                 "Reshape",
                 [wide.outputs[0], add_integers(model, f"{name}_flat", [channels])],
             )
-            for new in (column, wide, flat):
-                new.metadata_props.update(node.metadata_props)
             nodes += [column, wide, flat]
             node.replace_input_with(position, flat.outputs[0])
+        inherit(nodes, node)
         if node.graph is not None:
             node.graph.insert_before(node, nodes)
 
