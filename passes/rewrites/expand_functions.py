@@ -158,7 +158,7 @@ def fits(body: onnx.FunctionProto, written_for: int, version: int) -> bool:
     Args:
         body: Nodes of the default operator set.
         written_for: Version of the default operator set of the body.
-        version: That of the model.
+        version: The default operator set of the model.
     """
     if written_for > version:
         return False
