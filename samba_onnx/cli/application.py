@@ -12,7 +12,15 @@ from typing import Annotated, Any, Literal
 import typer
 
 import samba_onnx
-from samba_onnx.cli import conversion, inspection, listings, running, trained_models, verifying
+from samba_onnx.cli import (
+    conversion,
+    inspection,
+    linting,
+    listings,
+    running,
+    trained_models,
+    verifying,
+)
 from samba_onnx.cli.failures import EXIT_USAGE, answer_or_complain
 
 
@@ -109,6 +117,7 @@ def build_application(markup: Literal["rich"] | None = None) -> typer.Typer:
         running.run,
         verifying.verify,
         trained_models.train_export,
+        linting.lint,
         listings.ops,
         listings.targets,
     ):
