@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import math
 import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -247,7 +246,7 @@ class DeviceMemory:
 
 def _aligned(size: int) -> Array:
     """Return zeros; they come as untouched pages from the system, and cost memory when used."""
-    whole = np.zeros(math.ceil(size / ALIGNMENT) * ALIGNMENT + ALIGNMENT, np.uint8)
+    whole = np.zeros(size + ALIGNMENT, np.uint8)
     start = -whole.ctypes.data % ALIGNMENT
     return whole[start : start + size]
 

@@ -6,7 +6,7 @@ import dataclasses
 import functools
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 from samba_onnx.errors import InputError, ScheduleError, UsageError
 from samba_onnx.pef.manifest import Manifest
@@ -20,8 +20,6 @@ from samba_onnx.runtime.requests import RunRequest
 from samba_onnx.runtime.residency import Residency, sharers
 from samba_onnx.runtime.schedule import GraphSchedule, Step
 from samba_onnx.runtime.selection import (
-    SectionIds,
-    SectionTypes,
     Sweep,
     section_types_of,
     select_sweeps,
@@ -202,8 +200,8 @@ class RunPlanner:
         sweeps = select_sweeps(
             schedule.stages,
             schedule.graph,
-            cast(SectionIds, request.section_ids),
-            cast(SectionTypes, request.section_types),
+            request.section_ids,
+            request.section_types,
             request.from_call,
             request.until_call,
         )

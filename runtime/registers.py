@@ -135,7 +135,7 @@ class Registers:
             if name not in self._registers:
                 known = ", ".join(map(repr, self._registers)) or "none"
                 raise InputError(f"argin {name!r} does not exist; the argins are: {known}")
-        among = [name for name in inputs if name in self._registers] if self._registers else []
+        among = [name for name in inputs if name in self._registers]
         if among:
             twice = next((name for name in among if name in numbers), None)
             if twice is not None:

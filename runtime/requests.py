@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Set
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from samba_onnx.runtime.selection import SectionIds, SectionTypes
+
+HashableIds: TypeAlias = "int | tuple[HashableIds, ...] | frozenset[HashableIds] | None"
+"""Ids of sections and fallbacks, as part of a key."""
 
 
 class RunRequest(NamedTuple):
@@ -20,9 +23,9 @@ class RunRequest(NamedTuple):
     """Names of the inputs that are given, in the order in which they are."""
     outputs: tuple[str, ...] | str | None
     """Names of the outputs that are wanted; None for all. A text is refused later."""
-    section_ids: Hashable = None
+    section_ids: HashableIds = None
     """What ``select_sweeps`` takes, made hashable; so are the types."""
-    section_types: Hashable = None
+    section_types: str | tuple[str, ...] | frozenset[str] | None = None
     from_call: int | None = None
     until_call: int | None = None
     single: bool = False

@@ -197,7 +197,6 @@ def sharers(symbols: Iterable[Symbol]) -> dict[str, list[tuple[str, bool]]]:
     return {
         symbol.name: [(other.name, _same(symbol, other)) for other in group if other is not symbol]
         for group in regions.values()
-        if len(group) > 1
         for symbol in group
     }
 

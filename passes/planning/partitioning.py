@@ -158,7 +158,7 @@ def _fewest_kept_bytes(
             free.setdefault(phase, []).append(position)
     for boundary in range(min(free, default=0), max(phases, default=0), 2):
         candidates = [p for p in sorted(free.get(boundary, ())) if boundary < latest[p]]
-        if 0 < len(candidates) <= CUT_LIMIT:
+        if candidates and len(candidates) <= CUT_LIMIT:
             for position in _run_after(flow, weights, candidates, phases, boundary):
                 phases[position] = boundary + 2
                 free.setdefault(boundary + 2, []).append(position)

@@ -114,50 +114,41 @@ def plan(
     by_name = {name_of(value): by_region[roles.region(value)] for value in on_device(roles, stages)}
     calls = schedule(first_stage, len(stages))
     records = [
-        stage_record(
-            stage, call.stage, name, graph_name, stage.group.type.value if stage.on_rdu else "cpu"
-        )
+        (stage_record(stage, call.stage, name, graph_name), stage)
         for call, stage, name in zip(calls, stages, _stage_names(stages, earlier), strict=True)
     ]
-    sections = _sections(records, stages, target, by_name)
+    sections = _sections(records, target, by_name)
     constant = baked(stages)
     return GraphPlan(
         graph=_graph_record(graph_name, roles, stages, calls, kinds, target.summary, earlier),
         sections=sections,
-        fallbacks=_fallbacks(records, stages, placement),
+        fallbacks=_fallbacks(records, placement),
         symbols=tuple(
             symbol_record(value, kind, by_name, baked=value in constant)
             for value, kind in kinds.items()
         ),
         regions=regions,
-        stages=tuple((call.stage, stage.group) for call, stage in zip(calls, stages, strict=True)),
+        stages=tuple((record.id, stage.group) for record, stage in records),
         experimental=_experimental(stages, placement),
         notes=_notes(sections, target),
     )
 
 
 def _sections(
-    records: Sequence[Stage],
-    stages: Sequence[StageInterface],
-    target: Target,
-    regions: Mapping[str, Region],
+    records: Sequence[tuple[Stage, StageInterface]], target: Target, regions: Mapping[str, Region]
 ) -> tuple[Section, ...]:
     """Return the records of the stages that run on the RDU, in the order of the schedule."""
     return tuple(
-        section_record(record, stage, target, regions)
-        for record, stage in zip(records, stages, strict=True)
-        if stage.on_rdu
+        section_record(record, stage, target, regions) for record, stage in records if stage.on_rdu
     )
 
 
 def _fallbacks(
-    records: Sequence[Stage], stages: Sequence[StageInterface], placement: Placement
+    records: Sequence[tuple[Stage, StageInterface]], placement: Placement
 ) -> tuple[Fallback, ...]:
     """Return the records of the stages that run on the CPU, in the order of the schedule."""
     return tuple(
-        fallback_record(record, stage, placement)
-        for record, stage in zip(records, stages, strict=True)
-        if not stage.on_rdu
+        fallback_record(record, stage, placement) for record, stage in records if not stage.on_rdu
     )
 
 

@@ -22,9 +22,7 @@ if TYPE_CHECKING:
     from samba_onnx.passes.targets import Target
 
 
-def stage_record(
-    interface: StageInterface, identity: int, name: str, graph: str, kind: str
-) -> Stage:
+def stage_record(interface: StageInterface, identity: int, name: str, graph: str) -> Stage:
     """Return the common part of a section and a fallback.
 
     Args:
@@ -32,11 +30,11 @@ def stage_record(
         identity: Its id.
         name: Its name.
         graph: Name of its graph.
-        kind: The word for it in the name of its file, as ``FWD`` or ``cpu``.
 
     Returns:
-        The record.
+        The record; its file is named after the type of a section, or ``cpu``.
     """
+    kind = interface.group.type.value if interface.on_rdu else "cpu"
     operators: dict[str, int] = {}
     flops: dict[str, int] = {}
     for node in interface.group.nodes:

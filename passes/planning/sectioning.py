@@ -13,6 +13,7 @@ itself is a section of its own, whose operands are streamed.
 
 from __future__ import annotations
 
+import itertools
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Sequence
@@ -104,8 +105,8 @@ def _cut(nodes: Sequence[ir.Node], target: Target, capacity: int) -> list[tuple[
         other = _sections(_depth_first(nodes), target, capacity)
         if (len(other.starts), other.kept) < (len(best.starts), best.kept):
             best = other
-    ends = [*best.starts[1:], len(best.nodes)]
-    return [best.nodes[a:b] for a, b in zip(best.starts, ends, strict=True)]
+    cuts = (*best.starts, len(best.nodes))
+    return [best.nodes[a:b] for a, b in itertools.pairwise(cuts)]
 
 
 @dataclass(frozen=True)

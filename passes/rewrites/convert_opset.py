@@ -80,11 +80,11 @@ def _lowering_obstacle(node: ir.Node, version: int, target: int) -> Refusal | No
     """Return why a node of a newer version is not also a node of the older one."""
     from onnx import defs
 
-    if not defs.has(node.op_type, node.domain):
+    if not defs.has(node.op_type):
         return Refusal("onnx does not know the operator")
     try:
-        new = defs.get_schema(node.op_type, version, node.domain)
-        old = defs.get_schema(node.op_type, target, node.domain)
+        new = defs.get_schema(node.op_type, version)
+        old = defs.get_schema(node.op_type, target)
     except defs.SchemaError:
         return Refusal(f"version {target} does not have it")
     if new.since_version == old.since_version:

@@ -109,7 +109,7 @@ class ExpandFunctionsPass(ReasonedPass):
 def _schema(op_type: str, version: int) -> Any:
     """Return the operator's ``OpSchema``; onnx's stubs lack what it says about functions."""
     try:
-        return onnx.defs.get_schema(op_type, version, "")
+        return onnx.defs.get_schema(op_type, version)
     except onnx.defs.SchemaError:
         return None
 
@@ -148,19 +148,24 @@ def _body_of(node: onnx.NodeProto, types: list[onnx.TypeProto], version: int) ->
     if not body.node:
         return None
     imported = [item.version for item in body.opset_import if is_default(item.domain)]
-    written_for = max(imported, default=version)
-    return (body, written_for) if _fits(body, written_for, version) else None
+    written_for = max(imported)
+    return (body, written_for) if fits(body, written_for, version) else None
 
 
-def _fits(body: onnx.FunctionProto, written_for: int, version: int) -> bool:
-    """Return whether the body can be brought to the model's version whatever its types are."""
+def fits(body: onnx.FunctionProto, written_for: int, version: int) -> bool:
+    """Return whether a body can be brought to the model's version whatever its types are.
+
+    Args:
+        body: Nodes of the default operator set.
+        written_for: Version of the default operator set of the body.
+        version: The default operator set of the model.
+    """
     if written_for > version:
         return False
     for inner in body.node:
         entry = ADAPTERS.get(inner.op_type)
-        if entry is None or not written_for < entry.until <= version:
-            continue
-        if inner.op_type not in ALWAYS_POSSIBLE:
+        changed = entry is not None and written_for < entry.until <= version
+        if changed and inner.op_type not in ALWAYS_POSSIBLE:
             return False
     return True
 
@@ -170,7 +175,7 @@ def _as_function(node: ir.Node, body: Body, default: int) -> ir.Function:
     proto, version = body
     proto.domain, proto.name, proto.overload = node.domain, node.op_type, node.overload
     del proto.opset_import[:]
-    proto.opset_import.add(domain="", version=default)
+    proto.opset_import.add(version=default)
     schema = _schema(node.op_type, node.version or default)
     for name, attribute in schema.attributes.items():
         if name in proto.attribute and attribute.default_value.name:

@@ -37,10 +37,7 @@ def _inline(node: ir.Node) -> Refusal | None:
         return Refusal("its condition is only known at run time")
     if graph is None:
         return Refusal("it is in no graph any more")
-    attribute = node.attributes.get("then_branch" if condition.any() else "else_branch")
-    if attribute is None or attribute.is_ref():
-        return Refusal("the branch that is taken is a parameter of a function")
-    branch = attribute.as_graph()
+    branch = node.attributes["then_branch" if condition.any() else "else_branch"].as_graph()
     if branch.initializers:
         return Refusal("the branch that is taken has initializers of its own")
     if len(branch.outputs) != len(node.outputs):

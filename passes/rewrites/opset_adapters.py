@@ -20,6 +20,7 @@ from samba_onnx.passes.rewrites.refusals import Refusal
 from samba_onnx.passes.rewrites.rewriting import (
     add_constant,
     add_integers,
+    inherit,
     integer_attribute,
     replace_node,
     replace_node_output,
@@ -40,20 +41,16 @@ class OpsetAdapter:
     adapt: Adapter
 
 
-def _attributes_to_inputs(*names: str) -> Adapter:
+def _attributes_to_inputs(model: ir.Model, node: ir.Node, *names: str) -> Apply | None:
     """Attributes, in this order, become the inputs after the first."""
+    if not any(name in node.attributes for name in names):
+        return None
 
-    def adapt(model: ir.Model, node: ir.Node) -> Apply | Refusal | None:
-        if not any(name in node.attributes for name in names):
-            return None
+    def apply() -> None:
+        for position, name in enumerate(names, start=1):
+            _to_input(model, node, name, position)
 
-        def apply() -> None:
-            for position, name in enumerate(names, start=1):
-                _to_input(model, node, name, position)
-
-        return apply
-
-    return adapt
+    return apply
 
 
 def _to_input(model: ir.Model, node: ir.Node, name: str, position: int) -> None:
@@ -73,35 +70,35 @@ def _to_input(model: ir.Model, node: ir.Node, name: str, position: int) -> None:
 
 
 def _clip(model: ir.Model, node: ir.Node) -> Apply | Refusal | None:
-    return _attributes_to_inputs("min", "max")(model, node)
+    return _attributes_to_inputs(model, node, "min", "max")
 
 
 def _pad(model: ir.Model, node: ir.Node) -> Apply | Refusal | None:
-    return _attributes_to_inputs("pads", "value")(model, node)
+    return _attributes_to_inputs(model, node, "pads", "value")
 
 
 def _slice(model: ir.Model, node: ir.Node) -> Apply | Refusal | None:
-    return _attributes_to_inputs("starts", "ends", "axes")(model, node)
+    return _attributes_to_inputs(model, node, "starts", "ends", "axes")
 
 
 def _top_k(model: ir.Model, node: ir.Node) -> Apply | Refusal | None:
     def apply() -> None:
-        node.attributes["k"] = ir.AttrInt64s("k", [node.attributes["k"].as_int()])
+        node.attributes.add(ir.AttrInt64s("k", [node.attributes["k"].as_int()]))
         _to_input(model, node, "k", 1)
 
-    return apply if "k" in node.attributes else None
+    return apply
 
 
 def _split(model: ir.Model, node: ir.Node) -> Apply | Refusal | None:
     if len(node.inputs) > 1 and node.inputs[1] is not None:
         return None
     if "split" in node.attributes:
-        return _attributes_to_inputs("split")(model, node)
+        return _attributes_to_inputs(model, node, "split")
 
     def apply() -> None:
-        node.attributes["num_outputs"] = ir.AttrInt64("num_outputs", len(node.outputs))
+        node.attributes.add(ir.AttrInt64("num_outputs", len(node.outputs)))
 
-    return None if "num_outputs" in node.attributes else apply
+    return apply
 
 
 def _dropout(model: ir.Model, node: ir.Node) -> Apply | Refusal | None:
@@ -121,8 +118,8 @@ def _flattened(model: ir.Model, node: ir.Node) -> Apply | Refusal | None:
     source = node.inputs[0]
     axis = integer_attribute(node, "axis", 1)
     rank = None if source is None or source.shape is None else len(source.shape)
-    if axis == -1 or (rank is not None and axis % max(rank, 1) == rank - 1):
-        return lambda: node.attributes.update(axis=ir.AttrInt64("axis", -1))
+    if axis == -1 or (rank is not None and axis == rank - 1):
+        return lambda: node.attributes.add(ir.AttrInt64("axis", -1))
     if rank is None or source is None:
         return Refusal("the rank of its input is not known")
 
@@ -153,22 +150,17 @@ def _batch_normalization(model: ir.Model, node: ir.Node) -> Apply | Refusal | No
 
 
 def _upsample(model: ir.Model, node: ir.Node) -> Apply | Refusal | None:
-    attribute = node.attributes.get("scales")
-    if attribute is not None:
-        scales = np.array(attribute.as_floats(), np.float32)
-    else:
-        array = small_array(node.inputs[1]) if len(node.inputs) > 1 else None
-        if array is None:
-            return Refusal("its scales are computed at run time")
-        scales = array.astype(np.float32)
-    return _to_resize(model, node, scales)
+    scales = node.attributes.get("scales")
+    if scales is None:
+        return _resize(model, node)
+    return _to_resize(model, node, np.array(scales.as_floats(), np.float32))
 
 
 def _resize(model: ir.Model, node: ir.Node) -> Apply | Refusal | None:
-    array = small_array(node.inputs[1]) if len(node.inputs) > 1 else None
-    if array is None:
+    scales = small_array(node.inputs[1])
+    if scales is None:
         return Refusal("its scales are computed at run time")
-    return _to_resize(model, node, array.astype(np.float32))
+    return _to_resize(model, node, scales)
 
 
 def _to_resize(model: ir.Model, node: ir.Node, scales: np.ndarray) -> Apply | Refusal | None:
@@ -184,7 +176,7 @@ def _to_resize(model: ir.Model, node: ir.Node, scales: np.ndarray) -> Apply | Re
 
     def apply() -> None:
         attributes = {
-            "mode": "linear" if mode in ("linear", "bilinear") else mode,
+            "mode": mode,
             "coordinate_transformation_mode": "asymmetric",
             "nearest_mode": "ceil" if shrinks else "floor",
         }
@@ -197,7 +189,7 @@ def _to_resize(model: ir.Model, node: ir.Node, scales: np.ndarray) -> Apply | Re
 
 def _resize_11(model: ir.Model, node: ir.Node) -> Apply | Refusal | None:
     """Resize of any version before 18."""
-    version = node.version or model.graph.opset_imports.get("", 0)
+    version = node.version or model.graph.opset_imports[""]
     if version < 11:
         return _resize(model, node)
     mode = node.attributes.get("coordinate_transformation_mode")
@@ -224,15 +216,15 @@ def _roi_align(model: ir.Model, node: ir.Node) -> Apply | Refusal | None:
     del model
 
     def apply() -> None:
-        name = "coordinate_transformation_mode"
-        node.attributes[name] = ir.AttrString(name, "output_half_pixel")
+        mode = ir.AttrString("coordinate_transformation_mode", "output_half_pixel")
+        node.attributes.add(mode)
 
     return apply
 
 
 def _dft(model: ir.Model, node: ir.Node) -> Apply | Refusal | None:
     def apply() -> None:
-        node.attributes["axis"] = ir.AttrInt64("axis", integer_attribute(node, "axis", 1))
+        node.attributes.add(ir.AttrInt64("axis", integer_attribute(node, "axis", 1)))
         _to_input(model, node, "axis", 2)
 
     return apply
@@ -242,48 +234,47 @@ def _grid_sample(model: ir.Model, node: ir.Node) -> Apply | Refusal | None:
     del model
     names = {"bilinear": "linear", "bicubic": "cubic"}
     mode = node.attributes.get("mode")
-    new = names.get("bilinear" if mode is None else mode.as_string())
-
-    def apply() -> None:
-        node.attributes["mode"] = ir.AttrString("mode", new or "linear")
-
-    return apply if new else None
+    if mode is None or mode.as_string() not in names:
+        return None
+    return lambda: node.attributes.add(ir.AttrString("mode", names[mode.as_string()]))
 
 
 def _group_normalization(model: ir.Model, node: ir.Node) -> Apply | Refusal | None:
     """Scale and bias per group become scale and bias per channel."""
-    source, scale, bias = node.inputs[:3]
+    source = node.inputs[0]
     shape = None if source is None else source.shape
     channels = shape[1] if shape is not None and len(shape) > 1 else None
-    groups = integer_attribute(node, "num_groups", 0)
-    if not isinstance(channels, int) or groups < 1 or scale is None or bias is None:
+    groups = node.attributes["num_groups"].as_int()
+    if not isinstance(channels, int):
         return Refusal("the number of channels is not known")
     if channels == groups:
         return None
 
     def apply() -> None:
         nodes = []
-        for position, value in ((1, scale), (2, bias)):
+        for position in (1, 2):
             name = f"{node.outputs[0].name}_{position}"
-            column = ir.node("Reshape", [value, add_integers(model, f"{name}_column", [groups, 1])])
+            column = ir.node(
+                "Reshape",
+                [node.inputs[position], add_integers(model, f"{name}_column", [groups, 1])],
+            )
             size = add_integers(model, f"{name}_size", [groups, channels // groups])
             wide = ir.node("Expand", [column.outputs[0], size])
             flat = ir.node(
                 "Reshape",
                 [wide.outputs[0], add_integers(model, f"{name}_flat", [channels])],
             )
-            for new in (column, wide, flat):
-                new.metadata_props.update(node.metadata_props)
             nodes += [column, wide, flat]
             node.replace_input_with(position, flat.outputs[0])
+        inherit(nodes, node)
         if node.graph is not None:
             node.graph.insert_before(node, nodes)
 
     return apply
 
 
-def _axes(until: int) -> OpsetAdapter:
-    return OpsetAdapter(until, _attributes_to_inputs("axes"))
+def _axes(model: ir.Model, node: ir.Node) -> Apply | Refusal | None:
+    return _attributes_to_inputs(model, node, "axes")
 
 
 ADAPTERS: dict[str, OpsetAdapter] = {
@@ -296,16 +287,16 @@ ADAPTERS: dict[str, OpsetAdapter] = {
     "Hardmax": OpsetAdapter(13, _flattened),
     "LogSoftmax": OpsetAdapter(13, _flattened),
     "Pad": OpsetAdapter(11, _pad),
-    "ReduceL1": _axes(18),
-    "ReduceL2": _axes(18),
-    "ReduceLogSum": _axes(18),
-    "ReduceLogSumExp": _axes(18),
-    "ReduceMax": _axes(18),
-    "ReduceMean": _axes(18),
-    "ReduceMin": _axes(18),
-    "ReduceProd": _axes(18),
-    "ReduceSum": _axes(13),
-    "ReduceSumSquare": _axes(18),
+    "ReduceL1": OpsetAdapter(18, _axes),
+    "ReduceL2": OpsetAdapter(18, _axes),
+    "ReduceLogSum": OpsetAdapter(18, _axes),
+    "ReduceLogSumExp": OpsetAdapter(18, _axes),
+    "ReduceMax": OpsetAdapter(18, _axes),
+    "ReduceMean": OpsetAdapter(18, _axes),
+    "ReduceMin": OpsetAdapter(18, _axes),
+    "ReduceProd": OpsetAdapter(18, _axes),
+    "ReduceSum": OpsetAdapter(13, _axes),
+    "ReduceSumSquare": OpsetAdapter(18, _axes),
     "Resize": OpsetAdapter(13, _resize_11),
     "RoiAlign": OpsetAdapter(16, _roi_align),
     "Scan": OpsetAdapter(9, _scan),
@@ -313,9 +304,9 @@ ADAPTERS: dict[str, OpsetAdapter] = {
     "Slice": OpsetAdapter(10, _slice),
     "Softmax": OpsetAdapter(13, _flattened),
     "Split": OpsetAdapter(18, _split),
-    "Squeeze": _axes(13),
+    "Squeeze": OpsetAdapter(13, _axes),
     "TopK": OpsetAdapter(10, _top_k),
-    "Unsqueeze": _axes(13),
+    "Unsqueeze": OpsetAdapter(13, _axes),
     "Upsample": OpsetAdapter(10, _upsample),
 }
 

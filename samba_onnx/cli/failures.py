@@ -19,6 +19,7 @@ COMMANDS = (
     "run",
     "verify",
     "train-export",
+    "exec",
     "lint",
     "ops",
     "targets",

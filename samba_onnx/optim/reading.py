@@ -123,8 +123,9 @@ def _steps_like(optimizer: torch.optim.Optimizer, torch_class: type[torch.optim.
     A subclass with a step of its own may compute anything; only this package's is known to compute
     what torch's does.
     """
-    step = inspect.unwrap(type(optimizer).step)
-    return step is inspect.unwrap(torch_class.step) or hasattr(step, _OWN_STEP)
+    step = type(optimizer).step
+    # Both see through what torch wraps around a step for its hooks: a wrapper has the attributes.
+    return hasattr(step, _OWN_STEP) or inspect.unwrap(step) is inspect.unwrap(torch_class.step)
 
 
 def group_hyperparameters(kind: OptimizerKind, group: Mapping[str, Any]) -> dict[str, float]:

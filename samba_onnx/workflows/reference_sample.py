@@ -23,6 +23,7 @@ from samba_onnx.loading import LoadedModel
 from samba_onnx.passes.rewrites.interface import dimensions
 from samba_onnx.pef import can_be_sample, encode_reference
 from samba_onnx.pef.manifest import ReferenceSample
+from samba_onnx.program.dataflow import name_of
 from samba_onnx.program.program import DEFAULT_GRAPH
 from samba_onnx.program.value_types import type_text
 from samba_onnx.safety.files import printable
@@ -205,7 +206,7 @@ def _check_outputs(
 ) -> None:
     """Refuse a model whose answer is not of the types and shapes that it declares."""
     for value in model.graph.outputs:
-        name, kind, shape = value.name or "", type_text(value), dimensions(value.shape)
+        name, kind, shape = name_of(value), type_text(value), dimensions(value.shape)
         array = outputs[name]
         element = tensor_element(kind)
         fits = shape is None or (
@@ -251,5 +252,5 @@ def _specifications(model: ir.Model) -> dict[str, tuple[str, tuple[int, ...]]]:
     for value in model.graph.inputs:
         shape = () if value.shape is None else value.shape
         sizes = tuple(size if isinstance(size, int) else DYNAMIC_SIZE for size in shape)
-        specifications[value.name or ""] = (type_text(value), sizes)
+        specifications[name_of(value)] = (type_text(value), sizes)
     return specifications

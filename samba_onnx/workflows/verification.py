@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from samba_onnx.errors import ExecutionError, UsageError
 from samba_onnx.loading import load_model
 from samba_onnx.pef import Pef, load_pef
+from samba_onnx.program.dataflow import name_of
 from samba_onnx.runtime.engine.registry import DEFAULT_ENGINE
 from samba_onnx.workflows.output_errors import (
     ChosenTolerances,
@@ -253,7 +254,7 @@ def _trial(name: str, original: OriginalModel, inputs: Mapping[str, Any], depth:
 def _refuse_other_model(pef: Pef, model: ir.Model) -> None:
     """Refuse a PEF whose outputs have other names than the model's."""
     graph = pef.manifest.graphs[0]
-    names = tuple(value.name or "" for value in model.graph.outputs)
+    names = tuple(name_of(value) for value in model.graph.outputs)
     if names != graph.outputs:
         raise UsageError(
             f"{pef.path} has outputs {list(graph.outputs)}, the model has {list(names)}: "

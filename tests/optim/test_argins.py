@@ -227,29 +227,35 @@ def test_records_survive_json(made: OptimizerRecord) -> None:
 
 
 @pytest.mark.parametrize(
-    "change",
+    ("change", "complaint"),
     [
-        {"kind": "Adagrad"},
-        {"name": 3},
-        {"groups": {}},
-        {"groups": [1]},
-        {"max_grad_norm": "1"},
-        {"max_grad_norm": math.inf},
-        {"fp32_params": None},
-        {"argin_region_name": None},
-        {"flags": ["slow"]},
-        {"flags": [["momentum"]]},
-        {"parameters": [1]},
-        {"hyperparameters": {"lr": 0.1}},
-        {"hyperparameters": None},
-        {"hyperparameters": {"lr": 1, "momentum": 1, "dampening": 1, "weight_decay": True}},
+        ({"kind": "Adagrad"}, "has an optimizer of unknown kind 'Adagrad'"),
+        ({"name": 3}, "has an optimizer without name"),
+        ({"groups": {}}, "has an optimizer without a list of groups"),
+        ({"groups": [1]}, "has int where a group of an optimizer should be"),
+        ({"max_grad_norm": "1"}, "has an optimizer whose max_grad_norm is '1'"),
+        ({"max_grad_norm": math.inf}, "has an optimizer whose max_grad_norm is inf"),
+        ({"fp32_params": None}, "does not say whether weights have a float32 copy"),
+        ({"argin_region_name": None}, "has an optimizer without argin_region_name"),
+        ({"flags": ["slow"]}, r"has an optimizer with unknown flags \['slow'\]"),
+        ({"flags": [["momentum"]]}, "has an optimizer with unknown flags"),
+        ({"parameters": [1]}, "has a parameter of an optimizer whose name is no text"),
+        ({"hyperparameters": {"lr": 1, "eps": 1}}, "has SGD with hyperparameters lr, eps"),
+        (
+            {"hyperparameters": None},
+            "has NoneType where the hyperparameters of an optimizer should be",
+        ),
+        (
+            {"hyperparameters": {"lr": 1, "momentum": 1, "dampening": 1, "weight_decay": True}},
+            "has an optimizer whose weight_decay is True",
+        ),
     ],
 )
-def test_what_is_no_record_is_refused(change: dict[str, Any]) -> None:
+def test_what_is_no_record_is_refused(change: dict[str, Any], complaint: str) -> None:
     document = to_json(record(SGD, momentum=0.9))
     inner = set(change) <= set(document["groups"][0]) - set(document)
     (document["groups"][0] if inner else document).update(change)
-    with pytest.raises(PefFormatError, match="compile the model again"):
+    with pytest.raises(PefFormatError, match=f"^the PEF {complaint}.*; compile the model again"):
         from_json(document)
 
 

@@ -11,6 +11,7 @@ from torch import nn
 from samba_onnx.errors import UsageError
 from samba_onnx.export.programs.optimizers import (
     OptimizerParts,
+    clip_coefficient_name,
     optimizer_parts,
 )
 from samba_onnx.export.translation.dtypes import onnx_type
@@ -116,6 +117,42 @@ def test_what_depends_on_argins_alone_is_computed_once_for_a_group() -> None:
     (part,) = optimizer_parts([optimizer_record(optimizer, names=names)], specs).update
     scalar = [node for node in part.model.graph if all(not v.shape for v in node.outputs)]
     assert sorted(node.op_type for node in scalar) == sorted(2 * ["Equal", "Not", "Where"])
+
+
+def test_what_optimizers_add_is_called_after_them() -> None:
+    names = parameters()
+    first, *rest = names.values()
+    optimizers = [SGD([first], max_grad_norm=1.0), AdamW(rest, max_grad_norm=2.0)]
+    runner = prepare(optimizers, names)
+    assert [part.model.graph.name for part in runner.parts.update] == [
+        *("optimizer0__gradnorm", "optimizer1__gradnorm"),
+        *("optimizer0__opt", "optimizer1__opt"),
+    ]
+    coefficients = [clip_coefficient_name(record) for record in runner.records]
+    assert coefficients == ["optimizer0__clip_coefficient", "optimizer1__clip_coefficient"]
+    limits = [one for one in runner.parts.argins if one.name.endswith("__max_grad_norm")]
+    assert [(one.name, one.type, one.default) for one in limits] == [
+        ("optimizer0__max_grad_norm", "tensor(float)", 1.0),
+        ("optimizer1__max_grad_norm", "tensor(float)", 2.0),
+    ]
+
+
+def test_scalars_are_double_where_a_parameter_is() -> None:
+    names = parameters(torch.float64)
+    runner = prepare([SGD(names.values(), lr=0.1, max_grad_norm=1.0)], names)
+    assert {argin.type for argin in runner.parts.argins} == {"tensor(double)"}
+    mixed = {"a": nn.Parameter(torch.ones(2)), "b": nn.Parameter(torch.ones(2).double())}
+    groups: list[dict[str, Any]] = [{"params": [mixed["a"]]}, {"params": [mixed["b"]]}]
+    types = {one.name: one.type for one in prepare([SGD(groups, lr=0.1)], mixed).parts.argins}
+    assert types["optimizer0__group0__lr"] == "tensor(float)"
+    assert types["optimizer0__group1__lr"] == "tensor(double)"
+
+
+@pytest.mark.parametrize("key", ["momentum_buffer", "master"])
+def test_a_state_with_the_name_of_a_parameter_is_refused(key: str) -> None:
+    names = {"w": nn.Parameter(torch.ones(2)), f"w__{key}": nn.Parameter(torch.ones(2))}
+    with pytest.raises(UsageError, match=f"state '{key}' of parameter 'w'"):
+        prepare([SGD([names["w"]]), AdamW([names[f"w__{key}"]])], names)
 
 
 def test_every_parameter_has_one_optimizer() -> None:

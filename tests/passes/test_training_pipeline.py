@@ -20,16 +20,17 @@ EQUAL = """g (float[2] x) => (float[2] y) <float[2] v = {1, 2}, float[2] w = {1,
 
 
 class Lifts(ir.passes.InPlacePass):
-    """Makes inputs of all initializers, and looks at what there is to choose from."""
+    """Makes inputs of initializers, and looks at what there is to choose from."""
 
-    def __init__(self) -> None:
+    def __init__(self, *kept: str) -> None:
         super().__init__()
+        self.kept = kept
         self.seen: list[str] = []
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
         self.seen = list(model.graph.initializers)
-        for value in list(model.graph.initializers.values()):
-            del model.graph.initializers[value.name or ""]
+        for name in [name for name in self.seen if name not in self.kept]:
+            value = model.graph.initializers.pop(name)
             value.const_value = None
             model.graph.inputs.append(value)
         return ir.passes.PassResult(model, modified=bool(self.seen))
@@ -48,6 +49,27 @@ def test_equal_weights_are_trained_apart_and_run_as_one() -> None:
     ran = parse(EQUAL)
     run_pipeline(ran, KnowsAll())
     assert operators(ran) == ["Mul", "Add"]
+
+
+def test_state_that_is_equal_now_stays_apart() -> None:
+    trained = parse(EQUAL)
+    run_training_pipeline(trained, KnowsAll(), Lifts("v", "w"))
+    assert sorted(trained.graph.initializers) == ["v", "w"]
+    assert operators(trained) == ["Mul", "Mul", "Add"]
+
+
+def test_statistics_that_move_are_not_folded_into_weights() -> None:
+    text = """g (float[1, 1, 2, 2] x) => (float[1, 1, 2, 2] y) <
+        float[1, 1, 1, 1] w = {3}, float[1] s = {2}, float[1] b = {1}, float[1] m = {0}, float[1] v = {4}
+    > {
+        h = Conv (x, w)
+        y = BatchNormalization (h, s, b, m, v)
+    }"""
+    trained, ran = parse(text), parse(text)
+    run_training_pipeline(trained, KnowsAll(), Lifts("w", "s", "b", "m", "v"))
+    run_pipeline(ran, KnowsAll())
+    assert operators(trained) == ["Conv", "BatchNormalization"]
+    assert operators(ran) == ["Conv"]
 
 
 def test_weights_are_chosen_before_anything_folds_them() -> None:

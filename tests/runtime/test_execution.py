@@ -1,15 +1,18 @@
-"""How long calls take by a clock that ticks once whenever it is read."""
+"""What executes calls: the engine as the user asked for it, and a clock."""
 
 from __future__ import annotations
 
 import itertools
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from samba_onnx.runtime.device import Device
+from samba_onnx.runtime.engine import registry
+from samba_onnx.runtime.engine.protocol import Engine, EngineSettings
 from tests.runtime.building import Plan, build, fallback, section
 
 X = np.arange(4, dtype=np.float32)
@@ -33,3 +36,31 @@ def test_the_time_of_a_call_is_that_between_its_begin_and_its_end(
             device.run({"x": X})
         times = device.profile.calls("main")
         assert [(time.measured_seconds, time.fastest_seconds) for time in times] == [(3, 1), (3, 1)]
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, (None, True)),
+        ({"threads": 3}, (3, True)),
+        ({"prepack": False}, (None, False)),
+        ({"threads": 1, "prepack": False}, (1, False)),
+    ],
+)
+def test_the_engine_is_told_what_the_user_asked_for(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    options: dict[str, Any],
+    expected: tuple[int | None, bool],
+) -> None:
+    told: list[EngineSettings] = []
+
+    def make(settings: EngineSettings) -> Engine:
+        told.append(settings)
+        return registry.ENGINES["reference"](settings)
+
+    monkeypatch.setattr(registry, "ENGINES", {**registry.ENGINES, "listening": make})
+    plan = Plan([section("s (float[4] x) => (float[4] y) { y = Neg(x) }")], ["x"], ["y"])
+    with build(tmp_path, plan) as pef, Device(pef, engine="listening", **options) as device:
+        np.testing.assert_array_equal(device.run({"x": X})["y"], -X)
+    assert [(settings.threads, settings.prepack) for settings in told] == [expected]

@@ -149,3 +149,19 @@ def test_free_memory_is_given_back_where_the_system_can(
     monkeypatch.setattr("samba_onnx.runtime.memory.ctypes", ctypes)
     release_free_memory()
     assert trims == kept
+
+
+def test_regions_are_aligned_wherever_the_system_puts_them() -> None:
+    sizes = range(1, 200)
+    names = [f"r{size}" for size in sizes]
+    memory = DeviceMemory(
+        [Tier("hbm", 1 << 20, 1.0)],
+        [Region(name, size, "hbm") for name, size in zip(names, sizes, strict=True)],
+        [
+            symbol(name, name, "tensor(bool)", (size,))
+            for name, size in zip(names, sizes, strict=True)
+        ],
+    )
+    tensors = [memory.tensor(name) for name in names] + [memory.private(name) for name in names]
+    assert {tensor.address % ALIGNMENT for tensor in tensors} == {0}
+    assert len({tensor.address for tensor in tensors}) == len(tensors)

@@ -7,10 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from samba_onnx.errors import ScheduleError
+from samba_onnx.errors import ScheduleError, UsageError
 from samba_onnx.program.kinds import SectionType, SymbolKind
 from samba_onnx.runtime.device import Device
 from tests.runtime.building import WEIGHT, Plan, build, fallback, section
+from tests.runtime.test_residents import training
 
 X = np.arange(4, dtype=np.float32)
 FWD, BCKWD = SectionType.FWD, SectionType.BCKWD
@@ -65,3 +66,34 @@ def test_an_input_that_another_section_overwrites_is_given_in_a_run_of_its_own(
         with pytest.raises(ScheduleError, match=message):
             device.run({"x": X}, section_ids=[0, 1, 0])
         np.testing.assert_array_equal(device.run({"x": X})["y"], X)
+
+
+def test_outputs_that_there_are_not_or_not_yet(tmp_path: Path) -> None:
+    plan = Plan(
+        [
+            section("s (float[4] x) => (float[4] y) { y = Neg(x) }"),
+            section("s (float[4] x) => (float[4] z) { z = Abs(x) }"),
+        ],
+        ["x"],
+        ["y", "z"],
+    )
+    with build(tmp_path, plan) as pef, Device(pef) as device:
+        with pytest.raises(UsageError, match=r"'q' does not exist; .* outputs are 'y', 'z'$"):
+            device.run({"x": X}, ["y", "q"])
+        with pytest.raises(
+            ScheduleError, match=r"^you ask for 'z', which has no value .*section 1"
+        ):
+            device.run({"x": X}, ["z"], section_ids=[0])
+
+
+def test_a_later_section_reads_what_an_earlier_one_wrote_under_another_name(
+    tmp_path: Path,
+) -> None:
+    """The update of a weight is the weight, and can be read in the same run."""
+    x, weight = np.ones((4, 8), np.float32), np.full((8, 3), 2, np.float32)
+    with build(tmp_path, training()) as pef, Device(pef) as device:
+        device.load({"weight": weight})
+        device.write("weight__grad", weight)
+        for step in range(1, 4):
+            y = device.run({"x": x}, ["y"], section_types=["OPT", "FWD"], argins={"lr": 0.25})["y"]
+            np.testing.assert_array_equal(y, x @ (weight - 0.25 * step * weight))

@@ -156,3 +156,9 @@ def test_a_model_without_argins_says_so(tmp_path: Path) -> None:
         pytest.raises(InputError, match=r"argin 'rate' does not exist; the argins are: none$"),
     ):
         device.run({"x": X}, argins={"rate": 1.0})
+
+
+def test_some_argins_are_given_among_the_inputs_and_others_apart(tmp_path: Path) -> None:
+    with build(tmp_path, scaled()) as pef, Device(pef) as device:
+        y = device.run({"x": X, "count": 5}, argins={"rate": 0.25})["y"]
+        np.testing.assert_array_equal(y, expected(0.25, 2, 5))

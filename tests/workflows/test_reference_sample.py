@@ -34,6 +34,9 @@ def test_a_sample_says_what_it_is_compared_with_and_how_closely() -> None:
     assert (record.rtol, record.atol) == (OUTPUT.relative, OUTPUT.absolute)
     assert sample.content
     assert not sample.notes
+    unseeded = keep_sample([{"x": NUMBERS}], [{"y": NUMBERS}]).record
+    assert unseeded is not None
+    assert (unseeded.seed, unseeded.depth) == (0, 1)
 
 
 @pytest.mark.parametrize("place", ["inputs", "outputs"])
@@ -76,7 +79,8 @@ def test_nothing_beyond_the_limit_is_kept_and_all_up_to_it(
     assert keep_sample([run], [{"y": NUMBERS}]).record is not None
 
 
-def test_a_sample_of_nothing_is_kept() -> None:
+def test_a_sample_of_nothing_takes_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reference_sample, "KEPT_BYTES", 3)
     empty = np.zeros((0, 3), np.float32)
     record = keep_sample([{"x": empty}] * 3, [{"y": empty}] * 3).record
     assert record is not None
@@ -149,6 +153,7 @@ def test_runs_of_a_sample_have_neighbouring_seeds_and_small_dynamic_sizes(asked:
         drawn = random_inputs({"x": ("tensor(float)", (2, 3))}, 5 + number)
         np.testing.assert_array_equal(run["x"], drawn["x"])
     assert (options["seconds"], options["wide"]) == (7.0, False)
+    assert options["threads"] == 1, "sums of several threads depend on how many there are"
 
 
 def test_who_wants_no_sample_gets_none_and_no_note(asked: Any) -> None:
@@ -174,7 +179,7 @@ def test_very_large_weights_are_read_for_a_sample_on_request_only(
     )
     monkeypatch.setattr(reference_sample, "WEIGHT_BYTES", 47)
     (note,) = sampled(proto).notes
-    assert "0.0 GB of weights; ask for one with --sample" in note
+    assert "it has 0.0 GB of weights; ask for one with --sample" in note
     assert asked == []
     assert sampled(proto, wanted=True).record is not None
     monkeypatch.setattr(reference_sample, "WEIGHT_BYTES", 48)

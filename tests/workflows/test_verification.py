@@ -13,12 +13,13 @@ from onnx import TensorProto, helper
 
 import samba_onnx
 from samba_onnx.errors import UsageError
-from samba_onnx.facts.tolerances import OUTPUT, output_roundings
+from samba_onnx.facts.tolerances import OUTPUT, Tolerance, output_roundings
 from samba_onnx.runtime.device import Device
 from samba_onnx.runtime.engine import evaluation, steps
 from samba_onnx.runtime.engine.onnxruntime.engine import OnnxRuntimeEngine
 from samba_onnx.runtime.engine.protocol import Engine, EngineSettings
 from samba_onnx.runtime.engine.registry import ENGINES, make_engine
+from samba_onnx.workflows import reference_sample
 from samba_onnx.workflows.sample_inputs import input_specs, random_inputs
 from samba_onnx.workflows.verification import compare, run_original, verify
 
@@ -95,7 +96,7 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[samba_onnx.Pef]:
 def test_a_pef_agrees_with_its_model_in_every_float(compiled: tuple[int, Path]) -> None:
     element, path = compiled
     result = verify(network(element), path)
-    assert result.passed
+    assert (result.passed, result.against) == (True, "original")
     assert result.runs == tuple(
         f"seed {seed}, weights {weights}"
         for weights in ("mapped", "prepacked")
@@ -243,9 +244,15 @@ def test_tolerances_that_are_given_replace_those_of_the_type(plain: samba_onnx.P
     assert loose.outputs[0].tolerance == "0.5 of each element + 0.5 of the largest"
 
 
-def test_a_tolerance_of_its_own_counts_for_a_sample_too(plain: samba_onnx.Pef) -> None:
+def test_a_sample_is_compared_by_its_own_tolerances_or_those_of_the_user(
+    plain: samba_onnx.Pef, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     own = samba_onnx.self_test(plain)
     assert (own.rtol, own.atol) == (OUTPUT.relative, OUTPUT.absolute)
+    monkeypatch.setattr(reference_sample, "OUTPUT", Tolerance(0.5, 0.25))
+    with samba_onnx.convert(network(), tmp_path / "m.pef") as pef:
+        loose = samba_onnx.self_test(pef)
+        assert (loose.rtol, loose.atol) == (0.5, 0.25)
     exact = samba_onnx.self_test(plain, rtol=0.25, atol=0.125)
     assert (exact.rtol, exact.atol, exact.against) == (0.25, 0.125, "sample")
 
@@ -277,7 +284,9 @@ def test_threads_and_engine_are_those_of_both_sides(
     for module in (steps, evaluation):
         monkeypatch.setattr(module, "make_engine", note)
     ways = 2 if engine == "onnxruntime" else 1  # to keep weights
-    assert len(verify(network(), plain, engine=engine, threads=1).runs) == 3 * ways
+    runs = verify(network(), plain, engine=engine, threads=1).runs
+    assert len(runs) == 3 * ways
+    assert all(run.endswith("weights mapped") for run in runs[:3])
     assert made == [(engine, 1)] * (1 + ways)
     assert samba_onnx.self_test(plain, engine=engine, threads=1).engine == engine
     assert made == [(engine, 1)] * (1 + 2 * ways)

@@ -258,10 +258,24 @@ def _losses(
     return losses
 
 
+def _refuse_histories(exported: ExportedProgram) -> None:
+    """Refuse constants through which torch's gradients reach what they were computed from.
+
+    Torch goes there once, in the first backward, and fails in the second.
+    """
+    for path, constant in exported.constants.items():
+        if isinstance(constant, Tensor) and constant.grad_fn is not None:
+            raise GradientError(
+                f"the module keeps the tensor {path!r}, which an earlier run computed and a gradient "
+                "goes through: forget it before compiling, or keep it without a gradient (detach)"
+            )
+
+
 def _leaves(
     exported: ExportedProgram, names: SymbolNames, input_gradients: Collection[str]
 ) -> dict[str, str]:
     """Return the placeholders to differentiate by, each with the first of the same symbol."""
+    _refuse_histories(exported)
     first: dict[str, str] = {}
     leaves: dict[str, str] = {}
     kinds = {spec.arg.name: spec.kind for spec in exported.graph_signature.input_specs}

@@ -65,6 +65,33 @@ def test_an_operator_that_torch_cannot_differentiate(name: str) -> None:
         export_training(module, (VALUE,))
 
 
+class Caching(nn.Module):
+    """Computes a part of its result in the first run only."""
+
+    def __init__(self, *, detached: bool) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+        self.scale: Tensor | None = None
+        self.detached = detached
+
+    def forward(self, value: Tensor) -> Tensor:
+        if self.scale is None:
+            scale = self.linear.weight.exp()
+            self.scale = scale.detach() if self.detached else scale
+        return (self.linear(value) @ self.scale).square().mean()
+
+
+def test_a_tensor_kept_with_the_history_of_an_earlier_run() -> None:
+    """Torch's gradient goes through it to the weight, once; that of a compiled graph would not."""
+    module = Caching(detached=False)
+    module(VALUE)
+    with pytest.raises(GradientError, match=r"'scale', which an earlier run computed"):
+        export_training(module, (VALUE,))
+    constant = Caching(detached=True)
+    constant(VALUE)
+    assert export_training(constant, (VALUE,)).members
+
+
 def test_sizes_that_depend_on_values() -> None:
     module = Calling(lambda found: found[found > 0].mean())
     with pytest.raises(ModelError, match=r"test_training_errors\.py:\d+ returns sizes that depend"):

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import dataclasses
+
 import ml_dtypes
 import numpy as np
 import onnx_ir as ir
@@ -90,6 +92,19 @@ def test_each_data_type_has_its_own_peak() -> None:
     whole = list(parse(PRODUCT.replace("float[", "int32[")).graph)
     assert cost(whole, {}, figures()).seconds == 2.0**-19
     assert cost([], {}, figures()).seconds == 0
+
+
+def test_arithmetic_in_several_data_types_adds_up() -> None:
+    nodes = [*parse(PRODUCT).graph, *parse(PRODUCT.replace("float[", "bfloat16[")).graph]
+    assert cost(nodes, {}, figures()).seconds == 2.0**-19 + 2.0**-20
+
+
+def test_arithmetic_takes_no_time_on_a_device_without_a_peak_and_long_on_a_slow_one() -> None:
+    nodes = list(parse(PRODUCT).graph)
+    for peaks in ({}, {"float32": 0.0}):
+        assert cost(nodes, {}, dataclasses.replace(figures(), peak_flops=peaks)).seconds == 0
+    slow = dataclasses.replace(figures(), peak_flops={"float32": 1.0})
+    assert cost(nodes, {}, slow).seconds == 2**21
 
 
 def test_a_node_of_unknown_types_computes_in_none() -> None:

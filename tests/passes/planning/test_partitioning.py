@@ -7,8 +7,10 @@ import pstats
 
 import numpy as np
 import onnx_ir as ir
+import pytest
 from hypothesis import given, settings
 
+from samba_onnx.passes.planning import partitioning
 from samba_onnx.passes.planning.partitioning import Home, group, partition
 from samba_onnx.program.dataflow import Dataflow
 from tests.passes.planning.plan_samples import operators, parse, placement
@@ -131,7 +133,15 @@ def test_a_body_makes_its_node_wait_for_what_it_reads() -> None:
     assert operators(groups) == [("rdu", ["Relu"]), ("cpu", ["If"]), ("rdu", ["Relu"])]
 
 
-def test_a_small_result_is_kept_rather_than_a_large_one() -> None:
+@pytest.mark.parametrize(
+    ("limit", "before", "after"),
+    [(1, ["Relu"], ["Expand", "Add"]), (0, ["Relu", "Expand"], ["Add"])],
+    ids=["moved", "as early as possible beyond the limit"],
+)
+def test_a_small_result_is_kept_rather_than_a_large_one(
+    limit: int, before: list[str], after: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(partitioning, "CUT_LIMIT", limit)
     # "wide" has 64 times the bytes of "x": it is made after the switch, where it is needed.
     model = parse("""g (float[1] x) => (float[64] y) <int64[1] s = {64}> {
         small = Relu (x)
@@ -142,7 +152,7 @@ def test_a_small_result_is_kept_rather_than_a_large_one() -> None:
     model.graph[1].outputs[0].shape = ir.Shape([64])
     model.graph[1].outputs[0].dtype = ir.DataType.FLOAT
     groups = partition(model, placement(model))
-    assert operators(groups) == [("rdu", ["Relu"]), ("cpu", ["Cos"]), ("rdu", ["Expand", "Add"])]
+    assert operators(groups) == [("rdu", before), ("cpu", ["Cos"]), ("rdu", after)]
 
 
 def test_no_nodes_no_groups() -> None:

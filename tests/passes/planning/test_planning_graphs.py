@@ -7,6 +7,7 @@ import pytest
 from samba_onnx.errors import UsageError
 from samba_onnx.pef.manifest import Call
 from samba_onnx.program.kinds import SectionType
+from tests.passes.planning.plan_samples import target
 from tests.passes.planning.planned import made
 
 
@@ -39,3 +40,21 @@ def test_graphs_that_mean_different_values_by_one_name() -> None:
     forward = made("g (float[4] x) => (float[4] y) { y = Relu (x) }")
     with pytest.raises(UsageError, match="share region 'x' with one of 16 bytes"):
         made("g (float[8] x) => (float[8] z) { z = Relu (x) }", earlier=(forward,))
+
+
+def test_graphs_of_one_pef_lie_beside_each_other() -> None:
+    small = target(hbm=48)
+    forward = made("g (float[4] x) => (float[4] y) { y = Relu (x) }", device=small)
+    backward = made(
+        "g (float[4] d) => (float[4] e) { e = Neg (d) }", earlier=(forward,), device=small
+    )
+    tiers = {region.name: region.tier for region in (*forward.regions, *backward.regions)}
+    assert tiers == {"x": "hbm", "y": "hbm", "d": "hbm", "e": "ddr"}
+
+
+def test_stages_of_all_graphs_have_names_of_their_own() -> None:
+    text = "g (float[4] x) => (float[4] y) { a = Cos (x)  y = Relu (a) }"
+    first = made(text)
+    second = made(text, earlier=(first,), first_stage=2)
+    names = [stage.name for plan in (first, second) for stage in (*plan.fallbacks, *plan.sections)]
+    assert names == ["Cos", "Relu", "Cos_2", "Relu_2"]

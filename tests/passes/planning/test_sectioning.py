@@ -138,22 +138,37 @@ def test_parts_without_a_connection_share_a_section() -> None:
     assert cut(groups, target(), "o3") == tuple(groups)
 
 
-def test_a_better_order_is_found_where_the_models_keeps_too_much() -> None:
+@pytest.mark.parametrize("start", ["x", "s"], ids=["of an input", "of a shared value"])
+def test_a_better_order_is_found_where_the_models_keeps_too_much(start: str) -> None:
     # Level by level, four values wait; branch by branch, only the results of branches do.
-    branches = "\n".join(f"a{i} = Exp (x)" for i in range(4))
+    branches = "\n".join(f"a{i} = Exp ({start})" for i in range(4))
     ends = "\n".join(f"b{i} = Relu (a{i})" for i in range(4))
     groups = whole(f"""g (float[4] x) => (float[4] y) {{
+        s = Neg (x)
         {branches}
         {ends}
-        y = Sum (b0, b1, b2, b3)
+        y = Sum (s, b0, b1, b2, b3)
     }}""")
     nodes = groups[0].nodes
     for node in nodes:
         if node.op_type == "Exp":
             node.outputs[0].shape = ir.Shape([64])
-    capacity = 64 * 4 + 3 * 16 + 16
+    capacity = 64 * 4 + 4 * 16 + 16
     pieces = [group.nodes for group in cut(groups, target(sram=capacity), "o3")]
+    order = [node for piece in pieces for node in piece]
+    assert sorted(map(id, order)) == sorted(map(id, nodes))
     assert (len(pieces), kept(pieces)) < best(nodes, capacity)
+
+
+def test_the_models_own_order_is_kept_where_another_is_no_better() -> None:
+    groups = whole("""g (float[4] x) => (float[4] y) {
+        b = Neg (x)
+        a = Relu (x)
+        y = Add (a, b)
+    }""")
+    pieces = cut(groups, target(sram=47), "o3")
+    assert len(pieces) > 1
+    assert [node for piece in pieces for node in piece.nodes] == list(groups[0].nodes)
 
 
 def test_operands_baked_into_a_section_need_no_memory() -> None:

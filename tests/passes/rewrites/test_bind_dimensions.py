@@ -4,7 +4,7 @@ import pytest
 
 from samba_onnx.errors import UsageError
 from samba_onnx.passes.rewrites.bind_dimensions import BindDimensionsPass, Shapes
-from samba_onnx.passes.rewrites.interface import Interface
+from samba_onnx.passes.rewrites.interface import Interface, dimensions
 from tests.passes.rewrites.applying import parse
 
 GRAPH = """g (float[batch,seq,4] x, float[batch,?] m, float[2,n] w) => (float[batch,seq,4] y)
@@ -57,3 +57,49 @@ def test_nothing_asked_nothing_changed() -> None:
 def test_wrong_wishes_are_refused(dims: dict[str, int], shapes: Shapes, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         BindDimensionsPass(dims, shapes)(parse(GRAPH))
+
+
+def test_the_smallest_size_is_one() -> None:
+    assert bound({"batch": 1}, {"m": (1, 1)}) == ["1,seq,4", "1,1", "2,n", "1,seq,4"]
+
+
+def test_a_dimension_that_is_not_given_stays_and_the_next_is_set() -> None:
+    assert bound({}, {"m": (None, 7)}) == ["batch,seq,4", "batch,7", "2,n", "batch,seq,4"]
+    assert bound({}, {"m": ("batch", 7)}) == ["batch,seq,4", "batch,7", "2,n", "batch,seq,4"]
+    with pytest.raises(UsageError, match="dimension 1 of input 'm' must be at least 1, not 0"):
+        bound({}, {"m": (None, 0)})
+
+
+def test_an_input_of_unknown_rank_takes_the_shape_that_is_given() -> None:
+    model = parse("g (float[?] x) => (y) { y = Relu(x) }")
+    model.graph.inputs[0].shape = None
+    assert BindDimensionsPass({}, {"x": (2, None, 3)})(model).modified
+    assert str(Interface.of(model).inputs[0]) == "x: tensor(float)[2,?,3]"
+
+
+def test_sizes_that_are_there_already_change_nothing() -> None:
+    model = parse("g (float[2,3] x, float[4] w) => (float[2,3] y) { y = Relu(x) }")
+    assert not BindDimensionsPass({}, {"x": (2, 3), "w": (None,)})(model).modified
+
+
+def test_values_of_branches_are_bound_too() -> None:
+    model = parse("""g (bool c, float[n] x) => (float[n] y) {
+ y = If (c) <then_branch = t () => (float[n] a) { h = Neg(x)
+ a = Abs(h) }, else_branch = e () => (float[n] b) { b = Exp(x) }> }""")
+    assert BindDimensionsPass({"n": 3}, {})(model).modified
+    (branch, _) = model.graph.subgraphs()
+    assert dimensions(branch.outputs[0].shape) == (3,)
+
+
+@pytest.mark.parametrize(
+    ("graph", "dims", "shapes", "message"),
+    [
+        ("(float[2] x)", {"n": 2}, {}, "no dimension 'n'; it has no named dimensions"),
+        ("()", {}, {"x": (2,)}, "no input 'x'; it has none"),
+    ],
+)
+def test_a_model_that_has_nothing_to_bind_says_so(
+    graph: str, dims: dict[str, int], shapes: Shapes, message: str
+) -> None:
+    with pytest.raises(UsageError, match=message):
+        BindDimensionsPass(dims, shapes)(parse(f"g {graph} => () {{ }}"))

@@ -1,9 +1,12 @@
 from __future__ import annotations
 
 import numpy as np
+import onnx
 import pytest
 
 from samba_onnx.passes.pipeline import run_pipeline
+from samba_onnx.passes.rewrites import expand_functions
+from samba_onnx.passes.rewrites.expand_functions import ExpandFunctionsPass
 from tests.passes.rewrites.applying import TRACE, Knows, numbers, operators, parse, run
 
 BASIC = ("Abs", "Add", "Cast", "Clip", "Div", "Erf", "Exp", "Less", "Log", "Max", "Min", "Mul", "Neg",
@@ -18,6 +21,8 @@ BASIC = ("Abs", "Add", "Cast", "Clip", "Div", "Erf", "Exp", "Less", "Log", "Max"
         ("Gelu(x)", 20),
         ('Gelu<approximate="tanh">(x)', 21),
         ("Elu<alpha=0.5>(x)", 14),
+        ("Elu(x)", 14),
+        ("HardSigmoid<alpha=0.3>(x)", 14),
         ("HardSwish(x)", 14),
         ("Softplus(x)", 22),
         ("LogSoftmax<axis=1>(x)", 13),
@@ -67,3 +72,82 @@ def test_operators_that_are_too_new_are_expanded_and_lowered() -> None:
     padded = np.pad(x, ((0, 0), (0, 0), (2, 0)))
     expected = sum(padded[:, :, k : k + 4] * w[None, :, 0, k : k + 1] for k in range(3))
     np.testing.assert_allclose(run(result.model, [x, w])[0], expected, rtol=1e-5, atol=1e-6)
+
+
+class KnowsOthers:
+    """A target that has every operator but some."""
+
+    def __init__(self, *lacking: str) -> None:
+        self.lacking = lacking
+
+    def knows(self, domain: str, op_type: str) -> bool:
+        return op_type not in self.lacking
+
+
+def expanded(body: str, *lacking: str, opset: int = 21, deepest: int = 4) -> list[str]:
+    """Return the operators after one run of the pass for a target that lacks some."""
+    model = parse(f"g (float[2] x, int64 n) => (y) {{ {body} }}", opset=opset)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(expand_functions, "DEEPEST", deepest)
+        rewrite = ExpandFunctionsPass(KnowsOthers(*lacking))
+        assert rewrite(model).modified == (not rewrite.refusals.lines())
+    return operators(model)
+
+
+def test_bodies_within_bodies_are_looked_into_so_deep_and_no_deeper() -> None:
+    mish, window = ("y = Mish(x)", "Mish", "Softplus"), ("y = HannWindow(n)", "HannWindow", "Range", "Relu")  # fmt: skip
+    assert expanded(*mish, deepest=0) == ["Mish"]
+    assert "Softplus" in expanded(*mish, deepest=1)
+    assert "Softplus" in expanded(*mish)
+    assert expanded(*mish, "Exp") == ["Mish"]
+    assert expanded(*window, deepest=1) == ["HannWindow"]
+    assert "Range" in expanded(*window, deepest=2)
+
+
+def test_a_body_of_a_newer_operator_set_is_not_used() -> None:
+    assert expanded("y = Elu(x)", "Elu", opset=17) == ["Elu"]
+    assert "Elu" not in expanded("y = Elu(x)", "Elu", opset=18)
+
+
+def test_nodes_of_a_body_carry_the_version_that_it_is_written_for() -> None:
+    model = parse("g (float[2] x) => (float[2] y) { y = Elu<alpha=0.5>(x) }", opset=21)
+    ExpandFunctionsPass(KnowsOthers("Elu"))(model)
+    assert {node.version for node in model.graph if node.op_type != "Constant"} == {18}
+    model = parse("g (float[2] x) => (float[2] y) { y = Elu(x) }", opset=18)
+    ExpandFunctionsPass(KnowsOthers("Elu"))(model)
+    assert {node.version for node in model.graph} == {None}
+
+
+def test_other_functions_of_the_model_stay() -> None:
+    model = parse("""g (float[2] x) => (float[2] y) { a = Elu(x)
+ y = my.kept(a) }
+<domain: "my", opset_import: ["": 21]>
+kept (a) => (b) { b = Neg(a) }""", imports=', "my": 1')  # fmt: skip
+    before = dict(model.functions)
+    ExpandFunctionsPass(KnowsOthers("Elu", "kept"))(model)
+    assert dict(model.functions) == before
+    assert operators(model)[-1] == "kept"
+
+
+def inner(op_type: str) -> onnx.FunctionProto:
+    body = onnx.FunctionProto()
+    body.node.add(op_type="Relu")
+    body.node.add(op_type=op_type)
+    return body
+
+
+@pytest.mark.parametrize(
+    ("op_type", "written_for", "version", "fits"),
+    [
+        ("Relu", 13, 13, True),
+        ("Relu", 14, 13, False),
+        ("ReduceMax", 13, 21, True),  # its axes become an operand whatever they are
+        ("Softmax", 12, 13, False),  # of an unknown rank it cannot be converted
+        ("Softmax", 11, 12, True),
+        ("Softmax", 13, 21, True),
+    ],
+)
+def test_a_body_is_used_when_its_operators_can_be_brought_to_the_version_of_the_model(
+    op_type: str, written_for: int, version: int, fits: bool
+) -> None:
+    assert expand_functions.fits(inner(op_type), written_for, version) == fits

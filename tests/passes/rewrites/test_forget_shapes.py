@@ -58,3 +58,39 @@ def test_a_static_model_keeps_what_it_states() -> None:
 
 def test_nothing_stated_is_nothing_to_forget() -> None:
     assert not ForgetShapesPass()(parse(DYNAMIC)).modified
+
+
+def test_ranks_types_and_outputs_of_branches_stay_as_they_are_stated() -> None:
+    model = parse("""g (bool c, float[batch, 4] x) => (float[batch, 4] y) {
+ r = Relu(x)
+ y = If (c) <then_branch = t () => (float[6, 4] a) { h = Neg(r)
+ a = Abs(h) }, else_branch = e () => (float[6, 4] b) { b = Exp(r) }> }""")
+    branch, _ = model.graph.subgraphs()
+    inner = branch[0].outputs[0]
+    inner.type, inner.shape = ir.TensorType(ir.DataType.FLOAT), ir.Shape([6, 4])
+    assert ForgetShapesPass()(model).modified
+    assert (inner.dtype, inner.shape) == (ir.DataType.FLOAT, ir.Shape([None, None]))
+    assert branch.outputs[0].shape == ir.Shape([6, 4])
+    assert not ForgetShapesPass()(model).modified
+
+
+def test_one_dynamic_input_among_others_makes_a_model_dynamic() -> None:
+    for inputs, forgets in (
+        ("float[2] z, float[n] x", True),
+        ("float[2] z, float[?] x", True),
+        ("float[2] z, float[2] x", False),
+    ):
+        model = parse(f"g ({inputs}) => (y) {{ t = Relu(x) y = Neg(t) }}")
+        value = _state(model, 6)
+        assert ForgetShapesPass()(model).modified == forgets
+        assert value.shape == ir.Shape([None if forgets else 6])
+    model = parse("g (float[2] x) => (y) { t = Relu(x) y = Neg(t) }")
+    model.graph.inputs[0].shape = None
+    _state(model, 6)
+    assert not ForgetShapesPass()(model).modified
+
+
+def test_what_is_unknown_already_is_not_forgotten() -> None:
+    model = parse(DYNAMIC)
+    _state(model, "batch", "n")
+    assert not ForgetShapesPass()(model).modified

@@ -2,9 +2,11 @@ from __future__ import annotations
 
 import numpy as np
 import onnx_ir as ir
+import pytest
 
 from samba_onnx.passes.rewrites.lift_constants import LiftConstantsPass
-from tests.passes.rewrites.applying import check, numbers, operators, parse
+from samba_onnx.passes.rewrites.rewriting import WEIGHT
+from tests.passes.rewrites.applying import check, numbers, operators, parse, run
 
 
 def test_every_kind_of_dense_constant_becomes_an_initializer() -> None:
@@ -51,4 +53,110 @@ def test_sparse_constants_and_references_stay() -> None:
     model.graph[0].attributes["value_float"] = ir.RefAttr(
         "value_float", "outer", ir.AttributeType.FLOAT
     )
+    assert not LiftConstantsPass()(model).modified
+
+
+@pytest.mark.parametrize(
+    ("attribute", "kind", "content"),
+    [
+        ('value_string: string = "ab"', "string", [b"ab"]),
+        ('value_strings: strings = ["a", "b"]', "string[2]", [b"a", b"b"]),
+    ],
+)
+def test_one_string_is_a_scalar_and_several_are_a_vector(
+    attribute: str, kind: str, content: list[bytes]
+) -> None:
+    model = parse(f"g () => ({kind} y) {{ a = Constant<{attribute}>()\n y = Identity(a) }}")
+    assert LiftConstantsPass()(model).modified
+    tensor = model.graph.initializers["a"].const_value
+    assert isinstance(tensor, ir.StringTensor)
+    assert tensor.shape == ir.Shape(() if len(content) == 1 else (len(content),))
+    assert list(tensor.string_data()) == content
+
+
+def test_a_constant_of_two_attributes_is_none() -> None:
+    model = parse("g () => (float y) { y = Constant<value_float: float = 1.0>() }")
+    model.graph[0].attributes["value_int"] = ir.AttrInt64("value_int", 1)
+    assert not LiftConstantsPass()(model).modified
+    model.graph[0].attributes.pop("value_float")
+    value = model.graph[0].attributes.pop("value_int")
+    model.graph[0].attributes["sparse_value"] = value
+    assert not LiftConstantsPass()(model).modified
+
+
+def test_an_initializer_is_named_after_the_constant_or_its_node() -> None:
+    text = "g (float x) => (float y) { a = Constant<value_float: float = 1.0>()\n y = Add(x, a) }"
+    for name, node_name, expected in (("a", "n", "a"), (None, "n", "n"), (None, None, "constant")):
+        model = parse(text)
+        node = model.graph[0]
+        node.name, node.outputs[0].name = node_name, name
+        node.outputs[0].metadata_props["key"] = "text"
+        LiftConstantsPass()(model)
+        assert list(model.graph.initializers) == [expected]
+        assert model.graph.initializers[expected].metadata_props["key"] == "text"
+        assert operators(model) == ["Add"]
+
+
+@pytest.mark.parametrize(("size", "weight"), [(1024, False), (1025, True)])
+def test_a_long_constant_is_a_weight(size: int, weight: bool) -> None:
+    model = parse(f"g () => (float[{size}] y) {{ y = Constant() }}")
+    model.graph[0].attributes["value"] = ir.AttrTensor("value", ir.tensor(numbers(size)))
+    check(model, LiftConstantsPass(), inputs=[])
+    assert model.graph.initializers["y_value"].meta.get(WEIGHT, False) == weight
+
+
+BRANCH = """g (bool c, float[2] x) => (float[2] y) {
+ y = If (c) <then_branch = t () => (float[2] a) <float[2] w = {1.0, 3.0}> { a = Add(x, w) },
+             else_branch = e () => (float[2] b) { b = Neg(x) }> }"""
+
+
+def test_a_weight_of_a_branch_stays_one_and_what_comes_behind_is_lifted_too() -> None:
+    model = parse(BRANCH)
+    (branch, other) = model.graph.subgraphs()
+    weight = branch.initializers["w"]
+    weight.meta[WEIGHT] = True
+    extra = ir.Value(name="k", const_value=ir.tensor(numbers(2)))
+    branch.register_initializer(extra)
+    check(model, LiftConstantsPass(), inputs=[np.array(True), numbers(2)])
+    flags = {name: WEIGHT in value.meta for name, value in model.graph.initializers.items()}
+    assert flags == {"w": True, "k": False}
+    assert not branch.initializers
+    assert not other.initializers
+
+
+def test_an_initializer_that_a_branch_returns_becomes_an_identity() -> None:
+    model = parse(BRANCH)
+    (branch, _) = model.graph.subgraphs()
+    branch.outputs.clear()
+    branch.outputs.append(branch.initializers["w"])
+    assert LiftConstantsPass()(model).modified
+    assert [value.name for value in branch.outputs] == ["w"]
+    assert branch[0].op_type == "Identity"
+    np.testing.assert_array_equal(run(model, [np.array(True), numbers(2)])[0], [1, 3])
+
+
+def strings(name: str) -> ir.Value:
+    return ir.Value(
+        name=name, type=ir.TensorType(ir.DataType.STRING), shape=ir.Shape([1]),
+        const_value=ir.StringTensor([b"a"], shape=ir.Shape((1,))),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("empty", [True, False])
+def test_strings_that_are_an_output_are_one_of_a_node(empty: bool) -> None:
+    model = parse("g (float[2] x) => (float[2] y) { y = Neg(x) }")
+    if empty:
+        model.graph.outputs.clear()
+        model.graph.remove(model.graph[0], safe=True)
+    output, number, inner = strings("s"), ir.Value(name="n", const_value=ir.tensor([1.0])), strings("i")  # fmt: skip
+    for value in (number, output, inner):
+        model.graph.register_initializer(value)
+    model.graph.outputs.extend([output, number])
+    assert LiftConstantsPass()(model).modified
+    assert operators(model) == ["Identity", *([] if empty else ["Neg"])]
+    assert set(model.graph.initializers) == {"s_value", "n", "i"}
+    new = model.graph[0].outputs[0]
+    assert (new.name, new.dtype, new.shape) == ("s", ir.DataType.STRING, ir.Shape([1]))
+    assert model.graph[0].name == "s_output"
+    assert [value.name for value in model.graph.outputs][-2:] == ["s", "n"]
     assert not LiftConstantsPass()(model).modified

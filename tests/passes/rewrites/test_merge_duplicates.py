@@ -78,3 +78,42 @@ def test_equal_outputs_keep_their_names() -> None:
     MergeNodesPass()(model)
     assert [value.name for value in model.graph.outputs] == before
     assert operators(model) == ["Exp", "Identity"]
+
+
+def merged(**tensors: ir.TensorProtocol) -> list[str]:
+    """Return which initializers of a model stay that reads all of them."""
+    model = parse("g (float[2] x) => (float[2] y) { y = Neg(x) }")
+    for name, tensor in tensors.items():
+        value = ir.Value(name=name, const_value=tensor)
+        model.graph.register_initializer(value)
+        model.graph.append(ir.node("Identity", [value]))
+    assert MergeInitializersPass()(model).modified == (len(model.graph.initializers) < len(tensors))
+    return list(model.graph.initializers)
+
+
+def test_types_and_shapes_tell_equal_bytes_apart() -> None:
+    zeros = np.zeros(2, np.float32)
+    assert merged(
+        a=ir.tensor(zeros), b=ir.tensor(zeros.astype(np.int32)), c=ir.tensor(zeros[:, None]),
+        d=ir.tensor(zeros),
+    ) == ["a", "b", "c"]  # fmt: skip
+
+
+def test_content_is_read_up_to_4096_bytes_and_identity_counts_beyond() -> None:
+    small, large = np.zeros(1024, np.float32), np.zeros(1025, np.float32)
+    assert merged(a=ir.tensor(small), b=ir.tensor(small.copy())) == ["a"]
+    assert merged(a=ir.tensor(large), b=ir.tensor(large.copy())) == ["a", "b"]
+    shared = ir.tensor(large)
+    assert merged(a=shared, b=shared, c=ir.tensor(small)) == ["a", "c"]
+
+
+def test_strings_stay_and_what_comes_behind_is_merged() -> None:
+    text = ir.StringTensor([b"a"], shape=ir.Shape((1,)))
+    number = np.ones(2)
+    assert merged(a=text, b=text, c=ir.tensor(number), d=ir.tensor(number)) == ["a", "b", "c"]
+
+
+def test_initializers_that_are_inputs_or_outputs_stay() -> None:
+    model = parse("g (float[1] d) => (float[1] y, float[1] o) <float[1] d = {1.0}, float[1] o = {1.0}, float[1] a = {1.0}, float[1] b = {1.0}> { p = Add(d, o)\n q = Mul(p, a)\n y = Sub(q, b) }")  # fmt: skip
+    assert MergeInitializersPass()(model).modified
+    assert list(model.graph.initializers) == ["d", "o", "a"]

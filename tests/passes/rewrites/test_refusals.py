@@ -85,6 +85,16 @@ def test_equal_reasons_are_counted() -> None:
     )
 
 
+def test_a_node_without_a_name_is_called_by_what_it_computes() -> None:
+    refusals = Refusals()
+    node = ir.node("Split", [], num_outputs=2)
+    node.outputs[1].name = "second"
+    refusals.applied(node, Refusal("it stays"))
+    refusals.applied(ir.node("Cast", []), Refusal("it stays"))
+    refusals.applied(ir.node("Cast", [], name="other"), Refusal("it stays"))
+    assert refusals.lines() == ("Split 'second': it stays", "Cast '' and 1 more: it stays")
+
+
 def test_the_pipeline_logs_reasons(caplog: pytest.LogCaptureFixture) -> None:
     model = parse("g (float[2,3] x, float[4,3] w) => (float[2,4] y) { t = Transpose(w)\n y = MatMul(x, t) }")  # fmt: skip
     with caplog.at_level(logging.DEBUG, logger="samba_onnx.passes.pipeline"):

@@ -194,3 +194,12 @@ def test_only_a_mask_that_leaves_words_half_used_is_cut(
 def test_masks_are_the_same_for_ever(size: int, stream: int, seed: int, mask: str) -> None:
     """Training that goes on with another version goes on with the same masks."""
     assert np.packbits(maker((size,), stream)(0.5, seed)).tobytes().hex() == mask
+
+
+def test_other_operators_of_the_domain_and_other_domains_stay_as_they_are() -> None:
+    proto = model((4,))
+    node = proto.graph.node[0]
+    for domain, kind in (("samba", "Other"), ("other", "DropoutMask")):
+        node.domain, node.op_type = domain, kind
+        expand_dropout_masks(proto)
+        assert list(proto.graph.node) == [node]
