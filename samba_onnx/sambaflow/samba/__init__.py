@@ -16,6 +16,7 @@ import torch
 
 import samba_onnx
 from samba_onnx.errors import UnsupportedSymbolError, UsageError
+from samba_onnx.sambaflow.process_groups import adapt_process_groups
 from samba_onnx.sambaflow.samba import functional, graph, nn, optim, sambatensor, sn_private, utils
 from samba_onnx.sessions import SESSION, SambaSession
 from samba_onnx.tensor import from_torch_model_, to_torch
@@ -41,6 +42,8 @@ from_torch_ = from_torch_model_
 
 to_torch_tensor = to_torch
 """Another name of ``to_torch``."""
+
+adapt_process_groups()
 
 session: SambaSession
 """The session of this process."""
