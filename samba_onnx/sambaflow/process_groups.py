@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import torch.distributed as dist
+from torch._C._distributed_c10d import HashStore
 from torch.distributed import distributed_c10d
-from torch.distributed.distributed_c10d import HashStore
 
 from samba_onnx.errors import UsageError
 

@@ -19,6 +19,8 @@ MODULES: Final = frozenset(
         "sambaflow.mac",
         "sambaflow.mac.metadata",
         "sambaflow.samba",
+        "sambaflow.samba.argconf",
+        "sambaflow.samba.argconf.args",
         "sambaflow.samba.functional",
         "sambaflow.samba.functional.stir",
         "sambaflow.samba.graph",
@@ -29,6 +31,8 @@ MODULES: Final = frozenset(
         "sambaflow.samba.session",
         "sambaflow.samba.sn_private",
         "sambaflow.samba.utils",
+        "sambaflow.samba.utils.argparser",
+        "sambaflow.samba.utils.common",
         "sambaflow.samba.utils.utils",
         "sambaflow.sambacollections",
     }

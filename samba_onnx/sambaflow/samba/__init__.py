@@ -17,11 +17,21 @@ import torch
 import samba_onnx
 from samba_onnx.errors import UnsupportedSymbolError, UsageError
 from samba_onnx.sambaflow.process_groups import adapt_process_groups
-from samba_onnx.sambaflow.samba import functional, graph, nn, optim, sambatensor, sn_private, utils
+from samba_onnx.sambaflow.samba import (
+    argconf,
+    functional,
+    graph,
+    nn,
+    optim,
+    sambatensor,
+    sn_private,
+    utils,
+)
 from samba_onnx.sessions import SESSION, SambaSession
 from samba_onnx.tensor import from_torch_model_, to_torch
 
 __all__ = [
+    "argconf",
     "from_torch_",
     "functional",
     "graph",

@@ -1,6 +1,6 @@
 """``sambaflow.samba.utils``: what programs are built from around the session."""
 
-from samba_onnx.sambaflow.samba.utils import utils
+from samba_onnx.sambaflow.samba.utils import argparser, common, utils
 from samba_onnx.sambaflow.samba.utils.utils import (
     SNType,
     assert_close,
@@ -18,7 +18,9 @@ from samba_onnx.sambaflow.samba.utils.utils import (
 
 __all__ = [
     "SNType",
+    "argparser",
     "assert_close",
+    "common",
     "get_file_dir",
     "get_rank",
     "get_world_size",
