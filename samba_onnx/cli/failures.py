@@ -12,7 +12,17 @@ from collections.abc import Callable, Sequence
 from samba_onnx.cli.signals import Interrupted, interruption
 from samba_onnx.errors import InternalError, SambaError
 
-COMMANDS = ("convert", "analyze", "inspect", "run", "verify", "train-export", "ops", "targets")
+COMMANDS = (
+    "convert",
+    "analyze",
+    "inspect",
+    "run",
+    "verify",
+    "train-export",
+    "exec",
+    "ops",
+    "targets",
+)
 
 EXIT_YES = 0
 EXIT_NO = 1

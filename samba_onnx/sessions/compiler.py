@@ -15,7 +15,9 @@ from samba_onnx.errors import UsageError
 from samba_onnx.export.programs.region_types import match_region_types
 from samba_onnx.export.programs.training_steps import optimizer_list
 from samba_onnx.facts.names import RATE
+from samba_onnx.pef.hints import write_hints
 from samba_onnx.program.program import DEFAULT_GRAPH, Program
+from samba_onnx.sessions.arguments import given_hints
 from samba_onnx.sessions.graph_traces import GraphTraces
 from samba_onnx.sessions.onnx_models import input_symbols, is_onnx, onnx_fingerprint
 from samba_onnx.sessions.onnx_modules import (
@@ -102,11 +104,12 @@ class Compiler:
             raise UsageError("graph_transform_hook is not supported; leave it out")
         options = self._options.with_settings(destination.settings)
         listed = optimizer_list(optimizers)
-        trained = [] if inference else listed
+        trained = [] if inference or options.get("inference") else listed
         path = output_path(options, model, destination.output)
         model = trained_module(model, trained, weights, losses)
         named = named_inputs(model, inputs)
-        texts, where = destination.texts(), destination.where(options)
+        texts = {**destination.texts(), **write_hints(given_hints(options))}
+        where = destination.where(options)
         if is_onnx(model):
             _compile_onnx(model, named, path, texts, where, check)
             return str(path)
@@ -149,7 +152,11 @@ class Compiler:
         if not options.get("pef_name") and name:
             options["pef_name"] = name
         path = output_path(options, None, destination.output)
-        texts = {**destination.texts(), **write_records(records)}
+        texts = {
+            **destination.texts(),
+            **write_hints(given_hints(options)),
+            **write_records(records),
+        }
         where = destination.where(options)
         compile_programs(programs, path, name=name, metadata=texts, **where).close()
         for graph in graphs:

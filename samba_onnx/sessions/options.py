@@ -169,6 +169,8 @@ class SessionOptions:
     def __init__(self) -> None:
         """Begin without any settings."""
         self._settings: dict[str, Any] = {}
+        self.command_line: Mapping[str, Any] = {}
+        """What the program was started with; everything else overrides it."""
         self._directives: dict[str, Any] = {}
         self.pinned_memory = False
         """Whether SambaLoaders are to use pinned memory; a hint."""
@@ -190,12 +192,12 @@ class SessionOptions:
         """Return the settings that count for one compilation, by name.
 
         Args:
-            settings: Override those of the session.
+            settings: Override those of the session, which override the command line.
 
         Raises:
             UsageError: They are no settings.
         """
-        return {**self._settings, **flat_options(settings)}
+        return {**self.command_line, **self._settings, **flat_options(settings)}
 
     @contextmanager
     def directives(self, directives: Mapping[str, Any] | None) -> Iterator[None]:

@@ -34,7 +34,7 @@ from samba_onnx.sessions.module_transfers import (
 )
 from samba_onnx.sessions.onnx_modules import Losses
 from samba_onnx.sessions.onnx_writer import OnnxWriter
-from samba_onnx.sessions.options import Destination, Model, SessionOptions
+from samba_onnx.sessions.options import Destination, Model, SessionOptions, flat_options
 from samba_onnx.sessions.ordered_set import OrderedSet
 from samba_onnx.sessions.profiler import Profiler, profiling
 from samba_onnx.sessions.program_names import (
@@ -109,6 +109,8 @@ class SambaSession:
     def reset(pef_path: str = "") -> None:
         """Let ``samba.session`` begin anew: without program, traced tensors and settings.
 
+        What ``set_command_line`` was told stays, for it is about the process.
+
         Args:
             pef_path: PEF to load; empty for none.
 
@@ -122,7 +124,10 @@ class SambaSession:
         """Become a new session, in place: programs hold on to ``samba.session``."""
         self._program.close()
         self._state.clear()
+        command_line = self._options.command_line
         SambaSession.__init__(self, pef_path)
+        # It is the process's, and was parsed once.
+        self._options.command_line = command_line
 
     def _traced_tensors(self) -> tuple[SambaTensor, ...]:
         """Return every traced tensor but the states of optimizers, which are in ``optim_dict``.
@@ -177,8 +182,10 @@ class SambaSession:
         The values of a torch model's parameters are no part of the PEF; those of an ONNX model
         are, unless it has optimizers or losses: it is then the torch module that
         ``samba.from_onnx`` makes of it, and the optimizers are of that module's parameters. The PEF is written to ``<output_folder>/<pef_name>/<pef_name>.pef``, of the settings
-        in ``config_dict``, else of those given to ``setup``; ``output_folder`` is ``out`` and
-        ``pef_name`` the lower-case name of the model's class unless they say otherwise.
+        in ``config_dict``, else of those given to ``setup``, else of the command line that
+        ``set_command_line`` was told; ``output_folder`` is ``out`` and ``pef_name`` the lower-case
+        name of the model's class unless they say otherwise. Settings that are only hints to
+        SambaFlow's compiler have no effect; the PEF says which there were.
 
         Args:
             model: A torch module, an ONNX model, or the path to one.
@@ -194,7 +201,8 @@ class SambaSession:
             pef_metadata: What to keep in the PEF, by key.
             squeeze_bs_dim: Accepted, without effect.
             init_output_grads: Accepted, without effect.
-            inference: Leave out the backward half, optimizers or not.
+            inference: Leave out the backward half, optimizers or not; so does a setting
+                ``inference``.
             metadata: What to keep in the PEF besides, by key.
             is_split_batch: Accepted, without effect.
             graph_transform_hook: Not supported.
@@ -311,18 +319,20 @@ class SambaSession:
         losses: Losses = None,
     ) -> tuple[SambaTensor, ...]:
         """Prepare a model to run; see ``samba.utils.trace_graph``."""
+        command_line = self._options.command_line
         return self._tracer.trace(
             model,
             inputs,
             optimizers,
             init_output_grads=init_output_grads,
             loss_indices=loss_indices,
-            pef=pef,
+            pef=pef or ("" if self._program.pef else str(command_line.get("pef") or "")),
             mapping=mapping,
             data_parallel_mode=data_parallel_mode,
             transfer_device=transfer_device,
             weights=weights,
             losses=losses,
+            inference=bool(command_line.get("inference")),
         )
 
     def trace_multigraph(
@@ -657,6 +667,22 @@ class SambaSession:
             UsageError: It is no pydantic model.
         """
         self._options.set_up(args)
+
+    def set_command_line(self, settings: Mapping[str, Any] | Namespace) -> None:
+        """Take what the program was started with; SambaFlow's ``parse_app_args`` calls it.
+
+        Programs parse a PEF's name and folder, and do not always hand them on: ``compile`` takes
+        them from here when neither ``config_dict`` nor ``setup`` has them. So does ``trace_graph``
+        with the path of the PEF, and with ``inference``, which leaves optimizers out where the PEF
+        was compiled for inference.
+
+        Args:
+            settings: In the place of those before; empty to forget them.
+
+        Raises:
+            UsageError: They are no settings.
+        """
+        self._options.command_line = flat_options(settings)
 
     def use_static_functional(self) -> bool:
         """Whether values do not count now: while tracing, and while parameters are lazy."""
