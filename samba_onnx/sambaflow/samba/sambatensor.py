@@ -1,0 +1,5 @@
+"""``sambaflow.samba.sambatensor``: tensors with a name and a copy on the device."""
+
+from samba_onnx.tensor import SambaTensor, from_torch_tensor
+
+__all__ = ["SambaTensor", "from_torch_tensor"]
