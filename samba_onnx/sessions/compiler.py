@@ -108,9 +108,9 @@ class Compiler:
         path = output_path(options, model, destination.output)
         model = trained_module(model, trained, weights, losses)
         named = named_inputs(model, inputs)
-        texts = {**destination.texts(), **write_hints(given_hints(options))}
         where = destination.where(options)
         if is_onnx(model):
+            texts = {**destination.texts(), **self._hints(options)}
             _compile_onnx(model, named, path, texts, where, check)
             return str(path)
         assert isinstance(model, nn.Module)
@@ -122,6 +122,7 @@ class Compiler:
             program = recorded_program(model, named, trained, training, check=check)
         if training is None and program.argins:
             _tell_of_dropouts(model, program)
+        texts = {**destination.texts(), **self._hints(options)}  # some are given while tracing
         compile_programs([program], path, name=name, metadata=texts, **where).close()
         return str(path)
 
@@ -154,7 +155,7 @@ class Compiler:
         path = output_path(options, None, destination.output)
         texts = {
             **destination.texts(),
-            **write_hints(given_hints(options)),
+            **self._hints(options),
             **write_records(records),
         }
         where = destination.where(options)
@@ -162,6 +163,10 @@ class Compiler:
         for graph in graphs:
             graph.program = None
         return str(path)
+
+    def _hints(self, options: Mapping[str, Any]) -> dict[str, str]:
+        """Return all hints for one compilation as metadata."""
+        return write_hints({**given_hints(options), **self._options.take_hints()})
 
 
 def _tell_of_dropouts(model: nn.Module, program: Program) -> None:

@@ -16,19 +16,38 @@ import torch
 
 import samba_onnx
 from samba_onnx.errors import UnsupportedSymbolError, UsageError
-from samba_onnx.sambaflow.samba import functional, graph, nn, optim, sambatensor, sn_private, utils
+from samba_onnx.sambaflow.samba import (
+    directives,
+    env,
+    functional,
+    graph,
+    lazy_param,
+    materialize,
+    nn,
+    optim,
+    profiler,
+    sambatensor,
+    sn_private,
+    utils,
+)
+from samba_onnx.sambaflow.symbols import absent
 from samba_onnx.sessions import SESSION, SambaSession
 from samba_onnx.tensor import from_torch_model_, to_torch
 
 __all__ = [
+    "directives",
+    "env",
     "from_torch_",
     "functional",
     "graph",
     "groupby",
     "is_internal",
+    "lazy_param",
+    "materialize",
     "nn",
     "optim",
     "patched_torch",
+    "profiler",
     "sambatensor",
     "session",
     "sn_private",
@@ -102,7 +121,7 @@ def __getattr__(name: str) -> Any:
     """Return what ``samba_onnx`` has under a name."""
     if name in samba_onnx.__all__:
         return getattr(samba_onnx, name)
-    raise AttributeError(f"module 'sambaflow.samba' has no attribute {name!r}")
+    raise absent("sambaflow.samba", name)
 
 
 def __dir__() -> list[str]:
