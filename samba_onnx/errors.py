@@ -244,6 +244,10 @@ class NotTracedError(DeviceError):
     """The session was asked to run or read before it had a program."""
 
 
+class DataLoaderError(SambaError, RuntimeError):
+    """A DataLoader gave no batch in the time that it had."""
+
+
 class TransferLimitError(SambaError, AssertionError):
     """More was copied between host and device than was expected."""
 

@@ -23,6 +23,8 @@ MODULES: Final = frozenset(
         "sambaflow.samba",
         "sambaflow.samba.directives",
         "sambaflow.samba.env",
+        "sambaflow.samba.argconf",
+        "sambaflow.samba.argconf.args",
         "sambaflow.samba.functional",
         "sambaflow.samba.functional.stir",
         "sambaflow.samba.graph",
@@ -39,6 +41,8 @@ MODULES: Final = frozenset(
         "sambaflow.samba.utils.benchmark_acc",
         "sambaflow.samba.utils.numeric",
         "sambaflow.samba.utils.pef_utils",
+        "sambaflow.samba.utils.argparser",
+        "sambaflow.samba.utils.common",
         "sambaflow.samba.utils.utils",
         "sambaflow.sambacollections",
     }

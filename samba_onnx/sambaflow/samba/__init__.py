@@ -17,6 +17,7 @@ import torch
 import samba_onnx
 from samba_onnx.errors import UnsupportedSymbolError, UsageError
 from samba_onnx.sambaflow.samba import (
+    argconf,
     directives,
     env,
     functional,
@@ -35,6 +36,7 @@ from samba_onnx.sessions import SESSION, SambaSession
 from samba_onnx.tensor import from_torch_model_, to_torch
 
 __all__ = [
+    "argconf",
     "directives",
     "env",
     "from_torch_",

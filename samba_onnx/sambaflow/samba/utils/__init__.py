@@ -2,7 +2,14 @@
 
 from typing import Never
 
-from samba_onnx.sambaflow.samba.utils import benchmark_acc, numeric, pef_utils, utils
+from samba_onnx.sambaflow.samba.utils import (
+    argparser,
+    benchmark_acc,
+    common,
+    numeric,
+    pef_utils,
+    utils,
+)
 from samba_onnx.sambaflow.samba.utils.utils import (
     SNType,
     assert_close,
@@ -22,8 +29,10 @@ from samba_onnx.sambaflow.symbols import absent
 
 __all__ = [
     "SNType",
+    "argparser",
     "assert_close",
     "benchmark_acc",
+    "common",
     "fix_rdu_affinity",
     "get_file_dir",
     "get_rank",
