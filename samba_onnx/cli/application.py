@@ -15,6 +15,7 @@ import samba_onnx
 from samba_onnx.cli import (
     conversion,
     inspection,
+    linting,
     listings,
     programs,
     running,
@@ -121,6 +122,7 @@ def build_application(markup: Literal["rich"] | None = None) -> typer.Typer:
         verifying.verify,
         trained_models.train_export,
         programs.exec_,
+        linting.lint,
         listings.ops,
         listings.targets,
     ):

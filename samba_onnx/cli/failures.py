@@ -20,6 +20,7 @@ COMMANDS = (
     "verify",
     "train-export",
     "exec",
+    "lint",
     "ops",
     "targets",
 )

@@ -42,6 +42,8 @@ _INTEGERS: Final = frozenset(
     if not element.floating and element.numpy.kind != "c"
 )
 """Integers, also of fewer than 8 bits, which are of no kind to numpy; and booleans."""
+_TEXTS: Final = frozenset("OUST")
+"""Kinds of arrays, as numpy calls them, that hold texts."""
 
 
 @dataclass(frozen=True)
@@ -199,7 +201,7 @@ def _compared(
         return OutputComparison(name, _type_of(None), (), 0.0, 0.0, 0, 0, passed=True, run=run)
     if actual is None or expected is None or actual.shape != expected.shape:
         return _failed(name, expected, run)
-    texts = actual.dtype.kind in "OUST" and expected.dtype.kind in "OUST"
+    texts = actual.dtype.kind in _TEXTS and expected.dtype.kind in _TEXTS
     if actual.dtype != expected.dtype and not texts:
         return _failed(name, expected, run)
     unit = rounding_unit(str(expected.dtype))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 import torch
 from torch import nn
 
+import samba_onnx as samba
 from samba_onnx.errors import PefFormatError, UsageError
 from samba_onnx.optim import (
     SGD,
@@ -23,6 +25,8 @@ from samba_onnx.optim import (
     from_json,
     hyperparameter_names,
     optimizer_record,
+    state_keys,
+    state_name,
     to_json,
     with_settings,
 )
@@ -314,6 +318,51 @@ def test_optimizers_with_other_rules_are_refused(kind: Any) -> None:
     weight = nn.Parameter(torch.ones(2))
     with pytest.raises(UsageError, match=f"{kind.__name__} cannot be compiled: use SGD"):
         optimizer_record(kind([weight], lr=0.1), names={"w": weight})
+
+
+@pytest.mark.parametrize(
+    ("kind", "flags", "keys"),
+    [
+        (OptimizerKind.SGD, {Flag.NESTEROV}, ("momentum_buffer",)),
+        (OptimizerKind.ADAM, {Flag.MAXIMIZE}, ("exp_avg", "exp_avg_sq")),
+        (OptimizerKind.ADAMW, {Flag.AMSGRAD}, ("exp_avg", "exp_avg_sq", "max_exp_avg_sq")),
+    ],
+)
+def test_states_are_called_as_torch_calls_them(
+    kind: OptimizerKind, flags: set[Flag], keys: tuple[str, ...]
+) -> None:
+    assert state_keys(kind, frozenset(flags)) == keys
+    assert state_name("w", keys[0]) == f"w__{keys[0]}"
+
+
+def test_what_torchs_optimizers_do_not_have_is_off() -> None:
+    weight = nn.Parameter(torch.ones(2))
+    plain = optimizer_record(torch.optim.SGD([weight]), names={"w": weight})
+    assert (plain.argin_region_name, plain.fp32_params, plain.max_grad_norm) == ("", False, None)
+    assert plain.groups[0].argin_region_name == ""
+    own = record(SGD, argin_region_name="x", fp32_params=True)
+    assert (own.argin_region_name, own.fp32_params) == ("x", True)
+
+
+def test_converted_parameters_have_names_of_their_own() -> None:
+    layer = nn.Linear(2, 2)
+    samba.from_torch_model_(layer)
+    record = optimizer_record(SGD(layer.parameters()))
+    assert record.parameters == ("linear__weight", "linear__bias")
+
+
+def test_a_choice_may_be_repeated_as_it_was_made() -> None:
+    nesterov = record(SGD, momentum=0.9, nesterov=True)
+    assert derive(nesterov, {"nesterov": True, "maximize": False}, 1) == derive(nesterov, {}, 1)
+
+
+def test_without_a_region_keys_have_no_prefix() -> None:
+    values = derive(record(SGD, lr=0.1), {"_lr": 0.5, "__lr": 0.5}, 1)
+    assert values["optimizer0__group0__lr"] == 0.1
+
+
+def test_a_record_without_groups_has_no_scalars() -> None:
+    assert derive(dataclasses.replace(record(SGD), groups=()), {}, ()) == {}
 
 
 def test_a_differentiable_optimizer_is_refused() -> None:

@@ -16,6 +16,7 @@ import torch
 
 import samba_onnx
 from samba_onnx.errors import UnsupportedSymbolError, UsageError
+from samba_onnx.sambaflow.process_groups import adapt_process_groups
 from samba_onnx.sambaflow.samba import (
     argconf,
     directives,
@@ -27,6 +28,7 @@ from samba_onnx.sambaflow.samba import (
     nn,
     optim,
     profiler,
+    sambaloader,
     sambatensor,
     sn_private,
     utils,
@@ -50,6 +52,7 @@ __all__ = [
     "optim",
     "patched_torch",
     "profiler",
+    "sambaloader",
     "sambatensor",
     "session",
     "sn_private",
@@ -62,6 +65,8 @@ from_torch_ = from_torch_model_
 
 to_torch_tensor = to_torch
 """Another name of ``to_torch``."""
+
+adapt_process_groups()
 
 session: SambaSession
 """The session of this process."""
