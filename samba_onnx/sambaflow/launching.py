@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from samba_onnx.errors import UsageError
+from samba_onnx.sambaflow.console import show_messages
 from samba_onnx.sambaflow.finder import install
 
 
@@ -35,7 +36,8 @@ def run_program(path: str, arguments: Sequence[str]) -> None:
         path: The program, an existing file of Python.
         arguments: Its command line, without its name.
     """
-    install()
+    if install():
+        show_messages()
     sys.argv = [path, *arguments]
     if not sys.flags.safe_path:  # with which Python looks beside no program
         sys.path[0] = os.path.dirname(os.path.realpath(path))

@@ -44,7 +44,7 @@ class SambaLogger(logging.LoggerAdapter[logging.Logger]):
         super().log(level, msg, *args, **kwargs)
 
 
-class _StandardError(logging.Handler):
+class ConsoleHandler(logging.Handler):
     """Writes to what standard error is at that time, in the form of SambaFlow's console lines."""
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -57,7 +57,7 @@ class _StandardError(logging.Handler):
 def _console_logger() -> logging.Logger:
     logger = logging.getLogger("sambaflow")
     if not logger.handlers:
-        logger.addHandler(_StandardError())
+        logger.addHandler(ConsoleHandler())
     logger.setLevel(logging.INFO)
     logger.propagate = False  # a program that sets up logging would show each line twice
     return logger

@@ -6,6 +6,7 @@ import dataclasses
 import logging
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final
 
 from torch import nn
@@ -112,7 +113,7 @@ class Compiler:
         if is_onnx(model):
             texts = {**destination.texts(), **self._hints(options)}
             _compile_onnx(model, named, path, texts, where, check)
-            return str(path)
+            return _announced(path)
         assert isinstance(model, nn.Module)
         accumulates = bool(options.get("gradient_accumulation")) or gradient_accumulation
         training = None
@@ -124,7 +125,7 @@ class Compiler:
             _tell_of_dropouts(model, program)
         texts = {**destination.texts(), **self._hints(options)}  # some are given while tracing
         compile_programs([program], path, name=name, metadata=texts, **where).close()
-        return str(path)
+        return _announced(path)
 
     @in_turn
     def compile_graphs(
@@ -162,7 +163,14 @@ class Compiler:
         compile_programs(programs, path, name=name, metadata=texts, **where).close()
         for graph in graphs:
             graph.program = None
-        return str(path)
+        return _announced(path)
+
+
+def _announced(path: Path) -> str:
+    """Return where a PEF was written to, and log it as SambaFlow's compiler does."""
+    LOGGER.info("PEF file %s created", path)
+    LOGGER.info("Logs are generated in %s", path.parent)
+    return str(path)
 
     def _hints(self, options: Mapping[str, Any]) -> dict[str, str]:
         """Return all hints for one compilation as metadata."""

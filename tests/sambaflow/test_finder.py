@@ -15,7 +15,15 @@ from samba_onnx.sambaflow import install
 from samba_onnx.sambaflow.symbols import MISSING, MODULES
 
 ROOM = Path(__file__).parents[2] / "samba_onnx/sambaflow"
-OURS = {"command_line", "__main__", "finder", "launching", "process_groups", "symbols"}
+OURS = {
+    "__main__",
+    "command_line",
+    "console",
+    "finder",
+    "launching",
+    "process_groups",
+    "symbols",
+}
 """Modules of the room that carry no name of SambaFlow's."""
 
 

@@ -19,6 +19,7 @@ from samba_onnx.sambaflow.command_line import (
     program_parser,
     without_program,
 )
+from samba_onnx.sambaflow.console import set_level
 from samba_onnx.sessions import SESSION
 from samba_onnx.sessions.arguments import Command
 
@@ -71,6 +72,8 @@ def parse_app_args(
     )
     namespace = parser.parse_args(line)
     complete(namespace)
+    if namespace.log_level or namespace.verbose:
+        set_level(namespace.log_level or "debug")
     SESSION.set_command_line(namespace)
     return namespace
 
