@@ -165,16 +165,16 @@ class Compiler:
             graph.program = None
         return _announced(path)
 
+    def _hints(self, options: Mapping[str, Any]) -> dict[str, str]:
+        """Return all hints for one compilation as metadata."""
+        return write_hints({**given_hints(options), **self._options.take_hints()})
+
 
 def _announced(path: Path) -> str:
     """Return where a PEF was written to, and log it as SambaFlow's compiler does."""
     LOGGER.info("PEF file %s created", path)
     LOGGER.info("Logs are generated in %s", path.parent)
     return str(path)
-
-    def _hints(self, options: Mapping[str, Any]) -> dict[str, str]:
-        """Return all hints for one compilation as metadata."""
-        return write_hints({**given_hints(options), **self._options.take_hints()})
 
 
 def _tell_of_dropouts(model: nn.Module, program: Program) -> None:
