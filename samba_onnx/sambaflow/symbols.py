@@ -42,6 +42,8 @@ MODULES: Final = frozenset(
         "sambaflow.samba.utils.argparser",
         "sambaflow.samba.utils.benchmark_acc",
         "sambaflow.samba.utils.common",
+        "sambaflow.samba.utils.dataset",
+        "sambaflow.samba.utils.dataset.mnist",
         "sambaflow.samba.utils.numeric",
         "sambaflow.samba.utils.pef_utils",
         "sambaflow.samba.utils.utils",
@@ -70,7 +72,7 @@ MISSING: Final[Mapping[str, str]] = MappingProxyType(
         "sambaflow.samba.utils.compile": "it is older than the session; call samba.session.compile",
         "sambaflow.samba.utils.create_mac_resource_report": "it is of the vendor's own "
         "installations; samba-port inspect shows what a PEF needs",
-        "sambaflow.samba.utils.dataset": "read the data with torchvision or torch.utils.data",
+        "sambaflow.samba.utils.dataset.mnist.prepare_dataloader": "read the data with torchvision or torch.utils.data",
         "sambaflow.samba.utils.tensorboard_debug": "compare tensors with samba.utils.assert_close",
         "sambaflow.samba.utils.trainer": "write the loop with samba.session.run",
         "sambaflow.samba.utils.weight_norm_": "normalise with "
