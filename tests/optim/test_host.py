@@ -104,6 +104,16 @@ def test_every_argument_reaches_the_optimizer(kind: Any) -> None:
     assert (made.max_grad_norm, made.fp32_params, made.argin_region_name) == (2.0, True, "head")
 
 
+def test_every_argument_reaches_sgd() -> None:
+    own: dict[str, Any] = {"max_grad_norm": 2.0, "fp32_params": True, "argin_region_name": "head"}
+    weights = [nn.Parameter(torch.ones(1))]
+    made = SGD(weights, 0.5, 0.25, 0, 0.125, True, maximize=True, **own)
+    group = made.param_groups[0]
+    assert (group["lr"], group["momentum"], group["weight_decay"]) == (0.5, 0.25, 0.125)
+    assert (group["nesterov"], group["maximize"]) == (True, True)
+    assert {name: getattr(made, name) for name in own} == own
+
+
 @pytest.mark.parametrize(("ours", "theirs", "options"), KINDS)
 def test_state_goes_to_and_from_optimizers_of_torch(
     ours: Any, theirs: Any, options: dict[str, Any]
