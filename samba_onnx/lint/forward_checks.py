@@ -174,7 +174,7 @@ def data_types(source: SourceFile, context: LintContext) -> Remarks:
         for node in ast.walk(function):
             match node:
                 case ast.Attribute(attr=name) if name in _TYPES:
-                    if source.names.dotted(node) != f"torch.{name}":
+                    if source.names.dotted(node) != f"torch.{name}" or _is_asked(source, node):
                         continue
                 case ast.Call(func=ast.Attribute(value=owner, attr=name)) if name in _NARROW:
                     if not values.is_tensor(owner):
@@ -183,6 +183,16 @@ def data_types(source: SourceFile, context: LintContext) -> Remarks:
                     continue
             message = f"{quoted(node)} makes values of `{_NARROW.get(name, name)}`"
             yield Remark("data-type", node, message)
+
+
+def _is_asked(source: SourceFile, node: ast.AST) -> bool:
+    """Whether a data type is only compared, or asked for its limits."""
+    above = next(source.enclosing(node), None)
+    if isinstance(above, ast.Tuple | ast.List | ast.Set):
+        above = next(source.enclosing(above), None)
+    if isinstance(above, ast.Call):
+        return source.names.dotted(above.func) in ("torch.finfo", "torch.iinfo")
+    return isinstance(above, ast.Compare)
 
 
 def attributes(source: SourceFile, context: LintContext) -> Remarks:

@@ -105,6 +105,21 @@ PROGRAM_RULES: tuple[LintRule, ...] = (
         _START + "samba.session.compile(model, (image,))\n",
     ),
     LintRule(
+        "evaluation-mode",
+        Severity.WARNING,
+        "A model to be trained that is converted in evaluation mode",
+        "SambaFlow takes a model in evaluation mode for one that only runs, and switches "
+        "requires_grad of its parameters off. Here they stay as they are, and the mode is compiled: "
+        "dropout does nothing.",
+        "Call `model.train()` before `samba.from_torch_model_(model)`; `from_pretrained` of "
+        "transformers returns models in evaluation mode.",
+        "SambaFlow's log: Model running in inference. Setting requires_grad of all params to False",
+        f"{_MODEL}model.eval()\nsamba.from_torch_model_(model)\n"
+        "optimizer = samba.optim.AdamW(model.parameters())\n",
+        f"{_MODEL}model.train()\nsamba.from_torch_model_(model)\n"
+        "optimizer = samba.optim.AdamW(model.parameters())\n",
+    ),
+    LintRule(
         "unnamed-input",
         Severity.WARNING,
         "A dummy input without a name",

@@ -223,12 +223,29 @@ class TensorValues:
                 self._bind(inner, Holding.OTHER if kind is Holding.OTHER else Holding.CONTAINER)
             case ast.Tuple(elts=targets) | ast.List(elts=targets):
                 values = value.elts if isinstance(value, ast.Tuple | ast.List) else []
+                first = 1 if self._is_of_this_file(value) else len(targets)
                 for index, item in enumerate(targets):
+                    if index >= first:
+                        kind = Holding.OTHER
                     own = self.kind(values[index]) if len(values) == len(targets) else None
                     whole = Holding.OTHER if kind is Holding.OTHER else Holding.TENSOR
                     self._bind(item, own if own is not None else whole)
             case ast.Attribute() | ast.Subscript():
                 self._visit(target)
+
+    def _is_of_this_file(self, value: ast.expr | None) -> bool:
+        """Whether a value is what a function or method of this file returns.
+
+        Such a function often returns a tensor first, and sizes that it computed behind it.
+        """
+        if not isinstance(value, ast.Call):
+            return False
+        own = isinstance(value.func, ast.Name) or (
+            isinstance(value.func, ast.Attribute)
+            and isinstance(value.func.value, ast.Name)
+            and value.func.value.id == "self"
+        )
+        return own and any(item.name == _called_name(value) for item in self._source.functions)
 
     def _visit(self, node: ast.expr) -> Holding:
         kind = self._kinds[node] = self._kind(node)
@@ -242,7 +259,7 @@ class TensorValues:
                 return Holding.TENSOR if name in self._attributes else Holding.OTHER
             case ast.Attribute(value=value, attr=name):
                 kind = self._visit(value)
-                return Holding.OTHER if name in ABOUT_TENSORS else kind
+                return Holding.OTHER if _is_about(name) else kind
             case ast.Subscript(value=value, slice=index):
                 self._visit(index)
                 return Holding.OTHER if self._visit(value) is Holding.OTHER else Holding.TENSOR
@@ -292,7 +309,7 @@ class TensorValues:
         given = any(kind is not Holding.OTHER for kind in kinds)
         name = _called_name(node)
         if isinstance(called, ast.Attribute) and owner is not Holding.OTHER:
-            if name in ABOUT_TENSORS or name in {"keys", "index"}:
+            if _is_about(name) or name in {"keys", "index"}:
                 return Holding.OTHER
             return Holding.CONTAINER if name in _CONTAINER_METHODS else Holding.TENSOR
         dotted = self._source.names.dotted(called)
@@ -300,9 +317,16 @@ class TensorValues:
             if name in _PLAIN_BUILTINS or not given:
                 return Holding.OTHER
             return Holding.CONTAINER if name in _COLLECTIONS else Holding.TENSOR
-        if dotted.startswith(("torch.", "samba.")) and name in _ABOUT:
+        if dotted.startswith(("torch.", "samba.")) and (name in _ABOUT or _is_about(name)):
+            return Holding.OTHER
+        if dotted.startswith("torch.overrides."):
             return Holding.OTHER
         return Holding.TENSOR if given else Holding.OTHER
+
+
+def _is_about(name: str) -> bool:
+    """Whether an attribute, method or function tells of a tensor what is the same in every run."""
+    return name in ABOUT_TENSORS or (name.startswith("is_") and name != "is_nonzero")
 
 
 def _called_name(node: ast.Call) -> str:

@@ -14,9 +14,10 @@ This package is what ``sambaflow`` names then. The modules below it carry SambaF
 real module; ``symbols.py`` has the table of them.
 """
 
-from typing import Final
+from typing import Final, Never
 
 from samba_onnx.sambaflow.finder import install
+from samba_onnx.sambaflow.symbols import absent
 
 __all__ = ["__version__", "install", "is_demo"]
 
@@ -25,3 +26,8 @@ __version__: Final = "1.19.0"
 
 is_demo: Final = False
 """Whether this is a demonstration of SambaFlow, which leaves parts of it out."""
+
+
+def __getattr__(name: str) -> Never:
+    """Say of a name that is not here what to do without it."""
+    raise absent("sambaflow", name)

@@ -41,7 +41,7 @@ class SambaFlowFinder(MetaPathFinder):
         if fullname != ROOT and not fullname.startswith(f"{ROOT}."):
             return None
         if fullname in MODULES:
-            return ModuleSpec(fullname, _SameModule(), is_package=True)
+            return ModuleSpec(fullname, _SameModule())
         reason = missing(fullname)
         if reason is not None:
             raise UnsupportedSymbolError(reason)

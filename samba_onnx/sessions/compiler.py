@@ -109,9 +109,9 @@ class Compiler:
         path = output_path(options, model, destination.output)
         model = trained_module(model, trained, weights, losses)
         named = named_inputs(model, inputs)
-        texts = {**destination.texts(), **write_hints(given_hints(options))}
         where = destination.where(options)
         if is_onnx(model):
+            texts = {**destination.texts(), **self._hints(options)}
             _compile_onnx(model, named, path, texts, where, check)
             return _announced(path)
         assert isinstance(model, nn.Module)
@@ -123,6 +123,7 @@ class Compiler:
             program = recorded_program(model, named, trained, training, check=check)
         if training is None and program.argins:
             _tell_of_dropouts(model, program)
+        texts = {**destination.texts(), **self._hints(options)}  # some are given while tracing
         compile_programs([program], path, name=name, metadata=texts, **where).close()
         return _announced(path)
 
@@ -155,7 +156,7 @@ class Compiler:
         path = output_path(options, None, destination.output)
         texts = {
             **destination.texts(),
-            **write_hints(given_hints(options)),
+            **self._hints(options),
             **write_records(records),
         }
         where = destination.where(options)
@@ -163,6 +164,10 @@ class Compiler:
         for graph in graphs:
             graph.program = None
         return _announced(path)
+
+    def _hints(self, options: Mapping[str, Any]) -> dict[str, str]:
+        """Return all hints for one compilation as metadata."""
+        return write_hints({**given_hints(options), **self._options.take_hints()})
 
 
 def _announced(path: Path) -> str:

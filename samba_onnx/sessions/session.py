@@ -11,6 +11,7 @@ import os
 from argparse import Namespace
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from types import MappingProxyType
 from typing import Any, Final
 
 import onnx
@@ -751,8 +752,24 @@ class SambaSession:
         return nullcontext()
 
     def _add_directives(self, directives: Mapping[str, Any] | None) -> AbstractContextManager[None]:
-        """Hints for the compiler on what is traced inside; kept, without effect."""
+        """Hints for the compiler on what is traced inside, without effect; the PEF lists them."""
         return self._options.directives(directives)
+
+    @property
+    def _context_directives(self) -> Mapping[str, Any]:
+        """The hints on what is traced now, by name."""
+        return MappingProxyType(self._options.current_directives)
+
+    def record_hint(self, name: str, value: Any = True) -> None:
+        """Let the PEF that is compiled next list a hint to SambaFlow's compiler.
+
+        Hints have no effect on what is computed; ``samba-port inspect`` shows them.
+
+        Args:
+            name: What the hint is about.
+            value: What it says; what JSON does not have is kept as its text.
+        """
+        self._options.record_hint(name, value)
 
     def add_aux_tensor(self, tensor: SambaTensor, name: str) -> None:
         """Keep a tensor by name, beside those that are traced.

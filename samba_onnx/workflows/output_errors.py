@@ -315,7 +315,7 @@ def _own_errors(own: Array, wide: Array) -> Array:
     with np.errstate(invalid="ignore"):
         errors = np.where(known, np.abs(own - wide), 0.0)
     order = np.argsort(np.where(known, np.abs(wide), np.inf), axis=None, kind="stable")
-    squares = np.concatenate([[0.0], np.cumsum(errors.reshape(-1)[order] ** 2)])
+    squares = np.concatenate([[0.0], np.cumsum(errors.flat[order] ** 2)])
     places = np.arange(order.size)
     first = np.maximum(places - NEIGHBOURS, 0)
     behind = np.minimum(places + NEIGHBOURS + 1, order.size)

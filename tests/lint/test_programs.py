@@ -183,6 +183,28 @@ def test_a_program_with_many_faults() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("mode", "count"),
+    [
+        ("model = Net.from_pretrained('x')", 1),
+        ("model = Net().eval()", 1),
+        ("model.train(False)", 1),
+        ("model.training = False", 1),
+        ("model.eval()\nmodel.train()", 0),
+        ("model = Net.from_pretrained('x')\nmodel.training = True", 0),
+        ("other.eval()", 0),
+        ("if args.inference:\n    model.eval()", 0),
+        ("model = Net()", 0),
+    ],
+)
+def test_evaluation_mode(mode: str, count: int) -> None:
+    head = f"from sambaflow import samba\n{mode}\nsamba.from_torch_model_(model)\n"
+    rest = "model.eval()\n"
+    assert places(f"{head}{rest}") == []
+    optimizer = "opt = samba.optim.SGD(model.parameters(), lr=0.1)\n"
+    assert [rule for rule, _ in places(f"{head}{optimizer}{rest}")] == ["evaluation-mode"] * count
+
+
 def test_steps_in_functions_are_steps() -> None:
     text = GENERATION.replace("return samba.to_torch(", "print(batch)\n    return samba.to_torch(")
     assert places(text) == [("print-per-step", "print(batch)")]

@@ -22,6 +22,8 @@ class Net(nn.Module):
 {body}
     def helper(self, a, b):
         return a if a > b else b
+    def pair(self, a, n):
+        return a, n
     def twice(self, a):
         if a:
             return 2
@@ -67,6 +69,8 @@ def branches(body: str, parameters: str = "self, x: torch.Tensor, n: int = 1") -
         "if max(x.sum(), 1) > 2: pass",
         "for i, row in enumerate(x):\n    if row.sum() > 0: pass",
         "for k, v in {'a': x}.items():\n    if v.sum() > 0: pass",
+        "y, z = self.pair(x, n)\nif y.sum() > 0: pass",
+        "y, (a, b) = self.layer(x)\nif b.sum() > 0: pass",
         "def inner():\n    if x.sum() > 0: pass",
     ],
 )
@@ -97,6 +101,8 @@ def test_branches_on_values(body: str) -> None:
         "y = chosen(n)",
         "y = torch.where(x > 0, x, 0)",
         "y = f'{x}'\nif y: pass",
+        "if x.is_nested or x.is_contiguous() or torch.is_inference(x): pass",
+        "y, size = self.pair(x, n)\nif size > 0: pass",
         "if hasattr(x, 'foo') or torch.is_grad_enabled(): pass",
     ],
 )

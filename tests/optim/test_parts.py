@@ -163,6 +163,7 @@ def test_long_sums_of_squares_are_made_of_equal_stretches(
     norm, _ = runner.parts.update
     shapes = {node.op_type: node.outputs[0].shape for node in norm.model.graph}
     assert shapes.get("Reshape") == rows
+    assert shapes["ReduceSumSquare"] == (rows or ())[:1]
     set_gradients(runner, {"w": weight})
     runner.run()
     coefficient = float(runner.memory[clip_coefficient_name(runner.records[0])])

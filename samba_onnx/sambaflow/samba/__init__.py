@@ -19,27 +19,40 @@ from samba_onnx.errors import UnsupportedSymbolError, UsageError
 from samba_onnx.sambaflow.process_groups import adapt_process_groups
 from samba_onnx.sambaflow.samba import (
     argconf,
+    directives,
+    env,
     functional,
     graph,
+    lazy_param,
+    materialize,
     nn,
     optim,
+    profiler,
+    sambaloader,
     sambatensor,
     sn_private,
     utils,
 )
+from samba_onnx.sambaflow.symbols import absent
 from samba_onnx.sessions import SESSION, SambaSession
 from samba_onnx.tensor import from_torch_model_, to_torch
 
 __all__ = [
     "argconf",
+    "directives",
+    "env",
     "from_torch_",
     "functional",
     "graph",
     "groupby",
     "is_internal",
+    "lazy_param",
+    "materialize",
     "nn",
     "optim",
     "patched_torch",
+    "profiler",
+    "sambaloader",
     "sambatensor",
     "session",
     "sn_private",
@@ -115,7 +128,7 @@ def __getattr__(name: str) -> Any:
     """Return what ``samba_onnx`` has under a name."""
     if name in samba_onnx.__all__:
         return getattr(samba_onnx, name)
-    raise AttributeError(f"module 'sambaflow.samba' has no attribute {name!r}")
+    raise absent("sambaflow.samba", name)
 
 
 def __dir__() -> list[str]:

@@ -3,6 +3,7 @@
 from samba_onnx.functional import SNType
 from samba_onnx.utils import (
     assert_close,
+    fix_rdu_affinity,
     get_file_dir,
     get_rank,
     get_world_size,
@@ -18,6 +19,7 @@ from samba_onnx.utils import (
 __all__ = [
     "SNType",
     "assert_close",
+    "fix_rdu_affinity",
     "get_file_dir",
     "get_rank",
     "get_world_size",
