@@ -75,13 +75,11 @@ def parse_app_args(
         },
         experimental=dev_mode or "--debug" in line,
     )
-    namespace = parser.parse_args(line)
-    _take(namespace)
-    return namespace
+    return _taken(parser.parse_args(line))
 
 
-def _take(namespace: Namespace) -> None:
-    """Do what a command line asks of SambaFlow itself, and complete it."""
+def _taken(namespace: Namespace) -> Namespace:
+    """Complete a command line, do what it asks of SambaFlow itself, and return it."""
     complete(namespace)
     if namespace.log_level or namespace.verbose:
         set_level(namespace.log_level or "debug")
@@ -89,6 +87,7 @@ def _take(namespace: Namespace) -> None:
     joins = namespace.data_parallel is True and namespace.command != Command.COMPILE
     if joins and not dist.is_initialized():
         dist.init_process_group(backend="mpi")  # which sambaflow.samba has adapted
+    return namespace
 
 
 def _functions(function: ParserFunction | None) -> tuple[ParserFunction, ...]:
