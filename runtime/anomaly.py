@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -11,6 +11,9 @@ from samba_onnx.errors import AnomalyError
 from samba_onnx.pef.manifest import Symbol
 from samba_onnx.program.kinds import SymbolKind
 from samba_onnx.runtime.schedule import Step
+
+_KINDS: Final = "fcV"
+"""numpy's kinds of numbers that may be infinite; V is ml_dtypes' own."""
 
 
 def input_anomaly(step: Step, value: Callable[[str], Any]) -> str | None:
@@ -61,16 +64,14 @@ def check_outputs(
 
 def _anomaly(value: Any, *, masks: bool) -> str | None:
     """Return what is wrong with a value, in words."""
-    if not isinstance(value, np.ndarray) or value.dtype.kind not in "fcV":
+    if not isinstance(value, np.ndarray) or value.dtype.kind not in _KINDS:
         return None
     try:
         finite = np.isfinite(value)
     except TypeError:  # A type of another package, without such numbers.
         return None
-    if finite.all():
+    if finite.all() or (masks and (finite | (value == -np.inf)).all()):
         return None
     nan = int(np.isnan(value).sum())
     infinite = int(finite.size - finite.sum()) - nan
-    if masks and not nan and not (value > 0)[~finite].any():
-        return None
     return f"{nan} NaN and {infinite} infinite numbers among {value.size}"

@@ -40,7 +40,7 @@ def moved_bytes(array: Array, element: ElementType) -> int:
         array: Host array whose dtype is ``element.numpy``.
         element: Type of the array's elements; those smaller than a byte pass packed.
     """
-    return packed_bytes(element, array.shape) if element.packs else array.nbytes
+    return packed_bytes(element, array.shape)
 
 
 def to_items(array: Array, element: ElementType) -> Array:
@@ -58,7 +58,7 @@ def to_items(array: Array, element: ElementType) -> Array:
         return array
     if element.packs:
         return pack(array, element)
-    return np.asarray(array, order="C").view(storage_dtype(element))
+    return np.asarray(array).view(storage_dtype(element))
 
 
 def from_items(items: Array, element: ElementType, shape: Sequence[int]) -> Array:
@@ -73,6 +73,5 @@ def from_items(items: Array, element: ElementType, shape: Sequence[int]) -> Arra
         An array of ``element.numpy`` that shares no memory with ``items``.
     """
     if element.packs:
-        return unpack(items.reshape(-1), element, shape)
-    copy = np.array(items, order="C")
-    return copy if is_native(element) else copy.view(element.numpy).reshape(tuple(shape))
+        return unpack(items, element, shape)
+    return items.copy().view(element.numpy).reshape(tuple(shape))

@@ -17,6 +17,8 @@ from samba_onnx.runtime.elements import INTEGER_KINDS, Array
 LOGGER: Final = logging.getLogger(__name__)
 
 _STRING = "tensor(string)"
+_TEXT_KINDS = "UST"
+"""numpy's kinds of arrays of texts."""
 
 
 class InputSpec:
@@ -64,9 +66,9 @@ class InputSpec:
             raise InputError(
                 f"input {self.name!r} is {type(value).__name__}, expected {self}: {error}"
             ) from None
-        if self.dtype == object and array.dtype.kind in "UST":
+        if self.dtype == object and array.dtype.kind in _TEXT_KINDS:
             array = array.astype(object)
-        if self.dtype is not None and array.dtype != self.dtype and fits(array.shape, self.shape):
+        if self.dtype is not None and array.dtype != self.dtype:
             array = of_width(self.name, array, self.dtype)
         if array.dtype != self.dtype:
             raise InputError(

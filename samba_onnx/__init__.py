@@ -26,7 +26,7 @@ from samba_onnx.operator_names import FUNCTIONAL
 from samba_onnx.version import __version__
 
 if TYPE_CHECKING:
-    from samba_onnx import functional, graph, nn, optim, utils
+    from samba_onnx import functional, graph, nn, optim, sambaflow, sambaloader, utils
     from samba_onnx.errors import SambaError
     from samba_onnx.functional import (
         SNType,
@@ -113,6 +113,8 @@ __all__ = [
     "randint",
     "randn",
     "randn_like",
+    "sambaflow",
+    "sambaloader",
     "self_test",
     "session",
     "set_seed",
@@ -135,7 +137,7 @@ __all__ = [
 __all__ += [name for name in FUNCTIONAL if name not in __all__]
 __all__.sort()
 
-_MODULES = ("functional", "graph", "nn", "optim", "utils")
+_MODULES = ("functional", "graph", "nn", "optim", "sambaflow", "sambaloader", "utils")
 
 _HOMES = {
     "Device": "samba_onnx.runtime.device",

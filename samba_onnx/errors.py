@@ -4,6 +4,7 @@ The tree, with the builtin that each class also is::
 
     SambaError
     ├── UsageError (ValueError)             an argument or option is wrong
+    ├── UnsupportedSymbolError (ImportError)   a name of SambaFlow's is not here
     ├── ModelError (ValueError)             the model that was given cannot be used
     │   ├── ModelFileError (OSError)        its file or external data cannot be read safely
     │   ├── InvalidModelError               its content breaks the rules of ONNX
@@ -73,6 +74,7 @@ __all__ = [
     "ScheduleError",
     "TargetError",
     "TransferLimitError",
+    "UnsupportedSymbolError",
     "UsageError",
 ]
 
@@ -142,6 +144,10 @@ class SambaError(Exception):
 
 class UsageError(SambaError, ValueError):
     """An argument or command-line option is wrong."""
+
+
+class UnsupportedSymbolError(SambaError, ImportError):
+    """A module, function or class of SambaFlow's is not part of samba-onnx; the text names it."""
 
 
 class ModelError(SambaError, ValueError):
@@ -236,6 +242,10 @@ class NoDeviceError(DeviceError):
 
 class NotTracedError(DeviceError):
     """The session was asked to run or read before it had a program."""
+
+
+class DataLoaderError(SambaError, RuntimeError):
+    """A DataLoader gave no batch in the time that it had."""
 
 
 class TransferLimitError(SambaError, AssertionError):

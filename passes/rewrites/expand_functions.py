@@ -175,7 +175,7 @@ def _as_function(node: ir.Node, body: Body, default: int) -> ir.Function:
     proto, version = body
     proto.domain, proto.name, proto.overload = node.domain, node.op_type, node.overload
     del proto.opset_import[:]
-    proto.opset_import.add(domain="", version=default)
+    proto.opset_import.add(version=default)
     schema = _schema(node.op_type, node.version or default)
     for name, attribute in schema.attributes.items():
         if name in proto.attribute and attribute.default_value.name:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fractions
+import functools
 import math
 from collections.abc import Callable
 
@@ -212,12 +213,11 @@ def _operands(tracker: _Tracker, node: ir.Node) -> list[Elements] | None:
     return [side * count if len(side) == 1 else side for side in known]
 
 
-def _elementwise(compute: Callable[..., Element]) -> Callable[..., Elements | None]:
-    def rule(tracker: _Tracker, node: ir.Node) -> Elements | None:
-        operands = _operands(tracker, node)
-        return None if operands is None else tuple(map(compute, *operands))
-
-    return rule
+def _elementwise(
+    compute: Callable[..., Element], tracker: _Tracker, node: ir.Node
+) -> Elements | None:
+    operands = _operands(tracker, node)
+    return None if operands is None else tuple(map(compute, *operands))
 
 
 def _add(a: Element, b: Element) -> Element:
@@ -274,8 +274,7 @@ def _product(tracker: _Tracker, node: ir.Node) -> Elements | None:
     numbers = [item for item in elements if isinstance(item, int)]
     if len(numbers) < len(elements):
         return None
-    total = _fitting(math.prod(numbers))
-    return None if total is None else (total,)
+    return (_fitting(math.prod(numbers)),)
 
 
 _RULES: dict[str, Callable[[_Tracker, ir.Node], Elements | None]] = {
@@ -289,11 +288,11 @@ _RULES: dict[str, Callable[[_Tracker, ir.Node], Elements | None]] = {
     "Gather": _gather,
     "Slice": _slice,
     "Concat": _concat,
-    "Add": _elementwise(_add),
-    "Sub": _elementwise(_subtract),
-    "Mul": _elementwise(_multiply),
-    "Div": _elementwise(_divide),
-    "Equal": _elementwise(_equal),
-    "Where": _elementwise(_choose),
+    "Add": functools.partial(_elementwise, _add),
+    "Sub": functools.partial(_elementwise, _subtract),
+    "Mul": functools.partial(_elementwise, _multiply),
+    "Div": functools.partial(_elementwise, _divide),
+    "Equal": functools.partial(_elementwise, _equal),
+    "Where": functools.partial(_elementwise, _choose),
     "ReduceProd": _product,
 }

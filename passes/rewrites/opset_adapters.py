@@ -41,20 +41,16 @@ class OpsetAdapter:
     adapt: Adapter
 
 
-def _attributes_to_inputs(*names: str) -> Adapter:
+def _attributes_to_inputs(model: ir.Model, node: ir.Node, *names: str) -> Apply | None:
     """Attributes, in this order, become the inputs after the first."""
+    if not any(name in node.attributes for name in names):
+        return None
 
-    def adapt(model: ir.Model, node: ir.Node) -> Apply | Refusal | None:
-        if not any(name in node.attributes for name in names):
-            return None
+    def apply() -> None:
+        for position, name in enumerate(names, start=1):
+            _to_input(model, node, name, position)
 
-        def apply() -> None:
-            for position, name in enumerate(names, start=1):
-                _to_input(model, node, name, position)
-
-        return apply
-
-    return adapt
+    return apply
 
 
 def _to_input(model: ir.Model, node: ir.Node, name: str, position: int) -> None:
@@ -74,15 +70,15 @@ def _to_input(model: ir.Model, node: ir.Node, name: str, position: int) -> None:
 
 
 def _clip(model: ir.Model, node: ir.Node) -> Apply | Refusal | None:
-    return _attributes_to_inputs("min", "max")(model, node)
+    return _attributes_to_inputs(model, node, "min", "max")
 
 
 def _pad(model: ir.Model, node: ir.Node) -> Apply | Refusal | None:
-    return _attributes_to_inputs("pads", "value")(model, node)
+    return _attributes_to_inputs(model, node, "pads", "value")
 
 
 def _slice(model: ir.Model, node: ir.Node) -> Apply | Refusal | None:
-    return _attributes_to_inputs("starts", "ends", "axes")(model, node)
+    return _attributes_to_inputs(model, node, "starts", "ends", "axes")
 
 
 def _top_k(model: ir.Model, node: ir.Node) -> Apply | Refusal | None:
@@ -97,7 +93,7 @@ def _split(model: ir.Model, node: ir.Node) -> Apply | Refusal | None:
     if len(node.inputs) > 1 and node.inputs[1] is not None:
         return None
     if "split" in node.attributes:
-        return _attributes_to_inputs("split")(model, node)
+        return _attributes_to_inputs(model, node, "split")
 
     def apply() -> None:
         node.attributes.add(ir.AttrInt64("num_outputs", len(node.outputs)))
@@ -277,8 +273,8 @@ def _group_normalization(model: ir.Model, node: ir.Node) -> Apply | Refusal | No
     return apply
 
 
-def _axes(until: int) -> OpsetAdapter:
-    return OpsetAdapter(until, _attributes_to_inputs("axes"))
+def _axes(model: ir.Model, node: ir.Node) -> Apply | Refusal | None:
+    return _attributes_to_inputs(model, node, "axes")
 
 
 ADAPTERS: dict[str, OpsetAdapter] = {
@@ -291,16 +287,16 @@ ADAPTERS: dict[str, OpsetAdapter] = {
     "Hardmax": OpsetAdapter(13, _flattened),
     "LogSoftmax": OpsetAdapter(13, _flattened),
     "Pad": OpsetAdapter(11, _pad),
-    "ReduceL1": _axes(18),
-    "ReduceL2": _axes(18),
-    "ReduceLogSum": _axes(18),
-    "ReduceLogSumExp": _axes(18),
-    "ReduceMax": _axes(18),
-    "ReduceMean": _axes(18),
-    "ReduceMin": _axes(18),
-    "ReduceProd": _axes(18),
-    "ReduceSum": _axes(13),
-    "ReduceSumSquare": _axes(18),
+    "ReduceL1": OpsetAdapter(18, _axes),
+    "ReduceL2": OpsetAdapter(18, _axes),
+    "ReduceLogSum": OpsetAdapter(18, _axes),
+    "ReduceLogSumExp": OpsetAdapter(18, _axes),
+    "ReduceMax": OpsetAdapter(18, _axes),
+    "ReduceMean": OpsetAdapter(18, _axes),
+    "ReduceMin": OpsetAdapter(18, _axes),
+    "ReduceProd": OpsetAdapter(18, _axes),
+    "ReduceSum": OpsetAdapter(13, _axes),
+    "ReduceSumSquare": OpsetAdapter(18, _axes),
     "Resize": OpsetAdapter(13, _resize_11),
     "RoiAlign": OpsetAdapter(16, _roi_align),
     "Scan": OpsetAdapter(9, _scan),
@@ -308,9 +304,9 @@ ADAPTERS: dict[str, OpsetAdapter] = {
     "Slice": OpsetAdapter(10, _slice),
     "Softmax": OpsetAdapter(13, _flattened),
     "Split": OpsetAdapter(18, _split),
-    "Squeeze": _axes(13),
+    "Squeeze": OpsetAdapter(13, _axes),
     "TopK": OpsetAdapter(10, _top_k),
-    "Unsqueeze": _axes(13),
+    "Unsqueeze": OpsetAdapter(13, _axes),
     "Upsample": OpsetAdapter(10, _upsample),
 }
 

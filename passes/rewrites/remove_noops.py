@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 
 import onnx_ir as ir
@@ -168,22 +169,18 @@ def _pad(node: ir.Node) -> Refusal | None:
     return Refusal("it adds or removes elements")
 
 
-def _neutral(number: int) -> Rule:
-    """Return the rule for operators that change nothing when their second operand is ``number``."""
-
-    def rule(node: ir.Node) -> Refusal | None:
-        first, second = node.inputs
-        array = small_array(second)
-        if array is None or array.size != 1:
-            return Refusal("its second operand is not one constant number")
-        # An operand of higher rank would add dimensions to the result.
-        if first is None or first.shape is None or array.ndim > len(first.shape):
-            return Refusal("its second operand may raise the rank")
-        if bool(array == number):
-            return None
-        return Refusal(f"its second operand is not {number}")
-
-    return rule
+def _neutral(number: int, node: ir.Node) -> Refusal | None:
+    """Apply to operators that change nothing when their second operand is ``number``."""
+    first, second = node.inputs
+    array = small_array(second)
+    if array is None or array.size != 1:
+        return Refusal("its second operand is not one constant number")
+    # An operand of higher rank would add dimensions to the result.
+    if first is None or first.shape is None or array.ndim > len(first.shape):
+        return Refusal("its second operand may raise the rank")
+    if bool(array == number):
+        return None
+    return Refusal(f"its second operand is not {number}")
 
 
 _RULES: dict[str, Rule] = {
@@ -193,9 +190,9 @@ _RULES: dict[str, Rule] = {
     "Transpose": _transpose,
     "Slice": _slice,
     "Pad": _pad,
-    "Mul": _neutral(1),
-    "Div": _neutral(1),
-    "Sub": _neutral(0),
+    "Mul": functools.partial(_neutral, 1),
+    "Div": functools.partial(_neutral, 1),
+    "Sub": functools.partial(_neutral, 0),
     **dict.fromkeys(SAME_SHAPE, _same_shape),
     **dict.fromkeys(SINGLE, _single),
 }

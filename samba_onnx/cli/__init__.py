@@ -16,12 +16,19 @@ def main() -> int:
     """Run ``samba-port`` with the arguments of the process.
 
     Commands that call native code on a model do so in a child process, so that its crash is an
-    error message, and Ctrl-C works whatever it does.
+    error message, and Ctrl-C works whatever it does. ``exec`` runs a program of the user's, whose
+    exceptions pass.
 
     Returns:
         The exit status: 0 yes; 1 ran, but the answer is no; 2 bad input or usage; 128 + N after
         signal N (130 for Ctrl-C); 141 if whoever reads the output went away.
     """
+    if sys.argv[1:2] == ["exec"]:
+        from samba_onnx.cli.programs import execute, program_of
+
+        program = program_of(sys.argv[1:])
+        if program is not None:  # signals, warnings, exceptions and exit are all the program's
+            return execute(program)
     interruptible()  # before anything that takes time to import
     try:
         return _main(sys.argv[1:])

@@ -12,8 +12,20 @@ from typing import Annotated, Any, Literal
 import typer
 
 import samba_onnx
-from samba_onnx.cli import conversion, inspection, listings, running, trained_models, verifying
+from samba_onnx.cli import (
+    conversion,
+    inspection,
+    linting,
+    listings,
+    programs,
+    running,
+    trained_models,
+    verifying,
+)
 from samba_onnx.cli.failures import EXIT_USAGE, answer_or_complain
+
+_PASSING_ON = {"ignore_unknown_options": True, "allow_interspersed_args": False}
+"""For a command whose last arguments are the command line of another program."""
 
 
 def answer(arguments: Sequence[str]) -> int:
@@ -109,11 +121,21 @@ def build_application(markup: Literal["rich"] | None = None) -> typer.Typer:
         running.run,
         verifying.verify,
         trained_models.train_export,
+        programs.exec_,
+        linting.lint,
         listings.ops,
         listings.targets,
     ):
-        application.command(function.__name__.replace("_", "-"), help=_help(function))(function)
+        settings = _PASSING_ON if function is programs.exec_ else None
+        application.command(_name(function), help=_help(function), context_settings=settings)(
+            function
+        )
     return application
+
+
+def _name(function: Callable[..., object]) -> str:
+    """Return the command's name; ``exec_`` is called so because ``exec`` is Python's own."""
+    return function.__name__.rstrip("_").replace("_", "-")
 
 
 def _help(function: Callable[..., object]) -> str:

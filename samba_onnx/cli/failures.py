@@ -12,7 +12,18 @@ from collections.abc import Callable, Sequence
 from samba_onnx.cli.signals import Interrupted, interruption
 from samba_onnx.errors import InternalError, SambaError
 
-COMMANDS = ("convert", "analyze", "inspect", "run", "verify", "train-export", "ops", "targets")
+COMMANDS = (
+    "convert",
+    "analyze",
+    "inspect",
+    "run",
+    "verify",
+    "train-export",
+    "exec",
+    "lint",
+    "ops",
+    "targets",
+)
 
 EXIT_YES = 0
 EXIT_NO = 1

@@ -88,7 +88,7 @@ def derive(
             compiled, or ``step`` is less than 1.
     """
     steps = [step] * len(record.groups) if isinstance(step, int) else step
-    if min(steps, default=1) < 1:
+    if any(number < 1 for number in steps):
         raise UsageError(f"step is {min(steps)}; steps are counted from 1")
     values: dict[str, float] = {}
     for group, number in zip(record.groups, steps, strict=True):

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from samba_onnx.pef.hints import describe_hints
 from samba_onnx.pef.manifest import (
     Cause,
     Direction,
@@ -144,7 +145,7 @@ class Report:
             dynamic_dimensions=_dynamic_dimensions(manifest),
             undocumented_support=_undocumented_support(manifest.experimental),
             assumptions=_assumptions(manifest),
-            notes=manifest.notes,
+            notes=(*manifest.notes, *describe_hints(manifest.metadata)),
             passes=tuple(
                 PassReport(done.name, done.modified, done.nodes_before, done.nodes_after)
                 for done in manifest.passes

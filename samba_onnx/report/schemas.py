@@ -8,6 +8,7 @@ from pathlib import Path
 
 from samba_onnx.report.comparison import VerificationReport
 from samba_onnx.report.documents import json_schema
+from samba_onnx.report.lint import LintReport
 from samba_onnx.report.report import Report
 from samba_onnx.report.run import RunReport
 from samba_onnx.report.targets import OperatorTableReport, TargetListReport
@@ -20,6 +21,7 @@ DOCUMENTS: dict[str, type] = {
     "operators": OperatorTableReport,
     "targets": TargetListReport,
     "trained": TrainedModelReport,
+    "lint": LintReport,
 }
 """Records that are documents, by the name of their schema file."""
 

@@ -6,6 +6,7 @@ import dataclasses
 import logging
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final
 
 from torch import nn
@@ -15,7 +16,9 @@ from samba_onnx.errors import UsageError
 from samba_onnx.export.programs.region_types import match_region_types
 from samba_onnx.export.programs.training_steps import optimizer_list
 from samba_onnx.facts.names import RATE
+from samba_onnx.pef.hints import write_hints
 from samba_onnx.program.program import DEFAULT_GRAPH, Program
+from samba_onnx.sessions.arguments import given_hints
 from samba_onnx.sessions.graph_traces import GraphTraces
 from samba_onnx.sessions.onnx_models import input_symbols, is_onnx, onnx_fingerprint
 from samba_onnx.sessions.onnx_modules import (
@@ -102,14 +105,15 @@ class Compiler:
             raise UsageError("graph_transform_hook is not supported; leave it out")
         options = self._options.with_settings(destination.settings)
         listed = optimizer_list(optimizers)
-        trained = [] if inference else listed
+        trained = [] if inference or options.get("inference") else listed
         path = output_path(options, model, destination.output)
         model = trained_module(model, trained, weights, losses)
         named = named_inputs(model, inputs)
-        texts, where = destination.texts(), destination.where(options)
+        where = destination.where(options)
         if is_onnx(model):
+            texts = {**destination.texts(), **self._hints(options)}
             _compile_onnx(model, named, path, texts, where, check)
-            return str(path)
+            return _announced(path)
         assert isinstance(model, nn.Module)
         accumulates = bool(options.get("gradient_accumulation")) or gradient_accumulation
         training = None
@@ -119,8 +123,9 @@ class Compiler:
             program = recorded_program(model, named, trained, training, check=check)
         if training is None and program.argins:
             _tell_of_dropouts(model, program)
+        texts = {**destination.texts(), **self._hints(options)}  # some are given while tracing
         compile_programs([program], path, name=name, metadata=texts, **where).close()
-        return str(path)
+        return _announced(path)
 
     @in_turn
     def compile_graphs(
@@ -149,12 +154,27 @@ class Compiler:
         if not options.get("pef_name") and name:
             options["pef_name"] = name
         path = output_path(options, None, destination.output)
-        texts = {**destination.texts(), **write_records(records)}
+        texts = {
+            **destination.texts(),
+            **self._hints(options),
+            **write_records(records),
+        }
         where = destination.where(options)
         compile_programs(programs, path, name=name, metadata=texts, **where).close()
         for graph in graphs:
             graph.program = None
-        return str(path)
+        return _announced(path)
+
+    def _hints(self, options: Mapping[str, Any]) -> dict[str, str]:
+        """Return all hints for one compilation as metadata."""
+        return write_hints({**given_hints(options), **self._options.take_hints()})
+
+
+def _announced(path: Path) -> str:
+    """Return where a PEF was written to, and log it as SambaFlow's compiler does."""
+    LOGGER.info("PEF file %s created", path)
+    LOGGER.info("Logs are generated in %s", path.parent)
+    return str(path)
 
 
 def _tell_of_dropouts(model: nn.Module, program: Program) -> None:

@@ -127,7 +127,8 @@ class LoadedProgram:
         if self.pef is None:
             raise NotTracedError(
                 "the session has no PEF: give one, as in "
-                "samba.utils.trace_graph(model, inputs, pef='out/model/model.pef')"
+                "samba.utils.trace_graph(model, inputs, pef='out/model/model.pef'), or by --pef on "
+                "the command line of a SambaFlow program"
             )
         return self.pef
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from argparse import Namespace
 from collections.abc import Iterator, Mapping
@@ -16,6 +15,7 @@ from pydantic import BaseModel
 from torch import nn
 
 from samba_onnx.errors import UsageError
+from samba_onnx.pef.user_metadata import write_value
 from samba_onnx.workflows.compiler import DEFAULT_TARGET
 
 OUTPUT_FOLDER: Final = "out"
@@ -169,7 +169,11 @@ class SessionOptions:
     def __init__(self) -> None:
         """Begin without any settings."""
         self._settings: dict[str, Any] = {}
-        self._directives: dict[str, Any] = {}
+        self.command_line: Mapping[str, Any] = {}
+        """What the program was started with; everything else overrides it."""
+        self.current_directives: dict[str, Any] = {}
+        """Hints for the compiler on what is traced now."""
+        self._hints: dict[str, list[Any]] = {}
         self.pinned_memory = False
         """Whether SambaLoaders are to use pinned memory; a hint."""
 
@@ -190,12 +194,12 @@ class SessionOptions:
         """Return the settings that count for one compilation, by name.
 
         Args:
-            settings: Override those of the session.
+            settings: Override those of the session, which override the command line.
 
         Raises:
             UsageError: They are no settings.
         """
-        return {**self._settings, **flat_options(settings)}
+        return {**self.command_line, **self._settings, **flat_options(settings)}
 
     @contextmanager
     def directives(self, directives: Mapping[str, Any] | None) -> Iterator[None]:
@@ -204,12 +208,35 @@ class SessionOptions:
         Args:
             directives: Hints by name.
         """
-        before = dict(self._directives)
-        self._directives.update(directives or {})
+        before = dict(self.current_directives)
+        self.current_directives.update(directives or {})
+        for name, value in (directives or {}).items():
+            self.record_hint(name, value)
         try:
             yield
         finally:
-            self._directives = before
+            self.current_directives = before
+
+    def record_hint(self, name: str, value: Any) -> None:
+        """Let the PEF that is compiled next list a hint.
+
+        Args:
+            name: What the hint is about; one that is given again with another value is listed with
+                both.
+            value: True for a hint that says no more than its name.
+        """
+        values = self._hints.setdefault(name, [])
+        if value not in values:
+            values.append(value)
+
+    def take_hints(self) -> dict[str, Any]:
+        """Return the hints that were recorded, and forget them: they were for one compilation.
+
+        Returns:
+            A value by name, or a list of several.
+        """
+        hints, self._hints = self._hints, {}
+        return {name: one[0] if len(one) == 1 else one for name, one in hints.items()}
 
 
 def metadata_of(*sources: Any) -> dict[str, str]:
@@ -219,7 +246,7 @@ def metadata_of(*sources: Any) -> dict[str, str]:
         *sources: Mappings or objects with attributes, later ones first; None is skipped.
 
     Returns:
-        Texts by key: JSON for what is no text; ``str`` of what is not JSON either.
+        Texts by key, which ``user_metadata.read_value`` turns back into values.
     """
     texts: dict[str, str] = {}
     for source in sources:
@@ -227,12 +254,5 @@ def metadata_of(*sources: Any) -> dict[str, str]:
             continue
         items = source if isinstance(source, Mapping) else vars(source)
         for key, value in items.items():
-            texts[str(key)] = value if isinstance(value, str) else _json(value)
+            texts[str(key)] = write_value(value)
     return texts
-
-
-def _json(value: Any) -> str:
-    try:
-        return json.dumps(value)
-    except (TypeError, ValueError):
-        return str(value)

@@ -11,6 +11,7 @@ import os
 from argparse import Namespace
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from types import MappingProxyType
 from typing import Any, Final
 
 import onnx
@@ -34,7 +35,7 @@ from samba_onnx.sessions.module_transfers import (
 )
 from samba_onnx.sessions.onnx_modules import Losses
 from samba_onnx.sessions.onnx_writer import OnnxWriter
-from samba_onnx.sessions.options import Destination, Model, SessionOptions
+from samba_onnx.sessions.options import Destination, Model, SessionOptions, flat_options
 from samba_onnx.sessions.ordered_set import OrderedSet
 from samba_onnx.sessions.profiler import Profiler, profiling
 from samba_onnx.sessions.program_names import (
@@ -109,6 +110,8 @@ class SambaSession:
     def reset(pef_path: str = "") -> None:
         """Let ``samba.session`` begin anew: without program, traced tensors and settings.
 
+        What ``set_command_line`` was told stays, for it is about the process.
+
         Args:
             pef_path: PEF to load; empty for none.
 
@@ -122,7 +125,10 @@ class SambaSession:
         """Become a new session, in place: programs hold on to ``samba.session``."""
         self._program.close()
         self._state.clear()
+        command_line = self._options.command_line
         SambaSession.__init__(self, pef_path)
+        # It is the process's, and was parsed once.
+        self._options.command_line = command_line
 
     def _traced_tensors(self) -> tuple[SambaTensor, ...]:
         """Return every traced tensor but the states of optimizers, which are in ``optim_dict``.
@@ -177,8 +183,10 @@ class SambaSession:
         The values of a torch model's parameters are no part of the PEF; those of an ONNX model
         are, unless it has optimizers or losses: it is then the torch module that
         ``samba.from_onnx`` makes of it, and the optimizers are of that module's parameters. The PEF is written to ``<output_folder>/<pef_name>/<pef_name>.pef``, of the settings
-        in ``config_dict``, else of those given to ``setup``; ``output_folder`` is ``out`` and
-        ``pef_name`` the lower-case name of the model's class unless they say otherwise.
+        in ``config_dict``, else of those given to ``setup``, else of the command line that
+        ``set_command_line`` was told; ``output_folder`` is ``out`` and ``pef_name`` the lower-case
+        name of the model's class unless they say otherwise. Settings that are only hints to
+        SambaFlow's compiler have no effect; the PEF says which there were.
 
         Args:
             model: A torch module, an ONNX model, or the path to one.
@@ -194,7 +202,8 @@ class SambaSession:
             pef_metadata: What to keep in the PEF, by key.
             squeeze_bs_dim: Accepted, without effect.
             init_output_grads: Accepted, without effect.
-            inference: Leave out the backward half, optimizers or not.
+            inference: Leave out the backward half, optimizers or not; so does a setting
+                ``inference``.
             metadata: What to keep in the PEF besides, by key.
             is_split_batch: Accepted, without effect.
             graph_transform_hook: Not supported.
@@ -311,18 +320,20 @@ class SambaSession:
         losses: Losses = None,
     ) -> tuple[SambaTensor, ...]:
         """Prepare a model to run; see ``samba.utils.trace_graph``."""
+        command_line = self._options.command_line
         return self._tracer.trace(
             model,
             inputs,
             optimizers,
             init_output_grads=init_output_grads,
             loss_indices=loss_indices,
-            pef=pef,
+            pef=pef or ("" if self._program.pef else str(command_line.get("pef") or "")),
             mapping=mapping,
             data_parallel_mode=data_parallel_mode,
             transfer_device=transfer_device,
             weights=weights,
             losses=losses,
+            inference=bool(command_line.get("inference")),
         )
 
     def trace_multigraph(
@@ -658,6 +669,22 @@ class SambaSession:
         """
         self._options.set_up(args)
 
+    def set_command_line(self, settings: Mapping[str, Any] | Namespace) -> None:
+        """Take what the program was started with; SambaFlow's ``parse_app_args`` calls it.
+
+        Programs parse a PEF's name and folder, and do not always hand them on: ``compile`` takes
+        them from here when neither ``config_dict`` nor ``setup`` has them. So does ``trace_graph``
+        with the path of the PEF, and with ``inference``, which leaves optimizers out where the PEF
+        was compiled for inference.
+
+        Args:
+            settings: In the place of those before; empty to forget them.
+
+        Raises:
+            UsageError: They are no settings.
+        """
+        self._options.command_line = flat_options(settings)
+
     def use_static_functional(self) -> bool:
         """Whether values do not count now: while tracing, and while parameters are lazy."""
         return self._mode.static
@@ -725,8 +752,24 @@ class SambaSession:
         return nullcontext()
 
     def _add_directives(self, directives: Mapping[str, Any] | None) -> AbstractContextManager[None]:
-        """Hints for the compiler on what is traced inside; kept, without effect."""
+        """Hints for the compiler on what is traced inside, without effect; the PEF lists them."""
         return self._options.directives(directives)
+
+    @property
+    def _context_directives(self) -> Mapping[str, Any]:
+        """The hints on what is traced now, by name."""
+        return MappingProxyType(self._options.current_directives)
+
+    def record_hint(self, name: str, value: Any = True) -> None:
+        """Let the PEF that is compiled next list a hint to SambaFlow's compiler.
+
+        Hints have no effect on what is computed; ``samba-port inspect`` shows them.
+
+        Args:
+            name: What the hint is about.
+            value: What it says; what JSON does not have is kept as its text.
+        """
+        self._options.record_hint(name, value)
 
     def add_aux_tensor(self, tensor: SambaTensor, name: str) -> None:
         """Keep a tensor by name, beside those that are traced.

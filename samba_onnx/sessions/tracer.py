@@ -90,15 +90,19 @@ class Tracer:
         transfer_device: bool = True,
         weights: Collection[str] | None = None,
         losses: Losses = None,
+        inference: bool = False,
     ) -> tuple[SambaTensor, ...]:
-        """Prepare a model to run; see ``samba.utils.trace_graph``."""
+        """Prepare a model to run; see ``samba.utils.trace_graph``.
+
+        With ``inference``, optimizers are left out where the PEF was compiled without a backward
+        half; without it, they are refused there.
+        """
         _check_mapping(mapping)
         check_data_parallel(False, data_parallel_mode, False)
         if pef:
             self.load(pef)
-        listed = optimizer_list(optimizers)
         record = read_records(self._program.required_pef()).get(self._program.graph(None).name)
-        _refuse_untrainable(record, listed, self._program.required_pef())
+        listed = _trained_by(record, optimizers, self._program.required_pef(), inference)
         recorded = None if record is None else record.onnx
         module = trained_module(model, listed, weights, losses, recorded)
         traced, steps = self._checked_trace(model, module, inputs, listed, record)
@@ -298,17 +302,24 @@ def _check_mapping(mapping: str) -> None:
         raise UsageError(f"mapping is {mapping!r}; give one of {', '.join(MAPPINGS)}")
 
 
-def _refuse_untrainable(
-    record: GraphRecord | None, optimizers: Sequence[Optimizer], pef: Pef
-) -> None:
-    """Refuse optimizers for a PEF that only runs forward: its runs would train nothing."""
-    if optimizers and (record is None or not record.training):
-        kinds = ", ".join(type(optimizer).__name__ for optimizer in optimizers)
-        raise UsageError(
-            f"{pef.path} was compiled for inference and has no backward pass, but trace_graph was "
-            f"given {kinds}: to train, compile with samba.session.compile(model, inputs, optimizer) "
-            "and trace that PEF; to run forward, leave the optimizer out"
-        )
+def _trained_by(
+    record: GraphRecord | None,
+    optimizers: Optimizer | Sequence[Optimizer] | None,
+    pef: Pef,
+    inference: bool,
+) -> list[Optimizer]:
+    """Return the optimizers of a run; a PEF that only runs forward would train nothing by them."""
+    listed = optimizer_list(optimizers)
+    if not listed or (record is not None and record.training):
+        return listed
+    if inference:
+        return []
+    kinds = ", ".join(type(optimizer).__name__ for optimizer in listed)
+    raise UsageError(
+        f"{pef.path} was compiled for inference and has no backward pass, but trace_graph was "
+        f"given {kinds}: to train, compile with samba.session.compile(model, inputs, optimizer) "
+        "and trace that PEF; to run forward, leave the optimizer out"
+    )
 
 
 def _changed(record: GraphRecord | None, module: Any, inputs: Any) -> str:

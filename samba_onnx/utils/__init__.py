@@ -1,6 +1,7 @@
 """SambaFlow's helpers: tracing, measuring and comparing models, seeds, files, processes."""
 
 from samba_onnx.tensor import set_seed
+from samba_onnx.utils.affinity import fix_rdu_affinity
 from samba_onnx.utils.comparing import assert_close
 from samba_onnx.utils.files import get_file_dir
 from samba_onnx.utils.measuring import measure_performance, measure_sections
@@ -9,6 +10,7 @@ from samba_onnx.utils.tracing import init_output_grads, trace_graph, trace_multi
 
 __all__ = [
     "assert_close",
+    "fix_rdu_affinity",
     "get_file_dir",
     "get_rank",
     "get_world_size",

@@ -42,6 +42,8 @@ _INTEGERS: Final = frozenset(
     if not element.floating and element.numpy.kind != "c"
 )
 """Integers, also of fewer than 8 bits, which are of no kind to numpy; and booleans."""
+_TEXTS: Final = frozenset("OUST")
+"""Kinds of arrays, as numpy calls them, that hold texts."""
 
 
 @dataclass(frozen=True)
@@ -199,7 +201,7 @@ def _compared(
         return OutputComparison(name, _type_of(None), (), 0.0, 0.0, 0, 0, passed=True, run=run)
     if actual is None or expected is None or actual.shape != expected.shape:
         return _failed(name, expected, run)
-    texts = actual.dtype.kind in "OUST" and expected.dtype.kind in "OUST"
+    texts = actual.dtype.kind in _TEXTS and expected.dtype.kind in _TEXTS
     if actual.dtype != expected.dtype and not texts:
         return _failed(name, expected, run)
     unit = rounding_unit(str(expected.dtype))
@@ -313,7 +315,7 @@ def _own_errors(own: Array, wide: Array) -> Array:
     with np.errstate(invalid="ignore"):
         errors = np.where(known, np.abs(own - wide), 0.0)
     order = np.argsort(np.where(known, np.abs(wide), np.inf), axis=None, kind="stable")
-    squares = np.concatenate([[0.0], np.cumsum(errors.reshape(-1)[order] ** 2)])
+    squares = np.concatenate([[0.0], np.cumsum(errors.flat[order] ** 2)])
     places = np.arange(order.size)
     first = np.maximum(places - NEIGHBOURS, 0)
     behind = np.minimum(places + NEIGHBOURS + 1, order.size)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 import torch
 from torch import nn
 
+import samba_onnx as samba
 from samba_onnx.errors import PefFormatError, UsageError
 from samba_onnx.optim import (
     SGD,
@@ -23,6 +25,8 @@ from samba_onnx.optim import (
     from_json,
     hyperparameter_names,
     optimizer_record,
+    state_keys,
+    state_name,
     to_json,
     with_settings,
 )
@@ -227,29 +231,35 @@ def test_records_survive_json(made: OptimizerRecord) -> None:
 
 
 @pytest.mark.parametrize(
-    "change",
+    ("change", "complaint"),
     [
-        {"kind": "Adagrad"},
-        {"name": 3},
-        {"groups": {}},
-        {"groups": [1]},
-        {"max_grad_norm": "1"},
-        {"max_grad_norm": math.inf},
-        {"fp32_params": None},
-        {"argin_region_name": None},
-        {"flags": ["slow"]},
-        {"flags": [["momentum"]]},
-        {"parameters": [1]},
-        {"hyperparameters": {"lr": 0.1}},
-        {"hyperparameters": None},
-        {"hyperparameters": {"lr": 1, "momentum": 1, "dampening": 1, "weight_decay": True}},
+        ({"kind": "Adagrad"}, "has an optimizer of unknown kind 'Adagrad'"),
+        ({"name": 3}, "has an optimizer without name"),
+        ({"groups": {}}, "has an optimizer without a list of groups"),
+        ({"groups": [1]}, "has int where a group of an optimizer should be"),
+        ({"max_grad_norm": "1"}, "has an optimizer whose max_grad_norm is '1'"),
+        ({"max_grad_norm": math.inf}, "has an optimizer whose max_grad_norm is inf"),
+        ({"fp32_params": None}, "does not say whether weights have a float32 copy"),
+        ({"argin_region_name": None}, "has an optimizer without argin_region_name"),
+        ({"flags": ["slow"]}, r"has an optimizer with unknown flags \['slow'\]"),
+        ({"flags": [["momentum"]]}, "has an optimizer with unknown flags"),
+        ({"parameters": [1]}, "has a parameter of an optimizer whose name is no text"),
+        ({"hyperparameters": {"lr": 1, "eps": 1}}, "has SGD with hyperparameters lr, eps"),
+        (
+            {"hyperparameters": None},
+            "has NoneType where the hyperparameters of an optimizer should be",
+        ),
+        (
+            {"hyperparameters": {"lr": 1, "momentum": 1, "dampening": 1, "weight_decay": True}},
+            "has an optimizer whose weight_decay is True",
+        ),
     ],
 )
-def test_what_is_no_record_is_refused(change: dict[str, Any]) -> None:
+def test_what_is_no_record_is_refused(change: dict[str, Any], complaint: str) -> None:
     document = to_json(record(SGD, momentum=0.9))
     inner = set(change) <= set(document["groups"][0]) - set(document)
     (document["groups"][0] if inner else document).update(change)
-    with pytest.raises(PefFormatError, match="compile the model again"):
+    with pytest.raises(PefFormatError, match=f"^the PEF {complaint}.*; compile the model again"):
         from_json(document)
 
 
@@ -308,6 +318,51 @@ def test_optimizers_with_other_rules_are_refused(kind: Any) -> None:
     weight = nn.Parameter(torch.ones(2))
     with pytest.raises(UsageError, match=f"{kind.__name__} cannot be compiled: use SGD"):
         optimizer_record(kind([weight], lr=0.1), names={"w": weight})
+
+
+@pytest.mark.parametrize(
+    ("kind", "flags", "keys"),
+    [
+        (OptimizerKind.SGD, {Flag.NESTEROV}, ("momentum_buffer",)),
+        (OptimizerKind.ADAM, {Flag.MAXIMIZE}, ("exp_avg", "exp_avg_sq")),
+        (OptimizerKind.ADAMW, {Flag.AMSGRAD}, ("exp_avg", "exp_avg_sq", "max_exp_avg_sq")),
+    ],
+)
+def test_states_are_called_as_torch_calls_them(
+    kind: OptimizerKind, flags: set[Flag], keys: tuple[str, ...]
+) -> None:
+    assert state_keys(kind, frozenset(flags)) == keys
+    assert state_name("w", keys[0]) == f"w__{keys[0]}"
+
+
+def test_what_torchs_optimizers_do_not_have_is_off() -> None:
+    weight = nn.Parameter(torch.ones(2))
+    plain = optimizer_record(torch.optim.SGD([weight]), names={"w": weight})
+    assert (plain.argin_region_name, plain.fp32_params, plain.max_grad_norm) == ("", False, None)
+    assert plain.groups[0].argin_region_name == ""
+    own = record(SGD, argin_region_name="x", fp32_params=True)
+    assert (own.argin_region_name, own.fp32_params) == ("x", True)
+
+
+def test_converted_parameters_have_names_of_their_own() -> None:
+    layer = nn.Linear(2, 2)
+    samba.from_torch_model_(layer)
+    record = optimizer_record(SGD(layer.parameters()))
+    assert record.parameters == ("linear__weight", "linear__bias")
+
+
+def test_a_choice_may_be_repeated_as_it_was_made() -> None:
+    nesterov = record(SGD, momentum=0.9, nesterov=True)
+    assert derive(nesterov, {"nesterov": True, "maximize": False}, 1) == derive(nesterov, {}, 1)
+
+
+def test_without_a_region_keys_have_no_prefix() -> None:
+    values = derive(record(SGD, lr=0.1), {"_lr": 0.5, "__lr": 0.5}, 1)
+    assert values["optimizer0__group0__lr"] == 0.1
+
+
+def test_a_record_without_groups_has_no_scalars() -> None:
+    assert derive(dataclasses.replace(record(SGD), groups=()), {}, ()) == {}
 
 
 def test_a_differentiable_optimizer_is_refused() -> None:

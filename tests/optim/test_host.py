@@ -231,6 +231,16 @@ def test_a_copy_is_whole() -> None:
     assert twin.device_steps == (4,)
 
 
+def test_gradients_may_be_clipped_to_nothing() -> None:
+    one = model()
+    optimizer = SGD(one.parameters(), lr=0.1, max_grad_norm=0.0)
+    before = [values.clone() for values in plain(one)]
+    differentiate(one)
+    assert optimizer.step() is None
+    for got, wanted in zip(plain(one), before, strict=True):
+        assert torch.equal(got, wanted)
+
+
 @pytest.mark.parametrize("norm", [-1.0, float("nan")])
 def test_a_negative_norm_is_refused(norm: float) -> None:
     with pytest.raises(UsageError, match="max_grad_norm"):

@@ -9,14 +9,16 @@ import torch
 from torch import nn
 
 from samba_onnx.errors import UsageError
+from samba_onnx.export.programs import optimizers
 from samba_onnx.export.programs.optimizers import (
     OptimizerParts,
+    clip_coefficient_name,
     optimizer_parts,
 )
 from samba_onnx.export.translation.dtypes import onnx_type
 from samba_onnx.optim import SGD, Adam, AdamW, optimizer_record
 from samba_onnx.program.kinds import SymbolKind
-from tests.optim.running import prepare
+from tests.optim.running import prepare, set_gradients
 from tests.optim.update_cases import CASES, parameters
 
 
@@ -49,6 +51,8 @@ def test_residents_are_weights_gradients_and_state() -> None:
         },
     }
     assert runner.parts.regions["model__w0__exp_avg__updated"] == "model__w0__exp_avg"
+    plain = prepare([AdamW(names.values())], names).parts.residents
+    assert plain["model__w0"] == plain["model__w0__updated"] == SymbolKind.WEIGHT
 
 
 ELEMENTWISE = frozenset({"Add", "Sub", "Mul", "Div", "Sqrt", "Max", "Cast"})
@@ -116,6 +120,72 @@ def test_what_depends_on_argins_alone_is_computed_once_for_a_group() -> None:
     (part,) = optimizer_parts([optimizer_record(optimizer, names=names)], specs).update
     scalar = [node for node in part.model.graph if all(not v.shape for v in node.outputs)]
     assert sorted(node.op_type for node in scalar) == sorted(2 * ["Equal", "Not", "Where"])
+
+
+def test_what_optimizers_add_is_called_after_them() -> None:
+    names = parameters()
+    first, *rest = names.values()
+    clipping = [SGD([first], max_grad_norm=1.0), AdamW(rest, max_grad_norm=2.0)]
+    runner = prepare(clipping, names)
+    assert [part.model.graph.name for part in runner.parts.update] == [
+        *("optimizer0__gradnorm", "optimizer1__gradnorm"),
+        *("optimizer0__opt", "optimizer1__opt"),
+    ]
+    coefficients = [clip_coefficient_name(record) for record in runner.records]
+    assert coefficients == ["optimizer0__clip_coefficient", "optimizer1__clip_coefficient"]
+    limits = [one for one in runner.parts.argins if one.name.endswith("__max_grad_norm")]
+    assert [(one.name, one.type, one.default) for one in limits] == [
+        ("optimizer0__max_grad_norm", "tensor(float)", 1.0),
+        ("optimizer1__max_grad_norm", "tensor(float)", 2.0),
+    ]
+
+
+def test_defaults_of_argins_are_those_of_the_first_step() -> None:
+    names = parameters()
+    optimizer = SGD(names.values(), lr=0.1, momentum=0.5, dampening=0.25)
+    defaults = {one.name: one.default for one in prepare([optimizer], names).parts.argins}
+    assert defaults["optimizer0__group0__one_minus_dampening"] == 1.0
+    assert defaults["optimizer0__group0__lr"] == 0.1
+
+
+@pytest.mark.parametrize(
+    ("size", "rows"),
+    [(8, None), (9, None), (10, (2, 5)), (11, None), (16, (2, 8)), (30, (5, 6)), (44, (11, 4))],
+)
+def test_long_sums_of_squares_are_made_of_equal_stretches(
+    size: int, rows: tuple[int, int] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(optimizers, "_LONGEST_SUM", 8)
+    monkeypatch.setattr(optimizers, "_SHORTEST_SUM", 4)
+    weight = nn.Parameter(torch.zeros(size))
+    weight.grad = torch.arange(1.0, size + 1)
+    runner = prepare([SGD([weight], max_grad_norm=1.0)], {"w": weight})
+    norm, _ = runner.parts.update
+    shapes = {node.op_type: node.outputs[0].shape for node in norm.model.graph}
+    assert shapes.get("Reshape") == rows
+    assert shapes["ReduceSumSquare"] == (rows or ())[:1]
+    set_gradients(runner, {"w": weight})
+    runner.run()
+    coefficient = float(runner.memory[clip_coefficient_name(runner.records[0])])
+    assert coefficient == pytest.approx(1 / float(weight.grad.norm()), rel=1e-6)
+
+
+def test_scalars_are_double_where_a_parameter_is() -> None:
+    names = parameters(torch.float64)
+    runner = prepare([SGD(names.values(), lr=0.1, max_grad_norm=1.0)], names)
+    assert {argin.type for argin in runner.parts.argins} == {"tensor(double)"}
+    mixed = {"a": nn.Parameter(torch.ones(2)), "b": nn.Parameter(torch.ones(2).double())}
+    groups: list[dict[str, Any]] = [{"params": [mixed["a"]]}, {"params": [mixed["b"]]}]
+    types = {one.name: one.type for one in prepare([SGD(groups, lr=0.1)], mixed).parts.argins}
+    assert types["optimizer0__group0__lr"] == "tensor(float)"
+    assert types["optimizer0__group1__lr"] == "tensor(double)"
+
+
+@pytest.mark.parametrize("key", ["momentum_buffer", "master"])
+def test_a_state_with_the_name_of_a_parameter_is_refused(key: str) -> None:
+    names = {"w": nn.Parameter(torch.ones(2)), f"w__{key}": nn.Parameter(torch.ones(2))}
+    with pytest.raises(UsageError, match=f"state '{key}' of parameter 'w'"):
+        prepare([SGD([names["w"]]), AdamW([names[f"w__{key}"]])], names)
 
 
 def test_every_parameter_has_one_optimizer() -> None:

@@ -36,6 +36,21 @@ def test_state_that_the_host_does_not_have_is_what_torch_begins_with() -> None:
             assert torch.equal(store.places[f"{name}__master"], wanted)
 
 
+def test_state_begins_in_the_type_of_its_parameter() -> None:
+    weight = nn.Parameter(torch.ones(3, dtype=torch.bfloat16))
+    made = state_materializers(AdamW([weight]), {"w": weight})
+    assert {make(weight).dtype for make in made.values()} == {torch.bfloat16}
+
+
+def test_what_was_never_sent_is_not_read() -> None:
+    one = model()
+    optimizer = AdamW(one.parameters())
+    with attached(**places(one, "exp_avg", "exp_avg_sq")) as store:
+        optimizer.cpu()
+        assert store.transfers == []
+    assert not optimizer.state
+
+
 def test_before_the_first_step_there_is_no_state_to_read() -> None:
     one, optimizer = trained(AdamW, {})
     optimizer.device_steps = (0,)
@@ -63,10 +78,11 @@ def test_reading_makes_new_tensors_unless_it_is_in_place() -> None:
 
 def test_frozen_parameters_have_nothing_on_the_device() -> None:
     one, optimizer = trained(SGD, {"lr": 0.1, "momentum": 0.9})
-    present = {n: t for n, t in places(one, "momentum_buffer").items() if "__0__" in n}
-    with attached(**present) as store:
-        optimizer.rdu()
-        assert {place for _, place in store.transfers} == set(present)
+    for layer in ("__0__", "__1__"):
+        present = {n: t for n, t in places(one, "momentum_buffer").items() if layer in n}
+        with attached(**present) as store:
+            optimizer.rdu()
+            assert {place for _, place in store.transfers} == set(present)
     assert optimizer.device_steps == (1,)
 
 
@@ -78,6 +94,8 @@ def test_without_a_program_there_is_nowhere_to_copy_to() -> None:
         optimizer.cpu()
     with pytest.raises(NoDeviceError, match="no program is loaded"):
         SGD(model().parameters()).rdu()
+    with pytest.raises(NoDeviceError, match="no program is loaded"):
+        SGD([model()[0].weight]).rdu()
 
 
 def test_uneven_steps_cannot_go_to_the_device() -> None:
@@ -118,9 +136,11 @@ def test_optimizers_of_torch_are_copied_by_name() -> None:
         assert to_rdu(optimizer, names) == (1,)
         for tensor in store.places.values():
             tensor += 1
-        wanted = optimizer.state[one[0].weight]["momentum_buffer"] + 1
+        before = optimizer.state[one[0].weight]["momentum_buffer"]
+        wanted = before + 1
         to_cpu(optimizer, (1,), names)
         assert torch.equal(optimizer.state[one[0].weight]["momentum_buffer"], wanted)
+        assert torch.equal(before + 1, wanted), "the host's own tensor stays as it was"
 
 
 def test_state_is_made_when_the_device_asks_for_it() -> None:

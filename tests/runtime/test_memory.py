@@ -122,6 +122,8 @@ def test_strided_arrays_of_foreign_types() -> None:
     array = np.arange(6, dtype=np.float32).astype(ml_dtypes.bfloat16).reshape(2, 3).T
     back = from_items(to_items(array, element), element, (3, 2))
     assert back.astype(np.float32).tolist() == [[0, 3], [1, 4], [2, 5]]
+    flat = from_items(to_items(array, element).reshape(-1), element, (3, 2))
+    assert flat.astype(np.float32).tolist() == [[0, 3], [1, 4], [2, 5]]
 
 
 @pytest.mark.parametrize(

@@ -328,7 +328,10 @@ def test_masks_are_no_anomaly(tmp_path: Path) -> None:
     x, fine = np.zeros(4, np.float32), np.ones(4, np.float32)
     with build(tmp_path, anomalous("b = Log(a)")) as pef, Device(pef) as device:
         device.load({"weight": fine})
-        with pytest.raises(AnomalyError, match=r"section 2 .* made 'y' with 0 NaN and 4 infinite"):
+        with pytest.raises(
+            AnomalyError,
+            match=r"section 2 .* made 'y' with 0 NaN and 4 infinite .*input 'b' has 0 NaN and 4",
+        ):
             device.run({"x": x}, detect_anomaly=True)
 
 

@@ -77,13 +77,14 @@ def test_metadata_is_kept(session: SambaSession, tmp_path: Path) -> None:
         session,
         output=tmp_path / "x.pef",
         pef_metadata={"batch_size": 4, "lengths": [1, 2], "note": "text"},
-        metadata={"more": {"a": 1}},
+        metadata={"more": {"a": 1}, "number": "4"},
     )
     metadata = manifest(path).metadata
     assert metadata["batch_size"] == "4"
     assert metadata["lengths"] == "[1, 2]"
     assert metadata["note"] == "text"
     assert metadata["more"] == '{"a": 1}'
+    assert metadata["number"] == '"4"'
 
 
 def test_what_programs_pass_besides_is_accepted(session: SambaSession, tmp_path: Path) -> None:

@@ -112,6 +112,23 @@ def test_what_is_allowed_follows_the_largest_number_however_small(name: str) -> 
     assert output.max_relative_error == pytest.approx(1e-3, rel=0.01)
 
 
+def test_what_two_numbers_are_apart_may_be_beyond_their_type() -> None:
+    largest = np.asarray([60000], np.float16)
+    output = judged(-largest, largest, limits=ChosenTolerances(atol=2.5))
+    assert (output.passed, output.max_absolute_error) == (True, 120000)
+
+
+def test_a_comparison_says_what_was_compared() -> None:
+    array = np.ones((2, 3), np.float32)
+    output = judged(array, array)
+    assert (output.name, output.type, output.shape) == ("y", "float32", (2, 3))
+    assert (output.elements, output.run, output.of_allowed) == (6, "one run", 0.0)
+    nothing = OutputComparison("y", "none", (), 0.0, 0.0, 0, 0, passed=True, run="one run")
+    assert judged(None, None) == nothing
+    (unnamed,) = compare_outputs({"y": array}, Expectation({"y": array}), ChosenTolerances())
+    assert unnamed == dataclasses.replace(output, run="")
+
+
 @pytest.mark.parametrize("name", ["complex64", "complex128"])
 def test_both_parts_of_complex_numbers_count(name: str) -> None:
     answer = np.asarray([1 + 2j, 3 - 4j], name)
@@ -303,6 +320,8 @@ def test_lists_and_absent_values_are_compared_one_by_one() -> None:
     assert {output.name for output in other if not output.passed} == {
         *("s[1]", "s[2]", "d[1]", "d[2]"),
     }
+    types = {output.name: output.type for output in other}
+    assert (types["s[1]"], types["s[2]"], types["d[2]"]) == ("none", "float32", "float32")
 
 
 def test_the_worst_run_of_an_output_is_reported() -> None:

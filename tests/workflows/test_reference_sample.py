@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 from onnx import TensorProto, helper
 
 import samba_onnx
-from samba_onnx.errors import InvalidModelError
+from samba_onnx.errors import InvalidModelError, UsageError
 from samba_onnx.facts.tolerances import OUTPUT
 from samba_onnx.loading import load_model
 from samba_onnx.program.program import DEFAULT_GRAPH
@@ -154,6 +155,16 @@ def test_runs_of_a_sample_have_neighbouring_seeds_and_small_dynamic_sizes(asked:
         np.testing.assert_array_equal(run["x"], drawn["x"])
     assert (options["seconds"], options["wide"]) == (7.0, False)
     assert options["threads"] == 1, "sums of several threads depend on how many there are"
+
+
+@pytest.mark.parametrize(("seconds", "legal"), [(0, False), (0.25, True), (math.inf, False)])
+def test_any_time_above_zero_may_be_given(asked: Any, seconds: float, legal: bool) -> None:
+    if legal:
+        assert sampled(relu(), seconds=seconds).record is not None
+        return
+    with pytest.raises(UsageError, match=f"sample_seconds is {seconds}: expected a number"):
+        sampled(relu(), seconds=seconds)
+    assert asked == []
 
 
 def test_who_wants_no_sample_gets_none_and_no_note(asked: Any) -> None:

@@ -150,7 +150,7 @@ def rate_of(node: fx.Node) -> float:
     Args:
         node: A node of a graph that was not decomposed yet.
     """
-    if node.op != "call_function" or not isinstance(node.target, torch._ops.OpOverload):
+    if not isinstance(node.target, torch._ops.OpOverload):
         return 0.0
     name = operator_name(node)
     if name in _WAYS:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from dataclasses import dataclass
+from typing import Final
 
 import onnx_ir as ir
 
 from samba_onnx.export.operators.losses import MEAN, NONE, reduced
 from samba_onnx.export.operators.registry import Context, translates
 from samba_onnx.export.translation.builder import GraphBuilder, element, is_floating, sizes
+
+LOGGER: Final = logging.getLogger(__name__)
 
 AT_LABELS = "samba::at_labels"
 """Key of ``AtLabels`` in the metadata of a value."""
@@ -153,6 +157,12 @@ def _negative_log_likelihood(
 ) -> tuple[ir.Value, ir.Value]:
     """Return the weighted loss per label, and its weight."""
     axis = class_axis(logarithms)
+    if element(target) == ir.DataType.INT64:
+        # The RDU's loss has labels of 16 bits; people look for SambaFlow's own words.
+        LOGGER.info(
+            'The dtype of "targets" to CrossEntropyLoss is torch.int64, however only int16 is '
+            "currently supported, implicit conversion will happen"
+        )
     label, counted = labels(build, target, ignore_index)
     index = with_classes(build, label, logarithms) if sizes(label) else build.reshape(label, [1])
     picked = build.emit(

@@ -263,7 +263,7 @@ class _OptimizerStep:
             gradient = build.input(gradient_name(name), dtype, shape)
             squares.append(_sum_of_squares(build, build.cast(gradient, precision)))
         build.scope = record.name
-        total = squares[0] if len(squares) == 1 else build.emit("Sum", squares, precision, ())
+        total = build.emit("Sum", squares, precision, ())
         norm = build.add(build.unary("Sqrt", total), _TORCH_NORM_EPSILON)
         coefficient = build.binary("Min", build.divide(largest, norm), 1.0)
         build.output(coefficient, clip_coefficient_name(record))

@@ -66,6 +66,8 @@ DROPOUTS: list[tuple[fx.Node, str, float]] = [
     (node(ATEN.feature_alpha_dropout.default, "x", 0.5, True), "featurealphadropout", 0.5),
     (node(ATEN.scaled_dot_product_attention.default, *"xxx", None, 0.125), "dropout", 0.125),
     (node(ATEN.lstm.input, *LSTM, 2, 0.5, True, False, False), "dropout", 0.5),
+    (node(ATEN.rnn_tanh.input, "x", "x", ["w"], True, 2, 0.5, True, False, False), "dropout", 0.5),
+    (node(ATEN.rnn_relu.input, "x", "x", ["w"], True, 2, 0.5, True, False, False), "dropout", 0.5),
     (node(ATEN.gru.input, "x", "x", ["w"], True, 3, 0.5, True, False, False), "dropout", 0.5),
 ]
 OTHERS = [
@@ -84,7 +86,7 @@ OTHERS = [
 @pytest.mark.parametrize(("one", "kind", "rate"), DROPOUTS, ids=lambda value: str(value))
 def test_a_dropout_has_a_rate_a_kind_and_a_place(one: fx.Node, kind: str, rate: float) -> None:
     assert dropout.rate_of(one) == rate
-    wholly = dropout.operator_name(one) not in ("scaled_dot_product_attention", "lstm", "gru")
+    wholly = not str(one.target).startswith(("aten.scaled", "aten.lstm", "aten.gru", "aten.rnn"))
     assert dropout.is_dropout(one) == wholly
     found = dropout.sites([*OTHERS, one], lambda node, name: f"module__{name}")
     assert found == {
@@ -100,6 +102,7 @@ def test_a_dropout_has_a_rate_a_kind_and_a_place(one: fx.Node, kind: str, rate: 
 def test_what_drops_nothing_has_no_place(one: fx.Node) -> None:
     assert dropout.rate_of(one) == 0.0
     assert dropout.sites([one], lambda node, name: name) == {}
+    assert not dropout.is_dropout(one) or "dropout" in str(one.target)
 
 
 def test_places_are_numbered_in_order_and_ask_for_their_names() -> None:

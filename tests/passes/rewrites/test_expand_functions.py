@@ -21,6 +21,8 @@ BASIC = ("Abs", "Add", "Cast", "Clip", "Div", "Erf", "Exp", "Less", "Log", "Max"
         ("Gelu(x)", 20),
         ('Gelu<approximate="tanh">(x)', 21),
         ("Elu<alpha=0.5>(x)", 14),
+        ("Elu(x)", 14),
+        ("HardSigmoid<alpha=0.3>(x)", 14),
         ("HardSwish(x)", 14),
         ("Softplus(x)", 22),
         ("LogSoftmax<axis=1>(x)", 13),

@@ -75,3 +75,13 @@ def test_names_of_branches_initializers_and_inputs_count() -> None:
     branch[0].outputs[0].name = "x"
     FixNamesPass()(model)
     assert (other.initializers["r_1"].name, branch[0].outputs[0].name) == ("r_1", "x_1")
+
+
+def test_what_nobody_computes_and_has_no_name_is_a_value() -> None:
+    model = parse("""g (int64 n, bool c, float[2] x) => (float[2] y) {
+ y = Loop (n, c, x) <body = b (int64 i, bool d, float[2] a) => (bool e, float[2] o) { e = Identity(d)
+ o = Neg(a) }> }""")
+    (body,) = model.graph.subgraphs()
+    body.inputs[0].name = None
+    FixNamesPass()(model)
+    assert [value.name for value in body.inputs] == ["value", "d", "a"]

@@ -112,6 +112,8 @@ def test_arithmetic_beside_a_dynamic_dimension_is_what_the_runtime_computes(
         ("y = Size(w)", [6]),
         ("y = Size(x)", None),
         ("y = Gather(s, m1)", [5]),
+        ("t = Identity(s)\n y = Gather(t, rest)", [3, 5]),
+        ("t = Slice(s, n1, n9)\n u = Concat<axis=0>(t, n2)\n y = ReduceProd<noop_with_empty_axes=1>(u)", None),
         ("y = Gather<axis=-1>(s, k1)", [3]),
         ("y = Slice(s, n1, n9)", [3, 5]),
         ("y = Slice(s, n1, m1, n0)", [3]),

@@ -17,6 +17,7 @@ from samba_onnx.passes.rewrites import infer_foreign_types
 from samba_onnx.passes.rewrites.infer_foreign_types import InferForeignTypesPass
 from samba_onnx.passes.rewrites.interface import dimensions
 from samba_onnx.program.value_types import type_text
+from samba_onnx.safety.type_inference import OutputType
 
 HEADER = '<ir_version: 10, opset_import: ["": 21, "com.microsoft": 1, "com.example": 1]>\n'
 X = np.random.default_rng(0).normal(size=(3, 3)).astype(np.float32)
@@ -169,3 +170,117 @@ def test_an_output_without_type_gets_one(operator: str, tmp_path: Path) -> None:
     manifest = samba_onnx.analyze(proto)
     (symbol,) = (symbol for symbol in manifest.symbols if symbol.name == "y")
     assert (symbol.type, symbol.shape) == ("tensor(float)", (3, 3))
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("tensor(float)", ir.TensorType(ir.DataType.FLOAT)),
+        ("tensor(int64)", ir.TensorType(ir.DataType.INT64)),
+        ("seq(tensor(float))", ir.SequenceType(ir.TensorType(ir.DataType.FLOAT))),
+        ("optional(tensor(bool))", ir.OptionalType(ir.TensorType(ir.DataType.BOOL))),
+        (
+            "optional(seq(tensor(float)))",
+            ir.OptionalType(ir.SequenceType(ir.TensorType(ir.DataType.FLOAT))),
+        ),
+        ("tensor(odd)", None),
+        ("map(int64,tensor(float))", None),
+        ("sparse_tensor(float)", None),
+        ("opaque", None),
+    ],
+)
+def test_what_onnxruntime_calls_a_type_is_taken_over_when_there_is_a_word_for_it(
+    text: str, kind: ir.TypeProtocol | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def answer(proto: onnx.ModelProto) -> dict[str, OutputType]:
+        return {value.name: OutputType(text, (2, "made up")) for value in proto.graph.output}
+
+    monkeypatch.setattr(infer_foreign_types, "infer_output_types", answer)
+    model = parse("g (float[n] x) => (y) { y = com.microsoft.Gelu(x) }")
+    assert InferForeignTypesPass()(model).modified == (kind is not None)
+    (value,) = model.graph.outputs
+    assert value.type == kind
+    assert dimensions(value.shape) == (None if kind is None else (2, None))
+
+
+def test_a_type_that_contradicts_what_is_known_is_not_taken(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(
+        infer_foreign_types, "infer_output_types",
+        lambda proto: {value.name: OutputType("tensor(double)", (2,)) for value in proto.graph.output},
+    )  # fmt: skip
+    model = parse("g (float[n] x) => (y) { y = com.microsoft.Gelu(x) }")
+    model.graph.outputs[0].type = ir.TensorType(ir.DataType.FLOAT)
+    assert not InferForeignTypesPass()(model).modified
+    assert model.graph.outputs[0].shape is None
+
+
+def asked(text: str, monkeypatch: pytest.MonkeyPatch) -> onnx.ModelProto:
+    """Return the model that onnxruntime would see."""
+    seen: list[onnx.ModelProto] = []
+    monkeypatch.setattr(infer_foreign_types, "infer_output_types", lambda proto: seen.append(proto) or {})  # fmt: skip
+    assert not InferForeignTypesPass()(parse(text)).modified
+    (proto,) = seen
+    return proto
+
+
+def test_short_integers_are_shown_and_weights_are_declared(monkeypatch: pytest.MonkeyPatch) -> None:
+    proto = asked(
+        f"""g (float[n,4] x) => (y) <float[4] b = {{1, 2, 3, 4}}, int64[2] shape = {{-1, 4}},
+        int64[1024] most = {{{", ".join("1" * 1024)}}}, int64[1025] more = {{{", ".join("1" * 1025)}}}> {{
+            a = com.microsoft.BiasGelu(x, b)
+            r = Reshape(a, shape)
+            s = com.microsoft.Thing(r, most, more)
+            y = Exp(s)
+        }}""",
+        monkeypatch,
+    )
+    assert [tensor.dims[0] for tensor in proto.graph.initializer] == [2, 1024]
+    shapes = {
+        tuple(dim.dim_value or dim.dim_param for dim in value.type.tensor_type.shape.dim)
+        for value in proto.graph.input
+    }
+    assert shapes == {("n", 4), (4,), (1025,)}
+    assert [node.op_type for node in proto.graph.node] == ["BiasGelu", "Reshape", "Thing", "Exp"]
+    assert len(proto.graph.output) == 4
+
+
+def test_what_is_left_out_stays_so_and_what_is_known_is_stated(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    proto = asked(
+        """g (float[2] x, float[2] k) => (z) <float[2] h> {
+            a, b = com.microsoft.Pair<alpha = 1.5>(x, , k)
+            h, c = com.microsoft.Other(a)
+            z = Relu(h)
+        }""",
+        monkeypatch,
+    )  # fmt: skip
+    first, second, _ = proto.graph.node
+    assert first.input[1] == ""
+    assert first.attribute[0].f == 1.5
+    (stated,) = proto.graph.value_info
+    assert stated.name == second.output[0]
+    assert stated.name not in {value.name for value in proto.graph.output}
+    assert {item.domain: item.version for item in proto.opset_import} == {"": 21, "com.microsoft": 1, "com.example": 1}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        # a node of another version, or with a graph within, is not asked about
+        "g (float[2] x) => (y) { y = com.microsoft.Gelu(x) }",
+        """g (bool c, float[2] x) => (y) { y = If (c)
+        <then_branch = t () => (float[2] a) { a = com.microsoft.Gelu(x) },
+         else_branch = e () => (float[2] b) { b = Neg(x) }> }""",
+    ],
+)
+def test_stamped_nodes_and_subgraphs_wait(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(infer_foreign_types, "infer_output_types", lambda proto: 1 / 0)
+    model = parse(text)
+    model.graph[0].version = 20
+    assert not InferForeignTypesPass()(model).modified
+    if "If" in text:
+        model.graph[0].version = None
+        assert not InferForeignTypesPass()(model).modified

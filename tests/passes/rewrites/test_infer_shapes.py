@@ -135,6 +135,154 @@ def test_names_of_dimensions_reach_through_floats_of_unknown_rank() -> None:
     assert dimensions(model.graph[2].outputs[0].shape) == ("N", 64)
 
 
+def lengths(body: str, inputs: str = "float[N,64] x", constants: str = "") -> list[str]:
+    """Return the operators of nodes whose vectors could be long."""
+    model = parse(f"g ({inputs}) => (y) {constants} {{ {body} }}")
+    unsafe = unsafe_nodes(model)
+    return [node.op_type for node in model.graph.all_nodes() if node in unsafe]
+
+
+@pytest.mark.parametrize(
+    ("inputs", "unsafe"),
+    [
+        ("int64[1024] x", []),
+        ("int64[1025] x", ["Squeeze"]),
+        ("int64[N] x", ["Squeeze"]),
+        ("int64 x", []),
+        ("int64[4096,4096] x", []),
+        ("seq(int64[9]) x", []),
+        ("float[1024] x", []),
+    ],
+)
+def test_a_vector_is_judged_by_its_declared_length(inputs: str, unsafe: list[str]) -> None:
+    model = parse(f"g ({inputs}) => (y) {{ y = Squeeze(x) }}")
+    assert [node.op_type for node in unsafe_nodes(model)] == unsafe
+
+
+def test_what_is_declared_nowhere_may_be_long_and_an_initializer_is_as_long_as_it_is() -> None:
+    model = parse("g (int64[2] x) => (y) { t = Squeeze(x)\n y = Squeeze(t) }")
+    model.graph.inputs[0].shape = None
+    assert len(unsafe_nodes(model)) == 2
+    value = model.graph.inputs.pop()
+    value.const_value = ir.tensor([1, 2])
+    model.graph.register_initializer(value)
+    assert not unsafe_nodes(model)
+
+
+@pytest.mark.parametrize(
+    ("body", "unsafe"),
+    [
+        ("s = Shape(x)\n y = Concat<axis=0>(s, s)", []),
+        ("s = Size(x)\n y = Cast<to=6>(s)", []),
+        # sixteen shapes of at most 64 elements are 1024, seventeen may be more
+        ("s = Shape(x)\n y = Concat<axis=0>(s, s, s, s, s, s, s, s, s, s, s, s, s, s, s, s)", []),
+        ("s = Shape(x)\n y = Concat<axis=0>(s, s, s, s, s, s, s, s, s, s, s, s, s, s, s, s, s)", ["Concat"]),
+        ("s = Shape(x)\n y = Add(s, long)", []),
+        ("s = Shape(x)\n y = Add(s, longer)", ["Add"]),
+        ("s = Shape(x)\n t = Add(s, long)\n y = Concat<axis=0>(t, s)", ["Concat"]),
+        ("s = Shape(x)\n y = Gather(s, i)", []),
+        ("s = Shape(x)\n y = Gather(s, longer)", ["Gather"]),
+        ("s = Shape(x)\n g = Gather(s, long)\n y = Concat<axis=0>(g, s)", ["Concat"]),
+        ("s = Slice(long, i, i)\n y = Concat<axis=0>(s, i)", ["Concat"]),
+        ("s = my.Op(x)\n y = Gather(s, i)", ["Gather"]),
+        ("y = Relu(w)", []),
+        ("y = my.Cast(longer)", []),
+        ("y = Mul(f, f)", ["Mul"]),
+        ("y = Mul(i, i)", []),
+        ("y = Div(f, f)", []),
+    ],
+)  # fmt: skip
+def test_a_result_is_judged_by_what_made_it(body: str, unsafe: list[str]) -> None:
+    inputs = (
+        "float[N,64] x, int64[1] i, int64[1024] long, int64[1025] longer, float[2] f, float[N] w"
+    )
+    model = parse(f"g ({inputs}) => (y) {{ {body} }}", imports=', "my": 1')
+    found = unsafe_nodes(model)
+    assert [node.op_type for node in model.graph if node in found] == unsafe
+
+
+def test_all_vectors_of_a_graph_together_are_bounded() -> None:
+    lines = "\n".join(f"h{n + 1} = Cast<to=7>(h{n})" for n in range(600))
+    model = parse(f"g (int64[1024] h0) => (int64[?] h600) {{ {lines} }}")
+    unsafe = unsafe_nodes(model)
+    # each materialises 1024 elements of its operand and of its result, of 2^20 in all
+    assert [node in unsafe for node in model.graph] == [False] * 512 + [True] * 88
+
+
+def test_nodes_of_branches_count() -> None:
+    body = """y = If (c) <then_branch = t () => (int64[N] a) { a = Squeeze(x) },
+                       else_branch = e () => (int64[N] b) { b = Abs(x) }>"""
+    assert lengths(body, "bool c, int64[N] x") == ["Squeeze"]
+
+
+def test_a_model_with_stamped_nodes_waits_for_its_conversion() -> None:
+    model = parse("g (float[2] x) => (y) { y = Relu(x) }")
+    model.graph[0].version = 11
+    assert not InferShapesPass()(model).modified
+    model.graph[0].version = None
+    assert InferShapesPass()(model).modified
+
+
+@pytest.mark.parametrize(
+    ("stated", "found"),
+    [("?,?", ("N", 4)), ("M,?", ("M", 4)), ("M,9", ("M", 9)), ("7,?", (7, 4)), ("?", (None,))],
+)
+def test_what_is_stated_stays_and_the_rest_is_inferred(
+    stated: str, found: tuple[int | str | None, ...]
+) -> None:
+    model = parse(f"g (float[N,4] x) => (y) <float[{stated}] h> {{ h = Relu(x)\n y = Exp(h) }}")
+    InferShapesPass()(model)
+    assert dimensions(model.graph[0].outputs[0].shape) == found
+
+
+def test_an_output_without_a_shape_takes_sizes_and_no_names() -> None:
+    model = parse("g (float[N,4] x) => (y) { y = Relu(x) }")
+    InferShapesPass()(model)
+    assert dimensions(model.graph.outputs[0].shape) == ("N", 4)
+    stated = parse("g (float[N,4] x) => (float[?,?] y) { y = Relu(x) }")
+    assert InferShapesPass()(stated).modified
+    assert dimensions(stated.graph.outputs[0].shape) == (None, 4)
+
+
+def test_functions_tell_the_types_of_their_results() -> None:
+    model = parse("""g (float[2,3] x) => (float[2,3] y) { h = my.cast(x)
+ y = Cast<to=1>(h) }
+<domain: "my", opset_import: ["": 21]>
+cast (a) => (b) { b = Cast<to=10>(a) }""", imports=', "my": 1')  # fmt: skip
+    assert InferShapesPass()(model).modified
+    value = model.graph[0].outputs[0]
+    assert (type_text(value), dimensions(value.shape)) == ("tensor(float16)", (2, 3))
+
+
+def test_sizes_follow_from_short_vectors_and_from_no_long_ones() -> None:
+    for length, found in ((1024, (2,) * 1024), (1025, None)):
+        model = parse(f"g (float[2] x, int64[{length}] s) => (y) {{ y = ConstantOfShape(s) }}")
+        value = model.graph.inputs.pop()
+        value.const_value = ir.tensor([2] * length, dtype=ir.DataType.INT64)
+        model.graph.register_initializer(value)
+        InferShapesPass()(model)
+        shape = dimensions(model.graph.outputs[0].shape)
+        assert shape == found
+
+
+def test_an_old_file_format_is_inferred_like_a_new_one() -> None:
+    model = parse("g (float[2,3] x, int64[1] s) => (y) { h = Abs(x)\n y = Reshape(h, s) }", ir_version=3, opset=8)  # fmt: skip
+    value = model.graph.inputs.pop()
+    value.const_value = ir.tensor([6], dtype=ir.DataType.INT64)
+    model.graph.register_initializer(value)
+    assert InferShapesPass()(model).modified
+    assert dimensions(model.graph.outputs[0].shape) == (6,)
+
+
+def test_an_attribute_that_is_a_parameter_is_left_out() -> None:
+    model = parse("g (float[2,3] x) => (y) { y = Flatten<axis=0>(x) }")
+    model.graph[0].attributes["axis"] = ir.RefAttr("axis", "outer", ir.AttributeType.INT)
+    rewrite = InferShapesPass()
+    rewrite(model)
+    assert not rewrite.notes
+    assert type_text(model.graph.outputs[0]) == "tensor(float)"
+
+
 def test_failure_is_noted(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*args: object, **kwargs: object) -> None:
         raise RuntimeError("boom\nmore")

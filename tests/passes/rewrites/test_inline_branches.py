@@ -25,6 +25,7 @@ GRAPH = """g (float[2] x) => (float[2] y, float[2] z) <bool c = {%d}> {
 def test_the_branch_that_is_taken_replaces_the_if(condition: int, found: list[str]) -> None:
     model = check(parse(GRAPH % condition), InlineBranchesPass(), inputs=[numbers(2)])
     assert sorted(operators(model)) == sorted(found)
+    assert not model.graph.initializers["c"].uses(), "nothing reads the condition any more"
 
 
 def test_unknown_conditions_stay() -> None:

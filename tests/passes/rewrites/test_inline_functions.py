@@ -61,3 +61,41 @@ def test_custom_operators_without_a_body_stay() -> None:
     parsed = parse("g (float[3] x) => (float[3] y) { y = other.Op(x) }", imports=', "other": 1')
     assert not InlineFunctionsPass()(parsed).modified
     assert operators(parsed) == ["Op"]
+
+
+def test_only_nodes_of_the_domain_carry_the_version_of_their_function() -> None:
+    text = """g (float[2,3] x) => (float[2,1] y) { y = my.total(x) }
+<domain: "my", opset_import: ["": 11, "other": 2, "new": 3]>
+total (a) => (b) { c = other.Op(a)
+ d = new.Op(c)
+ e = Abs(d)
+ b = ReduceSum<axes=[1], keepdims=1>(e) }"""
+    parsed = parse(text, imports=', "my": 1, "other": 2')
+    next(iter(parsed.functions.values()))[2].version = 9
+    assert InlineFunctionsPass()(parsed).modified
+    versions = {f"{node.domain}.{node.op_type}": node.version for node in parsed.graph}
+    assert versions == {"other.Op": None, "new.Op": None, ".Abs": 9, ".ReduceSum": 11}
+    assert parsed.graph.opset_imports["new"] == 3
+
+
+def test_functions_that_nobody_calls_are_dropped() -> None:
+    parsed = model("g (float[3] x) => (float[3] y) { y = Neg(x) }")
+    InlineFunctionsPass()(parsed)
+    assert not parsed.functions
+    assert operators(parsed) == ["Neg"]
+
+
+def test_a_call_that_passes_a_graph_stays_and_others_are_inlined() -> None:
+    parsed = model("""g (bool c, float[3] x) => (float[3] y) {
+ u = my.outer(x)
+ v = my.twice<factor=2.0>(u)
+ y = If (c) <then_branch = t () => (float[3] a) { a = Neg(v) },
+             else_branch = e () => (float[3] b) { b = Abs(v) }> }""")
+    branch = next(iter(parsed.graph.subgraphs()))
+    call = parsed.graph[0]
+    call.attributes["body"] = ir.AttrGraph("body", ir.Graph([], [], nodes=[], name="empty"))
+    InlineFunctionsPass()(parsed)
+    # ``twice`` calls ``outer`` too, as it calls it everywhere then
+    assert operators(parsed) == ["outer", "Constant", "outer", "Mul", "If"]
+    assert [function.name for function in parsed.functions.values()] == ["outer"]
+    assert branch[0].op_type == "Neg"

@@ -152,6 +152,7 @@ def test_a_new_node_takes_over_name_place_types_and_readers() -> None:
     assert second.name == "old"
     new = second.outputs[0]
     assert reader.inputs[0] is new
+    assert [use.node for use in model.graph[0].outputs[0].uses()] == [first]
     assert (new.name, new.doc_string, new.dtype, new.shape) == ("b", "what it is", ir.DataType.FLOAT, ir.Shape([2]))  # fmt: skip
     assert new.metadata_props["key"] == "text"
     assert all(TRACE in node.metadata_props for node in model.graph)
@@ -221,6 +222,7 @@ def test_a_dropped_node_leaves_its_readers_its_operand() -> None:
     neg.outputs[0].type, neg.outputs[0].shape = ir.TensorType(ir.DataType.FLOAT), ir.Shape([2])
     assert forward(neg, relu.outputs[0]) is None
     assert reader.inputs[0] is relu.outputs[0]
+    assert [use.node for use in relu.outputs[0].uses()] == [reader]
     assert (relu.outputs[0].dtype, relu.outputs[0].shape) == (ir.DataType.FLOAT, ir.Shape([2]))
     assert operators(model) == ["Relu", "Exp"]
     assert isinstance(forward(neg, relu.outputs[0]), Refusal)

@@ -1,0 +1,67 @@
+"""``samba-port exec``: programs that were written for SambaFlow."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from samba_onnx.cli.failures import EXIT_USAGE, EXIT_YES, complain
+from samba_onnx.errors import UsageError
+from samba_onnx.sambaflow.launching import require_program, run_program
+
+
+def exec_(
+    program: Annotated[
+        str, typer.Argument(metavar="PROGRAM", help="A Python program that imports sambaflow.")
+    ],
+    arguments: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[ARGUMENTS]...", help="The program's own command line."),
+    ] = None,
+) -> int:
+    """Run a program written for SambaFlow, unchanged.
+
+    All that follows PROGRAM is the program's, options too. So are what it prints, its exit status
+    and its tracebacks.
+
+    Examples:
+      samba-port exec logreg.py compile --pef-name logreg
+      samba-port exec logreg.py run --pef out/logreg/logreg.pef --num-epochs 2
+      samba-port exec logreg.py --help
+    """
+    return execute([program, *(arguments or ())])
+
+
+def execute(command: Sequence[str]) -> int:
+    """Run a program in this process; whatever it raises passes.
+
+    Args:
+        command: The program and its own command line.
+
+    Returns:
+        The exit status 0, or 2 if there is no such program.
+    """
+    try:
+        require_program(command[0])
+    except UsageError as error:
+        complain("samba-port exec", f"error: {error}")
+        return EXIT_USAGE
+    run_program(command[0], command[1:])
+    return EXIT_YES
+
+
+def program_of(arguments: Sequence[str]) -> Sequence[str] | None:
+    """Return the program that a command line is to run, with the program's own command line.
+
+    Args:
+        arguments: Without the name ``samba-port``.
+
+    Returns:
+        None where the command is another one, or wants help, or names no program.
+    """
+    if arguments[:1] != ["exec"]:
+        return None
+    rest = arguments[2:] if arguments[1:2] == ["--"] else arguments[1:]
+    return rest if rest and not rest[0].startswith("-") else None

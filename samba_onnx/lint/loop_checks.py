@@ -1,0 +1,200 @@
+"""Checks of what a program does in every step: around each run of the device."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from samba_onnx.lint.context import Check, LintContext
+from samba_onnx.lint.host_operators import READS
+from samba_onnx.lint.names import words
+from samba_onnx.lint.records import Remark, Remarks
+from samba_onnx.lint.session_calls import RUN, calls_of
+from samba_onnx.lint.source import Function, Loop, SourceFile, argument, literal, quoted
+
+_TRANSFERS: Final = frozenset(
+    f"samba.session.{name}"
+    for name in words(
+        "to_cpu to_cpu_ to_rdu to_device sync_buffers_to_cpu sync_buffers_to_rdu get_tensors "
+        "get_tensors_by_name"
+    )
+)
+_DEVICE_READS: Final = frozenset({"sn_data", "sn_grad"})
+
+
+class Steps:
+    """The loops of one file whose every iteration runs the device, and the functions they call."""
+
+    def __init__(self, source: SourceFile) -> None:
+        """Look for runs, and for functions that make one.
+
+        Args:
+            source: The file.
+        """
+        self._source = source
+        self._functions: set[Function] = set()
+        self._loops: set[Loop] = set()
+        pending: list[ast.Call] = list(calls_of(source, RUN))
+        while pending:
+            call = pending.pop()
+            loop = source.loop_of(call)
+            function = source.function_of(call)
+            if loop is not None:
+                self._loops.add(loop)
+            elif function is not None and function not in self._functions:
+                self._functions.add(function)
+                pending += _calls_to(source, function)
+        self._called = {
+            function
+            for function in self._functions
+            if any(source.loop_of(call) is not None for call in _calls_to(source, function))
+        }
+
+    def repeats(self, node: ast.AST) -> bool:
+        """Whether a node is executed in every step, and no condition leaves it out in some."""
+        if self._source.is_conditional(node):
+            return False
+        loop = self._source.loop_of(node)
+        if loop is not None:
+            return loop in self._loops
+        return self._source.function_of(node) in self._called
+
+    def calls(self) -> Iterator[ast.Call]:
+        """Yield the calls that are made in every step."""
+        if self._loops or self._called:
+            for call, _ in self._source.calls:
+                if self.repeats(call):
+                    yield call
+
+
+def _calls_to(source: SourceFile, function: Function) -> list[ast.Call]:
+    """Return the calls of a function by its own name, as a function or a method of ``self``."""
+    own = source.class_of(function) is not None
+    return [
+        call
+        for call, _ in source.calls
+        if (isinstance(call.func, ast.Name) and not own and call.func.id == function.name)
+        or (
+            isinstance(call.func, ast.Attribute)
+            and own
+            and call.func.attr == function.name
+            and isinstance(call.func.value, ast.Name)
+        )
+    ]
+
+
+def transfers(source: SourceFile, context: LintContext) -> Remarks:
+    """Find copies between host and device in every step."""
+    steps = Steps(source)
+    for call in steps.calls():
+        if source.names.dotted(call.func) in _TRANSFERS:
+            message = f"{quoted(call)} is executed in every step"
+            yield Remark("transfer-per-step", call, message)
+    for node in ast.walk(source.tree):
+        match node:
+            case ast.Attribute(attr=name, ctx=ast.Load()) if name in _DEVICE_READS:
+                if steps.repeats(node):
+                    message = f"{quoted(node)} copies from the device in every step"
+                    yield Remark("transfer-per-step", node, message)
+
+
+def reads(source: SourceFile, context: LintContext) -> Remarks:
+    """Find numbers that are taken to Python in every step."""
+    for call in Steps(source).calls():
+        match call.func:
+            case ast.Attribute(attr=name) if name in READS:
+                message = f"{quoted(call)} takes values to Python in every step"
+                yield Remark("item-per-step", call, message)
+
+
+def prints(source: SourceFile, context: LintContext) -> Remarks:
+    """Find output in every step."""
+    for call in Steps(source).calls():
+        match call.func:
+            case ast.Name(id="print"):
+                yield Remark("print-per-step", call, f"{quoted(call)} prints in every step")
+
+
+def unused_outputs(source: SourceFile, context: LintContext) -> Remarks:
+    """Find outputs that are fetched in every step, and thrown away."""
+    steps = Steps(source)
+    for call in calls_of(source, RUN):
+        statement = next(source.enclosing(call))
+        if not steps.repeats(call):
+            continue
+        match statement:
+            case ast.Expr():
+                outputs = argument(call, "output_tensors", 1)
+                if outputs is not None and literal(outputs) is None:
+                    message = f"{quoted(call.func)} fetches outputs, and nothing keeps them"
+                    yield Remark("unused-output", call, message)
+            case ast.Assign(targets=[ast.Tuple(elts=[*items])]):
+                if any(isinstance(item, ast.Name) and item.id == "_" for item in items):
+                    message = f"{quoted(statement.targets[0])} throws an output away"
+                    yield Remark("unused-output", call, message)
+
+
+def host_steps(source: SourceFile, context: LintContext) -> Remarks:
+    """Find steps of torch's training beside those of the device."""
+    optimizers = set(_bound(source, lambda name: ".optim." in name and "lr_scheduler" not in name))
+    for call in Steps(source).calls():
+        match call.func:
+            case ast.Attribute(value=ast.Name(id=name), attr="step" | "zero_grad" as method) if (
+                name in optimizers
+            ):
+                message = f"`{name}.{method}()` is a step on the host, beside that of the device"
+                yield Remark("host-step", call, message)
+            case ast.Attribute(attr="backward"):
+                message = f"{quoted(call)} is a backward on the host, beside that of the device"
+                yield Remark("host-step", call, message)
+
+
+def schedules(source: SourceFile, context: LintContext) -> Remarks:
+    """Find schedules of torch whose rate no run is given."""
+    runs = [call for file in context.files for call in calls_of(file, RUN)]
+    if not runs or any(_gives_rate(call) for call in runs):
+        return
+    schedulers = set(
+        _bound(
+            source,
+            lambda name: ".lr_scheduler." in name or name.startswith("transformers.get_"),
+        )
+    )
+    for call, _ in source.calls:
+        match call.func:
+            case ast.Attribute(value=ast.Name(id=name), attr="step") if name in schedulers:
+                message = f"`{name}.step()` sets a rate that no run is given"
+                yield Remark("schedule-without-rate", call, message)
+
+
+def _gives_rate(call: ast.Call) -> bool:
+    """Whether a run is given hyperparameters that may hold a learning rate."""
+    given = argument(call, "hyperparam_dict", 2)
+    if isinstance(given, ast.Dict):
+        keys = [literal(key) for key in given.keys]
+        return (
+            None in keys
+            or "lr" in keys
+            or any(isinstance(key, str) and "lr" in key for key in keys)
+        )
+    return given is not None or any(keyword.arg is None for keyword in call.keywords)
+
+
+def _bound(source: SourceFile, accepts: Callable[[str], bool]) -> Iterator[str]:
+    """Yield the names that results of some functions are assigned to."""
+    for node in ast.walk(source.tree):
+        match node:
+            case ast.Assign(targets=targets, value=ast.Call(func=called)):
+                if accepts(source.names.dotted(called)):
+                    yield from (item.id for item in targets if isinstance(item, ast.Name))
+
+
+LOOP_CHECKS: tuple[Check, ...] = (
+    transfers,
+    reads,
+    prints,
+    unused_outputs,
+    host_steps,
+    schedules,
+)

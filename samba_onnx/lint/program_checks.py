@@ -1,0 +1,161 @@
+"""Checks of how a program is put together: what is called at all, with which arguments."""
+
+from __future__ import annotations
+
+import ast
+from typing import Final
+
+from samba_onnx.lint.context import Check, LintContext
+from samba_onnx.lint.host_operators import DEVICES
+from samba_onnx.lint.names import words
+from samba_onnx.lint.records import Remark, Remarks
+from samba_onnx.lint.session_calls import COMPILE, CONVERT, RUN, TRACE, calls_of
+from samba_onnx.lint.source import SourceFile, argument, literal, quoted
+
+_OPTIMIZERS: Final = frozenset({"SGD", "Adam", "AdamW", "SparseAdamW", "Optimizer"})
+_OPTIMIZER_HOMES: Final = ("torch.optim", "samba.optim")
+_REFUSED_HOOKS: Final = frozenset({"register_backward_hook", "register_multi_grad_hook"})
+_HOOKS: Final = words(
+    "register_forward_hook register_forward_pre_hook register_full_backward_hook "
+    "register_full_backward_pre_hook register_hook register_post_accumulate_grad_hook"
+)
+_DEPRECATED: Final = {
+    "samba.utils.common.common_app_driver": "`common_app_driver` is deprecated",
+    "samba.from_torch_": "`from_torch_` is the old name of `from_torch_model_`",
+}
+_DEPRECATED_ARGUMENTS: Final = ("graph_names", "graph_transform_hook", "init_output_grads")
+_NORMS: Final = ("torch.nn.BatchNorm1d", "torch.nn.BatchNorm2d", "torch.nn.BatchNorm3d")
+
+
+def conversion(source: SourceFile, context: LintContext) -> Remarks:
+    """Find models that are compiled without having been converted."""
+    if context.calls(*CONVERT) or context.calls("samba.utils.common.common_app_driver"):
+        return
+    for call in (*calls_of(source, COMPILE), *calls_of(source, TRACE)):
+        model = argument(call, "model", 0)
+        if not isinstance(literal(model), str):
+            message = f"{quoted(call.func)} gets a model that no `from_torch_model_` converted"
+            yield Remark("not-converted", call, message)
+
+
+def modes(source: SourceFile, context: LintContext) -> Remarks:
+    """Find models that are converted in evaluation mode, in programs that have an optimizer."""
+    if not any(
+        name.rpartition(".")[0] in _OPTIMIZER_HOMES
+        for file in context.files
+        for _, name in file.calls
+    ):
+        return
+    for call in calls_of(source, CONVERT):
+        model = argument(call, "model", 0)
+        if isinstance(model, ast.Name) and _evaluates(source, call, model.id):
+            message = f"`{model.id}` is in evaluation mode when {quoted(call.func)} converts it"
+            yield Remark("evaluation-mode", call, message)
+
+
+def _evaluates(source: SourceFile, conversion: ast.Call, model: str) -> bool:
+    """Whether the last line of the same function that sets the mode of a model switches training off."""
+    scope = source.function_of(conversion) or source.tree
+    modes: dict[int, bool] = {}
+    for node in ast.walk(scope):
+        match node:
+            case ast.Call(
+                func=ast.Attribute(value=ast.Name(id=name), attr="eval" | "train" as mode)
+            ):
+                off = mode == "eval" or literal(argument(node, "mode", 0)) is False
+            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call(func=made)):
+                off = isinstance(made, ast.Attribute) and made.attr in ("from_pretrained", "eval")
+            case ast.Assign(targets=[ast.Attribute(value=ast.Name(id=name), attr="training")]):
+                off = literal(node.value) is False
+            case _:
+                continue
+        if name == model and node.lineno < conversion.lineno and not source.is_conditional(node):
+            modes[node.lineno] = off
+    return bool(modes) and modes[max(modes)]
+
+
+def optimizers(source: SourceFile, context: LintContext) -> Remarks:
+    """Find optimizers that the device has no rule for."""
+    if not context.calls(*COMPILE, *TRACE):
+        return
+    for call, dotted in source.calls:
+        home, _, name = dotted.rpartition(".")
+        if home in _OPTIMIZER_HOMES and name[:1].isupper() and name not in _OPTIMIZERS:
+            message = f"{quoted(call.func)} has no rule on the device"
+            yield Remark("optimizer", call, message)
+
+
+def hooks(source: SourceFile, context: LintContext) -> Remarks:
+    """Find hooks, which run when a program is traced and not in its steps."""
+    for call, dotted in source.calls:
+        name = call.func.attr if isinstance(call.func, ast.Attribute) else ""
+        if name in _REFUSED_HOOKS or dotted.endswith(".saved_tensors_hooks"):
+            yield Remark("refused-hook", call, f"{quoted(call.func)} cannot be compiled")
+        elif name in _HOOKS:
+            message = f"{quoted(call.func)} runs its hook while the program is traced"
+            yield Remark("traced-hook", call, message)
+
+
+def run_arguments(source: SourceFile, context: LintContext) -> Remarks:
+    """Find runs that are asked for sections in two ways."""
+    for call in calls_of(source, RUN):
+        kinds, ids = argument(call, "section_types", 6), argument(call, "section_ids", 5)
+        if kinds is not None and ids is not None and literal(kinds) != [] and literal(ids) != []:
+            message = f"{quoted(call.func)} is given section_types and section_ids"
+            yield Remark("sections-twice", call, message)
+
+
+def deprecated(source: SourceFile, context: LintContext) -> Remarks:
+    """Find what SambaFlow's documents call deprecated."""
+    for call, dotted in source.calls:
+        if dotted in _DEPRECATED:
+            yield Remark("deprecated", call, f"{_DEPRECATED[dotted]}")
+        if dotted in COMPILE:
+            for name in _DEPRECATED_ARGUMENTS:
+                if argument(call, name) is not None:
+                    message = f"`{name}` of `compile` is deprecated"
+                    yield Remark("deprecated", call, message)
+
+
+def devices(source: SourceFile, context: LintContext) -> Remarks:
+    """Find what is moved to another accelerator."""
+    for call, dotted in source.calls:
+        match call.func:
+            case ast.Attribute(attr=name) if name in DEVICES and not dotted:
+                yield Remark("other-device", call, f"{quoted(call)} moves to another device")
+                continue
+        words = [literal(item) for item in (*call.args, argument(call, "device"))[:4]]
+        if _moves(call, dotted) and any(_is_device(word) for word in words):
+            yield Remark("other-device", call, f"{quoted(call)} names another device")
+
+
+def _moves(call: ast.Call, dotted: str) -> bool:
+    is_to = isinstance(call.func, ast.Attribute) and call.func.attr == "to"
+    return is_to or dotted.startswith("torch.")
+
+
+def _is_device(word: object) -> bool:
+    return isinstance(word, str) and word.partition(":")[0] in DEVICES
+
+
+def legacy_names(source: SourceFile, context: LintContext) -> Remarks:
+    """Find batch normalisation in programs that keep legacy names."""
+    if not context.calls(*COMPILE) or context.calls("samba.session.use_legacy_names"):
+        return
+    for call, dotted in source.calls:
+        if dotted in _NORMS:
+            message = f"{quoted(call.func)} is compiled with legacy names of operators"
+            yield Remark("legacy-names", call, message)
+            return
+
+
+PROGRAM_CHECKS: tuple[Check, ...] = (
+    conversion,
+    modes,
+    optimizers,
+    hooks,
+    run_arguments,
+    deprecated,
+    devices,
+    legacy_names,
+)

@@ -1,0 +1,123 @@
+"""Which functions of a program are traced: every ``forward``, and what one of them calls.
+
+A value that reaches a helper is looked at there, too: a parameter of a helper is a tensor where
+some call in a traced function hands it one.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+
+from samba_onnx.lint.source import Function, SourceFile
+from samba_onnx.lint.tensor_values import Holding, TensorValues, parameter_kinds
+
+
+class TracedFunctions:
+    """The traced functions of one file, each with what its expressions hold."""
+
+    def __init__(self, source: SourceFile) -> None:
+        """Follow all calls from ``forward``.
+
+        Args:
+            source: The file.
+        """
+        self._source = source
+        self._tensors: dict[Function, dict[str, Holding]] = defaultdict(dict)
+        self.values: dict[Function, TensorValues] = {}
+        pending = [function for function in source.functions if self._is_forward(function)]
+        while pending:
+            function = pending.pop()
+            self.values[function] = TensorValues(
+                source,
+                function,
+                parameter_kinds(source, function) | self._tensors[function]
+                if self._is_forward(function)
+                else self._tensors[function],
+                self._attributes(function),
+            )
+            pending += self._called(function)
+
+    def _is_forward(self, function: Function) -> bool:
+        """Whether a function is the forward of a module; that of an autograd.Function is none."""
+        owner = self._source.class_of(function)
+        return (
+            owner is not None
+            and function.name == "forward"
+            and not function.decorator_list
+            and bool(function.args.args)
+        )
+
+    def _called(self, function: Function) -> list[Function]:
+        """Return the functions of this file whose parameters hold more than was known before."""
+        changed = []
+        for call in ast.walk(function):
+            callee = self._callee(function, call) if isinstance(call, ast.Call) else None
+            if not isinstance(call, ast.Call) or callee is None or self._is_forward(callee):
+                continue
+            kinds = self.values[function].kinds_of_arguments(call, callee)
+            known = self._tensors[callee]
+            if callee not in self.values or any(
+                kind is not Holding.OTHER and known.get(name) is not kind
+                for name, kind in kinds.items()
+            ):
+                known.update({n: kind for n, kind in kinds.items() if kind is not Holding.OTHER})
+                changed.append(callee)
+        return changed
+
+    def _callee(self, caller: Function, call: ast.Call) -> Function | None:
+        """Return the function of this file that a call leads to; None if it is of another."""
+        match call.func:
+            case ast.Attribute(value=ast.Name(id="self"), attr=name):
+                owner = self._source.class_of(caller)
+                return _method(self._source, owner, name) if owner is not None else None
+            case ast.Name(id=name):
+                return next(
+                    (
+                        function
+                        for function in self._source.tree.body
+                        if isinstance(function, Function) and function.name == name
+                    ),
+                    None,
+                )
+        return None
+
+    def _attributes(self, function: Function) -> frozenset[str]:
+        """Return the attributes of a function's module that hold a parameter or buffer."""
+        owner = self._source.class_of(function)
+        return frozenset() if owner is None else _tensor_attributes(self._source, owner)
+
+
+def _method(source: SourceFile, owner: ast.ClassDef, name: str) -> Function | None:
+    """Return a method of a class or of its bases in the same file."""
+    for _ in range(len(source.classes)):
+        for node in owner.body:
+            if isinstance(node, Function) and node.name == name:
+                return node
+        bases = [base.id for base in owner.bases if isinstance(base, ast.Name)]
+        above = next((source.classes[base] for base in bases if base in source.classes), None)
+        if above is None:
+            return None
+        owner = above
+    return None
+
+
+_PARAMETERS = ("torch.nn.Parameter", "torch.nn.parameter.Parameter", "samba.SambaParameter")
+_REGISTRATIONS = frozenset({"register_buffer", "register_parameter"})
+
+
+def _tensor_attributes(source: SourceFile, owner: ast.ClassDef) -> frozenset[str]:
+    names: set[str] = set()
+    for node in ast.walk(owner):
+        match node:
+            case ast.Assign(
+                targets=[ast.Attribute(value=ast.Name(id="self"), attr=name)],
+                value=ast.Call(func=function),
+            ) if source.names.dotted(function) in _PARAMETERS:
+                names.add(name)
+            case ast.Call(
+                func=ast.Attribute(value=ast.Name(id="self"), attr=method),
+                args=[ast.Constant(value=str(name)), *_],
+            ) if method in _REGISTRATIONS:
+                names.add(name)
+    return frozenset(names)

@@ -1,0 +1,97 @@
+"""How ``import sambaflow`` finds the modules of this package."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Sequence
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder
+from types import ModuleType
+from typing import Final
+
+from samba_onnx.errors import UnsupportedSymbolError
+from samba_onnx.sambaflow.symbols import HOME, MODULES, ROOT, missing
+
+
+class SambaFlowFinder(MetaPathFinder):
+    """Finds the modules of the table, and says of others why they are not there."""
+
+    def find_spec(
+        self,
+        fullname: str,
+        path: Sequence[str] | None = None,
+        target: ModuleType | None = None,
+    ) -> ModuleSpec | None:
+        """Return how a module is loaded; see ``importlib.abc.MetaPathFinder``.
+
+        Args:
+            fullname: Dotted name of the module.
+            path: Where the parent's modules are; not looked at.
+            target: The module that is loaded again; not looked at.
+
+        Returns:
+            None for what is no module of SambaFlow's.
+
+        Raises:
+            UnsupportedSymbolError: SambaFlow has it, and samba-onnx does not.
+            ModuleNotFoundError: Nobody has it. Other finders are not asked: they would find files
+                of this package that are no modules of SambaFlow's.
+        """
+        if fullname != ROOT and not fullname.startswith(f"{ROOT}."):
+            return None
+        if fullname in MODULES:
+            return ModuleSpec(fullname, _SameModule())
+        reason = missing(fullname)
+        if reason is not None:
+            raise UnsupportedSymbolError(reason)
+        raise ModuleNotFoundError(
+            f"No module named {fullname!r}: neither samba-onnx nor SambaFlow's documentation has it",
+            name=fullname,
+        )
+
+
+class _SameModule(Loader):
+    """Gives the module of this package a second name; it is one module, with one state."""
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        module = importlib.import_module(HOME + spec.name.removeprefix(ROOT))
+        self._spec = module.__spec__
+        return module
+
+    def exec_module(self, module: ModuleType) -> None:
+        module.__spec__ = self._spec  # which the import of the second name has replaced
+
+
+_FINDER: Final = SambaFlowFinder()
+
+
+def install(*, replace: bool = False) -> bool:
+    """Let ``import sambaflow`` find samba-onnx, in this process.
+
+    To be called before ``sambaflow`` is imported. Calling it again changes nothing.
+
+    Args:
+        replace: Whether to take the place of a SambaFlow that is really installed; without it that
+            one wins, and nothing is changed. Modules of it that were imported already are forgotten
+            and imported anew.
+
+    Returns:
+        Whether ``import sambaflow`` finds samba-onnx now.
+    """
+    if _FINDER in sys.meta_path:
+        return True
+    if _is_installed() and not replace:
+        return False
+    for name in [name for name in sys.modules if name.partition(".")[0] == ROOT]:
+        del sys.modules[name]
+    sys.meta_path.insert(0, _FINDER)
+    return True
+
+
+def _is_installed() -> bool:
+    """Return whether there is another ``sambaflow``; a mere folder of that name is none."""
+    if ROOT in sys.modules:
+        return True
+    spec = PathFinder.find_spec(ROOT)
+    return spec is not None and spec.origin is not None

@@ -1,0 +1,52 @@
+"""``sambaflow.samba.argconf.args``: settings of compiling and running as pydantic models.
+
+Their fields are the rows of ``samba_onnx.sessions.arguments``, so that a command line, a YAML file
+and a dict say the same things by the same names. A field that they do not have is kept, for newer
+versions of SambaFlow have more of them.
+"""
+
+from __future__ import annotations
+
+from types import GenericAlias
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, create_model
+
+from samba_onnx.sessions.arguments import (
+    ARGUMENTS,
+    COMPILING,
+    RUNNING,
+    Argument,
+)
+
+__all__ = ["CommonArgs", "CompileArgs", "RunArgs"]
+
+
+class _Settings(BaseModel):
+    """What the three models share; hand one to ``samba.session.setup``."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+def _type_of(argument: Argument) -> Any:
+    """Return what a field may hold; None wherever nothing was said."""
+    kind: Any = Literal[argument.choices] if argument.choices else argument.kind
+    if argument.several:
+        kind = GenericAlias(list, (kind,))
+    return kind if argument.default is not None else kind | None
+
+
+def _model(name: str, document: str, commands: frozenset[str]) -> type[_Settings]:
+    """Return the model of the rows that all of some sub-commands take."""
+    fields: dict[str, Any] = {
+        argument.name: (_type_of(argument), argument.default)
+        for argument in ARGUMENTS
+        # pydantic has a method of the name "json".
+        if argument.commands >= commands and not hasattr(BaseModel, argument.name)
+    }
+    return create_model(name, __base__=_Settings, __module__=__name__, __doc__=document, **fields)
+
+
+CommonArgs = _model("CommonArgs", "Settings of every sub-command.", COMPILING | RUNNING)
+CompileArgs = _model("CompileArgs", "Settings of ``compile``.", COMPILING)
+RunArgs = _model("RunArgs", "Settings of ``run``; ``pef`` is the path of the PEF.", RUNNING)

@@ -1,0 +1,47 @@
+"""``sambaflow.samba.directives``: hints for the vendor's compiler on what is traced.
+
+They change no number. The PEF that is compiled next says which there were.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+from torch import nn
+
+from samba_onnx.sessions import SESSION
+
+__all__ = ["op_fusion", "sdpa_directives"]
+
+
+def op_fusion(*arguments: Any, **hints: Any) -> AbstractContextManager[None]:
+    """Ask for operators to be compiled into one section.
+
+    A statement where it is given a module, ``op_fusion(module, "Encoder")``; else a context manager
+    around the operators.
+
+    Args:
+        *arguments: A module and a name, or the name of a function.
+        **hints: ``func_name``, ``heuristic``, ``heuristic_params``, ``plugins`` and the like.
+
+    Returns:
+        A context that does nothing, so that both forms may be written.
+    """
+    words = [type(one).__name__ if isinstance(one, nn.Module) else one for one in arguments]
+    SESSION.record_hint("op_fusion", {**({"on": words} if words else {}), **hints})
+    return nullcontext()
+
+
+def sdpa_directives(directives: Mapping[str, Any]) -> AbstractContextManager[None]:
+    """Ask for a way to compute attention, inside.
+
+    Args:
+        directives: Such as ``sdp_mixed_p`` and ``sdp_block_size``.
+
+    Returns:
+        A context that does nothing.
+    """
+    SESSION.record_hint("sdpa_directives", dict(directives))
+    return nullcontext()

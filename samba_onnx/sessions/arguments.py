@@ -1,0 +1,226 @@
+"""What SambaFlow's compiler and runtime can be told: one table for command lines and settings objects.
+
+A row is an attribute of the ``argparse.Namespace`` that ``parse_app_args`` returns, and a field of
+``CompileArgs`` or ``RunArgs``. Its flags and default are those of SambaFlow's compiler argument
+reference, of the README files of its tutorials, and of what public programs read without having
+defined it. A row that is a hint chooses between ways to compute the same: it is accepted, kept in
+the PEF, and listed by ``samba-port inspect``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final
+
+
+class Command(StrEnum):
+    """What a SambaFlow program is started for: its sub-commands."""
+
+    COMPILE = "compile"
+    RUN = "run"
+    TEST = "test"
+    MEASURE_PERFORMANCE = "measure-performance"
+    MEASURE_SECTIONS = "measure-sections"
+
+
+EVERY: Final = frozenset(Command)
+COMPILING: Final = frozenset({Command.COMPILE})
+RUNNING: Final = EVERY - COMPILING
+"""The commands that load a PEF."""
+
+
+@dataclass(frozen=True)
+class Argument:
+    """One thing that a program can be told."""
+
+    name: str
+    """Attribute of the Namespace, and field of the settings object."""
+    help: str
+    flags: tuple[str, ...] = ()
+    """On the command line; empty for ``--name``, with hyphens."""
+    kind: Any = str
+    """Type of its value; ``bool`` for a flag without a value, ``Any`` where SambaFlow's manuals do
+    not say which of both it is."""
+    default: Any = None
+    commands: frozenset[Command] = EVERY
+    choices: tuple[Any, ...] = ()
+    several: bool = False
+    """Whether it takes a list of values."""
+    hint: bool = False
+    """Whether it has no effect on what is computed here."""
+    experimental: bool = False
+    """Whether ``--help`` shows it with ``--debug`` only."""
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """How it is written on a command line."""
+        return self.flags or (f"--{self.name.replace('_', '-')}",)
+
+
+_ARCHITECTURES: Final = ("sn10", "sn20", "sn30", "sn40", "sn40l")
+
+_GENERAL: Final = (
+    Argument("batch_size", "samples per run", ("-b", "--batch-size"), int, 1),
+    Argument("output_folder", "folder of compiled programs", default="out"),
+    Argument("inference", "forward pass only", kind=bool, default=False),
+    Argument(
+        "mapping",
+        "run sections one after the other, or all of them at once",
+        default="section",
+        choices=("section", "spatial"),
+    ),
+    Argument("num_spatial_batches", "batches of a run in spatial mapping", kind=int, default=1),
+    Argument("data_parallel", "train with several processes", kind=bool, default=False),
+    Argument("reduce_on_rdu", "add gradients up on the RDU", kind=bool, default=False),
+    Argument("world_size", "number of processes", ("-ws", "--world-size"), int, 1),
+    Argument(
+        "data_parallel_mode",
+        "order of the reductions",
+        default="normal",
+        choices=("normal", "inorder", "optimal"),
+    ),
+    Argument("distlearn_config", "settings of distributed training", experimental=True),
+    Argument("n_chips", "number of RDUs", kind=int, default=1, hint=True),
+    Argument("debug", "show experimental arguments", kind=bool, default=False),
+    Argument("verbose", "print more", kind=bool, default=False),
+    Argument(
+        "log_level",
+        "least level of what is printed",
+        choices=("debug", "info", "warning", "error", "critical"),
+    ),
+    Argument("use_sambaloader", "load data by SambaLoader", kind=bool, default=False),
+)
+
+_COMPILING: Final = (
+    Argument(
+        "pef_name",
+        "name of the PEF and of its folder (default: name of the script)",
+        default="",
+        commands=COMPILING,
+    ),
+    Argument("arch", "the RDU to compile for", commands=COMPILING, choices=_ARCHITECTURES),
+    Argument(
+        "num_tiles",
+        "tiles of an RDU to use",
+        kind=int,
+        commands=COMPILING,
+        choices=(1, 2, 4, 8),
+        hint=True,
+    ),
+    Argument("o0", "every operator a section", kind=bool, default=False, commands=COMPILING),
+    Argument("o3", "sections as large as can be", kind=bool, default=False, commands=COMPILING),
+)
+
+
+def _hint(name: str, text: str, kind: Any = Any, **options: Any) -> Argument:
+    """Return a row of the compiler's that has no effect here."""
+    default = False if kind is bool else None
+    return Argument(name, text, (), kind, default, COMPILING, hint=True, **options)
+
+
+_HINTS: Final = (
+    _hint("o1", "fuse operators by rules", bool),
+    _hint("optimization_rules", "file with rules of fusion", str),
+    *(
+        _hint(name, text, kind, experimental=True)
+        for name, text, kind in (
+            ("compiler_configs_file", "settings of the compiler", str),
+            ("mac_v1", "first version of section cutting", bool),
+            ("mac_v2", "second version of section cutting", bool),
+            ("mac_human_decision", "file with section cuts", str),
+            ("enable_conv_tiling", "cut convolutions into tiles", bool),
+            ("enable_stochastic_rounding", "round at random", bool),
+            ("graphamp_preset", "mixed precision", str),
+            ("default_par_factors", "default parallel factors", bool),
+            ("o1_experimental_opts", "try more rules of fusion", Any),
+            ("use_o1_default_rules", "add the default rules of fusion", Any),
+            ("enable_distribution_pass", "cut operators for several RDUs", Any),
+            ("weight_grad_reduce", "precision of adding gradients up", Any),
+            ("enable_safe_stochastic_rounding", "round at random where it is safe", Any),
+            ("compiler_mode", "way of compiling", Any),
+            ("enable_mixed_precision_ops", "operators with several types", Any),
+            ("enable_multi_input_broadcast", "broadcast several inputs", Any),
+            ("tiling_accum", "type of sums over tiles", Any),
+            ("use_air_ce", "another cross entropy", Any),
+            ("all_regions_hbm", "everything in HBM", Any),
+            ("hbm_auto_alloc", "choose what is in HBM", Any),
+            ("target_sambaflow_version", "version of SambaFlow", Any),
+            ("run_early_tp", "cut tensors early", Any),
+            ("optimize_concat_split", "merge cat and split", Any),
+            ("enable_pcu_scaling", "scale compute units", Any),
+            ("skip_pnr_aware", "skip placing and routing", Any),
+            ("loop_conversion", "make loops", Any),
+            ("enable_coe", "composition of experts", Any),
+        )
+    ),
+    _hint("resources_scaling_factors", "share of resources", float, several=True),
+    _hint("tensor_parallel", "cut tensors between RDUs", str, choices=("batch", "weight")),
+)
+
+_LEVEL: Final = Argument(
+    "optim_level", "o0, o1 or o3", commands=COMPILING, kind=Any, experimental=True
+)
+
+_RUNNING: Final = (
+    Argument("pef", "the PEF to run", ("-p", "--pef"), default="", commands=RUNNING),
+    Argument(
+        "num_iterations",
+        "runs to make",
+        ("-n", "--num-iterations"),
+        int,
+        100,
+        commands=RUNNING,
+    ),
+    Argument(
+        "run_graph_only",
+        "leave inputs and outputs on the RDU",
+        kind=bool,
+        default=False,
+        commands=RUNNING,
+    ),
+    Argument(
+        "min_duration",
+        "least seconds to measure",
+        kind=float,
+        default=0.0,
+        commands=RUNNING,
+    ),
+    Argument("json", "file for what was measured", commands=RUNNING),
+    Argument("bench_report_json", "file for a report", commands=RUNNING),
+    Argument("compiled_stats_json", "file with figures of the compiler", commands=RUNNING),
+    Argument("acc_report_json", "file for accuracies", commands=RUNNING),
+    Argument("json_counters", "file for counters", commands=RUNNING),
+    Argument("visualize", "draw results", kind=bool, default=False, commands=RUNNING),
+    Argument("gold_file_path", "file with expected results", commands=RUNNING),
+    Argument("num_sections", "sections to measure (default: all)", kind=int, commands=RUNNING),
+    Argument("resource_report_path", "file with resources", commands=RUNNING, experimental=True),
+    Argument("verbose_report", "file for more", commands=RUNNING, experimental=True),
+    Argument("tensormem", "file with tensors", commands=RUNNING, experimental=True),
+)
+
+ARGUMENTS: Final = (*_GENERAL, *_COMPILING, _LEVEL, *_HINTS, *_RUNNING)
+"""All rows, in the order of ``--help``."""
+
+
+def arguments_of(command: Command) -> tuple[Argument, ...]:
+    """Return the rows that a sub-command takes.
+
+    Args:
+        command: Any of them.
+    """
+    return tuple(argument for argument in ARGUMENTS if command in argument.commands)
+
+
+def given_hints(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the hints among settings that differ from their defaults.
+
+    Args:
+        settings: By name; those of the program's own are left out.
+    """
+    return {
+        argument.name: settings[argument.name]
+        for argument in ARGUMENTS
+        if argument.hint and settings.get(argument.name, argument.default) != argument.default
+    }

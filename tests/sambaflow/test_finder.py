@@ -1,0 +1,99 @@
+"""What ``import sambaflow`` finds, and what it does not."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from samba_onnx.errors import UnsupportedSymbolError
+from samba_onnx.sambaflow import install
+from samba_onnx.sambaflow.symbols import MISSING, MODULES
+
+ROOM = Path(__file__).parents[2] / "samba_onnx/sambaflow"
+OURS = {
+    "__main__",
+    "command_line",
+    "console",
+    "finder",
+    "launching",
+    "process_groups",
+    "symbols",
+}
+"""Modules of the room that carry no name of SambaFlow's."""
+
+
+def test_the_table_has_every_module_of_the_room() -> None:
+    paths = [path.relative_to(ROOM.parent).with_suffix("") for path in ROOM.rglob("*.py")]
+    names = {".".join(path.parts).removesuffix(".__init__") for path in paths}
+    assert names - {f"sambaflow.{name}" for name in OURS} == MODULES
+
+
+@pytest.mark.usefixtures("sambaflow")
+@pytest.mark.parametrize("name", sorted(MODULES))
+def test_a_module_has_two_names_and_one_state(name: str) -> None:
+    module = importlib.import_module(name)
+    assert module is importlib.import_module(f"samba_onnx.{name}")
+    assert module.__spec__ is not None
+    assert module.__spec__.name == f"samba_onnx.{name}"
+    assert [public for public in module.__all__ if not hasattr(module, public)] == []
+
+
+@pytest.mark.usefixtures("sambaflow")
+@pytest.mark.parametrize("name", MISSING)
+def test_what_is_missing_is_named_with_what_to_do(name: str) -> None:
+    parent, _, last = name.rpartition(".")
+    refused = pytest.raises(UnsupportedSymbolError, match=f"^{re.escape(name)} is not part of ")
+    with refused:
+        exec(f"from {parent} import {last}")
+    if last.islower() and parent.count(".") < 2:
+        with refused:
+            importlib.import_module(f"{name}.deeper")
+
+
+@pytest.mark.usefixtures("sambaflow")
+@pytest.mark.parametrize("name", ["sambaflow.finder", "sambaflow.symbols", "sambaflow.nonsense"])
+def test_files_of_ours_are_no_modules_of_sambaflow(name: str) -> None:
+    with pytest.raises(ModuleNotFoundError, match=f"No module named '{name}'"):
+        importlib.import_module(name)
+
+
+def another(folder: Path, text: str) -> None:
+    (folder / "sambaflow").mkdir()
+    (folder / "sambaflow/__init__.py").write_text(text)
+
+
+def answers(folder: Path, code: str) -> list[str]:
+    command = f"import sys; sys.path.insert(0, {str(folder)!r}); {code}"
+    done = subprocess.run([sys.executable, "-c", command], capture_output=True, check=True)
+    return done.stdout.decode().split()
+
+
+def test_a_really_installed_one_wins_unless_told_otherwise(tmp_path: Path) -> None:
+    another(tmp_path, "__version__ = 'theirs'")
+    ask = "from samba_onnx.sambaflow import install; print(install()); "
+    read = "import sambaflow; print(sambaflow.__version__); "
+    assert answers(tmp_path, ask + read) == ["False", "theirs"]
+    replaced = answers(tmp_path, f"{ask}{read}print(install(replace=True)); {read}")
+    assert replaced[:3] == ["False", "theirs", "True"]
+    assert replaced[3] != "theirs"
+
+
+def test_a_folder_of_that_name_is_no_installation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "sambaflow").mkdir()
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
+    assert install()
+
+
+@pytest.mark.usefixtures("sambaflow")
+def test_installing_twice_changes_nothing() -> None:
+    before = list(sys.meta_path)
+    assert install()
+    assert sys.meta_path == before
