@@ -302,6 +302,9 @@ def test_a_softmax_over_the_last_axis_needs_no_rank() -> None:
     model = parse("g (float[2] x) => (y) { z = my.Op(x)\n y = Softmax<axis=-1>(z) }", opset=11, imports=', "my": 1')  # fmt: skip
     assert ConvertOpsetPass()(model).modified
     assert operators(model) == ["Op", "Softmax"]
+    known = parse("g (float[2,3] x) => (float[2,3] y) { y = Softmax(x) }", opset=11)
+    assert ConvertOpsetPass()(known).modified
+    assert operators(known) == ["Softmax"]
 
 
 def test_bounds_have_the_type_of_what_they_bound() -> None:
