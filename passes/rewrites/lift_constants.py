@@ -80,7 +80,7 @@ def constant_tensor(node: ir.Node) -> ir.TensorProtocol | None:
         return ir.Tensor(np.array(attribute.value, np.float32))
     if name in ("value_string", "value_strings"):
         texts = [attribute.value] if name == "value_string" else list(attribute.value)
-        data = [text.encode() if isinstance(text, str) else text for text in texts]
+        data = [text.encode() for text in texts]
         shape = ir.Shape(() if name == "value_string" else (len(data),))
         return ir.StringTensor(data, shape=shape)
     return None

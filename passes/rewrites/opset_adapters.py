@@ -119,14 +119,14 @@ def _flattened(model: ir.Model, node: ir.Node) -> Apply | Refusal | None:
     axis = integer_attribute(node, "axis", 1)
     rank = None if source is None or source.shape is None else len(source.shape)
     if axis == -1 or (rank is not None and axis == rank - 1):
-        return lambda: node.attributes.add(ir.AttrInt64("axis", -1))
+        return None
     if rank is None or source is None:
         return Refusal("the rank of its input is not known")
 
     def apply() -> None:
         shape = ir.node("Shape", [source])
         flat = ir.node("Flatten", [source], {"axis": axis})
-        inner = ir.node(node.op_type, [flat.outputs[0]], {"axis": -1})
+        inner = ir.node(node.op_type, [flat.outputs[0]])  # over the last axis
         back = ir.node("Reshape", [inner.outputs[0], shape.outputs[0]])
         for new in (shape, flat, inner):
             new.outputs[0].name = f"{node.outputs[0].name}_{new.op_type}"

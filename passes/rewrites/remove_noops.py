@@ -107,7 +107,7 @@ def _dropout(node: ir.Node) -> Refusal | None:
 
 def _cast(node: ir.Node) -> Refusal | None:
     source = node.inputs[0]
-    if source is None or source.dtype is None or not isinstance(source.type, ir.TensorType):
+    if source is None or not isinstance(source.type, ir.TensorType):
         return Refusal("the type of its input is not known")
     if source.dtype != node.attributes["to"].as_int():
         return Refusal("it changes the type")

@@ -302,6 +302,9 @@ def test_a_softmax_over_the_last_axis_needs_no_rank() -> None:
     model = parse("g (float[2] x) => (y) { z = my.Op(x)\n y = Softmax<axis=-1>(z) }", opset=11, imports=', "my": 1')  # fmt: skip
     assert ConvertOpsetPass()(model).modified
     assert operators(model) == ["Op", "Softmax"]
+    known = parse("g (float[2,3] x) => (float[2,3] y) { y = Softmax(x) }", opset=11)
+    assert ConvertOpsetPass()(known).modified
+    assert operators(known) == ["Softmax"]
 
 
 def test_bounds_have_the_type_of_what_they_bound() -> None:
@@ -320,3 +323,10 @@ def test_new_nodes_inherit_the_trace() -> None:
     ConvertOpsetPass()(model)
     assert operators(model) == ["Shape", "Flatten", "Softmax", "Reshape"]
     assert len({node.metadata_props[TRACE] for node in model.graph}) == 1
+
+
+def test_no_axes_are_integers_too() -> None:
+    model = parse("g (float[2,3] x) => (float[1,1] y) { y = ReduceSum<axes=[0]>(x) }", opset=11)
+    model.graph[0].attributes.add(ir.AttrInt64s("axes", []))
+    ConvertOpsetPass()(model)
+    assert model.graph.initializers["y_axes"].dtype == ir.DataType.INT64

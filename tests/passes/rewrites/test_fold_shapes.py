@@ -149,7 +149,7 @@ def test_arithmetic_beside_a_dynamic_dimension_is_what_the_runtime_computes(
         ("u = Mul(s, n2)\n y = Equal(u, u)", None),
         ("e = Equal(s, n3)\n t = Where(e, s, n7)\n y = Gather(t, rest)", [3, 7]),
         ("e = Equal(s, n4)\n y = Where(e, n7, n7)", [7, 7, 7]),
-        ("e = Equal(s, n4)\n t = Where(e, n7, n8)\n y = Gather(t, n0)", None),
+        ("e = Equal(s, n9)\n t = Where(e, n7, n8)\n y = Gather(t, n0)", None),
         ("e = Equal(s, n4)\n t = Where(e, s, s)\n y = Gather(t, rest)", [3, 5]),
     ],
 )  # fmt: skip
