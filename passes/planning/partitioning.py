@@ -80,9 +80,11 @@ def group(flow: Dataflow, homes: Sequence[Home]) -> tuple[Group, ...]:
     Returns:
         Groups in execution order, as ``partition`` describes them.
     """
-    candidates = [_fewest_kept_bytes(flow, homes, _earliest(flow, homes, s)) for s in Home]
+    candidates = [
+        (_fewest_kept_bytes(flow, homes, _earliest(flow, homes, start)), start) for start in Home
+    ]
     phases, start = min(
-        zip(candidates, Home, strict=True),
+        candidates,
         key=lambda entry: (len(set(entry[0])), _kept_bytes(flow, homes, entry[0])),
     )
     members: dict[int, list[ir.Node]] = {phase: [] for phase in sorted(set(phases))}

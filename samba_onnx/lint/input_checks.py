@@ -68,7 +68,8 @@ def _made(source: SourceFile, inputs: ast.expr, depth: int = 0) -> Iterator[ast.
             if source.names.dotted(called) in (*WRAP, *FACTORIES):
                 yield inputs
             elif isinstance(called, ast.Attribute) and isinstance(called.value, ast.Call):
-                return  # as samba.randn(..., name="x").bfloat16().float(): judged where it is named
+                # As samba.randn(2, name="x").bfloat16().float(): casts keep the name.
+                yield from _made(source, called.value, depth + 1)
             else:
                 for value in _returned(source, called):
                     yield from _made(source, value, depth + 1)

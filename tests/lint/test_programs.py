@@ -220,6 +220,24 @@ def test_transfers_per_step(line: str) -> None:
     assert places(once) == []
 
 
+def test_what_a_loop_executes_once_is_no_step() -> None:
+    head = "from sambaflow import samba\n"
+    run = "    samba.session.run([batch])\n"
+    once = "else:\n    samba.session.to_cpu(model)\n"
+    assert places(f"{head}for batch in samba.session.get_tensors(x):\n{run}{once}") == []
+    repeated = f"{head}while samba.session.get_tensors(x):\n{run}"
+    assert [rule for rule, _ in places(repeated)] == ["transfer-per-step"]
+
+
+def test_a_name_that_is_assigned_twice_is_not_followed() -> None:
+    text = (
+        "from sambaflow import samba\nsamba.from_torch_model_(m)\nx = samba.randn(2)\n{}"
+        "samba.session.compile(m, (x,))\n"
+    )
+    assert [rule for rule, _ in places(text.format(""))] == ["unnamed-input"]
+    assert places(text.format("x = samba.randn(2, name='x')\n")) == []
+
+
 def test_files_are_one_program(tmp_path: Path) -> None:
     (tmp_path / "main.py").write_text(
         "from sambaflow import samba\nfrom model import make\n"
@@ -256,6 +274,7 @@ def test_every_way_to_import_the_package(package: str) -> None:
         "import sambaflow\nsambaflow.samba.session.compile(m, (sambaflow.samba.randn(2),))",
         "from sambaflow.samba import session, randn\nsession.compile(m, (randn(2),))",
         "from sambaflow.samba import randn as r\nfrom sambaflow.samba import session as s\ns.compile(m, [r(2)])",
+        "from sambaflow.samba import session, randn\nsession.compile(m, (randn(2).bfloat16().float(),))",
         "from sambaflow.samba import session, randn\nx = randn(2)\nxs = [x]\nsession.compile(m, inputs=xs)",
     ],
 )
@@ -271,6 +290,7 @@ def test_every_way_to_import_names(statement: str) -> None:
         "{'x': samba.randn(2)}",
         "(samba.from_torch_tensor(t, 'x'),)",
         "(samba.randn(2, **options),)",
+        "(samba.randn(2, name='x').bfloat16().float(),)",
         "tuple(samba.randn(2) for _ in range(2))",
         "(t, *others)",
     ],

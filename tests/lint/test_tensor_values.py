@@ -24,6 +24,12 @@ class Net(nn.Module):
         return a if a > b else b
     def pair(self, a, n):
         return a, n
+    def early(self, a):
+        return self.late(a.sum())
+    def late(self, a):
+        return self.later(a)
+    def later(self, a):
+        return 1 if a > 0 else 2
     def twice(self, a):
         if a:
             return 2
@@ -62,6 +68,9 @@ def branches(body: str, parameters: str = "self, x: torch.Tensor, n: int = 1") -
         "y = self.helper(x[0], x[1])",
         "y = chosen(x.sum())",
         "y = chosen(b=1, a=x.sum())",
+        "y = self.late(n)\nz = self.late(x.sum())",
+        "y = self.late(x.sum())\nz = self.late(n)",
+        "y = self.early(x)\nz = self.late(n)",
         "if (y := x.sum()) > 0: pass",
         "y = 0\ny += x.sum()\nif y: pass",
         "match x.sum():\n    case 0: pass",

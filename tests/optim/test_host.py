@@ -82,9 +82,36 @@ def test_defaults_are_the_documented_ones() -> None:
         assert group["betas"] == (0.9, 0.997)
         assert group["eps"] == 1e-8
         assert group["weight_decay"] == 0
+    for kind in (AdamW, Adam, SGD):
+        plain_one = kind([nn.Parameter(torch.ones(1))])
+        group = plain_one.param_groups[0]
+        assert not any(group.get(flag) for flag in ("amsgrad", "nesterov", "maximize"))
+        assert (plain_one.max_grad_norm, plain_one.fp32_params) == (None, False)
+        assert plain_one.argin_region_name == ""
+    assert SGD([nn.Parameter(torch.ones(1))]).param_groups[0]["lr"] == 1e-3
     names = list(inspect.signature(AdamW).parameters)
     assert names[:5] == ["params", "lr", "betas", "eps", "weight_decay"]
     assert names[5:9] == ["amsgrad", "max_grad_norm", "fp32_params", "argin_region_name"]
+
+
+@pytest.mark.parametrize("kind", [AdamW, Adam])
+def test_every_argument_reaches_the_optimizer(kind: Any) -> None:
+    weights = [nn.Parameter(torch.ones(1))]
+    made = kind(weights, 0.5, (0.25, 0.75), 1e-3, 0.125, True, 2.0, True, "head", maximize=True)
+    group = made.param_groups[0]
+    assert (group["lr"], group["betas"], group["eps"]) == (0.5, (0.25, 0.75), 1e-3)
+    assert (group["weight_decay"], group["amsgrad"], group["maximize"]) == (0.125, True, True)
+    assert (made.max_grad_norm, made.fp32_params, made.argin_region_name) == (2.0, True, "head")
+
+
+def test_every_argument_reaches_sgd() -> None:
+    own: dict[str, Any] = {"max_grad_norm": 2.0, "fp32_params": True, "argin_region_name": "head"}
+    weights = [nn.Parameter(torch.ones(1))]
+    made = SGD(weights, 0.5, 0.25, 0, 0.125, True, maximize=True, **own)
+    group = made.param_groups[0]
+    assert (group["lr"], group["momentum"], group["weight_decay"]) == (0.5, 0.25, 0.125)
+    assert (group["nesterov"], group["maximize"]) == (True, True)
+    assert {name: getattr(made, name) for name in own} == own
 
 
 @pytest.mark.parametrize(("ours", "theirs", "options"), KINDS)

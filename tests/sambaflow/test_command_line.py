@@ -6,6 +6,8 @@ is the table of ``parse_app_args`` in SambaFlow's interface, written out again h
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
@@ -221,7 +223,9 @@ def test_help_is_as_in_the_readme(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_debug_shows_experimental_arguments(capsys: pytest.CaptureFixture[str]) -> None:
-    assert "--mac-v2" not in help_of("compile -h", capsys)
+    text = help_of("compile -h", capsys)
+    assert "--mac-v2" not in text
+    assert "--pef-name" in text
     assert "--mac-v2" in help_of("compile --debug -h", capsys)
     assert "--mac-v2" in help_of("compile -h", capsys, dev_mode=True)
 
@@ -331,3 +335,25 @@ def test_settings_that_make_no_sense_are_refused() -> None:
 def test_settings_set_the_session_up(tmp_path: Path) -> None:
     samba.session.setup(CompileArgs(output_folder=str(tmp_path), pef_name="mine"))
     assert SESSION._options.with_settings(None)["pef_name"] == "mine"
+
+
+GROUPS = """
+import torch.distributed as dist
+from samba_onnx.sambaflow.samba.utils.argparser import parse_app_args
+
+for line in ("compile --data-parallel", "run", "run --data-parallel", "test --data-parallel"):
+    parse_app_args(line.split())
+    print(dist.is_initialized() and (dist.get_rank(), dist.get_world_size()))
+"""
+
+
+def test_data_parallel_joins_the_group_of_the_process_unless_it_compiles() -> None:
+    launchers = ("RANK", "WORLD_SIZE", "LOCAL_", "MASTER_", "OMPI_", "PMI_", "MV2_")
+    done = subprocess.run(
+        [sys.executable, "-c", GROUPS],
+        env={name: value for name, value in os.environ.items() if not name.startswith(launchers)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.splitlines() == ["False", "False", "(0, 1)", "(0, 1)"]

@@ -106,7 +106,7 @@ def _operand(graph: fx.Graph, like: fx.Node, name: str, dtype: torch.dtype) -> f
     """Add a placeholder of rank 0."""
     example = next(one.meta["val"] for one in like.all_input_nodes if "val" in one.meta)
     mode = torch.utils._pytree.tree_leaves(example)[0].fake_mode
-    with graph.inserting_before(next(iter(graph.nodes))):
+    with graph.inserting_before():  # all of its nodes
         node = graph.placeholder(name)
     with mode:
         node.meta["val"] = torch.empty((), dtype=dtype)

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor, fx, nn
 from torch.nn import functional
 
-from samba_onnx.errors import InternalError
+from samba_onnx.errors import InternalError, ModelError
+from samba_onnx.export.decomposition import dropout_operands
 from samba_onnx.export.decomposition.dropout import dropout_mask
 from samba_onnx.export.decomposition.dropout_operands import DroppingGraph, with_dropout_operands
 
@@ -112,6 +113,15 @@ def test_nodes_of_a_dropout_know_where_it_was_written() -> None:
     ]
     for key in ("stack_trace", "nn_module_stack"):
         assert [node.meta[key] for node in masks] == [node.meta[key] for node in written]
+    assert all("val" in node.meta for node in masks)
+
+
+def test_an_operator_that_cannot_be_traced_is_refused_with_what_to_do(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(dropout_operands, "traced", lambda *_: None)
+    with pytest.raises(ModelError, match=r"cannot be compiled with its dropout: call eval\(\)"):
+        dropping(exported(two, torch.randn(4, 6)))
 
 
 def test_dropouts_inside_operators_are_taken_apart() -> None:

@@ -155,6 +155,21 @@ def test_a_small_result_is_kept_rather_than_a_large_one(
     assert operators(groups) == [("rdu", before), ("cpu", ["Cos"]), ("rdu", after)]
 
 
+def test_a_large_value_is_not_kept_for_a_small_result() -> None:
+    model = parse("""g (float[64] x) => (float[1] y) {
+        wide = Relu (x)
+        most = ReduceMax (wide)
+        least = ReduceMin (wide)
+        host = Cos (most)
+        y = Add (least, host)
+    }""")
+    for node, size in zip(model.graph, (64, 1, 1, 1, 1), strict=True):
+        node.outputs[0].shape = ir.Shape([size])
+        node.outputs[0].dtype = ir.DataType.FLOAT
+    groups = partition(model, placement(model))
+    assert operators(groups)[0] == ("rdu", ["Relu", "ReduceMax", "ReduceMin"])
+
+
 def test_no_nodes_no_groups() -> None:
     model = parse("g (float[4] x) => (float[4] x) {}")
     assert partition(model, placement(model)) == ()

@@ -323,3 +323,10 @@ def test_new_nodes_inherit_the_trace() -> None:
     ConvertOpsetPass()(model)
     assert operators(model) == ["Shape", "Flatten", "Softmax", "Reshape"]
     assert len({node.metadata_props[TRACE] for node in model.graph}) == 1
+
+
+def test_no_axes_are_integers_too() -> None:
+    model = parse("g (float[2,3] x) => (float[1,1] y) { y = ReduceSum<axes=[0]>(x) }", opset=11)
+    model.graph[0].attributes.add(ir.AttrInt64s("axes", []))
+    ConvertOpsetPass()(model)
+    assert model.graph.initializers["y_axes"].dtype == ir.DataType.INT64

@@ -160,3 +160,10 @@ def test_strings_that_are_an_output_are_one_of_a_node(empty: bool) -> None:
     assert model.graph[0].name == "s_output"
     assert [value.name for value in model.graph.outputs][-2:] == ["s", "n"]
     assert not LiftConstantsPass()(model).modified
+
+
+def test_no_integers_are_integers_too() -> None:
+    model = parse("g () => (int64[0] y) { y = Constant<value_ints: ints = [1]>() }")
+    model.graph[0].attributes.add(ir.AttrInt64s("value_ints", []))
+    LiftConstantsPass()(model)
+    assert model.graph.initializers["y_value"].dtype == ir.DataType.INT64

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import torch.distributed as dist
 import yaml
 from pydantic import BaseModel, ValidationError
 
@@ -39,7 +40,9 @@ def parse_app_args(
     Each function is given an ``argparse`` parser and adds the program's arguments to it. They may
     define arguments that SambaFlow has, too: name, type and default are then the program's. The
     session keeps what was parsed, so that a program need not hand it to ``compile``
-    (SambaFlow's compiler argument reference; the README files of its tutorials).
+    (SambaFlow's compiler argument reference; the README files of its tutorials). With
+    ``--data-parallel``, the process joins its group, unless it only compiles; programs look by
+    ``torch.distributed.is_initialized`` whether it did.
 
     Args:
         argv: The command line, with or without the program's name; that of the process when None.
@@ -57,6 +60,8 @@ def parse_app_args(
     Raises:
         SystemExit: The command line is wrong, with code 2 after a message on stderr; or it asks
             for help, with code 0.
+        UsageError: The process was launched together with others, and it is not known where they
+            meet.
     """
     line = without_program(sys.argv[1:] if argv is None else argv)
     everywhere = _functions(common_parser_fn)
@@ -70,11 +75,18 @@ def parse_app_args(
         },
         experimental=dev_mode or "--debug" in line,
     )
-    namespace = parser.parse_args(line)
+    return _taken(parser.parse_args(line))
+
+
+def _taken(namespace: Namespace) -> Namespace:
+    """Complete a command line, do what it asks of SambaFlow itself, and return it."""
     complete(namespace)
     if namespace.log_level or namespace.verbose:
         set_level(namespace.log_level or "debug")
     SESSION.set_command_line(namespace)
+    joins = namespace.data_parallel is True and namespace.command != Command.COMPILE
+    if joins and not dist.is_initialized():
+        dist.init_process_group(backend="mpi")  # which sambaflow.samba has adapted
     return namespace
 
 
