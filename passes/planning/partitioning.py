@@ -148,7 +148,7 @@ def _fewest_kept_bytes(
     """Move RDU nodes to later phases where fewer bytes are then kept between RDU phases.
 
     For each pair of neighbouring RDU phases this is a minimum cut between the nodes that have run
-    and those that have not. Of several, the one that moves the fewest nodes is taken; these cuts
+    and those that have not. Of several, the one that moves the most nodes is taken; these cuts
     are nested, so that taking one after the other is as good as taking all together.
     """
     latest = _latest(flow, homes, earliest)
@@ -185,7 +185,7 @@ def _run_after(
         boundary: The phase before the switch.
 
     Returns:
-        Positions, ascending; empty when nothing is saved by moving a node.
+        Positions, ascending; of several smallest cuts that with the most of them.
     """
     movable = set(free)
 
@@ -194,8 +194,8 @@ def _run_after(
             return position
         return _SOURCE if phases[position] <= boundary else _SINK
 
-    # Edges run backwards, from readers to producers: networkx returns the smallest side of the
-    # source, and it is the side that runs after the switch that should be smallest.
+    # Edges run backwards, from readers to producers: networkx returns the largest side of the source,
+    # which is what runs after the switch, the same for every order of the nodes.
     graph: networkx.DiGraph[object] = networkx.DiGraph()
     graph.add_nodes_from([_SOURCE, _SINK])
     values: dict[ir.Value, None] = {}
