@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, fx, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 from torch.nn import functional
 
 from samba_onnx.errors import InternalError, ModelError
@@ -171,3 +174,36 @@ def test_dropouts_in_a_graph_of_another_one_are_found() -> None:
 def test_a_mask_is_never_computed_on_the_host() -> None:
     with pytest.raises(InternalError, match="please report this"):
         dropout_mask(torch.tensor(0.5), torch.tensor(0), [2], 0)
+
+
+def scaled(factor: float) -> fx.GraphModule:
+    """Return a graph that multiplies by a tensor of its own."""
+    graph, root = fx.Graph(), nn.Module()
+    root.own = nn.Module()
+    root.own.register_buffer("factor", torch.tensor(factor))
+    product = graph.call_function(
+        torch.ops.aten.mul.Tensor, (graph.placeholder("x"), graph.get_attr("own.factor"))
+    )
+    graph.output((product,))
+    return fx.GraphModule(root, graph)
+
+
+def test_tensors_of_one_name_in_two_graphs_that_are_called_stay_apart() -> None:
+    graph, root = fx.Graph(), nn.Module()
+    value = graph.placeholder("x")
+    inner = [scaled(2.0), scaled(-3.0)]
+    for number, one in enumerate(inner):
+        setattr(root, f"called_{number}", one)
+        called = graph.get_attr(f"called_{number}")
+        without_gradient = torch.ops.higher_order.wrap_with_set_grad_enabled
+        results = graph.call_function(without_gradient, (False, called, value))
+        value = graph.call_function(operator.getitem, (results, 0))
+    graph.output((graph.call_function(torch.ops.aten.dropout.default, (value, 0.5, True)),))
+    whole = fx.GraphModule(root, graph)
+    x = torch.randn(3, 4)
+    mode = FakeTensorMode(allow_non_fake_inputs=True)
+    for one in (*inner, whole):
+        FakeTensorProp(one, mode).propagate_dont_convert_inputs(mode.from_tensor(x))
+    result, masks = run(dropping(whole), 0.5, x=x)
+    (mask,) = masks.values()
+    torch.testing.assert_close(result, torch.where(mask, x * -6 / 0.5, 0.0))
