@@ -130,7 +130,7 @@ def _factor_shape(
     else:
         # grouped ConvTranspose: output channel c of group g multiplies inputs of g only
         return None
-    if shape[axis] != channels:
+    if shape[axis : axis + 1] != [channels]:  # also where a weight has too few axes
         return None
     return tuple(channels if place == axis else 1 for place in range(len(shape)))
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import onnx
 from pydantic import BaseModel
@@ -166,11 +166,12 @@ class Destination:
 class SessionOptions:
     """What a session was set up with."""
 
+    command_line: ClassVar[Mapping[str, Any]] = {}
+    """What the process was started with; everything else overrides it."""
+
     def __init__(self) -> None:
         """Begin without any settings."""
         self._settings: dict[str, Any] = {}
-        self.command_line: Mapping[str, Any] = {}
-        """What the program was started with; everything else overrides it."""
         self.current_directives: dict[str, Any] = {}
         """Hints for the compiler on what is traced now."""
         self._hints: dict[str, list[Any]] = {}

@@ -125,10 +125,7 @@ class SambaSession:
         """Become a new session, in place: programs hold on to ``samba.session``."""
         self._program.close()
         self._state.clear()
-        command_line = self._options.command_line
         SambaSession.__init__(self, pef_path)
-        # It is the process's, and was parsed once.
-        self._options.command_line = command_line
 
     def _traced_tensors(self) -> tuple[SambaTensor, ...]:
         """Return every traced tensor but the states of optimizers, which are in ``optim_dict``.
@@ -683,7 +680,7 @@ class SambaSession:
         Raises:
             UsageError: They are no settings.
         """
-        self._options.command_line = flat_options(settings)
+        SessionOptions.command_line = flat_options(settings)
 
     def use_static_functional(self) -> bool:
         """Whether values do not count now: while tracing, and while parameters are lazy."""

@@ -252,7 +252,8 @@ def _exact(actual: Array, expected: Array) -> _Judged:
 def _plain(actual: Array, expected: Array, limits: ChosenTolerances) -> _Judged:
     """Judge by a fraction of each element and of the largest one."""
     relative, absolute = limits.plain()
-    widest = np.result_type(expected.dtype, np.float64)  # or complex numbers of two of these
+    # Complex numbers have two of these.
+    widest = np.result_type(expected.dtype, np.float64)
     right = expected.astype(widest)
     errors, magnitude = _distance(actual.astype(widest), right, right)
     scale = float(magnitude.max(initial=0.0))

@@ -186,3 +186,12 @@ def test_a_weight_whose_channels_are_elsewhere_stays() -> None:
     rewrite = FoldBatchNormalizationPass()
     assert not rewrite(model).modified
     assert "its channels are no axis of the weight" in rewrite.refusals.lines()[0]
+
+
+@pytest.mark.parametrize(
+    ("operator", "weight"), [("Conv", ()), ("ConvTranspose", (4,)), ("Gemm", (4,))]
+)
+def test_a_weight_of_too_few_axes_stays(operator: str, weight: tuple[int, ...]) -> None:
+    """Nobody can run it; to say so is not for this pass."""
+    model = build(operator, "2,4", weight, None)
+    assert not FoldBatchNormalizationPass()(model).modified
