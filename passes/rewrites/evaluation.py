@@ -18,6 +18,8 @@ Array = NDArray[Any]
 
 LARGEST_RESULT = 1 << 20
 """Bytes of a folded tensor that takes more space than its operands did."""
+MOST_WORK = 512
+"""Multiplications per element of the largest product that is computed."""
 
 ELEMENTWISE = operators(kind=Kind.ELEMENTWISE, foldable=True) - {"Cast", "CastLike"}
 """Operators that are folded and spread their operands to a common shape."""
@@ -136,14 +138,14 @@ def _stays_small(node: ir.Node, operands: Sequence[Array]) -> bool:
 def _grown(node: ir.Node, operands: Sequence[Array]) -> int:
     """Return an upper bound for the elements of an output that may be larger than the operands."""
     if node.op_type == "ConstantOfShape":
-        return math.prod(int(dim) for dim in operands[0].reshape(-1))
+        return math.prod(int(dim) for dim in operands[0].ravel())
     if node.op_type == "Expand":
-        shape = tuple(int(dim) for dim in operands[1].reshape(-1))
+        shape = tuple(int(dim) for dim in operands[1].ravel())
         return math.prod(np.broadcast_shapes(operands[0].shape, shape))
     if node.op_type == "Tile":
-        return int(operands[0].size) * math.prod(int(count) for count in operands[1].reshape(-1))
+        return operands[0].size * math.prod(int(count) for count in operands[1].ravel())
     if node.op_type == "Range":
-        start, stop, step = (float(item.reshape(-1)[0]) for item in operands)
+        start, stop, step = (float(item.item()) for item in operands)
         return max(0, math.ceil((stop - start) / step))
     if node.op_type == "Gather":
         axis = node.attributes["axis"].as_int() if "axis" in node.attributes else 0
@@ -151,7 +153,6 @@ def _grown(node: ir.Node, operands: Sequence[Array]) -> int:
         return int(indices.size * (data.size // max(1, data.shape[axis])))
     if node.op_type == "MatMul":
         left, right = operands
-        inner = max(1, left.shape[-1])
-        bound = int(left.size * right.size // inner)  # of the result, broadcasting included
-        return bound if left.size * right.size <= LARGEST_RESULT * 64 else -1
+        work = left.size * right.size  # at least: of a result that is not broadcast
+        return int(work // max(1, min(left.shape[-1], MOST_WORK)))
     return math.prod(np.broadcast_shapes(*(item.shape for item in operands)))

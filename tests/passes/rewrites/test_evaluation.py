@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 import onnx_ir as ir
 import pytest
 
-from samba_onnx.passes.rewrites.evaluation import FOLDABLE, LARGEST_RESULT, evaluate
+from samba_onnx.passes.rewrites.evaluation import FOLDABLE, LARGEST_RESULT, MOST_WORK, evaluate
 from samba_onnx.passes.rewrites.refusals import Refusal
 from tests.passes.rewrites.applying import numbers
 
@@ -64,7 +65,8 @@ def test_a_quotient_is_computed_unless_it_traps(
 
 
 def test_floats_are_divided_by_zero_without_a_warning() -> None:
-    (result,) = evaluated("Div", np.float32([1, -1]), np.float32([0, 0]))
+    with np.errstate(all="raise"):
+        (result,) = evaluated("Div", np.float32([1, -1]), np.float32([0, 0]))
     assert not isinstance(result, str)
     assert result.tolist() == [np.inf, -np.inf]
 
@@ -119,12 +121,14 @@ SIZES: dict[str, Any] = {
     "ConstantOfShape": lambda size: [np.array([size // 2, 2])],
     "Expand": lambda size: [np.zeros((1, 2), np.int8), np.array([size // 2, 2])],
     "Expand a matrix": lambda size: [np.zeros((size // 2, 1), np.int8), np.array([2])],
-    "Tile": lambda size: [np.zeros((1, 2), np.int8), np.array([size // 4, 2])],
+    "Tile": lambda size: [np.zeros((2, 2), np.int8), np.array([size // 8, 2])],
     "Range": lambda size: [np.int64(5), np.int64(5 + 2 * size), np.int64(2)],
     "Range down": lambda size: [np.float32(0), np.float32(-size), np.float32(-1)],
     "Gather": lambda size: [np.zeros((2, 2), np.int8), np.zeros(size // 2, np.int64)],
+    "Gather from one row": lambda size: [np.zeros((1, 2), np.int8), np.zeros(size // 2, np.int64)],
     "Add": lambda size: [np.zeros((size // 2, 1), np.int8), np.zeros(2, np.int8)],
     "MatMul": lambda size: [np.zeros((size // 32, 1), np.int8), np.zeros((1, 32), np.int8)],
+    "MatMul in a batch": lambda size: [np.zeros((1, size // 32, 1)), np.zeros((1, 32))],
 }
 
 
@@ -166,18 +170,27 @@ def test_a_result_without_elements_is_computed() -> None:
 
 
 def test_a_gather_along_any_axis_is_measured_along_it() -> None:
-    data, rows = numbers(2, 8, MOST // 64), np.array([1, 0, 1, 1])
+    data, rows = numbers(2, 8, MOST // 64), np.tile([1, 0, 1, 1], 8)
     (result,) = evaluated("Gather", data, rows, attributes={"axis": 1})
     assert isinstance(result, np.ndarray)
+    assert result.size == MOST
     np.testing.assert_array_equal(result, data[:, rows])
-    assert isinstance(evaluated("Gather", data, np.tile(rows, 9), attributes={"axis": 1}), str)
+    assert isinstance(evaluated("Gather", data, np.tile(rows, 2), attributes={"axis": 1}), str)
 
 
 def test_a_product_of_much_work_and_small_result_stays() -> None:
-    inner = 8 * LARGEST_RESULT
-    assert evaluated("MatMul", np.zeros((1, 8), np.int8), np.zeros((8, 1), np.int8)) == [[[0]]]
-    long = np.broadcast_to(np.int8(0), (1, inner))
-    assert isinstance(evaluated("MatMul", long, long.reshape(inner, 1)), str)
+    inner = math.isqrt(MOST * MOST_WORK)
+    assert inner**2 == MOST * MOST_WORK
+    ones = np.ones((1, inner), np.int8)
+    assert evaluated("MatMul", ones, ones.T.astype(np.int8))
+    longer = np.ones((1, inner + 1), np.int8)
+    assert isinstance(evaluated("MatMul", longer, longer.T), str)
+
+
+def test_a_product_of_vectors_is_computed() -> None:
+    (result,) = evaluated("MatMul", np.array([1, 2]), np.array([3, 4]))
+    assert not isinstance(result, str)
+    assert result.tolist() == 11
 
 
 def test_a_parameter_of_a_function_is_no_number() -> None:
