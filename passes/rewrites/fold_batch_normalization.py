@@ -125,11 +125,9 @@ def _factor_shape(
         axis = 0
     elif before.op_type == "Gemm":
         axis = 0 if integer_attribute(before, "transB", 0) else 1
-    elif integer_attribute(before, "group", 1) == 1:
-        axis = 1
     else:
-        # grouped ConvTranspose: output channel c of group g multiplies inputs of g only
-        return None
+        # Of a ConvTranspose with groups it has the channels of one of them, which do not fit.
+        axis = 1
     if shape[axis : axis + 1] != [channels]:  # also where a weight has too few axes
         return None
     return tuple(channels if place == axis else 1 for place in range(len(shape)))

@@ -228,6 +228,9 @@ def reshape(target: str, output: str = "?,?,?", attributes: str = "") -> list[in
  scaled = Mul(b, one)
  times = Mul(one, b)
  other = Mul(b, two)
+ less = Sub(b, one)
+ more = Add(b, one)
+ half = Div(b, two)
  t = Concat<axis=0>({target})
  y = Reshape{attributes}(x, t) }}"""
     )
@@ -255,6 +258,11 @@ def test_reshape_with_dynamic_dimensions_gets_a_constant_shape() -> None:
 )
 def test_a_dimension_that_arithmetic_leaves_as_it_is_is_still_copied(dimension: str) -> None:
     assert reshape(f"{dimension}, q, four, two", "?,?,?,?") == [0, 0, 4, 2]
+
+
+@pytest.mark.parametrize("dimension", ["less", "more", "half", "other"])
+def test_a_dimension_that_arithmetic_changes_is_not_copied(dimension: str) -> None:
+    assert reshape(f"{dimension}, m1", "?,?") is None
 
 
 def test_a_shape_with_more_places_than_the_input_has() -> None:
