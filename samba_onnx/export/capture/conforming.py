@@ -18,18 +18,20 @@ from samba_onnx.export.naming import refused
 __all__ = ["check_constants", "check_sizes", "decomposed", "written_constant"]
 
 
-def check_sizes(graph_module: fx.GraphModule) -> None:
+def check_sizes(graph_module: fx.GraphModule, *, numbers: bool = True) -> None:
     """Refuse tensors whose sizes are known only when the graph runs.
 
     Args:
         graph_module: A graph of ATen operators.
+        numbers: Whether to refuse numbers that are known only then, too, as sizes that tensors can
+            have. What users write for a backward may compute with them.
 
     Raises:
         ModelError: There is such a tensor.
     """
     for node in graph_module.graph.nodes:
         for value in pytree.tree_leaves(node.meta.get("val")):
-            sizes = value.shape if isinstance(value, torch.Tensor) else (value,)
+            sizes = value.shape if isinstance(value, torch.Tensor) else (value,) * numbers
             if any(
                 isinstance(size, torch.SymInt | torch.SymFloat | torch.SymBool) for size in sizes
             ):
