@@ -5,6 +5,8 @@ from __future__ import annotations
 import collections
 import os
 import signal
+import sys
+from collections.abc import Iterator
 
 import pytest
 
@@ -21,6 +23,17 @@ for number, action in (
 ):
     if signal.getsignal(number) is signal.SIG_IGN:
         signal.signal(number, action)
+
+
+@pytest.fixture(autouse=True)
+def _nothing_of_the_process_is_left() -> Iterator[None]:
+    """Undo what a test did to the process: a group that it joined, seeds of random values."""
+    yield
+    if "torch.distributed" in sys.modules and sys.modules["torch.distributed"].is_initialized():
+        sys.modules["torch.distributed"].destroy_process_group()
+    if "samba_onnx.tensor.random_values" in sys.modules:
+        values = sys.modules["samba_onnx.tensor.random_values"]
+        values.RANDOM.seed(None, values.FAITHFUL)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
