@@ -15,6 +15,7 @@ from onnx_ir.passes.common import RemoveUnusedNodesPass, TopologicalSortPass
 from samba_onnx.errors import InternalError, SambaError
 from samba_onnx.passes.rewrites.bind_dimensions import BindDimensionsPass
 from samba_onnx.passes.rewrites.convert_opset import ConvertOpsetPass
+from samba_onnx.passes.rewrites.expand_foreign import ExpandForeignPass
 from samba_onnx.passes.rewrites.expand_functions import ExpandFunctionsPass
 from samba_onnx.passes.rewrites.fix_names import FixNamesPass
 from samba_onnx.passes.rewrites.fold_batch_normalization import FoldBatchNormalizationPass
@@ -123,6 +124,7 @@ _SIMPLIFY: tuple[PassEntry, ...] = (
 )
 
 _EXPAND: tuple[PassEntry, ...] = (
+    PassEntry(lambda context: ExpandForeignPass(context.target)),  # before: bodies may be left
     PassEntry(lambda context: ExpandFunctionsPass(context.target)),
     _plain(LiftConstantsPass),  # bodies hold Constant nodes
     _INFER,
