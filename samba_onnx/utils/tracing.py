@@ -13,6 +13,7 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
+from samba_onnx.errors import UsageError
 from samba_onnx.sessions import SESSION
 from samba_onnx.sessions.onnx_modules import Losses
 from samba_onnx.tensor import SambaTensor
@@ -90,6 +91,23 @@ def trace_graph(
         weights=weights,
         losses=losses,
     )
+
+
+def traced_outputs(model: nn.Module) -> tuple[SambaTensor, ...]:
+    """Return the outputs of a module that was traced.
+
+    Args:
+        model: The module.
+
+    Raises:
+        UsageError: It was not traced.
+    """
+    outputs = getattr(model, "output_tensors", None)
+    if outputs is None:
+        raise UsageError(
+            f"{type(model).__name__} was not traced: call samba.utils.trace_graph first"
+        )
+    return tuple(outputs)
 
 
 def trace_multigraph(
