@@ -33,7 +33,7 @@ class FunctionKind(enum.Enum):
 
 
 class Reads(enum.Enum):
-    """Of which tensors of a call the values count, and not only shape, dtype and the like."""
+    """The tensors of a call whose values count, and not only shape, dtype and the like."""
 
     ALL = "all"
     FIRST = "first"
@@ -55,7 +55,7 @@ class FunctionRow:
     keeps_marks: bool = False
     """Whether the result is the same tensor in another form, which keeps name, region and hints."""
     reads: Reads = Reads.ALL
-    """Of which of its tensors the operator needs the values."""
+    """The tensors of a call whose values the operator needs."""
     overwrites: bool = False
     """Whether the operator, in place, reads nothing of the tensor that it writes."""
     implementation: Function | None = None
