@@ -211,7 +211,8 @@ class ModelledTime:
     """Modelled time of one run; the time of nodes on the CPU is not modelled and not in it."""
 
     sections_seconds: float
-    """All calls of sections."""
+    """All calls of sections; in spatial mapping for all mini-batches, with what it takes to bring
+    parameters onto the chip and back once."""
     transfers_seconds: float
     """All transfers of one run."""
     total_seconds: float
@@ -321,6 +322,9 @@ class GraphReport:
     """Made once, when the PEF is loaded."""
     run_transfers: tuple[TransferReport, ...]
     """Made by every run, in the order of execution."""
+    spatial_batches: int = 0
+    """Mini-batches for each of which a run executes the schedule, in spatial mapping; 0 in section
+    mapping."""
 
 
 @record

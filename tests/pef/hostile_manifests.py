@@ -73,6 +73,7 @@ def _add(value: Any, *path: str | int) -> Change:
 
 _SYMBOL: Tree = {
     "baked": False,
+    "batch_shape": None,
     "bytes": 4800,
     "kind": "weight",
     "name": "resident",
@@ -247,6 +248,12 @@ CHANGES: dict[str, Change] = {
     "boundary of more bytes": _put(4801, *EDGE, "bytes"),
     "boundary of negative bytes": _put(-1, *EDGE, "bytes"),
     "boundary of negative time": _put(-1.0, *EDGE, "seconds"),
+    # Mini-batches that are none.
+    "fewer mini-batches than none": _put(-1, *G, "spatial_batches"),
+    "more mini-batches than can be": _put(2**31, *G, "spatial_batches"),
+    "mini-batches on the CPU": _put(2, *G, "spatial_batches"),
+    "mini-batch in a graph without": _put([2, 300], *X, "batch_shape"),
+    "mini-batch of negative size": _put([-4, 300], *X, "batch_shape"),
     # Samples and argins of nothing.
     "sample of no graph": _put(NO_SUCH, "reference", "graph"),
     "sample of no input": _put([NO_SUCH], "reference", "inputs"),
