@@ -13,7 +13,16 @@ import onnx_ir as ir
 from onnx_ir.passes.common import RemoveUnusedNodesPass, TopologicalSortPass
 
 from samba_onnx.errors import InternalError, SambaError
-from samba_onnx.passes.rewrites.bind_dimensions import BindDimensionsPass
+from samba_onnx.passes.dynamic_dimensions import (
+    assumption_note,
+    bound_dimensions,
+    dynamic_dimensions,
+)
+from samba_onnx.passes.rewrites.bind_dimensions import (
+    DEFAULT_SHAPE,
+    BindDimensionsPass,
+    BindOutputsPass,
+)
 from samba_onnx.passes.rewrites.convert_opset import ConvertOpsetPass
 from samba_onnx.passes.rewrites.expand_functions import ExpandFunctionsPass
 from samba_onnx.passes.rewrites.fix_names import FixNamesPass
@@ -32,8 +41,9 @@ from samba_onnx.passes.rewrites.merge_duplicates import MergeInitializersPass, M
 from samba_onnx.passes.rewrites.refusals import ReasonedPass
 from samba_onnx.passes.rewrites.remove_noops import RemoveNoopsPass
 from samba_onnx.passes.rewrites.rewriting import WEIGHT, count_nodes, inherit
-from samba_onnx.pef.manifest import DynamicDimension, PassSummary
+from samba_onnx.pef.manifest import BoundDimension, DynamicDimension, PassSummary
 from samba_onnx.program.dataflow import name_of
+from samba_onnx.program.program import DEFAULT_GRAPH
 
 if TYPE_CHECKING:
     from samba_onnx.passes.rewrites.expand_functions import Knows
@@ -50,7 +60,10 @@ class PipelineOptions:
     input_shapes: Mapping[str, tuple[Dimension, ...]] = field(
         default_factory=lambda: MappingProxyType({})
     )
-    """Shapes of inputs, by name; None and names leave a dimension as it is."""
+    """Shapes of inputs, by name; None and names leave a dimension as it is. An empty name stands for
+    the only input."""
+    assumed_size: int | None = None
+    """Size of dynamic dimensions of inputs that these leave dynamic; None leaves them so."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +76,7 @@ class PipelineResult:
     weight_names: frozenset[str]
     """Initializers that hold the user's weights, as given or folded; the others are constants."""
     dynamic_dimensions: tuple[DynamicDimension, ...]
+    bound_dimensions: tuple[BoundDimension, ...]
     notes: tuple[str, ...]
 
 
@@ -133,7 +147,9 @@ _EXPAND: tuple[PassEntry, ...] = (
 PIPELINE: tuple[PassEntry, ...] = (
     _plain(ForgetShapesPass),  # before dimensions are bound: afterwards the model may look static
     PassEntry(
-        lambda context: BindDimensionsPass(context.options.dims, context.options.input_shapes),
+        lambda context: BindDimensionsPass(
+            context.options.dims, context.options.input_shapes, context.options.assumed_size
+        ),
         training=False,  # a module of torch's takes any size
         static_inputs=True,
         static_outputs=True,
@@ -155,6 +171,8 @@ PIPELINE: tuple[PassEntry, ...] = (
     _plain(FoldTransposesPass, training=False),  # before folding, which may take the Transpose of a
     *_SIMPLIFY,  # tied weight
     _INFER,  # folded shapes make more shapes known
+    # What is still unknown of an output is what the model says of it.
+    PassEntry(lambda context: BindOutputsPass(), training=False, static_outputs=True),
     *_SIMPLIFY,
     _plain(TopologicalSortPass),
     # Last: names must be unique however they came about. Modules tell values apart without names.
@@ -175,6 +193,7 @@ def run_pipeline(
     target: Knows,
     options: PipelineOptions | None = None,
     *,
+    graph: str = DEFAULT_GRAPH,
     progress: Callable[[str], None] | None = None,
 ) -> PipelineResult:
     """Run every pass that prepares a model for running on ``model``, in place.
@@ -183,6 +202,7 @@ def run_pipeline(
         model: A checked model; weights are not read.
         target: Decides which operators are expanded.
         options: Sizes of dynamic dimensions.
+        graph: Name of the graph that the model becomes, for the records of its dimensions.
         progress: Called with the name of each pass before it runs.
 
     Returns:
@@ -194,18 +214,16 @@ def run_pipeline(
     """
     defaults = _hide_defaults(model)
     _mark_weights(model)
+    dynamic = dynamic_dimensions(model)
     runner = _Runner(model, progress)
     runner.run(RUNNING, PassContext(target, options or PipelineOptions()))
     for value, tensor in defaults.items():
         value.const_value = tensor
         model.graph.register_initializer(value)
-    notes = [note for later in runner.notes.values() for note in dict.fromkeys(later)]
-    if defaults:
-        names = ", ".join(sorted(str(value.name) for value in defaults)[:3])
-        notes.append(
-            f"{len(defaults)} inputs have defaults ({names}{', ...' if len(defaults) > 3 else ''}) "
-            "and stay inputs; they are not folded"
-        )
+    bound = bound_dimensions(model, dynamic, graph)
+    notes = [assumption_note(bound)] if any(dimension.assumed for dimension in bound) else []
+    notes += [note for later in runner.notes.values() for note in dict.fromkeys(later)]
+    notes += _defaults_notes(defaults)
     return PipelineResult(
         model=model,
         passes=tuple(runner.summaries),
@@ -213,6 +231,7 @@ def run_pipeline(
             name for name, value in model.graph.initializers.items() if value.meta.get(WEIGHT)
         ),
         dynamic_dimensions=dynamic_dimensions(model),
+        bound_dimensions=bound,
         notes=tuple(notes),
     )
 
@@ -343,10 +362,20 @@ def _hide_defaults(model: ir.Model) -> dict[ir.Value, ir.TensorProtocol]:
     defaults: dict[ir.Value, ir.TensorProtocol] = {}
     for value in both:
         if value.const_value is not None and value.name is not None:
-            defaults[value] = value.const_value
+            defaults[value] = tensor = value.const_value
             del graph.initializers[value.name]
             value.const_value = None
+            value.meta[DEFAULT_SHAPE] = tuple(tensor.shape.numpy())
     return defaults
+
+
+def _defaults_notes(defaults: Iterable[ir.Value]) -> list[str]:
+    """Return what is to be said of inputs that have defaults."""
+    names = sorted(str(value.name) for value in defaults)
+    if not names:
+        return []
+    shown = f"{', '.join(names[:3])}{', ...' if len(names) > 3 else ''}"
+    return [f"{len(names)} inputs have defaults ({shown}) and stay inputs; they are not folded"]
 
 
 def _mark_weights(model: ir.Model) -> None:
@@ -361,26 +390,3 @@ def _is_weight(tensor: ir.TensorProtocol) -> bool:
     dtype = tensor.dtype
     quantized = dtype.is_integer() and dtype.bitwidth < 16 and tensor.size > 1
     return dtype.is_floating_point() or quantized or tensor.size > 1024
-
-
-def dynamic_dimensions(model: ir.Model) -> tuple[DynamicDimension, ...]:
-    """Return the inputs' dimensions that are not static, with the option that would make them so."""
-    named: dict[str, list[str]] = {}
-    nameless: list[DynamicDimension] = []
-    for value in model.graph.inputs:
-        if value.shape is None:
-            continue
-        example = ",".join(str(dim) if isinstance(dim, int) else "1" for dim in value.shape)
-        for axis, dim in enumerate(value.shape):
-            if isinstance(dim, int):
-                continue
-            place = f"{value.name}[{axis}]"
-            if dim.value is None:
-                option = f"--input-shape {value.name}={example}"
-                nameless.append(DynamicDimension("", (place,), option))
-            else:
-                named.setdefault(dim.value, []).append(place)
-    dimensions = [
-        DynamicDimension(name, tuple(places), f"--dim {name}=1") for name, places in named.items()
-    ]
-    return (*dimensions, *nameless)

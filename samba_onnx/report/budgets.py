@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from samba_onnx.pef.manifest import Graph, Manifest
 from samba_onnx.report.records import MemoryReport, ModelledTime, TransferTotal
+from samba_onnx.report.sizes import run_graphs
 from samba_onnx.safety.files import printable
 
 
@@ -46,7 +47,7 @@ def modelled_time(
     sections = sum(
         (graph.spatial_batches or 1) * sum(seconds.get(call.stage, 0.0) for call in graph.calls)
         + _residents_seconds(graph, manifest)
-        for graph in manifest.graphs
+        for graph in run_graphs(manifest)
     )
     transfers = sum(total.modelled_seconds for total in per_run)
     return ModelledTime(
