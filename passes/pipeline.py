@@ -94,6 +94,20 @@ class PassEntry:
     """It may add graph inputs behind those that there are."""
 
 
+@dataclass(frozen=True)
+class Repetition:
+    """Entries that run in their order, again and again until none of them changes anything."""
+
+    entries: tuple[PassEntry, ...]
+
+
+Step = PassEntry | Repetition
+
+MOST_ROUNDS = 6
+"""Times that a repetition goes through its entries at most. Real models need three or four; the
+limit is for models that are made to take long."""
+
+
 def _plain(make: Callable[[], ir.passes.PassBase], *, training: bool = True) -> PassEntry:
     return PassEntry(lambda context: make(), training=training)
 
@@ -130,7 +144,7 @@ _EXPAND: tuple[PassEntry, ...] = (
     _INFER,  # too new for the conversion may be expanded now
 )
 
-PIPELINE: tuple[PassEntry, ...] = (
+PIPELINE: tuple[Step, ...] = (
     _plain(ForgetShapesPass),  # before dimensions are bound: afterwards the model may look static
     PassEntry(
         lambda context: BindDimensionsPass(context.options.dims, context.options.input_shapes),
@@ -151,11 +165,17 @@ PIPELINE: tuple[PassEntry, ...] = (
     *_EXPAND,
     # As inputs they stay whole from here on.
     PassEntry(_lift_weights, running=False, adds_inputs=True),
-    _plain(FoldBatchNormalizationPass, training=False),  # its statistics move, its scale is trained
-    _plain(FoldTransposesPass, training=False),  # before folding, which may take the Transpose of a
-    *_SIMPLIFY,  # tied weight
-    _INFER,  # folded shapes make more shapes known
-    *_SIMPLIFY,
+    Repetition(
+        (
+            # Again when its operands have become constants. Its statistics move in training, and its
+            # scale is trained.
+            _plain(FoldBatchNormalizationPass, training=False),
+            # Before folding, which may take the Transpose of a tied weight.
+            _plain(FoldTransposesPass, training=False),
+            *_SIMPLIFY,
+            _INFER,  # folded shapes make more shapes known
+        )
+    ),
     _plain(TopologicalSortPass),
     # Last: names must be unique however they came about. Modules tell values apart without names.
     _plain(FixNamesPass, training=False),
@@ -163,10 +183,23 @@ PIPELINE: tuple[PassEntry, ...] = (
 )
 """All passes in their order, for running and for training."""
 
-RUNNING = tuple(entry for entry in PIPELINE if entry.running)
+
+
+def _selected(belongs: Callable[[PassEntry], bool]) -> tuple[Step, ...]:
+    """Return the steps of a selection of entries."""
+    steps: list[Step] = []
+    for step in PIPELINE:
+        if isinstance(step, Repetition):
+            steps.append(Repetition(tuple(entry for entry in step.entries if belongs(entry))))
+        elif belongs(step):
+            steps.append(step)
+    return tuple(steps)
+
+
+RUNNING = _selected(lambda entry: entry.running)
 """The passes that prepare a model for running on a target."""
 
-TRAINING = tuple(entry for entry in PIPELINE if entry.training)
+TRAINING = _selected(lambda entry: entry.training)
 """The passes that prepare a model for training as a module of torch's."""
 
 
@@ -252,14 +285,21 @@ class _Runner:
         self._changes = 0
         self._ran_at: dict[str, int] = {}
 
-    def run(self, entries: Iterable[PassEntry], context: PassContext) -> None:
+    def run(self, steps: Iterable[Step], context: PassContext) -> None:
         """Run passes in their order.
 
         Raises:
             InternalError: One failed or changed the interface.
         """
-        for entry in entries:
-            self._run(entry, entry.make(context))
+        for step in steps:
+            if isinstance(step, PassEntry):
+                self._run(step, step.make(context))
+                continue
+            for _ in range(MOST_ROUNDS):
+                changes = self._changes
+                self.run(step.entries, context)
+                if changes == self._changes:
+                    break
 
     def _run(self, entry: PassEntry, rewrite: ir.passes.PassBase) -> None:
         """Run one pass, unless nothing has changed since it ran before.

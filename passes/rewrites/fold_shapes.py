@@ -72,7 +72,9 @@ def _replace(model: ir.Model, node: ir.Node, elements: Elements) -> Refusal | No
         return Refusal("the type of its output is not known")
     if math.prod(shape) != len(elements):
         return Refusal("its output is declared with another number of elements than it computes")
-    if all(constant(value) is not None for value in node.inputs):
+    # Of a weight only the shape is looked at, however large it is.
+    described = node.op_type in ("Shape", "Size")
+    if not described and all(constant(value) is not None for value in node.inputs):
         return Refusal("its operands are constants, which FoldConstants folds")
     array = np.array(elements, output.dtype.numpy()).reshape(shape)
     return forward(node, add_constant(model, folded_name(output), array))
