@@ -22,6 +22,7 @@ from samba_onnx.passes.rewrites.fold_constants import FoldConstantsPass
 from samba_onnx.passes.rewrites.fold_shapes import FoldShapesPass
 from samba_onnx.passes.rewrites.fold_transposes import FoldTransposesPass
 from samba_onnx.passes.rewrites.forget_shapes import ForgetShapesPass
+from samba_onnx.passes.rewrites.hoist_over_split import HoistOverSplitPass
 from samba_onnx.passes.rewrites.infer_foreign_types import InferForeignTypesPass
 from samba_onnx.passes.rewrites.infer_shapes import InferShapesPass
 from samba_onnx.passes.rewrites.inline_branches import InlineBranchesPass
@@ -29,9 +30,11 @@ from samba_onnx.passes.rewrites.inline_functions import InlineFunctionsPass
 from samba_onnx.passes.rewrites.interface import Dimension, Interface
 from samba_onnx.passes.rewrites.lift_constants import LiftConstantsPass
 from samba_onnx.passes.rewrites.merge_duplicates import MergeInitializersPass, MergeNodesPass
+from samba_onnx.passes.rewrites.merge_linears import MergeLinearsPass
 from samba_onnx.passes.rewrites.refusals import ReasonedPass
 from samba_onnx.passes.rewrites.remove_noops import RemoveNoopsPass
 from samba_onnx.passes.rewrites.rewriting import WEIGHT, count_nodes, inherit
+from samba_onnx.passes.rewrites.unpack_sequences import UnpackSequencesPass
 from samba_onnx.pef.manifest import DynamicDimension, PassSummary
 from samba_onnx.program.dataflow import name_of
 
@@ -128,6 +131,7 @@ _SIMPLIFY: tuple[PassEntry, ...] = (
     _plain(FoldShapesPass),
     _plain(FoldConstantsPass),
     _plain(InlineBranchesPass),
+    _plain(UnpackSequencesPass),
     _plain(RemoveNoopsPass),
     # Before nodes: equal operands make equal nodes. Not for training: what is equal now is
     # trained apart, or holds state of its own.
@@ -176,13 +180,15 @@ PIPELINE: tuple[Step, ...] = (
             _INFER,  # folded shapes make more shapes known
         )
     ),
+    # Behind: which weights nothing else reads is known when everything is folded.
+    _plain(MergeLinearsPass, training=False),
+    Repetition((_plain(HoistOverSplitPass, training=False), *_SIMPLIFY, _INFER)),
     _plain(TopologicalSortPass),
     # Last: names must be unique however they came about. Modules tell values apart without names.
     _plain(FixNamesPass, training=False),
     _INFER,
 )
 """All passes in their order, for running and for training."""
-
 
 
 def _selected(belongs: Callable[[PassEntry], bool]) -> tuple[Step, ...]:

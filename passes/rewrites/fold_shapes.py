@@ -88,8 +88,6 @@ def _fix_reshape(model: ir.Model, node: ir.Node, tracker: _Tracker) -> Refusal |
     sizes = tracker.elements(operand)
     if sizes is None:
         return Refusal("nothing is known of its shape operand")
-    if integer_attribute(node, "allowzero", 0):
-        return Refusal("with allowzero, a 0 would not copy a dimension")
     own = dimensions(source.shape) or ()
     fixed: list[int] = []
     for axis, item in enumerate(sizes):
@@ -108,6 +106,7 @@ def _fix_reshape(model: ir.Model, node: ir.Node, tracker: _Tracker) -> Refusal |
         return Refusal("several dimensions of its input that are copied may be empty")
     name = f"{node.outputs[0].name}_shape"
     node.replace_input_with(1, add_integers(model, name, fixed))
+    node.attributes.pop("allowzero", None)  # no number is 0, and a 0 copies a dimension now
     return None
 
 

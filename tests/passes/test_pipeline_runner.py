@@ -205,3 +205,18 @@ def test_nodes_that_were_there_or_have_a_trace_keep_what_they_have() -> None:
     pipeline._inherit_metadata(model, origins)
     assert not model.graph[0].metadata_props
     assert model.graph[1].metadata_props == {"own": "mine"}
+
+
+def test_a_repetition_runs_until_nothing_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    left = [True, True, False, False]
+    change = entry(FirstPass, lambda model: left.pop(0) and add_node(model))
+    repetition = pipeline.Repetition((change, entry(SecondPass, nothing)))
+    result = ran(monkeypatch, repetition)
+    assert [p.name for p in result.passes] == ["First", "Second", "First", "Second", "First"]
+
+
+def test_a_repetition_ends_even_if_something_always_changes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    result = ran(monkeypatch, pipeline.Repetition((entry(FirstPass, add_node),)))
+    assert len(result.passes) == pipeline.MOST_ROUNDS
