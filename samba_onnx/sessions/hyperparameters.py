@@ -97,8 +97,13 @@ class Hyperparameters:
         if not self._argins:
             return NO_ARGINS
         values = {**self.values, **hyperparameters}
-        chosen = self._optimizers.argins(hyperparameters, step)
-        chosen |= {name: float(values[name]) for name in chosen if name in values}  # type: ignore[arg-type]
+        scalars = self._optimizers.argins(hyperparameters, step)
+        # Groups in which no parameter is trained have scalars, and the program has no argins for them.
+        chosen = {
+            name: float(values.get(name, scalar))  # type: ignore[arg-type]
+            for name, scalar in scalars.items()
+            if name in self._argins
+        }
         for name in self.rate_names:
             rate = values.get(name, values.get(DROPOUT_KEY, self._argins[name].default))
             chosen[name] = float(rate) if train else 0.0  # type: ignore[arg-type]

@@ -105,7 +105,10 @@ def _lay_out(
     """Decide what is kept in the weights member."""
     values: dict[str, ir.Value] = {}
     for planned in reversed(graphs):
-        values |= index_values(planned.model.graph)
+        # Names of other values are a graph's own: another graph may call a symbol so.
+        symbols = {symbol.name for symbol in planned.plan.symbols}
+        named = index_values(planned.model.graph)
+        values |= {name: value for name, value in named.items() if name in symbols}
     outputs = {name for planned in graphs for name in planned.plan.graph.outputs}
     computed = {
         name for stage in manifest.stages().values() for name in (*stage.inputs, *stage.outputs)

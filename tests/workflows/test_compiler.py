@@ -130,6 +130,22 @@ def test_two_onnx_models_are_two_graphs_of_one_pef(tmp_path: Path) -> None:
     assert first["y"].tolist() == other["v"].tolist() == [[1, 2], [3, 4]]
 
 
+def test_a_weight_may_be_called_as_a_value_inside_of_another_graph(tmp_path: Path) -> None:
+    inner = model("g (float[2, 4] z) => (float[2, 4] v) { w = Relu(z)\n v = Neg(w) }")
+    programs = [
+        dataclasses.replace(onnx_program(load_model(proto)), name=name)
+        for name, proto in (("inner", inner), ("weight", model(PLAIN.replace("batch", "2"))))
+    ]
+    with (
+        compile_programs(programs, tmp_path / "both.pef") as pef,
+        samba_onnx.Device(pef, threads=1) as device,
+    ):
+        assert kinds(pef.manifest)["w"] == SymbolKind.WEIGHT
+        x = np.float32([[1, 0, 0, 0], [0, 1, 0, 0]])
+        assert device.run({"x": x}, graph="weight")["y"].tolist() == [[1, 2], [3, 4]]
+        assert device.run({"z": x}, graph="inner")["v"].tolist() == (-x).tolist()
+
+
 def test_a_model_in_memory_keeps_the_names_of_what_its_branches_hold() -> None:
     twice = model(
         """g (float[2] x, bool c) => (float[2] y) {
