@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -13,6 +14,7 @@ import onnx_ir as ir
 from onnx_ir.passes.common import RemoveUnusedNodesPass, TopologicalSortPass
 
 from samba_onnx.errors import InternalError, SambaError
+from samba_onnx.passes.metadata import inherit_metadata, origins_of
 from samba_onnx.passes.rewrites.bind_dimensions import BindDimensionsPass
 from samba_onnx.passes.rewrites.convert_opset import ConvertOpsetPass
 from samba_onnx.passes.rewrites.expand_functions import ExpandFunctionsPass
@@ -33,10 +35,9 @@ from samba_onnx.passes.rewrites.merge_duplicates import MergeInitializersPass, M
 from samba_onnx.passes.rewrites.merge_linears import MergeLinearsPass
 from samba_onnx.passes.rewrites.refusals import ReasonedPass
 from samba_onnx.passes.rewrites.remove_noops import RemoveNoopsPass
-from samba_onnx.passes.rewrites.rewriting import WEIGHT, count_nodes, inherit
+from samba_onnx.passes.rewrites.rewriting import WEIGHT, count_nodes
 from samba_onnx.passes.rewrites.unpack_sequences import UnpackSequencesPass
 from samba_onnx.pef.manifest import DynamicDimension, PassSummary
-from samba_onnx.program.dataflow import name_of
 
 if TYPE_CHECKING:
     from samba_onnx.passes.rewrites.expand_functions import Knows
@@ -95,20 +96,13 @@ class PassEntry:
     """It may turn dynamic dimensions of graph outputs static."""
     adds_inputs: bool = False
     """It may add graph inputs behind those that there are."""
+    repetition: int = 0
+    """Neighbours of one number run in their order, again and again until none changes anything; those
+    of 0 run once."""
 
-
-@dataclass(frozen=True)
-class Repetition:
-    """Entries that run in their order, again and again until none of them changes anything."""
-
-    entries: tuple[PassEntry, ...]
-
-
-Step = PassEntry | Repetition
 
 MOST_ROUNDS = 6
-"""Times that a repetition goes through its entries at most. Real models need three or four; the
-limit is for models that are made to take long."""
+"""Times that entries are repeated at most; real models need three or four."""
 
 
 def _plain(make: Callable[[], ir.passes.PassBase], *, training: bool = True) -> PassEntry:
@@ -117,6 +111,10 @@ def _plain(make: Callable[[], ir.passes.PassBase], *, training: bool = True) -> 
 
 def _only_running(entries: tuple[PassEntry, ...]) -> tuple[PassEntry, ...]:
     return tuple(replace(entry, training=False) for entry in entries)
+
+
+def _repeated(number: int, *entries: PassEntry) -> tuple[PassEntry, ...]:
+    return tuple(replace(entry, repetition=number) for entry in entries)
 
 
 def _lift_weights(context: PassContext) -> ir.passes.PassBase:
@@ -148,7 +146,7 @@ _EXPAND: tuple[PassEntry, ...] = (
     _INFER,  # too new for the conversion may be expanded now
 )
 
-PIPELINE: tuple[Step, ...] = (
+PIPELINE: tuple[PassEntry, ...] = (
     _plain(ForgetShapesPass),  # before dimensions are bound: afterwards the model may look static
     PassEntry(
         lambda context: BindDimensionsPass(context.options.dims, context.options.input_shapes),
@@ -169,20 +167,19 @@ PIPELINE: tuple[Step, ...] = (
     *_EXPAND,
     # As inputs they stay whole from here on.
     PassEntry(_lift_weights, running=False, adds_inputs=True),
-    Repetition(
-        (
-            # Again when its operands have become constants. Its statistics move in training, and its
-            # scale is trained.
-            _plain(FoldBatchNormalizationPass, training=False),
-            # Before folding, which may take the Transpose of a tied weight.
-            _plain(FoldTransposesPass, training=False),
-            *_SIMPLIFY,
-            _INFER,  # folded shapes make more shapes known
-        )
+    *_repeated(
+        1,
+        # Again when its operands have become constants. Its statistics move in training, and its
+        # scale is trained.
+        _plain(FoldBatchNormalizationPass, training=False),
+        # Before folding, which may take the Transpose of a tied weight.
+        _plain(FoldTransposesPass, training=False),
+        *_SIMPLIFY,
+        _INFER,  # folded shapes make more shapes known
     ),
     # Behind: which weights nothing else reads is known when everything is folded.
     _plain(MergeLinearsPass, training=False),
-    Repetition((_plain(HoistOverSplitPass, training=False), *_SIMPLIFY, _INFER)),
+    *_repeated(2, _plain(HoistOverSplitPass, training=False), *_SIMPLIFY, _INFER),
     _plain(TopologicalSortPass),
     # Last: names must be unique however they came about. Modules tell values apart without names.
     _plain(FixNamesPass, training=False),
@@ -190,22 +187,10 @@ PIPELINE: tuple[Step, ...] = (
 )
 """All passes in their order, for running and for training."""
 
-
-def _selected(belongs: Callable[[PassEntry], bool]) -> tuple[Step, ...]:
-    """Return the steps of a selection of entries."""
-    steps: list[Step] = []
-    for step in PIPELINE:
-        if isinstance(step, Repetition):
-            steps.append(Repetition(tuple(entry for entry in step.entries if belongs(entry))))
-        elif belongs(step):
-            steps.append(step)
-    return tuple(steps)
-
-
-RUNNING = _selected(lambda entry: entry.running)
+RUNNING = tuple(entry for entry in PIPELINE if entry.running)
 """The passes that prepare a model for running on a target."""
 
-TRAINING = _selected(lambda entry: entry.training)
+TRAINING = tuple(entry for entry in PIPELINE if entry.training)
 """The passes that prepare a model for training as a module of torch's."""
 
 
@@ -291,19 +276,18 @@ class _Runner:
         self._changes = 0
         self._ran_at: dict[str, int] = {}
 
-    def run(self, steps: Iterable[Step], context: PassContext) -> None:
+    def run(self, entries: Iterable[PassEntry], context: PassContext) -> None:
         """Run passes in their order.
 
         Raises:
             InternalError: One failed or changed the interface.
         """
-        for step in steps:
-            if isinstance(step, PassEntry):
-                self._run(step, step.make(context))
-                continue
-            for _ in range(MOST_ROUNDS):
+        for repetition, neighbours in itertools.groupby(entries, lambda entry: entry.repetition):
+            group = list(neighbours)
+            for _ in range(MOST_ROUNDS if repetition else 1):
                 changes = self._changes
-                self.run(step.entries, context)
+                for entry in group:
+                    self._run(entry, entry.make(context))
                 if changes == self._changes:
                     break
 
@@ -318,7 +302,7 @@ class _Runner:
             return
         if self.progress is not None:
             self.progress(name)
-        origins = _origins(self.model)
+        origins = origins_of(self.model)
         before, started = count_nodes(self.model), time.perf_counter()
         try:
             modified = rewrite(self.model).modified
@@ -332,7 +316,7 @@ class _Runner:
                 f"pass {name} failed: {error}; passes before it: {earlier}; "
                 "please report this model"
             ) from error
-        _inherit_metadata(self.model, origins)
+        inherit_metadata(self.model, origins)
         self._interface = self._interface.check(
             self.model,
             name,
@@ -350,28 +334,6 @@ class _Runner:
         self._ran_at[name] = self._changes  # one that changed something may find more to change
         self._changes += modified
         self.summaries.append(PassSummary(name, modified, before, after, seconds))
-
-
-def _origins(model: ir.Model) -> tuple[set[int], dict[str, ir.Node]]:
-    """Return the nodes that are there, and the maker of every named value."""
-    nodes = list(model.graph.all_nodes())
-    makers = {value.name: node for node in nodes for value in node.outputs if value.name}
-    return {id(node) for node in nodes}, makers
-
-
-def _inherit_metadata(model: ir.Model, origins: tuple[set[int], dict[str, ir.Node]]) -> None:
-    """Give new nodes without metadata that of the node that made, reads or feeds their values."""
-    present, makers = origins
-    for node in model.graph.all_nodes():
-        if id(node) in present or node.metadata_props:
-            continue
-        kin = [makers.get(name_of(value)) for value in node.outputs]
-        kin += [user for value in node.outputs for user in value.consumers()]
-        kin += [value.producer() for value in node.inputs if value is not None]
-        for other in kin:
-            if other is not None and other.metadata_props:
-                inherit([node], other)
-                break
 
 
 def _hide_defaults(model: ir.Model) -> dict[ir.Value, ir.TensorProtocol]:
