@@ -25,6 +25,7 @@ from samba_onnx.runtime.registers import Registers
 from samba_onnx.runtime.requests import RunRequest, run_request
 from samba_onnx.runtime.residency import Residency
 from samba_onnx.runtime.selection import SectionIds, SectionTypes
+from samba_onnx.runtime.sized_graphs import SizedGraphs
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -89,7 +90,7 @@ class Device:
         """
         settings = _settings(threads, prepack)
         self._verification: Future[None] | None = pef.start_verification() if verify else None
-        self._pef, manifest = pef, pef.manifest
+        self._pef, manifest, self._sizes = pef, pef.manifest, SizedGraphs(pef.manifest)
         self.memory = DeviceMemory(manifest.target.tiers, manifest.regions, manifest.symbols)
         self.lock = DeviceLock(mutex)
         self.ledger = Ledger(self.lock)
@@ -173,7 +174,8 @@ class Device:
                 None for an empty optional. One that is left out keeps its last value; one that was
                 never given takes the model's default, where the model has one.
             outputs: Names of graph outputs to return; None for all that the run computes.
-            graph: Name of the graph; may be left out when the PEF has one.
+            graph: Name of the graph; may be left out when the PEF has one, or one for each of
+                several sizes: the first that fits the inputs is taken. They have the model's names.
             section_ids: Execute only sections and fallbacks with these ids, in this order; nested
                 lists are flattened. A set is executed in the order of the schedule.
             section_types: Execute only those of these types, as ``FWD``, in any case; in this
@@ -199,6 +201,9 @@ class Device:
             PefChecksumError: A weight differs from what was written.
             DeviceError: The device was closed, or is that of a parent process.
         """
+        sized = self._sizes.chosen(graph, inputs or {}) if self._sizes else None
+        if sized:
+            graph, inputs, outputs = sized.name, sized.inward(inputs or {}), sized.symbols(outputs)
         request = run_request(
             graph,
             inputs,
@@ -210,7 +215,8 @@ class Device:
             single=detect_anomaly,
         )
         with self.lock.mutex:
-            return self._run(self.runs.prepare(request), inputs or {}, argins)
+            results = self._run(self.runs.prepare(request), inputs or {}, argins)
+        return sized.outward(results) if sized else results
 
     @in_turn
     def prepare(self, request: RunRequest) -> PreparedRun:

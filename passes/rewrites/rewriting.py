@@ -118,14 +118,14 @@ def add_integers(model: ir.Model, name: str, numbers: Sequence[int]) -> ir.Value
 
 
 def replace_node(
-    old: ir.Node, new: ir.Node | Sequence[ir.Node], outputs: Sequence[ir.Value]
+    old: ir.Node, new: ir.Node | Sequence[ir.Node], outputs: Sequence[ir.Value | None]
 ) -> None:
     """Put ``new`` in the place of ``old``; ``outputs`` take over names, types and readers.
 
     Args:
         old: A node of a graph.
         new: Nodes in topological order, not yet in a graph.
-        outputs: One value produced by ``new`` for each output of ``old``.
+        outputs: One value produced by ``new`` for each output of ``old``; None where nobody reads it.
     """
     nodes = [new] if isinstance(new, ir.Node) else list(new)
     graph = old.graph
@@ -135,7 +135,8 @@ def replace_node(
     if nodes and not nodes[-1].name:
         nodes[-1].name = old.name
     for before, after in zip(old.outputs, outputs, strict=True):
-        take_over(before, after)
+        if after is not None:
+            take_over(before, after)
     graph.insert_before(old, nodes)
     graph.remove(old, safe=True)
 

@@ -210,6 +210,13 @@ class Graph:
     run_transfers: tuple[Transfer, ...]
     """Made by every run that is given all inputs and asked for all outputs."""
     boundaries: tuple[Boundary, ...] = ()
+    model_names: dict[str, str] = dataclasses.field(default_factory=dict)
+    """The names that the model has for inputs and outputs, by symbol, where graphs for several sizes
+    of one model need a symbol each; a name that is missing here is the symbol's own."""
+
+    def model_name(self, symbol: str) -> str:
+        """Return the model's own name of an input or output."""
+        return self.model_names.get(symbol, symbol)
 
 
 @dataclass(frozen=True)
@@ -267,6 +274,22 @@ class DynamicDimension:
 
 
 @dataclass(frozen=True)
+class BoundDimension:
+    """A dimension that is dynamic in the model, and has a size in a graph of the PEF."""
+
+    graph: str
+    name: str
+    """Its name in the model; empty where it has none."""
+    inputs: tuple[str, ...]
+    """Where it occurs, as ``input[axis]``, with the model's own names."""
+    size: int
+    assumed: bool
+    """Whether nobody stated the size."""
+    option: str
+    """How to state another one, as ``--dim batch=1`` or ``--input-shape x=1,3,1,1``."""
+
+
+@dataclass(frozen=True)
 class ReferenceSample:
     """Seeded inputs with the outputs of the original model, for self-tests.
 
@@ -314,6 +337,7 @@ class Manifest:
     argins: tuple[Argin, ...] = ()
     passes: tuple[PassSummary, ...] = ()
     dynamic_dimensions: tuple[DynamicDimension, ...] = ()
+    bound_dimensions: tuple[BoundDimension, ...] = ()
     experimental: dict[str, int] = dataclasses.field(default_factory=dict)
     """Nodes placed on the RDU whose support the vendor calls experimental, or that is observed or
     assumed rather than documented, by ``operator: evidence``."""

@@ -235,6 +235,24 @@ class DynamicDimensionReport:
 
 
 @record
+class BoundDimensionReport:
+    """A dimension that is dynamic in the model and has a size in a graph."""
+
+    graph: str
+    """Name of the graph."""
+    name: str
+    """Its name in the model; empty where it has none."""
+    inputs: tuple[str, ...]
+    """Where it occurs, as ``input[axis]``."""
+    size: int
+    """The size that was compiled."""
+    assumed: bool
+    """Whether nobody stated it."""
+    option: str
+    """An option that states another one."""
+
+
+@record
 class UndocumentedSupport:
     """Nodes placed on the RDU although the vendor does not document plain support for them."""
 
@@ -321,6 +339,9 @@ class GraphReport:
     """Made once, when the PEF is loaded."""
     run_transfers: tuple[TransferReport, ...]
     """Made by every run, in the order of execution."""
+    model_names: dict[str, str]
+    """The model's own names of inputs and outputs, by symbol, where graphs for several sizes need a
+    symbol each."""
 
 
 @record

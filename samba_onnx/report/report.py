@@ -23,6 +23,7 @@ from samba_onnx.report.records import (
     SCHEMA_VERSION,
     AssumptionReport,
     BoundaryReport,
+    BoundDimensionReport,
     CallReport,
     Coverage,
     DynamicDimensionReport,
@@ -44,6 +45,7 @@ from samba_onnx.report.records import (
     record,
 )
 from samba_onnx.report.run import total_transfers
+from samba_onnx.report.sizes import bound_dimensions, dynamic_dimensions, run_graphs
 from samba_onnx.report.state import (
     ArginReport,
     PartReport,
@@ -81,13 +83,15 @@ class Report:
     memory: tuple[MemoryReport, ...]
     """Device memory by tier, the fastest first."""
     transfers_per_run: tuple[TransferTotal, ...]
-    """By cause and direction."""
+    """By cause and direction; of graphs for several sizes, those of the one that moves the most."""
     transfers_at_load: tuple[TransferTotal, ...]
     """By cause and direction."""
     modelled_time: ModelledTime
     """Modelled, never measured."""
     dynamic_dimensions: tuple[DynamicDimensionReport, ...]
     """Dimensions that stayed dynamic."""
+    bound_dimensions: tuple[BoundDimensionReport, ...]
+    """Dimensions that are dynamic in the model, with the sizes that were compiled."""
     undocumented_support: tuple[UndocumentedSupport, ...]
     """Nodes on the RDU whose support is experimental, observed or assumed."""
     assumptions: tuple[AssumptionReport, ...]
@@ -122,7 +126,7 @@ class Report:
             The report; it needs neither the model nor the PEF any more.
         """
         coverage = _coverage(manifest)
-        per_run = _totals(copy for graph in manifest.graphs for copy in graph.run_transfers)
+        per_run = _totals(copy for graph in run_graphs(manifest) for copy in graph.run_transfers)
         at_load = _totals(copy for graph in manifest.graphs for copy in graph.load_transfers)
         return cls(
             headline=headline_text(manifest, coverage, per_run),
@@ -142,7 +146,8 @@ class Report:
             transfers_per_run=per_run,
             transfers_at_load=at_load,
             modelled_time=_modelled_time(manifest, per_run, at_load),
-            dynamic_dimensions=_dynamic_dimensions(manifest),
+            dynamic_dimensions=dynamic_dimensions(manifest),
+            bound_dimensions=bound_dimensions(manifest),
             undocumented_support=_undocumented_support(manifest.experimental),
             assumptions=_assumptions(manifest),
             notes=(*manifest.notes, *describe_hints(manifest.metadata)),
@@ -185,13 +190,6 @@ _CAUSES = (
     Cause.EXPLICIT,
 )
 """In the order in which a reader meets them."""
-
-
-def _dynamic_dimensions(manifest: Manifest) -> tuple[DynamicDimensionReport, ...]:
-    return tuple(
-        DynamicDimensionReport(dimension.name, dimension.inputs, dimension.option)
-        for dimension in manifest.dynamic_dimensions
-    )
 
 
 def _assumptions(manifest: Manifest) -> tuple[AssumptionReport, ...]:
@@ -335,7 +333,7 @@ def _modelled_time(
     """Add up sections as often as they are called, and transfers."""
     seconds = {section.id: section.seconds for section in manifest.sections}
     sections = sum(
-        seconds.get(call.stage, 0.0) for graph in manifest.graphs for call in graph.calls
+        seconds.get(call.stage, 0.0) for graph in run_graphs(manifest) for call in graph.calls
     )
     transfers = sum(total.modelled_seconds for total in per_run)
     return ModelledTime(
@@ -379,6 +377,7 @@ def _graph(
         schedule=tuple(schedule),
         load_transfers=tuple(_transfer(transfer) for transfer in graph.load_transfers),
         run_transfers=tuple(_transfer(transfer) for transfer in graph.run_transfers),
+        model_names=graph.model_names,
     )
 
 

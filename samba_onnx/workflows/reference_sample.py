@@ -69,6 +69,7 @@ def make_sample(
     *,
     wanted: bool | None,
     seconds: float = SECONDS,
+    graph: str = DEFAULT_GRAPH,
 ) -> Sample:
     """Run the original model on several sets of inputs and keep what it answered.
 
@@ -79,6 +80,7 @@ def make_sample(
         seed: Seed of the inputs.
         wanted: Whether to make a sample; None makes one unless the weights are very large.
         seconds: Wall-clock time after which the run is given up.
+        graph: Name of the PEF's graph that the rewritten model became.
 
     Returns:
         The sample, or a note that says why there is none.
@@ -105,7 +107,7 @@ def make_sample(
     for outputs in run.outputs:
         _check_outputs(model, outputs, loaded.path or loaded.summary.name)
     depth = rounding_depth(model)
-    return keep_sample(inputs, run.outputs, run.wide, seed=seed, depth=depth)
+    return keep_sample(inputs, run.outputs, run.wide, graph=graph, seed=seed, depth=depth)
 
 
 def keep_sample(

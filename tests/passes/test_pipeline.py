@@ -9,13 +9,8 @@ import pytest
 
 from samba_onnx.errors import InternalError, UsageError
 from samba_onnx.passes import pipeline
-from samba_onnx.passes.pipeline import (
-    RUNNING,
-    PassContext,
-    PassEntry,
-    PipelineOptions,
-    run_pipeline,
-)
+from samba_onnx.passes.order import RUNNING, PassContext, PassEntry, PipelineOptions
+from samba_onnx.passes.pipeline import run_pipeline
 from tests.backend_cases import BackendCase, assert_outputs, disk_cases, node_cases, run_onnxruntime
 from tests.passes.rewrites.applying import (
     TRACE,

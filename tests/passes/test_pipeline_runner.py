@@ -12,7 +12,8 @@ import pytest
 
 from samba_onnx.errors import InternalError, UsageError
 from samba_onnx.passes import pipeline
-from samba_onnx.passes.pipeline import PassContext, PassEntry, PipelineResult, run_pipeline
+from samba_onnx.passes.order import PassContext, PassEntry
+from samba_onnx.passes.pipeline import PipelineResult, run_pipeline
 from samba_onnx.passes.rewrites.refusals import ReasonedPass, Refusal
 from tests.passes.rewrites.applying import KnowsAll, parse
 
