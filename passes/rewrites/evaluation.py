@@ -25,7 +25,13 @@ ELEMENTWISE = operators(kind=Kind.ELEMENTWISE, foldable=True) - {"Cast", "CastLi
 """Operators that are folded and spread their operands to a common shape."""
 FOLDABLE = operators(foldable=True)
 """Operators that are folded: deterministic, and the same in numpy as in every runtime."""
-GROWING = frozenset({"ConstantOfShape", "Expand", "Gather", "GatherND", "MatMul", "Range", "Tile"})
+GROWING = (operators(kind=Kind.CREATE, foldable=True) - {"Shape", "Size"}) | {
+    "Expand",
+    "Gather",
+    "GatherND",
+    "MatMul",
+    "Tile",
+}
 """Those of them whose result may have more elements than their operands; see ``_grown``."""
 
 
