@@ -51,6 +51,7 @@ MODULES: Final = frozenset(
         "sambaflow.samba.utils",
         "sambaflow.samba.utils.argparser",
         "sambaflow.samba.utils.benchmark_acc",
+        "sambaflow.samba.utils.checkpoint",
         "sambaflow.samba.utils.common",
         "sambaflow.samba.utils.dataset",
         "sambaflow.samba.utils.dataset.mnist",
@@ -80,8 +81,6 @@ MISSING: Final[Mapping[str, str]] = MappingProxyType(
         "sambaflow.samba.optim.SparseAdamW": "SambaNova has not published its update rule; use AdamW",
         "sambaflow.samba.test": "SambaNova has not published what it compares; compare with "
         "samba.utils.assert_close",
-        "sambaflow.samba.utils.checkpoint": "load the files into the module with "
-        "load_state_dict, and call samba.session.to_rdu",
         "sambaflow.samba.utils.create_mac_resource_report": "it is of the vendor's own "
         "installations; samba-port inspect shows what a PEF needs",
         "sambaflow.samba.utils.dataset.mnist.prepare_dataloader": "read the data with torchvision or torch.utils.data",

@@ -5,6 +5,7 @@ from typing import Never
 from samba_onnx.sambaflow.samba.utils import (
     argparser,
     benchmark_acc,
+    checkpoint,
     common,
     dataset,
     numeric,
@@ -19,6 +20,7 @@ from samba_onnx.sambaflow.symbols import absent
 __all__ = [  # noqa: PLE0604
     "argparser",
     "benchmark_acc",
+    "checkpoint",
     "common",
     "compile",
     "dataset",
