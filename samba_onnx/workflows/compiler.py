@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from samba_onnx.errors import UsageError
 from samba_onnx.loading import LoadedModel, load_model, onnx_program
-from samba_onnx.passes.pipeline import PipelineOptions
+from samba_onnx.passes.order import PipelineOptions
 from samba_onnx.passes.targets import Target, load_target
 from samba_onnx.pef import Pef, load_pef
 from samba_onnx.pef.manifest import Manifest, SourceModel
