@@ -135,15 +135,19 @@ def replace_node(
     if nodes and not nodes[-1].name:
         nodes[-1].name = old.name
     for before, after in zip(old.outputs, outputs, strict=True):
-        if after is None:
-            continue
-        after.name, after.doc_string = before.name, before.doc_string
-        after.type = before.type if before.type is not None else after.type
-        after.shape = before.shape if before.shape is not None else after.shape
-        after.metadata_props.update(before.metadata_props)
-        before.replace_all_uses_with(after, replace_graph_outputs=True)
+        if after is not None:
+            take_over(before, after)
     graph.insert_before(old, nodes)
     graph.remove(old, safe=True)
+
+
+def take_over(before: ir.Value, after: ir.Value) -> None:
+    """Let ``after``, which a node computes, have name, type, shape and readers of ``before``."""
+    after.name, after.doc_string = before.name, before.doc_string
+    after.type = before.type if before.type is not None else after.type
+    after.shape = before.shape if before.shape is not None else after.shape
+    after.metadata_props.update(before.metadata_props)
+    before.replace_all_uses_with(after, replace_graph_outputs=True)
 
 
 def substitute(node: ir.Node, output: ir.Value, value: ir.Value) -> None:
