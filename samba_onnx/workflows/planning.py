@@ -11,7 +11,8 @@ from typing import TypeAlias, TypeVar
 import onnx_ir as ir
 
 from samba_onnx.errors import UsageError
-from samba_onnx.passes.pipeline import PipelineOptions, PipelineResult, run_pipeline
+from samba_onnx.passes.order import PipelineOptions
+from samba_onnx.passes.pipeline import PipelineResult, run_pipeline
 from samba_onnx.passes.planning.islands import demote_islands
 from samba_onnx.passes.planning.joining import PlacedPart, join
 from samba_onnx.passes.planning.partitioning import partition

@@ -14,7 +14,7 @@ import onnx_ir as ir
 
 from samba_onnx.errors import UsageError
 from samba_onnx.facts.names import FreeNames
-from samba_onnx.passes.pipeline import PipelineOptions
+from samba_onnx.passes.order import PipelineOptions
 from samba_onnx.pef.sources import FileRegion
 from samba_onnx.program.dataflow import name_of
 from samba_onnx.program.program import DEFAULT_GRAPH, Program

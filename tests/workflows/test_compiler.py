@@ -12,7 +12,7 @@ import pytest
 
 import samba_onnx
 from samba_onnx.loading import load_model, onnx_program
-from samba_onnx.passes.pipeline import RUNNING
+from samba_onnx.passes.order import RUNNING
 from samba_onnx.pef.manifest import Manifest
 from samba_onnx.program.kinds import SectionType, SymbolKind
 from samba_onnx.program.program import DEFAULT_GRAPH

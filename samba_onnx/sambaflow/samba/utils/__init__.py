@@ -5,10 +5,12 @@ from typing import Never
 from samba_onnx.sambaflow.samba.utils import (
     argparser,
     benchmark_acc,
+    checkpoint,
     common,
     dataset,
     numeric,
     pef_utils,
+    tensorboard_debug,
     trainer,
     utils,
 )
@@ -19,11 +21,13 @@ from samba_onnx.sambaflow.symbols import absent
 __all__ = [  # noqa: PLE0604
     "argparser",
     "benchmark_acc",
+    "checkpoint",
     "common",
     "compile",
     "dataset",
     "numeric",
     "pef_utils",
+    "tensorboard_debug",
     "trainer",
     "utils",
     *utils.__all__,
