@@ -20,7 +20,7 @@ Sizes: TypeAlias = tuple[int | None, ...]
 
 
 @dataclass(frozen=True)
-class NodeShapes:
+class OperandShapes:
     """A node with what inference makes of its shapes."""
 
     node: ir.Node
@@ -39,11 +39,11 @@ class NodeShapes:
         return None if shape is None or not -len(shape) <= axis < len(shape) else shape[axis]
 
 
-Rule: TypeAlias = Callable[[NodeShapes], str | None]
+Rule: TypeAlias = Callable[[OperandShapes], str | None]
 """Says what is wrong with a node: a sentence's end after "cannot be computed:", or None."""
 
 
-def contradiction(shapes: NodeShapes) -> str | None:
+def contradiction(shapes: OperandShapes) -> str | None:
     """Return what makes a node impossible, whatever values it is given.
 
     Args:
@@ -56,7 +56,7 @@ def contradiction(shapes: NodeShapes) -> str | None:
     return None if rule is None else rule(shapes)
 
 
-def _reshape(shapes: NodeShapes) -> str | None:
+def _reshape(shapes: OperandShapes) -> str | None:
     before, after = shapes.shape(0), shapes.output
     if before is None or after is None:
         return None
@@ -69,7 +69,7 @@ def _reshape(shapes: NodeShapes) -> str | None:
 def _convolution(weight: int, bias: int | None) -> Rule:
     """Return the rule for Conv and its quantised forms, by the places of weight and bias."""
 
-    def rule(shapes: NodeShapes) -> str | None:
+    def rule(shapes: OperandShapes) -> str | None:
         kernel = shapes.shape(weight)
         if kernel is None or len(kernel) < 3:
             return None
@@ -88,7 +88,7 @@ def _convolution(weight: int, bias: int | None) -> Rule:
     return rule
 
 
-def _transposed_convolution(shapes: NodeShapes) -> str | None:
+def _transposed_convolution(shapes: OperandShapes) -> str | None:
     kernel = shapes.shape(1)
     if kernel is None or len(kernel) < 3:
         return None
@@ -100,7 +100,7 @@ def _transposed_convolution(shapes: NodeShapes) -> str | None:
     return _length(shapes, 2, made, "bias", "filters") or _kernel(shapes, kernel[2:])
 
 
-def _kernel(shapes: NodeShapes, sizes: Sizes) -> str | None:
+def _kernel(shapes: OperandShapes, sizes: Sizes) -> str | None:
     """Compare ``kernel_shape`` with the weight."""
     stated = _integers(shapes.node, "kernel_shape")
     if not stated or all(a == b or b is None for a, b in zip(stated, sizes, strict=False)):
@@ -108,7 +108,7 @@ def _kernel(shapes: NodeShapes, sizes: Sizes) -> str | None:
     return f"its kernel_shape is {_text(tuple(stated))}, its weight's is {_text(sizes)}"
 
 
-def _window(shapes: NodeShapes, kernel: Sizes) -> str | None:
+def _window(shapes: OperandShapes, kernel: Sizes) -> str | None:
     """Compare the kernel of a convolution with the padded input."""
     for padded, reach, _ in _windows(shapes, kernel):
         if padded < reach:
@@ -116,7 +116,7 @@ def _window(shapes: NodeShapes, kernel: Sizes) -> str | None:
     return None
 
 
-def _pooling(shapes: NodeShapes) -> str | None:
+def _pooling(shapes: OperandShapes) -> str | None:
     kernel = tuple(_integers(shapes.node, "kernel_shape"))
     for padded, reach, stride in _windows(shapes, kernel):
         if padded < reach and int((padded - reach) / stride) + 1 < 0:
@@ -124,7 +124,7 @@ def _pooling(shapes: NodeShapes) -> str | None:
     return None
 
 
-def _windows(shapes: NodeShapes, kernel: Sizes) -> list[tuple[int, int, int]]:
+def _windows(shapes: OperandShapes, kernel: Sizes) -> list[tuple[int, int, int]]:
     """Return padded size, reach and stride along every axis where they are known."""
     node, rank = shapes.node, len(kernel)
     data, mode = shapes.shape(0), node.attributes.get("auto_pad")
@@ -145,7 +145,7 @@ def _windows(shapes: NodeShapes, kernel: Sizes) -> list[tuple[int, int, int]]:
     ]
 
 
-def _gemm(shapes: NodeShapes) -> str | None:
+def _gemm(shapes: OperandShapes) -> str | None:
     left, right, bias = shapes.shape(0), shapes.shape(1), shapes.shape(2)
     if left is None or right is None or (len(left), len(right)) != (2, 2):
         return None
@@ -161,7 +161,7 @@ def _gemm(shapes: NodeShapes) -> str | None:
 def _normalization(*lengths: int) -> Rule:
     """Return the rule that operands at these places have one element per channel."""
 
-    def rule(shapes: NodeShapes) -> str | None:
+    def rule(shapes: OperandShapes) -> str | None:
         channels = shapes.size(0, 1)
         wrong = (_length(shapes, i, channels, f"operand {i}", "channels") for i in lengths)
         return next((text for text in wrong if text), None)
@@ -169,7 +169,7 @@ def _normalization(*lengths: int) -> Rule:
     return rule
 
 
-def _layer_normalization(shapes: NodeShapes) -> str | None:
+def _layer_normalization(shapes: OperandShapes) -> str | None:
     data = shapes.shape(0)
     if data is None:
         return None
@@ -178,7 +178,7 @@ def _layer_normalization(shapes: NodeShapes) -> str | None:
     return next((text for text in wrong if text), None)
 
 
-def _prelu(shapes: NodeShapes) -> str | None:
+def _prelu(shapes: OperandShapes) -> str | None:
     data, slope = shapes.shape(0), shapes.shape(1)
     return None if data is None or slope is None else _broadcast(slope, data, "its slope")
 
@@ -186,7 +186,7 @@ def _prelu(shapes: NodeShapes) -> str | None:
 def _recurrent(gates: int) -> Rule:
     """Return the rule for operators whose weights have so many gates."""
 
-    def rule(shapes: NodeShapes) -> str | None:
+    def rule(shapes: OperandShapes) -> str | None:
         hidden = integer_attribute(shapes.node, "hidden_size", 0) or shapes.size(2, 2)
         width = shapes.size(0, 2)
         if not hidden:
@@ -204,7 +204,7 @@ def _recurrent(gates: int) -> Rule:
     return rule
 
 
-def _blocks(shapes: NodeShapes) -> str | None:
+def _blocks(shapes: OperandShapes) -> str | None:
     data, block = shapes.shape(0), integer_attribute(shapes.node, "blocksize", 1)
     if data is None or len(data) != 4 or block < 1:
         return None
@@ -214,7 +214,7 @@ def _blocks(shapes: NodeShapes) -> str | None:
     return None if wrong is None else f"{wrong} of {_text(data)} is no multiple of {unit}"
 
 
-def _gather(shapes: NodeShapes) -> str | None:
+def _gather(shapes: OperandShapes) -> str | None:
     size = shapes.size(0, integer_attribute(shapes.node, "axis", 0))
     indices = integers(shapes.node.inputs[1]) if len(shapes.node.inputs) > 1 else None
     if size is None or not indices:
@@ -223,21 +223,21 @@ def _gather(shapes: NodeShapes) -> str | None:
     return None if wrong is None else f"index {wrong} is outside of an axis of {size}"
 
 
-def _transpose(shapes: NodeShapes) -> str | None:
+def _transpose(shapes: OperandShapes) -> str | None:
     data, order = shapes.shape(0), _integers(shapes.node, "perm")
     if data is None or not order or sorted(order) == list(range(len(data))):
         return None
     return f"{_text(tuple(order))} is no order of the {len(data)} axes of its input"
 
 
-def _scatter(shapes: NodeShapes) -> str | None:
+def _scatter(shapes: OperandShapes) -> str | None:
     data, indices = shapes.shape(0), shapes.shape(1)
     if data is None or not indices or indices[-1] is None or indices[-1] <= len(data):
         return None
     return f"its indices have {indices[-1]} coordinates for {len(data)} axes"
 
 
-def _einsum(shapes: NodeShapes) -> str | None:
+def _einsum(shapes: OperandShapes) -> str | None:
     attribute = shapes.node.attributes.get("equation")
     equation = "" if attribute is None else attribute.as_string().replace(" ", "")
     if "." in equation:
@@ -256,7 +256,7 @@ def _einsum(shapes: NodeShapes) -> str | None:
 
 
 def _length(
-    shapes: NodeShapes, place: int, wanted: int | None, name: str, of_what: str
+    shapes: OperandShapes, place: int, wanted: int | None, name: str, of_what: str
 ) -> str | None:
     """Compare the length of a vector with what it is for."""
     actual = shapes.shape(place)

@@ -10,7 +10,7 @@ import onnx_ir as ir
 
 from samba_onnx.errors import InvalidModelError
 from samba_onnx.passes.rewrites.bind_dimensions import ASSUMED, ASSUMED_SIZE
-from samba_onnx.passes.rewrites.impossible_shapes import NodeShapes, Sizes, contradiction
+from samba_onnx.passes.rewrites.impossible_shapes import OperandShapes, Sizes, contradiction
 from samba_onnx.passes.rewrites.infer_shapes import ShapeWriter
 from samba_onnx.passes.rewrites.inference_limits import ARITHMETIC, unsafe_nodes
 from samba_onnx.passes.rewrites.interface import dimensions
@@ -55,7 +55,7 @@ class RefuseImpossiblePass(ir.passes.InPlacePass):
         for place, node in enumerate(written):
             inputs = tuple(None if value is None else known.get(value) for value in node.inputs)
             output = known.get(node.outputs[0]) if node.outputs else None
-            shapes = NodeShapes(node, inputs, output)
+            shapes = OperandShapes(node, inputs, output)
             reason = contradiction(shapes) if node.domain == "" else None
             if fault is not None and fault[0] == place:
                 reason = reason or fault[1]
@@ -102,7 +102,7 @@ def _known_shapes(
     return known
 
 
-def _error(model: ir.Model, shapes: NodeShapes, reason: str) -> InvalidModelError:
+def _error(model: ir.Model, shapes: OperandShapes, reason: str) -> InvalidModelError:
     """Return the error for a node, with what the user can do."""
     node = shapes.node
     place = source_location(node)
