@@ -18,6 +18,7 @@ from samba_onnx.runtime.inputs import InputSpec, check_inputs, own_copy
 from samba_onnx.runtime.ledger import Ledger
 from samba_onnx.runtime.locking import DeviceLock, Mutex, in_turn, refuse_in_children
 from samba_onnx.runtime.memory import DeviceMemory
+from samba_onnx.runtime.mini_batches import argin_series
 from samba_onnx.runtime.plans import RunPlanner
 from samba_onnx.runtime.prepared import PreparedRun, PreparedRuns
 from samba_onnx.runtime.profile import Profile
@@ -183,7 +184,8 @@ class Device:
             from_call: Execute only this call and later ones.
             until_call: Execute only calls before this one.
             argins: Numbers by the names of argins, which keep them for later runs; they may be
-                given among the inputs, too. Setting one is no transfer.
+                given among the inputs, too. Setting one is no transfer. A spatially mapped graph
+                also takes lists: a number for each mini-batch.
             detect_anomaly: Look for NaN and infinite numbers in what each section and fallback
                 writes; every call then runs on its own, and slower.
 
@@ -286,6 +288,7 @@ class Device:
     ) -> tuple[tuple[str, ...], dict[str, Any]]:
         """Make a run the long way; return the names of its inputs, and the results."""
         plan, names = prepared.plan, prepared.outputs
+        argins, series = argin_series(argins, plan.batches, self._argins)
         inputs, registers = self._argins.split(inputs, argins)
         checked = check_inputs(
             plan.specs, self._contents.with_defaults(plan.schedule.graph.inputs, inputs)
@@ -295,11 +298,8 @@ class Device:
         self._argins.set(registers)
         for name, value in checked.items():
             self._execution.take_input(plan.schedule, name, value)
-        watched = prepared.request.single
-        execute = self._execution.watch if watched else self._execution.execute
         try:
-            for bound in plan.steps:
-                execute(plan.schedule, bound)
+            self._execution.execute_all(plan, series, self._argins, watch=prepared.request.single)
             self._join_verification()
             results = {name: self._execution.fetch(plan, name) for name in names}
         finally:

@@ -154,6 +154,7 @@ class _Joiner:
                 frozenset(argins),
                 program.regions,
                 self._changed,
+                program.spatial_batches,
             ),
         )
 

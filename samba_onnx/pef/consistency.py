@@ -14,6 +14,7 @@ from typing import NoReturn
 from samba_onnx.errors import PefFormatError, UsageError
 from samba_onnx.facts.dtypes import tensor_element, type_problem
 from samba_onnx.facts.tolerances import rounding_unit
+from samba_onnx.pef.batch_checks import check_batches
 from samba_onnx.pef.layout import stage_member
 from samba_onnx.pef.manifest import (
     Fallback,
@@ -74,6 +75,7 @@ def check_manifest(manifest: Manifest) -> None:
         check_schedule(graph, index.stages, index.symbols, filled)
         check_transfers(graph, index.stages, index.symbols, residents, argins)
         check_boundaries(graph, index.stages, index.symbols)
+    check_batches(manifest)
     _check_reference(manifest, index)
     _check_figures(manifest)
     weights_layout(manifest)

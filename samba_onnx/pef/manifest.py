@@ -102,6 +102,14 @@ class Symbol:
     Slice's bounds), and is therefore never transferred."""
     bytes: int | None = None
     """Size in bytes; None when dynamic or no fixed-size tensor."""
+    batch_shape: tuple[int, ...] | None = None
+    """Shape of one of the mini-batches that a value of a spatially mapped graph holds along the first
+    dimension of ``shape``, of which sections see one at a time; None for a value that is no batch."""
+
+    @property
+    def stage_shape(self) -> tuple[int | str | None, ...] | None:
+        """Shape in which sections and fallbacks see the value: of one mini-batch, if it has several."""
+        return self.shape if self.batch_shape is None else self.batch_shape
 
 
 @dataclass(frozen=True)
@@ -210,6 +218,9 @@ class Graph:
     run_transfers: tuple[Transfer, ...]
     """Made by every run that is given all inputs and asked for all outputs."""
     boundaries: tuple[Boundary, ...] = ()
+    spatial_batches: int = 0
+    """Mini-batches for each of which a run executes the whole schedule, with all sections on the
+    RDU at once (``--mapping spatial``); 0 for sections that are swapped in one after the other."""
     model_names: dict[str, str] = dataclasses.field(default_factory=dict)
     """The names that the model has for inputs and outputs, by symbol, where graphs for several sizes
     of one model need a symbol each; a name that is missing here is the symbol's own."""

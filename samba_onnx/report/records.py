@@ -211,7 +211,8 @@ class ModelledTime:
     """Modelled time of one run; the time of nodes on the CPU is not modelled and not in it."""
 
     sections_seconds: float
-    """All calls of sections."""
+    """All calls of sections; in spatial mapping for all mini-batches, with what it takes to bring
+    parameters onto the chip and back once."""
     transfers_seconds: float
     """All transfers of one run."""
     total_seconds: float
@@ -342,6 +343,9 @@ class GraphReport:
     model_names: dict[str, str]
     """The model's own names of inputs and outputs, by symbol, where graphs for several sizes need a
     symbol each."""
+    spatial_batches: int = 0
+    """Mini-batches for each of which a run executes the schedule, in spatial mapping; 0 in section
+    mapping."""
 
 
 @record

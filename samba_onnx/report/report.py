@@ -18,6 +18,7 @@ from samba_onnx.pef.manifest import (
     Symbol,
     Transfer,
 )
+from samba_onnx.report.budgets import memory, modelled_time, spatial_notes
 from samba_onnx.report.headline import headline_text
 from samba_onnx.report.records import (
     SCHEMA_VERSION,
@@ -142,15 +143,15 @@ class Report:
             fallbacks=_fallbacks(manifest.fallbacks),
             boundaries=_boundaries(manifest),
             sections=tuple(_section(section) for section in manifest.sections),
-            memory=_memory(manifest),
+            memory=memory(manifest),
             transfers_per_run=per_run,
             transfers_at_load=at_load,
-            modelled_time=_modelled_time(manifest, per_run, at_load),
+            modelled_time=modelled_time(manifest, per_run, at_load),
             dynamic_dimensions=dynamic_dimensions(manifest),
             bound_dimensions=bound_dimensions(manifest),
             undocumented_support=_undocumented_support(manifest.experimental),
             assumptions=_assumptions(manifest),
-            notes=(*manifest.notes, *describe_hints(manifest.metadata)),
+            notes=_notes(manifest),
             passes=tuple(
                 PassReport(done.name, done.modified, done.nodes_before, done.nodes_after)
                 for done in manifest.passes
@@ -190,6 +191,11 @@ _CAUSES = (
     Cause.EXPLICIT,
 )
 """In the order in which a reader meets them."""
+
+
+def _notes(manifest: Manifest) -> tuple[str, ...]:
+    hints = describe_hints(manifest.metadata)
+    return (*manifest.notes, *spatial_notes(manifest), *hints)
 
 
 def _assumptions(manifest: Manifest) -> tuple[AssumptionReport, ...]:
@@ -305,17 +311,6 @@ def _boundaries(manifest: Manifest) -> tuple[BoundaryReport, ...]:
     )
 
 
-def _memory(manifest: Manifest) -> tuple[MemoryReport, ...]:
-    """Return how full each tier is."""
-    largest_section = max((section.sram_bytes for section in manifest.sections), default=0)
-    reports = []
-    for tier in manifest.target.tiers:
-        sizes = [region.bytes for region in manifest.regions if region.tier == tier.name]
-        used = sum(sizes) + (largest_section if tier.name == "sram" else 0)
-        reports.append(MemoryReport(tier.name, tier.bytes, used, len(sizes)))
-    return tuple(reports)
-
-
 def _totals(transfers: Iterable[Transfer]) -> tuple[TransferTotal, ...]:
     """Add transfers up, in an order that does not depend on the schedule."""
     directions = list(Direction)
@@ -324,24 +319,6 @@ def _totals(transfers: Iterable[Transfer]) -> tuple[TransferTotal, ...]:
             total_transfers(transfers),
             key=lambda total: (_CAUSES.index(total.cause), directions.index(total.direction)),
         )
-    )
-
-
-def _modelled_time(
-    manifest: Manifest, per_run: tuple[TransferTotal, ...], at_load: tuple[TransferTotal, ...]
-) -> ModelledTime:
-    """Add up sections as often as they are called, and transfers."""
-    seconds = {section.id: section.seconds for section in manifest.sections}
-    sections = sum(
-        seconds.get(call.stage, 0.0) for graph in run_graphs(manifest) for call in graph.calls
-    )
-    transfers = sum(total.modelled_seconds for total in per_run)
-    return ModelledTime(
-        sections_seconds=sections,
-        transfers_seconds=transfers,
-        total_seconds=sections + transfers,
-        load_seconds=sum(total.modelled_seconds for total in at_load),
-        unmodelled_cpu_nodes=sum(fallback.nodes for fallback in manifest.fallbacks),
     )
 
 
@@ -378,6 +355,7 @@ def _graph(
         load_transfers=tuple(_transfer(transfer) for transfer in graph.load_transfers),
         run_transfers=tuple(_transfer(transfer) for transfer in graph.run_transfers),
         model_names=graph.model_names,
+        spatial_batches=graph.spatial_batches,
     )
 
 

@@ -191,8 +191,8 @@ class SambaSession:
         ``samba.from_onnx`` makes of it, and the optimizers are of that module's parameters. The PEF is written to ``<output_folder>/<pef_name>/<pef_name>.pef``, of the settings
         in ``config_dict``, else of those given to ``setup``, else of the command line that
         ``set_command_line`` was told; ``output_folder`` is ``out`` and ``pef_name`` the lower-case
-        name of the model's class unless they say otherwise. Settings that are only hints to
-        SambaFlow's compiler have no effect; the PEF says which there were.
+        name of the model's class unless they say otherwise. With ``mapping`` "spatial" a run makes
+        ``num_spatial_batches`` steps. The PEF lists settings that are only hints, without effect.
 
         Args:
             model: A torch module, an ONNX model, or the path to one.

@@ -26,6 +26,7 @@ from samba_onnx.pef.manifest import Manifest, Symbol
 from samba_onnx.pef.sources import Source
 from samba_onnx.program.kinds import SymbolKind
 from samba_onnx.safety.files import atomic_output, printable, restored_on_failure
+from samba_onnx.safety.preparing import refuse_unpreparable
 from samba_onnx.workflows.reference_sample import Sample
 
 KEPT_KINDS = (SymbolKind.WEIGHT, SymbolKind.CONSTANT)
@@ -49,6 +50,7 @@ def package(
     progress: Callable[[str], None],
     *,
     residents: Mapping[str, Source] | None = None,
+    prepared: bool = False,
 ) -> None:
     """Write a PEF and its log, in whole or not at all.
 
@@ -60,8 +62,11 @@ def package(
         progress: Called with the name of each step before it begins.
         residents: What the PEF is to load into residents, by name; the others are loaded by the
             program that runs it.
+        prepared: Whether the engine must be able to prepare every stage, which is tried in a child process.
 
     Raises:
+        ExecutionError: The engine cannot prepare a stage.
+        ModelLimitError: Preparing them takes too much time or memory.
         OutputError: A file cannot be written.
         ModelFileError: The model's weights cannot be read any more.
         InternalError: What was written cannot be read back.
@@ -83,27 +88,38 @@ def package(
             weights=weights,
             stages=stages,
             reference=sample.content,
-            review=functools.partial(_read_back, log),
+            review=functools.partial(_review, log, prepared=prepared),
         )
 
 
-def _read_back(log: str, path: str) -> None:
-    """Read a PEF as whoever runs it will, all of it but the content of large weights; write its log.
+def _review(log: str, path: str, *, prepared: bool) -> None:
+    """Look at a PEF that is complete, and write its log.
 
     The log is complete before the PEF appears: a disk that is full by then leaves both as they were.
+    """
+    text = _read_back(path)
+    if prepared:
+        refuse_unpreparable(path)
+    with atomic_output(log) as file:
+        file.write(text.encode())
+
+
+def _read_back(path: str) -> str:
+    """Read a PEF as whoever runs it will, all of it but the content of large weights.
+
+    Returns:
+        Its log.
     """
     try:
         with load_pef(path) as pef:
             for number in pef.manifest.stages():
                 pef.stage_model(number)
-            text = render_log(pef.manifest)
+            return render_log(pef.manifest)
     except PefError as error:
         reason = str(error).replace(f"{printable(path)}: ", "")
         raise InternalError(
             f"the PEF that was compiled cannot be read back: {reason}; nothing was written"
         ) from error
-    with atomic_output(log) as file:
-        file.write(text.encode())
 
 
 def _lay_out(

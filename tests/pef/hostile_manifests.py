@@ -73,6 +73,7 @@ def _add(value: Any, *path: str | int) -> Change:
 
 _SYMBOL: Tree = {
     "baked": False,
+    "batch_shape": None,
     "bytes": 4800,
     "kind": "weight",
     "name": "resident",
@@ -253,6 +254,12 @@ CHANGES: dict[str, Change] = {
     "boundary of more bytes": _put(4801, *EDGE, "bytes"),
     "boundary of negative bytes": _put(-1, *EDGE, "bytes"),
     "boundary of negative time": _put(-1.0, *EDGE, "seconds"),
+    # Mini-batches that are none.
+    "fewer mini-batches than none": _put(-1, *G, "spatial_batches"),
+    "more mini-batches than can be": _put(2**31, *G, "spatial_batches"),
+    "mini-batches on the CPU": _put(2, *G, "spatial_batches"),
+    "mini-batch in a graph without": _put([2, 300], *X, "batch_shape"),
+    "mini-batch of negative size": _put([-4, 300], *X, "batch_shape"),
     # Sizes and names of a model.
     "name of the model for no input": _put({"hidden": "x"}, *G, "model_names"),
     "empty name of the model": _put({"x": ""}, *G, "model_names"),
