@@ -48,6 +48,7 @@ MODULES: Final = frozenset(
         "sambaflow.samba.schema.snconfig",
         "sambaflow.samba.session",
         "sambaflow.samba.sn_private",
+        "sambaflow.samba.test",
         "sambaflow.samba.utils",
         "sambaflow.samba.utils.argparser",
         "sambaflow.samba.utils.benchmark_acc",
@@ -57,6 +58,7 @@ MODULES: Final = frozenset(
         "sambaflow.samba.utils.dataset.mnist",
         "sambaflow.samba.utils.numeric",
         "sambaflow.samba.utils.pef_utils",
+        "sambaflow.samba.utils.tensorboard_debug",
         "sambaflow.samba.utils.trainer",
         "sambaflow.samba.utils.trainer.samba",
         "sambaflow.samba.utils.trainer.torch",
@@ -79,18 +81,12 @@ MISSING: Final[Mapping[str, str]] = MappingProxyType(
         "sambaflow.samba.groupby": "SambaNova has not published what it computes; group with "
         "torch.topk, torch.sort and samba.functional.sn_gather",
         "sambaflow.samba.optim.SparseAdamW": "SambaNova has not published its update rule; use AdamW",
-        "sambaflow.samba.test": "SambaNova has not published what it compares; compare with "
-        "samba.utils.assert_close",
         "sambaflow.samba.utils.create_mac_resource_report": "it is of the vendor's own "
         "installations; samba-port inspect shows what a PEF needs",
-        "sambaflow.samba.utils.dataset.mnist.prepare_dataloader": "read the data with torchvision or torch.utils.data",
-        "sambaflow.samba.utils.tensorboard_debug": "compare tensors with samba.utils.assert_close",
         "sambaflow.samba.utils.trainer.samba.train": "SambaNova has not published its arguments; write "
         "the loop with samba.session.run",
         "sambaflow.samba.utils.trainer.torch.train": "SambaNova has not published its arguments; write "
         "the loop with the model, its loss and torch.optim",
-        "sambaflow.samba.utils.weight_norm_": "normalise with "
-        "torch.nn.utils.parametrizations.weight_norm before samba.from_torch_model_",
     }
 )
 """Modules and names of SambaFlow's that cannot be used, each with the reason and what to do.

@@ -31,7 +31,7 @@ from samba_onnx.workflows.planning import (
     plan_sizes,
     silent,
 )
-from samba_onnx.workflows.reference_sample import SECONDS, Sample, make_sample
+from samba_onnx.workflows.reference_sample import SECONDS, Sample, is_tried, make_sample
 from samba_onnx.workflows.sizes import Sizes, each_size
 
 if TYPE_CHECKING:
@@ -119,8 +119,9 @@ def convert(
         keep_dynamic: Whether other dimensions of inputs stay dynamic, for the CPU. Otherwise they
             become 1, and a note says which.
         sample: Whether to run the original model once on seeded random inputs, in a child process
-            with limits, and to keep inputs and outputs in the PEF for self-tests. None does so
-            unless the weights take more than 1 GiB.
+            with limits, to keep inputs and outputs in the PEF for self-tests, and to try whether the
+            emulator's engine can prepare what was compiled. None does so unless the weights take
+            more than 1 GiB.
         sample_seconds: Wall-clock time after which that run is given up.
         seed: Seed of the sample's inputs.
         metadata: Key-value pairs to keep in the PEF.
@@ -135,7 +136,7 @@ def convert(
         TargetError: The target is unknown or malformed.
         UsageError: An option contradicts the model, or no output is given for a model in memory.
         OutOfDeviceMemoryError: The model does not fit into the target's memory.
-        ExecutionError: onnxruntime crashes on the original model.
+        ExecutionError: onnxruntime crashes on the original model, or cannot prepare what was compiled.
         OutputError: The PEF cannot be written.
     """
     destination = _destination(model, output)
@@ -154,7 +155,8 @@ def convert(
     )
     manifest = replace(planned.manifest, notes=(*planned.manifest.notes, *notes))
     noted = replace(planned, manifest=manifest)
-    return _write(noted, destination, metadata, reference, settings.progress)
+    prepared = is_tried(planned.graphs[0].model, wanted=sample)
+    return _write(noted, destination, metadata, reference, settings.progress, prepared=prepared)
 
 
 def compile_programs(
@@ -272,10 +274,20 @@ def _write(
     sample: Sample,
     progress: Progress,
     residents: Mapping[str, Source] | None = None,
+    *,
+    prepared: bool = False,
 ) -> Pef:
     merged = {**planned.manifest.metadata, **(metadata or {})}
     manifest = replace(planned.manifest, metadata=merged)
-    package(destination, planned.graphs, manifest, sample, progress, residents=residents)
+    package(
+        destination,
+        planned.graphs,
+        manifest,
+        sample,
+        progress,
+        residents=residents,
+        prepared=prepared,
+    )
     return load_pef(destination)
 
 

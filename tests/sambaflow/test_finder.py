@@ -21,6 +21,7 @@ OURS = {
     "children.sambaflow",
     "command_line",
     "console",
+    "device_results",
     "finder",
     "launching",
     "process_groups",

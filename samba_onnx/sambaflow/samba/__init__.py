@@ -31,6 +31,7 @@ from samba_onnx.sambaflow.samba import (
     sambatensor,
     schema,
     sn_private,
+    test,
     utils,
 )
 from samba_onnx.sambaflow.symbols import absent, refused
@@ -58,6 +59,7 @@ __all__ = [
     "schema",
     "session",
     "sn_private",
+    "test",
     "to_torch_tensor",
     "utils",
 ]

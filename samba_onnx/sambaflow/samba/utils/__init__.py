@@ -10,6 +10,7 @@ from samba_onnx.sambaflow.samba.utils import (
     dataset,
     numeric,
     pef_utils,
+    tensorboard_debug,
     trainer,
     utils,
 )
@@ -26,6 +27,7 @@ __all__ = [  # noqa: PLE0604
     "dataset",
     "numeric",
     "pef_utils",
+    "tensorboard_debug",
     "trainer",
     "utils",
     *utils.__all__,
