@@ -42,8 +42,9 @@ def run_section(title: str, folder: Path) -> list[str]:
     Returns:
         What each command printed.
     """
-    if not (folder / "examples").exists():
-        (folder / "examples").symlink_to(ROOT / "examples")
+    for name in ("examples", "models"):
+        if not (folder / name).exists():
+            (folder / name).symlink_to(ROOT / name)
     return [_run(command, folder) for command in sections()[title]]
 
 

@@ -10,7 +10,7 @@ import pytest
 from tests.examples.launching import ROOT
 from tests.examples.readme import DATA, TEXT, run_section, sections
 
-COMPARED = {"Logistic regression": "logreg"}
+COMPARED = {"Logistic regression": "logreg", "Convolutional network": "convnet"}
 """Sections whose commands another test runs, to compare what they make with eager torch."""
 
 
