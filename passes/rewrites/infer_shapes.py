@@ -163,7 +163,8 @@ def _merge(value: ir.Value, inferred: onnx.TypeProto, *, keep_made_up: bool) -> 
     """Take over type and dimensions that ``value`` lacks.
 
     Names that inference makes up are left out before all content is known: they would stay, where
-    the content then gives the model's own.
+    the content then gives the model's own. They are left out of sequences and what comes
+    from them, too: a name would be that of all of its tensors, which need not have one size.
     """
     if inferred.WhichOneof("value") is None:
         return False
@@ -175,7 +176,7 @@ def _merge(value: ir.Value, inferred: onnx.TypeProto, *, keep_made_up: bool) -> 
     if new is None:
         return modified
     old = dimensions(value.shape)
-    if not keep_made_up:
+    if not keep_made_up or _is_from_sequence(value):
         new = tuple(None if str(dim).startswith(MADE_UP) else dim for dim in new)
     if value.is_graph_output() and old is not None:
         # a nameless dimension of the interface gets no name that inference made up
@@ -185,6 +186,15 @@ def _merge(value: ir.Value, inferred: onnx.TypeProto, *, keep_made_up: bool) -> 
         value.shape = ir.Shape(merged)
         return True
     return modified
+
+
+def _is_from_sequence(value: ir.Value) -> bool:
+    """Return whether a value is a sequence of tensors, or computed from one."""
+    node = value.producer()
+    operands = () if node is None else node.inputs
+    return any(
+        isinstance(one.type, ir.SequenceType) for one in (value, *operands) if one is not None
+    )
 
 
 def _merge_dimensions(old: Shape | None, new: Shape) -> Shape:

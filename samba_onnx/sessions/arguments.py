@@ -59,6 +59,10 @@ class Argument:
         return self.flags or (f"--{self.name.replace('_', '-')}",)
 
 
+SPATIAL: Final = "spatial"
+MAPPINGS: Final = ("section", SPATIAL)
+"""Ways to bring sections onto the RDU: one after the other, or all at once."""
+
 _ARCHITECTURES: Final = ("sn10", "sn20", "sn30", "sn40", "sn40l")
 
 _GENERAL: Final = (
@@ -69,7 +73,7 @@ _GENERAL: Final = (
         "mapping",
         "run sections one after the other, or all of them at once",
         default="section",
-        choices=("section", "spatial"),
+        choices=MAPPINGS,
     ),
     Argument("num_spatial_batches", "batches of a run in spatial mapping", kind=int, default=1),
     Argument("data_parallel", "train with several processes", kind=bool, default=False),

@@ -16,6 +16,7 @@ from samba_onnx.errors import UsageError
 from samba_onnx.program.kinds import SectionType
 from samba_onnx.safety.files import atomic_output
 from samba_onnx.sessions import SESSION
+from samba_onnx.utils.tracing import traced_outputs
 
 ITERATIONS = 100
 """Number of runs that are measured by default."""
@@ -75,7 +76,7 @@ def measure_performance(
         UsageError: The model was not traced, or a number is not positive.
     """
     del n_chips, compiled_stats_json, use_sambaloader, set_output_grads, json_counters
-    outputs = () if run_graph_only else _outputs_of(model)
+    outputs = () if run_graph_only else traced_outputs(model)
     # Without inputs, a run takes the values that the device has.
     inputs_of_a_run = None if run_graph_only else inputs
     forward = SectionType.FWD.value
@@ -135,7 +136,7 @@ def measure_sections(
     Raises:
         UsageError: The model was not traced, or a number is not positive.
     """
-    _outputs_of(model)
+    traced_outputs(model)
     sections = SESSION.get_section_ids()[:num_sections]
     # Every section leaves its values on the device for those after it.
     SESSION.run(inputs, (), data_parallel=data_parallel, reduce_on_rdu=reduce_on_rdu)
@@ -152,15 +153,6 @@ def measure_sections(
     if json:
         _write(json, {"batch_size": batch_size, "sections": result})
     return result
-
-
-def _outputs_of(model: nn.Module) -> Any:
-    outputs = getattr(model, "output_tensors", None)
-    if outputs is None:
-        raise UsageError(
-            f"{type(model).__name__} was not traced: call samba.utils.trace_graph first"
-        )
-    return outputs
 
 
 def _timed(run: Callable[[], Any], iterations: int, min_duration: float) -> tuple[int, float]:

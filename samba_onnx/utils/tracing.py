@@ -13,6 +13,7 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
+from samba_onnx.errors import UsageError
 from samba_onnx.sessions import SESSION
 from samba_onnx.sessions.onnx_modules import Losses
 from samba_onnx.tensor import SambaTensor
@@ -46,13 +47,15 @@ def trace_graph(
 
     Args:
         model: The module or ONNX model that was compiled.
-        inputs: Inputs in the form, and of the shapes and dtypes, that ``session.compile`` took.
+        inputs: Inputs in the form, and of the shapes and dtypes, that ``session.compile`` took; in
+            spatial mapping also all mini-batches of a run, along the first dimension.
         optim: The optimizers that the model was compiled with; None to run without.
         init_output_grads: Whether to set the gradients of losses on the device to one.
         loss_indices: Positions of the outputs whose gradients are set; None sets those of all
             losses.
         pef: Path of the PEF; when empty, the PEF that the session has.
-        mapping: ``section`` or ``spatial``.
+        mapping: ``section`` or ``spatial``; ``spatial`` is refused for a PEF that was compiled for
+            ``section``, and the other way round the PEF counts.
         data_parallel_mode: ``normal``, ``inorder`` or ``optimal``.
         transfer_device: Whether to copy parameters, buffers and inputs to the device. If not,
             ``session.to_device``, ``session.to_rdu`` or ``rdu()`` of a tensor copies them later.
@@ -90,6 +93,23 @@ def trace_graph(
         weights=weights,
         losses=losses,
     )
+
+
+def traced_outputs(model: nn.Module) -> tuple[SambaTensor, ...]:
+    """Return the outputs of a module that was traced.
+
+    Args:
+        model: The module.
+
+    Raises:
+        UsageError: It was not traced.
+    """
+    outputs = getattr(model, "output_tensors", None)
+    if outputs is None:
+        raise UsageError(
+            f"{type(model).__name__} was not traced: call samba.utils.trace_graph first"
+        )
+    return tuple(outputs)
 
 
 def trace_multigraph(

@@ -25,6 +25,7 @@ from samba_onnx.pef.manifest import Manifest, Symbol
 from samba_onnx.pef.sources import Source
 from samba_onnx.program.kinds import SymbolKind
 from samba_onnx.safety.files import atomic_output, printable
+from samba_onnx.safety.preparing import refuse_unpreparable
 from samba_onnx.workflows.reference_sample import Sample
 
 KEPT_KINDS = (SymbolKind.WEIGHT, SymbolKind.CONSTANT)
@@ -48,6 +49,7 @@ def package(
     progress: Callable[[str], None],
     *,
     residents: Mapping[str, Source] | None = None,
+    prepared: bool = False,
 ) -> None:
     """Write a PEF and its log, in whole or not at all.
 
@@ -59,8 +61,11 @@ def package(
         progress: Called with the name of each step before it begins.
         residents: What the PEF is to load into residents, by name; the others are loaded by the
             program that runs it.
+        prepared: Whether the engine must be able to prepare every stage, which is tried in a child process.
 
     Raises:
+        ExecutionError: The engine cannot prepare a stage.
+        ModelLimitError: Preparing them takes too much time or memory.
         OutputError: A file cannot be written.
         ModelFileError: The model's weights cannot be read any more.
         InternalError: What was written cannot be read back.
@@ -81,7 +86,7 @@ def package(
             weights=weights,
             stages=stages,
             reference=sample.content,
-            review=_read_back,
+            review=_read_back_and_prepare if prepared else _read_back,
         )
         log.write(render_log(written).encode())
 
@@ -99,13 +104,21 @@ def _read_back(path: str) -> None:
         ) from error
 
 
+def _read_back_and_prepare(path: str) -> None:
+    _read_back(path)
+    refuse_unpreparable(path)
+
+
 def _lay_out(
     manifest: Manifest, graphs: Sequence[PlannedGraph], residents: Mapping[str, Source]
 ) -> WeightsLayout:
     """Decide what is kept in the weights member."""
     values: dict[str, ir.Value] = {}
     for planned in reversed(graphs):
-        values |= index_values(planned.model.graph)
+        # Names of other values are a graph's own: another graph may call a symbol so.
+        symbols = {symbol.name for symbol in planned.plan.symbols}
+        named = index_values(planned.model.graph)
+        values |= {name: value for name, value in named.items() if name in symbols}
     outputs = {name for planned in graphs for name in planned.plan.graph.outputs}
     computed = {
         name for stage in manifest.stages().values() for name in (*stage.inputs, *stage.outputs)

@@ -12,7 +12,7 @@ import pytest
 
 import samba_onnx
 from samba_onnx.loading import load_model, onnx_program
-from samba_onnx.passes.pipeline import RUNNING
+from samba_onnx.passes.order import RUNNING
 from samba_onnx.pef.manifest import Manifest
 from samba_onnx.program.kinds import SectionType, SymbolKind
 from samba_onnx.program.program import DEFAULT_GRAPH
@@ -52,12 +52,12 @@ def test_a_loaded_model_is_a_program_of_one_part() -> None:
 
 @pytest.mark.parametrize("text", [PLAIN, DEFAULTED, WEIGHT_OUT, PASSED_ON, INNER])
 def test_models_and_programs_are_planned_alike(text: str, tmp_path: Path) -> None:
-    whole = samba_onnx.analyze(model(text))
+    whole = samba_onnx.analyze(model(text), keep_dynamic=True)
     planned = analyze_programs([onnx_program(load_model(model(text)))])
     for field in ("graphs", "sections", "fallbacks", "symbols", "regions", "passes", "notes"):
         assert getattr(whole, field) == getattr(planned, field)
     with (
-        samba_onnx.convert(model(text), tmp_path / "m.pef", sample=False) as one,
+        samba_onnx.convert(model(text), tmp_path / "m.pef", sample=False, keep_dynamic=True) as one,
         compile_programs([onnx_program(load_model(model(text)))], tmp_path / "p.pef") as other,
     ):
         assert one.manifest.members == other.manifest.members
@@ -103,9 +103,17 @@ def test_weights_and_inputs_that_are_outputs_keep_their_names(tmp_path: Path) ->
 
 
 def test_dynamic_dimensions_and_every_pass_are_in_the_manifest() -> None:
-    manifest = samba_onnx.analyze(model(PLAIN))
+    manifest = samba_onnx.analyze(model(PLAIN), keep_dynamic=True)
     assert [dimension.name for dimension in manifest.dynamic_dimensions] == ["batch"]
-    assert not samba_onnx.analyze(model(PLAIN), dims={"batch": 2}).dynamic_dimensions
+    assert not manifest.bound_dimensions
+    for dims, size, assumed in ({"batch": 2}, 2, False), ({}, 1, True):
+        static = samba_onnx.analyze(model(PLAIN), dims=dims)
+        assert not static.dynamic_dimensions
+        (bound,) = static.bound_dimensions
+        assert (bound.name, bound.inputs, bound.size, bound.assumed) == (
+            *("batch", ("x[0]",)),
+            *(size, assumed),
+        )
     assert manifest.passes[0].name == "ForgetShapes"
     assert len(manifest.passes) <= len(RUNNING)
 
@@ -128,6 +136,22 @@ def test_two_onnx_models_are_two_graphs_of_one_pef(tmp_path: Path) -> None:
         other = device.run({"z": x}, graph="two")
     assert [proto.SerializeToString() for proto in models] == before
     assert first["y"].tolist() == other["v"].tolist() == [[1, 2], [3, 4]]
+
+
+def test_a_weight_may_be_called_as_a_value_inside_of_another_graph(tmp_path: Path) -> None:
+    inner = model("g (float[2, 4] z) => (float[2, 4] v) { w = Relu(z)\n v = Neg(w) }")
+    programs = [
+        dataclasses.replace(onnx_program(load_model(proto)), name=name)
+        for name, proto in (("inner", inner), ("weight", model(PLAIN.replace("batch", "2"))))
+    ]
+    with (
+        compile_programs(programs, tmp_path / "both.pef") as pef,
+        samba_onnx.Device(pef, threads=1) as device,
+    ):
+        assert kinds(pef.manifest)["w"] == SymbolKind.WEIGHT
+        x = np.float32([[1, 0, 0, 0], [0, 1, 0, 0]])
+        assert device.run({"x": x}, graph="weight")["y"].tolist() == [[1, 2], [3, 4]]
+        assert device.run({"z": x}, graph="inner")["v"].tolist() == (-x).tolist()
 
 
 def test_a_model_in_memory_keeps_the_names_of_what_its_branches_hold() -> None:
