@@ -67,7 +67,7 @@ def add_run_args(parser: argparse.ArgumentParser) -> None:
         "--num-epochs", type=int, default=1, help="epochs in all, with earlier ones"
     )
     parser.add_argument("--learning-rate", type=float, default=0.05)
-    parser.add_argument("--momentum", type=float, default=0.5)
+    parser.add_argument("--momentum", type=float, default=0.9)
     parser.add_argument("--weight-decay", type=float, default=1e-4)
     parser.add_argument("--dropout-rate", type=float, default=0.25)
     parser.add_argument("--ckpt-dir", type=Path, help="where to write a checkpoint every epoch")
@@ -148,10 +148,11 @@ def predictions(args: argparse.Namespace, model: ConvNet) -> Iterator[tuple[Tens
     loader = SambaLoader(
         get_loader(args, train=False), ["image", "label"], return_original_batch=True
     )
+    traced: Any = model.output_tensors
     for inputs, (_, labels) in loader:
         (logits,) = samba.session.run(
             input_tensors=inputs,
-            output_tensors=[model.output_tensors[1]],
+            output_tensors=[traced[1]],
             section_types=["fwd"],
             train=False,
         )
@@ -187,7 +188,7 @@ def main() -> None:
     model = ConvNet()
     samba.from_torch_model_(model)
     inputs = get_inputs(args)
-    optimizer = samba.optim.SGD(model.parameters(), lr=0.0, momentum=0.5, weight_decay=1e-4)
+    optimizer = samba.optim.SGD(model.parameters(), lr=0.0, momentum=0.9, weight_decay=1e-4)
 
     if args.command == "compile":
         samba.session.compile(

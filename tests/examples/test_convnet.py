@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from tests.examples.mnist import read_digits
 from tests.examples.readme import DATA, run_section
 
-SIZE, RATE, MOMENTUM, DECAY = 32, 0.05, 0.5, 1e-4
+SIZE, RATE, MOMENTUM, DECAY = 32, 0.05, 0.9, 1e-4
 
 
 def plain_model() -> nn.Sequential:
