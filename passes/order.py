@@ -33,6 +33,7 @@ from samba_onnx.passes.rewrites.interface import Dimension
 from samba_onnx.passes.rewrites.lift_constants import LiftConstantsPass
 from samba_onnx.passes.rewrites.merge_duplicates import MergeInitializersPass, MergeNodesPass
 from samba_onnx.passes.rewrites.merge_linears import MergeLinearsPass
+from samba_onnx.passes.rewrites.refuse_impossible import RefuseImpossiblePass
 from samba_onnx.passes.rewrites.remove_noops import RemoveNoopsPass
 from samba_onnx.passes.rewrites.unpack_sequences import UnpackSequencesPass
 
@@ -143,6 +144,8 @@ PIPELINE: tuple[PassEntry, ...] = (
     _plain(LiftConstantsPass),  # before inference: it hides large initializers, not large Constants
     _INFER,  # conversion needs ranks and types
     PassEntry(lambda context: InferForeignTypesPass(), static_outputs=True),
+    # While nodes are those of the model; not for training, which takes any size.
+    _plain(RefuseImpossiblePass, training=False),
     _plain(ConvertOpsetPass),
     _INFER,
     *_only_running(_SIMPLIFY),  # weights that will be trained are initializers still

@@ -18,6 +18,9 @@ ASSUMED: Final = "samba_onnx.assumed"
 """Key in ``Model.meta`` of the dimensions that nobody stated a size of: a frozenset of names, and of
 places (``x[0]``) where there is no name."""
 
+ASSUMED_SIZE: Final = "samba_onnx.assumed_size"
+"""Key in ``Model.meta`` of the size that these were given."""
+
 DEFAULT_SHAPE: Final = "samba_onnx.default_shape"
 """Key in ``Value.meta`` of the sizes that the default of an input has, which passes do not see."""
 
@@ -148,7 +151,7 @@ def _assume(model: ir.Model, size: int, sizes: dict[str, int]) -> bool:
         if None in old:
             value.shape = ir.Shape([known[i] if dim is None else dim for i, dim in enumerate(old)])
             modified = True
-    model.meta[ASSUMED] = frozenset(assumed)
+    model.meta[ASSUMED], model.meta[ASSUMED_SIZE] = frozenset(assumed), size
     return modified
 
 
