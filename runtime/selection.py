@@ -39,12 +39,14 @@ def select_sweeps(
         graph: What is run.
         section_ids: Execute these sections and fallbacks only; nested lists are flattened. All if
             empty.
-        section_types: Execute sections and fallbacks of these types only. All if empty.
+        section_types: Execute sections and fallbacks of these types only. All if empty. REDUCE is
+            left out where the graph has no such section, for one device has nothing to add up.
         from_call: Execute only this call and later ones; from the beginning when None.
         until_call: Execute only calls before this one; to the end when None.
 
     Returns:
-        The sweeps, each of at least one call; one empty sweep for a graph that has no calls.
+        The sweeps, each of at least one call; one empty sweep for a graph that has no calls, and for
+        REDUCE alone where there is none.
 
     Raises:
         UsageError: Both ids and types are given, or an id is no integer.
@@ -62,6 +64,10 @@ def select_sweeps(
         sweeps = _sweeps(bounded, keys, ids, isinstance(section_ids, Set), "section", graph)
     elif types:
         kinds = {call.id: stages[call.stage].type.value for call in graph.calls}
+        # Gradients of one device are their own sum: programs for several devices ask for it, too.
+        types = [name for name in types if name != SectionType.REDUCE or name in kinds.values()]
+        if not types:
+            return ((),)
         unordered = isinstance(section_types, Set)
         sweeps = _sweeps(bounded, kinds, types, unordered, "section type", graph)
     else:
