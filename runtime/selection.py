@@ -63,13 +63,10 @@ def select_sweeps(
         keys = {call.id: call.stage for call in graph.calls}
         sweeps = _sweeps(bounded, keys, ids, isinstance(section_ids, Set), "section", graph)
     elif types:
-        kinds = {call.id: stages[call.stage].type.value for call in graph.calls}
-        # Gradients of one device are their own sum: programs for several devices ask for it, too.
-        types = [name for name in types if name != SectionType.REDUCE or name in kinds.values()]
-        if not types:
-            return ((),)
         unordered = isinstance(section_types, Set)
-        sweeps = _sweeps(bounded, kinds, types, unordered, "section type", graph)
+        sweeps = _sweeps_of_types(stages, bounded, types, unordered, graph)
+        if not sweeps:
+            return ((),)
     else:
         sweeps = [tuple(bounded)]
     # What the bounds leave nothing of is no sweep; that nothing at all is left is a mistake.
@@ -117,6 +114,20 @@ def _sweeps(
             groups.append([])
         groups[-1].append(key)
     return [tuple(call for call in calls if keys[call.id] in group) for group in groups]
+
+
+def _sweeps_of_types(
+    stages: Mapping[int, Section | Fallback],
+    calls: Sequence[Call],
+    types: Sequence[str],
+    unordered: bool,
+    graph: Graph,
+) -> list[Sweep]:
+    """The calls whose sections are of some types; none for REDUCE alone where there is none."""
+    kinds = {call.id: stages[call.stage].type.value for call in graph.calls}
+    # Gradients of one device are their own sum: programs for several devices ask for it, too.
+    present = [name for name in types if name != SectionType.REDUCE or name in kinds.values()]
+    return _sweeps(calls, kinds, present, unordered, "section type", graph)
 
 
 def _flat_ids(section_ids: SectionIds) -> list[int]:
