@@ -39,14 +39,13 @@ def select_sweeps(
         graph: What is run.
         section_ids: Execute these sections and fallbacks only; nested lists are flattened. All if
             empty.
-        section_types: Execute sections and fallbacks of these types only. All if empty. REDUCE is
-            left out where the graph has no such section, for one device has nothing to add up.
+        section_types: Execute sections and fallbacks of these types only, REDUCE if there is one. All
+            if empty.
         from_call: Execute only this call and later ones; from the beginning when None.
         until_call: Execute only calls before this one; to the end when None.
 
     Returns:
-        The sweeps, each of at least one call; one empty sweep for a graph that has no calls, and for
-        REDUCE alone where there is none.
+        The sweeps, each of at least one call; one empty sweep where there is nothing to do.
 
     Raises:
         UsageError: Both ids and types are given, or an id is no integer.
@@ -63,8 +62,7 @@ def select_sweeps(
         keys = {call.id: call.stage for call in graph.calls}
         sweeps = _sweeps(bounded, keys, ids, isinstance(section_ids, Set), "section", graph)
     elif types:
-        unordered = isinstance(section_types, Set)
-        sweeps = _sweeps_of_types(stages, bounded, types, unordered, graph)
+        sweeps = _sweeps_of_types(stages, bounded, types, isinstance(section_types, Set), graph)
         if not sweeps:
             return ((),)
     else:
