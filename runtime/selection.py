@@ -63,13 +63,11 @@ def select_sweeps(
         sweeps = _sweeps(bounded, keys, ids, isinstance(section_ids, Set), "section", graph)
     elif types:
         sweeps = _sweeps_of_types(stages, bounded, types, isinstance(section_types, Set), graph)
-        if not sweeps:
-            return ((),)
     else:
         sweeps = [tuple(bounded)]
     # What the bounds leave nothing of is no sweep; that nothing at all is left is a mistake.
     left = tuple(calls for calls in sweeps if calls)
-    if not left and graph.calls:
+    if sweeps and not left and graph.calls:
         raise ScheduleError("no call of the schedule is selected; ask for fewer restrictions")
     return left or ((),)
 
