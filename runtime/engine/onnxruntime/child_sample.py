@@ -65,9 +65,9 @@ def sample(
     try:
         ort_session = _session(Path(model), settings)
     except Exception as error:
-        if any(sign in str(error) for sign in _UNABLE):
-            return {"not_sampled": f"onnxruntime cannot run it: {reason_of(error)}"}
-        raise _shortened(error) from None
+        if not any(sign in str(error) for sign in _UNABLE):
+            raise _shortened(error) from None
+        return {"not_sampled": f"onnxruntime cannot run it: {reason_of(error)}"}
     session = HostSession(ort_session, names)
     strange = _no_tensor(session)
     if strange:
@@ -77,8 +77,7 @@ def sample(
         results = [dict(zip(session.outputs, session.run(feed), strict=True)) for feed in feeds]
     except Exception as error:
         if not any(feeds) or "alloc" in str(error).lower():
-            # Without inputs, it cannot be those that are at fault.
-            raise _shortened(error) from None
+            raise _shortened(error) from None  # without inputs, they cannot be at fault
         return {"not_sampled": f"onnxruntime failed on sample inputs: {reason_of(error)}"}
     declared = [value.name for value in ort_session.get_outputs()]
     widened = _wide(Path(model), settings, feeds) if wide else []
