@@ -85,9 +85,7 @@ class RemoveNoopsPass(ReasonedPass):
             elif node.op_type == "Unsqueeze" and before.op_type == "Unsqueeze":
                 modified = self.refusals.applied(node, _merge_unsqueezes(model, node, before))
         if node.op_type in COMMUTATIVE and constant(first) is not None:
-            # Where the number stands first, the operand that stays is the second one.
-            outcome = _neutral(COMMUTATIVE[node.op_type], node, 0) or forward(node, node.inputs[1])
-            return self.refusals.applied(node, outcome) or modified
+            return self.refusals.applied(node, _keep_second(node)) or modified
         # Cases 1 to 4: the rule says whether the output equals the first operand.
         rule = _RULES.get(node.op_type)
         source = node.inputs[0]
@@ -231,6 +229,14 @@ def _neutral(number: int, node: ir.Node, place: int = 1) -> Refusal | None:
     if bool(array == number):
         return None
     return Refusal(f"its {_PLACES[place]} operand is not {number}")
+
+
+def _keep_second(node: ir.Node) -> Refusal | None:
+    """Let readers read the second operand, where the first one is the neutral number."""
+    second = node.inputs[1]
+    if second is None:
+        return Refusal("it lacks an operand")
+    return _neutral(COMMUTATIVE[node.op_type], node, 0) or forward(node, second)
 
 
 _RULES: dict[str, Rule] = {
