@@ -42,7 +42,10 @@ class GradientOverwrites:
             if SectionType.OPT in plan.section_types:
                 self._unread.clear()
             return
-        written = {name for step, _ in plan.steps for name in step.outputs} & self._gradients
+        steps = SectionType.OPT in plan.section_types
+        if steps and not self._unread:
+            return  # A whole training step, as most runs are.
+        written = self._gradients & plan.written
         if written & self._unread:
             self._is_watching = False
             LOGGER.warning(
@@ -51,5 +54,5 @@ class GradientOverwrites:
                 "them added up. This is said once per trace."
             )
         self._unread |= written
-        if SectionType.OPT in plan.section_types:
+        if steps:
             self._unread.clear()
