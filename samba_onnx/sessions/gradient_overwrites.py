@@ -46,10 +46,10 @@ class GradientOverwrites:
         if steps and not self._unread:
             return  # A whole training step, as most runs are.
         written = self._gradients & plan.written
-        if written & self._unread:
+        if written & self._unread or (plan.batches > 1 and not steps):
             self._is_watching = False
             LOGGER.warning(
-                "BCKWD ran again before OPT: the gradients of the run before are overwritten, and "
+                "BCKWD ran again before OPT: the gradients of the batch before are overwritten, and "
                 "only those of the last one count. Compile with gradient_accumulation=True to have "
                 "them added up. This is said once per trace."
             )

@@ -51,14 +51,14 @@ class OptimizerSteps:
         pairs = zip(optimizers, records, strict=bool(optimizers))
         self._settings = tuple(HostSettings(one, record) for one, record in pairs)
         self._counts = self._known_counts() or [(0,) * len(record.groups) for record in records]
-        self._scalars: Mapping[str, float] = NO_SCALARS
+        self._scalars: Mapping[str, float | list[float]] = NO_SCALARS
         """Those of the last step, which stay the same while what they were derived from does."""
-        self._derived_from: tuple[object, object] = (None, None)
+        self._derived_from: tuple[object, object, int] = (None, None, 0)
 
     def argins(
-        self, hyperparameters: Mapping[str, HyperparameterValue], step: bool
-    ) -> Mapping[str, float]:
-        """Return the scalars of the next step.
+        self, hyperparameters: Mapping[str, HyperparameterValue], step: bool, batches: int = 0
+    ) -> Mapping[str, float | list[float]]:
+        """Return the scalars of the next step, or of each step of the next run.
 
         What was set on the optimizers on the host since the last run counts, and what the run
         itself sets counts more.
@@ -66,6 +66,8 @@ class OptimizerSteps:
         Args:
             hyperparameters: Values by key that this run sets.
             step: Whether the run makes a step; without, nothing reads the scalars.
+            batches: Mini-batches of the run, which makes a step for each and gets a list of every
+                scalar; 0 for a run that makes one step.
 
         Returns:
             Values by argin; the same object as long as none of them changes.
@@ -85,13 +87,23 @@ class OptimizerSteps:
         if not step:
             return NO_SCALARS
         self._counts = self._known_counts() or self._counts
-        origin = self._next, self._counts
-        if self._derived_from[0] is not origin[0] or self._derived_from[1] != origin[1]:
-            scalars: dict[str, float] = {}
-            for record, counts in zip(*origin, strict=True):
-                scalars |= derive(record, {}, [count + 1 for count in counts])
-            self._scalars, self._derived_from = MappingProxyType(scalars), origin
+        origin = self._next, self._counts, batches
+        if self._derived_from[0] is not origin[0] or self._derived_from[1:] != origin[1:]:
+            self._scalars, self._derived_from = self._derived(batches), origin
         return self._scalars
+
+    def _derived(self, batches: int) -> Mapping[str, float | list[float]]:
+        """Compute the scalars of the next step, or of as many steps as there are mini-batches."""
+        scalars: dict[str, float | list[float]] = {}
+        for record, counts in zip(self._next, self._counts, strict=True):
+            if not batches:
+                scalars |= derive(record, {}, [count + 1 for count in counts])
+                continue
+            for _ in range(batches):
+                for name, number in derive(record, {}, [count + 1 for count in counts]).items():
+                    scalars.setdefault(name, []).append(number)  # type: ignore[union-attr]
+                counts = steps_after(record, counts)
+        return MappingProxyType(scalars)
 
     def _follow(self) -> None:
         """Take over what was set on the optimizers on the host."""
@@ -104,9 +116,15 @@ class OptimizerSteps:
         """Note that the run succeeded whose hyperparameters were given last: they persist."""
         self._records = self._next
 
-    def stepped(self) -> None:
-        """Note that a run made a step, with the hyperparameters that were kept."""
-        after = list(map(steps_after, self._records, self._counts))
+    def stepped(self, steps: int = 1) -> None:
+        """Note that a run made steps, with the hyperparameters that were kept.
+
+        Args:
+            steps: How many.
+        """
+        after = self._counts
+        for _ in range(steps):
+            after = list(map(steps_after, self._records, after))
         if after != self._counts:
             self._counts = after
             for optimizer, counts in zip(self._optimizers, after, strict=False):

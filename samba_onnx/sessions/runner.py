@@ -234,19 +234,23 @@ class Runner:
 
     def _scalars(
         self, plan: RunPlan, numbers: Any, train: bool
-    ) -> tuple[Mapping[str, HyperparameterValue], Mapping[str, float]]:
+    ) -> tuple[Mapping[str, HyperparameterValue], Mapping[str, Any]]:
         """Hyperparameters of a run, checked, and the argins that it sends with them."""
         hyperparameters = self._program.hyperparameters
         checked = hyperparameters.checked(numbers or NO_NUMBERS)
         kinds = plan.section_types
         forward, step = SectionType.FWD in kinds, SectionType.OPT in kinds
-        return checked, hyperparameters.argins(checked, train=train, forward=forward, step=step)
+        argins = hyperparameters.argins(
+            checked, train=train, forward=forward, step=step, batches=plan.batches
+        )
+        return checked, argins
 
     def _note(self, plan: RunPlan, checked: Mapping[str, HyperparameterValue]) -> None:
         """Note that a run succeeded: what it was given persists."""
         kinds = plan.section_types
         forward, step = SectionType.FWD in kinds, SectionType.OPT in kinds
-        self._program.hyperparameters.keep(checked, forward=forward, step=step)
+        hyperparameters = self._program.hyperparameters
+        hyperparameters.keep(checked, forward=forward, step=step, batches=plan.batches)
         if self._program.overwrites is not None:
             self._program.overwrites.ran(plan)
 
