@@ -220,6 +220,14 @@ _RUNNING: Final = (
         idle="the emulator has no counters of hardware; samba.session.transfers counts copies",
     ),
     Argument("visualize", "draw results", kind=bool, default=False, commands=RUNNING),
+    Argument(
+        "dump_accuracy_debug_info",
+        "write what differs from the host, for TensorBoard",
+        kind=bool,
+        default=False,
+        commands=RUNNING,
+        experimental=True,
+    ),
     Argument("gold_file_path", "file with expected results", commands=RUNNING),
     Argument("num_sections", "sections to measure (default: all)", kind=int, commands=RUNNING),
     Argument(
@@ -264,11 +272,14 @@ def given_hints(settings: Mapping[str, Any]) -> dict[str, Any]:
     Args:
         settings: By name; those of the program's own are left out.
     """
-    return {
+    hints = {
         argument.name: settings[argument.name]
         for argument in ARGUMENTS
         if argument.hint and settings.get(argument.name, argument.default) != argument.default
     }
+    level = settings.get(_LEVEL.name)
+    # Of the levels, this one has no counterpart: programs are compiled at o3.
+    return hints | ({_LEVEL.name: level} if str(level).lower() in ("o1", "1") else {})
 
 
 OTHER_IDLE: Final[Mapping[str, str]] = MappingProxyType(
