@@ -53,7 +53,7 @@ class Device:
     profile: Profile
     """Measured seconds by call; filled when the device times its sections."""
     registers: Registers
-    """The argins; they hold what was set last."""
+    """The argins."""
     runs: PreparedRuns
     """Runs that were made before, for callers that make them many times; they hold ``lock``."""
     lock: DeviceLock
@@ -277,12 +277,11 @@ class Device:
                 arrays = replay.check(inputs)
                 # Asked now: code of the user's that numpy makes arrays of may run the device, too.
                 if state is self._values.state:
-                    if argins:
-                        self.registers.set(argins)
+                    self.registers.set(argins or {})
                     return replay.run(arrays)
         runs, state = self._open(), self._values.state
-        input_names, results = self._execute(prepared, inputs, argins)
-        runs.keep(prepared, input_names, state)
+        names, results = self._execute(prepared, inputs, argins)
+        runs.keep(prepared, names, state)
         return results
 
     def _execute(
@@ -292,9 +291,8 @@ class Device:
         plan, names = prepared.plan, prepared.outputs
         argins, series = argin_series(argins, plan.batches, self.registers)
         inputs, registers = self.registers.split(inputs, argins)
-        checked = check_inputs(
-            plan.specs, self._contents.with_defaults(plan.schedule.graph.inputs, inputs)
-        )
+        inputs = self._contents.with_defaults(plan.schedule.graph.inputs, inputs)
+        checked = check_inputs(plan.specs, inputs)
         plan.check_available(self._values, names, checked)
         self.ledger.begin_run()
         self.registers.set(registers)

@@ -9,7 +9,7 @@ import torch
 
 from samba_onnx.errors import UsageError
 from samba_onnx.tensor.construction import wrapper
-from samba_onnx.tensor.marks import dim_names, marks_of
+from samba_onnx.tensor.marks import marks_of
 from samba_onnx.tensor.samba_tensor import SambaTensor
 
 
@@ -65,8 +65,7 @@ def from_torch_tensor(
     if type(tensor) is torch.Tensor:
         # As the constructor does it, without what it does for others: loops wrap each batch.
         result = wrapper(SambaTensor, tensor, None)
-        named, sized = dim_names(named_dims), dim_names(sized_dims)
-        result._marks = marks_of(name, region_name, batch_dim, named, sized)
+        result._marks = marks_of(name, region_name, batch_dim, named_dims, sized_dims)
         return result
     return SambaTensor(
         tensor,

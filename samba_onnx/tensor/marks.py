@@ -172,8 +172,8 @@ def marks_of(
     name: str | None,
     region_name: str | None = None,
     batch_dim: int | None = None,
-    named_dims: DimNames = (),
-    sized_dims: DimNames = (),
+    named_dims: Iterable[str | None] | None = None,
+    sized_dims: Iterable[str | None] | None = None,
     is_complex: bool | None = None,
 ) -> Marks:
     """The marks of a tensor; equal ones are one object, for loops name the same tensors in each step.
@@ -186,7 +186,8 @@ def marks_of(
         sized_dims: A hint.
         is_complex: A hint.
     """
-    fields = (name or "", region_name or "", batch_dim, named_dims, sized_dims, is_complex)
+    named, sized = dim_names(named_dims), dim_names(sized_dims)
+    fields = (name or "", region_name or "", batch_dim, named, sized, is_complex)
     try:
         return _shared(*fields)
     except TypeError:  # A hint that cannot be looked up, such as a list.

@@ -22,7 +22,6 @@ from samba_onnx.tensor.marks import (
     Mark,
     Marks,
     anonymous_name,
-    dim_names,
     marks_of,
     memory_type,
 )
@@ -103,8 +102,7 @@ class SambaTensor(torch.Tensor):
             tensor = wrapper(cls, torch_tensor, materializer)
         if native.is_traced(tensor):
             return tensor
-        dims = dim_names(named_dims), dim_names(sized_dims)
-        tensor._marks = marks_of(name, region_name, batch_dim, *dims, is_complex)
+        tensor._marks = marks_of(name, region_name, batch_dim, named_dims, sized_dims, is_complex)
         return tensor
 
     @classmethod
