@@ -138,6 +138,13 @@ class Hyperparameters:
         for name in self.rate_names:
             rate = values.get(name, values.get(DROPOUT_KEY, self._argins[name].default))
             chosen[name] = float(rate) if train else 0.0  # type: ignore[arg-type]
+        return chosen | self._seeds(values, forward, batches)
+
+    def _seeds(
+        self, values: Mapping[str, HyperparameterValue], forward: bool, batches: int
+    ) -> dict[str, float | list[float]]:
+        """Seeds of dropouts, as for ``argins``."""
+        chosen: dict[str, float | list[float]] = {}
         for name in self.seed_names:
             if name in values:
                 chosen[name] = int(values[name])  # type: ignore[arg-type]
