@@ -287,9 +287,10 @@ OTHER_IDLE: Final[Mapping[str, str]] = MappingProxyType(
         "visualize": "no plots are drawn; utils.tensorboard_debug writes what differs",
         "use_sambaloader": "every run that is measured has the same inputs, which no loader reads",
         "n_chips": "the emulator is one device",
+        "use_legacy_names": "names are always those of the module tree",
     }
 )
-"""Of arguments that programs hand to functions of ``samba.utils``, why these do nothing with them."""
+"""Of what programs ask functions of ``samba.utils`` and the session for, why nothing is done about it."""
 
 
 @functools.cache

@@ -24,6 +24,7 @@ from torch.optim import Optimizer
 from samba_onnx.facts.names import RATE, SEED
 from samba_onnx.graph import SambaGraph
 from samba_onnx.runtime.selection import SectionIds
+from samba_onnx.sessions.arguments import tell_idle
 from samba_onnx.sessions.compiler import Compiler
 from samba_onnx.sessions.dynamic_dims import DimInfo, read_dimensions
 from samba_onnx.sessions.exits import register, run_and_exit
@@ -753,15 +754,17 @@ class SambaSession:
 
     @staticmethod
     def use_legacy_names(use: bool) -> None:
-        """Accepted, without effect: names are always those of the module tree.
+        """Ask for other names: they are always those of the module tree, which is said if need be.
 
         Args:
             use: Whether operators are to be named as in old releases.
         """
-        del use
+        if use:
+            tell_idle("use_legacy_names")
 
     def disable_graphamp(self) -> AbstractContextManager[None]:
-        """Accepted, without effect: types are always those of the model."""
+        """Ask for the model's own types inside; a hint, which the PEF lists: they always are."""
+        self._options.record_hint("disable_graphamp", True)
         return nullcontext()
 
     def _add_directives(self, directives: Mapping[str, Any] | None) -> AbstractContextManager[None]:
