@@ -24,7 +24,7 @@ from samba_onnx.optim.argins import refuse_new_clipping, steps_after
 from samba_onnx.sessions.host_settings import HostSettings
 
 NO_SCALARS: Final[Mapping[str, float]] = MappingProxyType({})
-"""Those of a run without a step."""
+"""The scalars of a run without a step."""
 _COUNTS = "device_steps"
 """Attribute of an optimizer: steps that the state of each of its groups on the device stands for."""
 
@@ -52,7 +52,7 @@ class OptimizerSteps:
         self._settings = tuple(HostSettings(one, record) for one, record in pairs)
         self._counts = self._known_counts() or [(0,) * len(record.groups) for record in records]
         self._scalars: Mapping[str, float | list[float]] = NO_SCALARS
-        """Those of the last step, which stay the same while what they were derived from does."""
+        """The scalars of the last step: the same object while what they were derived from is the same."""
         self._derived_from: tuple[object, object, int] = (None, None, 0)
 
     def argins(

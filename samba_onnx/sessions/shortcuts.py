@@ -46,7 +46,7 @@ class Shortcut:
     outputs: tuple[tuple[Callable[[], Array], Marks], ...]
     """What fetches each, and the marks of what is returned."""
     registers: Registers
-    """Those of the device; argins of the run are set there."""
+    """The device's argins, where those of the run are set."""
     is_noted: bool
     """Whether there is more to a run than its values: argins that count steps and draw seeds, or a
     backward that may overwrite gradients."""
