@@ -424,7 +424,8 @@ class SambaSession:
             data_parallel: Run on several devices, each with a part of the batch.
             reduce_on_rdu: Add up gradients of several devices there, and not on the host.
             section_ids: Execute these sections only, in this order.
-            section_types: Execute sections of these types only, in this order; any case.
+            section_types: Execute sections of these types only, in this order; any case. One device
+                has nothing to do for REDUCE.
             run_until_call_id: Stop before this call of the schedule.
             run_from_call_id: Begin with this call of the schedule.
             data_parallel_mode: ``normal``, ``inorder`` or ``optimal``.
