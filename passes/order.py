@@ -16,6 +16,7 @@ from samba_onnx.passes.rewrites.bind_dimensions import (
     BindOutputsPass,
 )
 from samba_onnx.passes.rewrites.convert_opset import ConvertOpsetPass
+from samba_onnx.passes.rewrites.drop_zero_states import DropZeroStatesPass
 from samba_onnx.passes.rewrites.expand_foreign import ExpandForeignPass
 from samba_onnx.passes.rewrites.expand_functions import ExpandFunctionsPass
 from samba_onnx.passes.rewrites.fix_names import FixNamesPass
@@ -112,6 +113,7 @@ _SIMPLIFY: tuple[PassEntry, ...] = (
     _plain(FoldConstantsPass),
     _plain(InlineBranchesPass),
     _plain(UnpackSequencesPass),
+    _plain(DropZeroStatesPass),
     _plain(RemoveNoopsPass),
     # Before nodes: equal operands make equal nodes. Not for training: what is equal now is
     # trained apart, or holds state of its own.

@@ -138,6 +138,7 @@ class _Runner:
         self.notes: dict[str, tuple[str, ...]] = {}
         """By pass: when a pass runs again, its later word counts."""
         self._interface = Interface.of(model)
+        self._nodes, self._origins = count_nodes(model), origins_of(model)
         self._changes = 0
         self._ran_at: dict[str, int] = {}
 
@@ -167,8 +168,8 @@ class _Runner:
             return
         if self.progress is not None:
             self.progress(name)
-        origins = origins_of(self.model)
-        before, started = count_nodes(self.model), time.perf_counter()
+        before, origins = self._nodes, self._origins
+        started = time.perf_counter()
         try:
             modified = rewrite(self.model).modified
         except SambaError:
@@ -181,7 +182,11 @@ class _Runner:
                 f"pass {name} failed: {error}; passes before it: {earlier}; "
                 "please report this model"
             ) from error
-        inherit_metadata(self.model, origins)
+        after = count_nodes(self.model)
+        modified = bool(modified) or before != after
+        if modified:
+            inherit_metadata(self.model, origins)
+            self._nodes, self._origins = after, origins_of(self.model)
         self._interface = self._interface.check(
             self.model,
             name,
@@ -189,13 +194,12 @@ class _Runner:
             static_outputs=entry.static_outputs,
             adds_inputs=entry.adds_inputs,
         )
-        after, seconds = count_nodes(self.model), time.perf_counter() - started
+        seconds = time.perf_counter() - started
         logger.debug("%s: %.1f ms", name, seconds * 1e3)
         if isinstance(rewrite, ReasonedPass) and logger.isEnabledFor(logging.DEBUG):
             for line in rewrite.refusals.lines():
                 logger.debug("%s left %s", name, line)
         self.notes[name] = tuple(getattr(rewrite, "notes", ()))
-        modified = bool(modified) or before != after
         self._ran_at[name] = self._changes  # one that changed something may find more to change
         self._changes += modified
         self.summaries.append(PassSummary(name, modified, before, after, seconds))

@@ -11,7 +11,7 @@ from typing import Any
 from samba_onnx.errors import InputError, ScheduleError, UsageError
 from samba_onnx.pef.manifest import Manifest
 from samba_onnx.pef.reader import Pef
-from samba_onnx.program.kinds import LOADED_KINDS, SectionType
+from samba_onnx.program.kinds import LOADED_KINDS, SectionType, SymbolKind
 from samba_onnx.runtime.engine.protocol import EngineSettings
 from samba_onnx.runtime.engine.steps import DeviceStep, HostStep, StepFactory
 from samba_onnx.runtime.inputs import InputSpec
@@ -129,9 +129,13 @@ class RunPlan:
         producer = self.schedule.producers.get(name)
         kind = self.schedule.symbols[name].kind
         if name in self.schedule.residents and kind in LOADED_KINDS:
-            return ScheduleError(
-                f"{who} {kind.words} {name!r}, which has no value: give it to load()"
-            )
+            mend = "give it to load()"
+            if kind is SymbolKind.OPTIMIZER_STATE:
+                mend += (
+                    ", or trace the model with its optimizer; to run forward only, select the "
+                    "sections of type FWD"
+                )
+            return ScheduleError(f"{who} {kind.words} {name!r}, which has no value: {mend}")
         mend = "write it" if producer is None else f"run {self.schedule.title(producer)}"
         return ScheduleError(f"{who} {name!r}, which has no value on the device: {mend} first")
 

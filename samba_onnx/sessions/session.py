@@ -24,6 +24,7 @@ from torch.optim import Optimizer
 from samba_onnx.facts.names import RATE, SEED
 from samba_onnx.graph import SambaGraph
 from samba_onnx.runtime.selection import SectionIds
+from samba_onnx.sessions.arguments import tell_idle
 from samba_onnx.sessions.compiler import Compiler
 from samba_onnx.sessions.dynamic_dims import DimInfo, read_dimensions
 from samba_onnx.sessions.exits import register, run_and_exit
@@ -202,18 +203,18 @@ class SambaSession:
             name: What reports call the model.
             loss_indices: Which outputs are losses; when None, those that a loss function made, or
                 else all.
-            io_host_memory: Accepted, without effect.
+            io_host_memory: A hint, which the PEF lists.
             app_dir: Accepted, without effect.
             config_dict: Settings, which override those of ``setup``.
             pef_metadata: What to keep in the PEF, by key.
-            squeeze_bs_dim: Accepted, without effect.
+            squeeze_bs_dim: A hint, which the PEF lists.
             init_output_grads: Accepted, without effect.
             inference: Leave out the backward half, optimizers or not; so does a setting
                 ``inference``.
             metadata: What to keep in the PEF besides, by key.
-            is_split_batch: Accepted, without effect.
+            is_split_batch: A hint, which the PEF lists.
             graph_transform_hook: Not supported.
-            graph_names: Accepted, without effect.
+            graph_names: A hint, which the PEF lists.
             output: Path of the PEF, which overrides the settings.
             target: The device: a name or the path to a profile, which overrides the settings.
             level: ``o0`` or ``o3``, which overrides the settings.
@@ -241,7 +242,13 @@ class SambaSession:
             OutOfDeviceMemoryError: The model does not fit into the device's memory.
             OutputError: The PEF cannot be written.
         """
-        del io_host_memory, app_dir, squeeze_bs_dim, init_output_grads, is_split_batch, graph_names
+        del app_dir, init_output_grads
+        self._options.record_hints(
+            io_host_memory=io_host_memory,
+            squeeze_bs_dim=squeeze_bs_dim,
+            is_split_batch=is_split_batch,
+            graph_names=graph_names,
+        )
         return self._compiler.compile(
             model,
             inputs,
@@ -280,7 +287,7 @@ class SambaSession:
         output: str | os.PathLike[str] | None = None,
         target: str | os.PathLike[str] | None = None,
         level: str | None = None,
-        **ignored: Any,
+        **hints: Any,
     ) -> str | None:
         """Compile the graphs that were added, in their order, into one PEF.
 
@@ -295,7 +302,7 @@ class SambaSession:
             output: Path of the PEF, which overrides the settings.
             target: The device, which overrides the settings.
             level: ``o0`` or ``o3``, which overrides the settings.
-            **ignored: Accepted, without effect.
+            **hints: Hints such as ``enable_hypersection``, which the PEF lists.
 
         Returns:
             Path of the PEF; None with ``samba_only``.
@@ -306,7 +313,7 @@ class SambaSession:
             OutOfDeviceMemoryError: The graphs do not fit into the device's memory.
             OutputError: The PEF cannot be written.
         """
-        del ignored
+        self._options.record_hints(**hints)
         destination = Destination(config_dict, (pef_metadata, metadata), output, target, level)
         return self._compiler.compile_graphs(destination, name=name, samba_only=samba_only)
 
@@ -416,7 +423,8 @@ class SambaSession:
             data_parallel: Run on several devices, each with a part of the batch.
             reduce_on_rdu: Add up gradients of several devices there, and not on the host.
             section_ids: Execute these sections only, in this order.
-            section_types: Execute sections of these types only, in this order; any case.
+            section_types: Execute sections of these types only, in this order; any case. One device
+                has nothing to do for REDUCE.
             run_until_call_id: Stop before this call of the schedule.
             run_from_call_id: Begin with this call of the schedule.
             data_parallel_mode: ``normal``, ``inorder`` or ``optimal``.
@@ -746,15 +754,17 @@ class SambaSession:
 
     @staticmethod
     def use_legacy_names(use: bool) -> None:
-        """Accepted, without effect: names are always those of the module tree.
+        """Ask for other names: they are always those of the module tree, which is said if need be.
 
         Args:
             use: Whether operators are to be named as in old releases.
         """
-        del use
+        if use:
+            tell_idle("use_legacy_names")
 
     def disable_graphamp(self) -> AbstractContextManager[None]:
-        """Accepted, without effect: types are always those of the model."""
+        """Ask for the model's own types inside; a hint, which the PEF lists: they always are."""
+        self._options.record_hint("disable_graphamp", True)
         return nullcontext()
 
     def _add_directives(self, directives: Mapping[str, Any] | None) -> AbstractContextManager[None]:

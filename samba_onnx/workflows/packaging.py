@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +25,7 @@ from samba_onnx.pef import (
 from samba_onnx.pef.manifest import Manifest, Symbol
 from samba_onnx.pef.sources import Source
 from samba_onnx.program.kinds import SymbolKind
-from samba_onnx.safety.files import atomic_output, printable
+from samba_onnx.safety.files import atomic_output, printable, restored_on_failure
 from samba_onnx.safety.preparing import refuse_unpreparable
 from samba_onnx.workflows.reference_sample import Sample
 
@@ -79,34 +80,46 @@ def package(
         manifest, reference=sample.record, notes=manifest.notes + sample.notes
     )
     progress("write")
-    with atomic_output(f"{destination}.log") as log:  # appears after the PEF, or not at all
-        written = write_pef(
+    log = f"{destination}.log"
+    with restored_on_failure(log):
+        write_pef(
             destination,
             manifest,
             weights=weights,
             stages=stages,
             reference=sample.content,
-            review=_read_back_and_prepare if prepared else _read_back,
+            review=functools.partial(_review, log, prepared=prepared),
         )
-        log.write(render_log(written).encode())
 
 
-def _read_back(path: str) -> None:
-    """Read a PEF as whoever runs it will, all of it but the content of large weights."""
+def _review(log: str, path: str, *, prepared: bool) -> None:
+    """Look at a PEF that is complete, and write its log.
+
+    The log is complete before the PEF appears: a disk that is full by then leaves both as they were.
+    """
+    text = _read_back(path)
+    if prepared:
+        refuse_unpreparable(path)
+    with atomic_output(log) as file:
+        file.write(text.encode())
+
+
+def _read_back(path: str) -> str:
+    """Read a PEF as whoever runs it will, all of it but the content of large weights.
+
+    Returns:
+        Its log.
+    """
     try:
         with load_pef(path) as pef:
             for number in pef.manifest.stages():
                 pef.stage_model(number)
+            return render_log(pef.manifest)
     except PefError as error:
         reason = str(error).replace(f"{printable(path)}: ", "")
         raise InternalError(
             f"the PEF that was compiled cannot be read back: {reason}; nothing was written"
         ) from error
-
-
-def _read_back_and_prepare(path: str) -> None:
-    _read_back(path)
-    refuse_unpreparable(path)
 
 
 def _lay_out(

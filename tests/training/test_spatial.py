@@ -272,7 +272,9 @@ def test_selections_that_make_no_sense(name: str, tmp_path: Path) -> None:
         samba.session.run(inputs, [], **options)
 
 
-def test_gradients_of_the_last_mini_batch_without_a_step(tmp_path: Path) -> None:
+def test_gradients_of_the_last_mini_batch_without_a_step(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     model, twin = pair()
     prepared(model, samba.optim.SGD(model.parameters(), lr=0.1), tmp_path)
     whole = draw(BATCH * BATCHES)
@@ -281,6 +283,7 @@ def test_gradients_of_the_last_mini_batch_without_a_step(tmp_path: Path) -> None
     for mine, theirs in zip(model.parameters(), twin.parameters(), strict=True):
         assert theirs.grad is not None
         torch.testing.assert_close(mine.sn_grad, theirs.grad, **CLOSE)
+    assert caplog.text.count("only those of the last one count") == 1
 
 
 def test_a_run_of_another_number_of_rows_is_refused(tmp_path: Path) -> None:

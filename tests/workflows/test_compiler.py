@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
+import os
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +13,7 @@ import onnx.parser
 import pytest
 
 import samba_onnx
+from samba_onnx.errors import OutputError
 from samba_onnx.loading import load_model, onnx_program
 from samba_onnx.passes.order import RUNNING
 from samba_onnx.pef.manifest import Manifest
@@ -167,3 +170,26 @@ def test_a_model_in_memory_keeps_the_names_of_what_its_branches_hold() -> None:
     first, second = samba_onnx.analyze(twice), samba_onnx.analyze(twice)
     assert twice.SerializeToString() == before
     assert first == second
+
+
+@pytest.mark.parametrize("late", ["m.pef", "m.pef.log"])
+@pytest.mark.parametrize("before", [True, False])
+def test_a_pef_and_its_log_change_together_or_not_at_all(
+    late: str, before: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whichever of the two cannot be put in its place at the very end."""
+    output = tmp_path / "m.pef"
+    if before:
+        samba_onnx.convert(model(PASSED_ON), output, sample=False).close()
+    old = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    replace = os.replace
+
+    def full(source: Path, target: Path) -> None:
+        if Path(target).name == late and Path(source).suffix != ".old":
+            raise OSError(errno.ENOSPC, "No space left on device")
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", full)
+    with pytest.raises(OutputError, match=f"{late}: cannot write: no space left"):
+        samba_onnx.convert(model(INNER), output, sample=False)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == old
