@@ -29,6 +29,7 @@ from samba_onnx.sessions.compiler import Compiler
 from samba_onnx.sessions.dynamic_dims import DimInfo, read_dimensions
 from samba_onnx.sessions.exits import register, run_and_exit
 from samba_onnx.sessions.graph_traces import GraphTraces
+from samba_onnx.sessions.hyperparameters import NO_NUMBERS
 from samba_onnx.sessions.loaded import LoadedProgram
 from samba_onnx.sessions.module_transfers import (
     fetch_buffers,
@@ -48,7 +49,7 @@ from samba_onnx.sessions.program_names import (
     section_types,
     weight_names,
 )
-from samba_onnx.sessions.runner import NO_NUMBERS, Runner
+from samba_onnx.sessions.runner import Runner
 from samba_onnx.sessions.runtime_profile import RuntimeProfile
 from samba_onnx.sessions.tensor_access import TensorAccess
 from samba_onnx.sessions.trace_mode import TraceMode
