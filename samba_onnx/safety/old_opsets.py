@@ -55,10 +55,25 @@ def converted(proto: onnx.ModelProto) -> onnx.ModelProto:
         InvalidModelError: The converter cannot convert an operator.
         ModelLimitError: The conversion takes too much time or memory.
     """
+    made = _converted_without_weights(proto)
+    small = list(made.graph.initializer)
+    weights = {tensor.name for tensor in (*proto.graph.initializer, *small)}
+    del made.graph.initializer[:]
+    made.graph.initializer.extend(t for t in proto.graph.initializer if not _is_small(t))
+    made.graph.initializer.extend(small)
+    del made.graph.input[:]
+    made.graph.input.extend(v for v in proto.graph.input if v.name not in weights)
+    made.ir_version = max(proto.ir_version, _FIRST_IR)
+    del made.opset_import[:]
+    made.opset_import.add(domain="", version=OLDEST_OPSET)
+    made.opset_import.extend(e for e in proto.opset_import if not is_default(e.domain))
+    return made
+
+
+def _converted_without_weights(proto: onnx.ModelProto) -> onnx.ModelProto:
+    """Convert a model whose large tensors are inputs, in a child process."""
     slim = onnx.ModelProto()
     slim.CopyFrom(proto)
-    large = [tensor for tensor in proto.graph.initializer if not _is_small(tensor)]
-    names = {tensor.name for tensor in proto.graph.initializer}
     _declare_weights(slim)
     del slim.graph.initializer[:]
     slim.graph.initializer.extend(t for t in proto.graph.initializer if _is_small(t))
@@ -79,20 +94,7 @@ def converted(proto: onnx.ModelProto) -> onnx.ModelProto:
                 f"converter cannot bring it to version {OLDEST_OPSET} "
                 f"({printable(str(error), 300)}): export it again, for opset {OLDEST_OPSET} or newer"
             ) from None
-        made = onnx.load(path)
-    result = onnx.ModelProto()
-    result.CopyFrom(made)
-    del result.graph.initializer[:]
-    result.graph.initializer.extend(large)
-    result.graph.initializer.extend(made.graph.initializer)
-    weights = {tensor.name for tensor in result.graph.initializer} | names
-    del result.graph.input[:]
-    result.graph.input.extend(v for v in proto.graph.input if v.name not in weights)
-    result.ir_version = max(proto.ir_version, _FIRST_IR)
-    del result.opset_import[:]
-    result.opset_import.add(domain="", version=OLDEST_OPSET)
-    result.opset_import.extend(e for e in proto.opset_import if not is_default(e.domain))
-    return result
+        return onnx.load(path)
 
 
 def convert_file(model: str) -> dict[str, Any]:
