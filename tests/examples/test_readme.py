@@ -10,7 +10,11 @@ import pytest
 from tests.examples.launching import ROOT
 from tests.examples.readme import DATA, TEXT, run_section, sections
 
-COMPARED = {"Logistic regression": "logreg", "Convolutional network": "convnet"}
+COMPARED = {
+    "Logistic regression": "logreg",
+    "Convolutional network": "convnet",
+    "Llama, larger than the host's memory": "llama_training",
+}
 """Sections whose commands another test runs, to compare what they make with eager torch."""
 
 
