@@ -24,10 +24,6 @@ TASK: Final = "samba_onnx.safety.old_opsets:convert_file"
 """What the child does."""
 SMALL_BYTES: Final = 4096
 """Tensors up to this size go to the converter with their content: axes, scales and slopes."""
-_BROADCASTING: Final = frozenset(
-    {"Add", "And", "Div", "Equal", "Greater", "Less", "Mul", "Or", "Pow", "Sub", "Xor"}
-)
-"""Operators with attributes ``broadcast`` and ``axis`` before version 7."""
 _SECONDS: Final = 120.0
 _MEMORY: Final = 2 << 30
 """Bytes that the child may take: graphs without weights need far less."""
@@ -142,12 +138,21 @@ def _axis(node: onnx.NodeProto, first: int | None, second: int | None) -> int | 
     """Return where the second operand begins; remove what says so. None where it ends at the end."""
     if node.op_type == "PRelu":
         return 1 if first is not None and first > 2 and second == 1 else None
-    if node.op_type not in _BROADCASTING or first is None or second is None:
+    if first is None or second is None or not _states_axis(node):
         return None
     places = [attribute for attribute in node.attribute if attribute.name == "axis"]
     for attribute in places:
         node.attribute.remove(attribute)
     return places[0].i % first if places and first else None
+
+
+def _states_axis(node: onnx.NodeProto) -> bool:
+    """Tell whether an operator has attributes that say where its second operand begins."""
+    try:
+        known = onnx.defs.get_schema(node.op_type, OLDEST_OPSET - 1).attributes
+    except onnx.defs.SchemaError:
+        return False
+    return "broadcast" in known and "axis" in known
 
 
 def _ranks(graph: onnx.GraphProto) -> dict[str, int]:
