@@ -13,7 +13,7 @@ from tests.examples.readme import DATA, TEXT, run_section, sections
 COMPARED = {
     "Logistic regression": "logreg",
     "Convolutional network": "convnet",
-    "Llama, larger than the host's memory": "llama_training",
+    "Llama on shapes": "llama_training",
 }
 """Sections whose commands another test runs, to compare what they make with eager torch."""
 
