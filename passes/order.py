@@ -22,6 +22,7 @@ from samba_onnx.passes.rewrites.expand_functions import ExpandFunctionsPass
 from samba_onnx.passes.rewrites.fix_names import FixNamesPass
 from samba_onnx.passes.rewrites.fold_batch_normalization import FoldBatchNormalizationPass
 from samba_onnx.passes.rewrites.fold_constants import FoldConstantsPass
+from samba_onnx.passes.rewrites.fold_dequantization import FoldDequantizationPass
 from samba_onnx.passes.rewrites.fold_shapes import FoldShapesPass
 from samba_onnx.passes.rewrites.fold_transposes import FoldTransposesPass
 from samba_onnx.passes.rewrites.forget_shapes import ForgetShapesPass
@@ -36,6 +37,7 @@ from samba_onnx.passes.rewrites.merge_duplicates import MergeInitializersPass, M
 from samba_onnx.passes.rewrites.merge_linears import MergeLinearsPass
 from samba_onnx.passes.rewrites.refuse_impossible import RefuseImpossiblePass
 from samba_onnx.passes.rewrites.remove_noops import RemoveNoopsPass
+from samba_onnx.passes.rewrites.simplify_concats import SimplifyConcatsPass
 from samba_onnx.passes.rewrites.unpack_sequences import UnpackSequencesPass
 
 if TYPE_CHECKING:
@@ -113,6 +115,7 @@ _SIMPLIFY: tuple[PassEntry, ...] = (
     _plain(FoldConstantsPass),
     _plain(InlineBranchesPass),
     _plain(UnpackSequencesPass),
+    _plain(SimplifyConcatsPass),
     _plain(DropZeroStatesPass),
     _plain(RemoveNoopsPass),
     # Before nodes: equal operands make equal nodes. Not for training: what is equal now is
@@ -158,6 +161,8 @@ PIPELINE: tuple[PassEntry, ...] = (
     PassEntry(_lift_weights, running=False, adds_inputs=True),
     *_repeated(
         1,
+        # First: other passes see numbers then. In training it would be trained as it is.
+        PassEntry(lambda context: FoldDequantizationPass(context.target), training=False),
         # Again when its operands have become constants. Its statistics move in training, and its
         # scale is trained.
         _plain(FoldBatchNormalizationPass, training=False),
