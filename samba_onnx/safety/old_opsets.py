@@ -14,7 +14,7 @@ import onnx
 
 from samba_onnx.errors import ExecutionError, InvalidModelError
 from samba_onnx.facts.domains import is_default
-from samba_onnx.facts.versions import OLDEST_OPSET
+from samba_onnx.facts.versions import IR_VERSION, OLDEST_OPSET
 from samba_onnx.safety.files import printable
 from samba_onnx.safety.sandbox import run_child
 
@@ -27,8 +27,6 @@ SMALL_BYTES: Final = 4096
 _SECONDS: Final = 120.0
 _MEMORY: Final = 2 << 30
 """Bytes that the child may take: graphs without weights need far less."""
-_FIRST_IR: Final = 4
-"""The first version of the file format whose initializers need not be inputs."""
 
 
 def default_opset(proto: onnx.ModelProto) -> int:
@@ -59,7 +57,7 @@ def converted(proto: onnx.ModelProto) -> onnx.ModelProto:
     made.graph.initializer.extend(small)
     del made.graph.input[:]
     made.graph.input.extend(v for v in proto.graph.input if v.name not in weights)
-    made.ir_version = max(proto.ir_version, _FIRST_IR)
+    made.ir_version = max(proto.ir_version, IR_VERSION)  # initializers need not be inputs any more
     del made.opset_import[:]
     made.opset_import.add(domain="", version=OLDEST_OPSET)
     made.opset_import.extend(e for e in proto.opset_import if not is_default(e.domain))
