@@ -214,6 +214,15 @@ def test_contradictions_are_left_to_the_checks_behind() -> None:
     assert not FoldShapesPass()(model).modified
 
 
+def test_a_product_over_no_axes_is_no_product_where_its_length_is_not_known() -> None:
+    model = parse("g (float[N,3,5] x) => (int64[?] y) <int64[2] k = {1, 2}> { s = Shape(x)\n t = Gather(s, k)\n u = ReduceProd<noop_with_empty_axes=1>(t)\n y = Add(u, u) }")  # fmt: skip
+    InferShapesPass()(model)
+    for node in list(model.graph)[2:]:
+        node.outputs[0].shape = ir.Shape([None])
+    check(model, FoldShapesPass(), inputs=[numbers(2, 3, 5)])
+    assert operators(model)[-2:] == ["ReduceProd", "Add"]
+
+
 def reshape(target: str, output: str = "?,?,?", attributes: str = "") -> list[int] | None:
     model = parse(
         f"""g (float[batch,seq,8] x) => (float[{output}] y) {CONSTANTS} {{
