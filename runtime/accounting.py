@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import zip_longest
 
 from samba_onnx.errors import PefFormatError
@@ -10,20 +10,22 @@ from samba_onnx.pef.manifest import Graph, Transfer
 from samba_onnx.runtime.ledger import Ledger
 
 
-def check_plan(ledger: Ledger, graph: Graph) -> None:
+def check_plan(ledger: Ledger, graph: Graph, graphs: Sequence[Graph] | None = None) -> None:
     """Compare the ledger with the plan, in order: cause, direction, call, bytes of every copy.
 
     Args:
         ledger: The copies of a device that made only whole runs of the graph, each with all inputs
             and outputs.
-        graph: What the manifest says of the graph that was run, the only one of its PEF.
+        graph: What the manifest says of the graph that was run.
+        graphs: All graphs of the PEF, which are loaded together; None where it is the only one.
 
     Raises:
         PefFormatError: The device copied something else than was planned; names the first
             difference.
     """
     at_load = (transfer for transfer in ledger.transfers if transfer.call is None)
-    _compare(at_load, graph.load_transfers, "loading the PEF")
+    planned = [move for one in graphs or (graph,) for move in one.load_transfers]
+    _compare(at_load, planned, "loading the PEF")
     for run in range(ledger.runs):
         _compare(ledger.run(run), graph.run_transfers, f"run {run} of graph {graph.name!r}")
 

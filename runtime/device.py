@@ -18,6 +18,7 @@ from samba_onnx.runtime.inputs import InputSpec, check_inputs, own_copy
 from samba_onnx.runtime.ledger import Ledger
 from samba_onnx.runtime.locking import DeviceLock, Mutex, in_turn, refuse_in_children
 from samba_onnx.runtime.memory import DeviceMemory
+from samba_onnx.runtime.mini_batches import argin_series
 from samba_onnx.runtime.plans import RunPlanner
 from samba_onnx.runtime.prepared import PreparedRun, PreparedRuns
 from samba_onnx.runtime.profile import Profile
@@ -25,6 +26,7 @@ from samba_onnx.runtime.registers import Registers
 from samba_onnx.runtime.requests import RunRequest, run_request
 from samba_onnx.runtime.residency import Residency
 from samba_onnx.runtime.selection import SectionIds, SectionTypes
+from samba_onnx.runtime.sized_graphs import SizedGraphs
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -89,7 +91,7 @@ class Device:
         """
         settings = _settings(threads, prepack)
         self._verification: Future[None] | None = pef.start_verification() if verify else None
-        self._pef, manifest = pef, pef.manifest
+        self._pef, manifest, self._sizes = pef, pef.manifest, SizedGraphs(pef.manifest)
         self.memory = DeviceMemory(manifest.target.tiers, manifest.regions, manifest.symbols)
         self.lock = DeviceLock(mutex)
         self.ledger = Ledger(self.lock)
@@ -173,7 +175,8 @@ class Device:
                 None for an empty optional. One that is left out keeps its last value; one that was
                 never given takes the model's default, where the model has one.
             outputs: Names of graph outputs to return; None for all that the run computes.
-            graph: Name of the graph; may be left out when the PEF has one.
+            graph: Name of the graph; may be left out when the PEF has one, or one for each of
+                several sizes: the first that fits the inputs is taken. They have the model's names.
             section_ids: Execute only sections and fallbacks with these ids, in this order; nested
                 lists are flattened. A set is executed in the order of the schedule.
             section_types: Execute only those of these types, as ``FWD``, in any case; in this
@@ -181,7 +184,8 @@ class Device:
             from_call: Execute only this call and later ones.
             until_call: Execute only calls before this one.
             argins: Numbers by the names of argins, which keep them for later runs; they may be
-                given among the inputs, too. Setting one is no transfer.
+                given among the inputs, too. Setting one is no transfer. A spatially mapped graph
+                also takes lists: a number for each mini-batch.
             detect_anomaly: Look for NaN and infinite numbers in what each section and fallback
                 writes; every call then runs on its own, and slower.
 
@@ -199,6 +203,9 @@ class Device:
             PefChecksumError: A weight differs from what was written.
             DeviceError: The device was closed, or is that of a parent process.
         """
+        sized = self._sizes.chosen(graph, inputs or {}) if self._sizes else None
+        if sized:
+            graph, inputs, outputs = sized.name, sized.inward(inputs or {}), sized.symbols(outputs)
         request = run_request(
             graph,
             inputs,
@@ -210,7 +217,8 @@ class Device:
             single=detect_anomaly,
         )
         with self.lock.mutex:
-            return self._run(self.runs.prepare(request), inputs or {}, argins)
+            results = self._run(self.runs.prepare(request), inputs or {}, argins)
+        return sized.outward(results) if sized else results
 
     @in_turn
     def prepare(self, request: RunRequest) -> PreparedRun:
@@ -280,6 +288,7 @@ class Device:
     ) -> tuple[tuple[str, ...], dict[str, Any]]:
         """Make a run the long way; return the names of its inputs, and the results."""
         plan, names = prepared.plan, prepared.outputs
+        argins, series = argin_series(argins, plan.batches, self._argins)
         inputs, registers = self._argins.split(inputs, argins)
         checked = check_inputs(
             plan.specs, self._contents.with_defaults(plan.schedule.graph.inputs, inputs)
@@ -289,11 +298,8 @@ class Device:
         self._argins.set(registers)
         for name, value in checked.items():
             self._execution.take_input(plan.schedule, name, value)
-        watched = prepared.request.single
-        execute = self._execution.watch if watched else self._execution.execute
         try:
-            for bound in plan.steps:
-                execute(plan.schedule, bound)
+            self._execution.execute_all(plan, series, self._argins, watch=prepared.request.single)
             self._join_verification()
             results = {name: self._execution.fetch(plan, name) for name in names}
         finally:

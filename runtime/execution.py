@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from samba_onnx.pef.manifest import Cause, Section
@@ -11,8 +12,10 @@ from samba_onnx.runtime.contents import Contents
 from samba_onnx.runtime.engine.steps import DeviceStep
 from samba_onnx.runtime.inputs import own_copy
 from samba_onnx.runtime.memory import DeviceMemory
+from samba_onnx.runtime.mini_batches import each_batch
 from samba_onnx.runtime.plans import Bound, RunPlan
 from samba_onnx.runtime.profile import CallTime, Profile
+from samba_onnx.runtime.registers import Registers
 from samba_onnx.runtime.residency import Residency
 from samba_onnx.runtime.schedule import GraphSchedule, Step
 
@@ -48,6 +51,32 @@ class Execution:
         else:
             # So is what the host may have.
             self._values.release_host((name,))
+
+    def execute_all(
+        self,
+        plan: RunPlan,
+        series: Sequence[Mapping[str, Any]],
+        registers: Registers,
+        *,
+        watch: bool,
+    ) -> None:
+        """Execute all steps of a plan, for every mini-batch where there are several.
+
+        Args:
+            plan: What is executed.
+            series: Argins of every mini-batch, from ``argin_series``.
+            registers: Where these are set.
+            watch: Whether to look for numbers that are none, as ``watch`` does.
+
+        Raises:
+            AnomalyError: A step wrote a NaN or an infinite number.
+            ExecutionError: An operator failed.
+        """
+        execute = self.watch if watch else self.execute
+        for numbers in each_batch(plan, self._memory, series):
+            registers.set(numbers)
+            for bound in plan.steps:
+                execute(plan.schedule, bound)
 
     def execute(self, schedule: GraphSchedule, bound: Bound) -> None:
         """Execute a step, with the copies that it needs before and after.

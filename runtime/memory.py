@@ -54,17 +54,19 @@ class DeviceTensor:
     Host code gets at its content only through :meth:`store` and :meth:`load`, which copy.
     """
 
-    def __init__(self, symbol: Symbol, buffer: Array) -> None:
+    def __init__(self, symbol: Symbol, buffer: Array, *, batch: bool = False) -> None:
         """Lay the symbol over the first bytes of its region.
 
         Args:
             symbol: A symbol with a static shape and a tensor type.
             buffer: The region's bytes.
+            batch: Whether the tensor is one of the mini-batches that the symbol holds, and not the
+                whole; all the same for a symbol that is no batch.
 
         Raises:
             InternalError: The symbol has no static tensor type, or is larger than its region.
         """
-        element, shape = static_type(symbol)
+        element, shape = static_type(symbol, batch=batch)
         size = packed_bytes(element, shape)
         if size > buffer.size:
             raise InternalError(
@@ -121,11 +123,12 @@ class DeviceTensor:
         return int(self._items.ctypes.data)
 
 
-def static_type(symbol: Symbol) -> tuple[ElementType, tuple[int, ...]]:
+def static_type(symbol: Symbol, *, batch: bool = False) -> tuple[ElementType, tuple[int, ...]]:
     """Return element type and shape of a symbol that may live on the device.
 
     Args:
         symbol: Any symbol.
+        batch: Whether the shape of one of its mini-batches is wanted, if it has several.
 
     Returns:
         Element type and shape.
@@ -134,7 +137,7 @@ def static_type(symbol: Symbol) -> tuple[ElementType, tuple[int, ...]]:
         InternalError: The symbol is no tensor of numbers, or its shape is not known in full.
     """
     element = tensor_element(symbol.type)
-    shape = symbol.shape
+    shape = symbol.stage_shape if batch else symbol.shape
     if element is None or shape is None:
         raise InternalError(
             f"symbol {symbol.name!r} of type {symbol.type} cannot live in device memory; "
@@ -171,6 +174,7 @@ class DeviceMemory:
         self._buffers: dict[str, Array] = {}
         self._symbols = {symbol.name: symbol for symbol in symbols if symbol.region}
         self._tensors: dict[str, DeviceTensor] = {}
+        self._wholes: dict[str, DeviceTensor] = {}
         for region in regions:
             self._reserve(region)
 
@@ -181,7 +185,10 @@ class DeviceMemory:
         )
 
     def tensor(self, symbol: str) -> DeviceTensor:
-        """Return the tensor of a symbol; symbols of one region share its bytes.
+        """Return the tensor of a symbol as sections see it; symbols of one region share its bytes.
+
+        Of a symbol that holds mini-batches it is the one that is computed with now, on the chip:
+        in a place of its own, that no tier accounts for.
 
         Args:
             symbol: Name of a symbol that has a region.
@@ -195,20 +202,41 @@ class DeviceMemory:
         tensor = self._tensors.get(symbol)
         if tensor is None:
             entry = self._symbols.get(symbol)
-            if entry is None or entry.region not in self._regions:
-                raise InternalError(f"symbol {symbol!r} has no device region; please report this")
-            tensor = DeviceTensor(entry, self._buffer(self._regions[entry.region]))
+            batched = entry is not None and entry.batch_shape is not None
+            tensor = self.private(symbol) if batched else self.whole(symbol)
             self._tensors[symbol] = tensor
         return tensor
 
+    def whole(self, symbol: str) -> DeviceTensor:
+        """Return the tensor of a symbol as the host sees it, with all mini-batches that it holds.
+
+        Args:
+            symbol: Name of a symbol that has a region.
+
+        Returns:
+            The tensor, the same one on every call; that of ``tensor`` for a symbol that is no batch.
+
+        Raises:
+            InternalError: No region is known for the symbol.
+        """
+        tensor = self._wholes.get(symbol)
+        if tensor is None:
+            entry = self._symbols.get(symbol)
+            if entry is None or entry.region not in self._regions:
+                raise InternalError(f"symbol {symbol!r} has no device region; please report this")
+            tensor = DeviceTensor(entry, self._buffer(self._regions[entry.region]))
+            self._wholes[symbol] = tensor
+        return tensor
+
     def private(self, symbol: str) -> DeviceTensor:
-        """Return a tensor like a symbol's, in a place of its own that no tier accounts for.
+        """Return a tensor like that of ``tensor``, in a place of its own that no tier accounts for.
 
         Args:
             symbol: Name of a symbol that has a region.
         """
         entry = self._symbols[symbol]
-        return DeviceTensor(entry, _aligned(packed_bytes(*static_type(entry))))
+        size = packed_bytes(*static_type(entry, batch=True))
+        return DeviceTensor(entry, _aligned(size), batch=True)
 
     def region(self, symbol: str) -> str:
         """Return the name of a symbol's region."""

@@ -11,11 +11,12 @@ from typing import Any
 from samba_onnx.errors import InputError, ScheduleError, UsageError
 from samba_onnx.pef.manifest import Manifest
 from samba_onnx.pef.reader import Pef
-from samba_onnx.program.kinds import LOADED_KINDS, SectionType
+from samba_onnx.program.kinds import LOADED_KINDS, SectionType, SymbolKind
 from samba_onnx.runtime.engine.protocol import EngineSettings
 from samba_onnx.runtime.engine.steps import DeviceStep, HostStep, StepFactory
 from samba_onnx.runtime.inputs import InputSpec
 from samba_onnx.runtime.memory import DeviceMemory
+from samba_onnx.runtime.mini_batches import refuse_partial_steps
 from samba_onnx.runtime.requests import RunRequest
 from samba_onnx.runtime.residency import Residency, sharers
 from samba_onnx.runtime.schedule import GraphSchedule, Step
@@ -50,6 +51,11 @@ class RunPlan:
     """Residents whose values the host knows."""
     section_types: frozenset[SectionType]
     """Types of the sections and fallbacks that it executes."""
+
+    @property
+    def batches(self) -> int:
+        """Mini-batches for each of which the steps are executed; 0 where a run is one batch."""
+        return self.schedule.graph.spatial_batches
 
     @property
     def specs(self) -> Mapping[str, InputSpec]:
@@ -123,9 +129,13 @@ class RunPlan:
         producer = self.schedule.producers.get(name)
         kind = self.schedule.symbols[name].kind
         if name in self.schedule.residents and kind in LOADED_KINDS:
-            return ScheduleError(
-                f"{who} {kind.words} {name!r}, which has no value: give it to load()"
-            )
+            mend = "give it to load()"
+            if kind is SymbolKind.OPTIMIZER_STATE:
+                mend += (
+                    ", or trace the model with its optimizer; to run forward only, select the "
+                    "sections of type FWD"
+                )
+            return ScheduleError(f"{who} {kind.words} {name!r}, which has no value: {mend}")
         mend = "write it" if producer is None else f"run {self.schedule.title(producer)}"
         return ScheduleError(f"{who} {name!r}, which has no value on the device: {mend} first")
 
@@ -193,7 +203,7 @@ class RunPlanner:
             UsageError: The graph does not exist, an id is no integer, or both ids and types are
                 given.
             ScheduleError: A section, type or call does not exist, none is left, or one would read
-                what an earlier one overwrites.
+                what an earlier one overwrites, or of several mini-batches what another run made.
             ExecutionError: The engine cannot run a stage.
         """
         schedule = self._schedules[self._graph_name(request.graph)]
@@ -237,7 +247,9 @@ class RunPlanner:
         bound = tuple((step, self._session(schedule.graph.name, step)) for step in steps)
         # Sessions may be new ones, for which the file was opened by its path.
         self._pef.ensure_unchanged()
-        whole = sweeps == (schedule.graph.calls,)
+        whole, types = sweeps == (schedule.graph.calls,), section_types_of(schedule.stages, sweeps)
+        if schedule.graph.spatial_batches:
+            refuse_partial_steps(schedule, needs, types)
         outputs = schedule.graph.outputs
         return RunPlan(
             schedule,
@@ -248,7 +260,7 @@ class RunPlanner:
             lost,
             whole,
             self._fixed,
-            section_types_of(schedule.stages, sweeps),
+            types,
         )
 
     def _flow(

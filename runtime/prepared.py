@@ -126,6 +126,7 @@ class PreparedRuns:
             self._values.settle() is state
             and self._planner.merges
             and not prepared.request.single
+            and not prepared.plan.batches
             and set(inputs) == set(prepared.request.inputs)
         ):
             replay = make_replay(

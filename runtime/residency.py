@@ -73,7 +73,7 @@ class Residency:
         Returns:
             The number of bytes that were copied.
         """
-        tensor = self._memory.tensor(name)
+        tensor = self._memory.whole(name)
         tensor.store(array)
         self.written_on_device((name,))
         return moved_bytes(array, tensor.element)
@@ -87,7 +87,7 @@ class Residency:
             cause: Why.
             call: The call that reads or wrote it; None on request.
         """
-        tensor = self._memory.tensor(name)
+        tensor = self._memory.whole(name)
         tensor.store(array)
         size = moved_bytes(array, tensor.element)
         self.enter(name, size, Direction.HOST_TO_RDU, cause, call)
@@ -104,7 +104,7 @@ class Residency:
         Returns:
             A fresh host array.
         """
-        tensor = self._memory.tensor(name)
+        tensor = self._memory.whole(name)
         array = tensor.load()
         size = moved_bytes(array, tensor.element)
         self.enter(name, size, Direction.RDU_TO_HOST, cause, call)

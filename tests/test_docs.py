@@ -88,10 +88,8 @@ def test_the_commands_of_the_readme_run_in_their_order(folder: Path) -> None:
         statuses[command] = answer.returncode
         assert answer.returncode in (0, 1), f"{command}: {answer.stderr}"
         assert "Traceback" not in answer.stderr
-    # The sample model stays dynamic where no --dim is given, and says so when asked to fail.
-    assert [command for command, status in statuses.items() if status] == [
-        command for command in commands if "--fail-on-fallback" in command
-    ]
+    # The sample model runs on the RDU in whole where its dynamic dimensions get sizes, as they do.
+    assert not any(statuses.values()), statuses
 
 
 def test_links_lead_to_files() -> None:

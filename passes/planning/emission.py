@@ -61,12 +61,12 @@ def emit_stage(
     graph.input.extend(_value_info(values, name) for name in stage.inputs)
     graph.output.extend(_value_info(values, name) for name in stage.outputs)
     graph.initializer.extend(_initializer(values, name, stored.get(name)) for name in stage.weights)
-    graph.node.extend(ir.to_proto(node) for node in nodes)
+    graph.node.extend(ir.serde.serialize_node(node) for node in nodes)
     interface = {*stage.inputs, *stage.outputs}
     for node in nodes:
         for value in node.outputs:
             if value.name and value.name not in interface and value.type is not None:
-                graph.value_info.append(ir.to_proto(value))
+                graph.value_info.append(ir.serde.serialize_value(value))
     opsets = [
         onnx.helper.make_opsetid(domain, version)
         for domain, version in sorted(model.opset_imports.items())

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 import onnx_ir as ir
 
@@ -43,6 +44,7 @@ def join(
     parts: Sequence[PlacedPart],
     taken: Iterable[str] = (),
     changed: frozenset[str] = frozenset(),
+    shared: Mapping[ir.Value, str] = MappingProxyType({}),
 ) -> JoinedProgram:
     """Return the parts as one graph, in which values are tied together by their names.
 
@@ -52,6 +54,8 @@ def join(
         taken: Names of values of other programs of the same PEF. Values that only pass between
             nodes of this one get other names.
         changed: Regions that programs of the same PEF change.
+        shared: Initializers of the parts that other programs have, too, with the names that they have
+            there.
 
     Returns:
         The joined program.
@@ -60,7 +64,7 @@ def join(
         InternalError: The program names values that its parts do not have, or the parts use
             different operator sets.
     """
-    joiner = _Joiner(program, taken, changed)
+    joiner = _Joiner(program, taken, changed, shared)
     for part in parts:
         joiner.add(part)
     return joiner.finish(parts)
@@ -69,8 +73,15 @@ def join(
 class _Joiner:
     """Moves the nodes of parts into one graph."""
 
-    def __init__(self, program: Program, taken: Iterable[str], changed: frozenset[str]) -> None:
+    def __init__(
+        self,
+        program: Program,
+        taken: Iterable[str],
+        changed: frozenset[str],
+        shared: Mapping[ir.Value, str],
+    ) -> None:
         self.program = program
+        self._shared = shared
         self._changed = changed
         self.graph = ir.Graph([], [], nodes=[], name=program.name)
         self.values: dict[str, ir.Value] = {}
@@ -143,6 +154,7 @@ class _Joiner:
                 frozenset(argins),
                 program.regions,
                 self._changed,
+                program.spatial_batches,
             ),
         )
 
@@ -169,7 +181,7 @@ class _Joiner:
         if not keep_name:
             # A value renames its tensor, too, which may lie in the user's own model.
             tensor, value.const_value = value.const_value, None
-            value.name = self._names.take(name_of(value))
+            value.name = self._shared.get(value) or self._names.take(name_of(value))
             value.const_value = tensor
         self.graph.register_initializer(value)
 

@@ -27,6 +27,7 @@ from samba_onnx.passes.planning.scheduling import (
     run_transfers,
     schedule,
 )
+from samba_onnx.passes.planning.spatial import refuse_unless_on_chip, refuse_unless_spatial
 from samba_onnx.passes.planning.stages import StageInterface, baked, interfaces, on_device
 from samba_onnx.pef.manifest import (
     Call,
@@ -99,14 +100,18 @@ def plan(
         loading and after one run with all inputs and all outputs.
 
     Raises:
-        OutOfDeviceMemoryError: The device has no room for what must be kept in its memory.
-        UsageError: Two values of different sizes are to share a region.
+        OutOfDeviceMemoryError: The device has no room for what must be kept in its memory, or not on
+            the chip for all sections at once where they are mapped spatially.
+        UsageError: Two values of different sizes are to share a region, or a graph that is mapped
+            spatially has operators on the CPU, or inputs or outputs that hold no mini-batches.
         InternalError: Two values share a name, or the RDU would need a value of unknown size.
     """
     graph = model.graph
     roles = roles or Roles.of(graph)
     stages = interfaces(graph, groups, target)
     _check_names(graph, stages)
+    if roles.spatial_batches:
+        refuse_unless_spatial(roles, stages, placement)
     kinds = _kinds(roles, stages, weight_names)
     shared = {region.name: region for previous in earlier for region in previous.regions}
     regions = _regions(roles, stages, target, shared)
@@ -117,14 +122,16 @@ def plan(
         (stage_record(stage, call.stage, name, graph_name), stage)
         for call, stage, name in zip(calls, stages, _stage_names(stages, earlier), strict=True)
     ]
-    sections = _sections(records, target, by_name)
+    sections = _sections(records, target, by_name, roles)
+    if roles.spatial_batches:
+        refuse_unless_on_chip(sections, target.summary)
     constant = baked(stages)
     return GraphPlan(
         graph=_graph_record(graph_name, roles, stages, calls, kinds, target.summary, earlier),
         sections=sections,
         fallbacks=_fallbacks(records, placement),
         symbols=tuple(
-            symbol_record(value, kind, by_name, baked=value in constant)
+            symbol_record(value, kind, by_name, baked=value in constant, roles=roles)
             for value, kind in kinds.items()
         ),
         regions=regions,
@@ -135,11 +142,16 @@ def plan(
 
 
 def _sections(
-    records: Sequence[tuple[Stage, StageInterface]], target: Target, regions: Mapping[str, Region]
+    records: Sequence[tuple[Stage, StageInterface]],
+    target: Target,
+    regions: Mapping[str, Region],
+    roles: Roles,
 ) -> tuple[Section, ...]:
     """Return the records of the stages that run on the RDU, in the order of the schedule."""
     return tuple(
-        section_record(record, stage, target, regions) for record, stage in records if stage.on_rdu
+        section_record(record, stage, target, regions, roles)
+        for record, stage in records
+        if stage.on_rdu
     )
 
 
@@ -182,6 +194,7 @@ def _graph_record(
         ),
         run_transfers=transfers,
         boundaries=boundaries(stages, calls, transfers),
+        spatial_batches=roles.spatial_batches,
     )
 
 
@@ -221,7 +234,7 @@ def _regions(
     """Return new regions for the values on the device."""
     sizes = {name: region.bytes for name, region in shared.items()}
     for value in on_device(roles, stages):
-        name, size = roles.region(value), fixed_bytes(value)
+        name, size = roles.region(value), fixed_bytes(value) * roles.copies(value)
         if sizes.setdefault(name, size) != size:
             raise UsageError(
                 f"tensor {value.name!r} of {size:,} bytes is to share region {name!r} with one of "

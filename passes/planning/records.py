@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
 from samba_onnx.facts.domains import qualified
 from samba_onnx.passes.planning.costs import cost, node_flops, value_bytes
+from samba_onnx.passes.planning.roles import Roles
+from samba_onnx.passes.planning.scheduling import fixed_bytes
 from samba_onnx.passes.planning.sectioning import sram_bytes
 from samba_onnx.passes.planning.stages import StageInterface
 from samba_onnx.pef.manifest import Fallback, FallbackNode, Region, Section, Stage, Symbol
 from samba_onnx.program.dataflow import dimensions, name_of
 from samba_onnx.program.kinds import SymbolKind
+from samba_onnx.program.mini_batches import batched_shape
 from samba_onnx.program.source_location import source_location
 from samba_onnx.program.value_types import type_text
 
@@ -59,6 +63,7 @@ def section_record(
     interface: StageInterface,
     target: Target,
     regions: Mapping[str, Region],
+    roles: Roles,
 ) -> Section:
     """Return a section with its modelled cost.
 
@@ -68,14 +73,17 @@ def section_record(
         target: The device.
         regions: Regions by the name of their symbol; each value read or written counts as traffic
             of its tier, once per execution.
+        roles: What the values are to the device. In spatial mapping only mini-batches count: all
+            else is on the chip.
 
     Returns:
         The record.
     """
     traffic: dict[str, int] = {}
     for value in (*interface.inputs, *interface.loaded, *interface.outputs):
-        region = regions[name_of(value)]
-        traffic[region.tier] = traffic.get(region.tier, 0) + region.bytes
+        region, copies = regions[name_of(value)], roles.copies(value)
+        if not roles.spatial_batches or roles.is_batch(value):
+            traffic[region.tier] = traffic.get(region.tier, 0) + region.bytes // copies
     modelled = cost(interface.group.nodes, traffic, target.summary)
     return Section(
         **vars(stage),
@@ -106,7 +114,12 @@ def fallback_record(stage: Stage, interface: StageInterface, placement: Placemen
 
 
 def symbol_record(
-    value: ir.Value, kind: SymbolKind, regions: Mapping[str, Region], *, baked: bool
+    value: ir.Value,
+    kind: SymbolKind,
+    regions: Mapping[str, Region],
+    *,
+    baked: bool,
+    roles: Roles,
 ) -> Symbol:
     """Return a named value.
 
@@ -115,12 +128,14 @@ def symbol_record(
         kind: The part that it plays.
         regions: Regions by the name of their symbol; values of the host have none.
         baked: Whether it is a constant that becomes part of sections.
+        roles: What the values are to the device; those that hold mini-batches have the shape of all
+            of them.
 
     Returns:
         The record, without the place of its content in the PEF.
     """
     name = name_of(value)
-    return Symbol(
+    symbol = Symbol(
         name=name,
         kind=kind,
         type=type_text(value),
@@ -128,6 +143,15 @@ def symbol_record(
         region=regions[name].name if name in regions else "",
         baked=baked,
         bytes=value_bytes(value),
+    )
+    if not roles.is_batch(value):
+        return symbol
+    size, shape = fixed_bytes(value), tuple(d for d in symbol.shape or () if isinstance(d, int))
+    return replace(
+        symbol,
+        shape=batched_shape(shape, roles.spatial_batches),
+        bytes=size * roles.spatial_batches,
+        batch_shape=shape,
     )
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
 import onnx_ir as ir
 
+from samba_onnx.facts.names import gradient_name
 from samba_onnx.program.dataflow import name_of
 from samba_onnx.program.kinds import LOADED_KINDS, SymbolKind
 
@@ -30,6 +32,8 @@ class Roles:
     """Region by the name of a value, where it is not the value's own name."""
     changed: frozenset[str] = frozenset()
     """Regions that a run of any graph of the PEF may change."""
+    spatial_batches: int = 0
+    """Mini-batches of a run in spatial mapping; 0 in section mapping."""
 
     @classmethod
     def of(cls, graph: ir.Graph) -> Roles:
@@ -44,6 +48,29 @@ class Roles:
         """Return the name of a value's region, if it has one."""
         name = name_of(value)
         return self.regions.get(name, name)
+
+    def is_batch(self, value: ir.Value) -> bool:
+        """Return whether a value holds all mini-batches of a run, of which sections see one.
+
+        So do the inputs of a spatially mapped graph, its outputs, and the gradients of both; what
+        stays on the device and what sections pass on to each other is there once.
+        """
+        return bool(self.spatial_batches) and value in self._batches
+
+    @functools.cached_property
+    def _batches(self) -> frozenset[ir.Value]:
+        computed = (value for value in self.outputs if value.producer() is not None)
+        exchanged = frozenset((*self.inputs, *computed)) - self.argins - self.residents.keys()
+        gradients = {gradient_name(name_of(value)) for value in exchanged}
+        return exchanged.union(
+            value
+            for value, kind in self.residents.items()
+            if kind is SymbolKind.GRADIENT and value.name in gradients
+        )
+
+    def copies(self, value: ir.Value) -> int:
+        """Return how many mini-batches of a value the device holds."""
+        return self.spatial_batches if self.is_batch(value) else 1
 
     def known_to_host(self, value: ir.Value) -> bool:
         """Return whether a value is a resident that no run changes, so that the host knows it."""

@@ -13,6 +13,8 @@ The rules, which the emulator implements from its own side:
   unless nothing changes it and the host knows it, and what it writes to one is copied there just
   after it.
 * Argins are registers, set without a transfer.
+* A run of several mini-batches, in spatial mapping, copies those of an input or output in one go;
+  what stays on the device is not copied between them.
 """
 
 from __future__ import annotations
@@ -122,9 +124,9 @@ def run_transfers(
     for value in roles.outputs:
         if value in written and value not in on_host:
             on_host.add(value)
-            transfers.append(
-                _transfer(value, Direction.RDU_TO_HOST, Cause.OUTPUT, written[value], target)
-            )
+            way, call = Direction.RDU_TO_HOST, written[value]
+            size = roles.copies(value) * fixed_bytes(value)
+            transfers.append(_transfer(value, way, Cause.OUTPUT, call, target, size))
     return tuple(transfers)
 
 
@@ -173,17 +175,26 @@ def _input_transfers(
         if stage.on_rdu:
             for value in stage.inputs:
                 first_call.setdefault(value, call)
+    way, cause = Direction.HOST_TO_RDU, Cause.INPUT
     return [
-        _transfer(value, Direction.HOST_TO_RDU, Cause.INPUT, first_call[value], target)
+        _transfer(
+            value, way, cause, first_call[value], target, roles.copies(value) * fixed_bytes(value)
+        )
         for value in roles.inputs
         if value in first_call and value not in roles.argins
     ]
 
 
 def _transfer(
-    value: ir.Value, direction: Direction, cause: Cause, call: int | None, target: TargetSummary
+    value: ir.Value,
+    direction: Direction,
+    cause: Cause,
+    call: int | None,
+    target: TargetSummary,
+    size: int | None = None,
 ) -> Transfer:
-    size = fixed_bytes(value)
+    if size is None:
+        size = fixed_bytes(value)
     return Transfer(
         symbol=name_of(value),
         bytes=size,

@@ -1,8 +1,9 @@
-"""Make dynamic dimensions static, as ``--dim`` and ``--input-shape`` say."""
+"""Make dynamic dimensions static: to the sizes that are stated, and to an assumed one elsewhere."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 import onnx_ir as ir
 
@@ -13,24 +14,47 @@ from samba_onnx.passes.rewrites.rewriting import each_graph
 Shapes = Mapping[str, tuple[Dimension, ...]]
 
 
+ASSUMED: Final = "samba_onnx.assumed"
+"""Key in ``Model.meta`` of the dimensions that nobody stated a size of: a frozenset of names, and of
+places (``x[0]``) where there is no name."""
+
+ASSUMED_SIZE: Final = "samba_onnx.assumed_size"
+"""Key in ``Model.meta`` of the size that these were given."""
+
+DEFAULT_SHAPE: Final = "samba_onnx.default_shape"
+"""Key in ``Value.meta`` of the sizes that the default of an input has, which passes do not see."""
+
+_BOUND: Final = "samba_onnx.bound"
+"""Key in ``Model.meta`` of the sizes that names were given."""
+
+
 class BindDimensionsPass(ir.passes.InPlacePass):
-    """Give dynamic dimensions of the inputs the sizes that the user asked for.
+    """Give dynamic dimensions of the inputs static sizes.
 
     1. ``dims`` sets every dimension of that name, wherever it occurs in the model.
     2. ``input_shapes`` sets the dimensions of one input; a name or None in it leaves that
-       dimension as it is. A named dimension that it sets is set everywhere.
+       dimension as it is. A named dimension that it sets is set everywhere. An empty name stands
+       for the only input.
+    3. ``assumed``, where it is no None, sets every other dimension of the inputs, unless the default
+       of an input knows better. An input of unknown rank stays as it is.
+    4. Outputs keep their names: models that name the dimensions of an output after those of an
+       input are often wrong, and inference knows better. ``BindOutputsPass`` sets what is left.
     """
 
-    def __init__(self, dims: Mapping[str, int], input_shapes: Shapes) -> None:
-        """Keep the user's sizes.
+    def __init__(
+        self, dims: Mapping[str, int], input_shapes: Shapes, assumed: int | None = None
+    ) -> None:
+        """Keep the sizes.
 
         Args:
             dims: Sizes by name of dimension.
             input_shapes: Shapes by name of input.
+            assumed: Size of every dimension that these leave dynamic; None leaves them so.
         """
         super().__init__()
         self.dims = dims
         self.input_shapes = input_shapes
+        self.assumed = assumed
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
         """Bind the dimensions.
@@ -38,22 +62,22 @@ class BindDimensionsPass(ir.passes.InPlacePass):
         Raises:
             UsageError: An unknown name, a size below 1, or sizes that contradict each other.
         """
-        if not self.dims and not self.input_shapes:
-            return ir.passes.PassResult(model, modified=False)
-        sizes = self._sizes(model)
+        shapes = _named_shapes(model, self.input_shapes)
+        sizes = self._sizes(model, shapes)
         modified = False
-        for name, shape in self.input_shapes.items():
+        for name, shape in shapes.items():
             value = next(value for value in model.graph.inputs if value.name == name)
             modified |= _set_static(value, shape)
+        if self.assumed is not None:
+            modified |= _assume(model, self.assumed, sizes)
+        computed = {value for value in model.graph.outputs if value.producer() is not None}
         for value in _all_values(model):
-            old = dimensions(value.shape)
-            if old is not None and any(isinstance(dim, str) and dim in sizes for dim in old):
-                new = [sizes.get(dim, dim) if isinstance(dim, str) else dim for dim in old]
-                value.shape = ir.Shape(new)
-                modified = True
+            if value not in computed:
+                modified |= _set_named(value, sizes)
+        model.meta[_BOUND] = sizes
         return ir.passes.PassResult(model, modified=modified)
 
-    def _sizes(self, model: ir.Model) -> dict[str, int]:
+    def _sizes(self, model: ir.Model, shapes: Shapes) -> dict[str, int]:
         """Return the sizes by dimension name, of both options together."""
         known = sorted(
             {
@@ -71,12 +95,73 @@ class BindDimensionsPass(ir.passes.InPlacePass):
                 raise UsageError(f"dimension {name!r} must be at least 1, not {size}")
         sizes = dict(self.dims)
         inputs = {value.name: value for value in model.graph.inputs}
-        for name, shape in self.input_shapes.items():
+        for name, shape in shapes.items():
             if name not in inputs:
                 has = ", ".join(str(known) for known in inputs) or "none"
                 raise UsageError(f"the model has no input {name!r}; it has {has}")
             _collect(name, dimensions(inputs[name].shape), shape, sizes)
         return sizes
+
+
+class BindOutputsPass(ir.passes.InPlacePass):
+    """Give dimensions of the outputs that inference did not find the sizes of their names.
+
+    1. Only after ``BindDimensionsPass``, and only names that it gave a size.
+    """
+
+    def call(self, model: ir.Model) -> ir.passes.PassResult:
+        """Bind the dimensions."""
+        sizes: dict[str, int] = model.meta.get(_BOUND, {})
+        changed = [_set_named(value, sizes) for value in model.graph.outputs]
+        return ir.passes.PassResult(model, modified=any(changed))
+
+
+def _named_shapes(model: ir.Model, shapes: Shapes) -> dict[str, tuple[Dimension, ...]]:
+    """Return the stated shapes with the only input's name in place of an empty one."""
+    if "" not in shapes:
+        return dict(shapes)
+    names = [str(value.name) for value in model.graph.inputs]
+    if len(names) != 1:
+        raise UsageError(
+            f"a shape without the name of an input is for models with one; this one has "
+            f"{len(names)} ({', '.join(names)}): say which is meant, as in {(names or ['x'])[0]}=..."
+        )
+    if names[0] in shapes and shapes[names[0]] != shapes[""]:
+        raise UsageError(f"input {names[0]!r} is given two shapes")
+    return {name or names[0]: shape for name, shape in shapes.items()}
+
+
+def _assume(model: ir.Model, size: int, sizes: dict[str, int]) -> bool:
+    """Set the nameless dimensions of all inputs, and add the names that have no size to ``sizes``."""
+    assumed: set[str] = set()
+    modified = False
+    # The default of an input knows its sizes, and those of other inputs that have the same names.
+    for value in sorted(model.graph.inputs, key=lambda value: DEFAULT_SHAPE not in value.meta):
+        old = dimensions(value.shape)
+        if old is None:
+            continue
+        default = value.meta.get(DEFAULT_SHAPE)
+        known = (size,) * len(old) if default is None else default
+        for axis, dim in enumerate(old):
+            new = f"{value.name}[{axis}]" if dim is None else dim
+            if isinstance(new, str) and new not in sizes and default is None:
+                assumed.add(new)
+            if isinstance(dim, str):
+                sizes.setdefault(dim, known[axis])
+        if None in old:
+            value.shape = ir.Shape([known[i] if dim is None else dim for i, dim in enumerate(old)])
+            modified = True
+    model.meta[ASSUMED], model.meta[ASSUMED_SIZE] = frozenset(assumed), size
+    return modified
+
+
+def _set_named(value: ir.Value, sizes: Mapping[str, int]) -> bool:
+    """Set the dimensions of a value whose names have a size."""
+    old = dimensions(value.shape)
+    if old is None or not any(isinstance(dim, str) and dim in sizes for dim in old):
+        return False
+    value.shape = ir.Shape([sizes.get(dim, dim) if isinstance(dim, str) else dim for dim in old])
+    return True
 
 
 def _collect(

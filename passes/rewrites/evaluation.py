@@ -25,7 +25,13 @@ ELEMENTWISE = operators(kind=Kind.ELEMENTWISE, foldable=True) - {"Cast", "CastLi
 """Operators that are folded and spread their operands to a common shape."""
 FOLDABLE = operators(foldable=True)
 """Operators that are folded: deterministic, and the same in numpy as in every runtime."""
-GROWING = frozenset({"ConstantOfShape", "Expand", "Gather", "MatMul", "Range", "Tile"})
+GROWING = (operators(kind=Kind.CREATE, foldable=True) - {"Shape", "Size"}) | {
+    "Expand",
+    "Gather",
+    "GatherND",
+    "MatMul",
+    "Tile",
+}
 """Those of them whose result may have more elements than their operands; see ``_grown``."""
 
 
@@ -151,6 +157,11 @@ def _grown(node: ir.Node, operands: Sequence[Array]) -> int:
         axis = node.attributes["axis"].as_int() if "axis" in node.attributes else 0
         data, indices = operands
         return int(indices.size * (data.size // max(1, data.shape[axis])))
+    if node.op_type == "GatherND":
+        data, indices = operands
+        batch = node.attributes["batch_dims"].as_int() if "batch_dims" in node.attributes else 0
+        found = math.prod(data.shape[batch + indices.shape[-1] :])
+        return math.prod(indices.shape[:-1]) * found
     if node.op_type == "MatMul":
         left, right = operands
         work = left.size * right.size  # at least: of a result that is not broadcast

@@ -72,7 +72,9 @@ def _replace(model: ir.Model, node: ir.Node, elements: Elements) -> Refusal | No
         return Refusal("the type of its output is not known")
     if math.prod(shape) != len(elements):
         return Refusal("its output is declared with another number of elements than it computes")
-    if all(constant(value) is not None for value in node.inputs):
+    # Of a weight only the shape is looked at, however large it is.
+    described = node.op_type in ("Shape", "Size")
+    if not described and all(constant(value) is not None for value in node.inputs):
         return Refusal("its operands are constants, which FoldConstants folds")
     array = np.array(elements, output.dtype.numpy()).reshape(shape)
     return forward(node, add_constant(model, folded_name(output), array))
@@ -86,8 +88,6 @@ def _fix_reshape(model: ir.Model, node: ir.Node, tracker: _Tracker) -> Refusal |
     sizes = tracker.elements(operand)
     if sizes is None:
         return Refusal("nothing is known of its shape operand")
-    if integer_attribute(node, "allowzero", 0):
-        return Refusal("with allowzero, a 0 would not copy a dimension")
     own = dimensions(source.shape) or ()
     fixed: list[int] = []
     for axis, item in enumerate(sizes):
@@ -106,6 +106,7 @@ def _fix_reshape(model: ir.Model, node: ir.Node, tracker: _Tracker) -> Refusal |
         return Refusal("several dimensions of its input that are copied may be empty")
     name = f"{node.outputs[0].name}_shape"
     node.replace_input_with(1, add_integers(model, name, fixed))
+    node.attributes.pop("allowzero", None)  # no number is 0, and a 0 copies a dimension now
     return None
 
 

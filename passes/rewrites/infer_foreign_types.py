@@ -8,7 +8,12 @@ import onnx
 import onnx_ir as ir
 
 from samba_onnx.errors import SambaError
-from samba_onnx.facts.domains import ONNX_DOMAINS, ONNXRUNTIME_DOMAINS, SAMBA_DOMAIN
+from samba_onnx.facts.domains import (
+    EARLY_OPERATORS,
+    ONNX_DOMAINS,
+    ONNXRUNTIME_DOMAINS,
+    SAMBA_DOMAIN,
+)
 from samba_onnx.passes.rewrites.rewriting import SMALL
 from samba_onnx.program.dataflow import subgraphs
 from samba_onnx.safety.type_inference import OutputType, infer_output_types
@@ -23,7 +28,8 @@ class InferForeignTypesPass(ir.passes.InPlacePass):
 
     1. A node is asked about when type or shape of one of its results is unknown, it is of onnx's or
        onnxruntime's domains, carries no subgraphs, and each operand has a type or comes from
-       another such node. Nobody is asked unless one of them is of onnxruntime's domains.
+       another such node. Nobody is asked unless one of them is of onnxruntime's domains, or an operator
+       that onnxruntime has in earlier versions than onnx.
     2. onnxruntime sees these nodes only, in a child process; weights are declared, not read.
     3. What is known stays. Names of dimensions that the model's inputs do not have were made up by
        onnxruntime and are dropped.
@@ -40,7 +46,7 @@ class InferForeignTypesPass(ir.passes.InPlacePass):
         """Infer."""
         self._note_unknown_operators(model)
         region = _region(model.graph)
-        asked = [node for node in region if node.domain in ONNXRUNTIME_DOMAINS]
+        asked = [node for node in region if _is_foreign(node)]
         if not asked or any(node.version for node in region):
             return ir.passes.PassResult(model, modified=False)
         writer = _Writer()
@@ -91,6 +97,12 @@ def _region(graph: ir.Graph) -> list[ir.Node]:
             region.append(node)
             inside.update(outputs)
     return region
+
+
+def _is_foreign(node: ir.Node) -> bool:
+    return node.domain in ONNXRUNTIME_DOMAINS or (
+        node.domain == "" and node.op_type in EARLY_OPERATORS
+    )
 
 
 def _is_used(value: ir.Value) -> bool:

@@ -58,7 +58,7 @@ class InferShapesPass(ir.passes.InPlacePass):
         """Run onnx's inference once, with or without the content of vectors."""
         from onnx import shape_inference
 
-        writer = _Writer(unsafe)
+        writer = ShapeWriter(unsafe)
         proto = writer.write(model)
         try:
             inferred = shape_inference.infer_shapes(proto, data_prop=content)
@@ -73,15 +73,23 @@ class InferShapesPass(ir.passes.InPlacePass):
         return modified
 
 
-class _Writer:
+class ShapeWriter:
     """Writes graphs as far as inference looks at them, under names of its own.
 
     Between passes the names of a model need not be unique. Nodes that onnx must not see are left
     out, so that their results are what is declared, or written as an operator that infers alike.
     """
 
-    def __init__(self, unsafe: Set[ir.Node]) -> None:
+    def __init__(self, unsafe: Set[ir.Node], *, stated: bool = True) -> None:
+        """Begin without names.
+
+        Args:
+            unsafe: Nodes that onnx must not see as they are.
+            stated: Whether to write what the model says of computed values; otherwise only the types
+                of outputs, and of what operators of other domains compute.
+        """
         self._unsafe = unsafe
+        self._stated = stated
         self.values: dict[str, ir.Value] = {}
         self._names: dict[ir.Value, str] = {}
 
@@ -119,13 +127,16 @@ class _Writer:
             else:
                 self._declare(proto.input.add(), value)
         for value in graph.outputs:
-            self._declare(proto.output.add(), value)
+            self._declare(proto.output.add(), value, shape=self._stated)
         for node in graph:
             if node not in self._unsafe or node.op_type in ARITHMETIC:
                 self._write_node(proto.node.add(), node)
             for value in node.outputs:
-                if value.type is not None and not value.is_graph_output() and self._name(value):
-                    self._declare(proto.value_info.add(), value)
+                told = self._stated or node.domain != "" or node in self._unsafe
+                if not told or value.type is None or value.is_graph_output():
+                    continue
+                if self._name(value):
+                    self._declare(proto.value_info.add(), value, shape=self._stated)
 
     def _write_node(self, proto: onnx.NodeProto, node: ir.Node) -> None:
         proto.op_type, proto.domain, proto.overload = node.op_type, node.domain, node.overload
@@ -142,11 +153,11 @@ class _Writer:
             else:
                 ir.serde.serialize_attribute_into(proto.attribute.add(), attribute)
 
-    def _declare(self, proto: onnx.ValueInfoProto, value: ir.Value) -> None:
+    def _declare(self, proto: onnx.ValueInfoProto, value: ir.Value, *, shape: bool = True) -> None:
         proto.name = self._name(value)
         if value.type is not None:
             ir.serde.serialize_type_into(proto.type, value.type)
-            if value.shape is not None:
+            if shape and value.shape is not None:
                 ir.serde.serialize_shape_into(proto.type, value.shape)
 
 
@@ -163,7 +174,8 @@ def _merge(value: ir.Value, inferred: onnx.TypeProto, *, keep_made_up: bool) -> 
     """Take over type and dimensions that ``value`` lacks.
 
     Names that inference makes up are left out before all content is known: they would stay, where
-    the content then gives the model's own.
+    the content then gives the model's own. They are left out of sequences and what comes
+    from them, too: a name would be that of all of its tensors, which need not have one size.
     """
     if inferred.WhichOneof("value") is None:
         return False
@@ -175,7 +187,7 @@ def _merge(value: ir.Value, inferred: onnx.TypeProto, *, keep_made_up: bool) -> 
     if new is None:
         return modified
     old = dimensions(value.shape)
-    if not keep_made_up:
+    if not keep_made_up or _is_from_sequence(value):
         new = tuple(None if str(dim).startswith(MADE_UP) else dim for dim in new)
     if value.is_graph_output() and old is not None:
         # a nameless dimension of the interface gets no name that inference made up
@@ -185,6 +197,15 @@ def _merge(value: ir.Value, inferred: onnx.TypeProto, *, keep_made_up: bool) -> 
         value.shape = ir.Shape(merged)
         return True
     return modified
+
+
+def _is_from_sequence(value: ir.Value) -> bool:
+    """Return whether a value is a sequence of tensors, or computed from one."""
+    node = value.producer()
+    operands = () if node is None else node.inputs
+    return any(
+        isinstance(one.type, ir.SequenceType) for one in (value, *operands) if one is not None
+    )
 
 
 def _merge_dimensions(old: Shape | None, new: Shape) -> Shape:

@@ -33,8 +33,10 @@ class Port:
             return True
         if not static_dimensions or self.name != after.name or self.type not in ("", after.type):
             return False
-        if self.shape is None or after.shape is None:
-            return after.shape is not None
+        if self.shape is None:
+            return True
+        if after.shape is None:
+            return False
         return len(self.shape) == len(after.shape) and all(
             old == new or (not isinstance(old, int) and isinstance(new, int))
             for old, new in zip(self.shape, after.shape, strict=True)

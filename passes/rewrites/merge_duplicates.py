@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Sequence
 
 import onnx_ir as ir
-from onnx_ir.passes.common import CommonSubexpressionEliminationPass
 
 from samba_onnx.facts.operators import Randomness, operators
-from samba_onnx.passes.rewrites.rewriting import WEIGHT
+from samba_onnx.passes.rewrites.rewriting import WEIGHT, each_graph, inherit
 from samba_onnx.pef.sources import FileRegion
 
 SMALL_BYTES = 4096
 """Size up to which initializers are compared by content; larger ones by where they are stored."""
 
 RANDOM = operators(random=[Randomness.ALWAYS, Randomness.TRAINING])
-_TAG = "samba_onnx_unique"
+_COMPARED = frozenset(
+    {
+        ir.AttributeType.INT,
+        ir.AttributeType.INTS,
+        ir.AttributeType.FLOAT,
+        ir.AttributeType.FLOATS,
+        ir.AttributeType.STRING,
+        ir.AttributeType.STRINGS,
+    }
+)
+"""Kinds of attributes that are compared besides small tensors."""
 
 
 class MergeInitializersPass(ir.passes.InPlacePass):
@@ -58,26 +67,95 @@ def _key(value: ir.Value) -> Hashable | None:
 
 
 class MergeNodesPass(ir.passes.InPlacePass):
-    """Keep one of nodes with the same operator, attributes and inputs, with ``onnx_ir``'s pass.
+    """Keep one of nodes with the same operator, attributes and inputs, in every graph by itself.
 
-    Nodes that may differ from run to run (random operators, Dropout) or of which nothing is known
-    (custom domains) are told apart by a temporary attribute.
+    1. What may differ from run to run (random operators, Dropout), of which nothing is known (custom
+       domains) or that has a subgraph stays.
+    2. An output of the graph keeps its name: the node that is kept takes it over, or an Identity
+       carries it where that has a name of the interface already. Such an Identity stays.
+
+    ``onnx_ir`` has a pass of this kind too; with many equal outputs its time grows with their square.
     """
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
         """Merge."""
-        tagged = list(_not_mergeable(model))
-        for number, node in enumerate(tagged):
-            node.attributes[_TAG] = ir.AttrInt64(_TAG, number)
-        try:
-            result = CommonSubexpressionEliminationPass()(model)
-        finally:
-            for node in tagged:
-                node.attributes.pop(_TAG, None)
-        return ir.passes.PassResult(model, modified=result.modified)
+        modified = False
+        for graph in list(each_graph(model)):
+            modified |= _merge_nodes(graph)
+        return ir.passes.PassResult(model, modified=modified)
 
 
-def _not_mergeable(model: ir.Model) -> Iterator[ir.Node]:
-    for node in model.graph:
-        if node.domain != "" or node.op_type in RANDOM:
-            yield node
+def _merge_nodes(graph: ir.Graph) -> bool:
+    places: dict[ir.Value, list[int]] = {}
+    for place, value in enumerate(graph.outputs):
+        places.setdefault(value, []).append(place)
+    kept: dict[Hashable, ir.Node] = {}
+    modified = False
+    for node in graph:
+        key = _node_key(node)
+        if key is None:
+            continue
+        first = kept.setdefault(key, node)
+        if first is node:
+            continue
+        for output, original in zip(list(node.outputs), first.outputs, strict=True):
+            if output.is_graph_output():
+                _hand_over(graph, node, output, original, places)
+            output.replace_all_uses_with(original)
+        graph.remove(node, safe=True)
+        modified = True
+    return modified
+
+
+def _node_key(node: ir.Node) -> Hashable | None:
+    """Return what equal nodes have in common, None for a node that stays."""
+    # Case 1: nothing says that two of them compute the same.
+    if node.domain != "" or node.op_type in RANDOM:
+        return None
+    # Case 2: it is there for the name only.
+    if node.op_type == "Identity" and node.outputs[0].is_graph_output():
+        return None
+    attributes = []
+    for name, attribute in sorted(node.attributes.items()):
+        content = _attribute_key(attribute)
+        if content is None:
+            return None
+        attributes.append((name, attribute.type, content))
+    inputs = tuple(id(value) for value in node.inputs)
+    return (node.op_identifier(), node.version, len(node.outputs), inputs, tuple(attributes))
+
+
+def _attribute_key(attribute: ir.Attr) -> Hashable | None:
+    """Return an attribute's content, None for what is not compared."""
+    if attribute.is_ref():
+        return None
+    if attribute.type == ir.AttributeType.TENSOR:
+        tensor = attribute.as_tensor()
+        if tensor.dtype.is_string() or tensor.nbytes > SMALL_BYTES:
+            return None
+        return (tensor.dtype, tuple(tensor.shape), tensor.tobytes())
+    value = tuple(attribute.value) if isinstance(attribute.value, Sequence) else attribute.value
+    return value if attribute.type in _COMPARED else None
+
+
+def _hand_over(
+    graph: ir.Graph,
+    node: ir.Node,
+    output: ir.Value,
+    original: ir.Value,
+    places: dict[ir.Value, list[int]],
+) -> None:
+    """Let ``original``, or an Identity of it, be the graph's output that ``output`` is."""
+    successor = original
+    if original.is_graph_output():
+        identity = ir.node("Identity", [original], name=node.name)
+        inherit([identity], node)
+        graph.insert_before(node, identity)
+        successor = identity.outputs[0]
+    successor.name, successor.doc_string = output.name, output.doc_string
+    successor.type, successor.shape = output.type, output.shape
+    successor.metadata_props.update(output.metadata_props)
+    places[successor] = places.pop(output)
+    for place in places[successor]:
+        graph.outputs[place] = successor
+    output.name = None

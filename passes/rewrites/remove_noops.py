@@ -25,6 +25,10 @@ RESHAPING = operators(kind=Kind.VIEW) - {"Identity"}
 SAME_SHAPE = RESHAPING | {"Expand", "Tile"}
 """Operators that change nothing when the shape stays the same and is known."""
 
+REDUCING = frozenset({"ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum"})
+"""Operators that change nothing when their result has as many elements as there were: what they
+reduce over is of size 1."""
+
 SINGLE = frozenset({"Concat", "Max", "Mean", "Min", "Sum"})
 """Operators of any number of inputs that change nothing when there is one."""
 
@@ -36,7 +40,8 @@ class RemoveNoopsPass(ReasonedPass):
     2. Transpose in the order that it is, and Concat, Sum, Max, Min, Mean of one input.
     3. Reshape, Expand, Flatten, Squeeze, Tile to the same static shape; Slice of everything; Pad
        by nothing.
-    4. Multiplication and division by one, subtraction of zero.
+    4. Multiplication and division by one, subtraction of zero; a mean, sum, product or extreme over
+       axes of size 1 that stay.
     5. Two Transposes in a row become one; of two Reshapes in a row the first is skipped; CastLike
        of a known type becomes Cast.
 
@@ -195,6 +200,7 @@ _RULES: dict[str, Rule] = {
     "Sub": functools.partial(_neutral, 0),
     **dict.fromkeys(SAME_SHAPE, _same_shape),
     **dict.fromkeys(SINGLE, _single),
+    **dict.fromkeys(REDUCING, _same_shape),
 }
 
 

@@ -118,14 +118,14 @@ def add_integers(model: ir.Model, name: str, numbers: Sequence[int]) -> ir.Value
 
 
 def replace_node(
-    old: ir.Node, new: ir.Node | Sequence[ir.Node], outputs: Sequence[ir.Value]
+    old: ir.Node, new: ir.Node | Sequence[ir.Node], outputs: Sequence[ir.Value | None]
 ) -> None:
     """Put ``new`` in the place of ``old``; ``outputs`` take over names, types and readers.
 
     Args:
         old: A node of a graph.
         new: Nodes in topological order, not yet in a graph.
-        outputs: One value produced by ``new`` for each output of ``old``.
+        outputs: One value produced by ``new`` for each output of ``old``; None where nobody reads it.
     """
     nodes = [new] if isinstance(new, ir.Node) else list(new)
     graph = old.graph
@@ -135,13 +135,19 @@ def replace_node(
     if nodes and not nodes[-1].name:
         nodes[-1].name = old.name
     for before, after in zip(old.outputs, outputs, strict=True):
-        after.name, after.doc_string = before.name, before.doc_string
-        after.type = before.type if before.type is not None else after.type
-        after.shape = before.shape if before.shape is not None else after.shape
-        after.metadata_props.update(before.metadata_props)
-        before.replace_all_uses_with(after, replace_graph_outputs=True)
+        if after is not None:
+            take_over(before, after)
     graph.insert_before(old, nodes)
     graph.remove(old, safe=True)
+
+
+def take_over(before: ir.Value, after: ir.Value) -> None:
+    """Let ``after``, which a node computes, have name, type, shape and readers of ``before``."""
+    after.name, after.doc_string = before.name, before.doc_string
+    after.type = before.type if before.type is not None else after.type
+    after.shape = before.shape if before.shape is not None else after.shape
+    after.metadata_props.update(before.metadata_props)
+    before.replace_all_uses_with(after, replace_graph_outputs=True)
 
 
 def substitute(node: ir.Node, output: ir.Value, value: ir.Value) -> None:

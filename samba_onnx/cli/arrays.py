@@ -51,6 +51,45 @@ def read_inputs(texts: Sequence[str], specs: Mapping[str, InputSpec]) -> dict[st
     return values
 
 
+def read_shapes(texts: Sequence[str]) -> dict[str, tuple[int, ...]]:
+    """Read the shapes of ``--sample-input`` options.
+
+    Args:
+        texts: ``INPUT=FILE``; ``FILE.npy`` for the only input; or ``FILE.npz``, which names its arrays.
+
+    Returns:
+        Shapes by input name; an empty name for the only input.
+
+    Raises:
+        UsageError: A file cannot be used, or an input is given twice.
+    """
+    shapes: dict[str, tuple[int, ...]] = {}
+    for text in texts:
+        name, equals, path = text.rpartition("=")
+        if Path(text).exists():  # its name may hold "="
+            name, equals, path = "", "", text
+        suffix = Path(path).suffix.lower()
+        if suffix not in {".npy", ".npz"} or (equals and not name):
+            raise UsageError(
+                f"--sample-input {text}: expected INPUT=FILE.npy, FILE.npy for a model with one input, "
+                "or FILE.npz with arrays by input"
+            )
+        if suffix == ".npz":
+            arrays = _read_all(path)
+            found = {key: array.shape for key, array in arrays.items()}
+            if name:
+                only = found.get(name, next(iter(found.values())) if len(found) == 1 else None)
+                found = {} if only is None else {name: only}
+        else:
+            with open_regular(path, what="input", error=UsageError) as file:
+                found = {name: _read_npy(file, path).shape}
+        if not found or set(found) & set(shapes):
+            twice = "is given twice" if found else f"has no array {name!r}"
+            raise UsageError(f"--sample-input {text}: {next(iter(found), path)!r} {twice}")
+        shapes |= found
+    return shapes
+
+
 def _split(text: str, specs: Mapping[str, InputSpec]) -> tuple[str | None, str]:
     """Split ``NAME=FILE``; the longest name wins, because names may hold ``=``."""
     names = [name for name in specs if text.startswith(f"{name}=")]

@@ -16,15 +16,17 @@ from samba_onnx.cli.options import (
     DimOption,
     InputShapeOption,
     JsonOption,
+    KeepDynamicOption,
     LevelOption,
     PortableArgument,
     QuietOption,
+    SampleInputOption,
     SeedOption,
     TargetOption,
     VerboseOption,
     parse_bytes,
-    parse_dims,
     parse_input_shapes,
+    parse_sizes,
 )
 from samba_onnx.cli.progress import Activity
 from samba_onnx.cli.torch_models import analyze_torch, convert_torch, is_factory, is_torch_model
@@ -118,6 +120,8 @@ def convert(
     seed: SeedOption = 0,
     dim: DimOption = None,
     input_shape: InputShapeOption = None,
+    sample_input: SampleInputOption = None,
+    keep_dynamic: KeepDynamicOption = False,
     fail_on_fallback: FailOption = False,
     max_fallbacks: FallbacksOption = None,
     max_transfer_bytes: TransferOption = None,
@@ -156,13 +160,14 @@ def convert(
 ) -> int:
     """Convert a model into a PEF, and report what runs where.
 
-    A PyTorch model is put into evaluation mode, and its sizes are those of its example inputs; the
+    Dynamic dimensions of which no option states a size become 1, and a note says which. A PyTorch model is put into evaluation mode, and its sizes are those of its example inputs; the
     sample is what eager torch computes from them. Whatever a factory does, it does with the rights
     of whoever runs this command; a .pt2 file runs nothing.
 
     Examples:
       samba-port convert model.onnx
       samba-port convert model.onnx -o out/m.pef --target sn30 --dim batch=8
+      samba-port convert model.onnx --dim batch=1,8,32
       samba-port convert model.onnx --json report.json --fail-on-fallback
       samba-port convert my_project.models:resnet -o resnet.pef
       samba-port convert exported.pt2
@@ -172,7 +177,7 @@ def convert(
     """
     display = Display(json, quiet, verbose)
     limits = _limits(fail_on_fallback, max_fallbacks, max_transfer_bytes)
-    dims, shapes = parse_dims(dim), parse_input_shapes(input_shape)
+    dims, shapes = parse_sizes(dim), _shapes(input_shape, sample_input)
     if loss_index and not train:
         raise UsageError("--loss-index is for --train: a program that only runs has no losses")
     destination = output or _destination(model)
@@ -184,7 +189,7 @@ def convert(
 
     with Activity(quiet) as activity:
         if is_torch_model(model):
-            _refuse_shapes(dim, input_shape)
+            _refuse_shapes(bool(dims or shapes or keep_dynamic))
             opened = convert_torch(
                 model,
                 destination,
@@ -207,6 +212,7 @@ def convert(
                 level=level,
                 dims=dims,
                 input_shapes=shapes,
+                keep_dynamic=keep_dynamic,
                 sample=sample,
                 sample_seconds=sample_seconds,
                 seed=seed,
@@ -223,6 +229,8 @@ def analyze(
     level: LevelOption = "o3",
     dim: DimOption = None,
     input_shape: InputShapeOption = None,
+    sample_input: SampleInputOption = None,
+    keep_dynamic: KeepDynamicOption = False,
     fail_on_fallback: FailOption = False,
     max_fallbacks: FallbacksOption = None,
     max_transfer_bytes: TransferOption = None,
@@ -242,14 +250,14 @@ def analyze(
     """
     display = Display(json, quiet, verbose)
     limits = _limits(fail_on_fallback, max_fallbacks, max_transfer_bytes)
-    dims, shapes = parse_dims(dim), parse_input_shapes(input_shape)
+    dims, shapes = parse_sizes(dim), _shapes(input_shape, sample_input)
     refuse_overwriting(model, outputs={"--json": json})
 
     from samba_onnx.report import Report
 
     with Activity(quiet) as activity:
         if is_torch_model(model):
-            _refuse_shapes(dim, input_shape)
+            _refuse_shapes(bool(dims or shapes or keep_dynamic))
             manifest = analyze_torch(model, target, level, activity.step)
         else:
             from samba_onnx.workflows.compiler import analyze as analyze_model
@@ -260,6 +268,7 @@ def analyze(
                 level=level,
                 dims=dims,
                 input_shapes=shapes,
+                keep_dynamic=keep_dynamic,
                 progress=activity.step,
             )
     return _give(Report.from_manifest(manifest), display, limits, "analyze")
@@ -272,11 +281,34 @@ def _destination(model: str) -> str:
     return str(Path(model).with_suffix(".pef"))
 
 
-def _refuse_shapes(dims: list[str] | None, shapes: list[str] | None) -> None:
-    if dims or shapes:
+def _shapes(
+    texts: list[str] | None, files: list[str] | None
+) -> dict[str, tuple[int | str | None, ...]]:
+    """Return the shapes of inputs that options and sample inputs state."""
+    shapes = parse_input_shapes(texts)
+    if files:
+        from samba_onnx.cli.arrays import read_shapes
+
+        for name, shape in read_shapes(files).items():
+            stated = shapes.get(name, shape)
+            if len(stated) != len(shape) or any(
+                isinstance(size, int) and size != length
+                for size, length in zip(stated, shape, strict=True)
+            ):
+                raise UsageError(
+                    f"--sample-input: {name!r} has shape {list(shape)} there, and "
+                    f"{','.join('?' if size is None else str(size) for size in stated)} in "
+                    "--input-shape"
+                )
+            shapes[name] = shape
+    return shapes
+
+
+def _refuse_shapes(stated: bool) -> None:
+    if stated:
         raise UsageError(
-            "--dim and --input-shape are for ONNX models: the sizes of a PyTorch model are those of "
-            "its example inputs"
+            "--dim, --input-shape, --sample-input and --keep-dynamic are for ONNX models: the sizes of "
+            "a PyTorch model are those of its example inputs"
         )
 
 

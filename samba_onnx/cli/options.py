@@ -45,8 +45,9 @@ DimOption = Annotated[
     list[str] | None,
     typer.Option(
         "--dim",
-        metavar="NAME=SIZE",
-        help="Make a dynamic dimension static; repeatable.",
+        metavar="NAME=SIZE[,SIZE...]",
+        help="Size of a dynamic dimension; of several, each makes a graph of its own in one PEF; "
+        "repeatable.",
         rich_help_panel=SHAPES,
     ),
 ]
@@ -57,6 +58,24 @@ InputShapeOption = Annotated[
         metavar="INPUT=SIZES",
         help="Set the shape of an input, as x=1,3,224,224; ? leaves a dimension as it is; "
         "repeatable.",
+        rich_help_panel=SHAPES,
+    ),
+]
+SampleInputOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--sample-input",
+        metavar="[INPUT=]FILE",
+        help="Take the shape of an input from an array in .npy, or those of several from .npz; "
+        "repeatable.",
+        rich_help_panel=SHAPES,
+    ),
+]
+KeepDynamicOption = Annotated[
+    bool,
+    typer.Option(
+        "--keep-dynamic",
+        help="Leave other dimensions dynamic, for the CPU; without, they become 1.",
         rich_help_panel=SHAPES,
     ),
 ]
@@ -104,7 +123,7 @@ _SUFFIXES = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 
 
 def parse_dims(texts: Sequence[str] | None) -> dict[str, int]:
-    """Read ``--dim`` options.
+    """Read ``--dim`` options of one size each.
 
     Args:
         texts: As ``batch=8``.
@@ -116,13 +135,46 @@ def parse_dims(texts: Sequence[str] | None) -> dict[str, int]:
         UsageError: One is malformed, or names a dimension again with another size.
     """
     sizes: dict[str, int] = {}
-    for text in texts or ():
-        name, _, size = text.rpartition("=")
-        if not name or not _is_size(size):
-            raise UsageError(f"--dim {text}: expected NAME=SIZE, as --dim batch=8")
-        if sizes.setdefault(name, int(size)) != int(size):
-            raise UsageError(f"--dim {text}: {name} is also set to {sizes[name]}")
+    for text, name, choices in _named_sizes(texts):
+        if len(choices) > 1:
+            raise UsageError(f"--dim {text}: expected one size, as --dim {name}={choices[0]}")
+        sizes[name] = choices[0]
     return sizes
+
+
+def parse_sizes(texts: Sequence[str] | None) -> dict[str, int | tuple[int, ...]]:
+    """Read ``--dim`` options, of which each may have several sizes.
+
+    Args:
+        texts: As ``batch=8`` or ``batch=1,8,32``.
+
+    Returns:
+        The size, or the sizes, by dimension.
+
+    Raises:
+        UsageError: One is malformed, or names a dimension again with other sizes.
+    """
+    return {
+        name: choices if len(choices) > 1 else choices[0]
+        for _, name, choices in _named_sizes(texts)
+    }
+
+
+def _named_sizes(texts: Sequence[str] | None) -> list[tuple[str, str, tuple[int, ...]]]:
+    """Return each option with its name and sizes."""
+    known: dict[str, tuple[int, ...]] = {}
+    options = []
+    for text in texts or ():
+        name, _, sizes = text.rpartition("=")
+        parts = sizes.split(",")
+        if not name or not all(_is_size(part) for part in parts):
+            raise UsageError(f"--dim {text}: expected NAME=SIZE, as --dim batch=8")
+        choices = tuple(map(int, parts))
+        if known.setdefault(name, choices) != choices:
+            before = ",".join(map(str, known[name]))
+            raise UsageError(f"--dim {text}: {name} is also set to {before}")
+        options.append((text, name, choices))
+    return options
 
 
 def parse_input_shapes(texts: Sequence[str] | None) -> dict[str, tuple[int | str | None, ...]]:

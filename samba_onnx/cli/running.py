@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -66,7 +67,8 @@ def run(
         typer.Option(
             "--dim",
             metavar="NAME=SIZE",
-            help="Size of a dynamic dimension of random inputs, 2 by default; repeatable.",
+            help="Size of a dynamic dimension of random inputs, 2 by default; or the size whose graph is "
+            "to run, where there are several; repeatable.",
             rich_help_panel=SHAPES,
         ),
     ] = None,
@@ -155,13 +157,16 @@ def run(
 
     begin = time.perf_counter()
     with Activity(quiet) as activity, load_pef(pef) as opened:
-        graph = _only_graph(opened)
+        sizes = parse_dims(dim)
+        graph = _graph(opened, inputs, sizes)
         chosen = executed_stages(opened.manifest, graph, limits)
         if output is not None:
             written = {name for stage in chosen for name in stage.outputs}
-            check_output_path(output, [name for name in graph.outputs if name in written])
+            check_output_path(
+                output, [graph.model_name(name) for name in graph.outputs if name in written]
+            )
         values = read_residents(opened, weights)
-        fed = _inputs(opened, _read_by(graph, chosen), inputs, random, parse_dims(dim))
+        fed = _inputs(opened, graph, _read_by(graph, chosen), inputs, random, sizes)
         activity.step("prepare the emulator")
         prepack = iterations >= PREPACK_FROM
         with Device(
@@ -171,7 +176,7 @@ def run(
             set_gradients(device, opened.manifest, chosen)
             load_seconds = time.perf_counter() - begin
             activity.step("run")
-            outputs, seconds = _iterate(device, fed, iterations, limits, activity)
+            outputs, seconds = _iterate(device, graph, fed, iterations, limits, activity)
         report = _report(opened, graph, device, outputs, load_seconds, seconds, chosen)
     if output is not None:
         write_outputs(output, outputs)
@@ -182,11 +187,24 @@ def run(
     return EXIT_YES
 
 
-def _only_graph(pef: Pef) -> Graph:
+def _graph(pef: Pef, texts: Sequence[str], dims: Mapping[str, int]) -> Graph:
+    """Return the only graph, or of those for several sizes the one that inputs and sizes fit."""
+    from samba_onnx.cli.arrays import read_inputs
+    from samba_onnx.runtime.sized_graphs import SizedGraphs
+
     graphs = pef.manifest.graphs
+    sized = SizedGraphs(pef.manifest)
+    if sized:
+        return sized.fitting(read_inputs(texts, sized.specs()), dims)
     if len(graphs) != 1:
         names = ", ".join(graph.name for graph in graphs) or "none"
         raise UsageError(f"{pef.path} has {len(graphs)} graphs ({names}); run takes a PEF with one")
+    for bound in pef.manifest.bound_dimensions:
+        if dims.get(bound.name, bound.size) != bound.size:
+            raise UsageError(
+                f"--dim {bound.name}={dims[bound.name]}: it is {bound.size} in {pef.path}; convert the "
+                f"model with --dim {bound.name}={bound.size},{dims[bound.name]} for both sizes"
+            )
     return graphs[0]
 
 
@@ -220,6 +238,7 @@ def _read_by(graph: Graph, stages: Sequence[Section | Fallback]) -> list[str]:
 
 def _inputs(
     pef: Pef,
+    graph: Graph,
     names: Sequence[str],
     texts: Sequence[str],
     seed: int | None,
@@ -229,7 +248,10 @@ def _inputs(
     from samba_onnx.cli.arrays import read_inputs
     from samba_onnx.runtime.inputs import InputSpec
 
-    specs = {name: InputSpec(pef.symbol(name)) for name in names}
+    specs = {
+        graph.model_name(name): InputSpec(replace(pef.symbol(name), name=graph.model_name(name)))
+        for name in names
+    }
     arrays = read_inputs(texts, specs)
     persistent = {argin.name for argin in pef.manifest.argins}
     missing = {
@@ -243,11 +265,12 @@ def _inputs(
                 "give --input NAME=FILE, or --random SEED"
             )
         return arrays
-    return arrays | _random(pef, missing, arrays, specs, seed, dims)
+    return arrays | _random(pef, graph, missing, arrays, specs, seed, dims)
 
 
 def _random(
     pef: Pef,
+    graph: Graph,
     missing: Mapping[str, InputSpec],
     arrays: Mapping[str, Any],
     specs: Mapping[str, InputSpec],
@@ -273,11 +296,12 @@ def _random(
                 for size in spec.shape
             ),
         )
-    return dict(random_inputs(shapes, seed, pef_ranges(pef)))
+    return dict(random_inputs(shapes, seed, pef_ranges(pef, graph)))
 
 
 def _iterate(
     device: Device,
+    graph: Graph,
     inputs: Mapping[str, Any],
     iterations: int,
     limits: SectionLimits,
@@ -288,7 +312,9 @@ def _iterate(
     outputs: dict[str, Any] = {}
     for index in range(iterations):
         begin = time.perf_counter()
-        outputs = device.run(inputs, section_ids=limits.ids, section_types=limits.types)
+        outputs = device.run(
+            inputs, graph=graph.name, section_ids=limits.ids, section_types=limits.types
+        )
         seconds.append(time.perf_counter() - begin)
         activity.count(index + 1, iterations)
     return outputs, seconds

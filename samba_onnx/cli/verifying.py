@@ -126,8 +126,11 @@ def _inputs(pef: Any, texts: list[str] | None) -> dict[str, Any] | None:
         return None
     from samba_onnx.cli.arrays import read_inputs
     from samba_onnx.runtime.inputs import InputSpec
+    from samba_onnx.runtime.sized_graphs import SizedGraphs
 
-    specs = {name: InputSpec(pef.symbol(name)) for name in pef.manifest.graphs[0].inputs}
+    sizes = SizedGraphs(pef.manifest)
+    names = pef.manifest.graphs[0].inputs
+    specs = sizes.specs() if sizes else {name: InputSpec(pef.symbol(name)) for name in names}
     arrays = read_inputs(texts, specs)
     missing = [f"{name} {spec}" for name, spec in specs.items() if name not in arrays]
     if missing:

@@ -7,6 +7,8 @@ from typing import Final
 __all__ = [
     "DEFAULT_DOMAINS",
     "DROPOUT_MASK",
+    "EARLY_OPERATORS",
+    "ML_DOMAIN",
     "ONNXRUNTIME_DOMAIN",
     "ONNXRUNTIME_DOMAINS",
     "ONNX_DOMAINS",
@@ -19,7 +21,9 @@ __all__ = [
 
 DEFAULT_DOMAINS: Final = frozenset({"", "ai.onnx"})
 """The two spellings of the default operator domain."""
-ONNX_DOMAINS: Final = DEFAULT_DOMAINS | {"ai.onnx.ml", "ai.onnx.preview.training"}
+ML_DOMAIN: Final = "ai.onnx.ml"
+"""ONNX's domain for what is not made of tensors only: features, linear models, trees."""
+ONNX_DOMAINS: Final = DEFAULT_DOMAINS | {ML_DOMAIN, "ai.onnx.preview.training"}
 """Domains whose operators onnx itself defines and infers."""
 ONNXRUNTIME_DOMAIN: Final = "com.microsoft"
 """Domain of the operators that onnxruntime's optimizer writes into models."""
@@ -27,6 +31,9 @@ ONNXRUNTIME_DOMAINS: Final = frozenset(
     {ONNXRUNTIME_DOMAIN, f"{ONNXRUNTIME_DOMAIN}.nchwc", f"{ONNXRUNTIME_DOMAIN}.experimental"}
 )
 """Domains whose operators onnxruntime brings along."""
+EARLY_OPERATORS: Final = frozenset({"LayerNormalization", "SimplifiedLayerNormalization"})
+"""Operators of the default domain that onnxruntime has in every version, and onnx from some version on or never;
+onnxruntime's optimizers write them into models of any version."""
 SAMBA_DOMAIN: Final = "samba"
 """Domain of the operators that ONNX lacks and the RDU has."""
 DROPOUT_MASK: Final = "DropoutMask"

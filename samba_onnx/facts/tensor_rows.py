@@ -45,7 +45,7 @@ _VIEWS = (
 
 _MOVES = (
     *rows(
-        {"Compress Concat Expand Gather Slice Split Tile Transpose Trilu": MOVES},
+        {"Compress Concat Expand Gather GatherND Slice Split Tile Transpose Trilu": MOVES},
         kind=Kind.MOVE,
         foldable=True,
         exact_in_bfloat16=True,
@@ -55,7 +55,7 @@ _MOVES = (
     ),
     *rows(
         {
-            "CenterCropPad DepthToSpace GatherElements GatherND MaxUnpool Pad": MOVES,
+            "CenterCropPad DepthToSpace GatherElements MaxUnpool Pad": MOVES,
             "ReverseSequence SpaceToDepth": MOVES,
         },
         kind=Kind.MOVE,

@@ -32,6 +32,17 @@ class FunctionKind(enum.Enum):
     """The function has no row: it is computed on the host, with a warning the first time."""
 
 
+class Reads(enum.Enum):
+    """The tensors of a call whose values count, and not only shape, dtype and the like."""
+
+    ALL = "all"
+    FIRST = "first"
+    """Others say what the first one becomes: ``x.type_as(other)``, ``x.view_as(other)``."""
+    OTHERS = "others"
+    """The first one says what is made: ``zeros_like(x)``, ``x.new_full(size, value)``."""
+    NONE = "none"
+
+
 @dataclass(frozen=True)
 class FunctionRow:
     """The row of one operator: how it is called, and what becomes of its tensors."""
@@ -43,8 +54,8 @@ class FunctionRow:
     """Keywords that work on the host and that the RDU does not have."""
     keeps_marks: bool = False
     """Whether the result is the same tensor in another form, which keeps name, region and hints."""
-    reads: bool = True
-    """Whether the operator needs the values of its tensors, not only shape, dtype and the like."""
+    reads: Reads = Reads.ALL
+    """The tensors of a call whose values the operator needs."""
     overwrites: bool = False
     """Whether the operator, in place, reads nothing of the tensor that it writes."""
     implementation: Function | None = None
@@ -64,6 +75,13 @@ _INITIALISERS: Final = """
 _CONSTRUCTION: Final = """
     clone empty_like full_like grad index new new_empty new_empty_strided new_full new_ones
     new_tensor new_zeros ones_like rand_like randint_like randn_like sparse zeros_like"""
+
+_BY_EXAMPLE: Final = """
+    empty_like full_like new_empty new_empty_strided new_full new_ones new_tensor new_zeros
+    ones_like rand_like randint_like randn_like zeros_like"""
+
+_TO_EXAMPLE: Final = "expand reshape to type_as view"
+"""By the names of their rows: ``expand_as`` has that of ``expand``."""
 
 _VIEWS: Final = "H T mH mT real imag __iter__ __reversed__"
 
@@ -143,6 +161,13 @@ _SPELLINGS: Final = {
 }
 """Other names of the same operators; those of Python's operators without their underscores."""
 
+_READ_BY: Final = {
+    **dict.fromkeys(_BY_EXAMPLE.split(), Reads.OTHERS),
+    **dict.fromkeys(_TO_EXAMPLE.split(), Reads.FIRST),
+    **dict.fromkeys(_QUERIES.split(), Reads.NONE),
+}
+"""By operator, of which tensors it needs the values, where that is not of all."""
+
 _NOT_IN_PLACE: Final = frozenset({"__index__", "__int__", "__invert__", "__iter__"})
 
 _DESCRIPTOR_TYPES: Final = (types.MethodWrapperType, types.MethodType)
@@ -160,7 +185,7 @@ def _initial_rows() -> dict[str, FunctionRow]:
             FunctionKind.QUERY if name in _QUERY_NAMES else FunctionKind.OPERATOR,
             cpu_only=frozenset(_CPU_ONLY.get(name, ())),
             keeps_marks=name == "contiguous" or name in _CASTS.split(),
-            reads=name not in _QUERIES.split(),
+            reads=_READ_BY.get(name, Reads.ALL),
             overwrites=name in _INITIALISERS.split(),
         )
     return rows
@@ -212,7 +237,7 @@ class Table:
     def _look_up(self, function: Function) -> FunctionRow:
         name = _operator_name(function)
         if name is None:
-            return FunctionRow("attribute", FunctionKind.QUERY, reads=False)
+            return FunctionRow("attribute", FunctionKind.QUERY, reads=Reads.NONE)
         return self._rows.get(name) or FunctionRow(name, FunctionKind.HOST)
 
 

@@ -34,7 +34,7 @@ class AdamW(DeviceOptimizer, torch.optim.AdamW):
 
         Args:
             params: Parameters, named parameters, or groups of them with hyperparameters of their
-                own.
+                own; there may be none.
             lr: Learning rate, at least 0.
             betas: Decay per step of the running averages of gradients and of their squares, each
                 from 0 to below 1.
@@ -54,7 +54,7 @@ class AdamW(DeviceOptimizer, torch.optim.AdamW):
             UsageError: ``max_grad_norm`` is negative.
             ValueError: Another value is out of range; from torch.
         """
-        self._extend(max_grad_norm, fp32_params, argin_region_name)
+        params = self._extend(params, max_grad_norm, fp32_params, argin_region_name)
         torch.optim.AdamW.__init__(
             self, params, lr, betas, eps, weight_decay, amsgrad, maximize=maximize
         )
@@ -84,7 +84,7 @@ class Adam(DeviceOptimizer, torch.optim.Adam):
 
         Args:
             params: Parameters, named parameters, or groups of them with hyperparameters of their
-                own.
+                own; there may be none.
             lr: Learning rate, at least 0.
             betas: Decay per step of the running averages of gradients and of their squares, each
                 from 0 to below 1.
@@ -104,7 +104,7 @@ class Adam(DeviceOptimizer, torch.optim.Adam):
             UsageError: ``max_grad_norm`` is negative.
             ValueError: Another value is out of range; from torch.
         """
-        self._extend(max_grad_norm, fp32_params, argin_region_name)
+        params = self._extend(params, max_grad_norm, fp32_params, argin_region_name)
         torch.optim.Adam.__init__(
             self, params, lr, betas, eps, weight_decay, amsgrad, maximize=maximize
         )

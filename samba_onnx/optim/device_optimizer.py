@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import torch
 from torch import nn
+from torch.optim.optimizer import ParamsT
 
 from samba_onnx.errors import UsageError
 from samba_onnx.optim.records import MASTER
@@ -39,13 +40,27 @@ class DeviceOptimizer(torch.optim.Optimizer):
     momentum; empty before any. The session counts them."""
 
     def _extend(
-        self, max_grad_norm: float | None, fp32_params: bool, argin_region_name: str
-    ) -> None:
+        self,
+        params: ParamsT,
+        max_grad_norm: float | None,
+        fp32_params: bool,
+        argin_region_name: str,
+    ) -> ParamsT:
+        """Keep what torch's classes do not have, and return the parameters as they take them.
+
+        torch refuses an empty list. Programs make an optimizer for each kind of parameters, and a
+        model need not have all kinds: SambaFlow takes the empty list, so that it is a group without
+        parameters here.
+        """
         if max_grad_norm is not None and not max_grad_norm >= 0:
             raise UsageError(f"max_grad_norm is {max_grad_norm}; give at least 0, or None")
         self.max_grad_norm = max_grad_norm
         self.fp32_params = fp32_params
         self.argin_region_name = argin_region_name
+        if isinstance(params, torch.Tensor):  # which torch refuses, and says what it is
+            return params
+        listed: list[Any] = list(params)
+        return listed or [{"params": []}]
 
     def rdu(self) -> None:
         """Copy the state from the host to the device.

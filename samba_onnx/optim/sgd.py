@@ -34,7 +34,7 @@ class SGD(DeviceOptimizer, torch.optim.SGD):
 
         Args:
             params: Parameters, named parameters, or groups of them with hyperparameters of their
-                own.
+                own; there may be none.
             lr: Learning rate, at least 0.
             momentum: The part of the momentum that a step keeps; 0 for no momentum at all.
             dampening: The part of every gradient but the first that does not enter the momentum.
@@ -52,7 +52,7 @@ class SGD(DeviceOptimizer, torch.optim.SGD):
             UsageError: ``max_grad_norm`` is negative.
             ValueError: Another value is out of range; from torch.
         """
-        self._extend(max_grad_norm, fp32_params, argin_region_name)
+        params = self._extend(params, max_grad_norm, fp32_params, argin_region_name)
         torch.optim.SGD.__init__(
             self,
             params,

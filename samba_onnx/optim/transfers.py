@@ -200,8 +200,8 @@ def to_cpu(
 def _present(
     optimizer: torch.optim.Optimizer, names: Mapping[str, torch.Tensor] | None
 ) -> list[_Entry]:
-    """Return the entries that are on the device: a frozen parameter has none there."""
-    entries = [entry for entry in _entries(optimizer, names) if entry.places]
+    """Return the entries that are on the device: one that is frozen or has no elements has none there."""
+    entries = [e for e in _entries(optimizer, names) if e.places and e.parameter.numel()]
     present = [e for e in entries if all(map(DEVICE.has, e.places.values()))]
     if entries and not present:
         # For its error, which says why: there is no device, or its program is another one.

@@ -14,6 +14,7 @@ from typing import NoReturn
 from samba_onnx.errors import PefFormatError, UsageError
 from samba_onnx.facts.dtypes import tensor_element, type_problem
 from samba_onnx.facts.tolerances import rounding_unit
+from samba_onnx.pef.batch_checks import check_batches
 from samba_onnx.pef.layout import stage_member
 from samba_onnx.pef.manifest import (
     Fallback,
@@ -70,9 +71,11 @@ def check_manifest(manifest: Manifest) -> None:
     for graph in manifest.graphs:
         _known("graph", graph.name, "symbol", (*graph.inputs, *graph.outputs), index.symbols)
         _unique(f"input of graph {graph.name}", graph.inputs)
+        _check_model_names(graph)
         check_schedule(graph, index.stages, index.symbols, filled)
         check_transfers(graph, index.stages, index.symbols, residents, argins)
         check_boundaries(graph, index.stages, index.symbols)
+    check_batches(manifest)
     _check_reference(manifest, index)
     _check_figures(manifest)
     weights_layout(manifest)
@@ -265,10 +268,22 @@ def _check_reference(manifest: Manifest, index: _Index) -> None:
         _refuse(f"the reference sample has {sample.runs} runs: there are 1 to {_MOST_RUNS}")
 
 
+def _check_model_names(graph: Graph) -> None:
+    """Check that the model's names of inputs and outputs tell these apart."""
+    ports = {*graph.inputs, *graph.outputs}
+    _known("graph", graph.name, "renamed symbol", graph.model_names, ports)
+    for what, names in (("input", graph.inputs), ("output", dict.fromkeys(graph.outputs))):
+        _unique(f"{what} of the model of graph {graph.name}", map(graph.model_name, names))
+
+
 def _check_figures(manifest: Manifest) -> None:
+    graphs = {graph.name for graph in manifest.graphs}
     _not_negative("the source model", nodes=manifest.source.nodes)
     for step in manifest.passes:
         name = f"pass {step.name}"
         _not_negative(name, before=step.nodes_before, after=step.nodes_after)
+    for bound in manifest.bound_dimensions:
+        _known("bound dimension", bound.name, "graph", (bound.graph,), graphs)
+        _not_negative(f"bound dimension {bound.name}", size=bound.size)
     for operator, count in manifest.experimental.items():
         _not_negative(f"experimental operator {operator}", nodes=count)

@@ -45,7 +45,8 @@ def _lines(manifest: Manifest) -> Iterator[str]:
     for graph in manifest.graphs:
         own = {number: stage for number, stage in stages.items() if stage.graph == graph.name}
         yield ""
-        yield f"graph {printable(graph.name)}"
+        batches = f"  spatial, {graph.spatial_batches} mini-batches per run"
+        yield f"graph {printable(graph.name)}{batches if graph.spatial_batches else ''}"
         for _, stage in sorted(own.items()):
             yield from _stage_lines(stage)
         yield "  schedule"

@@ -102,6 +102,14 @@ class Symbol:
     Slice's bounds), and is therefore never transferred."""
     bytes: int | None = None
     """Size in bytes; None when dynamic or no fixed-size tensor."""
+    batch_shape: tuple[int, ...] | None = None
+    """Shape of one of the mini-batches that a value of a spatially mapped graph holds along the first
+    dimension of ``shape``, of which sections see one at a time; None for a value that is no batch."""
+
+    @property
+    def stage_shape(self) -> tuple[int | str | None, ...] | None:
+        """Shape in which sections and fallbacks see the value: of one mini-batch, if it has several."""
+        return self.shape if self.batch_shape is None else self.batch_shape
 
 
 @dataclass(frozen=True)
@@ -210,6 +218,16 @@ class Graph:
     run_transfers: tuple[Transfer, ...]
     """Made by every run that is given all inputs and asked for all outputs."""
     boundaries: tuple[Boundary, ...] = ()
+    spatial_batches: int = 0
+    """Mini-batches for each of which a run executes the whole schedule, with all sections on the
+    RDU at once (``--mapping spatial``); 0 for sections that are swapped in one after the other."""
+    model_names: dict[str, str] = dataclasses.field(default_factory=dict)
+    """The names that the model has for inputs and outputs, by symbol, where graphs for several sizes
+    of one model need a symbol each; a name that is missing here is the symbol's own."""
+
+    def model_name(self, symbol: str) -> str:
+        """Return the model's own name of an input or output."""
+        return self.model_names.get(symbol, symbol)
 
 
 @dataclass(frozen=True)
@@ -267,6 +285,22 @@ class DynamicDimension:
 
 
 @dataclass(frozen=True)
+class BoundDimension:
+    """A dimension that is dynamic in the model, and has a size in a graph of the PEF."""
+
+    graph: str
+    name: str
+    """Its name in the model; empty where it has none."""
+    inputs: tuple[str, ...]
+    """Where it occurs, as ``input[axis]``, with the model's own names."""
+    size: int
+    assumed: bool
+    """Whether nobody stated the size."""
+    option: str
+    """How to state another one, as ``--dim batch=1`` or ``--input-shape x=1,3,1,1``."""
+
+
+@dataclass(frozen=True)
 class ReferenceSample:
     """Seeded inputs with the outputs of the original model, for self-tests.
 
@@ -314,6 +348,7 @@ class Manifest:
     argins: tuple[Argin, ...] = ()
     passes: tuple[PassSummary, ...] = ()
     dynamic_dimensions: tuple[DynamicDimension, ...] = ()
+    bound_dimensions: tuple[BoundDimension, ...] = ()
     experimental: dict[str, int] = dataclasses.field(default_factory=dict)
     """Nodes placed on the RDU whose support the vendor calls experimental, or that is observed or
     assumed rather than documented, by ``operator: evidence``."""

@@ -107,16 +107,17 @@ def _check_value(where: str, value: onnx.ValueInfoProto, symbol: Symbol) -> None
             f"{where}: {printable(value.name)} is {kind}, the manifest says {symbol.type}"
         )
     tensor = value.type.tensor_type
-    if symbol.shape is None or not tensor.HasField("shape"):
+    shape = symbol.stage_shape
+    if shape is None or not tensor.HasField("shape"):
         return
     dims = [d.dim_value if d.HasField("dim_value") else None for d in tensor.shape.dim]
-    if len(dims) != len(symbol.shape) or any(
+    if len(dims) != len(shape) or any(
         isinstance(want, int) and have is not None and want != have
-        for have, want in zip(dims, symbol.shape, strict=False)
+        for have, want in zip(dims, shape, strict=False)
     ):
         raise PefFormatError(
             f"{where}: {printable(value.name)} has shape {dims}, the manifest says "
-            f"{printable(list(symbol.shape))}"
+            f"{printable(list(shape))}"
         )
 
 

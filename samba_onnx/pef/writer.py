@@ -74,6 +74,7 @@ def write_pef(
         written = _write(file, manifest, {name: contents[name] for name in names}, progress)
         if review is not None:
             file.flush()
+            os.fsync(file.fileno())  # what is reviewed appears at once, with what the review writes
             review(file.name)
         return written
 

@@ -66,6 +66,9 @@ class Program:
     """Kept in the PEF, for the session that will run it."""
     notes: tuple[str, ...] = ()
     """Sentences that people should read: kept in the PEF, and shown in its report."""
+    spatial_batches: int = 0
+    """Mini-batches of a run, with all sections on the RDU at once; parts compute one of them. 0 for
+    sections that are swapped in one after the other, and a run of one batch."""
 
     def changed(self) -> frozenset[str]:
         """Return the regions that a run may change: of inputs, and of what parts write."""

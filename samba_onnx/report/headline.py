@@ -28,7 +28,7 @@ def headline_text(
         sections = count_text(len(manifest.sections), "section")
         return (
             f"{start}{_all_nodes(coverage.rdu_nodes)} on the RDU in {sections}; "
-            f"{_cost(per_run)} per run"
+            f"{_cost(per_run)} {_run(manifest)}"
         )
     places = count_text(coverage.cpu_places, "place")
     fallback = tuple(total for total in per_run if total.cause is Cause.FALLBACK)
@@ -37,8 +37,15 @@ def headline_text(
     return (
         f"{start}{coverage.rdu_nodes:,} of {count_text(coverage.nodes, 'node')} on the RDU "
         f"({share}), {coverage.cpu_nodes:,} {verb} back to the CPU in {places} "
-        f"costing {_cost(fallback)} per run"
+        f"costing {_cost(fallback)} {_run(manifest)}"
     )
+
+
+def _run(manifest: Manifest) -> str:
+    """Return what the cost is of: a run, or of graphs for several sizes one of the largest."""
+    if any(graph.model_names for graph in manifest.graphs):
+        return f"per run of the largest of {len(manifest.graphs)} graphs"
+    return "per run"
 
 
 def _all_nodes(nodes: int) -> str:

@@ -211,7 +211,8 @@ class ModelledTime:
     """Modelled time of one run; the time of nodes on the CPU is not modelled and not in it."""
 
     sections_seconds: float
-    """All calls of sections."""
+    """All calls of sections; in spatial mapping for all mini-batches, with what it takes to bring
+    parameters onto the chip and back once."""
     transfers_seconds: float
     """All transfers of one run."""
     total_seconds: float
@@ -232,6 +233,24 @@ class DynamicDimensionReport:
     """Where it occurs, as ``input[axis]``."""
     option: str
     """The option that makes it static."""
+
+
+@record
+class BoundDimensionReport:
+    """A dimension that is dynamic in the model and has a size in a graph."""
+
+    graph: str
+    """Name of the graph."""
+    name: str
+    """Its name in the model; empty where it has none."""
+    inputs: tuple[str, ...]
+    """Where it occurs, as ``input[axis]``."""
+    size: int
+    """The size that was compiled."""
+    assumed: bool
+    """Whether nobody stated it."""
+    option: str
+    """An option that states another one."""
 
 
 @record
@@ -321,6 +340,12 @@ class GraphReport:
     """Made once, when the PEF is loaded."""
     run_transfers: tuple[TransferReport, ...]
     """Made by every run, in the order of execution."""
+    model_names: dict[str, str]
+    """The model's own names of inputs and outputs, by symbol, where graphs for several sizes need a
+    symbol each."""
+    spatial_batches: int = 0
+    """Mini-batches for each of which a run executes the schedule, in spatial mapping; 0 in section
+    mapping."""
 
 
 @record

@@ -18,11 +18,13 @@ from samba_onnx.pef.manifest import (
     Symbol,
     Transfer,
 )
+from samba_onnx.report.budgets import memory, modelled_time, spatial_notes
 from samba_onnx.report.headline import headline_text
 from samba_onnx.report.records import (
     SCHEMA_VERSION,
     AssumptionReport,
     BoundaryReport,
+    BoundDimensionReport,
     CallReport,
     Coverage,
     DynamicDimensionReport,
@@ -44,6 +46,7 @@ from samba_onnx.report.records import (
     record,
 )
 from samba_onnx.report.run import total_transfers
+from samba_onnx.report.sizes import bound_dimensions, dynamic_dimensions, run_graphs
 from samba_onnx.report.state import (
     ArginReport,
     PartReport,
@@ -81,13 +84,15 @@ class Report:
     memory: tuple[MemoryReport, ...]
     """Device memory by tier, the fastest first."""
     transfers_per_run: tuple[TransferTotal, ...]
-    """By cause and direction."""
+    """By cause and direction; of graphs for several sizes, those of the one that moves the most."""
     transfers_at_load: tuple[TransferTotal, ...]
     """By cause and direction."""
     modelled_time: ModelledTime
     """Modelled, never measured."""
     dynamic_dimensions: tuple[DynamicDimensionReport, ...]
     """Dimensions that stayed dynamic."""
+    bound_dimensions: tuple[BoundDimensionReport, ...]
+    """Dimensions that are dynamic in the model, with the sizes that were compiled."""
     undocumented_support: tuple[UndocumentedSupport, ...]
     """Nodes on the RDU whose support is experimental, observed or assumed."""
     assumptions: tuple[AssumptionReport, ...]
@@ -122,7 +127,7 @@ class Report:
             The report; it needs neither the model nor the PEF any more.
         """
         coverage = _coverage(manifest)
-        per_run = _totals(copy for graph in manifest.graphs for copy in graph.run_transfers)
+        per_run = _totals(copy for graph in run_graphs(manifest) for copy in graph.run_transfers)
         at_load = _totals(copy for graph in manifest.graphs for copy in graph.load_transfers)
         return cls(
             headline=headline_text(manifest, coverage, per_run),
@@ -138,14 +143,15 @@ class Report:
             fallbacks=_fallbacks(manifest.fallbacks),
             boundaries=_boundaries(manifest),
             sections=tuple(_section(section) for section in manifest.sections),
-            memory=_memory(manifest),
+            memory=memory(manifest),
             transfers_per_run=per_run,
             transfers_at_load=at_load,
-            modelled_time=_modelled_time(manifest, per_run, at_load),
-            dynamic_dimensions=_dynamic_dimensions(manifest),
+            modelled_time=modelled_time(manifest, per_run, at_load),
+            dynamic_dimensions=dynamic_dimensions(manifest),
+            bound_dimensions=bound_dimensions(manifest),
             undocumented_support=_undocumented_support(manifest.experimental),
             assumptions=_assumptions(manifest),
-            notes=(*manifest.notes, *describe_hints(manifest.metadata)),
+            notes=_notes(manifest),
             passes=tuple(
                 PassReport(done.name, done.modified, done.nodes_before, done.nodes_after)
                 for done in manifest.passes
@@ -187,11 +193,9 @@ _CAUSES = (
 """In the order in which a reader meets them."""
 
 
-def _dynamic_dimensions(manifest: Manifest) -> tuple[DynamicDimensionReport, ...]:
-    return tuple(
-        DynamicDimensionReport(dimension.name, dimension.inputs, dimension.option)
-        for dimension in manifest.dynamic_dimensions
-    )
+def _notes(manifest: Manifest) -> tuple[str, ...]:
+    hints = describe_hints(manifest.metadata)
+    return (*manifest.notes, *spatial_notes(manifest), *hints)
 
 
 def _assumptions(manifest: Manifest) -> tuple[AssumptionReport, ...]:
@@ -307,17 +311,6 @@ def _boundaries(manifest: Manifest) -> tuple[BoundaryReport, ...]:
     )
 
 
-def _memory(manifest: Manifest) -> tuple[MemoryReport, ...]:
-    """Return how full each tier is."""
-    largest_section = max((section.sram_bytes for section in manifest.sections), default=0)
-    reports = []
-    for tier in manifest.target.tiers:
-        sizes = [region.bytes for region in manifest.regions if region.tier == tier.name]
-        used = sum(sizes) + (largest_section if tier.name == "sram" else 0)
-        reports.append(MemoryReport(tier.name, tier.bytes, used, len(sizes)))
-    return tuple(reports)
-
-
 def _totals(transfers: Iterable[Transfer]) -> tuple[TransferTotal, ...]:
     """Add transfers up, in an order that does not depend on the schedule."""
     directions = list(Direction)
@@ -326,24 +319,6 @@ def _totals(transfers: Iterable[Transfer]) -> tuple[TransferTotal, ...]:
             total_transfers(transfers),
             key=lambda total: (_CAUSES.index(total.cause), directions.index(total.direction)),
         )
-    )
-
-
-def _modelled_time(
-    manifest: Manifest, per_run: tuple[TransferTotal, ...], at_load: tuple[TransferTotal, ...]
-) -> ModelledTime:
-    """Add up sections as often as they are called, and transfers."""
-    seconds = {section.id: section.seconds for section in manifest.sections}
-    sections = sum(
-        seconds.get(call.stage, 0.0) for graph in manifest.graphs for call in graph.calls
-    )
-    transfers = sum(total.modelled_seconds for total in per_run)
-    return ModelledTime(
-        sections_seconds=sections,
-        transfers_seconds=transfers,
-        total_seconds=sections + transfers,
-        load_seconds=sum(total.modelled_seconds for total in at_load),
-        unmodelled_cpu_nodes=sum(fallback.nodes for fallback in manifest.fallbacks),
     )
 
 
@@ -379,6 +354,8 @@ def _graph(
         schedule=tuple(schedule),
         load_transfers=tuple(_transfer(transfer) for transfer in graph.load_transfers),
         run_transfers=tuple(_transfer(transfer) for transfer in graph.run_transfers),
+        model_names=graph.model_names,
+        spatial_batches=graph.spatial_batches,
     )
 
 

@@ -10,6 +10,7 @@ from rich.text import Text
 from samba_onnx.report.layout import ARROWS, CAUSES, indent, some, table, titled
 from samba_onnx.report.records import FallbackReport, TransferTotal
 from samba_onnx.report.report import Report
+from samba_onnx.report.sizes import dynamic_table, graphs_table
 from samba_onnx.report.state_text import parts_table, resident_totals
 from samba_onnx.report.units import (
     byte_text,
@@ -220,15 +221,13 @@ def _time(report: Report, rows: int | None) -> RenderableType | None:
 
 
 def _dynamic(report: Report, rows: int | None) -> RenderableType | None:
-    """Name dynamic dimensions and the option that fixes each."""
-    if not report.dynamic_dimensions:
-        return None
-    cells = [
-        (dimension.name, some(dimension.inputs, rows), dimension.option)
-        for dimension in report.dynamic_dimensions
-    ]
-    columns = ("dimension", "where", "made static by")
-    return titled("Dynamic dimensions", table(columns, cells, limit=rows))
+    """Name dynamic dimensions with their sizes, or the option that fixes each."""
+    return dynamic_table(report.dynamic_dimensions, report.bound_dimensions, rows)
+
+
+def _graphs(report: Report, rows: int | None) -> RenderableType | None:
+    """Show the graphs for several sizes."""
+    return graphs_table(report.graphs, rows)
 
 
 def _support(report: Report, rows: int | None) -> RenderableType | None:
@@ -287,6 +286,7 @@ SUMMARY: tuple[Block, ...] = (
     _transfers,
     _time,
     _dynamic,
+    _graphs,
     _support,
     _assumptions,
     _notes,

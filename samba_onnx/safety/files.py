@@ -6,6 +6,7 @@ import contextlib
 import errno
 import os
 import secrets
+import shutil
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import IO, BinaryIO
 
 from samba_onnx.errors import ModelFileError, OutputError, SambaError
 
-__all__ = ["atomic_output", "open_beneath", "open_regular", "printable"]
+__all__ = ["atomic_output", "open_beneath", "open_regular", "printable", "restored_on_failure"]
 
 _READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
 _KINDS = (
@@ -216,6 +217,42 @@ def atomic_output(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
         if isinstance(reason, OSError) and not isinstance(reason, SambaError):
             raise _cannot_write(path, reason) from reason
         raise
+
+
+@contextlib.contextmanager
+def restored_on_failure(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Put back what a file holds if what is done meanwhile fails, an interrupt included.
+
+    For a file that may only change together with another: it is replaced just before the other is.
+
+    Args:
+        path: Where the file is, or may be made meanwhile.
+
+    Raises:
+        OutputError: The place exists and is not a regular file, or cannot be written beside.
+    """
+    target = Path(path)
+    kept = target.parent / f".{target.name[:100]}.{secrets.token_hex(6)}.old"
+    try:
+        existed = _mode_of_destination(target) is not None
+        if existed:
+            shutil.copy2(target, kept)
+    except ValueError:
+        raise OutputError(f"{printable(path)}: a path cannot hold a NUL character") from None
+    except OSError as reason:
+        raise _cannot_write(path, reason) from None
+    try:
+        yield
+    except BaseException:
+        with contextlib.suppress(OSError):
+            if existed:
+                os.replace(kept, target)
+            else:
+                target.unlink()
+        raise
+    finally:
+        with contextlib.suppress(OSError):
+            kept.unlink()
 
 
 def _new_file(path: str, _flags: int) -> int:

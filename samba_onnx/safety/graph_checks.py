@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import onnx
 
 from samba_onnx.errors import InvalidModelError, ModelError
-from samba_onnx.facts.domains import is_default, normal_domain
+from samba_onnx.facts.domains import ONNXRUNTIME_DOMAINS, is_default, normal_domain
 from samba_onnx.safety.files import printable
 from samba_onnx.safety.function_checks import FunctionKey, check_expansion, index_functions
 from samba_onnx.safety.limits import DEFAULT_LIMITS, Limits
@@ -93,7 +93,7 @@ def _check(proto: onnx.ModelProto, external_size: ExternalSize | None, limits: L
 
 
 def _opsets(imports: Iterable[onnx.OperatorSetIdProto], limits: Limits) -> dict[str, int]:
-    """Return the imported version of each domain, all known to be supported."""
+    """Return the version of each domain that is imported or needs no import, all known to be supported."""
     opsets: dict[str, int] = {}
     for entry in imports:
         check_text([entry.domain], "operator set")
@@ -112,6 +112,8 @@ def _opsets(imports: Iterable[onnx.OperatorSetIdProto], limits: Limits) -> dict[
             )
     if not opsets:
         raise InvalidModelError("it imports no operator set: this is no complete ONNX model")
+    for domain in ONNXRUNTIME_DOMAINS:  # onnxruntime needs no import of its own operators
+        opsets.setdefault(domain, 1)
     return opsets
 
 

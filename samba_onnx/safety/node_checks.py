@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 import onnx
 
 from samba_onnx.errors import InvalidModelError, ModelLimitError
-from samba_onnx.facts.domains import normal_domain
+from samba_onnx.facts.domains import EARLY_OPERATORS, ML_DOMAIN, normal_domain
 from samba_onnx.safety.files import printable
 from samba_onnx.safety.limits import Limits
 from samba_onnx.safety.operators import Operator, is_retired, operator
@@ -140,7 +140,8 @@ def _definition(node: onnx.NodeProto, domain: str, opsets: Mapping[str, int]) ->
         )
     definition = operator(node.op_type, domain, opsets[domain])
     if definition is None:
-        if domain in {"", "ai.onnx.ml"} and not is_retired(node.op_type, domain):
+        early = domain == "" and node.op_type in EARLY_OPERATORS
+        if domain in {"", ML_DOMAIN} and not early and not is_retired(node.op_type, domain):
             raise InvalidModelError(
                 f"version {opsets[domain]} of operator set {domain or 'ai.onnx'} has no operator "
                 f"{printable(node.op_type, 60)!r}"

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from samba_onnx.safety.exchange import read_arrays, write_arrays
 from samba_onnx.safety.files import printable
-from samba_onnx.safety.sandbox import available_memory, run_child
+from samba_onnx.safety.sandbox import memory_for_a_child, run_child
 
 if TYPE_CHECKING:
     import onnx
@@ -22,8 +22,6 @@ __all__ = ["SampleRun", "run_sample"]
 
 TASK: Final = "samba_onnx.runtime.engine.onnxruntime.child_sample:sample"
 """What the child does."""
-_SHARE_OF_MEMORY = 0.8
-"""Of the memory that is available; the rest keeps the machine usable."""
 
 
 @dataclass(frozen=True)
@@ -71,8 +69,7 @@ def run_sample(
         ExecutionError: onnxruntime died of the model, or refused it as wrong.
     """
     if memory_bytes is None:
-        available = available_memory()
-        memory_bytes = None if available is None else int(available * _SHARE_OF_MEMORY)
+        memory_bytes = memory_for_a_child()
     with tempfile.TemporaryDirectory(prefix="samba-sample-") as name:
         folder = Path(name)
         if isinstance(model, str | os.PathLike):

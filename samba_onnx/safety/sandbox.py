@@ -21,13 +21,16 @@ from typing import Any
 from samba_onnx.errors import ExecutionError, InternalError, ModelLimitError
 from samba_onnx.safety.files import printable
 
-__all__ = ["available_memory", "run_child"]
+__all__ = ["available_memory", "memory_for_a_child", "run_child"]
 
 PACKAGE = "samba_onnx"
 """Where a child finds what it does: nothing else is imported for a task."""
 
 ANSWER, REQUEST, NOISE = "answer.json", "request.json", "stderr.txt"
 """Files of the exchange, in a folder that only the two processes know."""
+
+_SHARE_OF_MEMORY = 0.8
+"""Of the memory that is available; the rest keeps the machine usable."""
 
 _SIGNS = {
     "SIGFPE": "an integer division by zero, or by -1 of the smallest integer",
@@ -90,6 +93,12 @@ def available_memory() -> int | None:
         used = int(Path("/sys/fs/cgroup/memory.current").read_text(encoding="ascii"))
         figures.append(max(limit - used, 0))
     return min(figures, default=None)
+
+
+def memory_for_a_child() -> int | None:
+    """Return how many bytes a child may take: most of what is available; None where that is unknown."""
+    available = available_memory()
+    return None if available is None else int(available * _SHARE_OF_MEMORY)
 
 
 def _run(folder: Path, seconds: float, doing: str) -> int:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from samba_onnx.sessions.arguments import ARGUMENTS, Argument, Command, arguments_of
+from samba_onnx.sessions.arguments import ARGUMENTS, Argument, Command, arguments_of, tell_idle
 
 ParserFunction = Callable[[ArgumentParser], Any]
 """Adds arguments of a program to the parser of a sub-command."""
@@ -118,7 +118,22 @@ def _add(
         options["type"] = str.lower if argument.choices and argument.kind is str else argument.kind
         options["choices"] = argument.choices or None
         options["nargs"] = "+" if argument.several else None
+        options["action"] = _Idle if argument.idle else "store"
     group.add_argument(*flags, **options)
+
+
+class _Idle(Action):
+    """Keeps the value of an argument that has no effect, and says so when it is given."""
+
+    def __call__(
+        self,
+        parser: ArgumentParser,
+        namespace: Namespace,
+        values: Any,
+        option_string: str | None = None,
+    ) -> None:
+        setattr(namespace, self.dest, values)
+        tell_idle(self.dest)
 
 
 def complete(namespace: Namespace) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from collections.abc import Sequence
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
+from pathlib import Path
 from types import ModuleType
 from typing import Final
 
@@ -64,9 +66,12 @@ class _SameModule(Loader):
 
 
 _FINDER: Final = SambaFlowFinder()
+_CHILDREN: Final = str(Path(__file__).parent / "children")
+"""The folder in which fresh interpreters find what calls ``install``."""
+_PATH: Final = "PYTHONPATH"
 
 
-def install(*, replace: bool = False) -> bool:
+def install(*, replace: bool = False, children: bool = False) -> bool:
     """Let ``import sambaflow`` find samba-onnx, in this process.
 
     To be called before ``sambaflow`` is imported. Calling it again changes nothing.
@@ -75,23 +80,36 @@ def install(*, replace: bool = False) -> bool:
         replace: Whether to take the place of a SambaFlow that is really installed; without it that
             one wins, and nothing is changed. Modules of it that were imported already are forgotten
             and imported anew.
+        children: Whether processes that this one starts from now on find it, too: those of
+            ``multiprocessing``, however they are started, and those that run ``sys.executable`` with
+            this process' environment. ``PYTHONPATH`` and ``sys.path`` get a folder for it.
 
     Returns:
         Whether ``import sambaflow`` finds samba-onnx now.
     """
-    if _FINDER in sys.meta_path:
-        return True
-    if _is_installed() and not replace:
-        return False
-    for name in [name for name in sys.modules if name.partition(".")[0] == ROOT]:
-        del sys.modules[name]
-    sys.meta_path.insert(0, _FINDER)
+    if _FINDER not in sys.meta_path:
+        if _is_installed() and not replace:
+            return False
+        for name in [name for name in sys.modules if name.partition(".")[0] == ROOT]:
+            del sys.modules[name]
+        sys.meta_path.insert(0, _FINDER)
+    if children:
+        _install_in_children()
     return True
+
+
+def _install_in_children() -> None:
+    """Put the folder for fresh interpreters where they look for modules."""
+    inherited = [entry for entry in os.environ.get(_PATH, "").split(os.pathsep) if entry]
+    if _CHILDREN not in inherited:
+        os.environ[_PATH] = os.pathsep.join([_CHILDREN, *inherited])
+    if _CHILDREN not in sys.path:  # which multiprocessing gives to the processes that it spawns
+        sys.path.append(_CHILDREN)
 
 
 def _is_installed() -> bool:
     """Return whether there is another ``sambaflow``; a mere folder of that name is none."""
     if ROOT in sys.modules:
         return True
-    spec = PathFinder.find_spec(ROOT)
+    spec = PathFinder.find_spec(ROOT, [entry for entry in sys.path if entry != _CHILDREN])
     return spec is not None and spec.origin is not None

@@ -27,7 +27,7 @@ def require_program(path: str) -> None:
 
 
 def run_program(path: str, arguments: Sequence[str]) -> None:
-    """Run a program in this process, with ``sambaflow`` installed.
+    """Run a program in this process, with ``sambaflow`` installed for it and for processes it starts.
 
     ``sys.argv`` and the first entry of ``sys.path`` become the program's, and stay so: the process
     is the program's from here on. Whatever the program raises passes, ``SystemExit`` included.
@@ -36,7 +36,7 @@ def run_program(path: str, arguments: Sequence[str]) -> None:
         path: The program, an existing file of Python.
         arguments: Its command line, without its name.
     """
-    if install():
+    if install(children=True):
         show_messages()
     sys.argv = [path, *arguments]
     if not sys.flags.safe_path:  # with which Python looks beside no program

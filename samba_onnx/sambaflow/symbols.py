@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final, Never
 
 from samba_onnx.errors import UnsupportedSymbolError
 
@@ -17,14 +17,22 @@ HOME: Final = "samba_onnx.sambaflow"
 MODULES: Final = frozenset(
     {
         "sambaflow",
+        "sambaflow.frameworks",
+        "sambaflow.frameworks.quantized",
+        "sambaflow.frameworks.quantized.quantized_linear",
         "sambaflow.logging",
         "sambaflow.mac",
         "sambaflow.mac.metadata",
+        "sambaflow.models",
+        "sambaflow.models.unet",
+        "sambaflow.online_inference_service",
+        "sambaflow.online_inference_service.sn_sqs_handler",
         "sambaflow.samba",
         "sambaflow.samba.argconf",
         "sambaflow.samba.argconf.args",
         "sambaflow.samba.directives",
         "sambaflow.samba.env",
+        "sambaflow.samba.experiment_logger",
         "sambaflow.samba.functional",
         "sambaflow.samba.functional.stir",
         "sambaflow.samba.graph",
@@ -36,16 +44,24 @@ MODULES: Final = frozenset(
         "sambaflow.samba.profiler",
         "sambaflow.samba.sambaloader",
         "sambaflow.samba.sambatensor",
+        "sambaflow.samba.schema",
+        "sambaflow.samba.schema.snconfig",
         "sambaflow.samba.session",
         "sambaflow.samba.sn_private",
+        "sambaflow.samba.test",
         "sambaflow.samba.utils",
         "sambaflow.samba.utils.argparser",
         "sambaflow.samba.utils.benchmark_acc",
+        "sambaflow.samba.utils.checkpoint",
         "sambaflow.samba.utils.common",
         "sambaflow.samba.utils.dataset",
         "sambaflow.samba.utils.dataset.mnist",
         "sambaflow.samba.utils.numeric",
         "sambaflow.samba.utils.pef_utils",
+        "sambaflow.samba.utils.tensorboard_debug",
+        "sambaflow.samba.utils.trainer",
+        "sambaflow.samba.utils.trainer.samba",
+        "sambaflow.samba.utils.trainer.torch",
         "sambaflow.samba.utils.utils",
         "sambaflow.sambacollections",
     }
@@ -60,26 +76,24 @@ MISSING: Final[Mapping[str, str]] = MappingProxyType(
         "program and import that",
         "sambaflow.online_inference_service": "it is the client of a service that runs at the "
         "vendor's; call samba.session.run directly",
-        "sambaflow.samba.experiment_logger": "it writes to a store of the vendor's; use logging "
+        "sambaflow.samba.experiment_logger": "SambaNova has not published what it keeps; use logging "
         "or torch.utils.tensorboard",
+        "sambaflow.samba.groupby": "SambaNova has not published what it computes; group with "
+        "torch.topk, torch.sort and samba.functional.sn_gather",
         "sambaflow.samba.optim.SparseAdamW": "SambaNova has not published its update rule; use AdamW",
-        "sambaflow.samba.sambatensor.DimInfo": "programs are static; compile one for every size",
-        "sambaflow.samba.schema": "it only checks settings; leave the check out",
-        "sambaflow.samba.test": "SambaNova has not published what it compares; compare with "
-        "samba.utils.assert_close",
-        "sambaflow.samba.utils.checkpoint": "load the files into the module with "
-        "load_state_dict, and call samba.session.to_rdu",
-        "sambaflow.samba.utils.compile": "it is older than the session; call samba.session.compile",
         "sambaflow.samba.utils.create_mac_resource_report": "it is of the vendor's own "
         "installations; samba-port inspect shows what a PEF needs",
-        "sambaflow.samba.utils.dataset.mnist.prepare_dataloader": "read the data with torchvision or torch.utils.data",
-        "sambaflow.samba.utils.tensorboard_debug": "compare tensors with samba.utils.assert_close",
-        "sambaflow.samba.utils.trainer": "write the loop with samba.session.run",
-        "sambaflow.samba.utils.weight_norm_": "normalise with "
-        "torch.nn.utils.parametrizations.weight_norm before samba.from_torch_model_",
+        "sambaflow.samba.utils.trainer.samba.train": "SambaNova has not published its arguments; write "
+        "the loop with samba.session.run",
+        "sambaflow.samba.utils.trainer.torch.train": "SambaNova has not published its arguments; write "
+        "the loop with the model, its loss and torch.optim",
     }
 )
-"""Modules and names of SambaFlow's that are not here, each with the reason and what to do."""
+"""Modules and names of SambaFlow's that cannot be used, each with the reason and what to do.
+
+Those that published programs import are in their modules nevertheless, made by ``refused``: programs
+import more than they use.
+"""
 
 
 def missing(name: str) -> str | None:
@@ -114,3 +128,29 @@ def absent(module: str, name: str) -> AttributeError | UnsupportedSymbolError:
     if reason is not None:
         return UnsupportedSymbolError(reason)
     return AttributeError(f"module {module!r} has no attribute {name!r}")
+
+
+class _Refusing(type):
+    """The type of names that can be imported and subclassed, and whose calls are refused."""
+
+    refusal: str
+
+    def __call__(cls, *args: object, **kwargs: object) -> Never:
+        raise UnsupportedSymbolError(cls.refusal)
+
+
+def refused(name: str) -> Any:
+    """Return what stands in a module of SambaFlow's for a function or class that is not here.
+
+    Programs import names for a mode that they are not started in. Such a name can be imported, be a
+    base class and be asked for by ``isinstance``; only calling it raises UnsupportedSymbolError.
+
+    Args:
+        name: Dotted name of a row of ``MISSING``, or of what such a row is about.
+
+    Returns:
+        A class without objects, by the name and with the reason as its documentation.
+    """
+    module, _, last = name.rpartition(".")
+    reason = missing(name)
+    return _Refusing(last, (), {"__module__": module, "__doc__": reason, "refusal": reason})

@@ -4,15 +4,21 @@ A row is an attribute of the ``argparse.Namespace`` that ``parse_app_args`` retu
 ``CompileArgs`` or ``RunArgs``. Its flags and default are those of SambaFlow's compiler argument
 reference, of the README files of its tutorials, and of what public programs read without having
 defined it. A row that is a hint chooses between ways to compute the same: it is accepted, kept in
-the PEF, and listed by ``samba-port inspect``.
+the PEF, and listed by ``samba-port inspect``. What nothing here can do for a run says so when it is
+given. All other rows are read by the session, by a function of ``samba.utils``, or by the programs.
 """
 
 from __future__ import annotations
 
+import functools
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from types import MappingProxyType
 from typing import Any, Final
+
+LOGGER: Final = logging.getLogger(__name__)
 
 
 class Command(StrEnum):
@@ -52,12 +58,18 @@ class Argument:
     """Whether it has no effect on what is computed here."""
     experimental: bool = False
     """Whether ``--help`` shows it with ``--debug`` only."""
+    idle: str = ""
+    """Why it has no effect, where it is no hint to the compiler; empty for one that has."""
 
     @property
     def options(self) -> tuple[str, ...]:
         """How it is written on a command line."""
         return self.flags or (f"--{self.name.replace('_', '-')}",)
 
+
+SPATIAL: Final = "spatial"
+MAPPINGS: Final = ("section", SPATIAL)
+"""Ways to bring sections onto the RDU: one after the other, or all at once."""
 
 _ARCHITECTURES: Final = ("sn10", "sn20", "sn30", "sn40", "sn40l")
 
@@ -69,7 +81,7 @@ _GENERAL: Final = (
         "mapping",
         "run sections one after the other, or all of them at once",
         default="section",
-        choices=("section", "spatial"),
+        choices=MAPPINGS,
     ),
     Argument("num_spatial_batches", "batches of a run in spatial mapping", kind=int, default=1),
     Argument("data_parallel", "train with several processes", kind=bool, default=False),
@@ -81,7 +93,12 @@ _GENERAL: Final = (
         default="normal",
         choices=("normal", "inorder", "optimal"),
     ),
-    Argument("distlearn_config", "settings of distributed training", experimental=True),
+    Argument(
+        "distlearn_config",
+        "settings of distributed training",
+        experimental=True,
+        idle="gradients are reduced by torch.distributed, as --data-parallel says",
+    ),
     Argument("n_chips", "number of RDUs", kind=int, default=1, hint=True),
     Argument("debug", "show experimental arguments", kind=bool, default=False),
     Argument("verbose", "print more", kind=bool, default=False),
@@ -189,15 +206,43 @@ _RUNNING: Final = (
     ),
     Argument("json", "file for what was measured", commands=RUNNING),
     Argument("bench_report_json", "file for a report", commands=RUNNING),
-    Argument("compiled_stats_json", "file with figures of the compiler", commands=RUNNING),
+    Argument(
+        "compiled_stats_json",
+        "file with figures of the compiler",
+        commands=RUNNING,
+        idle="SambaNova has not published what is in it; samba-port inspect --json has the figures",
+    ),
     Argument("acc_report_json", "file for accuracies", commands=RUNNING),
-    Argument("json_counters", "file for counters", commands=RUNNING),
+    Argument(
+        "json_counters",
+        "file for counters",
+        commands=RUNNING,
+        idle="the emulator has no counters of hardware; samba.session.transfers counts copies",
+    ),
     Argument("visualize", "draw results", kind=bool, default=False, commands=RUNNING),
     Argument("gold_file_path", "file with expected results", commands=RUNNING),
     Argument("num_sections", "sections to measure (default: all)", kind=int, commands=RUNNING),
-    Argument("resource_report_path", "file with resources", commands=RUNNING, experimental=True),
-    Argument("verbose_report", "file for more", commands=RUNNING, experimental=True),
-    Argument("tensormem", "file with tensors", commands=RUNNING, experimental=True),
+    Argument(
+        "resource_report_path",
+        "file with resources",
+        commands=RUNNING,
+        experimental=True,
+        idle="it is of the vendor's own installations; samba-port inspect shows what a PEF needs",
+    ),
+    Argument(
+        "verbose_report",
+        "file for more",
+        commands=RUNNING,
+        experimental=True,
+        idle="it is of the vendor's own installations; samba-port inspect shows what a PEF needs",
+    ),
+    Argument(
+        "tensormem",
+        "file with tensors",
+        commands=RUNNING,
+        experimental=True,
+        idle="it is of the vendor's own installations; samba.session.get_tensors reads tensors",
+    ),
 )
 
 ARGUMENTS: Final = (*_GENERAL, *_COMPILING, _LEVEL, *_HINTS, *_RUNNING)
@@ -224,3 +269,24 @@ def given_hints(settings: Mapping[str, Any]) -> dict[str, Any]:
         for argument in ARGUMENTS
         if argument.hint and settings.get(argument.name, argument.default) != argument.default
     }
+
+
+OTHER_IDLE: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "visualize": "no plots are drawn; utils.tensorboard_debug writes what differs",
+        "use_sambaloader": "every run that is measured has the same inputs, which no loader reads",
+        "n_chips": "the emulator is one device",
+    }
+)
+"""Of arguments that programs hand to functions of ``samba.utils``, why these do nothing with them."""
+
+
+@functools.cache
+def tell_idle(name: str) -> None:
+    """Log that an argument which was given has no effect, once in a process.
+
+    Args:
+        name: Attribute of the Namespace or keyword of a function, as the tables have it.
+    """
+    rows = {argument.name: argument.idle for argument in ARGUMENTS if argument.idle}
+    LOGGER.warning("%s has no effect: %s", name, {**OTHER_IDLE, **rows}[name])

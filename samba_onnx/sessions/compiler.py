@@ -26,6 +26,7 @@ from samba_onnx.sessions.onnx_modules import (
     trained_module,
 )
 from samba_onnx.sessions.options import Destination, Model, SessionOptions, output_path
+from samba_onnx.sessions.spatial import refuse_batch_dimensions, spatial_batches
 from samba_onnx.sessions.trace_mode import TraceMode
 from samba_onnx.sessions.traced import TracedGraph
 from samba_onnx.sessions.turns import in_turn
@@ -48,6 +49,12 @@ _TRACED_NOTE: Final = (
     "them, and ran none."
 )
 """Only the first graph carries it, for it speaks of the whole PEF."""
+
+
+_NO_SPATIAL_ONNX: Final = (
+    "an ONNX model that only runs forward is compiled for mapping 'section': leave mapping out, or "
+    "compile the module that samba.from_onnx makes of it"
+)
 
 
 class Compiler:
@@ -109,8 +116,10 @@ class Compiler:
         path = output_path(options, model, destination.output)
         model = trained_module(model, trained, weights, losses)
         named = named_inputs(model, inputs)
-        where = destination.where(options)
+        where, batches = destination.where(options), spatial_batches(options)
         if is_onnx(model):
+            if batches:
+                raise UsageError(_NO_SPATIAL_ONNX)
             texts = {**destination.texts(), **self._hints(options)}
             _compile_onnx(model, named, path, texts, where, check)
             return _announced(path)
@@ -123,6 +132,9 @@ class Compiler:
             program = recorded_program(model, named, trained, training, check=check)
         if training is None and program.argins:
             _tell_of_dropouts(model, program)
+        if batches:
+            refuse_batch_dimensions(named)
+            program = dataclasses.replace(program, spatial_batches=batches)
         texts = {**destination.texts(), **self._hints(options)}  # some are given while tracing
         compile_programs([program], path, name=name, metadata=texts, **where).close()
         return _announced(path)
@@ -145,6 +157,11 @@ class Compiler:
         if samba_only:
             return None
         options = self._options.with_settings(destination.settings)
+        if spatial_batches(options):
+            raise UsageError(
+                "compile_multigraph was asked for mapping 'spatial', which keeps one graph on the "
+                "RDU: leave mapping out, or compile the graph alone"
+            )
         programs = [_program_of(graph) for graph in graphs]
         match_region_types(programs)
         for part in (part for program in programs for part in program.parts):

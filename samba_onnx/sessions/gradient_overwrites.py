@@ -43,10 +43,11 @@ class GradientOverwrites:
                 self._unread.clear()
             return
         written = {name for step, _ in plan.steps for name in step.outputs} & self._gradients
-        if written & self._unread:
+        several = plan.batches > 1 and SectionType.OPT not in plan.section_types
+        if written & self._unread or several:
             self._is_watching = False
             LOGGER.warning(
-                "BCKWD ran again before OPT: the gradients of the run before are overwritten, and "
+                "BCKWD ran again before OPT: the gradients of the batch before are overwritten, and "
                 "only those of the last one count. Compile with gradient_accumulation=True to have "
                 "them added up. This is said once per trace."
             )

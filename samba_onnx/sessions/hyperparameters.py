@@ -82,7 +82,8 @@ class Hyperparameters:
         train: bool,
         forward: bool,
         step: bool,
-    ) -> Mapping[str, float]:
+        batches: int = 0,
+    ) -> Mapping[str, float | list[float]]:
         """Return what a run sends to the device.
 
         Args:
@@ -90,27 +91,41 @@ class Hyperparameters:
             train: Whether dropouts drop anything.
             forward: Whether the run executes forward sections, which draws new masks.
             step: Whether it executes optimizer sections.
+            batches: Mini-batches of the run, in spatial mapping: each draws masks of its own and is
+                a step of its own, as if it were a run. 0 for a run of one batch.
 
         Returns:
-            Values by argin.
+            Values by argin; lists of those that differ from mini-batch to mini-batch.
         """
         if not self._argins:
             return NO_ARGINS
         values = {**self.values, **hyperparameters}
-        chosen = self._optimizers.argins(hyperparameters, step)
-        chosen |= {name: float(values[name]) for name in chosen if name in values}  # type: ignore[arg-type]
+        scalars = self._optimizers.argins(hyperparameters, step, batches)
+        # Groups in which no parameter is trained have scalars, and the program has no argins for them.
+        chosen = {
+            name: float(values[name]) if name in values else scalar  # type: ignore[arg-type]
+            for name, scalar in scalars.items()
+            if name in self._argins
+        }
         for name in self.rate_names:
             rate = values.get(name, values.get(DROPOUT_KEY, self._argins[name].default))
             chosen[name] = float(rate) if train else 0.0  # type: ignore[arg-type]
         for name in self.seed_names:
             if name in values:
                 chosen[name] = int(values[name])  # type: ignore[arg-type]
+            elif forward and batches:
+                chosen[name] = [self._seed(name, self._runs + index) for index in range(batches)]
             elif forward:
-                chosen[name] = self._seed(name)
+                chosen[name] = self._seed(name, self._runs)
         return chosen
 
     def keep(
-        self, hyperparameters: Mapping[str, HyperparameterValue], *, forward: bool, step: bool
+        self,
+        hyperparameters: Mapping[str, HyperparameterValue],
+        *,
+        forward: bool,
+        step: bool,
+        batches: int = 0,
     ) -> None:
         """Note that a run succeeded: its hyperparameters persist.
 
@@ -118,12 +133,13 @@ class Hyperparameters:
             hyperparameters: As ``checked`` returns them.
             forward: Whether it executed forward sections.
             step: Whether it executed optimizer sections.
+            batches: Its mini-batches, as for ``argins``.
         """
         self.values.update(hyperparameters)
         self._optimizers.keep()
-        self._runs += forward
+        self._runs += forward * (batches or 1)
         if step:
-            self._optimizers.stepped()
+            self._optimizers.stepped(batches or 1)
 
     def resume(self) -> None:
         """Note that the host's state of the optimizers was sent: steps are counted on from it."""
@@ -134,9 +150,9 @@ class Hyperparameters:
         self._runs = 0
         self._base = _base_seed()
 
-    def _seed(self, name: str) -> int:
+    def _seed(self, name: str, run: int) -> int:
         """A positive int32 that differs from run to run and from dropout to dropout."""
-        text = f"{self._base} {self._runs} {name}".encode()
+        text = f"{self._base} {run} {name}".encode()
         return int.from_bytes(hashlib.blake2b(text, digest_size=4).digest(), "little") >> 1
 
 

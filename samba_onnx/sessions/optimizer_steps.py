@@ -46,9 +46,9 @@ class OptimizerSteps:
         self._counts = self._known_counts() or [(0,) * len(record.groups) for record in records]
 
     def argins(
-        self, hyperparameters: Mapping[str, HyperparameterValue], step: bool
-    ) -> dict[str, float]:
-        """Return the scalars of the next step.
+        self, hyperparameters: Mapping[str, HyperparameterValue], step: bool, batches: int = 0
+    ) -> dict[str, float | list[float]]:
+        """Return the scalars of the next step, or of each step of the next run.
 
         What was set on the optimizers on the host since the last run counts, and what the run
         itself sets counts more.
@@ -56,6 +56,8 @@ class OptimizerSteps:
         Args:
             hyperparameters: Values by key that this run sets.
             step: Whether the run makes a step; without, nothing reads the scalars.
+            batches: Mini-batches of the run, which makes a step for each and gets a list of every
+                scalar; 0 for a run that makes one step.
 
         Raises:
             UsageError: A value is out of range, or the optimizers cannot use it.
@@ -68,19 +70,30 @@ class OptimizerSteps:
         if not step:
             return {}
         self._counts = self._known_counts() or self._counts
-        scalars: dict[str, float] = {}
+        scalars: dict[str, float | list[float]] = {}
         for record, counts in zip(self._next, self._counts, strict=True):
-            scalars |= derive(record, {}, [count + 1 for count in counts])
+            if not batches:
+                scalars |= derive(record, {}, [count + 1 for count in counts])
+                continue
+            for _ in range(batches):
+                for name, number in derive(record, {}, [count + 1 for count in counts]).items():
+                    scalars.setdefault(name, []).append(number)  # type: ignore[union-attr]
+                counts = steps_after(record, counts)
         return scalars
 
     def keep(self) -> None:
         """Note that the run succeeded whose hyperparameters were given last: they persist."""
         self._records = self._next
 
-    def stepped(self) -> None:
-        """Note that a run made a step, with the hyperparameters that were kept."""
-        pairs = zip(self._records, self._counts, strict=True)
-        self._counts = [steps_after(record, counts) for record, counts in pairs]
+    def stepped(self, steps: int = 1) -> None:
+        """Note that a run made steps, with the hyperparameters that were kept.
+
+        Args:
+            steps: How many.
+        """
+        for _ in range(steps):
+            pairs = zip(self._records, self._counts, strict=True)
+            self._counts = [steps_after(record, counts) for record, counts in pairs]
         for optimizer, counts in zip(self._optimizers, self._counts, strict=False):
             setattr(optimizer, _COUNTS, counts)
         for settings in self._settings:

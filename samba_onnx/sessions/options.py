@@ -230,6 +230,16 @@ class SessionOptions:
         if value not in values:
             values.append(value)
 
+    def record_hints(self, **hints: Any) -> None:
+        """Let the PEF that is compiled next list what a caller asked for.
+
+        Args:
+            **hints: By name; what is None, False or empty was not asked for.
+        """
+        for name, value in hints.items():
+            if value is not None and value is not False and value != ():
+                self.record_hint(name, value)
+
     def take_hints(self) -> dict[str, Any]:
         """Return the hints that were recorded, and forget them: they were for one compilation.
 

@@ -172,9 +172,11 @@ def _checked(tensor: torch.Tensor, name: str, symbol: Symbol) -> Array:
         if element is not None and fits(array.shape, symbol.shape):
             array = of_width(name, array, element.numpy)
         if not matches(symbol, from_array(array)):
+            batch = symbol.batch_shape
+            parts = "" if batch is None else f", mini-batches of {list(batch)} one after the other"
             raise InputError(
                 f"input {name!r} is {tensor.dtype} of shape {list(tensor.shape)}, compiled was "
-                f"{describe(symbol.type, symbol.shape)}: give that shape and dtype, or compile for "
-                "this one"
+                f"{describe(symbol.type, symbol.shape)}{parts}: give that shape and dtype, or "
+                "compile for this one"
             )
         return array

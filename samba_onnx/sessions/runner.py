@@ -202,13 +202,16 @@ class Runner:
         checked = hyperparameters.checked(numbers or NO_NUMBERS)
         forward = SectionType.FWD in prepared.plan.section_types
         step = SectionType.OPT in prepared.plan.section_types
-        argins = hyperparameters.argins(checked, train=train, forward=forward, step=step)
+        batches = prepared.plan.batches
+        argins = hyperparameters.argins(
+            checked, train=train, forward=forward, step=step, batches=batches
+        )
         if output_grads is not None:
             self._set_output_grads(prepared.plan.schedule.graph, output_grads)
         event = self._profiler.start_event(RUN)
         values = self._program.required_device().execute(prepared, arrays, argins)
         self._profiler.end_event(event)
-        hyperparameters.keep(checked, forward=forward, step=step)
+        hyperparameters.keep(checked, forward=forward, step=step, batches=batches)
         if self._program.overwrites is not None:
             self._program.overwrites.ran(prepared.plan)
         for name in arrays:

@@ -7,6 +7,7 @@ needs is handed to it where the session is put together.
 
 from __future__ import annotations
 
+import logging
 import os
 from argparse import Namespace
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -24,6 +25,7 @@ from samba_onnx.facts.names import RATE, SEED
 from samba_onnx.graph import SambaGraph
 from samba_onnx.runtime.selection import SectionIds
 from samba_onnx.sessions.compiler import Compiler
+from samba_onnx.sessions.dynamic_dims import DimInfo, read_dimensions
 from samba_onnx.sessions.exits import register, run_and_exit
 from samba_onnx.sessions.graph_traces import GraphTraces
 from samba_onnx.sessions.loaded import LoadedProgram
@@ -56,6 +58,8 @@ from samba_onnx.sessions.turns import in_turn
 from samba_onnx.tensor import BUFFERS, SambaTensor
 from samba_onnx.tensor.lazy_parameters import LAZY
 from samba_onnx.tensor.random_values import DrawingOptions
+
+LOGGER: Final = logging.getLogger(__name__)
 
 Settings = Mapping[str, Any] | Namespace | None
 
@@ -99,8 +103,8 @@ class SambaSession:
         """State of the optimizers on the device, by name."""
         self.tensor_dict: dict[str, dict[str, SambaTensor]] = self._state.tensors
         """Traced tensors by group and name."""
-        self.dynamic_dims: dict[str, Any] = {}
-        """Dimensions whose size may vary: none, for programs are static."""
+        self.dynamic_dims: dict[str, DimInfo] = {}
+        """Dimensions whose size may vary, by name; see ``create_dynamic_dim``."""
         self.transfers = Transfers(lambda: self._program.ledger)
         """Every copy between host and device."""
         if pef_path:
@@ -138,6 +142,11 @@ class SambaSession:
     def buffer_dict(self) -> dict[str, SambaTensor]:
         """Buffers of all converted modules, by name; they share memory with the modules' own."""
         return BUFFERS
+
+    @property
+    def ctx(self) -> TensorAccess:
+        """The device's tensors by name; programs write gradients there, with ``ctx.set_tensors``."""
+        return self._access
 
     @property
     def tracing(self) -> bool:
@@ -182,8 +191,8 @@ class SambaSession:
         ``samba.from_onnx`` makes of it, and the optimizers are of that module's parameters. The PEF is written to ``<output_folder>/<pef_name>/<pef_name>.pef``, of the settings
         in ``config_dict``, else of those given to ``setup``, else of the command line that
         ``set_command_line`` was told; ``output_folder`` is ``out`` and ``pef_name`` the lower-case
-        name of the model's class unless they say otherwise. Settings that are only hints to
-        SambaFlow's compiler have no effect; the PEF says which there were.
+        name of the model's class unless they say otherwise. With ``mapping`` "spatial" a run makes
+        ``num_spatial_batches`` steps. The PEF lists settings that are only hints, without effect.
 
         Args:
             model: A torch module, an ONNX model, or the path to one.
@@ -193,18 +202,18 @@ class SambaSession:
             name: What reports call the model.
             loss_indices: Which outputs are losses; when None, those that a loss function made, or
                 else all.
-            io_host_memory: Accepted, without effect.
+            io_host_memory: A hint, which the PEF lists.
             app_dir: Accepted, without effect.
             config_dict: Settings, which override those of ``setup``.
             pef_metadata: What to keep in the PEF, by key.
-            squeeze_bs_dim: Accepted, without effect.
+            squeeze_bs_dim: A hint, which the PEF lists.
             init_output_grads: Accepted, without effect.
             inference: Leave out the backward half, optimizers or not; so does a setting
                 ``inference``.
             metadata: What to keep in the PEF besides, by key.
-            is_split_batch: Accepted, without effect.
+            is_split_batch: A hint, which the PEF lists.
             graph_transform_hook: Not supported.
-            graph_names: Accepted, without effect.
+            graph_names: A hint, which the PEF lists.
             output: Path of the PEF, which overrides the settings.
             target: The device: a name or the path to a profile, which overrides the settings.
             level: ``o0`` or ``o3``, which overrides the settings.
@@ -232,7 +241,13 @@ class SambaSession:
             OutOfDeviceMemoryError: The model does not fit into the device's memory.
             OutputError: The PEF cannot be written.
         """
-        del io_host_memory, app_dir, squeeze_bs_dim, init_output_grads, is_split_batch, graph_names
+        del app_dir, init_output_grads
+        self._options.record_hints(
+            io_host_memory=io_host_memory,
+            squeeze_bs_dim=squeeze_bs_dim,
+            is_split_batch=is_split_batch,
+            graph_names=graph_names,
+        )
         return self._compiler.compile(
             model,
             inputs,
@@ -271,7 +286,7 @@ class SambaSession:
         output: str | os.PathLike[str] | None = None,
         target: str | os.PathLike[str] | None = None,
         level: str | None = None,
-        **ignored: Any,
+        **hints: Any,
     ) -> str | None:
         """Compile the graphs that were added, in their order, into one PEF.
 
@@ -286,7 +301,7 @@ class SambaSession:
             output: Path of the PEF, which overrides the settings.
             target: The device, which overrides the settings.
             level: ``o0`` or ``o3``, which overrides the settings.
-            **ignored: Accepted, without effect.
+            **hints: Hints such as ``enable_hypersection``, which the PEF lists.
 
         Returns:
             Path of the PEF; None with ``samba_only``.
@@ -297,7 +312,7 @@ class SambaSession:
             OutOfDeviceMemoryError: The graphs do not fit into the device's memory.
             OutputError: The PEF cannot be written.
         """
-        del ignored
+        self._options.record_hints(**hints)
         destination = Destination(config_dict, (pef_metadata, metadata), output, target, level)
         return self._compiler.compile_graphs(destination, name=name, samba_only=samba_only)
 
@@ -767,6 +782,52 @@ class SambaSession:
             value: What it says; what JSON does not have is kept as its text.
         """
         self._options.record_hint(name, value)
+
+    def create_dynamic_dim(self, name: str, min: int, max: int, factor: int = 1) -> str:
+        """Declare a dimension whose size may vary between runs.
+
+        A program is compiled for the sizes of its inputs, here: it takes inputs of those sizes, and
+        ``run`` refuses others. Declare what programs read, compile for the largest size and pad, or
+        compile a PEF or a graph for every size. The PEF that is compiled next lists the dimension.
+
+        SambaNova has not published the arguments; they are those of which its programs compose the
+        names in ``dynamic_dims``.
+
+        Args:
+            name: What the dimension is, as ``batch_size``.
+            min: Least size, at least 1.
+            max: Largest size.
+            factor: What every size is a multiple of.
+
+        Returns:
+            The name by which ``dynamic_dims`` has it, as ``batch_size_min_1_max_16_factor_1``.
+
+        Raises:
+            UsageError: The sizes contradict each other.
+        """
+        dimension = DimInfo(min, max, factor)
+        key = dimension.key(name)
+        self.dynamic_dims[key] = dimension
+        self.record_hint("dynamic_dims", sorted(self.dynamic_dims))
+        LOGGER.warning(
+            "%s is declared dynamic: a PEF takes inputs of the sizes it is compiled for; compile for "
+            "%d and pad, or compile one for every size",
+            key,
+            max,
+        )
+        return key
+
+    def load_dynamic_dims_config(self, path: str | os.PathLike[str]) -> None:
+        """Declare the dimensions of a file, as ``create_dynamic_dim`` does.
+
+        Args:
+            path: YAML or JSON with lines such as ``batch_size: {min: 1, max: 16, factor: 1}``.
+
+        Raises:
+            UsageError: The file cannot be read, or declares no dimensions.
+        """
+        for name, dimension in read_dimensions(path).items():
+            self.create_dynamic_dim(name, dimension.min, dimension.max, dimension.factor)
 
     def add_aux_tensor(self, tensor: SambaTensor, name: str) -> None:
         """Keep a tensor by name, beside those that are traced.

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
+import numpy as np
 import torch
 
 from samba_onnx.errors import InputError, UsageError
@@ -12,7 +14,7 @@ from samba_onnx.sessions.loaded import LoadedProgram
 from samba_onnx.sessions.run_values import named_marks, wrapped
 from samba_onnx.sessions.traced_state import TracedState
 from samba_onnx.sessions.turns import in_turn
-from samba_onnx.tensor import DEVICE, SambaTensor
+from samba_onnx.tensor import DEVICE, SambaTensor, to_torch
 from samba_onnx.tensor.arrays import from_array, to_array
 
 
@@ -50,6 +52,25 @@ class TensorAccess:
         self._program.required_device()
         listed = [names] if isinstance(names, str) else names
         return tuple(self._read(name, name) for name in listed)
+
+    @in_turn
+    def set_tensors(self, values: Mapping[str, Any]) -> None:
+        """Write values to the device, as programs do with ``samba.session.ctx.set_tensors``.
+
+        Args:
+            values: Arrays or tensors of the shapes and dtypes that the device has, by the name of
+                a tensor, of its gradient, or of a region.
+
+        Raises:
+            NotTracedError: No graph was traced.
+            InputError: The device has no such tensor, or shape or dtype differ; those before it
+                are written.
+        """
+        self._program.required_device()
+        for name, value in values.items():
+            tensor = value if isinstance(value, torch.Tensor) else torch.from_numpy(np.array(value))
+            place = self._place(name, name)
+            DEVICE.store(place).write(place, to_torch(tensor).detach())
 
     @in_turn
     def update_tensor(self, name: str, tensor: SambaTensor | None) -> None:
@@ -93,11 +114,22 @@ class TensorAccess:
         self._program.hyperparameters.resume()
 
     def _read(self, name: str, region: str) -> SambaTensor:
-        symbols = {graph.symbol(name) for graph in self._state.graphs.values()} or {name}
-        place = next((place for place in (name, *symbols, region) if DEVICE.has(place)), name)
-        if not DEVICE.has(place):
-            raise InputError(
-                f"the device has no tensor {name!r}; traced were {self._state.listing()}"
-            )
+        place = self._place(name, region)
         marks = named_marks(name, "" if region == name else region)
         return wrapped(DEVICE.store(place).read(place), marks)
+
+    def _place(self, name: str, region: str) -> str:
+        """Return where the device has a tensor.
+
+        Args:
+            name: Name of the tensor, or of a place.
+            region: Its region.
+
+        Raises:
+            InputError: The device has it nowhere.
+        """
+        symbols = {graph.symbol(name) for graph in self._state.graphs.values()} or {name}
+        for place in (name, *symbols, region):
+            if DEVICE.has(place):
+                return place
+        raise InputError(f"the device has no tensor {name!r}; traced were {self._state.listing()}")

@@ -22,6 +22,7 @@ from samba_onnx.optim import from_json, state_materializers
 from samba_onnx.pef import Pef
 from samba_onnx.program.fingerprint import difference
 from samba_onnx.program.program import DEFAULT_GRAPH
+from samba_onnx.sessions.arguments import MAPPINGS
 from samba_onnx.sessions.data_parallel import check_data_parallel
 from samba_onnx.sessions.graph_traces import GraphTraces
 from samba_onnx.sessions.loaded import LoadedProgram
@@ -29,6 +30,12 @@ from samba_onnx.sessions.onnx_models import input_symbols, is_onnx, model_source
 from samba_onnx.sessions.onnx_modules import Losses, trained_module
 from samba_onnx.sessions.optimizer_steps import OptimizerSteps, check_records, send_state
 from samba_onnx.sessions.profiler import SET_TENSORS, Profiler
+from samba_onnx.sessions.spatial import (
+    checked_mapping,
+    one_mini_batch,
+    refuse_other_mapping,
+    with_all_mini_batches,
+)
 from samba_onnx.sessions.store import places
 from samba_onnx.sessions.trace_mode import TraceMode
 from samba_onnx.sessions.traced import TracedGraph, empty_tensor, traced_graph
@@ -45,8 +52,6 @@ from samba_onnx.workflows.torch_programs import (
     named_inputs,
     trained_program,
 )
-
-MAPPINGS = ("section", "spatial")
 
 
 class Tracer:
@@ -97,11 +102,11 @@ class Tracer:
         With ``inference``, optimizers are left out where the PEF was compiled without a backward
         half; without it, they are refused there.
         """
-        _check_mapping(mapping)
+        checked_mapping(mapping)
         check_data_parallel(False, data_parallel_mode, False)
         if pef:
             self.load(pef)
-        record = read_records(self._program.required_pef()).get(self._program.graph(None).name)
+        record = self._record(mapping)
         listed = _trained_by(record, optimizers, self._program.required_pef(), inference)
         recorded = None if record is None else record.onnx
         module = trained_module(model, listed, weights, losses, recorded)
@@ -151,7 +156,7 @@ class Tracer:
         trace_prefix: str | None = None,
     ) -> tuple[SambaTensor, ...]:
         """Trace one of several graphs; see ``samba.utils.trace_multigraph``."""
-        _check_mapping(mapping or MAPPINGS[0])
+        checked_mapping(mapping or MAPPINGS[0])
         if optimizer_list(optimizers):
             raise UsageError("a graph of several was given optimizers: such programs cannot train")
         if not isinstance(model, nn.Module):
@@ -210,6 +215,12 @@ class Tracer:
                 value = torch.ones(tuple(output.shape), dtype=output.dtype)
             output.sn_grad = value
 
+    def _record(self, mapping: str) -> GraphRecord | None:
+        """Return what the PEF says of its only graph, which must be mapped as the user asks for."""
+        pef, graph = self._program.required_pef(), self._program.graph(None)
+        refuse_other_mapping(mapping, graph, pef.path)
+        return read_records(pef).get(graph.name)
+
     def _checked_trace(
         self,
         model: Any,
@@ -230,7 +241,9 @@ class Tracer:
         Raises:
             GraphMismatchError: It is another model.
         """
-        named = named_inputs(module, inputs)
+        graph, manifest = self._program.graph(None), self._program.manifest
+        given = named_inputs(module, inputs)
+        named = one_mini_batch(given, graph, manifest)
         steps = None
         if is_onnx(module):
             traced = self._trace_onnx(module, named)
@@ -239,6 +252,7 @@ class Tracer:
         source = model_source(model) if is_onnx(model) else type(module).__name__
         settings = _changed(record, module, named)
         _check_same(record, traced, source, self._program.required_pef(), settings)
+        traced = with_all_mini_batches(traced, given, graph, manifest)
         traced.name, traced.program = self._program.graph(None).name, None
         return traced, steps
 
@@ -291,15 +305,12 @@ class Tracer:
                 symbol = symbols.get(traced.symbol(tensor.sn_name))
                 if symbol is None or not (tensor.has_data or tensor.materializer_provided):
                     continue
+                if symbol.batch_shape is not None and tuple(tensor.shape) != symbol.shape:
+                    continue  # One mini-batch, which is no run's input.
                 if symbol.region:
                     device.write(symbol.name, to_array(tensor))
                 else:
                     self._state.host_inputs[symbol.name] = tensor
-
-
-def _check_mapping(mapping: str) -> None:
-    if mapping not in MAPPINGS:
-        raise UsageError(f"mapping is {mapping!r}; give one of {', '.join(MAPPINGS)}")
 
 
 def _trained_by(

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import torch
 
 from samba_onnx.functional import HOST_OPERATORS, TABLE, FunctionKind
 from samba_onnx.functional.index_types import widened
 from samba_onnx.functional.limits import check_keywords
-from samba_onnx.functional.table import is_in_place
+from samba_onnx.functional.table import Reads, is_in_place
 from samba_onnx.tensor.native import natively, placeholder
 
 if TYPE_CHECKING:
     from samba_onnx.tensor.samba_tensor import SambaTensor
+
+_FIRST: Final = ("input", "self")
+"""What torch calls the first argument where it is given by name."""
 
 
 def call(
@@ -40,8 +43,7 @@ def call(
     """
     row = TABLE.find(function)
     if row.kind is FunctionKind.QUERY:
-        if row.reads:
-            _need_data(cls, args, keywords)
+        _need_data(cls, row.reads, args, keywords)
         with natively():
             return function(*args, **keywords)
     if row.kind is FunctionKind.HOST:
@@ -54,7 +56,7 @@ def call(
             return _detached(first)
         if in_place and row.overwrites:
             first._host.allocate(first)
-    _need_data(cls, args, keywords)
+    _need_data(cls, row.reads, args, keywords)
     implementation = None if in_place else row.implementation
     with natively():
         args, keywords = widened(function, args, keywords)
@@ -69,13 +71,20 @@ def call(
     return result
 
 
-def _need_data(cls: type[SambaTensor], args: Iterable[Any], keywords: Mapping[str, Any]) -> None:
-    """Make the values of all tensors of a call that have none yet."""
-    for tensor in _tensors(args):
-        if isinstance(tensor, cls) and tensor._host.is_empty:
-            tensor.materialize_()
-    if keywords:
-        _need_data(cls, keywords.values(), {})
+def _need_data(
+    cls: type[SambaTensor], reads: Reads, args: tuple[Any, ...], keywords: Mapping[str, Any]
+) -> None:
+    """Make the values of the tensors of a call that are read and have none yet."""
+    if reads is Reads.NONE:
+        return
+    if reads is Reads.FIRST:
+        args, keywords = args[:1], {k: v for k, v in keywords.items() if k in _FIRST}
+    elif reads is Reads.OTHERS:
+        args, keywords = args[1:], {k: v for k, v in keywords.items() if k not in _FIRST}
+    for values in (args, keywords.values()) if keywords else (args,):
+        for tensor in _tensors(values):
+            if isinstance(tensor, cls) and tensor._host.is_empty:
+                tensor.materialize_()
 
 
 def _detached(tensor: SambaTensor) -> SambaTensor:

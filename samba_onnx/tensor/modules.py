@@ -153,7 +153,7 @@ def _samba_parameter(parameter: nn.Parameter) -> SambaParameter:
     if isinstance(parameter, SambaParameter):
         return parameter
     known = _REPLACEMENTS.get(parameter)  # type: ignore[no-untyped-call]
-    if isinstance(known, SambaParameter) and describes_the_same_memory(known, parameter):
+    if isinstance(known, SambaParameter) and _stands_for(known, parameter):
         return known
     if parameter.is_meta:
         result = SambaParameter(shape=parameter.shape, dtype=parameter.dtype, requires_grad=False)
@@ -167,3 +167,14 @@ def _samba_parameter(parameter: nn.Parameter) -> SambaParameter:
     result.__dict__ |= {k: v for k, v in vars(parameter).items() if k not in vars(result)}
     _REPLACEMENTS[parameter] = result
     return result
+
+
+def _stands_for(known: SambaParameter, parameter: nn.Parameter) -> bool:
+    """Return whether a SambaParameter still is what a parameter was converted to.
+
+    One without memory has nothing to compare but its form: tied parameters of a model that was made
+    on the meta device stay tied, too.
+    """
+    if parameter.is_meta:
+        return known.shape == parameter.shape and known.dtype == parameter.dtype
+    return describes_the_same_memory(known, parameter)

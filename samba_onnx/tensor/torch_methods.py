@@ -183,7 +183,8 @@ def type_or_cast(
         refused = ", ".join(["non_blocking"] * non_blocking + sorted(kwargs))
         raise UsageError(f"SambaTensor.type does not support {refused}: leave it out")
     if dtype is None:
-        return Tensor.type(self)
+        with natively():  # which needs no values of an empty tensor
+            return Tensor.type(self)
     return cast("SambaTensor", Tensor.type(self, dtype))
 
 

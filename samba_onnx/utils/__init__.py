@@ -7,6 +7,7 @@ from samba_onnx.utils.files import get_file_dir
 from samba_onnx.utils.measuring import measure_performance, measure_sections
 from samba_onnx.utils.processes import get_rank, get_world_size, is_main_process
 from samba_onnx.utils.tracing import init_output_grads, trace_graph, trace_multigraph
+from samba_onnx.utils.weight_normalisation import weight_norm_
 
 __all__ = [
     "assert_close",
@@ -21,4 +22,5 @@ __all__ = [
     "set_seed",
     "trace_graph",
     "trace_multigraph",
+    "weight_norm_",
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 
+from samba_onnx.sessions.arguments import tell_idle
 from samba_onnx.tensor import to_torch
 
 THRESHOLD = 3e-3
@@ -26,12 +27,13 @@ def assert_close(
         name: What messages call the computed tensor.
         threshold: Largest absolute difference of an element that passes.
         rtol: Difference that passes in addition, per unit of the expected element.
-        visualize: Accepted, without effect.
+        visualize: Without effect, which is said once.
 
     Raises:
         AssertionError: A difference is larger or not a number, or shapes differ.
     """
-    del visualize
+    if visualize:
+        tell_idle("visualize")
     # In double precision: tensors of bfloat16 and float32 are to be compared with each other.
     expected, computed = (to_torch(tensor).detach().double() for tensor in (a, b))
     torch.testing.assert_close(

@@ -16,6 +16,8 @@ from samba_onnx.errors import UsageError
 from samba_onnx.program.kinds import SectionType
 from samba_onnx.safety.files import atomic_output
 from samba_onnx.sessions import SESSION
+from samba_onnx.sessions.arguments import tell_idle
+from samba_onnx.utils.tracing import traced_outputs
 
 ITERATIONS = 100
 """Number of runs that are measured by default."""
@@ -46,6 +48,7 @@ def measure_performance(
     min_duration: float = 0.0,
     set_output_grads: bool = True,
     json_counters: str | None = None,
+    world_size: int = 1,
 ) -> Performance:
     """Run a traced model many times, and tell how long it takes.
 
@@ -53,20 +56,21 @@ def measure_performance(
         model: The module that ``trace_graph`` was called with.
         inputs: Named tensors, as ``session.run`` takes them.
         batch_size: Number of samples that one run takes.
-        n_chips: Accepted, without effect.
+        n_chips: Without effect, which is said once.
         inference: Whether to run forward sections only.
         run_graph_only: Whether to leave inputs and outputs on the device; they are copied once,
             before the runs that are measured.
         n_iterations: Number of runs, at least 1.
         json: Path of a file to write the result to; None writes none.
-        compiled_stats_json: Accepted, without effect.
+        compiled_stats_json: Without effect, which is said once.
         data_parallel: Whether several processes share the work, as for ``session.run``.
         reduce_on_rdu: Whether gradients are added up on the RDU, as for ``session.run``.
-        use_sambaloader: Accepted, without effect.
+        use_sambaloader: Without effect, which is said once.
         min_duration: Seconds that the runs take together at least; more of them are made if need
             be.
         set_output_grads: Accepted, without effect.
-        json_counters: Accepted, without effect.
+        json_counters: Without effect, which is said once.
+        world_size: Accepted, without effect: ``torch.distributed`` knows how many processes there are.
 
     Returns:
         Samples per second, and seconds per run.
@@ -74,8 +78,14 @@ def measure_performance(
     Raises:
         UsageError: The model was not traced, or a number is not positive.
     """
-    del n_chips, compiled_stats_json, use_sambaloader, set_output_grads, json_counters
-    outputs = () if run_graph_only else _outputs_of(model)
+    del set_output_grads, world_size
+    _tell(
+        n_chips=n_chips > 1,
+        compiled_stats_json=compiled_stats_json,
+        use_sambaloader=use_sambaloader,
+        json_counters=json_counters,
+    )
+    outputs = () if run_graph_only else traced_outputs(model)
     # Without inputs, a run takes the values that the device has.
     inputs_of_a_run = None if run_graph_only else inputs
     forward = SectionType.FWD.value
@@ -135,7 +145,7 @@ def measure_sections(
     Raises:
         UsageError: The model was not traced, or a number is not positive.
     """
-    _outputs_of(model)
+    traced_outputs(model)
     sections = SESSION.get_section_ids()[:num_sections]
     # Every section leaves its values on the device for those after it.
     SESSION.run(inputs, (), data_parallel=data_parallel, reduce_on_rdu=reduce_on_rdu)
@@ -154,13 +164,11 @@ def measure_sections(
     return result
 
 
-def _outputs_of(model: nn.Module) -> Any:
-    outputs = getattr(model, "output_tensors", None)
-    if outputs is None:
-        raise UsageError(
-            f"{type(model).__name__} was not traced: call samba.utils.trace_graph first"
-        )
-    return outputs
+def _tell(**given: object) -> None:
+    """Say of arguments that were given that they have no effect."""
+    for name, value in given.items():
+        if value:
+            tell_idle(name)
 
 
 def _timed(run: Callable[[], Any], iterations: int, min_duration: float) -> tuple[int, float]:

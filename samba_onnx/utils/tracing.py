@@ -13,8 +13,11 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
+from samba_onnx.errors import UsageError
 from samba_onnx.sessions import SESSION
+from samba_onnx.sessions.arguments import tell_idle
 from samba_onnx.sessions.onnx_modules import Losses
+from samba_onnx.sessions.options import flat_options
 from samba_onnx.tensor import SambaTensor
 
 _NO_GRADIENTS: Final[Mapping[str, torch.Tensor]] = MappingProxyType({})
@@ -46,18 +49,20 @@ def trace_graph(
 
     Args:
         model: The module or ONNX model that was compiled.
-        inputs: Inputs in the form, and of the shapes and dtypes, that ``session.compile`` took.
+        inputs: Inputs in the form, and of the shapes and dtypes, that ``session.compile`` took; in
+            spatial mapping also all mini-batches of a run, along the first dimension.
         optim: The optimizers that the model was compiled with; None to run without.
         init_output_grads: Whether to set the gradients of losses on the device to one.
         loss_indices: Positions of the outputs whose gradients are set; None sets those of all
             losses.
-        pef: Path of the PEF; when empty, the PEF that the session has.
-        mapping: ``section`` or ``spatial``.
+        pef: Path of the PEF; when empty, that of ``config_dict``, or the PEF that the session has.
+        mapping: ``section`` or ``spatial``; ``spatial`` is refused for a PEF that was compiled for
+            ``section``, and the other way round the PEF counts.
         data_parallel_mode: ``normal``, ``inorder`` or ``optimal``.
         transfer_device: Whether to copy parameters, buffers and inputs to the device. If not,
             ``session.to_device``, ``session.to_rdu`` or ``rdu()`` of a tensor copies them later.
-        config_dict: Accepted, without effect.
-        distlearn_config: Accepted, without effect.
+        config_dict: Settings, of which only ``pef`` counts.
+        distlearn_config: Without effect, which is said once.
         dev_mode: Accepted, without effect.
         squeeze_bs_dim: Accepted, without effect.
         weights: Names of initializers of an ONNX model to train, as for ``session.compile``.
@@ -76,20 +81,39 @@ def trace_graph(
             compiled for inference.
         OutOfDeviceMemoryError: The model does not fit into the device's memory.
     """
-    del config_dict, distlearn_config, dev_mode, squeeze_bs_dim
+    del dev_mode, squeeze_bs_dim
+    if distlearn_config:
+        tell_idle("distlearn_config")
     return SESSION.trace(
         model,
         inputs,
         optim,
         init_output_grads=init_output_grads,
         loss_indices=loss_indices,
-        pef=pef,
+        pef=pef or str(flat_options(config_dict).get("pef", "")),
         mapping=mapping,
         data_parallel_mode=data_parallel_mode,
         transfer_device=transfer_device,
         weights=weights,
         losses=losses,
     )
+
+
+def traced_outputs(model: nn.Module) -> tuple[SambaTensor, ...]:
+    """Return the outputs of a module that was traced.
+
+    Args:
+        model: The module.
+
+    Raises:
+        UsageError: It was not traced.
+    """
+    outputs = getattr(model, "output_tensors", None)
+    if outputs is None:
+        raise UsageError(
+            f"{type(model).__name__} was not traced: call samba.utils.trace_graph first"
+        )
+    return tuple(outputs)
 
 
 def trace_multigraph(

@@ -6,16 +6,17 @@ never read to analyse, and copied once, from file to file, to convert.
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from samba_onnx.errors import UsageError
 from samba_onnx.loading import LoadedModel, load_model, onnx_program
-from samba_onnx.passes.pipeline import PipelineOptions
+from samba_onnx.passes.order import PipelineOptions
 from samba_onnx.passes.targets import Target, load_target
 from samba_onnx.pef import Pef, load_pef
 from samba_onnx.pef.manifest import Manifest, SourceModel
@@ -27,15 +28,20 @@ from samba_onnx.workflows.planning import (
     PlannedPrograms,
     Progress,
     plan_programs,
+    plan_sizes,
     silent,
 )
-from samba_onnx.workflows.reference_sample import SECONDS, Sample, make_sample
+from samba_onnx.workflows.reference_sample import SECONDS, Sample, is_tried, make_sample
+from samba_onnx.workflows.sizes import Sizes, each_size
 
 if TYPE_CHECKING:
     import onnx
 
 DEFAULT_TARGET = "sn40l"
 """The newest RDU whose figures are published."""
+
+ASSUMED_SIZE: Final = 1
+"""Size of a dynamic dimension of an input of which nobody states a size."""
 
 InputShapes: TypeAlias = Mapping[str, tuple[int | str | None, ...]]
 
@@ -45,8 +51,9 @@ def analyze(
     *,
     target: str | os.PathLike[str] | Target = DEFAULT_TARGET,
     level: str = "o3",
-    dims: Mapping[str, int] | None = None,
+    dims: Sizes | None = None,
     input_shapes: InputShapes | None = None,
+    keep_dynamic: bool = False,
     progress: Progress | None = None,
 ) -> Manifest:
     """Say how a model would convert, without writing anything or reading its weights.
@@ -56,8 +63,13 @@ def analyze(
         target: A target's name, a path to a target profile, or a loaded target.
         level: ``o0`` (one section per operator) or ``o3`` (sections as large as on-chip memory
             allows).
-        dims: Sizes of dynamic dimensions by name, as ``{"batch": 8}``.
-        input_shapes: Shapes of inputs by name, as ``{"x": (1, 3, 224, 224)}``.
+        dims: Sizes of dynamic dimensions by name, as ``{"batch": 8}``; several, as
+            ``{"batch": (1, 8, 32)}``, make a graph for each, and ``Device.run`` takes the one that
+            fits its inputs.
+        input_shapes: Shapes of inputs by name, as ``{"x": (1, 3, 224, 224)}``; an empty name stands
+            for the only input.
+        keep_dynamic: Whether other dimensions of inputs stay dynamic, for the CPU. Otherwise they
+            become 1, and a note says which.
         progress: Called with the name of each step before it begins.
 
     Returns:
@@ -69,8 +81,9 @@ def analyze(
         UsageError: An option contradicts the model.
         OutOfDeviceMemoryError: The model does not fit into the target's memory.
     """
-    settings = _settings(target, level, progress, dims, input_shapes)
-    return _plan_onnx(model, settings)[1].manifest
+    settings = _settings(target, level, progress)
+    options = _options(dims, input_shapes, keep_dynamic)
+    return _plan_onnx(model, settings, options)[1].manifest
 
 
 def convert(
@@ -79,8 +92,9 @@ def convert(
     *,
     target: str | os.PathLike[str] | Target = DEFAULT_TARGET,
     level: str = "o3",
-    dims: Mapping[str, int] | None = None,
+    dims: Sizes | None = None,
     input_shapes: InputShapes | None = None,
+    keep_dynamic: bool = False,
     sample: bool | None = None,
     sample_seconds: float = SECONDS,
     seed: int = 0,
@@ -97,11 +111,17 @@ def convert(
         target: A target's name, a path to a target profile, or a loaded target.
         level: ``o0`` (one section per operator) or ``o3`` (sections as large as on-chip memory
             allows).
-        dims: Sizes of dynamic dimensions by name, as ``{"batch": 8}``.
-        input_shapes: Shapes of inputs by name, as ``{"x": (1, 3, 224, 224)}``.
+        dims: Sizes of dynamic dimensions by name, as ``{"batch": 8}``; several, as
+            ``{"batch": (1, 8, 32)}``, make a graph for each, and ``Device.run`` takes the one that
+            fits its inputs.
+        input_shapes: Shapes of inputs by name, as ``{"x": (1, 3, 224, 224)}``; an empty name stands
+            for the only input.
+        keep_dynamic: Whether other dimensions of inputs stay dynamic, for the CPU. Otherwise they
+            become 1, and a note says which.
         sample: Whether to run the original model once on seeded random inputs, in a child process
-            with limits, and to keep inputs and outputs in the PEF for self-tests. None does so
-            unless the weights take more than 1 GiB.
+            with limits, to keep inputs and outputs in the PEF for self-tests, and to try whether the
+            emulator's engine can prepare what was compiled. None does so unless the weights take
+            more than 1 GiB.
         sample_seconds: Wall-clock time after which that run is given up.
         seed: Seed of the sample's inputs.
         metadata: Key-value pairs to keep in the PEF.
@@ -116,19 +136,27 @@ def convert(
         TargetError: The target is unknown or malformed.
         UsageError: An option contradicts the model, or no output is given for a model in memory.
         OutOfDeviceMemoryError: The model does not fit into the target's memory.
-        ExecutionError: onnxruntime crashes on the original model.
+        ExecutionError: onnxruntime crashes on the original model, or cannot prepare what was compiled.
         OutputError: The PEF cannot be written.
     """
     destination = _destination(model, output)
-    settings = _settings(target, level, progress, dims, input_shapes)
-    loaded, planned = _plan_onnx(model, settings)
+    settings = _settings(target, level, progress)
+    loaded, planned = _plan_onnx(model, settings, _options(dims, input_shapes, keep_dynamic))
     settings.progress("sample")
+    # The inputs and outputs of the first graph have the names of the model.
     reference = make_sample(
-        model, loaded, planned.graphs[0].model, seed, wanted=sample, seconds=sample_seconds
+        model,
+        loaded,
+        planned.graphs[0].model,
+        seed,
+        wanted=sample,
+        seconds=sample_seconds,
+        graph=planned.manifest.graphs[0].name,
     )
     manifest = replace(planned.manifest, notes=(*planned.manifest.notes, *notes))
     noted = replace(planned, manifest=manifest)
-    return _write(noted, destination, metadata, reference, settings.progress)
+    prepared = is_tried(planned.graphs[0].model, wanted=sample)
+    return _write(noted, destination, metadata, reference, settings.progress, prepared=prepared)
 
 
 def compile_programs(
@@ -202,23 +230,30 @@ def analyze_programs(
 
 
 def _settings(
-    target: str | os.PathLike[str] | Target,
-    level: str,
-    progress: Progress | None,
-    dims: Mapping[str, int] | None = None,
-    input_shapes: InputShapes | None = None,
+    target: str | os.PathLike[str] | Target, level: str, progress: Progress | None
 ) -> CompilerSettings:
     """Look up the target and check the level, before a model is loaded."""
-    options = PipelineOptions(dims=dims or {}, input_shapes=input_shapes or {})
-    return CompilerSettings(load_target(target), level, options, progress or silent)
+    return CompilerSettings(load_target(target), level, progress=progress or silent)
+
+
+def _options(
+    dims: Sizes | None, input_shapes: InputShapes | None, keep_dynamic: bool
+) -> list[PipelineOptions]:
+    """Return what the user says of sizes, for each graph."""
+    assumed = None if keep_dynamic else ASSUMED_SIZE
+    return [PipelineOptions(sizes, input_shapes or {}, assumed) for sizes in each_size(dims or {})]
 
 
 def _plan_onnx(
-    model: str | os.PathLike[str] | onnx.ModelProto, settings: CompilerSettings
+    model: str | os.PathLike[str] | onnx.ModelProto,
+    settings: CompilerSettings,
+    options: Sequence[PipelineOptions],
 ) -> tuple[LoadedModel, PlannedPrograms]:
     settings.progress("load")
     loaded = load_model(model)
-    return loaded, plan_programs([onnx_program(loaded)], loaded.summary, settings)
+    # Passes change a model: every other graph begins with one of its own.
+    models = itertools.chain([loaded], (load_model(model) for _ in options[1:]))
+    return loaded, plan_sizes(lambda: onnx_program(next(models)), options, loaded.summary, settings)
 
 
 def _plan_torch(
@@ -239,10 +274,20 @@ def _write(
     sample: Sample,
     progress: Progress,
     residents: Mapping[str, Source] | None = None,
+    *,
+    prepared: bool = False,
 ) -> Pef:
     merged = {**planned.manifest.metadata, **(metadata or {})}
     manifest = replace(planned.manifest, metadata=merged)
-    package(destination, planned.graphs, manifest, sample, progress, residents=residents)
+    package(
+        destination,
+        planned.graphs,
+        manifest,
+        sample,
+        progress,
+        residents=residents,
+        prepared=prepared,
+    )
     return load_pef(destination)
 
 

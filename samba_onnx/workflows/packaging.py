@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +25,8 @@ from samba_onnx.pef import (
 from samba_onnx.pef.manifest import Manifest, Symbol
 from samba_onnx.pef.sources import Source
 from samba_onnx.program.kinds import SymbolKind
-from samba_onnx.safety.files import atomic_output, printable
+from samba_onnx.safety.files import atomic_output, printable, restored_on_failure
+from samba_onnx.safety.preparing import refuse_unpreparable
 from samba_onnx.workflows.reference_sample import Sample
 
 KEPT_KINDS = (SymbolKind.WEIGHT, SymbolKind.CONSTANT)
@@ -48,6 +50,7 @@ def package(
     progress: Callable[[str], None],
     *,
     residents: Mapping[str, Source] | None = None,
+    prepared: bool = False,
 ) -> None:
     """Write a PEF and its log, in whole or not at all.
 
@@ -59,8 +62,11 @@ def package(
         progress: Called with the name of each step before it begins.
         residents: What the PEF is to load into residents, by name; the others are loaded by the
             program that runs it.
+        prepared: Whether the engine must be able to prepare every stage, which is tried in a child process.
 
     Raises:
+        ExecutionError: The engine cannot prepare a stage.
+        ModelLimitError: Preparing them takes too much time or memory.
         OutputError: A file cannot be written.
         ModelFileError: The model's weights cannot be read any more.
         InternalError: What was written cannot be read back.
@@ -74,24 +80,41 @@ def package(
         manifest, reference=sample.record, notes=manifest.notes + sample.notes
     )
     progress("write")
-    with atomic_output(f"{destination}.log") as log:  # appears after the PEF, or not at all
-        written = write_pef(
+    log = f"{destination}.log"
+    with restored_on_failure(log):
+        write_pef(
             destination,
             manifest,
             weights=weights,
             stages=stages,
             reference=sample.content,
-            review=_read_back,
+            review=functools.partial(_review, log, prepared=prepared),
         )
-        log.write(render_log(written).encode())
 
 
-def _read_back(path: str) -> None:
-    """Read a PEF as whoever runs it will, all of it but the content of large weights."""
+def _review(log: str, path: str, *, prepared: bool) -> None:
+    """Look at a PEF that is complete, and write its log.
+
+    The log is complete before the PEF appears: a disk that is full by then leaves both as they were.
+    """
+    text = _read_back(path)
+    if prepared:
+        refuse_unpreparable(path)
+    with atomic_output(log) as file:
+        file.write(text.encode())
+
+
+def _read_back(path: str) -> str:
+    """Read a PEF as whoever runs it will, all of it but the content of large weights.
+
+    Returns:
+        Its log.
+    """
     try:
         with load_pef(path) as pef:
             for number in pef.manifest.stages():
                 pef.stage_model(number)
+            return render_log(pef.manifest)
     except PefError as error:
         reason = str(error).replace(f"{printable(path)}: ", "")
         raise InternalError(
@@ -105,7 +128,10 @@ def _lay_out(
     """Decide what is kept in the weights member."""
     values: dict[str, ir.Value] = {}
     for planned in reversed(graphs):
-        values |= index_values(planned.model.graph)
+        # Names of other values are a graph's own: another graph may call a symbol so.
+        symbols = {symbol.name for symbol in planned.plan.symbols}
+        named = index_values(planned.model.graph)
+        values |= {name: value for name, value in named.items() if name in symbols}
     outputs = {name for planned in graphs for name in planned.plan.graph.outputs}
     computed = {
         name for stage in manifest.stages().values() for name in (*stage.inputs, *stage.outputs)

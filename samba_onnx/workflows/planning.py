@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import TypeAlias, TypeVar
 
 import onnx_ir as ir
 
 from samba_onnx.errors import UsageError
-from samba_onnx.passes.pipeline import PipelineOptions, PipelineResult, run_pipeline
+from samba_onnx.passes.order import PipelineOptions
+from samba_onnx.passes.pipeline import PipelineResult, run_pipeline
 from samba_onnx.passes.planning.islands import demote_islands
 from samba_onnx.passes.planning.joining import PlacedPart, join
 from samba_onnx.passes.planning.partitioning import partition
@@ -24,6 +26,7 @@ from samba_onnx.program.kinds import SectionType
 from samba_onnx.program.program import Part, Program
 from samba_onnx.version import __version__
 from samba_onnx.workflows.packaging import PlannedGraph
+from samba_onnx.workflows.sizes import SharedWeights, size_name, with_own_names
 
 LEVELS = ("o0", "o3")
 """Optimization levels: ``o0`` makes every operator its own section, ``o3`` makes sections as large
@@ -89,15 +92,74 @@ def plan_programs(
     results: list[PipelineResult] = []
     graphs: list[PlannedGraph] = []
     for program in programs:
-        rewritten = [_rewritten(part, settings) for part in program.parts]
+        rewritten = [_rewritten(program.name, part, settings) for part in program.parts]
         graphs.append(_planned(program, rewritten, graphs, changed, settings))
         results += rewritten
+    return _whole(programs, results, graphs, source, settings)
+
+
+def plan_sizes(
+    load: Callable[[], Program],
+    options: Sequence[PipelineOptions],
+    source: SourceModel,
+    settings: CompilerSettings,
+) -> PlannedPrograms:
+    """Plan one model for several sizes: a graph for each, which share what they have in common.
+
+    Args:
+        load: Returns the model's program, a new one whenever it is called.
+        options: The sizes, one entry per graph; the first graph's inputs and outputs keep their names.
+        source: What reports say of where it comes from.
+        settings: The device and the level; its options are not looked at.
+
+    Returns:
+        The plans and the manifest, as :func:`plan_programs`. Weights whose content is the same in
+        several graphs are one symbol.
+
+    Raises:
+        UsageError: Options contradict the model.
+        OutOfDeviceMemoryError: The graphs do not fit into the target's memory.
+        ModelFileError: The model's weights cannot be read any more.
+        InternalError: A pass failed or changed an interface.
+    """
+    programs: list[Program] = []
+    results: list[PipelineResult] = []
+    graphs: list[PlannedGraph] = []
+    shared = SharedWeights()
+    for each in options:
+        sized = replace(settings, options=each)
+        program = replace(load(), name=size_name(each, options))
+        result = _rewritten(program.name, program.parts[0], sized)
+        names: dict[str, str] = {}
+        if graphs:
+            taken = {symbol.name for graph in graphs for symbol in graph.plan.symbols}
+            program, names = with_own_names(program, taken)
+        known = shared.names(result.model.graph)
+        planned = _planned(program, [result], graphs, frozenset(), sized, known)
+        record = replace(planned.plan.graph, model_names=names)
+        planned = replace(planned, plan=replace(planned.plan, graph=record))
+        shared.add(planned.model.graph)
+        programs.append(program)
+        results.append(result)
+        graphs.append(planned)
+    return _whole(programs, results, graphs, source, settings)
+
+
+def _whole(
+    programs: Sequence[Program],
+    results: Sequence[PipelineResult],
+    graphs: Sequence[PlannedGraph],
+    source: SourceModel,
+    settings: CompilerSettings,
+) -> PlannedPrograms:
+    """Put the graphs of a PEF together."""
     plans = [graph.plan for graph in graphs]
     refuse_split_regions(programs, plans)
     manifest = replace(
         _manifest(settings, source, plans),
         passes=tuple(summary for result in results for summary in result.passes),
         dynamic_dimensions=_each_once(result.dynamic_dimensions for result in results),
+        bound_dimensions=tuple(bound for result in results for bound in result.bound_dimensions),
         notes=(
             *_each_once(result.notes for result in results),
             *(note for planned in plans for note in planned.notes),
@@ -109,9 +171,15 @@ def plan_programs(
     return PlannedPrograms(tuple(graphs), manifest)
 
 
-def _rewritten(part: Part, settings: CompilerSettings) -> PipelineResult:
+def _rewritten(graph: str, part: Part, settings: CompilerSettings) -> PipelineResult:
     settings.progress(f"rewrite {part.type.value}")
-    return run_pipeline(part.model, settings.target, settings.options, progress=settings.progress)
+    return run_pipeline(
+        part.model,
+        settings.target,
+        settings.options,
+        graph=graph,
+        progress=settings.progress,
+    )
 
 
 def _planned(
@@ -120,6 +188,7 @@ def _planned(
     earlier: Sequence[PlannedGraph],
     changed: frozenset[str],
     settings: CompilerSettings,
+    shared: Mapping[ir.Value, str] = MappingProxyType({}),
 ) -> PlannedGraph:
     """Place, group and join the rewritten parts of a program, and plan the whole."""
     settings.progress("place")
@@ -134,7 +203,7 @@ def _planned(
     ]
     settings.progress("plan")
     taken = {symbol.name for graph in earlier for symbol in graph.plan.symbols}
-    joined = join(program, placed, taken, changed)
+    joined = join(program, placed, taken, changed, shared)
     planned = plan(
         joined.model,
         joined.groups,
@@ -179,7 +248,7 @@ def _argins(programs: Sequence[Program], plans: Sequence[GraphPlan]) -> tuple[Ar
 def _manifest(
     settings: CompilerSettings, source: SourceModel, plans: Sequence[GraphPlan]
 ) -> Manifest:
-    """Return the records of graphs; a symbol that several have is the first one's."""
+    """Return the records of graphs; a symbol that several have is there once."""
     experimental: Counter[str] = Counter()
     for planned in plans:
         experimental.update(planned.experimental)
@@ -208,4 +277,10 @@ def _symbols(plans: Sequence[GraphPlan]) -> tuple[Symbol, ...]:
                     f"{list(first.shape or ())} and of {symbol.type} {list(symbol.shape or ())}; "
                     "give one of them another name"
                 )
+            # Graphs of several sizes share weights, of which each may ask something else.
+            symbols[symbol.name] = replace(
+                first,
+                region=first.region or symbol.region,
+                baked=first.baked and symbol.baked,
+            )
     return tuple(symbols.values())

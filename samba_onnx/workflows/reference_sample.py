@@ -16,6 +16,7 @@ import numpy as np
 import onnx_ir as ir
 
 from samba_onnx.errors import InvalidModelError, ModelLimitError, UsageError
+from samba_onnx.facts.domains import ONNX_DOMAINS, ONNXRUNTIME_DOMAINS, SAMBA_DOMAIN
 from samba_onnx.facts.dtypes import tensor_element
 from samba_onnx.facts.operators import Randomness, operators
 from samba_onnx.facts.tolerances import OUTPUT, rounding_unit
@@ -69,6 +70,7 @@ def make_sample(
     *,
     wanted: bool | None,
     seconds: float = SECONDS,
+    graph: str = DEFAULT_GRAPH,
 ) -> Sample:
     """Run the original model on several sets of inputs and keep what it answered.
 
@@ -79,6 +81,7 @@ def make_sample(
         seed: Seed of the inputs.
         wanted: Whether to make a sample; None makes one unless the weights are very large.
         seconds: Wall-clock time after which the run is given up.
+        graph: Name of the PEF's graph that the rewritten model became.
 
     Returns:
         The sample, or a note that says why there is none.
@@ -105,7 +108,21 @@ def make_sample(
     for outputs in run.outputs:
         _check_outputs(model, outputs, loaded.path or loaded.summary.name)
     depth = rounding_depth(model)
-    return keep_sample(inputs, run.outputs, run.wide, seed=seed, depth=depth)
+    return keep_sample(inputs, run.outputs, run.wide, graph=graph, seed=seed, depth=depth)
+
+
+def is_tried(model: ir.Model, *, wanted: bool | None) -> bool:
+    """Return whether the engine is asked to prepare what a model was compiled to.
+
+    Args:
+        model: The rewritten model.
+        wanted: Whether the user wants a sample; None for one unless the weights are very large, and so it
+            is here. Operators of domains that the engine cannot have are named in a note instead.
+    """
+    domains = {node.domain for node in model.graph.all_nodes()}
+    if domains - ONNX_DOMAINS - ONNXRUNTIME_DOMAINS - {SAMBA_DOMAIN}:
+        return False
+    return wanted if wanted is not None else _weight_bytes(model) <= WEIGHT_BYTES
 
 
 def keep_sample(
@@ -239,11 +256,15 @@ def _obstacle(model: ir.Model, *, explicit: bool) -> str:
     random &= RANDOM_OPERATORS
     if random:
         return f"{', '.join(sorted(random))} draws other numbers in every run"
-    tensors = [value.const_value for value in model.graph.initializers.values()]
-    weight = sum(tensor.nbytes for tensor in tensors if tensor is not None)
+    weight = _weight_bytes(model)
     if weight > WEIGHT_BYTES and not explicit:
         return f"it has {weight / 1e9:.1f} GB of weights; ask for one with --sample"
     return ""
+
+
+def _weight_bytes(model: ir.Model) -> int:
+    tensors = [value.const_value for value in model.graph.initializers.values()]
+    return sum(tensor.nbytes for tensor in tensors if tensor is not None)
 
 
 def _specifications(model: ir.Model) -> dict[str, tuple[str, tuple[int, ...]]]:

@@ -32,6 +32,7 @@ import onnx_ir as ir
 from samba_onnx.errors import ModelLimitError, UsageError
 from samba_onnx.facts.dtypes import ELEMENT_TYPES, tensor_text
 from samba_onnx.pef import Pef
+from samba_onnx.pef.manifest import Graph
 from samba_onnx.program.float_ranges import float_ranges
 from samba_onnx.program.index_ranges import IndexRange, graph_ranges
 from samba_onnx.program.intervals import Interval
@@ -154,21 +155,23 @@ def random_inputs(
     return arrays
 
 
-def input_specs(pef: Pef) -> dict[str, tuple[str, tuple[int, ...]]]:
-    """Return type and shape of every input of a PEF's first graph, with ``DYNAMIC_SIZE``.
+def input_specs(pef: Pef, graph: Graph | None = None) -> dict[str, tuple[str, tuple[int, ...]]]:
+    """Return type and shape of every input of a graph, with ``DYNAMIC_SIZE``.
 
     Args:
         pef: The compiled model.
+        graph: One of its graphs; the first where None.
 
     Returns:
-        By input name, as ``random_inputs`` takes them.
+        By the model's name of the input, as ``random_inputs`` takes them.
 
     Raises:
         UsageError: An input is no tensor, or its rank is unknown.
     """
     specs: dict[str, tuple[str, tuple[int, ...]]] = {}
-    for name in pef.manifest.graphs[0].inputs:
-        symbol = pef.symbol(name)
+    graph = graph or pef.manifest.graphs[0]
+    for symbol_name in graph.inputs:
+        symbol, name = pef.symbol(symbol_name), graph.model_name(symbol_name)
         if not symbol.type.startswith("tensor(") or symbol.shape is None:
             raise UsageError(f"input {name!r} has type {symbol.type}: give it with --input")
         shape = tuple(size if isinstance(size, int) else DYNAMIC_SIZE for size in symbol.shape)
@@ -176,16 +179,17 @@ def input_specs(pef: Pef) -> dict[str, tuple[str, tuple[int, ...]]]:
     return specs
 
 
-def pef_ranges(pef: Pef) -> InputRanges:
-    """Return the numbers that the inputs of a PEF's first graph can hold.
+def pef_ranges(pef: Pef, graph: Graph | None = None) -> InputRanges:
+    """Return the numbers that the inputs of a graph can hold, by the model's names.
 
     Args:
         pef: The compiled model.
+        graph: One of its graphs; the first where None.
 
     Raises:
         PefFormatError: The stages do not fit together.
     """
-    graph = pef.manifest.graphs[0]
+    graph = graph or pef.manifest.graphs[0]
     stages = dict.fromkeys(call.stage for call in graph.calls)
     models = [pef.stage_model(stage) for stage in stages]
     written = {value.name for model in models for value in model.graph.output}
@@ -196,7 +200,11 @@ def pef_ranges(pef: Pef) -> InputRanges:
     for name, value in program.initializers.items():
         if isinstance(value.const_value, ir.ExternalTensor):
             value.const_value = _stored(pef, name, value.const_value)
-    return input_ranges(program)
+    ranges = input_ranges(program)
+    return InputRanges(
+        {graph.model_name(name): legal for name, legal in ranges.integers.items()},
+        {graph.model_name(name): legal for name, legal in ranges.floats.items()},
+    )
 
 
 def _stored(pef: Pef, name: str, tensor: ir.ExternalTensor) -> ir.LazyTensor:

@@ -9,6 +9,7 @@ as programs that run it many times do; and several times, so that repeated runs 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,8 +19,10 @@ from typing import TYPE_CHECKING, Any, Final
 from samba_onnx.errors import ExecutionError, UsageError
 from samba_onnx.loading import load_model
 from samba_onnx.pef import Pef, load_pef
+from samba_onnx.pef.manifest import Graph
 from samba_onnx.program.dataflow import name_of
 from samba_onnx.runtime.engine.registry import DEFAULT_ENGINE
+from samba_onnx.runtime.sized_graphs import SizedGraphs
 from samba_onnx.workflows.output_errors import (
     ChosenTolerances,
     Expectation,
@@ -75,7 +78,9 @@ class _Trial:
     """Inputs of one run, with what they should give."""
 
     name: str
+    graph: Graph
     inputs: Mapping[str, Any]
+    """By the model's names."""
     expected: Expectation
 
 
@@ -99,8 +104,8 @@ def verify(
     Args:
         model: The original model, as a path or in memory.
         pef: The compiled model, open or as a path.
-        inputs: Arrays by input name; where None, three sets of random ones, with integers from all
-            of the range that the model shows. Dynamic dimensions become 2.
+        inputs: Arrays by input name, for the graph that they fit; where None, three sets of random
+            ones for each, with integers of all ranges that the model shows, and dynamic sizes of 2.
         seed: Seed of the first set of random inputs; the others have the next seeds.
         rtol: Relative tolerance, of 16-bit floats as well; that of
             :mod:`samba_onnx.facts.tolerances` where None.
@@ -165,9 +170,11 @@ def self_test(
                 f"{opened.path} carries no reference sample: "
                 "verify it against its model, or convert again with --sample"
             )
+        graph = next(graph for graph in opened.manifest.graphs if graph.name == sample.graph)
         trials = [
             _Trial(
                 f"run {run} of the sample",
+                graph,
                 opened.reference_inputs(run),
                 Expectation(
                     opened.reference_outputs(run), opened.reference_wide(run), sample.depth
@@ -246,9 +253,11 @@ def _opened(pef: Pef | str | os.PathLike[str]) -> Iterator[Pef]:
         yield opened
 
 
-def _trial(name: str, original: OriginalModel, inputs: Mapping[str, Any], depth: int) -> _Trial:
+def _trial(
+    name: str, graph: Graph, original: OriginalModel, inputs: Mapping[str, Any], depth: int
+) -> _Trial:
     outputs = original.run(inputs)
-    return _Trial(name, inputs, Expectation(outputs, original.run_wide(inputs), depth))
+    return _Trial(name, graph, inputs, Expectation(outputs, original.run_wide(inputs), depth))
 
 
 def _refuse_other_model(pef: Pef, model: ir.Model) -> None:
@@ -271,24 +280,33 @@ def _trials(
 ) -> list[_Trial]:
     """Run the original on the inputs that were given, or on several random ones."""
     depth = rounding_depth(model)
+    graphs = pef.manifest.graphs
+    sizes = SizedGraphs(pef.manifest)
     if inputs is not None:
-        return [_trial("the inputs given", original, inputs, depth)]
-    ranges = input_ranges(model.graph).or_else(pef_ranges(pef))
-    return [
-        _drawn_trial(pef, original, number, ranges, depth) for number in range(seed, seed + RUNS)
-    ]
+        graph = sizes.fitting(inputs) if sizes else graphs[0]
+        return [_trial("the inputs given", graph, original, inputs, depth)]
+    trials = []
+    shown = input_ranges(model.graph)
+    for graph in graphs if sizes else graphs[:1]:
+        ranges = shown.or_else(pef_ranges(pef, graph))
+        trials += [
+            _drawn_trial(pef, graph, original, number, ranges, depth)
+            for number in range(seed, seed + RUNS)
+        ]
+    return trials
 
 
 def _drawn_trial(
-    pef: Pef, original: OriginalModel, seed: int, ranges: InputRanges, depth: int
+    pef: Pef, graph: Graph, original: OriginalModel, seed: int, ranges: InputRanges, depth: int
 ) -> _Trial:
     """Run the original on random inputs: with integers of 0 and 1 only where it takes no others."""
+    name = f"{graph.name}, seed {seed}" if len(pef.manifest.graphs) > 1 else f"seed {seed}"
+    specs = input_specs(pef, graph)
     try:
-        inputs = random_inputs(input_specs(pef), seed, ranges)
-        return _trial(f"seed {seed}", original, inputs, depth)
+        return _trial(name, graph, original, random_inputs(specs, seed, ranges), depth)
     except ExecutionError:
-        plain = random_inputs(input_specs(pef), seed)
-        return _trial(f"seed {seed}, integers 0 and 1", original, plain, depth)
+        plain = random_inputs(specs, seed)
+        return _trial(f"{name}, integers 0 and 1", graph, original, plain, depth)
 
 
 def _compare_runs(
@@ -305,13 +323,15 @@ def _compare_runs(
     # The reference engine has no layouts of its own: one way to keep weights is all.
     ways = WEIGHTS if engine == DEFAULT_ENGINE else {"mapped": False}
     compared: dict[str, tuple[OutputComparison, ...]] = {}
-    for weights, prepack in ways.items():
+    graphs = dict.fromkeys(trial.graph.name for trial in trials)
+    for (weights, prepack), name in itertools.product(ways.items(), graphs):
         with Device(pef, engine=engine, threads=threads, prepack=prepack) as device:
             for trial in trials:
-                run = f"{trial.name}, weights {weights}"
-                actual = device.run(trial.inputs)
-                check_plan(device.ledger, pef.manifest.graphs[0])
-                compared[run] = compare_outputs(actual, trial.expected, limits, run)
+                if trial.graph.name == name:
+                    run = f"{trial.name}, weights {weights}"
+                    actual = device.run(trial.inputs, graph=name)
+                    check_plan(device.ledger, trial.graph, pef.manifest.graphs)
+                    compared[run] = compare_outputs(actual, trial.expected, limits, run)
     return Verification(
         against,
         worst_of(list(compared.values())),

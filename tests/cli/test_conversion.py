@@ -52,6 +52,7 @@ def test_options_reach_the_compiler(samba_port: SambaPort, compiler: Compiler, m
         "level": "o0",
         "dims": {"batch": 8, "seq": 128},
         "input_shapes": {"a=b": (1, None, "rows"), "scalar": ()},
+        "keep_dynamic": False,
     }
 
 

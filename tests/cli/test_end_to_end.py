@@ -99,13 +99,94 @@ def test_another_model_with_the_same_interface_is_a_no(
 
 
 def test_dynamic_models_convert_and_run(samba_port: SambaPort, net: Path) -> None:
-    result = samba_port("convert", net)
+    result = samba_port("convert", net, "--keep-dynamic")
     assert result.status == 0
     assert "--dim batch=" in result.out
     pef = net.with_suffix(".pef")
     for size in (1, 5):
         done = samba_port("run", pef, "--random", 0, "--dim", f"batch={size}", "--json", "-")
         assert json.loads(done.out)["outputs"][0]["shape"] == [size, 4]
+
+
+def test_a_size_that_nobody_states_is_one_and_is_said_to_be(
+    samba_port: SambaPort, net: Path
+) -> None:
+    result = samba_port("convert", net)
+    assert result.status == 0
+    (line,) = [line for line in result.out.splitlines() if "is taken as 1" in line]
+    assert "--dim batch=N" in line
+    assert "--keep-dynamic" in line
+    pef = net.with_suffix(".pef")
+    done = samba_port("run", pef, "--random", 0, "--json", "-")
+    assert json.loads(done.out)["outputs"][0]["shape"] == [1, 4]
+    refused = samba_port("run", pef, "--random", 0, "--dim", "batch=5")
+    assert refused.status == 2
+    assert "--dim batch=1,5" in refused.err
+    assert samba_port("verify", net, pef).status == 0
+
+
+def test_a_graph_for_each_size(samba_port: SambaPort, net: Path, tmp_path: Path) -> None:
+    report = tmp_path / "report.json"
+    result = samba_port("convert", net, "--dim", "batch=1,8", "--json", report)
+    assert result.status == 0
+    assert "2 graphs, of which the inputs choose one" in result.out
+    document = json.loads(report.read_text())
+    jsonschema.validate(document, json.loads((DOCS / "report.schema.json").read_text()))
+    sizes = [(bound["graph"], bound["size"]) for bound in document["bound_dimensions"]]
+    assert sizes == [("batch=1", 1), ("batch=8", 8)]
+    pef, outputs = net.with_suffix(".pef"), tmp_path / "y.npz"
+    for batch in (8, 1):
+        x = np.random.default_rng(1).standard_normal((batch, 16)).astype(np.float32)
+        np.save(tmp_path / "x.npy", x)
+        given = ("--input", f"x={tmp_path / 'x.npy'}", "--output", outputs)
+        assert samba_port("run", pef, *given).status == 0
+        expected = ReferenceEvaluator(str(net)).run(None, {"x": x})
+        with np.load(outputs) as found:
+            # Sums of 32 terms, some of which cancel, in another order.
+            np.testing.assert_allclose(found["y"], expected[0], rtol=1e-4, atol=1e-3)
+        drawn = samba_port("run", pef, "--random", 0, "--dim", f"batch={batch}", "--json", "-")
+        assert json.loads(drawn.out)["outputs"][0]["shape"] == [batch, 4]
+        assert samba_port("verify", net, pef, "--input", f"x={tmp_path / 'x.npy'}").status == 0
+    np.save(tmp_path / "x.npy", np.zeros((3, 16), np.float32))
+    refused = samba_port("run", pef, "--input", f"x={tmp_path / 'x.npy'}")
+    assert refused.status == 2
+    assert "no graph of the PEF takes x [3, 16]; it has batch=1 (x tensor" in refused.err
+    assert samba_port("verify", net, pef).status == 0
+    assert samba_port("verify", pef).status == 0
+    assert samba_port("inspect", pef, "--verify").status == 0
+
+
+@pytest.mark.parametrize("given", ["{}.npy", "x={}.npy", "{}.npz", "x={}.npz"])
+def test_the_shape_of_a_sample_input_is_taken(
+    samba_port: SambaPort, net: Path, tmp_path: Path, given: str
+) -> None:
+    array = np.zeros((3, 16), np.float32)
+    np.save(tmp_path / "sample.npy", array)
+    np.savez(tmp_path / "sample.npz", x=array)
+    option = given.format(tmp_path / "sample")
+    result = samba_port("analyze", net, "--sample-input", option, "--json", "-")
+    (graph,) = json.loads(result.out)["graphs"]
+    assert graph["inputs"][0]["shape"] == [3, 16]
+
+
+def test_sample_inputs_that_say_nothing_are_refused(
+    samba_port: SambaPort, net: Path, tmp_path: Path
+) -> None:
+    np.save(tmp_path / "sample.npy", np.zeros((3, 16), np.float32))
+    np.savez(tmp_path / "two.npz", a=np.zeros(1), b=np.zeros(1))
+    sample = f"x={tmp_path / 'sample.npy'}"
+    for options, message in (
+        (("--sample-input", tmp_path / "sample.txt"), "expected INPUT=FILE.npy"),
+        (("--sample-input", f"={tmp_path / 'sample.npy'}"), "expected INPUT=FILE.npy"),
+        (("--sample-input", f"x={tmp_path / 'two.npz'}"), "has no array 'x'"),
+        (("--sample-input", sample, "--sample-input", sample), "given twice"),
+        (("--sample-input", f"z={tmp_path / 'sample.npy'}"), "no input 'z'"),
+        (("--sample-input", sample, "--dim", "batch=4"), "two sizes, 4 and 3"),
+        (("--sample-input", sample, "--input-shape", "x=4,16"), "and 4,16 in --input-shape"),
+    ):
+        result = samba_port("analyze", net, *options)
+        assert result.status == 2, options
+        assert message in result.err, result.err
 
 
 def test_limits_on_a_real_model(samba_port: SambaPort, net: Path) -> None:

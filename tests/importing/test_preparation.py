@@ -12,7 +12,7 @@ from torch import nn
 from samba_onnx.errors import InternalError, ModelError
 from samba_onnx.importing.preparation import prepare
 from samba_onnx.passes import pipeline
-from samba_onnx.passes.pipeline import PIPELINE, RUNNING, TRAINING, PassContext, PassEntry
+from samba_onnx.passes.order import PIPELINE, RUNNING, TRAINING, PassContext, PassEntry
 from tests.importing.building import exported, parse, ramp
 from tests.passes.rewrites.applying import TRACE
 

@@ -9,13 +9,8 @@ import pytest
 
 from samba_onnx.errors import InternalError, UsageError
 from samba_onnx.passes import pipeline
-from samba_onnx.passes.pipeline import (
-    RUNNING,
-    PassContext,
-    PassEntry,
-    PipelineOptions,
-    run_pipeline,
-)
+from samba_onnx.passes.order import RUNNING, PassContext, PassEntry, PipelineOptions
+from samba_onnx.passes.pipeline import run_pipeline
 from tests.backend_cases import BackendCase, assert_outputs, disk_cases, node_cases, run_onnxruntime
 from tests.passes.rewrites.applying import (
     TRACE,
@@ -233,3 +228,22 @@ def test_a_model_of_3_gigabytes_is_not_read() -> None:
     result = run_pipeline(model, KnowsAll())
     assert operators(result.model) == ["MatMul"] * layers
     assert len(result.weight_names) == layers
+
+
+def test_batch_normalization_is_folded_when_its_operands_have_become_constants() -> None:
+    """As torch's exporter leaves it without its optimizer: statistics are computed and reshaped."""
+    model = add_weights(
+        parse("""g (float[1,2,6,6] x, float[4,2,3,3] w, float[1,4] s, float[4] v) => (float[1,4,4,4] y)
+<int64[1] all = {-1}, float[4] zero = {0.0, 0.0, 0.0, 0.0}, float[1] tiny = {0.25}> {
+ h = Conv(x, w)
+ r = Reshape(s, all)
+ t = Add(v, tiny)
+ u = Sqrt(t)
+ y = BatchNormalization(h, r, zero, zero, u) }"""),
+        {"w": numbers(4, 2, 3, 3), "s": numbers(1, 4), "v": numbers(4) ** 2},
+    )
+    x = numbers(1, 2, 6, 6)
+    expected = run(model, [x])[0]
+    result = run_pipeline(model, KnowsAll())
+    assert operators(result.model) == ["Conv"]
+    np.testing.assert_allclose(run(result.model, [x])[0], expected, rtol=1e-5, atol=1e-6)

@@ -5,15 +5,17 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 import onnx_ir as ir
 import pytest
 
 from samba_onnx.errors import InternalError, UsageError
 from samba_onnx.passes import pipeline
-from samba_onnx.passes.pipeline import PassContext, PassEntry, PipelineResult, run_pipeline
+from samba_onnx.passes.order import PassContext, PassEntry
+from samba_onnx.passes.pipeline import PipelineResult, run_pipeline
 from samba_onnx.passes.rewrites.refusals import ReasonedPass, Refusal
-from tests.passes.rewrites.applying import TRACE, KnowsAll, parse
+from tests.passes.rewrites.applying import KnowsAll, parse
 
 TEXT = "g (float[2] x) => (float[2] y) { a = Relu (x)  y = Neg (a) }"
 Change = Callable[[ir.Model], bool | None]
@@ -47,6 +49,10 @@ def entry(kind: type[FirstPass], change: Change, *notes: str) -> PassEntry:
 def ran(monkeypatch: pytest.MonkeyPatch, *entries: PassEntry) -> PipelineResult:
     monkeypatch.setattr(pipeline, "RUNNING", entries)
     return run_pipeline(parse(TEXT), KnowsAll())
+
+
+def repeated(*entries: PassEntry) -> list[PassEntry]:
+    return [replace(one, repetition=1) for one in entries]
 
 
 def nothing(model: ir.Model) -> bool:
@@ -149,59 +155,15 @@ def test_the_time_of_a_pass_is_part_of_the_time_of_all(monkeypatch: pytest.Monke
     assert sum(summary.seconds for summary in result.passes) < whole
 
 
-def trace_of_new(model: ir.Model, *numbers: int) -> str | None:
-    """Return the trace that the node "new" gets when only the nodes at these positions have one."""
-    for number, node in enumerate(model.graph):
-        if number not in numbers:
-            node.metadata_props.clear()
-    origins = pipeline._origins(model)
-    add_node(model)
-    pipeline._inherit_metadata(model, origins)
-    (new,) = [node for node in model.graph if node.name == "new"]
-    return new.metadata_props.get(TRACE)
+def test_a_repetition_runs_until_nothing_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    left = [True, True, False, False]
+    change = entry(FirstPass, lambda model: left.pop(0) and add_node(model))
+    result = ran(monkeypatch, *repeated(change, entry(SecondPass, nothing)))
+    assert [p.name for p in result.passes] == ["First", "Second", "First", "Second", "First"]
 
 
-def line(number: int) -> str:
-    return f'File "model.py", line {number}, in forward'
-
-
-def test_a_new_node_has_the_trace_of_the_nodes_around_it() -> None:
-    assert trace_of_new(parse(TEXT), 0, 1) == line(
-        2
-    )  # that of its reader, before that of its feeder
-    assert trace_of_new(parse(TEXT), 0) == line(1)
-    assert trace_of_new(parse(TEXT)) is None
-
-
-def test_a_new_node_has_the_trace_of_the_one_that_it_replaces() -> None:
-    model = parse(TEXT)
-    origins = pipeline._origins(model)
-    old = model.graph[0]
-    new = ir.Node("", "Abs", [model.graph.inputs[0], None])
-    new.outputs[0].name = old.outputs[0].name
-    ir.convenience.replace_nodes_and_values(
-        model.graph, old, [old], [new], old.outputs, new.outputs
-    )
-    model.graph[1].metadata_props.clear()
-    pipeline._inherit_metadata(model, origins)
-    assert new.metadata_props[TRACE] == line(1)
-
-
-def test_each_new_node_has_a_trace() -> None:
-    model = parse(TEXT)
-    origins = pipeline._origins(model)
-    add_node(model)
-    add_node(model)
-    pipeline._inherit_metadata(model, origins)
-    assert all(TRACE in node.metadata_props for node in model.graph)
-
-
-def test_nodes_that_were_there_or_have_a_trace_keep_what_they_have() -> None:
-    model = parse(TEXT)
-    model.graph[0].metadata_props.clear()
-    origins = pipeline._origins(model)
-    add_node(model)
-    model.graph[1].metadata_props["own"] = "mine"
-    pipeline._inherit_metadata(model, origins)
-    assert not model.graph[0].metadata_props
-    assert model.graph[1].metadata_props == {"own": "mine"}
+def test_a_repetition_ends_even_if_something_always_changes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    result = ran(monkeypatch, *repeated(entry(FirstPass, add_node)), entry(SecondPass, nothing))
+    assert len(result.passes) == pipeline.MOST_ROUNDS + 1

@@ -7,7 +7,8 @@ import pytest
 
 from samba_onnx.errors import InternalError
 from samba_onnx.passes import pipeline
-from samba_onnx.passes.pipeline import PassContext, run_pipeline, run_training_pipeline
+from samba_onnx.passes.order import PassContext
+from samba_onnx.passes.pipeline import run_pipeline, run_training_pipeline
 from samba_onnx.pef.manifest import PassSummary
 from tests.passes.rewrites.applying import Knows, KnowsAll, operators, parse
 

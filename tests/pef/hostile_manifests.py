@@ -73,6 +73,7 @@ def _add(value: Any, *path: str | int) -> Change:
 
 _SYMBOL: Tree = {
     "baked": False,
+    "batch_shape": None,
     "bytes": 4800,
     "kind": "weight",
     "name": "resident",
@@ -98,6 +99,12 @@ def _move(symbol: str, cause: str, call: int | None, size: int = 4800) -> Tree:
         "seconds": 1e-05,
         "symbol": symbol,
     }
+
+
+def _bound(**fields: Any) -> Tree:
+    """Return the record of a dimension of the toy's graph."""
+    record = {"assumed": True, "inputs": ["x[0]"], "name": "n", "option": "--dim n=1", "size": 4}
+    return {**record, "graph": "main", **fields}
 
 
 G: tuple[str | int, ...] = ("graphs", 0)
@@ -247,6 +254,17 @@ CHANGES: dict[str, Change] = {
     "boundary of more bytes": _put(4801, *EDGE, "bytes"),
     "boundary of negative bytes": _put(-1, *EDGE, "bytes"),
     "boundary of negative time": _put(-1.0, *EDGE, "seconds"),
+    # Mini-batches that are none.
+    "fewer mini-batches than none": _put(-1, *G, "spatial_batches"),
+    "more mini-batches than can be": _put(2**31, *G, "spatial_batches"),
+    "mini-batches on the CPU": _put(2, *G, "spatial_batches"),
+    "mini-batch in a graph without": _put([2, 300], *X, "batch_shape"),
+    "mini-batch of negative size": _put([-4, 300], *X, "batch_shape"),
+    # Sizes and names of a model.
+    "name of the model for no input": _put({"hidden": "x"}, *G, "model_names"),
+    "empty name of the model": _put({"x": ""}, *G, "model_names"),
+    "size of no graph": _put([_bound(graph=NO_SUCH)], "bound_dimensions"),
+    "negative size": _put([_bound(size=-1)], "bound_dimensions"),
     # Samples and argins of nothing.
     "sample of no graph": _put(NO_SUCH, "reference", "graph"),
     "sample of no input": _put([NO_SUCH], "reference", "inputs"),

@@ -11,7 +11,13 @@ import pytest
 
 from samba_onnx.errors import ModelFileError, OutputError, PefFormatError
 from samba_onnx.safety import files
-from samba_onnx.safety.files import atomic_output, open_beneath, open_regular, printable
+from samba_onnx.safety.files import (
+    atomic_output,
+    open_beneath,
+    open_regular,
+    printable,
+    restored_on_failure,
+)
 
 
 def test_printable_keeps_one_short_line() -> None:
@@ -153,3 +159,43 @@ def test_atomic_output_refuses_a_pipe_that_appeared_meanwhile(tmp_path: Path) ->
     with pytest.raises(OutputError, match="named pipe"), atomic_output(tmp_path / "out"):
         os.mkfifo(tmp_path / "out")
     assert os.listdir(tmp_path) == ["out"]
+
+
+@pytest.mark.parametrize("fault", [ValueError("ours"), KeyboardInterrupt()])
+@pytest.mark.parametrize("before", [b"old", None])
+def test_restored_on_failure_puts_back_what_was_there(
+    tmp_path: Path, fault: BaseException, before: bytes | None
+) -> None:
+    path = tmp_path / "out.log"
+    if before is not None:
+        path.write_bytes(before)
+        path.chmod(0o640)
+
+    def replace_and_fail() -> None:
+        with restored_on_failure(path):
+            with atomic_output(path) as file:
+                file.write(b"new")
+            assert path.read_bytes() == b"new"
+            raise fault
+
+    with pytest.raises(type(fault)):
+        replace_and_fail()
+    assert os.listdir(tmp_path) == ([] if before is None else ["out.log"])
+    if before is not None:
+        assert path.read_bytes() == before
+        assert stat.S_IMODE(path.stat().st_mode) == 0o640
+
+
+def test_restored_on_failure_leaves_a_success_alone(tmp_path: Path) -> None:
+    path = tmp_path / "out.log"
+    path.write_bytes(b"old")
+    with restored_on_failure(path):
+        path.write_bytes(b"new")
+    assert (os.listdir(tmp_path), path.read_bytes()) == (["out.log"], b"new")
+
+
+def test_restored_on_failure_refuses_what_is_no_regular_file(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    for name in ("folder", "nul\0"):
+        with pytest.raises(OutputError), restored_on_failure(tmp_path / name):
+            pytest.fail("the body must not run")

@@ -68,6 +68,44 @@ def test_processes_of_mpirun_find_each_other() -> None:
         assert output.splitlines() == [f"{number} 2 gloo [3.0, 3.0, 3.0]", "again"], errors
 
 
+MPI_PROGRAM = """
+import sys
+from sambaflow.samba.utils import get_rank, get_world_size, is_main_process
+import torch
+import torch.distributed as dist
+
+dist.init_process_group(backend="mpi")
+total = torch.ones(2) * (dist.get_rank() + 1)
+dist.all_reduce(total)
+line = f"{get_rank()} {get_world_size()} {is_main_process()} {total.tolist()} {sys.argv[1:]}\\n"
+sys.stdout.write(line)
+sys.stdout.flush()
+dist.destroy_process_group()
+"""
+
+
+@pytest.mark.slow
+def test_torchrun_launches_a_program_that_asks_for_mpi(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(MPI_PROGRAM)
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+    program = ["--nproc-per-node", "2", "-m", "samba_onnx.sambaflow", "program.py", "run"]
+    done = subprocess.run(
+        [*launcher, *program],
+        cwd=tmp_path,
+        env=clean(),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    assert sorted(done.stdout.splitlines()) == [
+        "0 2 True [3.0, 3.0] ['run']",
+        "1 2 False [3.0, 3.0] ['run']",
+    ]
+    assert done.stderr.count("torch is built without MPI") == 2
+
+
 def test_what_a_program_says_itself_is_left_as_it_is(tmp_path: Path) -> None:
     meeting = tmp_path / "meeting"
     arguments = f'"gloo", init_method="file://{meeting}", rank=0, world_size=1'

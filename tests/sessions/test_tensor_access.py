@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 
@@ -115,3 +116,19 @@ def test_access_needs_no_session(parts: Parts, compiled: Compiled) -> None:
         access.update_tensor("features", 3)  # type: ignore[arg-type]
     access.update_tensor("features", None)
     assert "features" not in parts.state.tensors["inputs"]
+
+
+def test_programs_write_to_the_device_by_name(session: SambaSession, compiled: Compiled) -> None:
+    name, bias = "classifier__outer__bias", compiled.model.outer.bias
+    with pytest.raises(NotTracedError):
+        session.ctx.set_tensors({name: torch.ones(3)})
+    compiled.trace()
+    host = bias.data.clone()
+    for value in (np.full(3, 2.0, np.float32), torch.full((3,), 4.0), samba.full((3,), 6.0)):
+        session.ctx.set_tensors({name: value})
+        assert torch.equal(bias.sn_data, samba.to_torch(torch.as_tensor(value)))
+    assert torch.equal(bias.data, host)
+    with pytest.raises(InputError, match="no tensor 'nothing'; traced were 'features'"):
+        session.ctx.set_tensors({"nothing": np.ones(3)})
+    with pytest.raises(InputError, match=r"\[4\]"):
+        session.ctx.set_tensors({name: np.ones(4, np.float32)})

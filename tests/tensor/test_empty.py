@@ -189,3 +189,51 @@ def test_saving_makes_the_values() -> None:
     torch.save(tensor, file)
     file.seek(0)
     assert torch.load(file).sum().item() == 6
+
+
+EXAMPLES = {
+    "type_as": lambda x: torch.zeros(2, dtype=torch.float64).type_as(x),
+    "to": lambda x: torch.zeros(2, dtype=torch.float64).to(x),
+    "to, by name": lambda x: torch.zeros(2, dtype=torch.float64).to(tensor=x),
+    "view_as": lambda x: torch.zeros(6).view_as(x),
+    "reshape_as": lambda x: torch.zeros(6).reshape_as(x),
+    "expand_as": lambda x: torch.zeros(3).expand_as(x),
+    "zeros_like": torch.zeros_like,
+    "zeros_like, by name": lambda x: torch.zeros_like(input=x),
+    "ones_like": torch.ones_like,
+    "full_like": lambda x: torch.full_like(x, 2.0),
+    "empty_like": torch.empty_like,
+    "rand_like": torch.rand_like,
+    "randn_like": torch.randn_like,
+    "samba.randn_like": samba.randn_like,
+    "randint_like": lambda x: torch.randint_like(x, 3),
+    "new_zeros": lambda x: x.new_zeros(2),
+    "new_ones": lambda x: x.new_ones((2, 2)),
+    "new_full": lambda x: x.new_full((2,), 1.0),
+    "new_empty": lambda x: x.new_empty(2),
+    "new_tensor": lambda x: x.new_tensor([1.0]),
+}
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_an_empty_tensor_can_be_an_example(name: str) -> None:
+    """As outputs of a trace are: programs write ``outputs[0].sn_grad = torch.ones_like(outputs[0])``."""
+    empty = SambaTensor(shape=(2, 3), dtype=torch.float32, name="x")
+    result, expected = EXAMPLES[name](empty), EXAMPLES[name](torch.zeros(2, 3))
+    assert (result.shape, result.dtype) == (expected.shape, expected.dtype)
+    if not any(word in name for word in ("empty", "rand")):
+        assert torch.equal(samba.to_torch(result), expected)
+    calls, lazy = _counting()
+    EXAMPLES[name](lazy)
+    assert not calls
+    assert not empty.has_data
+    assert empty.type() == lazy.type() == "torch.FloatTensor"
+
+
+def test_values_that_an_example_is_given_are_made() -> None:
+    value = SambaTensor(shape=(), dtype=torch.float32, materializer=lambda _: torch.tensor(3.0))
+    empty = SambaTensor(shape=(2,), dtype=torch.float32)
+    assert torch.full_like(empty, value).tolist() == [3.0, 3.0]
+    lazy = SambaTensor(shape=(2,), dtype=torch.float32, materializer=lambda _: torch.ones(2))
+    assert lazy.expand_as(torch.zeros(2, 2)).tolist() == [[1.0, 1.0]] * 2
+    assert torch.reshape(input=lazy, shape=(2, 1)).tolist() == [[1.0], [1.0]]

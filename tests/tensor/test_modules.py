@@ -239,6 +239,18 @@ def test_a_model_on_the_meta_device_is_converted_empty() -> None:
     assert _equal(source, small)
 
 
+def test_parameters_without_memory_that_are_tied_stay_tied() -> None:
+    with torch.device("meta"):
+        first, second, third = (nn.Linear(3, 3) for _ in range(3))
+    second.weight = first.weight
+    model = nn.Sequential(first, second, third)
+    samba.from_torch_model_(model)
+    assert first.weight is second.weight
+    assert first.weight is not third.weight
+    assert len(list(model.parameters())) == 5
+    assert first.weight.sn_name == "sequential__0__weight"
+
+
 def test_hooks_see_samba_tensors() -> None:
     _, model = _pair("list")
     seen: list[type] = []

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
+import os
 from pathlib import Path
 
 import numpy as np
@@ -11,8 +13,9 @@ import onnx.parser
 import pytest
 
 import samba_onnx
+from samba_onnx.errors import OutputError
 from samba_onnx.loading import load_model, onnx_program
-from samba_onnx.passes.pipeline import RUNNING
+from samba_onnx.passes.order import RUNNING
 from samba_onnx.pef.manifest import Manifest
 from samba_onnx.program.kinds import SectionType, SymbolKind
 from samba_onnx.program.program import DEFAULT_GRAPH
@@ -52,12 +55,12 @@ def test_a_loaded_model_is_a_program_of_one_part() -> None:
 
 @pytest.mark.parametrize("text", [PLAIN, DEFAULTED, WEIGHT_OUT, PASSED_ON, INNER])
 def test_models_and_programs_are_planned_alike(text: str, tmp_path: Path) -> None:
-    whole = samba_onnx.analyze(model(text))
+    whole = samba_onnx.analyze(model(text), keep_dynamic=True)
     planned = analyze_programs([onnx_program(load_model(model(text)))])
     for field in ("graphs", "sections", "fallbacks", "symbols", "regions", "passes", "notes"):
         assert getattr(whole, field) == getattr(planned, field)
     with (
-        samba_onnx.convert(model(text), tmp_path / "m.pef", sample=False) as one,
+        samba_onnx.convert(model(text), tmp_path / "m.pef", sample=False, keep_dynamic=True) as one,
         compile_programs([onnx_program(load_model(model(text)))], tmp_path / "p.pef") as other,
     ):
         assert one.manifest.members == other.manifest.members
@@ -103,9 +106,17 @@ def test_weights_and_inputs_that_are_outputs_keep_their_names(tmp_path: Path) ->
 
 
 def test_dynamic_dimensions_and_every_pass_are_in_the_manifest() -> None:
-    manifest = samba_onnx.analyze(model(PLAIN))
+    manifest = samba_onnx.analyze(model(PLAIN), keep_dynamic=True)
     assert [dimension.name for dimension in manifest.dynamic_dimensions] == ["batch"]
-    assert not samba_onnx.analyze(model(PLAIN), dims={"batch": 2}).dynamic_dimensions
+    assert not manifest.bound_dimensions
+    for dims, size, assumed in ({"batch": 2}, 2, False), ({}, 1, True):
+        static = samba_onnx.analyze(model(PLAIN), dims=dims)
+        assert not static.dynamic_dimensions
+        (bound,) = static.bound_dimensions
+        assert (bound.name, bound.inputs, bound.size, bound.assumed) == (
+            *("batch", ("x[0]",)),
+            *(size, assumed),
+        )
     assert manifest.passes[0].name == "ForgetShapes"
     assert len(manifest.passes) <= len(RUNNING)
 
@@ -130,6 +141,22 @@ def test_two_onnx_models_are_two_graphs_of_one_pef(tmp_path: Path) -> None:
     assert first["y"].tolist() == other["v"].tolist() == [[1, 2], [3, 4]]
 
 
+def test_a_weight_may_be_called_as_a_value_inside_of_another_graph(tmp_path: Path) -> None:
+    inner = model("g (float[2, 4] z) => (float[2, 4] v) { w = Relu(z)\n v = Neg(w) }")
+    programs = [
+        dataclasses.replace(onnx_program(load_model(proto)), name=name)
+        for name, proto in (("inner", inner), ("weight", model(PLAIN.replace("batch", "2"))))
+    ]
+    with (
+        compile_programs(programs, tmp_path / "both.pef") as pef,
+        samba_onnx.Device(pef, threads=1) as device,
+    ):
+        assert kinds(pef.manifest)["w"] == SymbolKind.WEIGHT
+        x = np.float32([[1, 0, 0, 0], [0, 1, 0, 0]])
+        assert device.run({"x": x}, graph="weight")["y"].tolist() == [[1, 2], [3, 4]]
+        assert device.run({"z": x}, graph="inner")["v"].tolist() == (-x).tolist()
+
+
 def test_a_model_in_memory_keeps_the_names_of_what_its_branches_hold() -> None:
     twice = model(
         """g (float[2] x, bool c) => (float[2] y) {
@@ -143,3 +170,26 @@ def test_a_model_in_memory_keeps_the_names_of_what_its_branches_hold() -> None:
     first, second = samba_onnx.analyze(twice), samba_onnx.analyze(twice)
     assert twice.SerializeToString() == before
     assert first == second
+
+
+@pytest.mark.parametrize("late", ["m.pef", "m.pef.log"])
+@pytest.mark.parametrize("before", [True, False])
+def test_a_pef_and_its_log_change_together_or_not_at_all(
+    late: str, before: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whichever of the two cannot be put in its place at the very end."""
+    output = tmp_path / "m.pef"
+    if before:
+        samba_onnx.convert(model(PASSED_ON), output, sample=False).close()
+    old = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    replace = os.replace
+
+    def full(source: Path, target: Path) -> None:
+        if Path(target).name == late and Path(source).suffix != ".old":
+            raise OSError(errno.ENOSPC, "No space left on device")
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", full)
+    with pytest.raises(OutputError, match=f"{late}: cannot write: no space left"):
+        samba_onnx.convert(model(INNER), output, sample=False)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == old

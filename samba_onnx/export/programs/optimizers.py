@@ -156,7 +156,8 @@ class _OptimizerStep:
 
     def _check(self, parameters: Mapping[str, TensorSpec]) -> None:
         record = self._record
-        if not any(name in parameters for name in record.parameters):
+        # An optimizer without any parameters is one of several that a program makes.
+        if record.parameters and not any(name in parameters for name in record.parameters):
             raise UsageError(
                 f"{record.kind} has none of the parameters that the loss reaches: make the "
                 "optimizer over the parameters of the model that is compiled"

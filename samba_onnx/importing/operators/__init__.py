@@ -5,7 +5,6 @@ from samba_onnx.importing.operators import (  # noqa: F401
     attention,
     convolutions,
     elementwise,
-    foreign,
     indexing,
     losses,
     matrix,

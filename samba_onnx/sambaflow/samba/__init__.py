@@ -10,17 +10,16 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import ModuleType
-from typing import Any, Never
-
-import torch
+from typing import Any, Final
 
 import samba_onnx
-from samba_onnx.errors import UnsupportedSymbolError, UsageError
+from samba_onnx.errors import UsageError
 from samba_onnx.sambaflow.process_groups import adapt_process_groups
 from samba_onnx.sambaflow.samba import (
     argconf,
     directives,
     env,
+    experiment_logger,
     functional,
     graph,
     lazy_param,
@@ -30,10 +29,12 @@ from samba_onnx.sambaflow.samba import (
     profiler,
     sambaloader,
     sambatensor,
+    schema,
     sn_private,
+    test,
     utils,
 )
-from samba_onnx.sambaflow.symbols import absent
+from samba_onnx.sambaflow.symbols import absent, refused
 from samba_onnx.sessions import SESSION, SambaSession
 from samba_onnx.tensor import from_torch_model_, to_torch
 
@@ -41,6 +42,7 @@ __all__ = [
     "argconf",
     "directives",
     "env",
+    "experiment_logger",
     "from_torch_",
     "functional",
     "graph",
@@ -54,8 +56,10 @@ __all__ = [
     "profiler",
     "sambaloader",
     "sambatensor",
+    "schema",
     "session",
     "sn_private",
+    "test",
     "to_torch_tensor",
     "utils",
 ]
@@ -86,21 +90,8 @@ def patched_torch() -> Iterator[None]:
     yield
 
 
-def groupby(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Never:
-    """Refuse to route the tokens of a mixture of experts.
-
-    Args:
-        tensor: What is to be grouped.
-        *args: Not looked at.
-        **kwargs: Not looked at.
-
-    Raises:
-        UnsupportedSymbolError: Always. SambaNova has not published what it computes.
-    """
-    raise UnsupportedSymbolError(
-        "sambaflow.samba.groupby is not part of samba-onnx: SambaNova has not published what it "
-        "computes; group with torch.topk, torch.sort and samba.functional.sn_gather"
-    )
+groupby: Final = refused("sambaflow.samba.groupby")
+"""Routes the tokens of a mixture of experts; calling it is refused."""
 
 
 class _Samba(ModuleType):

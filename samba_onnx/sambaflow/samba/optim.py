@@ -1,13 +1,10 @@
 """``sambaflow.samba.optim``: optimizers, whose steps sections of type OPT take."""
 
-from typing import Never
+from typing import Final
 
 from samba_onnx.optim import SGD, Adam, AdamW
-from samba_onnx.sambaflow.symbols import absent
+from samba_onnx.sambaflow.symbols import refused
 
-__all__ = ["SGD", "Adam", "AdamW"]
+__all__ = ["SGD", "Adam", "AdamW", "SparseAdamW"]
 
-
-def __getattr__(name: str) -> Never:
-    """Say of a name that is not here what to do without it."""
-    raise absent("sambaflow.samba.optim", name)
+SparseAdamW: Final = refused("sambaflow.samba.optim.SparseAdamW")

@@ -80,6 +80,9 @@ def torchs_step(
         step: Number of the step, counted from 1.
         exact: Whether to compute in float64. Else float32 is computed in float32, and so are types
             of lower precision: like the device, and unlike torch, which would round in between.
+
+    Returns:
+        The arrays by slot; none for an optimizer that has no parameter in ``memory``.
     """
     precise = exact or any(memory[slot.symbol].itemsize == 8 for slot in slots(record, memory))
     dtype = torch.float64 if precise else torch.float32
@@ -94,6 +97,8 @@ def torchs_step(
         members = [parameters[name] for name in _present(group, memory)]
         if members:
             groups.append({"params": members, **_options(record.kind, group)})
+    if not groups:  # torch makes no optimizer of nothing
+        return {}
     optimizer = _CLASSES[record.kind](groups, foreach=False)
     for group in record.groups:
         for name in _present(group, memory):

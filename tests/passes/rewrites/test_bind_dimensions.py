@@ -21,14 +21,14 @@ def bound(dims: dict[str, int], shapes: Shapes | None = None) -> list[str]:
 
 
 def test_a_name_is_bound_wherever_it_occurs() -> None:
-    assert bound({"batch": 8}) == ["8,seq,4", "8,?", "2,n", "8,seq,4"]
+    assert bound({"batch": 8}) == ["8,seq,4", "8,?", "2,n", "batch,seq,4"]
     model = parse(GRAPH)
     BindDimensionsPass({"seq": 5}, {})(model)
     assert str(model.graph[0].outputs[0].shape) == "[batch,5,4]"
 
 
 def test_input_shapes_set_nameless_dimensions_and_names_everywhere() -> None:
-    assert bound({}, {"m": (3, 7)}) == ["3,seq,4", "3,7", "2,n", "3,seq,4"]
+    assert bound({}, {"m": (3, 7)}) == ["3,seq,4", "3,7", "2,n", "batch,seq,4"]
     assert bound({}, {"x": (None, "seq", 4), "w": (2, 6)}) == [
         "batch,seq,4",
         "batch,?",
@@ -66,7 +66,7 @@ def test_wrong_wishes_are_refused(dims: dict[str, int], shapes: Shapes, message:
 
 
 def test_the_smallest_size_is_one() -> None:
-    assert bound({"batch": 1}, {"m": (1, 1)}) == ["1,seq,4", "1,1", "2,n", "1,seq,4"]
+    assert bound({"batch": 1}, {"m": (1, 1)}) == ["1,seq,4", "1,1", "2,n", "batch,seq,4"]
 
 
 def test_a_dimension_that_is_not_given_stays_and_the_next_is_set() -> None:

@@ -126,6 +126,7 @@ SIZES: dict[str, Any] = {
     "Range down": lambda size: [np.float32(0), np.float32(-size), np.float32(-1)],
     "Gather": lambda size: [np.zeros((2, 2), np.int8), np.zeros(size // 2, np.int64)],
     "Gather from one row": lambda size: [np.zeros((1, 2), np.int8), np.zeros(size // 2, np.int64)],
+    "GatherND": lambda size: [np.zeros((3, 2), np.int8), np.zeros((size // 2, 1), np.int64)],
     "Add": lambda size: [np.zeros((size // 2, 1), np.int8), np.zeros(2, np.int8)],
     "MatMul": lambda size: [np.zeros((size // 32, 1), np.int8), np.zeros((1, 32), np.int8)],
     "MatMul in a batch": lambda size: [np.zeros((1, size // 32, 1)), np.zeros((1, 32))],

@@ -259,7 +259,7 @@ def test_reshape_with_dynamic_dimensions_gets_a_constant_shape() -> None:
     assert reshape("q, m1, four") is None  # two sizes that may both be zero
     assert reshape("b, q, m1") is None
     assert reshape("four, zero, m1") is None
-    assert reshape("b, q, four, two", "?,?,?,?", "<allowzero=1>") is None
+    assert reshape("b, q, four, two", "?,?,?,?", "<allowzero=1>") == [0, 0, 4, 2]
 
 
 @pytest.mark.parametrize(
@@ -290,3 +290,37 @@ def test_unnamed_dimensions_are_not_taken_for_equal() -> None:
     )
     check(model, FoldShapesPass(), inputs=[numbers(2, 3)], modified=False)
     assert "Where" in operators(model)
+
+
+def test_the_shape_of_a_large_weight_is_known_without_reading_it() -> None:
+    """Also where nothing but the weight is an operand, and another node reads the weight."""
+
+    class Unreadable(ir.ExternalTensor):
+        def numpy(self) -> np.ndarray:
+            raise AssertionError("the weight was read")
+
+    model = parse("""g (float[1024,1024] w, float[1024,1024] x) => (float[1024,1024] y, int64[2] s, int64 n) {
+ s = Shape(w)
+ n = Size(w)
+ y = MatMul(x, w) }""")
+    value = model.graph.inputs.pop(0)
+    value.const_value = Unreadable(
+        "missing.bin", 0, 1 << 22, ir.DataType.FLOAT, shape=ir.Shape((1024, 1024)), name="w"
+    )
+    model.graph.register_initializer(value)
+    assert FoldShapesPass()(model).modified
+    assert operators(model) == ["Identity", "Identity", "MatMul"]
+
+
+def test_with_allowzero_a_dimension_is_copied_all_the_same() -> None:
+    model = parse("""g (float[n,2,3] x) => (float[a,b] y) <int64[1] six = {6}> {
+ s = Shape<start=0, end=1>(x)
+ t = Concat<axis=0>(s, six)
+ y = Reshape<allowzero=1>(x, t) }""")
+    InferShapesPass()(model)
+    check(model, FoldShapesPass(), inputs=[numbers(4, 2, 3)])
+    (reshape,) = (node for node in model.graph if node.op_type == "Reshape")
+    assert reshape.inputs[1] is not None
+    assert reshape.inputs[1].const_value is not None
+    assert reshape.inputs[1].const_value.numpy().tolist() == [0, 6]
+    assert "allowzero" not in reshape.attributes

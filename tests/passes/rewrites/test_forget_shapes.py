@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
-from samba_onnx.passes.pipeline import PipelineOptions, run_pipeline
+from samba_onnx.passes.order import PipelineOptions
+from samba_onnx.passes.pipeline import run_pipeline
 from samba_onnx.passes.rewrites.forget_shapes import ForgetShapesPass
 from samba_onnx.passes.rewrites.infer_shapes import InferShapesPass
 from samba_onnx.passes.rewrites.interface import Interface

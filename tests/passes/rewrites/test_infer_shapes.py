@@ -7,7 +7,7 @@ from samba_onnx.passes.rewrites.infer_shapes import InferShapesPass
 from samba_onnx.passes.rewrites.inference_limits import unsafe_nodes
 from samba_onnx.passes.rewrites.interface import dimensions
 from samba_onnx.program.value_types import type_text
-from tests.passes.rewrites.applying import parse
+from tests.passes.rewrites.applying import check, numbers, parse
 
 
 def test_types_and_shapes_of_graphs_and_branches() -> None:
@@ -291,3 +291,15 @@ def test_failure_is_noted(monkeypatch: pytest.MonkeyPatch) -> None:
     rewrite = InferShapesPass()
     assert not rewrite(parse("g (float[2] x) => (float[2] y) { y = Relu(x) }")).modified
     assert rewrite.notes == ["shapes could not be inferred: boom"]
+
+
+def test_tensors_of_a_sequence_get_no_name_for_sizes_that_differ() -> None:
+    """Two values of one named dimension share a buffer in onnxruntime."""
+    model = parse("""g (float[2,7] x) => (float[2,a] y, float[2,b] z)
+<int64[2] sizes = {5, 2}, int64 zero = {0}, int64 one = {1}> {
+ s = SplitToSequence<axis=1>(x, sizes)
+ p = SequenceAt(s, zero)
+ q = SequenceAt(s, one)
+ y = Neg(p)
+ z = Neg(q) }""")
+    check(model, InferShapesPass(), inputs=[numbers(2, 7)])

@@ -78,7 +78,7 @@ def test_a_port_without_type_or_rank_says_so() -> None:
         (Port("x", "", (2,)), Port("x", "tensor(float)", (2,)), True),
         (Port("x", "tensor(float)", None), Port("x", "tensor(float)", ("n",)), True),
         (Port("x", "tensor(float)", (2,)), Port("x", "tensor(float)", None), False),
-        (Port("x", "", None), Port("x", "tensor(float)", None), False),
+        (Port("x", "", None), Port("x", "tensor(float)", None), True),
         (Port("x", "tensor(float)", (2,)), Port("x", "tensor(double)", (2,)), False),
         (Port("x", "tensor(float)", (2,)), Port("x", "", (2,)), False),
         (Port("x", "tensor(float)", (None,)), Port("z", "tensor(float)", (2,)), False),

@@ -117,3 +117,38 @@ def test_initializers_that_are_inputs_or_outputs_stay() -> None:
     model = parse("g (float[1] d) => (float[1] y, float[1] o) <float[1] d = {1.0}, float[1] o = {1.0}, float[1] a = {1.0}, float[1] b = {1.0}> { p = Add(d, o)\n q = Mul(p, a)\n y = Sub(q, b) }")  # fmt: skip
     assert MergeInitializersPass()(model).modified
     assert list(model.graph.initializers) == ["d", "o", "a"]
+
+
+def test_of_equal_outputs_one_node_computes_and_nothing_changes_again() -> None:
+    outputs = ", ".join(f"float[2] y{i}" for i in range(5))
+    body = " ".join(f"y{i} = Exp(x)" for i in range(5))
+    model = parse(f"g (float[2] x) => ({outputs}) {{ {body} }}")
+    check(model, MergeNodesPass(), inputs=[numbers(2)])
+    assert operators(model) == ["Exp", *["Identity"] * 4]
+    assert not MergeNodesPass()(model).modified
+
+
+def test_an_inner_node_gives_its_place_to_an_output() -> None:
+    model = parse("g (float[2] x) => (float[2] y, float[2] z) { a = Exp(x)\n y = Neg(a)\n z = Exp(x) }")  # fmt: skip
+    check(model, MergeNodesPass(), inputs=[numbers(2)])
+    assert operators(model) == ["Exp", "Neg"]
+
+
+def test_nodes_of_several_outputs_and_of_branches_are_merged() -> None:
+    model = parse("""g (bool c, float[4] x) => (float[2] y, float[2] z, float[2] w) {
+ a, y = Split<num_outputs=2>(x)
+ b, z = Split<num_outputs=2>(x)
+ w = If (c) <then_branch = t () => (float[2] p) { m = Neg(a)
+ n = Neg(a)
+ p = Add(m, n) }, else_branch = e () => (float[2] q) { q = Exp(b) }> }""")
+    check(model, MergeNodesPass(), inputs=[np.array(True), numbers(4)])
+    assert operators(model) == ["Split", "Identity", "If"]
+    assert [node.op_type for node in model.graph.all_nodes()].count("Neg") == 1
+
+
+def test_tensors_in_attributes_are_compared() -> None:
+    shape = "int64[1] s = {2}"
+    zero, one = (f"ConstantOfShape<value = float[1] {{{number}}}>(s)" for number in ("0.0", "1.0"))
+    model = parse(f"g (float[2] x) => (float[2] y) <{shape}> {{ a = {zero}\n b = {zero}\n c = {one}\n y = Sum(a, b, c, x) }}")  # fmt: skip
+    check(model, MergeNodesPass(), inputs=[numbers(2)])
+    assert operators(model).count("ConstantOfShape") == 2

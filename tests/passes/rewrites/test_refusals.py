@@ -13,10 +13,13 @@ from samba_onnx.passes.rewrites.fold_batch_normalization import FoldBatchNormali
 from samba_onnx.passes.rewrites.fold_constants import FoldConstantsPass
 from samba_onnx.passes.rewrites.fold_shapes import FoldShapesPass
 from samba_onnx.passes.rewrites.fold_transposes import FoldTransposesPass
+from samba_onnx.passes.rewrites.hoist_over_split import HoistOverSplitPass
 from samba_onnx.passes.rewrites.inline_branches import InlineBranchesPass
 from samba_onnx.passes.rewrites.lift_constants import LiftConstantsPass
+from samba_onnx.passes.rewrites.merge_linears import MergeLinearsPass
 from samba_onnx.passes.rewrites.refusals import ReasonedPass, Refusal, Refusals
 from samba_onnx.passes.rewrites.remove_noops import RemoveNoopsPass
+from samba_onnx.passes.rewrites.unpack_sequences import UnpackSequencesPass
 from tests.passes.rewrites.applying import Knows, KnowsAll, add_weights, numbers, parse
 
 BRANCHES = "<then_branch = t () => (float[2] a) { a = Neg(x) }, else_branch = e () => (float[2] b) { b = Abs(x) }>"  # fmt: skip
@@ -51,6 +54,21 @@ BRANCHES = "<then_branch = t () => (float[2] a) { a = Neg(x) }, else_branch = e 
             "BatchNormalization 'y': no Conv, ConvTranspose or Gemm is before it",
         ),
         (
+            MergeLinearsPass(),
+            "(float[2,3] x, float[3,3] v, float[3,3] w) => (float[2,3] y, float[2,3] z) { y = MatMul(x, v)\n z = MatMul(x, w) }",
+            "MatMul 'y': one product and a Split would be as many nodes",
+        ),
+        (
+            HoistOverSplitPass(),
+            "(float[2,4] x) => (float[2,2] y, float[2,2] z) { p, q = Split<axis=1, num_outputs=2>(x)\n y = Neg(p)\n z = Abs(q) }",
+            "Split 'p': its pieces are read by different operators",
+        ),
+        (
+            UnpackSequencesPass(),
+            "(float[2,4] x, int64 n) => (float[2,1] y) { s = SplitToSequence<axis=1>(x)\n y = Identity(n) }",
+            "SplitToSequence 's': its sequence is read by more than SequenceAt with a constant place",
+        ),
+        (
             InlineBranchesPass(),
             f"(bool c, float[2] x) => (float[2] y) {{ y = If (c) {BRANCHES} }}",
             "If 'y': its condition is only known at run time",
@@ -69,7 +87,10 @@ BRANCHES = "<then_branch = t () => (float[2] a) { a = Neg(x) }, else_branch = e 
     ids=lambda item: type(item).__name__ if isinstance(item, ir.passes.PassBase) else "",
 )
 def test_a_pass_says_why_it_leaves_a_node(rewrite: ReasonedPass, graph: str, reason: str) -> None:
-    assert not rewrite(parse(f"g {graph}")).modified
+    model = parse(f"g {graph}")
+    if isinstance(rewrite, MergeLinearsPass):
+        add_weights(model, {"v": numbers(3, 3), "w": numbers(3, 3)})
+    assert not rewrite(model).modified
     assert rewrite.refusals.lines() == (reason,)
 
 

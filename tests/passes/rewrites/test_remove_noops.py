@@ -4,6 +4,7 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
+from samba_onnx.passes.rewrites.infer_shapes import InferShapesPass
 from samba_onnx.passes.rewrites.remove_noops import RemoveNoopsPass
 from tests.passes.rewrites.applying import add_weights, check, numbers, operators, parse
 
@@ -194,3 +195,12 @@ def test_paddings_and_steps_that_are_computed_stay() -> None:
 def test_pads_of_an_old_operator_set_stay() -> None:
     model = parse("g (float[2] x) => (float[2] y) { t = Pad<pads=[0, 0]>(x)\n y = Exp(t) }", opset=9, ir_version=8)  # fmt: skip
     assert not RemoveNoopsPass()(model).modified
+
+
+@pytest.mark.parametrize("reduce", ["Mean", "Sum", "Max", "Min", "Prod"])
+def test_reducing_over_axes_of_size_1_changes_nothing(reduce: str) -> None:
+    body = f"p = Reduce{reduce}(x, one)\n q = Reduce{reduce}<keepdims=0>(x, one)"
+    model = parse(f"g (float[2,1] x) => (y, z) <int64[1] one = {{1}}> {{ {body}\n y = Neg(p)\n z = Neg(q) }}")  # fmt: skip
+    InferShapesPass()(model)
+    check(model, RemoveNoopsPass(), inputs=[numbers(2, 1)])
+    assert operators(model) == [f"Reduce{reduce}", "Neg", "Neg"]

@@ -17,6 +17,7 @@ from samba_onnx.sessions.arguments import (
     COMPILING,
     RUNNING,
     Argument,
+    Command,
 )
 
 __all__ = ["CommonArgs", "CompileArgs", "RunArgs"]
@@ -36,8 +37,14 @@ def _type_of(argument: Argument) -> Any:
     return kind if argument.default is not None else kind | None
 
 
-def _model(name: str, document: str, commands: frozenset[str]) -> type[_Settings]:
-    """Return the model of the rows that all of some sub-commands take."""
+def settings_model(name: str, document: str, commands: frozenset[Command]) -> type[BaseModel]:
+    """Return the model of the arguments that some sub-commands have in common.
+
+    Args:
+        name: Name of the class.
+        document: Its documentation.
+        commands: Sub-commands; every argument of SambaFlow's is a field where there are none.
+    """
     fields: dict[str, Any] = {
         argument.name: (_type_of(argument), argument.default)
         for argument in ARGUMENTS
@@ -47,6 +54,6 @@ def _model(name: str, document: str, commands: frozenset[str]) -> type[_Settings
     return create_model(name, __base__=_Settings, __module__=__name__, __doc__=document, **fields)
 
 
-CommonArgs = _model("CommonArgs", "Settings of every sub-command.", COMPILING | RUNNING)
-CompileArgs = _model("CompileArgs", "Settings of ``compile``.", COMPILING)
-RunArgs = _model("RunArgs", "Settings of ``run``; ``pef`` is the path of the PEF.", RUNNING)
+CommonArgs = settings_model("CommonArgs", "Settings of every sub-command.", COMPILING | RUNNING)
+CompileArgs = settings_model("CompileArgs", "Settings of ``compile``.", COMPILING)
+RunArgs = settings_model("RunArgs", "Settings of ``run``; ``pef`` is the path of the PEF.", RUNNING)

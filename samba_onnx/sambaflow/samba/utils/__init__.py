@@ -5,50 +5,32 @@ from typing import Never
 from samba_onnx.sambaflow.samba.utils import (
     argparser,
     benchmark_acc,
+    checkpoint,
     common,
     dataset,
     numeric,
     pef_utils,
+    tensorboard_debug,
+    trainer,
     utils,
 )
-from samba_onnx.sambaflow.samba.utils.utils import (
-    SNType,
-    assert_close,
-    fix_rdu_affinity,
-    get_file_dir,
-    get_rank,
-    get_world_size,
-    init_output_grads,
-    is_main_process,
-    measure_performance,
-    measure_sections,
-    set_seed,
-    trace_graph,
-    trace_multigraph,
-)
+from samba_onnx.sambaflow.samba.utils.common import compile
+from samba_onnx.sambaflow.samba.utils.utils import *  # noqa: F403  the names are listed there, once
 from samba_onnx.sambaflow.symbols import absent
 
-__all__ = [
-    "SNType",
+__all__ = [  # noqa: PLE0604
     "argparser",
-    "assert_close",
     "benchmark_acc",
+    "checkpoint",
     "common",
+    "compile",
     "dataset",
-    "fix_rdu_affinity",
-    "get_file_dir",
-    "get_rank",
-    "get_world_size",
-    "init_output_grads",
-    "is_main_process",
-    "measure_performance",
-    "measure_sections",
     "numeric",
     "pef_utils",
-    "set_seed",
-    "trace_graph",
-    "trace_multigraph",
+    "tensorboard_debug",
+    "trainer",
     "utils",
+    *utils.__all__,
 ]
 
 

@@ -14,7 +14,35 @@ from samba_onnx.sessions import SESSION
 from samba_onnx.sessions.arguments import Command
 from samba_onnx.utils import measure_performance, measure_sections, trace_graph
 
-__all__ = ["common_app_driver"]
+__all__ = ["common_app_driver", "compile"]
+
+
+def compile(
+    args: Namespace,
+    model: nn.Module,
+    inputs: Any,
+    optim: Optimizer | Sequence[Optimizer] | None = None,
+    name: str = "",
+    **ignored: Any,
+) -> str:
+    """Compile a model as a command line says; programs of the first releases call it.
+
+    Args:
+        args: What ``parse_app_args`` returned; it says where the PEF goes.
+        model: The module.
+        inputs: Named tensors, as ``samba.session.compile`` takes them.
+        optim: Its optimizers; None for inference.
+        name: What reports call the model.
+        **ignored: ``app_dir`` and the like, without effect.
+
+    Returns:
+        Path of the PEF.
+
+    Raises:
+        SambaError: The model cannot be compiled; see ``samba.session.compile``.
+    """
+    del ignored
+    return SESSION.compile(model, inputs, optim, name=name, config_dict=args)
 
 
 def common_app_driver(
@@ -57,7 +85,7 @@ def common_app_driver(
         stacklevel=2,
     )
     if args.command == Command.COMPILE:
-        SESSION.compile(model, inputs, optim, name=name, config_dict=args)
+        compile(args, model, inputs, optim, name=name)
     elif args.command in (Command.MEASURE_PERFORMANCE, Command.MEASURE_SECTIONS):
         begins = init_output_grads if init_output_grads is not None else get_output_grads
         trace_graph(model, inputs, optim, begins is not False, pef=args.pef, mapping=args.mapping)

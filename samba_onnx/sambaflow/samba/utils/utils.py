@@ -1,33 +1,12 @@
 """``sambaflow.samba.utils.utils``: where the documentation places the functions of ``utils``."""
 
-from samba_onnx.functional import SNType
-from samba_onnx.utils import (
-    assert_close,
-    fix_rdu_affinity,
-    get_file_dir,
-    get_rank,
-    get_world_size,
-    init_output_grads,
-    is_main_process,
-    measure_performance,
-    measure_sections,
-    set_seed,
-    trace_graph,
-    trace_multigraph,
-)
+from typing import Final
 
-__all__ = [
-    "SNType",
-    "assert_close",
-    "fix_rdu_affinity",
-    "get_file_dir",
-    "get_rank",
-    "get_world_size",
-    "init_output_grads",
-    "is_main_process",
-    "measure_performance",
-    "measure_sections",
-    "set_seed",
-    "trace_graph",
-    "trace_multigraph",
-]
+import samba_onnx.utils
+from samba_onnx.functional import SNType
+from samba_onnx.sambaflow.symbols import refused
+from samba_onnx.utils import *  # noqa: F403  the names are listed there, once
+
+__all__ = ["SNType", "create_mac_resource_report", *samba_onnx.utils.__all__]  # noqa: PLE0604
+
+create_mac_resource_report: Final = refused("sambaflow.samba.utils.create_mac_resource_report")

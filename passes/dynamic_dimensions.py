@@ -1,0 +1,89 @@
+"""The dynamic dimensions of a model's inputs: those that stayed, and what the others became."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import onnx_ir as ir
+
+from samba_onnx.passes.rewrites.bind_dimensions import ASSUMED
+from samba_onnx.pef.manifest import BoundDimension, DynamicDimension
+
+
+def dynamic_dimensions(model: ir.Model) -> tuple[DynamicDimension, ...]:
+    """Return the inputs' dimensions that are not static, with the option that would make them so."""
+    named: dict[str, list[str]] = {}
+    nameless: list[DynamicDimension] = []
+    for value in model.graph.inputs:
+        if value.shape is None:
+            continue
+        example = ",".join(str(dim) if isinstance(dim, int) else "1" for dim in value.shape)
+        for axis, dim in enumerate(value.shape):
+            if isinstance(dim, int):
+                continue
+            place = f"{value.name}[{axis}]"
+            if dim.value is None:
+                option = f"--input-shape {value.name}={example}"
+                nameless.append(DynamicDimension("", (place,), option))
+            else:
+                named.setdefault(dim.value, []).append(place)
+    dimensions = [
+        DynamicDimension(name, tuple(places), f"--dim {name}=1") for name, places in named.items()
+    ]
+    return (*dimensions, *nameless)
+
+
+def bound_dimensions(
+    model: ir.Model, before: Sequence[DynamicDimension], graph: str
+) -> tuple[BoundDimension, ...]:
+    """Return the dimensions that became static, with the sizes that they have now.
+
+    Args:
+        model: The model after all passes.
+        before: Its dynamic dimensions before the first pass.
+        graph: Name of the graph that it becomes.
+    """
+    sizes = {
+        f"{value.name}[{axis}]": size
+        for value in model.graph.inputs
+        for axis, size in enumerate(value.shape or ())
+        if isinstance(size, int)
+    }
+    assumed = model.meta.get(ASSUMED, frozenset())
+    return tuple(
+        BoundDimension(
+            graph=graph,
+            name=dimension.name,
+            inputs=dimension.inputs,
+            size=sizes[dimension.inputs[0]],
+            assumed=(dimension.name or dimension.inputs[0]) in assumed,
+            option=dimension.option,
+        )
+        for dimension in before
+        if dimension.inputs[0] in sizes
+    )
+
+
+def assumption_note(bound: Sequence[BoundDimension]) -> str:
+    """Return the sentence that says which sizes nobody stated, and how to state them.
+
+    Args:
+        bound: The dimensions that became static, of one graph.
+
+    Returns:
+        One sentence; empty where every size was stated.
+    """
+    assumed = [dimension for dimension in bound if dimension.assumed]
+    if not assumed:
+        return ""
+    names = [dimension.name or dimension.inputs[0] for dimension in assumed]
+    shown = f"{', '.join(names[:4])}{', ...' if len(names) > 4 else ''}"
+    what = "dimension {} is" if len(names) == 1 else "dimensions {} are"
+    options = dict.fromkeys(
+        f"--dim {dimension.name}=N" if dimension.name else dimension.option for dimension in assumed
+    )
+    advice = " ".join(list(options)[:2]) + (" ..." if len(options) > 2 else "")
+    return (
+        f"dynamic {what.format(shown)} taken as {assumed[0].size}, for nothing states a size: state "
+        f"it as in {advice}, or leave it dynamic, and on the CPU, with --keep-dynamic"
+    )

@@ -1,0 +1,183 @@
+"""The passes in their order, and which of them prepare a model for running or for training."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+import onnx_ir as ir
+from onnx_ir.passes.common import RemoveUnusedNodesPass, TopologicalSortPass
+
+from samba_onnx.errors import InternalError
+from samba_onnx.passes.rewrites.bind_dimensions import (
+    BindDimensionsPass,
+    BindOutputsPass,
+)
+from samba_onnx.passes.rewrites.convert_opset import ConvertOpsetPass
+from samba_onnx.passes.rewrites.expand_foreign import ExpandForeignPass
+from samba_onnx.passes.rewrites.expand_functions import ExpandFunctionsPass
+from samba_onnx.passes.rewrites.fix_names import FixNamesPass
+from samba_onnx.passes.rewrites.fold_batch_normalization import FoldBatchNormalizationPass
+from samba_onnx.passes.rewrites.fold_constants import FoldConstantsPass
+from samba_onnx.passes.rewrites.fold_shapes import FoldShapesPass
+from samba_onnx.passes.rewrites.fold_transposes import FoldTransposesPass
+from samba_onnx.passes.rewrites.forget_shapes import ForgetShapesPass
+from samba_onnx.passes.rewrites.hoist_over_split import HoistOverSplitPass
+from samba_onnx.passes.rewrites.infer_foreign_types import InferForeignTypesPass
+from samba_onnx.passes.rewrites.infer_shapes import InferShapesPass
+from samba_onnx.passes.rewrites.inline_branches import InlineBranchesPass
+from samba_onnx.passes.rewrites.inline_functions import InlineFunctionsPass
+from samba_onnx.passes.rewrites.interface import Dimension
+from samba_onnx.passes.rewrites.lift_constants import LiftConstantsPass
+from samba_onnx.passes.rewrites.merge_duplicates import MergeInitializersPass, MergeNodesPass
+from samba_onnx.passes.rewrites.merge_linears import MergeLinearsPass
+from samba_onnx.passes.rewrites.refuse_impossible import RefuseImpossiblePass
+from samba_onnx.passes.rewrites.remove_noops import RemoveNoopsPass
+from samba_onnx.passes.rewrites.unpack_sequences import UnpackSequencesPass
+
+if TYPE_CHECKING:
+    from samba_onnx.passes.rewrites.expand_functions import Knows
+
+
+@dataclass(frozen=True)
+class PipelineOptions:
+    """What the user decides about the passes."""
+
+    dims: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    """Sizes of dynamic dimensions, by name."""
+    input_shapes: Mapping[str, tuple[Dimension, ...]] = field(
+        default_factory=lambda: MappingProxyType({})
+    )
+    """Shapes of inputs, by name; None and names leave a dimension as it is. An empty name stands for
+    the only input."""
+    assumed_size: int | None = None
+    """Size of dynamic dimensions of inputs that these leave dynamic; None leaves them so."""
+
+
+@dataclass(frozen=True)
+class PassContext:
+    """What passes are made of."""
+
+    target: Knows
+    """Decides which operators are expanded."""
+    options: PipelineOptions = field(default_factory=PipelineOptions)
+    lift_weights: ir.passes.PassBase | None = None
+    """Makes inputs of the weights of a model that is to be trained."""
+
+
+@dataclass(frozen=True)
+class PassEntry:
+    """One entry of the pipeline."""
+
+    make: Callable[[PassContext], ir.passes.PassBase]
+    running: bool = True
+    """It belongs to the selection that prepares a model for running."""
+    training: bool = True
+    """It belongs to the selection that prepares a model for training."""
+    static_inputs: bool = False
+    """It may turn dynamic dimensions of graph inputs static."""
+    static_outputs: bool = False
+    """It may turn dynamic dimensions of graph outputs static."""
+    adds_inputs: bool = False
+    """It may add graph inputs behind those that there are."""
+    repetition: int = 0
+    """Neighbours of one number run in their order, again and again until none changes anything; those
+    of 0 run once."""
+
+
+def _plain(make: Callable[[], ir.passes.PassBase], *, training: bool = True) -> PassEntry:
+    return PassEntry(lambda context: make(), training=training)
+
+
+def _only_running(entries: tuple[PassEntry, ...]) -> tuple[PassEntry, ...]:
+    return tuple(replace(entry, training=False) for entry in entries)
+
+
+def _repeated(number: int, *entries: PassEntry) -> tuple[PassEntry, ...]:
+    return tuple(replace(entry, repetition=number) for entry in entries)
+
+
+def _lift_weights(context: PassContext) -> ir.passes.PassBase:
+    if context.lift_weights is None:
+        raise InternalError("a model is prepared for training without a choice of its weights")
+    return context.lift_weights
+
+
+_INFER = PassEntry(lambda context: InferShapesPass(), static_outputs=True)
+
+_SIMPLIFY: tuple[PassEntry, ...] = (
+    _plain(FoldShapesPass),
+    _plain(FoldConstantsPass),
+    _plain(InlineBranchesPass),
+    _plain(UnpackSequencesPass),
+    _plain(RemoveNoopsPass),
+    # Before nodes: equal operands make equal nodes. Not for training: what is equal now is
+    # trained apart, or holds state of its own.
+    _plain(MergeInitializersPass, training=False),
+    _plain(MergeNodesPass, training=False),
+    _plain(RemoveUnusedNodesPass),
+)
+
+_EXPAND: tuple[PassEntry, ...] = (
+    PassEntry(lambda context: ExpandForeignPass(context.target)),  # before: bodies may be left
+    PassEntry(lambda context: ExpandFunctionsPass(context.target)),
+    _plain(LiftConstantsPass),  # bodies hold Constant nodes
+    _INFER,
+    _plain(ConvertOpsetPass),  # again: bodies are of their own version, and an operator that was
+    _INFER,  # too new for the conversion may be expanded now
+)
+
+PIPELINE: tuple[PassEntry, ...] = (
+    _plain(ForgetShapesPass),  # before dimensions are bound: afterwards the model may look static
+    PassEntry(
+        lambda context: BindDimensionsPass(
+            context.options.dims, context.options.input_shapes, context.options.assumed_size
+        ),
+        training=False,  # a module of torch's takes any size
+        static_inputs=True,
+        static_outputs=True,
+    ),  # early: everything after it sees static dimensions
+    _plain(InlineFunctionsPass),  # before conversion, which sees calls only as they are
+    _plain(TopologicalSortPass),
+    _plain(LiftConstantsPass),  # before inference: it hides large initializers, not large Constants
+    _INFER,  # conversion needs ranks and types
+    PassEntry(lambda context: InferForeignTypesPass(), static_outputs=True),
+    # While nodes are those of the model; not for training, which takes any size.
+    _plain(RefuseImpossiblePass, training=False),
+    _plain(ConvertOpsetPass),
+    _INFER,
+    *_only_running(_SIMPLIFY),  # weights that will be trained are initializers still
+    *_EXPAND,  # after inference: bodies depend on types
+    *_EXPAND,
+    *_EXPAND,
+    # As inputs they stay whole from here on.
+    PassEntry(_lift_weights, running=False, adds_inputs=True),
+    *_repeated(
+        1,
+        # Again when its operands have become constants. Its statistics move in training, and its
+        # scale is trained.
+        _plain(FoldBatchNormalizationPass, training=False),
+        # Before folding, which may take the Transpose of a tied weight.
+        _plain(FoldTransposesPass, training=False),
+        *_SIMPLIFY,
+        _INFER,  # folded shapes make more shapes known
+    ),
+    # What is still unknown of an output is what the model says of it.
+    PassEntry(lambda context: BindOutputsPass(), training=False, static_outputs=True),
+    # Behind: which weights nothing else reads is known when everything is folded.
+    _plain(MergeLinearsPass, training=False),
+    *_repeated(2, _plain(HoistOverSplitPass, training=False), *_SIMPLIFY, _INFER),
+    _plain(TopologicalSortPass),
+    # Last: names must be unique however they came about. Modules tell values apart without names.
+    _plain(FixNamesPass, training=False),
+    _INFER,
+)
+"""All passes in their order, for running and for training."""
+
+RUNNING = tuple(entry for entry in PIPELINE if entry.running)
+"""The passes that prepare a model for running on a target."""
+
+TRAINING = tuple(entry for entry in PIPELINE if entry.training)
+"""The passes that prepare a model for training as a module of torch's."""

@@ -1,0 +1,100 @@
+"""Write operators of other domains with operators of ONNX's default one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import onnx_ir as ir
+
+from samba_onnx.facts.domains import qualified
+from samba_onnx.passes.rewrites.expand_functions import Knows
+from samba_onnx.passes.rewrites.foreign import rule_of
+from samba_onnx.passes.rewrites.foreign.drafting import CannotExpandError, Draft
+from samba_onnx.passes.rewrites.refusals import ReasonedPass, Refusal
+from samba_onnx.passes.rewrites.rewriting import constant, replace_node
+
+OLDEST = 21
+"""Oldest version of the default operator set that the rules write for: axes are inputs, DequantizeLinear has blocks."""
+
+_VANISHING = frozenset({"Constant", "Identity"})
+
+
+class ExpandForeignPass(ReasonedPass):
+    """Replace nodes of onnxruntime's domain and of ONNX's for machine learning by what they are made of.
+
+    1. The target does not know the operator, and there is a rule for it.
+    2. The target knows every operator that the rule writes, but for what is computed from constants and folds;
+       otherwise the node stays whole for the CPU.
+    3. The model is of the version that the rules write for; ConvertOpsetPass has seen to it where it could.
+    4. Nodes of subgraphs stay: they run on the CPU as they are.
+    5. A note says once per operator why nodes of it stay.
+    """
+
+    def __init__(self, target: Knows) -> None:
+        """Keep the target that decides."""
+        super().__init__()
+        self.target = target
+        self.notes: list[str] = []
+
+    def call(self, model: ir.Model) -> ir.passes.PassResult:
+        """Expand what can be."""
+        modified = False
+        version = model.graph.opset_imports.get("", 0)
+        for node in list(model.graph):
+            if self.target.knows(node.domain, node.op_type) or rule_of(node) is None:
+                continue
+            outcome = self._expand(node, version)
+            modified |= self.refusals.applied(node, outcome)
+            if outcome is not None:
+                self.notes.append(
+                    f"{qualified(node.domain, node.op_type)} is not expanded: {outcome.reason}"
+                )
+        return ir.passes.PassResult(model, modified=modified)
+
+    def _expand(self, node: ir.Node, version: int) -> Refusal | None:
+        rule = rule_of(node)
+        if rule is None:
+            return Refusal("there is no rule for it")
+        # Case 3.
+        if version < OLDEST:
+            return Refusal(f"the model keeps opset {version}, and its rule writes for {OLDEST}")
+        # Case 1.
+        draft = Draft(node)
+        try:
+            results = rule(draft)
+        except CannotExpandError as error:
+            return Refusal(str(error))
+        outputs = _own(draft, [results] if isinstance(results, ir.Value) else results)
+        lost = [at for at, value in enumerate(outputs) if value is None and draft.is_read(at)]
+        if lost:
+            return Refusal(f"its output {lost[0]} is not computed by the rule")
+        # Case 2.
+        unknown = {made.op_type for made in _computed(draft) if not self._is_known(made.op_type)}
+        if unknown:
+            return Refusal(f"the target lacks {', '.join(sorted(unknown))}, which it is made of")
+        replace_node(node, draft.nodes, outputs)
+        return None
+
+    def _is_known(self, op_type: str) -> bool:
+        return op_type in _VANISHING or self.target.knows("", op_type)
+
+
+def _computed(draft: Draft) -> Iterator[ir.Node]:
+    """Yield the nodes of a draft that depend on more than constants."""
+    folded: set[ir.Value | None] = set()
+    for node in draft.nodes:
+        if all(value in folded or constant(value) is not None for value in node.inputs):
+            folded.update(node.outputs)
+        else:
+            yield node
+
+
+def _own(draft: Draft, results: Sequence[ir.Value | None]) -> list[ir.Value | None]:
+    """Return a value for each output of the node, each made by a node of its own."""
+    outputs: list[ir.Value | None] = []
+    for position in range(len(draft.node.outputs)):
+        value = results[position] if position < len(results) else None
+        if value is not None and (value in outputs or value.producer() not in draft.nodes):
+            value = draft.op("Identity", value)
+        outputs.append(value)
+    return outputs

@@ -1,0 +1,34 @@
+"""How operators of other domains than ONNX's default one are written with operators of that one.
+
+Each file holds the rules of one family; importing this package enters them all.
+"""
+
+from __future__ import annotations
+
+from samba_onnx.passes.rewrites.foreign import (
+    activations,
+    attention,
+    cached_attention,
+    features,
+    label_encoders,
+    linear_models,
+    normalizations,
+    products,
+    rotary_embeddings,
+    tree_ensembles,
+)
+from samba_onnx.passes.rewrites.foreign.registry import rule_of
+
+__all__ = [
+    "activations",
+    "attention",
+    "cached_attention",
+    "features",
+    "label_encoders",
+    "linear_models",
+    "normalizations",
+    "products",
+    "rotary_embeddings",
+    "rule_of",
+    "tree_ensembles",
+]

@@ -1,0 +1,206 @@
+"""Nodes that are to take the place of one node, while they are being written."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+from numpy.typing import NDArray
+
+from samba_onnx.passes.rewrites.rewriting import constant, static_shape
+
+
+class CannotExpandError(Exception):
+    """A node is beyond the rule of its operator; the text is the reason, read after the node's name."""
+
+
+class Draft:
+    """Writes nodes of the default domain that compute what one node of another domain computes.
+
+    Nothing of it is in the graph until the pass puts it there, so a rule may give up at any point.
+    Constants are Constant nodes, which a later pass lifts.
+    """
+
+    def __init__(self, node: ir.Node) -> None:
+        """Start without nodes.
+
+        Args:
+            node: What is to be replaced.
+        """
+        self.node = node
+        self.nodes: list[ir.Node] = []
+        """What was written, in topological order."""
+
+    def op(self, op_type: str, *inputs: ir.Value | None, **attributes: Any) -> ir.Value:
+        """Write a node with one output.
+
+        Args:
+            op_type: An operator of the default domain.
+            *inputs: Its inputs; None for one that is left out.
+            **attributes: Its attributes, as Python values or tensors.
+
+        Returns:
+            Its output.
+        """
+        return self.several(op_type, 1, *inputs, **attributes)[0]
+
+    def several(
+        self, op_type: str, count: int, *inputs: ir.Value | None, **attributes: Any
+    ) -> Sequence[ir.Value]:
+        """Write a node with ``count`` outputs, and return them."""
+        node = ir.node(op_type, inputs, attributes or None, num_outputs=count)
+        self.nodes.append(node)
+        return node.outputs
+
+    def constant(self, array: NDArray[np.generic]) -> ir.Value:
+        """Write a constant of an array's type and shape."""
+        return self.tensor(ir.tensor(array))
+
+    def tensor(self, tensor: ir.TensorProtocol) -> ir.Value:
+        """Write a constant of a tensor; its type and shape are known at once."""
+        value = self.op("Constant", value=tensor)
+        value.type = ir.TensorType(tensor.dtype)
+        value.shape = ir.Shape(list(tensor.shape.numpy()))
+        return value
+
+    def integers(self, *numbers: int) -> ir.Value:
+        """Write a vector of int64, as shapes and axes are."""
+        return self.constant(np.array(numbers, np.int64))
+
+    def scalar(self, number: float, like: ir.Value) -> ir.Value:
+        """Write a scalar of the type of an operand of the node.
+
+        Raises:
+            CannotExpandError: The operand's type is unknown.
+        """
+        return self.tensor(ir.tensor(np.array(number, self.dtype(like).numpy())))
+
+    def operand(self, position: int) -> ir.Value:
+        """Return an input of the node that its operator needs.
+
+        Raises:
+            CannotExpandError: It is left out.
+        """
+        value = self.optional(position)
+        if value is None:
+            raise CannotExpandError(f"its input {position} is left out")
+        return value
+
+    def optional(self, position: int) -> ir.Value | None:
+        """Return an input of the node; None if it is left out."""
+        return self.node.inputs[position] if position < len(self.node.inputs) else None
+
+    def refuse_inputs(self, *positions: int) -> None:
+        """Give up if one of some inputs is there.
+
+        Raises:
+            CannotExpandError: It is.
+        """
+        for position in positions:
+            if self.optional(position) is not None:
+                raise CannotExpandError(f"its input {position} has no counterpart in the expansion")
+
+    def refuse_attributes(self, **defaults: Any) -> None:
+        """Give up if one of some attributes has another value than the one that can be expanded.
+
+        Args:
+            **defaults: The values that can be, which are also the operator's defaults.
+
+        Raises:
+            CannotExpandError: One has another.
+        """
+        for name, default in defaults.items():
+            attribute = self.node.attributes.get(name)
+            if attribute is not None and attribute.value not in (default, str(default)):
+                raise CannotExpandError(f"its attribute {name} is {attribute.value}, not {default}")
+
+    def integer(self, name: str, default: int = 0) -> int:
+        """Return an attribute that is an integer, or its default."""
+        attribute = self.node.attributes.get(name)
+        return default if attribute is None else attribute.as_int()
+
+    def number(self, name: str, default: float) -> float:
+        """Return an attribute that is a float, or its default."""
+        attribute = self.node.attributes.get(name)
+        return default if attribute is None else attribute.as_float()
+
+    def text(self, name: str, default: str) -> str:
+        """Return an attribute that is a string, or its default."""
+        attribute = self.node.attributes.get(name)
+        return default if attribute is None else attribute.as_string()
+
+    def list_of(self, name: str) -> list[Any]:
+        """Return an attribute that is a list, or an empty one."""
+        attribute = self.node.attributes.get(name)
+        return [] if attribute is None else list(attribute.value)
+
+    def floats(self, name: str) -> NDArray[np.float32]:
+        """Return an attribute that is a list of floats."""
+        return np.array(self.list_of(name), np.float32)
+
+    def dtype(self, value: ir.Value) -> ir.DataType:
+        """Return the type of an operand.
+
+        Raises:
+            CannotExpandError: It is unknown.
+        """
+        if value.dtype is None:
+            raise CannotExpandError(f"the type of {value.name!r} is unknown")
+        return value.dtype
+
+    def rank(self, value: ir.Value) -> int:
+        """Return the number of dimensions of an operand.
+
+        Raises:
+            CannotExpandError: It is unknown.
+        """
+        if value.shape is None:
+            raise CannotExpandError(f"the rank of {value.name!r} is unknown")
+        return len(value.shape)
+
+    def size(self, value: ir.Value, axis: int) -> int:
+        """Return the size of one dimension of an operand.
+
+        Raises:
+            CannotExpandError: It is unknown.
+        """
+        rank = self.rank(value)
+        size = value.shape[axis] if value.shape is not None and -rank <= axis < rank else None
+        if not isinstance(size, int):
+            raise CannotExpandError(f"dimension {axis} of {value.name!r} is not static")
+        return size
+
+    def shape(self, value: ir.Value) -> tuple[int, ...]:
+        """Return the shape of an operand.
+
+        Raises:
+            CannotExpandError: It is not static.
+        """
+        shape = static_shape(value)
+        if shape is None:
+            raise CannotExpandError(f"the shape of {value.name!r} is not static")
+        return shape
+
+    def known(self, value: ir.Value, what: str) -> ir.TensorProtocol:
+        """Return the content of a constant operand.
+
+        Args:
+            value: The operand.
+            what: How the reason calls it.
+
+        Raises:
+            CannotExpandError: It is no constant.
+        """
+        tensor = constant(value)
+        if tensor is None:
+            raise CannotExpandError(f"{what} {value.name!r} is not constant")
+        return tensor
+
+    def is_read(self, position: int) -> bool:
+        """Return whether anything reads an output of the node."""
+        if position >= len(self.node.outputs):
+            return False
+        output = self.node.outputs[position]
+        return bool(output.uses()) or output.is_graph_output()

@@ -1,0 +1,108 @@
+"""Normalisations of onnxruntime's domain, of sums and of embeddings."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx_ir as ir
+
+from samba_onnx.facts.domains import ONNXRUNTIME_DOMAIN
+from samba_onnx.passes.rewrites.foreign.drafting import Draft
+from samba_onnx.passes.rewrites.foreign.registry import expands
+
+_EPSILON = 1e-12
+"""What onnxruntime's operators of sums and embeddings add to a variance unless told otherwise."""
+
+
+def root_mean_square(
+    draft: Draft, value: ir.Value, scale: ir.Value, epsilon: float, axis: int = -1
+) -> ir.Value:
+    """Write a value divided by its root mean square over the axes from ``axis`` on, scaled.
+
+    float16 and bfloat16 are computed in float32, as onnxruntime does.
+    """
+    dtype = draft.dtype(draft.operand(0))
+    wide = value
+    if dtype != ir.DataType.FLOAT:
+        wide = draft.op("Cast", value, to=ir.DataType.FLOAT)
+    rank = 1 if axis == -1 else draft.rank(draft.operand(0)) - axis % draft.rank(draft.operand(0))
+    axes = draft.integers(*range(-rank, 0))
+    mean = draft.op("ReduceMean", draft.op("Mul", wide, wide), axes)
+    shifted = draft.op("Add", mean, draft.constant(np.array(epsilon, np.float32)))
+    normal = draft.op("Div", wide, draft.op("Sqrt", shifted))
+    if dtype != ir.DataType.FLOAT:
+        normal = draft.op("Cast", normal, to=dtype)
+    return draft.op("Mul", normal, scale)
+
+
+@expands("", "SimplifiedLayerNormalization")
+@expands(ONNXRUNTIME_DOMAIN, "SimplifiedLayerNormalization")
+def simplified_layer_normalization(draft: Draft) -> ir.Value:
+    """Root mean square normalisation under the name that onnxruntime's optimizer gives it."""
+    axis, epsilon = draft.integer("axis", -1), draft.number("epsilon", 1e-5)
+    return root_mean_square(draft, draft.operand(0), draft.operand(1), epsilon, axis)
+
+
+@expands(ONNXRUNTIME_DOMAIN, "SkipLayerNormalization")
+def skip_layer_normalization(draft: Draft) -> tuple[ir.Value | None, ...]:
+    """Layer normalisation of a sum, and the sum."""
+    total = _sum(draft, 4)
+    shift = draft.optional(3)
+    result = _layer_normalization(draft, total, draft.operand(2), shift)
+    return result, None, None, total
+
+
+@expands(ONNXRUNTIME_DOMAIN, "SkipSimplifiedLayerNormalization")
+def skip_simplified_layer_normalization(draft: Draft) -> tuple[ir.Value | None, ...]:
+    """Root mean square normalisation of a sum, and the sum."""
+    total = _sum(draft, 3)
+    epsilon = draft.number("epsilon", _EPSILON)
+    return root_mean_square(draft, total, draft.operand(2), epsilon), None, None, total
+
+
+def _sum(draft: Draft, bias_position: int) -> ir.Value:
+    bias = draft.optional(bias_position)
+    total = draft.op("Add", draft.operand(0), draft.operand(1))
+    return total if bias is None else draft.op("Add", total, bias)
+
+
+def _layer_normalization(
+    draft: Draft, value: ir.Value, scale: ir.Value, shift: ir.Value | None
+) -> ir.Value:
+    inputs = [value, scale, *([] if shift is None else [shift])]
+    epsilon = draft.number("epsilon", _EPSILON)
+    return draft.op("LayerNormalization", *inputs, axis=-1, epsilon=epsilon)
+
+
+@expands(ONNXRUNTIME_DOMAIN, "EmbedLayerNormalization")
+def embed_layer_normalization(draft: Draft) -> tuple[ir.Value | None, ...]:
+    """Layer normalisation of the sum of embeddings of words, positions and segments.
+
+    The second output counts the words that the mask keeps in each row.
+    """
+    words, segments = draft.operand(0), draft.optional(1)
+    total = draft.op("Gather", draft.operand(2), words)
+    total = draft.op("Add", total, _positions(draft, words))
+    table = draft.optional(4)
+    if segments is not None and table is not None:
+        total = draft.op("Add", total, draft.op("Gather", table, segments))
+    result = _layer_normalization(draft, total, draft.operand(5), draft.operand(6))
+    counts = _mask_counts(draft) if draft.is_read(1) else None
+    return result, counts, total
+
+
+def _positions(draft: Draft, words: ir.Value) -> ir.Value:
+    """Return the embeddings of the positions that are stated, or of the first ones."""
+    table, positions = draft.operand(3), draft.optional(8)
+    if positions is not None:
+        return draft.op("Gather", table, positions)
+    length = draft.size(words, 1)
+    if length == draft.size(table, 0):
+        return table
+    return draft.op("Slice", table, draft.integers(0), draft.integers(length), draft.integers(0))
+
+
+def _mask_counts(draft: Draft) -> ir.Value:
+    mask = draft.optional(7)
+    if mask is None:
+        return draft.constant(np.zeros(draft.size(draft.operand(0), 0), np.int32))
+    return draft.op("ReduceSum", mask, draft.integers(1), keepdims=0)

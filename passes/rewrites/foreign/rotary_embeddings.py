@@ -1,0 +1,109 @@
+"""Rotary embeddings of positions."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx_ir as ir
+
+from samba_onnx.facts.domains import ONNXRUNTIME_DOMAIN
+from samba_onnx.passes.rewrites.foreign.drafting import Draft
+from samba_onnx.passes.rewrites.foreign.registry import expands
+
+
+def rotate(
+    draft: Draft,
+    value: ir.Value,
+    angles: tuple[ir.Value, ir.Value],
+    head_size: int,
+    rotated: int,
+    *,
+    interleaved: bool,
+) -> ir.Value:
+    """Write the rotation of pairs of the first ``rotated`` numbers of every head.
+
+    Args:
+        draft: What is written into.
+        value: ``[batch, heads, length, head size]``.
+        angles: Cosines and sines, ``[batch or 1, 1, length, rotated / 2]``.
+        head_size: Numbers of a head.
+        rotated: How many of them are rotated; the others stay.
+        interleaved: Whether neighbours are pairs, not a number of the first half with one of the second.
+
+    Returns:
+        A value of the shape of ``value``.
+    """
+    kept = None
+    if rotated != head_size:
+        sizes = draft.integers(rotated, head_size - rotated)
+        value, kept = draft.several("Split", 2, value, sizes, axis=-1)
+    half = rotated // 2
+    if interleaved:
+        pairs = draft.op("Reshape", value, draft.integers(0, 0, 0, half, 2))
+        first, second = (
+            draft.op("Gather", pairs, draft.constant(np.array(number)), axis=-1)
+            for number in (0, 1)
+        )
+    else:
+        first, second = draft.several("Split", 2, value, draft.integers(half, half), axis=-1)
+    cosine, sine = angles
+    turned = (
+        draft.op("Sub", draft.op("Mul", first, cosine), draft.op("Mul", second, sine)),
+        draft.op("Add", draft.op("Mul", second, cosine), draft.op("Mul", first, sine)),
+    )
+    if interleaved:
+        columns = [draft.op("Unsqueeze", part, draft.integers(-1)) for part in turned]
+        joined = draft.op("Concat", *columns, axis=-1)
+        result = draft.op("Reshape", joined, draft.integers(0, 0, 0, rotated))
+    else:
+        result = draft.op("Concat", *turned, axis=-1)
+    return result if kept is None else draft.op("Concat", result, kept, axis=-1)
+
+
+def angles_at(
+    draft: Draft, positions: ir.Value, tables: tuple[ir.Value, ir.Value]
+) -> tuple[ir.Value, ir.Value]:
+    """Return rows of the tables of cosines and sines, with an axis for the heads before the last two.
+
+    Args:
+        draft: What is written into.
+        positions: ``[batch or 1, length]``, integers.
+        tables: Two of ``[positions, rotated / 2]``.
+    """
+    cosine, sine = (
+        draft.op("Unsqueeze", draft.op("Gather", table, positions), draft.integers(1))
+        for table in tables
+    )
+    return cosine, sine
+
+
+@expands(ONNXRUNTIME_DOMAIN, "RotaryEmbedding")
+def rotary_embedding(draft: Draft) -> ir.Value:
+    """Rotation by tables of cosines and sines, at positions that are stated or begin at one."""
+    draft.refuse_attributes(is_packed_batching=0, scale=1.0)
+    value, positions = draft.operand(0), draft.operand(1)
+    cosines, sines = draft.operand(2), draft.operand(3)
+    rotated = draft.integer("rotary_embedding_dim") or 2 * draft.size(cosines, 1)
+    flat = draft.rank(value) == 3
+    if draft.rank(positions) == 1:
+        length = draft.size(value, 1 if flat else 2)
+        steps = draft.constant(np.arange(length, dtype=np.int64)[None])
+        positions = draft.op("Add", positions, steps)
+    head_size = _head_size(draft, value, rotated, flat=flat)
+    heads = value
+    if flat:
+        split = draft.op("Reshape", value, draft.integers(0, 0, -1, head_size))
+        heads = draft.op("Transpose", split, perm=[0, 2, 1, 3])
+    angles = angles_at(draft, positions, (cosines, sines))
+    interleaved = bool(draft.integer("interleaved"))
+    result = rotate(draft, heads, angles, head_size, rotated, interleaved=interleaved)
+    if not flat:
+        return result
+    back = draft.op("Transpose", result, perm=[0, 2, 1, 3])
+    return draft.op("Reshape", back, draft.integers(0, 0, draft.size(value, 2)))
+
+
+def _head_size(draft: Draft, value: ir.Value, rotated: int, *, flat: bool) -> int:
+    if not flat:
+        return draft.size(value, 3)
+    heads = draft.integer("num_heads")
+    return draft.size(value, 2) // heads if heads else rotated

@@ -1,0 +1,322 @@
+"""What onnx's inference lets pass, and no engine can compute: shapes that contradict each other.
+
+Every rule states what onnxruntime refuses when it runs the node; what it computes all the same, as a
+pooling whose strides hide that its window is too large, is no contradiction.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+import onnx_ir as ir
+
+from samba_onnx.passes.rewrites.rewriting import integer_attribute, integers
+
+Sizes: TypeAlias = tuple[int | None, ...]
+"""Dimensions of a value; None for one that is not known."""
+
+
+@dataclass(frozen=True)
+class OperandShapes:
+    """A node with what inference makes of its shapes."""
+
+    node: ir.Node
+    inputs: tuple[Sizes | None, ...]
+    """Shapes of all inputs; None for one that is left out or of unknown rank."""
+    output: Sizes | None
+    """Shape of the first output."""
+
+    def shape(self, index: int) -> Sizes | None:
+        """Return the shape of an input; None where it is not known or not given."""
+        return self.inputs[index] if index < len(self.inputs) else None
+
+    def size(self, index: int, axis: int) -> int | None:
+        """Return one size of an input; None where it is not known."""
+        shape = self.shape(index)
+        return None if shape is None or not -len(shape) <= axis < len(shape) else shape[axis]
+
+
+Rule: TypeAlias = Callable[[OperandShapes], str | None]
+"""Says what is wrong with a node: a sentence's end after "cannot be computed:", or None."""
+
+
+def contradiction(shapes: OperandShapes) -> str | None:
+    """Return what makes a node impossible, whatever values it is given.
+
+    Args:
+        shapes: A node of the default domain.
+
+    Returns:
+        The reason; None where none is known.
+    """
+    rule = RULES.get(shapes.node.op_type)
+    return None if rule is None else rule(shapes)
+
+
+def _reshape(shapes: OperandShapes) -> str | None:
+    before, after = shapes.shape(0), shapes.output
+    if before is None or after is None:
+        return None
+    counts = [_product(before), _product(after)]
+    if None in counts or counts[0] == counts[1]:
+        return None
+    return f"{_text(before)} has {counts[0]} elements, {_text(after)} has {counts[1]}"
+
+
+def _convolution(weight: int, bias: int | None) -> Rule:
+    """Return the rule for Conv and its quantised forms, by the places of weight and bias."""
+
+    def rule(shapes: OperandShapes) -> str | None:
+        kernel = shapes.shape(weight)
+        if kernel is None or len(kernel) < 3:
+            return None
+        group = integer_attribute(shapes.node, "group", 1)
+        channels, each, filters = shapes.size(0, 1), kernel[1], kernel[0]
+        if channels is not None and each is not None and channels != each * group:
+            return (
+                f"its input has {channels} channels, its weight is for {each * group} ({each} in "
+                f"each of {group} groups)"
+            )
+        if filters is not None and group > 0 and filters % group:
+            return f"its weight has {filters} filters, which {group} groups cannot share"
+        offset = None if bias is None else _length(shapes, bias, filters, "bias", "filters")
+        return offset or _kernel(shapes, kernel[2:]) or _window(shapes, kernel[2:])
+
+    return rule
+
+
+def _transposed_convolution(shapes: OperandShapes) -> str | None:
+    kernel = shapes.shape(1)
+    if kernel is None or len(kernel) < 3:
+        return None
+    group = integer_attribute(shapes.node, "group", 1)
+    channels, filters = shapes.size(0, 1), kernel[0]
+    if channels is not None and filters is not None and channels != filters:
+        return f"its input has {channels} channels, its weight is for {filters}"
+    made = None if kernel[1] is None else kernel[1] * group
+    return _length(shapes, 2, made, "bias", "filters") or _kernel(shapes, kernel[2:])
+
+
+def _kernel(shapes: OperandShapes, sizes: Sizes) -> str | None:
+    """Compare ``kernel_shape`` with the weight."""
+    stated = _integers(shapes.node, "kernel_shape")
+    if not stated or all(a == b or b is None for a, b in zip(stated, sizes, strict=False)):
+        return None
+    return f"its kernel_shape is {_text(tuple(stated))}, its weight's is {_text(sizes)}"
+
+
+def _window(shapes: OperandShapes, kernel: Sizes) -> str | None:
+    """Compare the kernel of a convolution with the padded input."""
+    for padded, reach, _ in _windows(shapes, kernel):
+        if padded < reach:
+            return f"its kernel reaches over {reach} elements of an input of {padded}, padding included"
+    return None
+
+
+def _pooling(shapes: OperandShapes) -> str | None:
+    kernel = tuple(_integers(shapes.node, "kernel_shape"))
+    for padded, reach, stride in _windows(shapes, kernel):
+        if padded < reach and int((padded - reach) / stride) + 1 < 0:
+            return f"its window reaches over {reach} elements of an input of {padded}, padding included"
+    return None
+
+
+def _windows(shapes: OperandShapes, kernel: Sizes) -> list[tuple[int, int, int]]:
+    """Return padded size, reach and stride along every axis where they are known."""
+    node, rank = shapes.node, len(kernel)
+    data, mode = shapes.shape(0), node.attributes.get("auto_pad")
+    if data is None or len(data) != rank + 2 or 0 in data:
+        return []
+    if mode is not None and mode.as_string() not in ("NOTSET", "VALID"):
+        return []
+    valid = mode is not None and mode.as_string() == "VALID"
+    pads = (not valid and _integers(node, "pads")) or [0] * (2 * rank)
+    strides = _integers(node, "strides") or [1] * rank
+    dilations = _integers(node, "dilations") or [1] * rank
+    if len(pads) != 2 * rank or len(strides) != rank or len(dilations) != rank:
+        return []
+    return [
+        (size + pads[axis] + pads[axis + rank], (width - 1) * dilations[axis] + 1, strides[axis])
+        for axis, (size, width) in enumerate(zip(data[2:], kernel, strict=True))
+        if size is not None and width is not None and strides[axis] > 0
+    ]
+
+
+def _gemm(shapes: OperandShapes) -> str | None:
+    left, right, bias = shapes.shape(0), shapes.shape(1), shapes.shape(2)
+    if left is None or right is None or (len(left), len(right)) != (2, 2):
+        return None
+    flips = [integer_attribute(shapes.node, name, 0) for name in ("transA", "transB")]
+    (rows, inner), (other, columns) = (
+        shape[::-1] if flip else shape for shape, flip in zip((left, right), flips, strict=True)
+    )
+    if inner is not None and other is not None and inner != other:
+        return f"it multiplies {_text((rows, inner))} by {_text((other, columns))}"
+    return None if bias is None else _broadcast(bias, (rows, columns), "its third operand")
+
+
+def _normalization(*lengths: int) -> Rule:
+    """Return the rule that operands at these places have one element per channel."""
+
+    def rule(shapes: OperandShapes) -> str | None:
+        channels = shapes.size(0, 1)
+        wrong = (_length(shapes, i, channels, f"operand {i}", "channels") for i in lengths)
+        return next((text for text in wrong if text), None)
+
+    return rule
+
+
+def _layer_normalization(shapes: OperandShapes) -> str | None:
+    data = shapes.shape(0)
+    if data is None:
+        return None
+    operands = [(i, shapes.shape(i)) for i in (1, 2)]
+    wrong = (_broadcast(s, data, f"operand {i}") for i, s in operands if s is not None)
+    return next((text for text in wrong if text), None)
+
+
+def _prelu(shapes: OperandShapes) -> str | None:
+    data, slope = shapes.shape(0), shapes.shape(1)
+    return None if data is None or slope is None else _broadcast(slope, data, "its slope")
+
+
+def _recurrent(gates: int) -> Rule:
+    """Return the rule for operators whose weights have so many gates."""
+
+    def rule(shapes: OperandShapes) -> str | None:
+        hidden = integer_attribute(shapes.node, "hidden_size", 0) or shapes.size(2, 2)
+        width = shapes.size(0, 2)
+        if not hidden:
+            return None
+        for place, name, wanted in (
+            (1, "W", (None, gates * hidden, width)),
+            (2, "R", (None, gates * hidden, hidden)),
+            (3, "B", (None, 2 * gates * hidden)),
+        ):
+            actual = shapes.shape(place)
+            if actual is not None and not _agree(actual, wanted):
+                return f"its operand {name} is {_text(actual)}, expected {_text(wanted)}"
+        return None
+
+    return rule
+
+
+def _blocks(shapes: OperandShapes) -> str | None:
+    data, block = shapes.shape(0), integer_attribute(shapes.node, "blocksize", 1)
+    if data is None or len(data) != 4 or block < 1:
+        return None
+    deep = shapes.node.op_type == "DepthToSpace"
+    sizes, unit = ((data[1],), block * block) if deep else (data[2:], block)
+    wrong = next((size for size in sizes if size is not None and size % unit), None)
+    return None if wrong is None else f"{wrong} of {_text(data)} is no multiple of {unit}"
+
+
+def _gather(shapes: OperandShapes) -> str | None:
+    size = shapes.size(0, integer_attribute(shapes.node, "axis", 0))
+    indices = integers(shapes.node.inputs[1]) if len(shapes.node.inputs) > 1 else None
+    if size is None or not indices:
+        return None
+    wrong = next((index for index in indices if not -size <= index < size), None)
+    return None if wrong is None else f"index {wrong} is outside of an axis of {size}"
+
+
+def _transpose(shapes: OperandShapes) -> str | None:
+    data, order = shapes.shape(0), _integers(shapes.node, "perm")
+    if data is None or not order or sorted(order) == list(range(len(data))):
+        return None
+    return f"{_text(tuple(order))} is no order of the {len(data)} axes of its input"
+
+
+def _scatter(shapes: OperandShapes) -> str | None:
+    data, indices = shapes.shape(0), shapes.shape(1)
+    if data is None or not indices or indices[-1] is None or indices[-1] <= len(data):
+        return None
+    return f"its indices have {indices[-1]} coordinates for {len(data)} axes"
+
+
+def _einsum(shapes: OperandShapes) -> str | None:
+    attribute = shapes.node.attributes.get("equation")
+    equation = "" if attribute is None else attribute.as_string().replace(" ", "")
+    if "." in equation:
+        return None
+    sizes: dict[str, int] = {}
+    for letters, shape in zip(equation.partition("->")[0].split(","), shapes.inputs, strict=False):
+        if shape is None or len(shape) != len(letters):
+            continue
+        for letter, size in zip(letters, shape, strict=True):
+            if size in (None, 1):
+                continue
+            assert size is not None
+            if sizes.setdefault(letter, size) != size:
+                return f"{letter!r} of {equation} is {sizes[letter]} and {size}"
+    return None
+
+
+def _length(
+    shapes: OperandShapes, place: int, wanted: int | None, name: str, of_what: str
+) -> str | None:
+    """Compare the length of a vector with what it is for."""
+    actual = shapes.shape(place)
+    if actual is None or wanted is None or len(actual) != 1 or actual[0] in (None, wanted):
+        return None
+    return f"its {name} has {actual[0]} elements for {wanted} {of_what}"
+
+
+def _broadcast(small: Sizes, large: Sizes, name: str) -> str | None:
+    """Say why one shape does not spread over another from the last axis on."""
+    pairs = zip(reversed(small), reversed(large), strict=False)
+    fits = all(a == b or a in (1, None) or b is None for a, b in pairs)
+    extra = small[: max(len(small) - len(large), 0)]
+    if fits and all(size in (1, None) for size in extra):
+        return None
+    return f"{name}, {_text(small)}, does not spread over {_text(large)}"
+
+
+def _agree(actual: Sizes, wanted: Sizes) -> bool:
+    return len(actual) == len(wanted) and all(
+        a == b or a is None or b is None for a, b in zip(actual, wanted, strict=True)
+    )
+
+
+def _product(sizes: Sizes) -> int | None:
+    known = [size for size in sizes if size is not None]
+    return math.prod(known) if len(known) == len(sizes) else None
+
+
+def _integers(node: ir.Node, name: str) -> Sequence[int]:
+    attribute = node.attributes.get(name)
+    return [] if attribute is None or attribute.is_ref() else list(attribute.as_ints())
+
+
+def _text(sizes: Sequence[int | None]) -> str:
+    return f"[{', '.join('?' if size is None else str(size) for size in sizes)}]"
+
+
+RULES: Final[Mapping[str, Rule]] = {
+    "AveragePool": _pooling,
+    "BatchNormalization": _normalization(1, 2, 3, 4),
+    "Conv": _convolution(1, 2),
+    "ConvInteger": _convolution(1, None),
+    "ConvTranspose": _transposed_convolution,
+    "DepthToSpace": _blocks,
+    "Einsum": _einsum,
+    "GRU": _recurrent(3),
+    "Gather": _gather,
+    "Gemm": _gemm,
+    "InstanceNormalization": _normalization(1, 2),
+    "LSTM": _recurrent(4),
+    "LayerNormalization": _layer_normalization,
+    "LpPool": _pooling,
+    "MaxPool": _pooling,
+    "PRelu": _prelu,
+    "QLinearConv": _convolution(3, 8),
+    "RNN": _recurrent(1),
+    "Reshape": _reshape,
+    "ScatterND": _scatter,
+    "SpaceToDepth": _blocks,
+    "Transpose": _transpose,
+}
+"""The rules by operator."""

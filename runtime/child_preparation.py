@@ -1,0 +1,33 @@
+"""In a child process: prepare every stage of a PEF as a device does, and run none of them.
+
+``safety.preparing`` starts it by its name.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from samba_onnx.errors import ExecutionError, OutOfDeviceMemoryError
+from samba_onnx.pef import load_pef
+from samba_onnx.runtime.device import Device
+
+__all__ = ["prepare"]
+
+
+def prepare(pef: str) -> dict[str, Any]:
+    """Load a PEF onto a device with its weights mapped.
+
+    Args:
+        pef: Path of the PEF.
+
+    Returns:
+        Under ``refused``, what the engine says of a stage that it cannot prepare; nothing if there is none.
+    """
+    with load_pef(pef) as opened:
+        try:
+            Device(opened, threads=1, prepack=False, verify=False).close()
+        except ExecutionError as error:
+            return {"refused": str(error)}
+        except OutOfDeviceMemoryError:
+            pass  # whoever loads it is told; the stages are as good as any
+    return {}

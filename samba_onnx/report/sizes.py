@@ -1,0 +1,95 @@
+"""Dynamic dimensions in a report: those that stayed, the sizes of the others, and a graph for each."""
+
+from __future__ import annotations
+
+from rich.console import Group, RenderableType
+
+from samba_onnx.pef.manifest import Graph, Manifest
+from samba_onnx.report.layout import some, table, titled
+from samba_onnx.report.records import (
+    BoundDimensionReport,
+    DynamicDimensionReport,
+    GraphReport,
+)
+from samba_onnx.report.units import byte_text, count_text
+
+
+def dynamic_dimensions(manifest: Manifest) -> tuple[DynamicDimensionReport, ...]:
+    """Return the dimensions that stayed dynamic."""
+    return tuple(
+        DynamicDimensionReport(dimension.name, dimension.inputs, dimension.option)
+        for dimension in manifest.dynamic_dimensions
+    )
+
+
+def bound_dimensions(manifest: Manifest) -> tuple[BoundDimensionReport, ...]:
+    """Return the dimensions of the model that have a size in a graph."""
+    return tuple(
+        BoundDimensionReport(
+            bound.graph, bound.name, bound.inputs, bound.size, bound.assumed, bound.option
+        )
+        for bound in manifest.bound_dimensions
+    )
+
+
+def run_graphs(manifest: Manifest) -> tuple[Graph, ...]:
+    """Return the graphs that the figures of a run are of.
+
+    Args:
+        manifest: The manifest of any PEF.
+
+    Returns:
+        The graph that moves the most bytes, where there is one for each of several sizes; else all.
+    """
+    if not any(graph.model_names for graph in manifest.graphs):
+        return manifest.graphs
+    return (max(manifest.graphs, key=lambda g: sum(move.bytes for move in g.run_transfers)),)
+
+
+def dynamic_table(
+    dynamic: tuple[DynamicDimensionReport, ...],
+    bound: tuple[BoundDimensionReport, ...],
+    rows: int | None,
+) -> RenderableType | None:
+    """Name dynamic dimensions with their sizes, or the option that fixes each."""
+    parts: list[RenderableType] = []
+    if bound:
+        sizes: dict[tuple[str, tuple[str, ...], bool], list[str]] = {}
+        for one in bound:
+            sizes.setdefault((one.name, one.inputs, one.assumed), []).append(str(one.size))
+        cells = [
+            (
+                name,
+                some(inputs, rows),
+                ", ".join(dict.fromkeys(each)),
+                "assumed" if assumed else "stated",
+            )
+            for (name, inputs, assumed), each in sizes.items()
+        ]
+        columns = ("dimension", "where", ">size", "by")
+        title = "Sizes of dynamic dimensions"
+        parts.append(titled(title, table(columns, cells, limit=rows)))
+    if dynamic:
+        left = [(one.name, some(one.inputs, rows), one.option) for one in dynamic]
+        headings = ("dimension", "where", "made static by")
+        parts.append(titled("Dynamic dimensions", table(headings, left, limit=rows)))
+    return Group(*parts) if parts else None
+
+
+def graphs_table(graphs: tuple[GraphReport, ...], rows: int | None) -> RenderableType | None:
+    """Show what a run of each graph moves, where there is one for each of several sizes."""
+    if not any(graph.model_names for graph in graphs):
+        return None
+    cells = [
+        (
+            graph.name,
+            str(sum(call.home == "rdu" for call in graph.schedule)),
+            str(sum(call.home == "cpu" for call in graph.schedule)),
+            str(len(graph.run_transfers)),
+            byte_text(sum(move.bytes for move in graph.run_transfers)),
+        )
+        for graph in graphs
+    ]
+    columns = ("graph", ">sections", ">CPU groups", ">transfers", ">bytes per run")
+    title = f"{count_text(len(graphs), 'graph')}, of which the inputs choose one"
+    return titled(title, table(columns, cells, limit=rows))

@@ -1,0 +1,87 @@
+"""Sizes that may vary, as SambaFlow's programs declare them: a program here has one size of each."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from samba_onnx.errors import UsageError
+
+_FIELDS: Final = ("min", "max", "factor")
+
+
+@dataclass(frozen=True)
+class DimInfo:
+    """The sizes that a dimension may have: the multiples of ``factor`` from ``min`` to ``max``."""
+
+    min: int
+    """Least size, at least 1."""
+    max: int
+    """Largest size, which programs read."""
+    factor: int = 1
+    """What every size is a multiple of."""
+
+    def __post_init__(self) -> None:
+        """Check the sizes.
+
+        Raises:
+            UsageError: They are no whole numbers, or no multiple of ``factor`` is between them.
+        """
+        sizes = [getattr(self, field) for field in _FIELDS]
+        if not all(type(size) is int for size in sizes):
+            raise UsageError(f"a dynamic dimension was given {sizes}; give whole numbers")
+        if not 1 <= self.min <= self.max or self.factor < 1 or self.max % self.factor:
+            raise UsageError(
+                f"a dynamic dimension was given min={self.min}, max={self.max} and "
+                f"factor={self.factor}; give 1 <= min <= max, and a max that is a multiple of factor"
+            )
+
+    def key(self, name: str) -> str:
+        """Return by what a session knows the dimension, as programs of SambaNova's write it.
+
+        Args:
+            name: What the dimension is, as ``batch_size``.
+        """
+        ending = "".join(f"_{field}_{getattr(self, field)}" for field in _FIELDS)
+        return name if name.endswith(ending) else name + ending
+
+
+def read_dimensions(path: str | os.PathLike[str]) -> dict[str, DimInfo]:
+    """Read declarations of dynamic dimensions.
+
+    SambaNova has not published the form of the file; this is what ``create_dynamic_dim`` is given,
+    by name: ``batch_size: {min: 1, max: 16, factor: 1}``.
+
+    Args:
+        path: A file of YAML or JSON.
+
+    Returns:
+        Dimensions by name.
+
+    Raises:
+        UsageError: The file cannot be read, or has another form.
+    """
+    path = Path(path)
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        raise UsageError(
+            f"{path} cannot be read as YAML: {error}; give a file of dynamic dimensions", path=path
+        ) from None
+    rows = content.items() if isinstance(content, Mapping) else ()
+    if not rows or not all(_is_dimension(row) for _, row in rows):
+        raise UsageError(
+            f"{path} does not declare dynamic dimensions; give lines such as "
+            "'batch_size: {min: 1, max: 16, factor: 1}'",
+            path=path,
+        )
+    return {str(name): DimInfo(**row) for name, row in rows}
+
+
+def _is_dimension(row: Any) -> bool:
+    return isinstance(row, Mapping) and {"min", "max"} <= row.keys() <= {*_FIELDS}

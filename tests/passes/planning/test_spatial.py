@@ -1,0 +1,95 @@
+"""Spatial mapping is planned for graphs that are on the RDU in whole, and fit on its chip at once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import onnx_ir as ir
+import pytest
+
+from samba_onnx.errors import OutOfDeviceMemoryError, UsageError
+from samba_onnx.passes.planning.partitioning import partition
+from samba_onnx.passes.planning.plan import GraphPlan, plan
+from samba_onnx.passes.planning.roles import Roles
+from samba_onnx.program.kinds import SymbolKind
+from tests.passes.planning.plan_samples import LATENCY, LINK, named, parse, placement, target
+
+TEXT = """g (float[2,4] x, float[4] w, float rate) => (float[2,4] y, float mean, float[4] new)
+{ y = Mul (x, w)  mean = ReduceSum <keepdims=0> (y)  new = Sub (w, rate) }"""
+
+
+def sample(text: str = TEXT) -> ir.Model:
+    return named(parse(text))
+
+
+def roles(model: ir.Model, batches: int = 3, **fields: Any) -> Roles:
+    x, w, rate = model.graph.inputs
+    y, mean, new = model.graph.outputs
+    kept = {w: SymbolKind.WEIGHT, new: SymbolKind.WEIGHT}
+    regions = {"new": "w", **fields.pop("regions", {})}
+    options = {"argins": frozenset([rate]), "regions": regions, "spatial_batches": batches}
+    return Roles((x, rate), (y, mean), kept, **(options | fields))
+
+
+def planned(model: ir.Model, roles: Roles, cpu: tuple[str, ...] = (), **sizes: int) -> GraphPlan:
+    homes = placement(model, cpu)
+    groups = partition(model, homes)
+    whole = target(**sizes)
+    return plan(model, groups, whole, graph_name="g", weight_names=(), placement=homes, roles=roles)
+
+
+def test_inputs_and_outputs_hold_all_mini_batches() -> None:
+    model = sample()
+    found = planned(model, roles(model))
+    shapes = {s.name: (s.shape, s.batch_shape, s.bytes) for s in found.symbols}
+    assert shapes == {
+        "x": ((6, 4), (2, 4), 96),
+        "rate": ((), None, 4),
+        "w": ((4,), None, 16),
+        "y": ((6, 4), (2, 4), 96),
+        "mean": ((3,), (), 12),
+        "new": ((4,), None, 16),
+    }
+    assert found.graph.spatial_batches == 3
+    moves = [(move.symbol, move.bytes, move.seconds) for move in found.graph.run_transfers]
+    assert moves == [(n, b, LATENCY + b / LINK) for n, b in (("x", 96), ("y", 96), ("mean", 12))]
+    assert {region.name: region.bytes for region in found.regions}["x"] == 96
+    # One execution streams one mini-batch; the weight is on the chip.
+    assert sum(section.bytes for section in found.sections) == 32 + 32 + 4
+
+
+def test_section_mapping_is_as_ever() -> None:
+    model = sample()
+    found = planned(model, roles(model, batches=0))
+    assert all(symbol.batch_shape is None for symbol in found.symbols)
+    assert [move.bytes for move in found.graph.run_transfers] == [32, 32, 4]
+
+
+def test_operators_on_the_cpu_are_named() -> None:
+    model = sample()
+    message = r"but 1 operators run on the CPU \(ReduceSum\): ReduceSum is not supported"
+    with pytest.raises(UsageError, match=message):
+        planned(model, roles(model), cpu=("ReduceSum",))
+
+
+def test_all_sections_must_fit_on_the_chip_together() -> None:
+    model = sample()
+    need = sum(section.sram_bytes for section in planned(model, roles(model)).sections)
+    planned(model, roles(model), sram=need)
+    with pytest.raises(OutOfDeviceMemoryError, match=f"takes {need:,} bytes of on-chip memory"):
+        planned(model, roles(model), sram=need - 1)
+    model = sample()
+    planned(model, roles(model, batches=0), sram=need - 1)
+
+
+def test_an_input_of_a_region_of_another_is_refused() -> None:
+    model = sample()
+    with pytest.raises(UsageError, match="share region 'cache'"):
+        planned(model, roles(model, regions={"x": "cache"}))
+
+
+def test_elements_of_less_than_a_byte_are_refused() -> None:
+    model = sample()
+    model.graph.inputs[0].type = ir.TensorType(ir.DataType.INT4)
+    with pytest.raises(UsageError, match="whole bytes"):
+        planned(model, roles(model))

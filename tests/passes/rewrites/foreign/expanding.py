@@ -1,0 +1,107 @@
+"""Helpers of the tests of rules for foreign operators: one node, before and after."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+from numpy.typing import NDArray
+
+from samba_onnx.facts.domains import is_default
+from samba_onnx.passes.pipeline import run_pipeline
+from samba_onnx.passes.targets.target import load_target
+from tests.backend_cases import run_onnxruntime
+
+MICROSOFT = "com.microsoft"
+LEARNING = "ai.onnx.ml"
+
+Operand = NDArray[Any] | None
+
+
+def one_node(
+    domain: str,
+    op_type: str,
+    operands: Sequence[Operand],
+    outputs: Sequence[str],
+    constants: Sequence[int] = (),
+    opset: int = 21,
+    **attributes: Any,
+) -> onnx.ModelProto:
+    """Return a model of one node.
+
+    Args:
+        domain: Domain of its operator.
+        op_type: Its operator.
+        operands: Its inputs as arrays; None for one that is left out.
+        outputs: Names of its outputs, empty for one that nobody asks for.
+        constants: Positions of inputs that are initializers.
+        opset: Version of the default operator set.
+        **attributes: Its attributes.
+    """
+    names = ["" if array is None else f"x{position}" for position, array in enumerate(operands)]
+    node = onnx.helper.make_node(op_type, names, outputs, domain=domain, name="node", **attributes)
+    graph = onnx.helper.make_graph(
+        [node], "g", [], [onnx.ValueInfoProto(name=name) for name in outputs if name]
+    )
+    for position, array in enumerate(operands):
+        if array is None:
+            continue
+        tensor = onnx.numpy_helper.from_array(array, names[position])
+        if position in constants:
+            graph.initializer.append(tensor)
+        else:
+            kind = onnx.helper.make_tensor_value_info(
+                names[position], tensor.data_type, array.shape
+            )
+            graph.input.append(kind)
+    imports = [onnx.helper.make_opsetid("", opset), onnx.helper.make_opsetid(MICROSOFT, 1),
+               onnx.helper.make_opsetid(LEARNING, 3)]  # fmt: skip
+    return onnx.helper.make_model(graph, opset_imports=imports, ir_version=10)
+
+
+def expanded(proto: onnx.ModelProto) -> tuple[ir.Model, tuple[str, ...]]:
+    """Return a model after all passes for the default target, and the notes that they left."""
+    result = run_pipeline(ir.from_proto(proto), load_target("sn40l"))
+    return result.model, result.notes
+
+
+def assert_expands(
+    proto: onnx.ModelProto,
+    operands: Sequence[Operand],
+    *,
+    rtol: float = 1e-5,
+    atol: float = 1e-5,
+    valid: Mapping[int, tuple[slice, ...]] | None = None,
+    beyond: Sequence[str] = (),
+) -> ir.Model:
+    """Hold the expansion of a model against onnxruntime's own kernel for the node.
+
+    Args:
+        proto: A model of one foreign node.
+        operands: Its inputs, those that are initializers included.
+        rtol: Tolerance relative to each number; both sides compute in float32, in another order.
+        atol: Tolerance for numbers near zero.
+        valid: By output: the part that the operator defines.
+        beyond: Operators of what depends on constants only, which the target need not know.
+
+    Returns:
+        The model without foreign operators.
+    """
+    declared = {value.name for value in proto.graph.input}
+    given = [array for position, array in enumerate(operands) if f"x{position}" in declared]
+    before = run_onnxruntime(proto.SerializeToString(), given)
+    model, notes = expanded(proto)
+    foreign = [node.op_type for node in model.graph if not is_default(node.domain)]
+    assert not foreign, (foreign, notes)
+    target = load_target("sn40l")
+    computed = [node for node in model.graph if node.op_type not in beyond]
+    assert all(target.knows(node.domain, node.op_type) for node in computed)
+    after = run_onnxruntime(ir.to_proto(model).SerializeToString(), given)
+    for position, (old, new) in enumerate(zip(before, after, strict=True)):
+        part = (valid or {}).get(position, ())
+        assert (old.dtype, old.shape) == (new.dtype, new.shape)
+        np.testing.assert_allclose(new[part], old[part], rtol=rtol, atol=atol)
+    return model

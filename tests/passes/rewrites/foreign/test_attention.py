@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.passes.rewrites.applying import numbers
+from tests.passes.rewrites.foreign.expanding import MICROSOFT, assert_expands, expanded, one_node
+
+BATCH, LENGTH, HEADS, SIZE, PAST = 2, 5, 3, 4, 3
+WIDTH = HEADS * SIZE
+TOTAL = PAST + LENGTH
+SOURCE = numbers(BATCH, LENGTH, 6)
+WEIGHTS, BIAS = numbers(6, 3 * WIDTH, seed=1), numbers(3 * WIDTH, seed=2)
+CACHE = numbers(2, BATCH, HEADS, PAST, SIZE, seed=3)
+
+
+def raw_mask(*shape: int) -> np.ndarray:
+    """Return a mask that shows every query something."""
+    mask = (np.random.default_rng(7).random(shape) < 0.7).astype(np.int32)
+    mask[..., 0] = 1
+    return mask
+
+
+@pytest.mark.parametrize(
+    ("operands", "attributes"),
+    [
+        ([SOURCE, WEIGHTS, BIAS], {}),
+        ([SOURCE, WEIGHTS, BIAS], {"unidirectional": 1, "scale": 0.3}),
+        ([SOURCE, WEIGHTS, BIAS, np.array([5, 3], np.int32)], {}),
+        ([SOURCE, WEIGHTS, BIAS, raw_mask(BATCH, LENGTH)], {"mask_filter_value": -100.0}),
+        ([SOURCE, WEIGHTS, BIAS, raw_mask(BATCH, LENGTH, LENGTH)], {"unidirectional": 1}),
+        ([SOURCE, WEIGHTS, BIAS, raw_mask(BATCH, TOTAL), CACHE], {"unidirectional": 1}),
+        ([SOURCE, WEIGHTS, BIAS, None, CACHE], {}),
+        ([SOURCE, WEIGHTS, BIAS, None, None, numbers(1, HEADS, LENGTH, LENGTH, seed=5)], {}),
+        ([SOURCE, numbers(6, 32), numbers(32), None], {"qkv_hidden_sizes": [12, 12, 8], "num_heads": 2}),
+    ],
+)  # fmt: skip
+def test_attention_to_itself(operands: list[Any], attributes: dict[str, Any]) -> None:
+    cached = len(operands) > 4 and operands[4] is not None
+    outputs = ["y", "present"] if cached else ["y"]
+    attributes = {"num_heads": HEADS} | attributes
+    proto = one_node(MICROSOFT, "Attention", operands, outputs, constants=(1, 2), **attributes)
+    assert_expands(proto, operands)
+
+
+def test_a_mask_of_first_positions_stays() -> None:
+    mask = np.array([5, 3, 0, 1], np.int32)
+    operands = [SOURCE, WEIGHTS, BIAS, mask]
+    proto = one_node(MICROSOFT, "Attention", operands, ["y"], constants=(1, 2), num_heads=HEADS)
+    model, notes = expanded(proto)
+    assert [node.op_type for node in model.graph] == ["Attention"]
+    assert "its mask states first positions of rows, too" in " ".join(notes)
+
+
+QUERY, KEY, VALUE = (numbers(BATCH, LENGTH, WIDTH, seed=seed) for seed in (1, 2, 3))
+OTHER_KEY, OTHER_VALUE = numbers(BATCH, 7, WIDTH, seed=4), numbers(BATCH, 7, 6, seed=5)
+PAST_KEY, PAST_VALUE = (numbers(BATCH, HEADS, PAST, SIZE, seed=seed) for seed in (6, 7))
+
+
+@pytest.mark.parametrize(
+    ("operands", "outputs", "attributes"),
+    [
+        ([QUERY, KEY, VALUE], ["y"], {}),
+        ([QUERY, KEY, VALUE, BIAS], ["y"], {"scale": 0.5}),
+        ([QUERY, KEY, VALUE], ["y"], {"unidirectional": 1}),
+        ([QUERY, OTHER_KEY, OTHER_VALUE], ["y"], {}),
+        ([QUERY, OTHER_KEY, OTHER_VALUE, None, raw_mask(BATCH, 7)], ["y"], {}),
+        ([QUERY, KEY, VALUE, None, np.array([2, 5], np.int32)], ["y"], {}),
+        ([QUERY, KEY, VALUE, None, None, numbers(BATCH, 1, LENGTH, LENGTH)], ["y"], {}),
+        ([QUERY, KEY, VALUE, BIAS, None, None, PAST_KEY, PAST_VALUE], ["y", "k", "v"], {"unidirectional": 1}),
+        ([QUERY, numbers(BATCH, HEADS, 7, SIZE), numbers(BATCH, HEADS, 7, SIZE, seed=9)], ["y"], {}),
+        ([QUERY, KEY, VALUE], ["y", "k", "v"], {}),
+    ],
+)  # fmt: skip
+def test_attention_to_others(
+    operands: list[Any], outputs: list[str], attributes: dict[str, Any]
+) -> None:
+    proto = one_node(
+        MICROSOFT, "MultiHeadAttention", operands, outputs, num_heads=HEADS, **attributes
+    )
+    assert_expands(proto, operands)
+
+
+def test_packed_heads_stay() -> None:
+    operands = [numbers(BATCH, LENGTH, HEADS, 3, SIZE)]
+    proto = one_node(MICROSOFT, "MultiHeadAttention", operands, ["y"], num_heads=HEADS)
+    model, notes = expanded(proto)
+    assert [node.op_type for node in model.graph] == ["MultiHeadAttention"]
+    assert "its input 1 is left out" in " ".join(notes)

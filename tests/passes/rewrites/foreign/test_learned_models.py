@@ -1,0 +1,86 @@
+"""Models that scikit-learn fits and skl2onnx writes, held against onnxruntime's kernels."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+
+from tests.passes.rewrites.foreign.expanding import assert_expands, expanded
+
+skl2onnx = pytest.importorskip("skl2onnx")
+
+ROWS, COLUMNS = 60, 5
+
+
+def features() -> np.ndarray:
+    """Return seeded features, some of them equal so that thresholds are met exactly."""
+    return np.random.default_rng(0).standard_normal((ROWS, COLUMNS)).round(1).astype(np.float32)
+
+
+def classes(number: int) -> np.ndarray:
+    """Return a class per row that depends on its features."""
+    columns = features()
+    return np.digitize(columns[:, 0] + columns[:, 1] ** 2, np.linspace(0.2, 2, number - 1))
+
+
+def targets(number: int) -> np.ndarray:
+    """Return numbers per row that depend on its features."""
+    numbers = features() @ np.random.default_rng(1).standard_normal((COLUMNS, number))
+    return numbers[:, 0] if number == 1 else numbers
+
+
+def written(estimator: Any, wanted: np.ndarray) -> onnx.ModelProto:
+    """Return a fitted estimator as skl2onnx writes it, for a batch as large as the data."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        estimator.fit(features(), wanted)
+        options = {"zipmap": False} if hasattr(estimator, "predict_proba") else {}
+        proto = skl2onnx.to_onnx(
+            estimator, features(), target_opset={"": 21, "ai.onnx.ml": 3},
+            options={id(estimator): options} if options else None,
+        )  # fmt: skip
+    proto.graph.input[0].name, old = "x0", proto.graph.input[0].name
+    for node in proto.graph.node:
+        node.input[:] = ["x0" if name == old else name for name in node.input]
+    proto.graph.input[0].type.tensor_type.shape.dim[0].dim_value = ROWS
+    return proto
+
+
+def estimators() -> dict[str, tuple[Any, np.ndarray]]:
+    """Return estimators by name, each with what it is fitted to."""
+    from sklearn import ensemble, linear_model, tree
+
+    return {
+        "linear regression": (linear_model.LinearRegression(), targets(1)),
+        "linear regression of two": (linear_model.LinearRegression(), targets(2)),
+        "logistic regression of two": (linear_model.LogisticRegression(), classes(2)),
+        "logistic regression of three": (linear_model.LogisticRegression(), classes(3)),
+        "tree": (tree.DecisionTreeRegressor(max_depth=4, random_state=0), targets(1)),
+        "trees of two": (tree.DecisionTreeRegressor(random_state=0), targets(2)),
+        "forest": (ensemble.RandomForestRegressor(8, random_state=0), targets(1)),
+        "boosting": (ensemble.GradientBoostingRegressor(n_estimators=9, random_state=0), targets(1)),
+        "tree of classes": (tree.DecisionTreeClassifier(max_depth=3, random_state=0), classes(3)),
+        "forest of classes": (ensemble.RandomForestClassifier(7, max_depth=4, random_state=0), classes(3)),
+        "boosting of classes": (ensemble.GradientBoostingClassifier(n_estimators=5, random_state=0), classes(3)),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("name", sorted(estimators()))
+def test_estimators(name: str) -> None:
+    estimator, wanted = estimators()[name]
+    assert_expands(written(estimator, wanted), [features()], rtol=1e-5, atol=1e-6)
+
+
+def test_an_ensemble_beyond_the_limit_stays_whole() -> None:
+    from sklearn.ensemble import RandomForestRegressor
+
+    rows = np.random.default_rng(0).standard_normal((4000, COLUMNS)).astype(np.float32)
+    forest = RandomForestRegressor(4, random_state=0).fit(rows, rows[:, 0] * rows[:, 1])
+    proto = skl2onnx.to_onnx(forest, rows[:1], target_opset={"": 21, "ai.onnx.ml": 3})
+    model, notes = expanded(proto)
+    assert [node.op_type for node in model.graph] == ["TreeEnsembleRegressor"]
+    assert "are too large for products" in " ".join(notes)

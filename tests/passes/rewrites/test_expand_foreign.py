@@ -1,0 +1,116 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+import samba_onnx
+from samba_onnx.passes.rewrites.expand_foreign import ExpandForeignPass
+from tests.backend_cases import run_onnxruntime
+from tests.passes.rewrites.applying import TRACE, Knows, check, numbers, operators, parse, run
+
+IMPORTS = ', "com.microsoft": 1'
+
+
+FUSED = """g (float[2,3] x, float[3] b) => (float[2,3] y) {
+        a = com.microsoft.BiasGelu(x, b)
+        y = com.microsoft.QuickGelu<alpha=1.0>(a)
+    }"""
+
+
+def test_nodes_before_and_after() -> None:
+    model = parse(FUSED, imports=IMPORTS)
+    rewrite = ExpandForeignPass(Knows("Add", "Gelu", "Mul", "Sigmoid"))
+    inputs = [numbers(2, 3), numbers(3, seed=1)]
+    # another order of float32 operations
+    check(model, rewrite, inputs=inputs, rtol=1e-6, atol=1e-6)
+    assert operators(model) == ["Add", "Gelu", "Sigmoid", "Mul"]
+    assert [output.name for output in model.graph.outputs] == ["y"]
+    assert rewrite.notes == []
+    assert not rewrite(model).modified
+
+
+def test_what_the_target_lacks_keeps_a_node_whole_and_a_note_says_so() -> None:
+    model = parse(FUSED, imports=IMPORTS)
+    rewrite = ExpandForeignPass(Knows("Add", "Mul", "Sigmoid"))
+    check(model, rewrite, inputs=[numbers(2, 3), numbers(3)], rtol=1e-6, atol=1e-6)
+    assert operators(model) == ["BiasGelu", "Sigmoid", "Mul"]
+    assert rewrite.notes == [
+        "com.microsoft::BiasGelu is not expanded: the target lacks Gelu, which it is made of"
+    ]
+
+
+def test_a_target_that_has_the_operator_keeps_it() -> None:
+    class KnowsGelu(Knows):
+        def knows(self, domain: str, op_type: str) -> bool:
+            return op_type == "BiasGelu" or super().knows(domain, op_type)
+
+    model = parse(FUSED, imports=IMPORTS)
+    ExpandForeignPass(KnowsGelu("Add", "Gelu", "Mul", "Sigmoid"))(model)
+    assert operators(model) == ["BiasGelu", "Sigmoid", "Mul"]
+
+
+def test_a_model_that_keeps_an_old_version_is_not_touched() -> None:
+    model = parse(FUSED, imports=IMPORTS, opset=17)
+    rewrite = ExpandForeignPass(Knows("Add", "Gelu", "Mul", "Sigmoid"))
+    assert not rewrite(model).modified
+    assert "the model keeps opset 17" in rewrite.notes[0]
+
+
+def test_branches_stay_whole() -> None:
+    text = """g (bool c, float[2] x) => (float[2] y) {
+        y = If (c) <then_branch = t () => (float[2] a) { a = com.microsoft.Gelu(x) },
+                    else_branch = e () => (float[2] b) { b = Neg(x) }> }"""
+    model = parse(text, imports=IMPORTS)
+    assert not ExpandForeignPass(Knows("Gelu"))(model).modified
+
+
+def test_an_input_that_is_also_a_result_gets_a_node_of_its_own() -> None:
+    # keys by heads are what the cache holds already
+    text = """g (float[1,2,4] q, float[1,1,3,4] k, float[1,1,3,4] v) => (float[1,2,4] y, float[1,1,3,4] p, float[1,1,3,4] r)
+        { y, p, r = com.microsoft.MultiHeadAttention<num_heads=1>(q, k, v) }"""
+    model = parse(text, imports=IMPORTS)
+    inputs = [numbers(1, 2, 4), numbers(1, 1, 3, 4, seed=1), numbers(1, 1, 3, 4, seed=2)]
+    names = ["Reshape", "Transpose", "Mul", "MatMul", "Softmax"]
+    ExpandForeignPass(Knows(*names))(model)
+    assert [value.name for value in model.graph.inputs] == ["q", "k", "v"]
+    y, keys, values = run(model, inputs)
+    np.testing.assert_array_equal(keys, inputs[1])
+    np.testing.assert_array_equal(values, inputs[2])
+    weights = np.exp(inputs[0] @ inputs[1][:, 0].swapaxes(1, 2) / 2)
+    expected = weights / weights.sum(-1, keepdims=True) @ inputs[2][:, 0]
+    np.testing.assert_allclose(y, expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("opset", [11, 13, 21])
+def test_operators_that_onnxruntime_has_in_every_version(opset: int, tmp_path: Path) -> None:
+    text = f"""<ir_version: 6, opset_import: ["": {opset}]>
+    g (float[2,8] x, float[8,8] w, float[8] s, float[8] z) => (float[2,8] y) {{
+        a = MatMul(x, w)
+        b = LayerNormalization<axis=-1>(a, s, z)
+        c = SimplifiedLayerNormalization<axis=-1, epsilon=0.001, stash_type=1>(b, s)
+        d = com.microsoft.FastGelu(c)
+        y = Relu(d)
+    }}"""
+    proto = onnx.parser.parse_model(text)
+    inputs = {
+        "x": numbers(2, 8),
+        "w": numbers(8, 8, seed=1),
+        "s": numbers(8, seed=2),
+        "z": numbers(8, seed=3),
+    }
+    pef = samba_onnx.convert(proto, tmp_path / "m.pef", sample=False)
+    with pef, samba_onnx.Device(pef, threads=1) as device:
+        outputs = device.run(inputs)
+    assert not pef.manifest.graphs[0].boundaries  # nothing runs on the CPU
+    expected = run_onnxruntime(proto.SerializeToString(), list(inputs.values()))
+    np.testing.assert_allclose(outputs["y"], expected[0], rtol=1e-5, atol=1e-6)
+
+
+def test_new_nodes_have_the_trace_of_the_old_one() -> None:
+    model = parse(FUSED, imports=IMPORTS)
+    traces = [node.metadata_props[TRACE] for node in model.graph]
+    ExpandForeignPass(Knows("Add", "Gelu", "Mul", "Sigmoid"))(model)
+    assert [node.metadata_props[TRACE] for node in model.graph] == [traces[0]] * 2 + [traces[1]] * 2

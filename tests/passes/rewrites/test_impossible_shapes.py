@@ -1,0 +1,172 @@
+"""Nodes that no values could make work are refused, and those that onnxruntime runs are not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+import pytest
+
+import samba_onnx
+from samba_onnx.errors import InvalidModelError
+from samba_onnx.passes.rewrites.impossible_shapes import RULES
+
+HEADER = '<ir_version: 8, opset_import: ["": 17]>\n'
+
+IMPOSSIBLE = {
+    "Conv: kernel over the input": "(float[1,2,1,1] x, float[3,2,3,3] w) { y = Conv(x, w) }",
+    "Conv: strides hide nothing": (
+        "(float[1,2,2,2] x, float[3,2,3,3] w) { y = Conv<strides=[3,3]>(x, w) }"
+    ),
+    "Conv: dilated": "(float[1,2,4,4] x, float[3,2,3,3] w) { y = Conv<dilations=[2,2]>(x, w) }",
+    "Conv: padded too little": (
+        "(float[1,2,1,1] x, float[3,2,5,5] w) { y = Conv<pads=[1,1,1,1]>(x, w) }"
+    ),
+    "Conv: valid": '(float[1,2,2,2] x, float[3,2,3,3] w) { y = Conv<auto_pad="VALID">(x, w) }',
+    "Conv: channels": "(float[1,2,5,5] x, float[3,4,3,3] w) { y = Conv(x, w) }",
+    "Conv: channels of groups": "(float[1,4,5,5] x, float[4,4,3,3] w) { y = Conv<group=2>(x, w) }",
+    "Conv: filters of groups": "(float[1,4,5,5] x, float[3,2,3,3] w) { y = Conv<group=2>(x, w) }",
+    "Conv: kernel_shape": "(float[1,2,5,5] x, float[3,2,3,3] w) { y = Conv<kernel_shape=[1,1]>(x, w) }",
+    "Conv: rank": "(float[1,2,5] x, float[3,2,3,3] w) { y = Conv(x, w) }",
+    "Conv: bias": "(float[1,2,5,5] x, float[3,2,3,3] w, float[2] b) { y = Conv(x, w, b) }",
+    "ConvTranspose: channels": "(float[1,2,5,5] x, float[3,4,3,3] w) { y = ConvTranspose(x, w) }",
+    "ConvTranspose: bias": (
+        "(float[1,2,5,5] x, float[2,4,3,3] w, float[3] b) { y = ConvTranspose(x, w, b) }"
+    ),
+    "ConvInteger: channels": "(uint8[1,2,5,5] x, uint8[3,4,3,3] w) { y = ConvInteger(x, w) }",
+    "MaxPool: window": "(float[1,2,1,1] x) { y = MaxPool<kernel_shape=[3,3]>(x) }",
+    "AveragePool: window": "(float[1,2,1,1] x) { y = AveragePool<kernel_shape=[3,3]>(x) }",
+    "LpPool: window": "(float[1,2,1,1] x) { y = LpPool<kernel_shape=[3,3]>(x) }",
+    "Gemm: inner": "(float[1,2] x, float[3,4] w) { y = Gemm(x, w) }",
+    "Gemm: inner, turned": "(float[2,1] x, float[4,3] w) { y = Gemm<transA=1,transB=1>(x, w) }",
+    "Gemm: bias": "(float[2,2] x, float[2,4] w, float[3] c) { y = Gemm(x, w, c) }",
+    "Gemm: bias with rows": "(float[1,2] x, float[2,4] w, float[2,4] c) { y = Gemm(x, w, c) }",
+    "MatMul: inner": "(float[1,2] x, float[3,4] w) { y = MatMul(x, w) }",
+    "MatMul: batch": "(float[2,3,4] x, float[3,4,5] w) { y = MatMul(x, w) }",
+    "Reshape: elements": "(float[2,3] x) <int64[2] s={2,4}> { y = Reshape(x, s) }",
+    "Reshape: rest": "(float[2,3] x) <int64[2] s={4,-1}> { y = Reshape(x, s) }",
+    "Reshape: copied size": "(float[2,3] x) <int64[2] s={0,4}> { y = Reshape(x, s) }",
+    "BatchNormalization: scale": (
+        "(float[2,3,4] x, float[2] s, float[3] b) { y = BatchNormalization(x, s, b, b, b) }"
+    ),
+    "InstanceNormalization: scale": (
+        "(float[2,3,4] x, float[2] s, float[3] b) { y = InstanceNormalization(x, s, b) }"
+    ),
+    "LayerNormalization: scale": "(float[2,3,4] x, float[3] s) { y = LayerNormalization(x, s) }",
+    "Add: broadcast": "(float[2,3] x, float[2] s) { y = Add(x, s) }",
+    "Where: broadcast": "(float[2,3] x, float[2] s) <bool c={1}> { y = Where(c, x, s) }",
+    "Sum: broadcast": "(float[2,3] x, float[2] s) { y = Sum(x, s) }",
+    "PRelu: slope": "(float[2,3] x, float[2] s) { y = PRelu(x, s) }",
+    "Concat: sizes": "(float[2,3] x, float[3,3] s) { y = Concat<axis=1>(x, s) }",
+    "Concat: ranks": "(float[2,3] x, float[3] s) { y = Concat<axis=0>(x, s) }",
+    "Split: sum": "(float[2,3] x) <int64[2] s={1,3}> { y, z = Split<axis=1>(x, s) }",
+    "Squeeze: size": "(float[2,3] x) <int64[1] s={1}> { y = Squeeze(x, s) }",
+    "Expand: broadcast": "(float[2,3] x) <int64[2] s={2,2}> { y = Expand(x, s) }",
+    "Transpose: order": "(float[2,3] x) { y = Transpose<perm=[0,1,2]>(x) }",
+    "Gather: index": "(float[2,3] x) <int64[1] s={5}> { y = Gather(x, s) }",
+    "Gather: index below": "(float[2,3] x) <int64[1] s={-4}> { y = Gather<axis=1>(x, s) }",
+    "DepthToSpace: channels": "(float[1,3,2,2] x) { y = DepthToSpace<blocksize=2>(x) }",
+    "SpaceToDepth: height": "(float[1,3,3,2] x) { y = SpaceToDepth<blocksize=2>(x) }",
+    "Tile: repeats": "(float[2,3] x) <int64[1] s={2}> { y = Tile(x, s) }",
+    "Pad: pads": "(float[2,3] x) <int64[2] s={2,2}> { y = Pad(x, s) }",
+    "LSTM: W": "(float[5,1,3] x, float[1,8,4] w, float[1,8,2] r) { y = LSTM<hidden_size=2>(x, w, r) }",
+    "GRU: R": "(float[5,1,3] x, float[1,6,3] w, float[1,6,3] r) { y = GRU<hidden_size=2>(x, w, r) }",
+    "RNN: B": (
+        "(float[5,1,3] x, float[1,2,3] w, float[1,2,2] r, float[1,3] b) "
+        "{ y = RNN<hidden_size=2>(x, w, r, b) }"
+    ),
+    "Einsum: letters": '(float[2,3] x, float[4,5] w) { y = Einsum<equation="ij,jk->ik">(x, w) }',
+    "Flatten: axis": "(float[2,3] x) { y = Flatten<axis=3>(x) }",
+    "Softmax: axis": "(float[2,3] x) { y = Softmax<axis=3>(x) }",
+    "TopK: k": "(float[2,3] x) <int64[1] k={5}> { y, z = TopK(x, k) }",
+    "ScatterND: coordinates": (
+        "(float[2,3] x, float[4] u) <int64[1,3] i={0,0,0}> { y = ScatterND(x, i, u) }"
+    ),
+    "Unsqueeze: twice": "(float[2,3] x) <int64[2] s={1,1}> { y = Unsqueeze(x, s) }",
+}
+"""Operator, what is wrong, and a graph with inputs and nodes."""
+
+POSSIBLE = {
+    "kernel as large as the input": "(float[1,2,3,3] x, float[3,2,3,3] w) { y = Conv(x, w) }",
+    "padding makes room": "(float[1,2,1,1] x, float[3,2,3,3] w) { y = Conv<pads=[1,1,1,1]>(x, w) }",
+    "padding is found": '(float[1,2,1,1] x, float[3,2,3,3] w) { y = Conv<auto_pad="SAME_UPPER">(x, w) }',
+    "groups": "(float[1,4,5,5] x, float[6,2,3,3] w, float[6] b) { y = Conv<group=2>(x, w, b) }",
+    "strides hide a large window": "(float[1,2,1,1] x) { y = MaxPool<kernel_shape=[3,3],strides=[3,3]>(x) }",
+    "groups, transposed": (
+        "(float[1,4,5,5] x, float[4,3,3,3] w, float[6] b) { y = ConvTranspose<group=2>(x, w, b) }"
+    ),
+    "turned": "(float[3,2] x, float[4,3] w) { y = Gemm<transA=1,transB=1>(x, w) }",
+    "column bias": "(float[2,3] x, float[3,4] w, float[2,1] c) { y = Gemm(x, w, c) }",
+    "scalar bias": "(float[2,3] x, float[3,4] w, float c) { y = Gemm(x, w, c) }",
+    "rest": "(float[2,3] x) <int64[2] s={3,-1}> { y = Reshape(x, s) }",
+    "copied size": "(float[2,3] x) <int64[2] s={0,3}> { y = Reshape(x, s) }",
+    "nothing": "(float[0,3] x) <int64[2] s={3,0}> { y = Reshape<allowzero=1>(x, s) }",
+    "scale of two axes": "(float[2,3,4] x, float[3,4] s) { y = LayerNormalization<axis=1>(x, s) }",
+    "slope of channels": "(float[2,3,4] x, float[3,1] s) { y = PRelu(x, s) }",
+    "last element": "(float[2,3] x) <int64[2] s={2,-3}> { y = Gather<axis=1>(x, s) }",
+    "both directions": (
+        "(float[5,1,3] x, float[2,8,3] w, float[2,8,2] r, float[2,16] b) "
+        '{ y = LSTM<hidden_size=2,direction="bidirectional">(x, w, r, b) }'
+    ),
+    "letters of size 1": '(float[2,3] x, float[3,5] w) { y = Einsum<equation="ij,jk->ik">(x, w) }',
+    "blocks": "(float[1,8,2,2] x) { y = DepthToSpace<blocksize=2>(x) }",
+}
+"""What is close to impossible, and runs."""
+
+
+def model(text: str) -> onnx.ModelProto:
+    """Return a model whose last node is named ``culprit``; outputs are typed, without shapes."""
+    head, _, body = text.partition("{")
+    declared, _, initializers = head.partition(")")
+    outputs = "y, z" if "y, z" in body else "y"
+    made: onnx.ModelProto = onnx.parser.parse_model(
+        f"{HEADER}g {declared}) => ({outputs}) {initializers} {{{body}"
+    )
+    node = made.graph.node[-1]
+    node.name = "culprit"
+    for value in made.graph.output:
+        value.type.tensor_type.elem_type = onnx.TensorProto.FLOAT
+        if node.op_type == "ConvInteger":
+            value.type.tensor_type.elem_type = onnx.TensorProto.INT32
+        if (node.op_type, value.name) == ("TopK", "z"):
+            value.type.tensor_type.elem_type = onnx.TensorProto.INT64
+    return made
+
+
+def run(given: onnx.ModelProto) -> None:
+    """Run a model on ones."""
+    options = ort.SessionOptions()
+    options.log_severity_level = 4
+    session = ort.InferenceSession(given.SerializeToString(), options)
+    feed: dict[str, Any] = {
+        value.name: np.ones(value.shape, np.uint8 if "uint8" in value.type else np.float32)
+        for value in session.get_inputs()
+    }
+    session.run(None, feed)
+
+
+@pytest.mark.parametrize("text", IMPOSSIBLE.values(), ids=IMPOSSIBLE)
+def test_the_impossible_is_refused_by_its_name(text: str) -> None:
+    given = model(text)
+    with pytest.raises(Exception, match=r"ONNXRuntimeError"):
+        run(given)
+    with pytest.raises(InvalidModelError, match=r"'culprit'.*cannot be computed: ") as caught:
+        samba_onnx.analyze(given)
+    assert caught.value.node == "culprit"
+    assert caught.value.operator == given.graph.node[-1].op_type
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("text", POSSIBLE.values(), ids=POSSIBLE)
+def test_what_onnxruntime_runs_is_not_refused(text: str) -> None:
+    given = model(text)
+    run(given)
+    samba_onnx.analyze(given)
+
+
+def test_every_rule_has_an_example() -> None:
+    shown = {name.partition(":")[0] for name in IMPOSSIBLE}
+    # Its operands are those of Conv with scales between, and the rule is the same one.
+    assert set(RULES) - shown == {"QLinearConv"}

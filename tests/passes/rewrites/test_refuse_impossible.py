@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import onnx
+import pytest
+
+import samba_onnx
+from samba_onnx.errors import InvalidModelError
+from samba_onnx.passes.rewrites.refuse_impossible import RefuseImpossiblePass
+from tests.passes.rewrites.applying import parse
+
+FLATTENED = """g (float[batch,3,height,width] x, float[6,3,3,3] k, float[384,5] w) => (float[batch,5] y) {
+    c = Conv<kernel_shape=[3,3]>(x, k)
+    f = Flatten(c)
+    y = Gemm(f, w)
+}"""
+
+
+def test_a_size_that_was_assumed_is_named_with_the_way_to_state_it(tmp_path: Path) -> None:
+    model = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["": 17]>\n{FLATTENED}')
+    with pytest.raises(InvalidModelError, match=r"the node that makes 'c' \(Conv\)") as caught:
+        samba_onnx.convert(model, tmp_path / "m.pef")
+    assert "batch, height, width are taken as 1" in str(caught.value)
+    assert "--dim NAME=SIZE" in str(caught.value)
+    assert not list(tmp_path.iterdir())
+    with pytest.raises(InvalidModelError, match=r"multiplies \[1, 54\] by \[384, 5\]") as caught:
+        samba_onnx.analyze(model, dims={"height": 5, "width": 5})
+    assert "batch is taken as 1" in str(caught.value)
+    assert not samba_onnx.analyze(model, dims={"height": 10, "width": 10}).fallbacks
+    assert samba_onnx.analyze(model, keep_dynamic=True).fallbacks
+
+
+def test_what_a_model_states_of_inner_values_is_not_believed() -> None:
+    # Wrong by the model's own words: the sum is [2,3].
+    text = "g (float[2,3] x) => (float[2,3] y) <float[7] a> { a = Relu(x) y = Add(a, x) }"
+    RefuseImpossiblePass()(parse(text))
+
+
+def test_a_branch_that_may_never_be_taken_is_not_looked_at() -> None:
+    RefuseImpossiblePass()(
+        parse(
+            """g (float[2,3] x, float[2] z, bool c) => (float[2,3] y) {
+                y = If (c) <
+                    then_branch = t () => (float[2,3] a) { a = Add(x, z) },
+                    else_branch = e () => (float[2,3] b) { b = Relu(x) }>
+            }"""
+        )
+    )
+
+
+def test_the_first_of_several_is_named() -> None:
+    text = """g (float[2,3] x, float[2] z) => (float[2,3] y) <int64[1] s={7}> {
+        a = Relu(x)
+        b = Reshape(a, s)
+        y = Add(a, z)
+    }"""
+    with pytest.raises(Exception, match="makes 'b'") as caught:
+        RefuseImpossiblePass()(parse(text))
+    assert isinstance(caught.value.__cause__ or caught.value, InvalidModelError)
+
+
+def test_nodes_of_other_domains_are_taken_as_they_are() -> None:
+    model = parse("g (float[2,3] x) => (float[5] y) { a = foreign.Op(x) y = Relu(a) }")
+    assert not RefuseImpossiblePass()(model).modified
