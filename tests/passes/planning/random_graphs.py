@@ -125,6 +125,19 @@ def switching_cases(draw: st.DrawFn, most: int = 4) -> Case:
     return Case(ir.Model(graph, ir_version=10), tuple(cpu))
 
 
+@st.composite
+def chains(draw: st.DrawFn, most: int = 8) -> Case:
+    """Return 5 to ``most`` RDU nodes, each of which reads the one before, some an earlier one too."""
+    known = [_value("x", draw(st.integers(1, 8)))]
+    nodes: list[ir.Node] = []
+    for index in range(draw(st.integers(5, most))):
+        operands = list(dict.fromkeys([known[-1], draw(st.sampled_from(known))]))
+        known.append(_value(f"v{index}", draw(st.integers(0, 8))))
+        nodes.append(ir.Node("", "Op", operands, outputs=known[-1:], name=f"n{index}"))
+    graph = ir.Graph(known[:1], known[-1:], nodes=nodes, opset_imports={"": 21}, name="chain")
+    return Case(ir.Model(graph, ir_version=10), ())
+
+
 def needs(node: ir.Node) -> list[ir.Value]:
     """Return what a node of these graphs reads, found in another way than the code under test."""
     values = [value for value in node.inputs if value is not None]
