@@ -243,7 +243,7 @@ def analyze(
     quiet: QuietOption = False,
     verbose: VerboseOption = 0,
 ) -> int:
-    """Report what would run where, without writing a PEF or reading weights.
+    """Report what would run where, without reading weights or writing.
 
     Examples:
       samba-port analyze model.onnx
