@@ -9,10 +9,10 @@ import sys
 import tempfile
 from pathlib import Path
 
-from benchmarks import command_line, convert, inference, load, steady, training
+from benchmarks import command_line, convert, inference, load, nodes, steady, training
 from benchmarks.table import Row, markdown
 
-PARTS = ("convert", "steady", "load", "command_line", "inference", "training")
+PARTS = ("convert", "nodes", "steady", "load", "command_line", "inference", "training")
 
 
 def main() -> None:
@@ -29,6 +29,7 @@ def main() -> None:
     rows: list[Row] = []
     generators = {
         "convert": lambda: convert.rows(folder / "convert", quick=arguments.quick),
+        "nodes": lambda: nodes.rows(folder / "nodes", quick=arguments.quick),
         "steady": lambda: steady.rows(folder / "steady"),
         "load": lambda: load.rows(folder / "load", quick=arguments.quick),
         "inference": lambda: inference.rows(folder / "inference", quick=arguments.quick),

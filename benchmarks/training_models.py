@@ -22,6 +22,21 @@ class Training:
     """Draws the inputs of a step, by the parameters of ``forward``."""
     optimize: Callable[..., Optimizer]
     """Makes the optimizer of ``torch.optim`` or ``samba.optim``, whichever is given."""
+    foreach: bool = True
+    """What torch's optimizer is quickest with: its loop over parameters where they are few."""
+
+
+class LogisticRegression(nn.Module):
+    """Logistic regression on images of 28x28, as the vendor's first example has it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(784, 10)
+
+    def forward(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        """Return loss and logits."""
+        logits = self.layer(x)
+        return functional.cross_entropy(logits, y), logits
 
 
 class LeNet(nn.Module):
@@ -166,6 +181,13 @@ def _sgd(optim: Any, model: nn.Module, **options: Any) -> Optimizer:
     return made
 
 
+def _decaying_sgd(optim: Any, model: nn.Module, **options: Any) -> Optimizer:
+    made: Optimizer = optim.SGD(
+        model.parameters(), lr=0.0015, momentum=0.0, weight_decay=3e-4, **options
+    )
+    return made
+
+
 def _adamw(optim: Any, model: nn.Module, **options: Any) -> Optimizer:
     made: Optimizer = optim.AdamW(
         model.parameters(), lr=1e-4, betas=(0.9, 0.99), weight_decay=0.01, **options
@@ -174,6 +196,9 @@ def _adamw(optim: Any, model: nn.Module, **options: Any) -> Optimizer:
 
 
 TRAININGS = {
+    "logistic_regression": Training(
+        LogisticRegression, lambda: _images(1, 784, classes=10), _decaying_sgd, foreach=False
+    ),
     "lenet": Training(LeNet, lambda: _images(32, 1, 28, 28, classes=10), _sgd),
     "resnet18": Training(ResNet18, lambda: _images(16, 3, 64, 64, classes=1000), _sgd),
     "gpt2_small": Training(

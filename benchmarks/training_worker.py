@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import torch
+from torch import Tensor
 
 from benchmarks.training_models import TRAININGS, Training
 from benchmarks.turns import serve
@@ -27,12 +28,13 @@ def main() -> None:
 def eager(training: Training, *, compiled: bool = False) -> Callable[[], float]:
     """Return a step of eager torch, or of ``torch.compile``, that returns the loss."""
     model = training.build().train()
-    optimizer = training.optimize(torch.optim, model, foreach=True)
+    optimizer = training.optimize(torch.optim, model, foreach=training.foreach)
     batch = training.draw()
     forward = torch.compile(model) if compiled else model
 
     def step() -> float:
-        loss = forward(**batch)
+        result = forward(**batch)
+        loss: Tensor = result[0] if isinstance(result, tuple) else result
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
         optimizer.step()
@@ -42,7 +44,10 @@ def eager(training: Training, *, compiled: bool = False) -> Callable[[], float]:
 
 
 def ours(training: Training) -> Callable[[], float]:
-    """Return a step of ``samba.session.run`` that returns the loss."""
+    """Return a step as programs make it, that returns the loss.
+
+    It wraps the batch, runs with the hyperparameters and fetches all outputs.
+    """
     import samba_onnx as samba
 
     path = sys.argv[4]
@@ -54,11 +59,12 @@ def ours(training: Training) -> Callable[[], float]:
     if not Path(path).exists():
         samba.session.compile(model, inputs, optimizer, output=path, check=False)
     outputs = samba.utils.trace_graph(model, inputs, optimizer, pef=path)
-    given = list(inputs.values())
+    numbers = {"lr": optimizer.param_groups[0]["lr"]}
 
     def step() -> float:
-        (loss,) = samba.session.run(given, outputs)
-        return float(loss)
+        tensors = [samba.from_torch_tensor(value, name=name) for name, value in batch.items()]
+        loss, *_ = samba.session.run(tensors, outputs, hyperparam_dict=numbers)
+        return float(samba.to_torch(loss))
 
     return step
 

@@ -26,8 +26,11 @@ def language_model(checkpoint: str | None = None) -> PreTrainedModel:
     Args:
         checkpoint: A folder that ``save_pretrained`` wrote.
     """
-    if checkpoint is not None:
-        return AutoModelForCausalLM.from_pretrained(checkpoint, use_safetensors=True).eval()
+    if checkpoint is not None:  # which transformers returns in evaluation mode
+        loaded: PreTrainedModel = AutoModelForCausalLM.from_pretrained(
+            checkpoint, use_safetensors=True
+        )
+        return loaded
     torch.manual_seed(0)
     config = LlamaConfig(
         vocab_size=256,
@@ -39,7 +42,9 @@ def language_model(checkpoint: str | None = None) -> PreTrainedModel:
         max_position_embeddings=64,
         initializer_range=0.3,
     )
-    return LlamaForCausalLM(config).eval()
+    model = LlamaForCausalLM(config)
+    model.eval()  # type: ignore[no-untyped-call]  # transformers annotates little
+    return model
 
 
 def main(argv: Sequence[str] | None = None) -> None:

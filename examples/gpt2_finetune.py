@@ -186,7 +186,7 @@ def train_step(
     )
     outputs[0].sn_grad = scale
     samba.session.run(
-        section_types=["BCKWD", "REDUCE"] if args.data_parallel else ["BCKWD"],
+        section_types=["BCKWD", "REDUCE"],
         data_parallel=args.data_parallel,
         reduce_on_rdu=args.reduce_on_rdu,
     )

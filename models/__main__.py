@@ -28,6 +28,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--dynamic", action="store_true", help="name the dynamic dimensions")
     parser.add_argument("--raw", action="store_true", help="leave the graph as it was traced")
     parser.add_argument(
+        "--traced", action="store_true", help="export with TorchScript, as older files were made"
+    )
+    parser.add_argument(
         "--cache", action="store_true", help="export all models of the variant into the cache"
     )
     parser.add_argument("--list", action="store_true", help="list the models and their variants")
@@ -62,8 +65,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     import torch
 
     from models.export import export_onnx
+    from models.torchscript import export_traced
 
     torch.set_num_threads(1)  # calibrated statistics then do not depend on the number of cores
+    if options.traced:
+        export_traced(
+            options.name,
+            options.variant,
+            options.output,
+            seed=options.seed,
+            dynamic=options.dynamic,
+            optimize=not options.raw,
+        )
+        return 0
     export_onnx(
         options.name,
         options.variant,

@@ -18,7 +18,13 @@ OPSET = 17
 
 
 def export_traced(
-    name: str, variant: Variant, path: str | Path, *, dynamic: bool = False, optimize: bool = True
+    name: str,
+    variant: Variant,
+    path: str | Path,
+    *,
+    seed: int = 0,
+    dynamic: bool = False,
+    optimize: bool = True,
 ) -> Path:
     """Build a model, trace it with TorchScript and write it as an ONNX file.
 
@@ -26,6 +32,7 @@ def export_traced(
         name: A key of `models.MODELS`.
         variant: ``tiny`` or ``full``; the exporter writes no file over 2 GB.
         path: Where to write.
+        seed: The seed of the weights.
         dynamic: Whether the model's dynamic axes get a name instead of a size.
         optimize: Whether the exporter folds constants, its default.
 
@@ -36,7 +43,7 @@ def export_traced(
         UsageError: If there is no such model or variant.
     """
     path = Path(path)
-    example = build(name, variant)
+    example = build(name, variant, seed)
     axes = example.dynamic_axes
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -16,11 +16,13 @@ from samba_onnx.passes.rewrites.bind_dimensions import (
     BindOutputsPass,
 )
 from samba_onnx.passes.rewrites.convert_opset import ConvertOpsetPass
+from samba_onnx.passes.rewrites.drop_zero_states import DropZeroStatesPass
 from samba_onnx.passes.rewrites.expand_foreign import ExpandForeignPass
 from samba_onnx.passes.rewrites.expand_functions import ExpandFunctionsPass
 from samba_onnx.passes.rewrites.fix_names import FixNamesPass
 from samba_onnx.passes.rewrites.fold_batch_normalization import FoldBatchNormalizationPass
 from samba_onnx.passes.rewrites.fold_constants import FoldConstantsPass
+from samba_onnx.passes.rewrites.fold_dequantization import FoldDequantizationPass
 from samba_onnx.passes.rewrites.fold_shapes import FoldShapesPass
 from samba_onnx.passes.rewrites.fold_transposes import FoldTransposesPass
 from samba_onnx.passes.rewrites.forget_shapes import ForgetShapesPass
@@ -33,8 +35,10 @@ from samba_onnx.passes.rewrites.interface import Dimension
 from samba_onnx.passes.rewrites.lift_constants import LiftConstantsPass
 from samba_onnx.passes.rewrites.merge_duplicates import MergeInitializersPass, MergeNodesPass
 from samba_onnx.passes.rewrites.merge_linears import MergeLinearsPass
+from samba_onnx.passes.rewrites.merge_reshaped_transposes import MergeReshapedTransposesPass
 from samba_onnx.passes.rewrites.refuse_impossible import RefuseImpossiblePass
 from samba_onnx.passes.rewrites.remove_noops import RemoveNoopsPass
+from samba_onnx.passes.rewrites.simplify_concats import SimplifyConcatsPass
 from samba_onnx.passes.rewrites.unpack_sequences import UnpackSequencesPass
 
 if TYPE_CHECKING:
@@ -112,6 +116,8 @@ _SIMPLIFY: tuple[PassEntry, ...] = (
     _plain(FoldConstantsPass),
     _plain(InlineBranchesPass),
     _plain(UnpackSequencesPass),
+    _plain(SimplifyConcatsPass),
+    _plain(DropZeroStatesPass),
     _plain(RemoveNoopsPass),
     # Before nodes: equal operands make equal nodes. Not for training: what is equal now is
     # trained apart, or holds state of its own.
@@ -156,6 +162,8 @@ PIPELINE: tuple[PassEntry, ...] = (
     PassEntry(_lift_weights, running=False, adds_inputs=True),
     *_repeated(
         1,
+        # First: other passes see numbers then. In training it would be trained as it is.
+        PassEntry(lambda context: FoldDequantizationPass(context.target), training=False),
         # Again when its operands have become constants. Its statistics move in training, and its
         # scale is trained.
         _plain(FoldBatchNormalizationPass, training=False),
@@ -169,6 +177,8 @@ PIPELINE: tuple[PassEntry, ...] = (
     # Behind: which weights nothing else reads is known when everything is folded.
     _plain(MergeLinearsPass, training=False),
     *_repeated(2, _plain(HoistOverSplitPass, training=False), *_SIMPLIFY, _INFER),
+    # Behind: keys are split off in one order with queries and values.
+    *_repeated(3, _plain(MergeReshapedTransposesPass, training=False), *_SIMPLIFY, _INFER),
     _plain(TopologicalSortPass),
     # Last: names must be unique however they came about. Modules tell values apart without names.
     _plain(FixNamesPass, training=False),

@@ -10,6 +10,7 @@ from typing import Any
 from samba_onnx.errors import ExecutionError, OutOfDeviceMemoryError
 from samba_onnx.pef import load_pef
 from samba_onnx.runtime.device import Device
+from samba_onnx.runtime.engine.protocol import LACKING_HERE
 
 __all__ = ["prepare"]
 
@@ -21,13 +22,15 @@ def prepare(pef: str) -> dict[str, Any]:
         pef: Path of the PEF.
 
     Returns:
-        Under ``refused``, what the engine says of a stage that it cannot prepare; nothing if there is none.
+        Under ``refused``, what the engine says of a stage that it cannot prepare; nothing if there is none, or
+        if only this machine lacks something.
     """
     with load_pef(pef) as opened:
         try:
             Device(opened, threads=1, prepack=False, verify=False).close()
         except ExecutionError as error:
-            return {"refused": str(error)}
+            if not any(sign in str(error) for sign in LACKING_HERE):
+                return {"refused": str(error)}
         except OutOfDeviceMemoryError:
             pass  # whoever loads it is told; the stages are as good as any
     return {}

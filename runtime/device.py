@@ -52,6 +52,8 @@ class Device:
     """Every copy between host and device."""
     profile: Profile
     """Measured seconds by call; filled when the device times its sections."""
+    registers: Registers
+    """The argins."""
     runs: PreparedRuns
     """Runs that were made before, for callers that make them many times; they hold ``lock``."""
     lock: DeviceLock
@@ -99,8 +101,8 @@ class Device:
         self._values = Residency(manifest, self.memory, self.ledger)
         self._contents = Contents(pef, self._values)
         self._contents.load_stored()
-        self._argins = Registers(manifest, self.memory)
-        self._contents.load_argins(self._argins)
+        self.registers = Registers(manifest, self.memory)
+        self._contents.load_argins(self.registers)
         timed = self.profile if time_sections else None
         self._execution = Execution(self._contents, self._values, self.memory, timed)
         planner = RunPlanner(pef, self.memory, engine, settings, merge=not time_sections)
@@ -270,17 +272,16 @@ class Device:
         replay, state = prepared.replay, prepared.state
         if replay is not None:
             if argins:
-                inputs, argins = self._argins.split(inputs, argins)
+                inputs, argins = self.registers.split(inputs, argins)
             if len(inputs) == len(replay.inputs):
                 arrays = replay.check(inputs)
                 # Asked now: code of the user's that numpy makes arrays of may run the device, too.
                 if state is self._values.state:
-                    if argins:
-                        self._argins.set(argins)
+                    self.registers.set(argins or {})
                     return replay.run(arrays)
         runs, state = self._open(), self._values.state
-        input_names, results = self._execute(prepared, inputs, argins)
-        runs.keep(prepared, input_names, state)
+        names, results = self._execute(prepared, inputs, argins)
+        runs.keep(prepared, names, state)
         return results
 
     def _execute(
@@ -288,18 +289,17 @@ class Device:
     ) -> tuple[tuple[str, ...], dict[str, Any]]:
         """Make a run the long way; return the names of its inputs, and the results."""
         plan, names = prepared.plan, prepared.outputs
-        argins, series = argin_series(argins, plan.batches, self._argins)
-        inputs, registers = self._argins.split(inputs, argins)
-        checked = check_inputs(
-            plan.specs, self._contents.with_defaults(plan.schedule.graph.inputs, inputs)
-        )
+        argins, series = argin_series(argins, plan.batches, self.registers)
+        inputs, registers = self.registers.split(inputs, argins)
+        inputs = self._contents.with_defaults(plan.schedule.graph.inputs, inputs)
+        checked = check_inputs(plan.specs, inputs)
         plan.check_available(self._values, names, checked)
         self.ledger.begin_run()
-        self._argins.set(registers)
+        self.registers.set(registers)
         for name, value in checked.items():
             self._execution.take_input(plan.schedule, name, value)
         try:
-            self._execution.execute_all(plan, series, self._argins, watch=prepared.request.single)
+            self._execution.execute_all(plan, series, self.registers, watch=prepared.request.single)
             self._join_verification()
             results = {name: self._execution.fetch(plan, name) for name in names}
         finally:
@@ -327,8 +327,8 @@ class Device:
         """
         runs = self._open()
         entry = self._contents.symbol(symbol)
-        if symbol in self._argins:
-            self._argins.set(self._argins.split({}, {symbol: array})[1])
+        if symbol in self.registers:
+            self.registers.set(self.registers.check({symbol: array}))
             return
         checked = InputSpec(entry).check(array)
         if not entry.region:
@@ -364,7 +364,7 @@ class Device:
         self._open()
         entry = self._contents.symbol(symbol)
         self._join_verification()
-        if symbol in self._argins:
+        if symbol in self.registers:
             return own_copy(self._values.host_value(symbol))
         if not entry.region:
             raise DeviceError(f"symbol {symbol!r} lives on the host only; ask run() for it")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -60,18 +60,34 @@ def _in_order(sums: Mapping[tuple[Cause, Direction], Total]) -> tuple[Total, ...
     )
 
 
-def _flat(entries: Iterable[Transfer | tuple[Transfer, ...]]) -> Iterator[Transfer]:
-    for entry in entries:
-        if isinstance(entry, tuple):
-            yield from entry
-        else:
-            yield entry
+class _Runs:
+    """Runs that copied the same, one after the other: two or more."""
+
+    __slots__ = ("times", "transfers")
+
+    def __init__(self, transfers: tuple[Transfer, ...]) -> None:
+        self.transfers = transfers
+        """Records of each of them."""
+        self.times = 2
+        """How many there were."""
+
+
+_Entry = Transfer | tuple[Transfer, ...] | _Runs
+"""A copy outside of runs, the copies of one run, or of several runs that copied the same."""
+
+
+def _runs(entry: _Entry) -> tuple[tuple[Transfer, ...], int]:
+    """Return the records of each run of an entry, and the number of runs; 0 for a single copy."""
+    if isinstance(entry, _Runs):
+        return entry.transfers, entry.times
+    return (entry, 1) if isinstance(entry, tuple) else ((), 0)
 
 
 class Ledger:
     """Records of every host↔RDU copy since the PEF was loaded or the ledger was reset.
 
-    Runs that copy the same share their records, so that a run costs the ledger one reference.
+    Runs that copy the same, one after the other, share their records and are counted, so that a loop
+    may run as long as it likes.
     """
 
     def __init__(self, lock: DeviceLock | None = None) -> None:
@@ -82,27 +98,35 @@ class Ledger:
         """
         self.lock = lock or DeviceLock()
         """Held by whoever reads the records, so that no run is read by halves."""
-        self._entries: list[Transfer | tuple[Transfer, ...]] = []
-        """Copies between runs one by one, those of a run together."""
+        self._entries: list[_Entry] = []
         self._open: list[Transfer] | None = None
         """Copies of the run that was begun last, until the next one or another copy."""
         self._sums: dict[tuple[Cause, Direction], Total] = {}
         self._summed = 0
-        """Entries that are part of the sums."""
+        """Entries that are part of the sums, and will not change."""
+        self._summed_runs = 0
+        """Runs of the next entry that are part of the sums, too."""
 
     @property
     @in_turn
     def transfers(self) -> tuple[Transfer, ...]:
         """All records, oldest first."""
         self._close()
-        return tuple(_flat(self._entries))
+        records: list[Transfer] = []
+        for entry in self._entries:
+            if isinstance(entry, Transfer):
+                records.append(entry)
+            else:
+                of_each, times = _runs(entry)
+                records += of_each * times
+        return tuple(records)
 
     @property
     @in_turn
     def runs(self) -> int:
         """Number of runs begun since the last reset."""
         self._close()
-        return sum(isinstance(entry, tuple) for entry in self._entries)
+        return sum(_runs(entry)[1] for entry in self._entries)
 
     @in_turn
     def run(self, index: int = -1) -> tuple[Transfer, ...]:
@@ -120,18 +144,28 @@ class Ledger:
         self._close()
         entries = self._entries if index >= 0 else reversed(self._entries)
         skipped = index if index >= 0 else -index - 1
-        runs = (entry for entry in entries if isinstance(entry, tuple))
-        records = next(itertools.islice(runs, skipped, None), None)
-        if records is None:
-            raise UsageError(f"run {index} is not in the ledger, which has {self.runs}")
-        return records
+        for entry in entries:
+            of_each, times = _runs(entry)
+            if skipped < times:
+                return of_each
+            skipped -= times
+        raise UsageError(f"run {index} is not in the ledger, which has {self.runs}")
 
     @in_turn
     def totals(self) -> tuple[Total, ...]:
         """Add up all records by cause and direction; each is looked at once."""
         self._close()
-        _add_up(self._sums, _flat(self._entries[self._summed :]))
+        for entry in itertools.islice(self._entries, self._summed, None):
+            if isinstance(entry, Transfer):
+                _add_up(self._sums, (entry,))
+            else:
+                of_each, times = _runs(entry)
+                _add_up(self._sums, of_each * (times - self._summed_runs))
+            self._summed_runs = 0
         self._summed = len(self._entries)
+        if self._entries and not isinstance(self._entries[-1], Transfer):
+            # Another run like the last one becomes part of its entry.
+            self._summed, self._summed_runs = self._summed - 1, _runs(self._entries[-1])[1]
         return _in_order(self._sums)
 
     def begin_run(self) -> None:
@@ -156,7 +190,13 @@ class Ledger:
         """
         if self._open is not None:
             self._close()
-        self._entries.append(transfers)
+        last = self._entries[-1] if self._entries else None
+        if last is transfers or (type(last) is tuple and last == transfers):
+            self._entries[-1] = _Runs(transfers)
+        elif type(last) is _Runs and (last.transfers is transfers or last.transfers == transfers):
+            last.times += 1
+        else:
+            self._entries.append(transfers)
 
     @in_turn
     def reset(self) -> None:
@@ -164,14 +204,12 @@ class Ledger:
         self._entries.clear()
         self._open = None
         self._sums.clear()
-        self._summed = 0
+        self._summed = self._summed_runs = 0
 
     def _close(self) -> None:
         if self._open is not None:
-            records = tuple(self._open)
-            last = self._entries[-1] if self._entries else None
-            self._entries.append(last if isinstance(last, tuple) and last == records else records)
-            self._open = None
+            records, self._open = tuple(self._open), None
+            self.enter_run(records)
 
     @in_turn
     def to_json(self) -> dict[str, Any]:

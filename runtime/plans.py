@@ -73,6 +73,11 @@ class RunPlan:
         }
         return (self.schedule.residents & names) - self.fixed
 
+    @functools.cached_property
+    def written(self) -> frozenset[str]:
+        """Values that its steps leave for others."""
+        return frozenset(name for step, _ in self.steps for name in step.outputs)
+
     def checked_outputs(self, outputs: Sequence[str] | None) -> tuple[str, ...]:
         """Return the outputs to fetch, each once.
 

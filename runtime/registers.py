@@ -98,6 +98,8 @@ class Registers:
 
     def __init__(self, manifest: Manifest, memory: DeviceMemory) -> None:
         """Set every argin to its default."""
+        self._latest: Mapping[str, Any] | None = None
+        """What :meth:`apply` set, while nothing else was set since."""
         symbols = {symbol.name: symbol for symbol in manifest.symbols}
         places: dict[str, Register] = {}
         self._registers: dict[str, Register] = {}
@@ -131,10 +133,6 @@ class Registers:
             InputError: An argin does not exist, is given twice, or does not fit.
         """
         numbers = dict(argins) if argins else {}
-        for name in numbers:
-            if name not in self._registers:
-                known = ", ".join(map(repr, self._registers)) or "none"
-                raise InputError(f"argin {name!r} does not exist; the argins are: {known}")
         among = [name for name in inputs if name in self._registers]
         if among:
             twice = next((name for name in among if name in numbers), None)
@@ -142,9 +140,41 @@ class Registers:
                 raise InputError(f"argin {twice!r} is given twice: as an input and as an argin")
             numbers |= {name: inputs[name] for name in among}
             inputs = {name: value for name, value in inputs.items() if name not in among}
-        return inputs, {name: self._registers[name].check(value) for name, value in numbers.items()}
+        return inputs, self.check(numbers)
+
+    def check(self, argins: Mapping[str, Any]) -> dict[str, Any]:
+        """Return values as :meth:`set` takes them.
+
+        Args:
+            argins: Numbers by the names of argins.
+
+        Raises:
+            InputError: An argin does not exist, or a number does not fit.
+        """
+        return {name: self._known(name).check(value) for name, value in argins.items()}
+
+    def apply(self, argins: Mapping[str, Any]) -> None:
+        """Check argins and set them; nothing is done where they are those that were set last.
+
+        Args:
+            argins: Numbers by the names of argins, in a mapping that is not changed any more.
+
+        Raises:
+            InputError: An argin does not exist, or a number does not fit.
+        """
+        if argins is not self._latest:
+            self.set(self.check(argins))
+            self._latest = argins
+
+    def _known(self, name: str) -> Register:
+        register = self._registers.get(name)
+        if register is None:
+            known = ", ".join(map(repr, self._registers)) or "none"
+            raise InputError(f"argin {name!r} does not exist; the argins are: {known}")
+        return register
 
     def set(self, values: Mapping[str, Any]) -> None:
-        """Change argins; the values are those that :meth:`split` checked."""
+        """Change argins; the values are those that :meth:`check` returned."""
+        self._latest = None
         for name, value in values.items():
             self._registers[name].set(value)

@@ -39,12 +39,13 @@ def select_sweeps(
         graph: What is run.
         section_ids: Execute these sections and fallbacks only; nested lists are flattened. All if
             empty.
-        section_types: Execute sections and fallbacks of these types only. All if empty.
+        section_types: Execute sections and fallbacks of these types only, REDUCE if there is one. All
+            if empty.
         from_call: Execute only this call and later ones; from the beginning when None.
         until_call: Execute only calls before this one; to the end when None.
 
     Returns:
-        The sweeps, each of at least one call; one empty sweep for a graph that has no calls.
+        The sweeps, each of at least one call; one empty sweep where there is nothing to do.
 
     Raises:
         UsageError: Both ids and types are given, or an id is no integer.
@@ -61,14 +62,12 @@ def select_sweeps(
         keys = {call.id: call.stage for call in graph.calls}
         sweeps = _sweeps(bounded, keys, ids, isinstance(section_ids, Set), "section", graph)
     elif types:
-        kinds = {call.id: stages[call.stage].type.value for call in graph.calls}
-        unordered = isinstance(section_types, Set)
-        sweeps = _sweeps(bounded, kinds, types, unordered, "section type", graph)
+        sweeps = _sweeps_of_types(stages, bounded, types, isinstance(section_types, Set), graph)
     else:
         sweeps = [tuple(bounded)]
     # What the bounds leave nothing of is no sweep; that nothing at all is left is a mistake.
     left = tuple(calls for calls in sweeps if calls)
-    if not left and graph.calls:
+    if sweeps and not left and graph.calls:
         raise ScheduleError("no call of the schedule is selected; ask for fewer restrictions")
     return left or ((),)
 
@@ -111,6 +110,20 @@ def _sweeps(
             groups.append([])
         groups[-1].append(key)
     return [tuple(call for call in calls if keys[call.id] in group) for group in groups]
+
+
+def _sweeps_of_types(
+    stages: Mapping[int, Section | Fallback],
+    calls: Sequence[Call],
+    types: Sequence[str],
+    unordered: bool,
+    graph: Graph,
+) -> list[Sweep]:
+    """The calls whose sections are of some types; none for REDUCE alone where there is none."""
+    kinds = {call.id: stages[call.stage].type.value for call in graph.calls}
+    # Gradients of one device are their own sum: programs for several devices ask for it, too.
+    present = [name for name in types if name != SectionType.REDUCE or name in kinds.values()]
+    return _sweeps(calls, kinds, present, unordered, "section type", graph)
 
 
 def _flat_ids(section_ids: SectionIds) -> list[int]:

@@ -189,12 +189,12 @@ def __getattr__(name: str) -> Any:
     if name in _MODULES:
         return importlib.import_module(f"samba_onnx.{name}")
     if name == "session":
-        return importlib.import_module("samba_onnx.sessions").SESSION
-    try:
-        home = _HOMES[name]
-    except KeyError:
-        raise AttributeError(f"module 'samba_onnx' has no attribute {name!r}") from None
-    value = getattr(importlib.import_module(home), name)
+        value = importlib.import_module("samba_onnx.sessions").SESSION
+    elif name in _HOMES:
+        value = getattr(importlib.import_module(_HOMES[name]), name)
+    else:
+        raise AttributeError(f"module 'samba_onnx' has no attribute {name!r}")
+    # Found without this function from now on: loops ask for the same names in every step.
     globals()[name] = value
     return value
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import onnx_ir as ir
 
+from samba_onnx.facts.domains import ONNX_DOMAINS, qualified
 from samba_onnx.passes.targets import Support, Target
-from samba_onnx.passes.targets.reasons import Reason
+from samba_onnx.passes.targets.reasons import Reason, ReasonCode
 
 
 @dataclass(frozen=True)
@@ -35,10 +36,61 @@ def place(model: ir.Model, target: Target) -> Placement:
         target: The target to run on.
 
     Returns:
-        The placement.
+        The placement. The reason of a node behind an unknown type or rank names the node where it
+        began to be unknown.
     """
     supports = {node: target.support(node) for node in model.graph}
+    supports |= _blamed(model.graph, supports)
     reasons = {
         node: support.reason for node, support in supports.items() if support.reason is not None
     }
     return Placement(reasons=reasons, supports=supports)
+
+
+_UNKNOWN = frozenset({ReasonCode.UNKNOWN_TYPE, ReasonCode.UNKNOWN_RANK})
+
+
+def _blamed(graph: ir.Graph, supports: Mapping[ir.Node, Support]) -> dict[ir.Node, Support]:
+    """Return the supports of nodes behind something unknown, with reasons that name its origin.
+
+    Args:
+        graph: A graph in topological order.
+        supports: What the target says of its nodes.
+    """
+    origins: dict[ir.Value, ir.Value] = {}
+    changed: dict[ir.Node, Support] = {}
+    for node in graph:
+        unknown = [v for v in (*node.inputs, *node.outputs) if v is not None and _is_unknown(v)]
+        if not unknown:
+            continue
+        # An operand comes before the node's own results, which are unknown because of it.
+        origin = origins.get(unknown[0], unknown[0])
+        origins.update({value: origin for value in unknown if value.producer() is node})
+        support = supports[node]
+        if support.reason is not None and support.reason.code in _UNKNOWN:
+            changed[node] = replace(support, reason=_blaming(support.reason, node, origin))
+    return changed
+
+
+def _is_unknown(value: ir.Value) -> bool:
+    """Return whether type or rank of a tensor are not known; of one that a node leaves out they need not be."""
+    if value.const_value is not None or not (value.name or value.uses()):
+        return False
+    if value.type is None or value.dtype is ir.DataType.UNDEFINED:
+        return True
+    return isinstance(value.type, ir.TensorType) and value.shape is None
+
+
+def _blaming(reason: Reason, node: ir.Node, origin: ir.Value) -> Reason:
+    """Return a reason that says where what is unknown comes from, and what to do about it."""
+    producer = origin.producer()
+    message = reason.message
+    if producer is None:
+        message += f"; input {origin.name!r} of the model states none"
+    elif producer is not node:
+        operator = qualified(producer.domain, producer.op_type)
+        message += f"; node {producer.name!r} ({operator}) is the first without one"
+    if producer is not None and producer.domain in ONNX_DOMAINS:
+        return replace(reason, message=message)  # what onnx infers is forgotten where it is stated
+    hint = f"state the type and shape of {origin.name!r} in the model, as in its value_info"
+    return replace(reason, message=message, hint=hint)

@@ -36,7 +36,8 @@ class BindDimensionsPass(ir.passes.InPlacePass):
        dimension as it is. A named dimension that it sets is set everywhere. An empty name stands
        for the only input.
     3. ``assumed``, where it is no None, sets every other dimension of the inputs, unless the default
-       of an input knows better. An input of unknown rank stays as it is.
+       of an input knows better. An input of unknown rank stays as it is, and so do dimensions whose names
+       stand in a type of sequences or optionals: their elements may be of different sizes.
     4. Outputs keep their names: models that name the dimensions of an output after those of an
        input are often wrong, and inference knows better. ``BindOutputsPass`` sets what is left.
     """
@@ -135,14 +136,17 @@ def _assume(model: ir.Model, size: int, sizes: dict[str, int]) -> bool:
     """Set the nameless dimensions of all inputs, and add the names that have no size to ``sizes``."""
     assumed: set[str] = set()
     modified = False
+    several = _names_in_containers(model)
     # The default of an input knows its sizes, and those of other inputs that have the same names.
     for value in sorted(model.graph.inputs, key=lambda value: DEFAULT_SHAPE not in value.meta):
         old = dimensions(value.shape)
-        if old is None:
+        if old is None or _is_container(value):
             continue
         default = value.meta.get(DEFAULT_SHAPE)
         known = (size,) * len(old) if default is None else default
         for axis, dim in enumerate(old):
+            if dim in several:
+                continue
             new = f"{value.name}[{axis}]" if dim is None else dim
             if isinstance(new, str) and new not in sizes and default is None:
                 assumed.add(new)
@@ -153,6 +157,21 @@ def _assume(model: ir.Model, size: int, sizes: dict[str, int]) -> bool:
             modified = True
     model.meta[ASSUMED], model.meta[ASSUMED_SIZE] = frozenset(assumed), size
     return modified
+
+
+def _is_container(value: ir.Value) -> bool:
+    return value.type is not None and not isinstance(value.type, ir.TensorType)
+
+
+def _names_in_containers(model: ir.Model) -> set[Dimension]:
+    """Return the names of dimensions of what sequences and optionals hold."""
+    return {
+        dim
+        for value in _all_values(model)
+        if _is_container(value)
+        for dim in dimensions(value.shape) or ()
+        if isinstance(dim, str)
+    }
 
 
 def _set_named(value: ir.Value, sizes: Mapping[str, int]) -> bool:

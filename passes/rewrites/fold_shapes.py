@@ -43,7 +43,8 @@ class FoldShapesPass(ReasonedPass):
        rank 0 and 1, element by element; a dynamic dimension is an element known by name.
     2. A tensor of which all elements are known becomes a constant, whatever else is dynamic.
     3. The shape operand of a Reshape becomes a constant when it has at most one element that is
-       neither known nor the input's own dimension at that place: -1 stands for it, 0 for those.
+       neither known nor the input's own dimension at that place: -1 stands for it, 0 for those. A -1
+       in it becomes a number where the input's dynamic dimensions all are among the sizes.
     """
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
@@ -89,6 +90,7 @@ def _fix_reshape(model: ir.Model, node: ir.Node, tracker: _Tracker) -> Refusal |
     if sizes is None:
         return Refusal("nothing is known of its shape operand")
     own = dimensions(source.shape) or ()
+    sizes = _without_rest(sizes, own)
     fixed: list[int] = []
     for axis, item in enumerate(sizes):
         if isinstance(item, int):
@@ -108,6 +110,23 @@ def _fix_reshape(model: ir.Model, node: ir.Node, tracker: _Tracker) -> Refusal |
     node.replace_input_with(1, add_integers(model, name, fixed))
     node.attributes.pop("allowzero", None)  # no number is 0, and a 0 copies a dimension now
     return None
+
+
+def _without_rest(sizes: Elements, own: Elements) -> Elements:
+    """Return the sizes of a Reshape with the number that its -1 stands for, where that is known.
+
+    The dynamic dimensions of its input must all be among the sizes, so that they cancel out.
+    """
+    rest = [axis for axis, item in enumerate(sizes) if item == -1]
+    names = sorted(item for item in sizes if isinstance(item, str))
+    if len(rest) != 1 or None in own or names != sorted(dim for dim in own if isinstance(dim, str)):
+        return sizes
+    whole = math.prod(dim for dim in own if isinstance(dim, int))
+    others = [item for axis, item in enumerate(sizes) if axis not in rest and isinstance(item, int)]
+    part = math.prod(others)
+    if None in sizes or min((*others, 1)) < 1 or whole < 1 or whole % part:
+        return sizes
+    return tuple(whole // part if axis in rest else item for axis, item in enumerate(sizes))
 
 
 class _Tracker:

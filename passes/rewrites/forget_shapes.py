@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
+from samba_onnx.facts.domains import is_custom
 from samba_onnx.passes.rewrites.rewriting import each_graph
 
 
@@ -16,7 +17,9 @@ class ForgetShapesPass(ir.passes.InPlacePass):
 
     1. Only in a model with a dynamic dimension among its inputs; a static model has one truth.
     2. Ranks and types stay, and so do the shapes of inputs, outputs and initializers.
-    3. A function's values are not looked at: they have no shapes before it is inlined.
+    3. What a model states of the results of a custom domain's operators stays, since nothing can
+       infer it anew; a call of one of the model's functions is no such operator.
+    4. A function's values are not looked at: they have no shapes before it is inlined.
     """
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
@@ -25,6 +28,8 @@ class ForgetShapesPass(ir.passes.InPlacePass):
         if any(_is_dynamic(value) for value in model.graph.inputs):
             for graph in each_graph(model):
                 for node in graph:
+                    if is_custom(node.domain) and node.op_identifier() not in model.functions:
+                        continue
                     for value in node.outputs:
                         modified |= not value.is_graph_output() and _forget(value)
         return ir.passes.PassResult(model, modified=modified)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 
 import onnx
 import onnx_ir as ir
@@ -12,8 +12,10 @@ from samba_onnx.facts.domains import (
     EARLY_OPERATORS,
     ONNX_DOMAINS,
     ONNXRUNTIME_DOMAINS,
-    SAMBA_DOMAIN,
+    is_custom,
+    qualified,
 )
+from samba_onnx.passes.rewrites.interface import Dimension, dimensions
 from samba_onnx.passes.rewrites.rewriting import SMALL
 from samba_onnx.program.dataflow import subgraphs
 from samba_onnx.safety.type_inference import OutputType, infer_output_types
@@ -26,7 +28,7 @@ class InferForeignTypesPass(ir.passes.InPlacePass):
 
     Without them everything behind such an operator would run on the CPU.
 
-    1. A node is asked about when type or shape of one of its results is unknown, it is of onnx's or
+    1. A node is asked about when type or a dimension of one of its results is unknown, it is of onnx's or
        onnxruntime's domains, carries no subgraphs, and each operand has a type or comes from
        another such node. Nobody is asked unless one of them is of onnxruntime's domains, or an operator
        that onnxruntime has in earlier versions than onnx.
@@ -71,9 +73,9 @@ class InferForeignTypesPass(ir.passes.InPlacePass):
 
     def _note_unknown_operators(self, model: ir.Model) -> None:
         unknown = {
-            f"{node.domain}::{node.op_type}"
+            qualified(node.domain, node.op_type)
             for node in model.graph.all_nodes()
-            if node.domain not in ONNX_DOMAINS | ONNXRUNTIME_DOMAINS | {SAMBA_DOMAIN}
+            if is_custom(node.domain)
         }
         if unknown:
             self.notes.append(
@@ -110,7 +112,9 @@ def _is_used(value: ir.Value) -> bool:
 
 
 def _is_open(value: ir.Value) -> bool:
-    return value.type is None or (isinstance(value.type, ir.TensorType) and value.shape is None)
+    if value.type is None or not isinstance(value.type, ir.TensorType):
+        return value.type is None
+    return None in (dimensions(value.shape) or (None,) * (value.shape is None))
 
 
 def _type(value: ir.Value) -> ir.TypeProtocol | None:
@@ -178,12 +182,28 @@ def _take(value: ir.Value, inferred: OutputType, known: set[str | None]) -> bool
     kind = _parse(inferred.type)
     if kind is None or (value.type is not None and value.type != kind):
         return False
-    modified = value.type is None or (value.shape is None and inferred.shape is not None)
+    modified = value.type is None
     value.type = kind
-    if value.shape is None and inferred.shape is not None:
-        named = [dim if isinstance(dim, int) or dim in known else None for dim in inferred.shape]
-        value.shape = ir.Shape(named)
-    return modified
+    old = dimensions(value.shape)
+    new = _merge(
+        old, inferred.shape, set() if value.is_graph_output() and old is not None else known
+    )
+    if new != old:
+        value.shape = None if new is None else ir.Shape(new)
+    return modified or new != old
+
+
+def _merge(
+    old: tuple[Dimension, ...] | None,
+    inferred: tuple[Dimension, ...] | None,
+    known: Set[str | None],
+) -> tuple[Dimension, ...] | None:
+    """Return a shape with what was inferred in the place of what was not known."""
+    if inferred is None or (old is not None and len(old) != len(inferred)):
+        return old
+    named = [dim if isinstance(dim, int) or dim in known else None for dim in inferred]
+    pairs = zip(old or (None,) * len(named), named, strict=True)
+    return tuple(after if before is None else before for before, after in pairs)
 
 
 def _parse(text: str) -> ir.TypeProtocol | None:

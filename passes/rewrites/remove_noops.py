@@ -8,8 +8,11 @@ from collections.abc import Callable
 import onnx_ir as ir
 
 from samba_onnx.facts.operators import Kind, operators
+from samba_onnx.passes.rewrites.interface import dimensions
 from samba_onnx.passes.rewrites.refusals import ReasonedPass, Refusal
 from samba_onnx.passes.rewrites.rewriting import (
+    add_integers,
+    constant,
     each_graph,
     forward,
     integer_attribute,
@@ -32,18 +35,27 @@ reduce over is of size 1."""
 SINGLE = frozenset({"Concat", "Max", "Mean", "Min", "Sum"})
 """Operators of any number of inputs that change nothing when there is one."""
 
+COMMUTATIVE = {"Mul": 1, "Add": 0, "And": 1, "Or": 0}
+"""What changes nothing as either operand, by operator."""
+
+BEYOND = (1 << 31) - 1
+"""A bound of a Slice from which on it means the end: no dimension is larger."""
+
+_PLACES = ("first", "second")
+
 
 class RemoveNoopsPass(ReasonedPass):
     """Let readers of a node's output read its input instead, where the two are always equal.
 
     1. Identity; Dropout outside training; Cast to the type that it is.
     2. Transpose in the order that it is, and Concat, Sum, Max, Min, Mean of one input.
-    3. Reshape, Expand, Flatten, Squeeze, Tile to the same static shape; Slice of everything; Pad
-       by nothing.
-    4. Multiplication and division by one, subtraction of zero; a mean, sum, product or extreme over
+    3. Reshape, Expand, Flatten, Squeeze, Tile to the same static shape; Slice of everything, whatever
+       the shape; Pad by nothing.
+    4. Multiplication and division by one, subtraction of zero, addition of an integer zero, And with
+       true, Or with false; a mean, sum, product or extreme over
        axes of size 1 that stay.
-    5. Two Transposes in a row become one; of two Reshapes in a row the first is skipped; CastLike
-       of a known type becomes Cast.
+    5. Two Transposes, or two Unsqueezes, in a row become one; of two Reshapes in a row the first is
+       skipped; CastLike of a known type becomes Cast.
 
     A node whose output is a graph's output is kept as an Identity where the input cannot carry
     the output's name.
@@ -55,10 +67,10 @@ class RemoveNoopsPass(ReasonedPass):
         for graph in list(each_graph(model)):
             for node in graph:
                 if node.domain == "" and node.inputs and node.inputs[0] is not None:
-                    modified |= self._visit(node, node.inputs[0])
+                    modified |= self._visit(model, node, node.inputs[0])
         return ir.passes.PassResult(model, modified=modified)
 
-    def _visit(self, node: ir.Node, first: ir.Value) -> bool:
+    def _visit(self, model: ir.Model, node: ir.Node, first: ir.Value) -> bool:
         """Try all rules on a node whose first operand is ``first``."""
         # Case 5 goes first: a merged Transpose may be one that changes nothing.
         if node.op_type == "CastLike":
@@ -70,6 +82,10 @@ class RemoveNoopsPass(ReasonedPass):
                 modified = self.refusals.applied(node, _merge_transposes(node, before))
             elif node.op_type == "Reshape" and before.op_type in RESHAPING:
                 modified = self.refusals.applied(node, _skip_reshape(node, before))
+            elif node.op_type == "Unsqueeze" and before.op_type == "Unsqueeze":
+                modified = self.refusals.applied(node, _merge_unsqueezes(model, node, before))
+        if node.op_type in COMMUTATIVE and constant(first) is not None:
+            return self.refusals.applied(node, _keep_second(node)) or modified
         # Cases 1 to 4: the rule says whether the output equals the first operand.
         rule = _RULES.get(node.op_type)
         source = node.inputs[0]
@@ -89,6 +105,32 @@ def _same_shape(node: ir.Node) -> Refusal | None:
     if shape is None:
         return Refusal("the shape of its input is not static")
     if shape != static_shape(node.outputs[0]):
+        return Refusal("its output has another shape than its input")
+    return None
+
+
+def _reshape(node: ir.Node) -> Refusal | None:
+    sizes, source = integers(node.inputs[1]), node.inputs[0]
+    before = None if source is None else dimensions(source.shape)
+    if sizes is None or before is None or len(sizes) != len(before):
+        return _same_shape(node)
+    copies = not integer_attribute(node, "allowzero", 0)
+    # Where one dimension at most is not said to be what it is, it is so all the same.
+    changed = sum(
+        not (size == dim or (size == 0 and copies)) for size, dim in zip(sizes, before, strict=True)
+    )
+    if changed == 0 or (changed == sizes.count(-1) == 1 and 0 not in before):
+        return None
+    return _same_shape(node)
+
+
+def _same_dimensions(node: ir.Node) -> Refusal | None:
+    """Apply to operators whose result has the dimensions of its input where it is its input."""
+    source = node.inputs[0]
+    before = None if source is None else dimensions(source.shape)
+    if before is None or None in before:
+        return Refusal("the dimensions of its input are not known")
+    if before != dimensions(node.outputs[0].shape):
         return Refusal("its output has another shape than its input")
     return None
 
@@ -151,17 +193,16 @@ def _order(node: ir.Node) -> tuple[int, ...] | None:
 
 
 def _slice(node: ir.Node) -> Refusal | None:
-    if (refusal := _same_shape(node)) is not None:
-        return refusal
-    if len(node.inputs) < 5 or node.inputs[4] is None:
-        return None
-    steps = integers(node.inputs[4])
+    starts, stops = (integers(value) for value in node.inputs[1:3])
+    steps = integers(node.inputs[4]) if len(node.inputs) > 4 and node.inputs[4] else [1]
     if steps is None:
         return Refusal("its steps are computed at run time")
     # A step of -1 keeps the shape and reverses the order.
-    if all(step == 1 for step in steps):
+    if any(step != 1 for step in steps):
+        return Refusal("its steps are not all 1")
+    if starts is not None and not any(starts) and stops and min(stops) >= BEYOND:
         return None
-    return Refusal("its steps are not all 1")
+    return _same_shape(node)
 
 
 def _pad(node: ir.Node) -> Refusal | None:
@@ -174,18 +215,28 @@ def _pad(node: ir.Node) -> Refusal | None:
     return Refusal("it adds or removes elements")
 
 
-def _neutral(number: int, node: ir.Node) -> Refusal | None:
-    """Apply to operators that change nothing when their second operand is ``number``."""
-    first, second = node.inputs
-    array = small_array(second)
+def _neutral(number: int, node: ir.Node, place: int = 1) -> Refusal | None:
+    """Apply to operators that change nothing when the operand at ``place`` is ``number``."""
+    value, other = node.inputs[place], node.inputs[1 - place]
+    array = small_array(value)
     if array is None or array.size != 1:
-        return Refusal("its second operand is not one constant number")
+        return Refusal(f"its {_PLACES[place]} operand is not one constant number")
     # An operand of higher rank would add dimensions to the result.
-    if first is None or first.shape is None or array.ndim > len(first.shape):
-        return Refusal("its second operand may raise the rank")
+    if other is None or other.shape is None or array.ndim > len(other.shape):
+        return Refusal(f"its {_PLACES[place]} operand may raise the rank")
+    if node.op_type == "Add" and array.dtype.kind not in "iu":
+        return Refusal("the sum of a negative and a positive zero is a positive one")
     if bool(array == number):
         return None
-    return Refusal(f"its second operand is not {number}")
+    return Refusal(f"its {_PLACES[place]} operand is not {number}")
+
+
+def _keep_second(node: ir.Node) -> Refusal | None:
+    """Let readers read the second operand, where the first one is the neutral number."""
+    second = node.inputs[1]
+    if second is None:
+        return Refusal("it lacks an operand")
+    return _neutral(COMMUTATIVE[node.op_type], node, 0) or forward(node, second)
 
 
 _RULES: dict[str, Rule] = {
@@ -195,12 +246,13 @@ _RULES: dict[str, Rule] = {
     "Transpose": _transpose,
     "Slice": _slice,
     "Pad": _pad,
-    "Mul": functools.partial(_neutral, 1),
     "Div": functools.partial(_neutral, 1),
     "Sub": functools.partial(_neutral, 0),
+    **{name: functools.partial(_neutral, number) for name, number in COMMUTATIVE.items()},
     **dict.fromkeys(SAME_SHAPE, _same_shape),
+    "Reshape": _reshape,
     **dict.fromkeys(SINGLE, _single),
-    **dict.fromkeys(REDUCING, _same_shape),
+    **dict.fromkeys(REDUCING, _same_dimensions),
 }
 
 
@@ -211,6 +263,22 @@ def _merge_transposes(node: ir.Node, before: ir.Node) -> Refusal | None:
         return Refusal("it follows a Transpose of unknown rank")
     node.attributes["perm"] = ir.AttrInt64s("perm", [first[axis] for axis in second])
     node.replace_input_with(0, before.inputs[0])
+    return None
+
+
+def _merge_unsqueezes(model: ir.Model, node: ir.Node, before: ir.Node) -> Refusal | None:
+    """Write Unsqueeze(Unsqueeze(x)) as one Unsqueeze of x."""
+    source = before.inputs[0]
+    first, second = integers(before.inputs[1]), integers(node.inputs[1])
+    if source is None or source.shape is None or first is None or second is None:
+        return Refusal("it follows an Unsqueeze of unknown rank or axes")
+    inner = len(source.shape) + len(first)
+    rank = inner + len(second)
+    outer = {axis % rank for axis in second}
+    stays = [axis for axis in range(rank) if axis not in outer]
+    axes = sorted(outer | {stays[axis % inner] for axis in first})
+    node.replace_input_with(0, source)
+    node.replace_input_with(1, add_integers(model, f"{node.outputs[0].name}_axes", axes))
     return None
 
 

@@ -12,7 +12,7 @@ import enum
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 # Only types need them: the child process that takes samples shall not wait for them.
 if TYPE_CHECKING:
@@ -30,6 +30,11 @@ class Rewriting(enum.Enum):
     """What does not change numbers, as constants that are computed in advance."""
     FULL = enum.auto()
     """Whatever is faster."""
+
+
+LACKING_HERE: Final = ("Failed to construct locale",)
+"""Signs, in an engine's reason, that this machine lacks what another one may have: no fault of a
+model's, nor of what was compiled of it."""
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from samba_onnx.cli.options import (
     QuietOption,
     SampleInputOption,
     SeedOption,
+    SpatialBatchesOption,
     TargetOption,
     VerboseOption,
     parse_bytes,
@@ -154,6 +155,7 @@ def convert(
             rich_help_panel=TORCH,
         ),
     ] = None,
+    spatial_batches: SpatialBatchesOption = None,
     json: JsonOption = None,
     quiet: QuietOption = False,
     verbose: VerboseOption = 0,
@@ -177,6 +179,7 @@ def convert(
     """
     display = Display(json, quiet, verbose)
     limits = _limits(fail_on_fallback, max_fallbacks, max_transfer_bytes)
+    batches = _spatial_batches(model, spatial_batches)
     dims, shapes = parse_sizes(dim), _shapes(input_shape, sample_input)
     if loss_index and not train:
         raise UsageError("--loss-index is for --train: a program that only runs has no losses")
@@ -200,6 +203,7 @@ def convert(
                 check=check,
                 train=train,
                 loss_indices=loss_index,
+                spatial_batches=batches,
             )
         else:
             _refuse_torch_options(check, train)
@@ -231,6 +235,7 @@ def analyze(
     input_shape: InputShapeOption = None,
     sample_input: SampleInputOption = None,
     keep_dynamic: KeepDynamicOption = False,
+    spatial_batches: SpatialBatchesOption = None,
     fail_on_fallback: FailOption = False,
     max_fallbacks: FallbacksOption = None,
     max_transfer_bytes: TransferOption = None,
@@ -238,9 +243,7 @@ def analyze(
     quiet: QuietOption = False,
     verbose: VerboseOption = 0,
 ) -> int:
-    """Report what would run where, without writing a PEF.
-
-    Weights are not read.
+    """Report what would run where; no weight is read or written.
 
     Examples:
       samba-port analyze model.onnx
@@ -248,8 +251,8 @@ def analyze(
       samba-port analyze model.onnx --json - --max-transfer-bytes 2MB
       samba-port analyze my_project.models:resnet
     """
-    display = Display(json, quiet, verbose)
     limits = _limits(fail_on_fallback, max_fallbacks, max_transfer_bytes)
+    batches = _spatial_batches(model, spatial_batches)
     dims, shapes = parse_sizes(dim), _shapes(input_shape, sample_input)
     refuse_overwriting(model, outputs={"--json": json})
 
@@ -258,7 +261,9 @@ def analyze(
     with Activity(quiet) as activity:
         if is_torch_model(model):
             _refuse_shapes(bool(dims or shapes or keep_dynamic))
-            manifest = analyze_torch(model, target, level, activity.step)
+            manifest = analyze_torch(
+                model, activity.step, target=target, level=level, spatial_batches=batches
+            )
         else:
             from samba_onnx.workflows.compiler import analyze as analyze_model
 
@@ -271,7 +276,7 @@ def analyze(
                 keep_dynamic=keep_dynamic,
                 progress=activity.step,
             )
-    return _give(Report.from_manifest(manifest), display, limits, "analyze")
+    return _give(Report.from_manifest(manifest), Display(json, quiet, verbose), limits, "analyze")
 
 
 def _destination(model: str) -> str:
@@ -322,6 +327,16 @@ def _refuse_torch_options(check: bool, train: bool) -> None:
         raise UsageError(
             "--no-check is for PyTorch models; leave out the run of an ONNX model with --no-sample"
         )
+
+
+def _spatial_batches(model: str, batches: int | None) -> int:
+    """Return the mini-batches of a run, 0 in section mapping; refuse them for an ONNX model."""
+    if batches is not None and not is_torch_model(model):
+        raise UsageError(
+            "--num-spatial-batches is for PyTorch models; an ONNX model is mapped spatially from "
+            "Python, as the module that samba.from_onnx makes of it"
+        )
+    return batches or 0
 
 
 def _limits(

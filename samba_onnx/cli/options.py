@@ -79,6 +79,18 @@ KeepDynamicOption = Annotated[
         rich_help_panel=SHAPES,
     ),
 ]
+SpatialBatchesOption = Annotated[
+    int | None,
+    typer.Option(
+        "--num-spatial-batches",
+        metavar="N",
+        min=1,
+        show_default=False,
+        help="Map spatially: all sections on the RDU at once, and a run of N mini-batches, each of the "
+        "size of the example inputs, one after the other along the first dimension.",
+        rich_help_panel=TORCH,
+    ),
+]
 SeedOption = Annotated[
     int, typer.Option("--seed", metavar="N", min=0, help="Seed of the random inputs.")
 ]

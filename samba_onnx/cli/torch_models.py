@@ -40,6 +40,7 @@ def convert_torch(
     check: bool,
     train: bool,
     loss_indices: Sequence[int] | None = None,
+    spatial_batches: int = 0,
 ) -> Pef:
     """Convert a PyTorch model; the arguments are those of ``samba_onnx.workflows.porting.port``.
 
@@ -53,6 +54,7 @@ def convert_torch(
         check: Compare what was exported with eager torch.
         train: The factory returns optimizers, too: convert for training.
         loss_indices: Outputs that training starts from; None chooses those that losses made.
+        spatial_batches: Mini-batches of a run in spatial mapping; 0 for section mapping.
 
     Raises:
         UsageError: torch is not installed, or an argument is wrong.
@@ -67,6 +69,7 @@ def convert_torch(
         "target": target,
         "level": level,
         "check": check,
+        "spatial_batches": spatial_batches,
         "progress": progress,
     }
     with _prints_elsewhere():
@@ -76,8 +79,22 @@ def convert_torch(
         return porting.port(loaded, output, sample=sample, **options)
 
 
-def analyze_torch(model: str, target: str, level: str, progress: Callable[[str], None]) -> Manifest:
+def analyze_torch(
+    model: str,
+    progress: Callable[[str], None],
+    *,
+    target: str,
+    level: str,
+    spatial_batches: int = 0,
+) -> Manifest:
     """Analyze a PyTorch model; the arguments are those of ``samba_onnx.workflows.porting.analyze_torch``.
+
+    Args:
+        model: A factory or a ``.pt2`` file.
+        progress: Called with the name of each step before it begins.
+        target: The device.
+        level: ``o0`` or ``o3``.
+        spatial_batches: Mini-batches of a run in spatial mapping; 0 for section mapping.
 
     Raises:
         UsageError: torch is not installed, or an argument is wrong.
@@ -90,7 +107,9 @@ def analyze_torch(model: str, target: str, level: str, progress: Callable[[str],
     progress("load")
     with _prints_elsewhere():
         loaded = porting.load_torch_model(model)
-        return porting.analyze_torch(loaded, target=target, level=level, progress=progress)
+        return porting.analyze_torch(
+            loaded, target=target, level=level, spatial_batches=spatial_batches, progress=progress
+        )
 
 
 def export_trained(

@@ -13,6 +13,7 @@ __all__ = [
     "ONNXRUNTIME_DOMAINS",
     "ONNX_DOMAINS",
     "SAMBA_DOMAIN",
+    "is_custom",
     "is_default",
     "normal_domain",
     "qualified",
@@ -39,6 +40,15 @@ SAMBA_DOMAIN: Final = "samba"
 DROPOUT_MASK: Final = "DropoutMask"
 """Operator of the domain ``samba``: ``(rate: float[], seed: int32[]) -> mask: bool[shape]`` with the
 attributes ``shape`` and ``stream``. True where a dropout keeps a value."""
+
+
+def is_custom(domain: str) -> bool:
+    """Return whether a domain is neither ONNX's, nor onnxruntime's, nor of this product.
+
+    Args:
+        domain: As a node or an operator set import spells it.
+    """
+    return domain not in ONNX_DOMAINS | ONNXRUNTIME_DOMAINS | {SAMBA_DOMAIN}
 
 
 def is_default(domain: str) -> bool:

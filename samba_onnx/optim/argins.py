@@ -6,6 +6,7 @@ torch computes bias corrections and the like in Python's floats; so does this, a
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
@@ -34,6 +35,7 @@ BELOW_ONE: Final = frozenset(_BETAS)
 """Hyperparameters that must be below 1: with 1, a bias correction divides by zero."""
 
 
+@functools.lru_cache(4096)  # Every step of a program asks for the same ones.
 def argin_name(owner: str, argin: str) -> str:
     """Return the name of an argin.
 
@@ -112,11 +114,10 @@ def steps_after(record: OptimizerRecord, done: Sequence[int]) -> tuple[int, ...]
         One more for each, but for a group of SGD whose momentum is 0 in this step: torch does not
         touch its state.
     """
-
-    def counts(group: GroupRecord) -> bool:
-        return record.kind is not OptimizerKind.SGD or group.hyperparameters["momentum"] != 0
-
-    return tuple(one + counts(group) for group, one in zip(record.groups, done, strict=True))
+    if record.kind is not OptimizerKind.SGD:
+        return tuple([one + 1 for one in done])
+    moves = [group.hyperparameters["momentum"] != 0 for group in record.groups]
+    return tuple([one + moved for one, moved in zip(done, moves, strict=True)])
 
 
 def refuse_new_clipping(
@@ -180,8 +181,10 @@ def with_settings(
 
 def _current(
     kind: OptimizerKind, group: GroupRecord, hyperparameters: Mapping[str, HyperparameterValue]
-) -> dict[str, float]:
+) -> Mapping[str, float]:
     """Return the hyperparameters of a group in one step: settings, or else the values at compiling."""
+    if not hyperparameters:
+        return group.hyperparameters
     _refuse_other_rule(kind, group, hyperparameters)
     current = dict(group.hyperparameters)
     for name in current:

@@ -38,7 +38,9 @@ def main(folder: Path) -> None:
         answer = {"kind": "memory", "error": "it takes more memory than there is"}
     except Exception as error:
         # Any class: what onnxruntime raises has no common base, and the answer must be written.
-        text = f"{type(error).__name__}: {error}"
+        # Names of onnxruntime's classes, as Fail, say nothing to a user.
+        named = not type(error).__module__.startswith("onnxruntime")
+        text = f"{type(error).__name__}: {error}" if named else str(error)
         if any(sign in text.lower() for sign in _OUT_OF_MEMORY):
             asked = re.search(r"buffer of size (\d+)", text)
             size = f": it asked for {asked[1]} bytes at once" if asked else ""

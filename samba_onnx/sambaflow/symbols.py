@@ -80,7 +80,8 @@ MISSING: Final[Mapping[str, str]] = MappingProxyType(
         "or torch.utils.tensorboard",
         "sambaflow.samba.groupby": "SambaNova has not published what it computes; group with "
         "torch.topk, torch.sort and samba.functional.sn_gather",
-        "sambaflow.samba.optim.SparseAdamW": "SambaNova has not published its update rule; use AdamW",
+        "sambaflow.samba.optim.SparseAdamW": "SambaNova has published its name, and not which elements "
+        "its step leaves alone, nor whether weight decay reaches them; AdamW updates all",
         "sambaflow.samba.utils.create_mac_resource_report": "it is of the vendor's own "
         "installations; samba-port inspect shows what a PEF needs",
         "sambaflow.samba.utils.trainer.samba.train": "SambaNova has not published its arguments; write "

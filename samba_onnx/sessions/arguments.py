@@ -220,6 +220,14 @@ _RUNNING: Final = (
         idle="the emulator has no counters of hardware; samba.session.transfers counts copies",
     ),
     Argument("visualize", "draw results", kind=bool, default=False, commands=RUNNING),
+    Argument(
+        "dump_accuracy_debug_info",
+        "write what differs from the host, for TensorBoard",
+        kind=bool,
+        default=False,
+        commands=RUNNING,
+        experimental=True,
+    ),
     Argument("gold_file_path", "file with expected results", commands=RUNNING),
     Argument("num_sections", "sections to measure (default: all)", kind=int, commands=RUNNING),
     Argument(
@@ -264,11 +272,14 @@ def given_hints(settings: Mapping[str, Any]) -> dict[str, Any]:
     Args:
         settings: By name; those of the program's own are left out.
     """
-    return {
+    hints = {
         argument.name: settings[argument.name]
         for argument in ARGUMENTS
         if argument.hint and settings.get(argument.name, argument.default) != argument.default
     }
+    level = settings.get(_LEVEL.name)
+    # Of the levels, this one has no counterpart: programs are compiled at o3.
+    return hints | ({_LEVEL.name: level} if str(level).lower() in ("o1", "1") else {})
 
 
 OTHER_IDLE: Final[Mapping[str, str]] = MappingProxyType(
@@ -276,9 +287,10 @@ OTHER_IDLE: Final[Mapping[str, str]] = MappingProxyType(
         "visualize": "no plots are drawn; utils.tensorboard_debug writes what differs",
         "use_sambaloader": "every run that is measured has the same inputs, which no loader reads",
         "n_chips": "the emulator is one device",
+        "use_legacy_names": "names are always those of the module tree",
     }
 )
-"""Of arguments that programs hand to functions of ``samba.utils``, why these do nothing with them."""
+"""Of what programs ask functions of ``samba.utils`` and the session for, why nothing is done about it."""
 
 
 @functools.cache

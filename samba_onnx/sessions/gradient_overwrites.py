@@ -42,9 +42,11 @@ class GradientOverwrites:
             if SectionType.OPT in plan.section_types:
                 self._unread.clear()
             return
-        written = {name for step, _ in plan.steps for name in step.outputs} & self._gradients
-        several = plan.batches > 1 and SectionType.OPT not in plan.section_types
-        if written & self._unread or several:
+        steps = SectionType.OPT in plan.section_types
+        if steps and not self._unread:
+            return  # A whole training step, as most runs are.
+        written = self._gradients & plan.written
+        if written & self._unread or (plan.batches > 1 and not steps):
             self._is_watching = False
             LOGGER.warning(
                 "BCKWD ran again before OPT: the gradients of the batch before are overwritten, and "
@@ -52,5 +54,5 @@ class GradientOverwrites:
                 "them added up. This is said once per trace."
             )
         self._unread |= written
-        if SectionType.OPT in plan.section_types:
+        if steps:
             self._unread.clear()

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Mapping
-from types import MappingProxyType
-from typing import Final
+from types import MappingProxyType, NoneType
+from typing import Any, Final
 
 from torch.optim import Optimizer
 
@@ -15,6 +16,10 @@ from samba_onnx.optim import BELOW_ONE, Flag, GroupRecord, OptimizerRecord, grou
 
 _COMPILED: Final = (Flag.NESTEROV, Flag.MAXIMIZE, Flag.AMSGRAD)
 """Options that a program cannot switch."""
+_KEYS: Final = ("lr", "momentum", "dampening", "weight_decay", "betas", "eps", *_COMPILED)
+"""Keys of groups that count, of all kinds of optimizers."""
+_NUMBERS: Final = (int, float, NoneType)
+"""Types whose values never change."""
 _CALLED: Final = "_opt_called"
 """Attribute by which torch's schedulers know that the optimizer made a step before they do."""
 
@@ -39,6 +44,12 @@ class HostSettings:
         self._sizes = [len(group.parameters) for group in record.groups]
         self._values = [group_hyperparameters(record.kind, one) for one in optimizer.param_groups]
         self._norm = getattr(optimizer, "max_grad_norm", None)
+        self._seen: list[Any] | None = None
+        """How the groups were when they were found to be in order."""
+
+    def is_unchanged(self) -> bool:
+        """Whether the groups are surely as they were when ``followed`` was called last."""
+        return self._seen is not None and self._look() == self._seen
 
     def followed(self, record: OptimizerRecord) -> OptimizerRecord:
         """Return a record with the hyperparameters that were set on the host since the last call.
@@ -54,6 +65,7 @@ class HostSettings:
         values = [group_hyperparameters(self._kind, group) for group in groups]
         norm = getattr(self._optimizer, "max_grad_norm", None)
         if values == self._values and norm == self._norm:
+            self._seen = self._unchanging()
             return record
         new = tuple(
             _changed(group, before, after)
@@ -62,8 +74,24 @@ class HostSettings:
         limit = record.max_grad_norm
         if norm != self._norm:
             limit = _limit(limit, norm)
-        self._values, self._norm = values, norm
+        self._values, self._norm, self._seen = values, norm, self._unchanging()
         return dataclasses.replace(record, groups=new, max_grad_norm=limit)
+
+    def _look(self) -> list[Any]:
+        """All that counts of the groups, as it is now."""
+        looks: list[Any] = [getattr(self._optimizer, "max_grad_norm", None)]
+        for group in self._optimizer.param_groups:
+            looks.append(len(group["params"]))
+            looks += map(group.get, _KEYS)
+        return looks
+
+    def _unchanging(self) -> list[Any] | None:
+        """The same to compare with later; None where a rate may change in place, as a tensor's."""
+        looks = self._look()
+        numbers = itertools.chain.from_iterable(
+            look if isinstance(look, tuple) else (look,) for look in looks
+        )
+        return looks if all(isinstance(number, _NUMBERS) for number in numbers) else None
 
     def stepped(self) -> None:
         """Tell torch's schedulers that the optimizer made a step: without, they warn of their first."""

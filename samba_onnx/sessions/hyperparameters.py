@@ -20,6 +20,10 @@ DROPOUT_KEY: Final = "p"
 SEED_VARIABLE: Final = "SAMBA_SEED"
 """Environment variable that seeds the device's dropout masks; torch's seed counts without it."""
 
+_PLAIN: Final = frozenset({int, float})
+"""Types of numbers that stay what they are."""
+NO_NUMBERS: Final[Mapping[str, HyperparameterValue]] = {}
+"""Hyperparameters of a run that has none of its own."""
 NO_ARGINS: Final[Mapping[str, float]] = {}
 
 
@@ -43,6 +47,11 @@ class Hyperparameters:
         """Argins that are dropout seeds."""
         self.values: dict[str, HyperparameterValue] = {}
         """What users gave so far."""
+        self._given: Mapping[str, Any] = {}
+        """The numbers that were checked last, and what came of them."""
+        self._checked: Mapping[str, HyperparameterValue] = {}
+        self._kept: Mapping[str, HyperparameterValue] = {}
+        """The hyperparameters that persist since the last run."""
         self._runs = 0
         self._base = _base_seed()
 
@@ -51,7 +60,7 @@ class Hyperparameters:
         """Names of all argins, in the PEF's order."""
         return tuple(self._argins)
 
-    def checked(self, numbers: Mapping[str, Any]) -> dict[str, HyperparameterValue]:
+    def checked(self, numbers: Mapping[str, Any]) -> Mapping[str, HyperparameterValue]:
         """Return hyperparameters as numbers, changing nothing.
 
         Keys that the program has no argin for are kept, too: programs send the same ones to every
@@ -59,6 +68,10 @@ class Hyperparameters:
 
         Args:
             numbers: Numbers by name; two for ``betas``.
+
+        Returns:
+            The hyperparameters, in a mapping that is not changed any more; the same object when
+            numbers are those of the last call.
 
         Raises:
             UsageError: One is no number, or a dropout rate outside 0 to 1.
@@ -68,11 +81,18 @@ class Hyperparameters:
                 f"hyperparam_dict is {type(numbers).__name__}; "
                 "give numbers by name, as {'lr': 0.1}"
             )
+        if not numbers:
+            return NO_NUMBERS
+        is_plain = _PLAIN.issuperset(map(type, numbers.values()))
+        if is_plain and numbers == self._given:
+            return self._checked
         checked = {str(name): _number(str(name), value) for name, value in numbers.items()}
         for name in (DROPOUT_KEY, *self.rate_names):
             rate = checked.get(name, 0.0)
             if not (isinstance(rate, float) and 0.0 <= rate <= 1.0):
                 raise UsageError(f"dropout rate {name!r} is {rate}; give one from 0 to 1")
+        if is_plain:
+            self._given, self._checked = dict(numbers), checked
         return checked
 
     def argins(
@@ -95,21 +115,36 @@ class Hyperparameters:
                 a step of its own, as if it were a run. 0 for a run of one batch.
 
         Returns:
-            Values by argin; lists of those that differ from mini-batch to mini-batch.
+            Values by argin, in a mapping that is not changed any more; lists of those that differ
+            from mini-batch to mini-batch.
         """
         if not self._argins:
             return NO_ARGINS
-        values = {**self.values, **hyperparameters}
-        scalars = self._optimizers.argins(hyperparameters, step, batches)
+        is_kept = hyperparameters is self._kept
+        values = self.values if is_kept else {**self.values, **hyperparameters}
+        derived = self._optimizers.argins(hyperparameters, step, batches)
+        if (
+            not (self.rate_names or self.seed_names)
+            and values.keys().isdisjoint(derived)
+            and derived.keys() <= self._argins.keys()
+        ):
+            return derived
         # Groups in which no parameter is trained have scalars, and the program has no argins for them.
-        chosen = {
+        chosen: dict[str, float | list[float]] = {
             name: float(values[name]) if name in values else scalar  # type: ignore[arg-type]
-            for name, scalar in scalars.items()
+            for name, scalar in derived.items()
             if name in self._argins
         }
         for name in self.rate_names:
             rate = values.get(name, values.get(DROPOUT_KEY, self._argins[name].default))
             chosen[name] = float(rate) if train else 0.0  # type: ignore[arg-type]
+        return chosen | self._seeds(values, forward, batches)
+
+    def _seeds(
+        self, values: Mapping[str, HyperparameterValue], forward: bool, batches: int
+    ) -> dict[str, float | list[float]]:
+        """Seeds of dropouts, as for ``argins``."""
+        chosen: dict[str, float | list[float]] = {}
         for name in self.seed_names:
             if name in values:
                 chosen[name] = int(values[name])  # type: ignore[arg-type]
@@ -135,7 +170,9 @@ class Hyperparameters:
             step: Whether it executed optimizer sections.
             batches: Its mini-batches, as for ``argins``.
         """
-        self.values.update(hyperparameters)
+        if hyperparameters is not self._kept:
+            self.values.update(hyperparameters)
+            self._kept = hyperparameters
         self._optimizers.keep()
         self._runs += forward * (batches or 1)
         if step:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Final
 
 import torch
 from torch.optim import Optimizer
@@ -20,6 +23,8 @@ from samba_onnx.optim import (
 from samba_onnx.optim.argins import refuse_new_clipping, steps_after
 from samba_onnx.sessions.host_settings import HostSettings
 
+NO_SCALARS: Final[Mapping[str, float]] = MappingProxyType({})
+"""The scalars of a run without a step."""
 _COUNTS = "device_steps"
 """Attribute of an optimizer: steps that the state of each of its groups on the device stands for."""
 
@@ -40,14 +45,19 @@ class OptimizerSteps:
         """With the hyperparameters that count: those of the last run that succeeded."""
         self._next = self._records
         """The same for the run that is being made."""
+        self._setting: Mapping[str, HyperparameterValue] = {}
+        """What that run sets; it is part of ``_next``."""
         self._optimizers = tuple(optimizers)
         pairs = zip(optimizers, records, strict=bool(optimizers))
         self._settings = tuple(HostSettings(one, record) for one, record in pairs)
         self._counts = self._known_counts() or [(0,) * len(record.groups) for record in records]
+        self._scalars: Mapping[str, float | list[float]] = NO_SCALARS
+        """The scalars of the last step: the same object while what they were derived from is the same."""
+        self._derived_from: tuple[object, object, int] = (None, None, 0)
 
     def argins(
         self, hyperparameters: Mapping[str, HyperparameterValue], step: bool, batches: int = 0
-    ) -> dict[str, float | list[float]]:
+    ) -> Mapping[str, float | list[float]]:
         """Return the scalars of the next step, or of each step of the next run.
 
         What was set on the optimizers on the host since the last run counts, and what the run
@@ -59,17 +69,31 @@ class OptimizerSteps:
             batches: Mini-batches of the run, which makes a step for each and gets a list of every
                 scalar; 0 for a run that makes one step.
 
+        Returns:
+            Values by argin; the same object as long as none of them changes.
+
         Raises:
             UsageError: A value is out of range, or the optimizers cannot use it.
         """
-        if self._settings:
-            pairs = zip(self._settings, self._records, strict=True)
-            self._records = tuple(settings.followed(record) for settings, record in pairs)
-        refuse_new_clipping(self._records, hyperparameters)
-        self._next = tuple(with_settings(record, hyperparameters) for record in self._records)
+        for settings in self._settings:
+            if not settings.is_unchanged():
+                self._follow()
+                break
+        # Programs set the same numbers in every run: to set them again changes nothing.
+        if self._records is not self._next or hyperparameters != self._setting:
+            refuse_new_clipping(self._records, hyperparameters)
+            self._next = tuple(with_settings(record, hyperparameters) for record in self._records)
+            self._setting = dict(hyperparameters)
         if not step:
-            return {}
+            return NO_SCALARS
         self._counts = self._known_counts() or self._counts
+        origin = self._next, self._counts, batches
+        if self._derived_from[0] is not origin[0] or self._derived_from[1:] != origin[1:]:
+            self._scalars, self._derived_from = self._derived(batches), origin
+        return self._scalars
+
+    def _derived(self, batches: int) -> Mapping[str, float | list[float]]:
+        """Compute the scalars of the next step, or of as many steps as there are mini-batches."""
         scalars: dict[str, float | list[float]] = {}
         for record, counts in zip(self._next, self._counts, strict=True):
             if not batches:
@@ -79,7 +103,14 @@ class OptimizerSteps:
                 for name, number in derive(record, {}, [count + 1 for count in counts]).items():
                     scalars.setdefault(name, []).append(number)  # type: ignore[union-attr]
                 counts = steps_after(record, counts)
-        return scalars
+        return MappingProxyType(scalars)
+
+    def _follow(self) -> None:
+        """Take over what was set on the optimizers on the host."""
+        pairs = zip(self._settings, self._records, strict=True)
+        followed = tuple(settings.followed(record) for settings, record in pairs)
+        if any(map(operator.is_not, followed, self._records)):
+            self._records = followed
 
     def keep(self) -> None:
         """Note that the run succeeded whose hyperparameters were given last: they persist."""
@@ -91,11 +122,13 @@ class OptimizerSteps:
         Args:
             steps: How many.
         """
+        after = self._counts
         for _ in range(steps):
-            pairs = zip(self._records, self._counts, strict=True)
-            self._counts = [steps_after(record, counts) for record, counts in pairs]
-        for optimizer, counts in zip(self._optimizers, self._counts, strict=False):
-            setattr(optimizer, _COUNTS, counts)
+            after = list(map(steps_after, self._records, after))
+        if after != self._counts:
+            self._counts = after
+            for optimizer, counts in zip(self._optimizers, after, strict=False):
+                setattr(optimizer, _COUNTS, counts)
         for settings in self._settings:
             settings.stepped()
 
@@ -116,7 +149,8 @@ def device_steps(optimizer: Optimizer) -> tuple[int, ...]:
         optimizer: An optimizer of torch, compiled or not.
     """
     counts: tuple[int, ...] = getattr(optimizer, _COUNTS, ())
-    return counts + (0,) * (len(optimizer.param_groups) - len(counts))
+    missing = len(optimizer.param_groups) - len(counts)
+    return counts + (0,) * missing if missing else counts
 
 
 def send_state(optimizer: Optimizer, names: Mapping[str, torch.Tensor]) -> None:

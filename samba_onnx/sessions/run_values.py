@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -16,7 +15,7 @@ from samba_onnx.runtime.inputs import describe, fits, of_width
 from samba_onnx.sessions.traced import TracedGraph, matches
 from samba_onnx.tensor import DEVICE, SambaTensor
 from samba_onnx.tensor.arrays import from_array, to_array
-from samba_onnx.tensor.marks import Marks
+from samba_onnx.tensor.marks import Marks, marks_of
 from samba_onnx.tensor.native import natively
 
 
@@ -125,21 +124,10 @@ def wrapped(tensor: torch.Tensor, marks: Marks) -> SambaTensor:
     return leaf
 
 
-@functools.lru_cache(1024)
-def named_marks(name: str, region_name: str) -> Marks:
-    """Return the marks of a tensor that has a name and a place; equal ones are one object.
-
-    Args:
-        name: Its name.
-        region_name: Its place in device memory; empty if that is the name.
-    """
-    return Marks(name=name, region_name=region_name)
-
-
 def _fetched(graph: Graph, traced: TracedGraph | None, name: str, region: str) -> FetchedOutput:
     """What a name among the outputs means."""
     symbol = traced.symbol(name) if traced else name
-    marks = named_marks(name, "" if region == name else region)
+    marks = marks_of(name, "" if region == name else region)
     if symbol in graph.outputs:
         return FetchedOutput(symbol, marks, computed=True)
     for place in (symbol, region):

@@ -12,27 +12,29 @@ import torch
 from torch import nn
 
 from samba_onnx.errors import UsageError
+from samba_onnx.optim import HyperparameterValue
 from samba_onnx.pef.manifest import Graph
 from samba_onnx.program.kinds import SectionType
 from samba_onnx.runtime.elements import Array
+from samba_onnx.runtime.plans import RunPlan
 from samba_onnx.runtime.prepared import PreparedRun
 from samba_onnx.runtime.requests import run_request, whole_request
 from samba_onnx.runtime.selection import SectionIds
 from samba_onnx.sessions.data_parallel import check_data_parallel
+from samba_onnx.sessions.hyperparameters import NO_NUMBERS
 from samba_onnx.sessions.loaded import LoadedProgram
 from samba_onnx.sessions.profiler import RUN, Profiler, event_name
 from samba_onnx.sessions.run_values import fetched_outputs, input_arrays, output_tensor
-from samba_onnx.sessions.shortcuts import make_shortcut
+from samba_onnx.sessions.shortcuts import Shortcut, make_shortcut
 from samba_onnx.sessions.traced import TracedGraph
 from samba_onnx.sessions.traced_state import TracedState
 from samba_onnx.sessions.turns import TURN
 from samba_onnx.tensor import SambaTensor
 from samba_onnx.tensor.inputs import by_name
+from samba_onnx.tensor.marks import Marks
 
 LOGGER: Final = logging.getLogger(__name__)
 
-NO_NUMBERS: Final[Mapping[str, float]] = {}
-"""Hyperparameters of a run that has none of its own."""
 _LISTS: Final = (list, tuple)
 _ALL_SECTIONS: Final = ()
 """What a run has for ids when nobody gave any; 0 is a section, not the wish for all."""
@@ -101,7 +103,7 @@ class Runner:
             and type(outputs) in _LISTS
             and section_ids is _ALL_SECTIONS
             and type(section_types) in _LISTS
-            and not (numbers or data_parallel or detect_anomaly)
+            and not (data_parallel or detect_anomaly)
             and output_grads is None
             and until_call is None
             and from_call is None
@@ -124,7 +126,7 @@ class Runner:
                     with loaded.lock.mutex:
                         prepared = loaded.runs.ready(request)
                         if prepared is not None and prepared.shortcut is not None:
-                            results: _Outputs | None = prepared.shortcut.run(inputs, marks)
+                            results = self._repeat(prepared, inputs, marks, numbers, train)
                             if results is not None:
                                 return results
         if isinstance(inputs, (nn.Module, onnx.ModelProto)):
@@ -158,7 +160,7 @@ class Runner:
             )
             values = self._execute(prepared, arrays, numbers, train, output_grads)
             results = tuple(output_tensor(output, values) for output in fetches)
-            if request is not None and not self._program.hyperparameters.names:
+            if request is not None:
                 self._make_shortcut(request, inputs, outputs, results)
         self._profiler.end_event(event)
         return results
@@ -198,25 +200,59 @@ class Runner:
         output_grads: Sequence[torch.Tensor] | None,
     ) -> dict[str, Any]:
         """Make a prepared run; what it was given persists when it has succeeded."""
-        hyperparameters = self._program.hyperparameters
-        checked = hyperparameters.checked(numbers or NO_NUMBERS)
-        forward = SectionType.FWD in prepared.plan.section_types
-        step = SectionType.OPT in prepared.plan.section_types
-        batches = prepared.plan.batches
-        argins = hyperparameters.argins(
-            checked, train=train, forward=forward, step=step, batches=batches
-        )
+        checked, argins = self._scalars(prepared.plan, numbers, train)
         if output_grads is not None:
             self._set_output_grads(prepared.plan.schedule.graph, output_grads)
         event = self._profiler.start_event(RUN)
         values = self._program.required_device().execute(prepared, arrays, argins)
         self._profiler.end_event(event)
-        hyperparameters.keep(checked, forward=forward, step=step, batches=batches)
-        if self._program.overwrites is not None:
-            self._program.overwrites.ran(prepared.plan)
+        self._note(prepared.plan, checked)
         for name in arrays:
             self._state.host_inputs.pop(name, None)
         return values
+
+    def _repeat(
+        self,
+        prepared: PreparedRun,
+        inputs: Sequence[SambaTensor],
+        outputs: list[Marks],
+        numbers: Any,
+        train: bool,
+    ) -> _Outputs | None:
+        """Make a run that has a shortcut; None, and nothing was done, if it does not fit."""
+        shortcut: Shortcut = prepared.shortcut
+        sources = shortcut.sources(inputs, outputs)
+        if sources is None:
+            return None
+        self._tell_of_switch(self._state.graphs.get(prepared.plan.schedule.graph.name))
+        if not (numbers or shortcut.is_noted):
+            return shortcut.run(sources)
+        checked, argins = self._scalars(prepared.plan, numbers, train)
+        results = shortcut.run(sources, argins)
+        self._note(prepared.plan, checked)
+        return results
+
+    def _scalars(
+        self, plan: RunPlan, numbers: Any, train: bool
+    ) -> tuple[Mapping[str, HyperparameterValue], Mapping[str, Any]]:
+        """Hyperparameters of a run, checked, and the argins that it sends with them."""
+        hyperparameters = self._program.hyperparameters
+        checked = hyperparameters.checked(numbers or NO_NUMBERS)
+        kinds = plan.section_types
+        forward, step = SectionType.FWD in kinds, SectionType.OPT in kinds
+        argins = hyperparameters.argins(
+            checked, train=train, forward=forward, step=step, batches=plan.batches
+        )
+        return checked, argins
+
+    def _note(self, plan: RunPlan, checked: Mapping[str, HyperparameterValue]) -> None:
+        """Note that a run succeeded: what it was given persists."""
+        kinds = plan.section_types
+        forward, step = SectionType.FWD in kinds, SectionType.OPT in kinds
+        hyperparameters = self._program.hyperparameters
+        hyperparameters.keep(checked, forward=forward, step=step, batches=plan.batches)
+        if self._program.overwrites is not None:
+            self._program.overwrites.ran(plan)
 
     def _in_the_pef(self, request: Any) -> Any:
         """A request with the PEF's names of tensors."""
@@ -241,8 +277,12 @@ class Runner:
         # An output that is asked for twice, or read from elsewhere, takes the long way.
         if len(prepared.outputs) == len(outputs):
             names = prepared.request.inputs
+            is_noted = (
+                bool(self._program.hyperparameters.names)
+                or SectionType.BCKWD in prepared.plan.section_types
+            )
             prepared.shortcut = make_shortcut(
-                device, prepared.replay, names, inputs, outputs, results
+                device, prepared.replay, names, inputs, outputs, results, is_noted=is_noted
             )
 
     def _set_output_grads(self, graph: Graph, grads: Sequence[torch.Tensor]) -> None:

@@ -24,10 +24,12 @@ from torch.optim import Optimizer
 from samba_onnx.facts.names import RATE, SEED
 from samba_onnx.graph import SambaGraph
 from samba_onnx.runtime.selection import SectionIds
+from samba_onnx.sessions.arguments import tell_idle
 from samba_onnx.sessions.compiler import Compiler
 from samba_onnx.sessions.dynamic_dims import DimInfo, read_dimensions
 from samba_onnx.sessions.exits import register, run_and_exit
 from samba_onnx.sessions.graph_traces import GraphTraces
+from samba_onnx.sessions.hyperparameters import NO_NUMBERS
 from samba_onnx.sessions.loaded import LoadedProgram
 from samba_onnx.sessions.module_transfers import (
     fetch_buffers,
@@ -47,7 +49,7 @@ from samba_onnx.sessions.program_names import (
     section_types,
     weight_names,
 )
-from samba_onnx.sessions.runner import NO_NUMBERS, Runner
+from samba_onnx.sessions.runner import Runner
 from samba_onnx.sessions.runtime_profile import RuntimeProfile
 from samba_onnx.sessions.tensor_access import TensorAccess
 from samba_onnx.sessions.trace_mode import TraceMode
@@ -422,7 +424,8 @@ class SambaSession:
             data_parallel: Run on several devices, each with a part of the batch.
             reduce_on_rdu: Add up gradients of several devices there, and not on the host.
             section_ids: Execute these sections only, in this order.
-            section_types: Execute sections of these types only, in this order; any case.
+            section_types: Execute sections of these types only, in this order; any case. One device
+                has nothing to do for REDUCE.
             run_until_call_id: Stop before this call of the schedule.
             run_from_call_id: Begin with this call of the schedule.
             data_parallel_mode: ``normal``, ``inorder`` or ``optimal``.
@@ -752,15 +755,17 @@ class SambaSession:
 
     @staticmethod
     def use_legacy_names(use: bool) -> None:
-        """Accepted, without effect: names are always those of the module tree.
+        """Ask for other names: they are always those of the module tree, which is said if need be.
 
         Args:
             use: Whether operators are to be named as in old releases.
         """
-        del use
+        if use:
+            tell_idle("use_legacy_names")
 
     def disable_graphamp(self) -> AbstractContextManager[None]:
-        """Accepted, without effect: types are always those of the model."""
+        """Ask for the model's own types inside; a hint, which the PEF lists: they always are."""
+        self._options.record_hint("disable_graphamp", True)
         return nullcontext()
 
     def _add_directives(self, directives: Mapping[str, Any] | None) -> AbstractContextManager[None]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from ctypes import memmove
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -11,6 +11,7 @@ import torch
 
 from samba_onnx.runtime.device import Device
 from samba_onnx.runtime.elements import Array
+from samba_onnx.runtime.registers import Registers
 from samba_onnx.runtime.replay import Replay
 from samba_onnx.tensor import SambaTensor
 from samba_onnx.tensor.arrays import FOREIGN, to_array
@@ -44,19 +45,22 @@ class Shortcut:
     """Names and regions of the outputs, in the order in which they were asked for."""
     outputs: tuple[tuple[Callable[[], Array], Marks], ...]
     """What fetches each, and the marks of what is returned."""
+    registers: Registers
+    """The device's argins, where those of the run are set."""
+    is_noted: bool
+    """Whether there is more to a run than its values: argins that count steps and draw seeds, or a
+    backward that may overwrite gradients."""
 
-    def run(self, tensors: Sequence[Any], asked: list[Marks]) -> tuple[SambaTensor, ...] | None:
-        """Make the run, where values are as they were.
+    def sources(self, tensors: Sequence[Any], asked: list[Marks]) -> list[int] | None:
+        """Return where the values of the inputs are, if the run can be made with them.
 
         Args:
             tensors: SambaTensors with the names of the run.
             asked: Marks of the outputs that are wanted, which have the names of the run.
 
         Returns:
-            The outputs; None, and nothing was done, if it cannot be made like this.
-
-        Raises:
-            ExecutionError: An operator failed.
+            The address of each input on the host, in the order of ``inputs``; None if the run
+            cannot be made like this.
         """
         if asked != self.asked:
             return None
@@ -78,7 +82,26 @@ class Shortcut:
                     sources.append(tensor.data_ptr())
             except RuntimeError:  # From sparse tensors and their like, which the long way refuses.
                 return None
-        # All of them fit, so that what is copied is not copied in vain.
+        return sources
+
+    def run(
+        self, sources: Sequence[int], argins: Mapping[str, Any] | None = None
+    ) -> tuple[SambaTensor, ...]:
+        """Make the run, where values are as they were.
+
+        Args:
+            sources: From :meth:`sources`, of tensors that the caller still has.
+            argins: Numbers by the names of argins, in a mapping that is not changed any more.
+
+        Returns:
+            The outputs.
+
+        Raises:
+            InputError: An argin does not fit.
+            ExecutionError: An operator failed.
+        """
+        if argins:
+            self.registers.apply(argins)
         for (_, _, _, address, size), source in zip(self.inputs, sources, strict=True):
             memmove(address, source, size)
         self.replay.execute()
@@ -100,6 +123,8 @@ def make_shortcut(
     tensors: Sequence[SambaTensor],
     asked: Sequence[SambaTensor],
     outputs: Sequence[SambaTensor],
+    *,
+    is_noted: bool,
 ) -> Shortcut | None:
     """Return a shortcut for a run that was just made.
 
@@ -110,6 +135,7 @@ def make_shortcut(
         tensors: The inputs that the call was given.
         asked: The outputs as they were asked for.
         outputs: What it returned.
+        is_noted: Whether there is more to a run than its values.
 
     Returns:
         The shortcut; None if the run's tensors have types that numpy does not have, or others than
@@ -135,4 +161,6 @@ def make_shortcut(
         tuple(slots),
         [one._marks for one in asked],
         tuple(zip(fetches, marks, strict=True)),
+        device.registers,
+        is_noted,
     )

@@ -11,11 +11,12 @@ import torch
 from samba_onnx.errors import InputError, UsageError
 from samba_onnx.runtime.inputs import of_width
 from samba_onnx.sessions.loaded import LoadedProgram
-from samba_onnx.sessions.run_values import named_marks, wrapped
+from samba_onnx.sessions.run_values import wrapped
 from samba_onnx.sessions.traced_state import TracedState
 from samba_onnx.sessions.turns import in_turn
 from samba_onnx.tensor import DEVICE, SambaTensor, to_torch
 from samba_onnx.tensor.arrays import from_array, to_array
+from samba_onnx.tensor.marks import marks_of
 
 
 class TensorAccess:
@@ -115,7 +116,7 @@ class TensorAccess:
 
     def _read(self, name: str, region: str) -> SambaTensor:
         place = self._place(name, region)
-        marks = named_marks(name, "" if region == name else region)
+        marks = marks_of(name, "" if region == name else region)
         return wrapped(DEVICE.store(place).read(place), marks)
 
     def _place(self, name: str, region: str) -> str:

@@ -53,11 +53,17 @@ def wrapper(
         tensor: A torch tensor of any shape and dtype.
         materializer: A function that makes values again after they were cleared, or None.
     """
+    if type(tensor) is Tensor and not tensor.requires_grad:
+        # Neither traced nor part of a history: no gradient will arrive.
+        leaf: AnySambaTensor = Tensor._make_subclass(cls, tensor, False)
+        leaf.__dict__["_host"] = HostSide(tensor, materializer)
+        return leaf
     result = native.wrap(cls, tensor)
-    if native.is_traced(result):
+    if result is tensor:  # It is being traced.
         return result
     host = vars(result)["_host"] = HostSide(tensor, materializer)
-    host.tie(result)
+    if tensor.requires_grad:
+        host.tie(result)
     return result
 
 

@@ -8,6 +8,8 @@ from typing import overload
 import torch
 
 from samba_onnx.errors import UsageError
+from samba_onnx.tensor.construction import wrapper
+from samba_onnx.tensor.marks import marks_of
 from samba_onnx.tensor.samba_tensor import SambaTensor
 
 
@@ -60,6 +62,11 @@ def from_torch_tensor(
     """
     if tensor is None or isinstance(tensor, SambaTensor):
         return tensor
+    if type(tensor) is torch.Tensor:
+        # As the constructor does it, without what it does for others: loops wrap each batch.
+        result = wrapper(SambaTensor, tensor, None)
+        result._marks = marks_of(name, region_name, batch_dim, named_dims, sized_dims)
+        return result
     return SambaTensor(
         tensor,
         name=name,

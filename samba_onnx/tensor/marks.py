@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -165,6 +166,37 @@ class FastAccess:
 def anonymous_name() -> str:
     """A name that no other tensor of this process was given."""
     return f"sambatensor_{next(_ANONYMOUS)}"
+
+
+def marks_of(
+    name: str | None,
+    region_name: str | None = None,
+    batch_dim: int | None = None,
+    named_dims: Iterable[str | None] | None = None,
+    sized_dims: Iterable[str | None] | None = None,
+    is_complex: bool | None = None,
+) -> Marks:
+    """The marks of a tensor; equal ones are one object, for loops name the same tensors in each step.
+
+    Args:
+        name: As the fields of ``Marks``, like the others; None for none.
+        region_name: None for that of the name.
+        batch_dim: A hint.
+        named_dims: A hint.
+        sized_dims: A hint.
+        is_complex: A hint.
+    """
+    named, sized = dim_names(named_dims), dim_names(sized_dims)
+    fields = (name or "", region_name or "", batch_dim, named, sized, is_complex)
+    try:
+        return _shared(*fields)
+    except TypeError:  # A hint that cannot be looked up, such as a list.
+        return Marks(*fields)
+
+
+@functools.lru_cache(1024, typed=True)
+def _shared(*fields: Any) -> Marks:
+    return Marks(*fields)
 
 
 def dim_names(names: Iterable[str | None] | None) -> DimNames:

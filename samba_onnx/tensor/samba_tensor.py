@@ -22,7 +22,7 @@ from samba_onnx.tensor.marks import (
     Mark,
     Marks,
     anonymous_name,
-    dim_names,
+    marks_of,
     memory_type,
 )
 from samba_onnx.tensor.torch_methods import ours
@@ -102,8 +102,7 @@ class SambaTensor(torch.Tensor):
             tensor = wrapper(cls, torch_tensor, materializer)
         if native.is_traced(tensor):
             return tensor
-        named, sized = dim_names(named_dims), dim_names(sized_dims)
-        tensor._marks = Marks(name or "", region_name or "", batch_dim, named, sized, is_complex)
+        tensor._marks = marks_of(name, region_name, batch_dim, named_dims, sized_dims, is_complex)
         return tensor
 
     @classmethod

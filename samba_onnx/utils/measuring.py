@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import json as json_format
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -102,7 +103,7 @@ def measure_performance(
 
     if run_graph_only:
         SESSION.run(inputs, ())
-    count, seconds = _timed(once, n_iterations, min_duration)
+    count, (seconds,) = _timed([once], n_iterations, min_duration)
     result = Performance(batch_size * count / seconds, seconds / count)
     sys.stdout.write(
         f"e2e_throughput: {result.throughput} samples/s, measured over {count} iterations. "
@@ -125,7 +126,9 @@ def measure_sections(
     json: str | None = None,
     min_duration: float = 0.0,
 ) -> dict[int, float]:
-    """Run every section of a traced model on its own many times.
+    """Run every section of a traced model on its own many times, in the order of the schedule.
+
+    Sections of a graph that is mapped spatially run together, and cannot be measured one by one.
 
     Args:
         model: The module that ``trace_graph`` was called with.
@@ -144,21 +147,20 @@ def measure_sections(
 
     Raises:
         UsageError: The model was not traced, or a number is not positive.
+        ScheduleError: The model is mapped spatially.
     """
     traced_outputs(model)
     sections = SESSION.get_section_ids()[:num_sections]
     # Every section leaves its values on the device for those after it.
     SESSION.run(inputs, (), data_parallel=data_parallel, reduce_on_rdu=reduce_on_rdu)
-    result = {}
-    for section in sections:
-        SESSION.run(None, (), section_ids=[section])
-        count, seconds = _timed(
-            lambda number=section: SESSION.run(None, (), section_ids=[number]),  # type: ignore[misc]
-            n_iterations,
-            min_duration,
-        )
-        result[section] = seconds / count
-        sys.stdout.write(f"section {section}: {seconds / count} s over {count} iterations\n")
+    runs = [functools.partial(SESSION.run, None, (), section_ids=[number]) for number in sections]
+    # Once before the clock runs. Whole steps: backward sections alone would overwrite gradients.
+    for run in runs:
+        run()
+    count, totals = _timed(runs, n_iterations, min_duration)
+    result = {section: total / count for section, total in zip(sections, totals, strict=True)}
+    for section, seconds in result.items():
+        sys.stdout.write(f"section {section}: {seconds} s over {count} iterations\n")
     if json:
         _write(json, {"batch_size": batch_size, "sections": result})
     return result
@@ -171,19 +173,23 @@ def _tell(**given: object) -> None:
             tell_idle(name)
 
 
-def _timed(run: Callable[[], Any], iterations: int, min_duration: float) -> tuple[int, float]:
-    """Return how many runs were made, and the seconds that they took together."""
+def _timed(
+    runs: Sequence[Callable[[], Any]], iterations: int, min_duration: float
+) -> tuple[int, list[float]]:
+    """Return how often each of several runs was made, in turns, and its seconds in all."""
     if iterations < 1 or min_duration < 0:
         raise UsageError(
             f"n_iterations is {iterations} and min_duration {min_duration}; give at least 1 and 0"
         )
-    count = 0
-    begin = time.perf_counter()
+    count, totals = 0, [0.0] * len(runs)
     with torch.no_grad():
-        while count < iterations or time.perf_counter() - begin < min_duration:
-            run()
+        while count < iterations or min(totals, default=min_duration) < min_duration:
+            for number, run in enumerate(runs):
+                begin = time.perf_counter()
+                run()
+                totals[number] += time.perf_counter() - begin
             count += 1
-    return count, time.perf_counter() - begin
+    return count, totals
 
 
 def _write(path: str, content: Mapping[str, Any]) -> None:

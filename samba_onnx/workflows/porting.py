@@ -115,6 +115,7 @@ def port(
     level: str = "o3",
     sample: bool = True,
     check: bool = True,
+    spatial_batches: int = 0,
     metadata: Mapping[str, str] | None = None,
     progress: Progress | None = None,
 ) -> Pef:
@@ -128,6 +129,8 @@ def port(
         sample: Keep the example inputs with eager torch's outputs, for self-tests.
         check: Compute the outputs by what was exported and by eager torch, and refuse to write the
             PEF if they differ.
+        spatial_batches: Mini-batches of a run in spatial mapping, without a sample, which would be of
+            one; 0 for section mapping.
         metadata: Key-value pairs to keep.
         progress: Called with the name of each step before it begins.
 
@@ -153,11 +156,11 @@ def port(
         program = dataclasses.replace(program, notes=comparison.notes)
     residents = {name: to_array(tensor) for name, tensor in _contents(model, exported).items()}
     reference = Sample()
-    if sample:
+    if sample and not spatial_batches:
         report("run in torch")
         reference = _sample(model, exported)
     return compile_programs(
-        [program],
+        [dataclasses.replace(program, spatial_batches=spatial_batches)],
         output,
         target=target,
         level=level,
@@ -176,6 +179,7 @@ def port_training(
     target: str = DEFAULT_TARGET,
     level: str = "o3",
     check: bool = True,
+    spatial_batches: int = 0,
     loss_indices: Sequence[int] | None = None,
     progress: Progress | None = None,
 ) -> Pef:
@@ -189,6 +193,7 @@ def port_training(
         level: ``o0`` or ``o3``.
         check: Compare what was exported with eager torch, and refuse to write the PEF if it
             differs.
+        spatial_batches: Mini-batches of a run in spatial mapping; 0 for section mapping.
         loss_indices: Outputs that training starts from, counted over all outputs; None chooses
             those that a loss made, or else all, and says so in the log and in the PEF.
         progress: Called with the name of each step before it begins.
@@ -210,13 +215,9 @@ def port_training(
     training = Training(attached_losses(model.module, loss_indices))
     with LAZY.paused():  # a module that was made lazily is exported without its values
         program = recorded_program(model.module, inputs, model.optimizers, training, check=check)
+    program = dataclasses.replace(program, spatial_batches=spatial_batches)
     return compile_programs(
-        [program],
-        output,
-        target=target,
-        level=level,
-        name=model.name,
-        progress=report,
+        [program], output, target=target, level=level, name=model.name, progress=report
     )
 
 
@@ -225,6 +226,7 @@ def analyze_torch(
     *,
     target: str = DEFAULT_TARGET,
     level: str = "o3",
+    spatial_batches: int = 0,
     progress: Progress | None = None,
 ) -> Manifest:
     """Say how a torch model would convert, without writing or computing anything.
@@ -233,16 +235,17 @@ def analyze_torch(
         model: The module, in the mode in which it is to run.
         target: The device: a name or the path of a profile.
         level: ``o0`` or ``o3``.
+        spatial_batches: Mini-batches of a run in spatial mapping; 0 for section mapping.
         progress: Called with the name of each step before it begins.
 
     Raises:
         ModelError: The module cannot be exported.
-        UsageError: Inputs do not fit, or the level is unknown.
+        UsageError: Inputs do not fit, the level is unknown, or it cannot be mapped spatially.
         OutOfDeviceMemoryError: The model does not fit into the target's memory.
     """
     if progress is not None:
         progress("export")
-    program = _export(model).program
+    program = dataclasses.replace(_export(model).program, spatial_batches=spatial_batches)
     return analyze_programs(
         [program], target=target, level=level, name=model.name, progress=progress
     )

@@ -16,7 +16,7 @@ import numpy as np
 import onnx_ir as ir
 
 from samba_onnx.errors import InvalidModelError, ModelLimitError, UsageError
-from samba_onnx.facts.domains import ONNX_DOMAINS, ONNXRUNTIME_DOMAINS, SAMBA_DOMAIN
+from samba_onnx.facts.domains import is_custom
 from samba_onnx.facts.dtypes import tensor_element
 from samba_onnx.facts.operators import Randomness, operators
 from samba_onnx.facts.tolerances import OUTPUT, rounding_unit
@@ -119,8 +119,7 @@ def is_tried(model: ir.Model, *, wanted: bool | None) -> bool:
         wanted: Whether the user wants a sample; None for one unless the weights are very large, and so it
             is here. Operators of domains that the engine cannot have are named in a note instead.
     """
-    domains = {node.domain for node in model.graph.all_nodes()}
-    if domains - ONNX_DOMAINS - ONNXRUNTIME_DOMAINS - {SAMBA_DOMAIN}:
+    if any(is_custom(node.domain) for node in model.graph.all_nodes()):
         return False
     return wanted if wanted is not None else _weight_bytes(model) <= WEIGHT_BYTES
 

@@ -4,30 +4,21 @@ from __future__ import annotations
 
 import gzip
 import json
-import struct
 import sys
 from pathlib import Path
 
 import h5py
 import numpy as np
-import numpy.typing as npt
 import pytest
 from transformers import AutoTokenizer
 
 from examples import data, formats
+from tests.examples.mnist import read_array
 
 
 def make(monkeypatch: pytest.MonkeyPatch, *words: str | Path) -> None:
     monkeypatch.setattr(sys, "argv", ["data.py", *map(str, words)])
     data.main()
-
-
-def published_format(content: bytes, magic: int) -> npt.NDArray[np.uint8]:
-    """Read a file by the description of MNIST: a magic number and sizes, big-endian; then bytes."""
-    dimensions = magic & 0xFF
-    number, *sizes = struct.unpack_from(f">{1 + dimensions}i", content)
-    assert number == magic
-    return np.frombuffer(content, np.uint8, offset=4 * (1 + dimensions)).reshape(sizes)
 
 
 def test_digits_are_in_the_files_of_mnist(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -38,7 +29,7 @@ def test_digits_are_in_the_files_of_mnist(monkeypatch: pytest.MonkeyPatch, tmp_p
         for kind, magic, shape in (("images-idx3", 2051, (28, 28)), ("labels-idx1", 2049, ())):
             name = f"MNIST/raw/{part}-{kind}-ubyte"
             content = (tmp_path / "plain" / name).read_bytes()
-            values = published_format(content, magic)
+            values = read_array(content, magic)
             assert values.shape == (count, *shape)
             assert (formats.read_idx(tmp_path / "plain" / name) == values).all()
             assert (formats.read_idx(tmp_path / "packed" / name) == values).all()

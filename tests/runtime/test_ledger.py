@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from hypothesis import given, settings, strategies
 
 from samba_onnx.errors import UsageError
 from samba_onnx.pef.manifest import Cause, Direction, Transfer
@@ -110,3 +111,38 @@ def test_a_run_that_is_entered_whole_comes_after_the_one_that_was_begun() -> Non
     ledger.enter_run((OUT,))
     assert ledger.transfers == (IN, OUT)
     assert (ledger.run(0), ledger.run(1)) == ((IN,), (OUT,))
+
+
+@settings(deadline=None)
+@given(
+    strategies.lists(
+        strategies.sampled_from(("a", "b", "read", "look")), min_size=1, max_size=12
+    ).map(lambda parts: parts * 2)
+)
+def test_runs_that_are_counted_together_are_those_that_were_made(parts: list[str]) -> None:
+    ledger, records, runs = Ledger(), [], []
+    for part in parts:
+        if part == "read":
+            ledger.enter(READ)
+            records.append(READ)
+        elif part == "look":
+            assert ledger.totals() == totals(records)
+        else:
+            # Equal records in a tuple of their own, as a run that took the long way has them.
+            copies = tuple([IN, OUT][: 2 if part == "a" else 1])
+            ledger.enter_run(copies)
+            records += copies
+            runs.append(copies)
+    assert ledger.transfers == tuple(records)
+    assert ledger.runs == len(runs)
+    assert ledger.totals() == totals(records)
+    for index in range(len(runs)):
+        assert ledger.run(index) == ledger.run(index - len(runs)) == runs[index]
+
+
+def test_a_loop_of_equal_runs_takes_no_memory() -> None:
+    ledger = Ledger()
+    for _ in range(10_000):
+        ledger.enter_run((IN, OUT))
+    assert ledger.runs == 10_000
+    assert len(ledger._entries) == 1

@@ -42,6 +42,16 @@ def test_operators_that_only_the_user_has_are_noted_not_refused(tmp_path: Path) 
         assert any("com.example::Thing" in note for note in pef.manifest.notes)
 
 
+def test_what_this_machine_lacks_is_noted_not_refused(tmp_path: Path) -> None:
+    """The PEF may run on another machine, as the model does."""
+    model = onnx.parser.parse_model("""<ir_version: 10, opset_import: ["": 21]>
+g (string[2] x) => (string[2] y) { y = StringNormalizer<case_change_action="LOWER", locale="xx_YY">(x) }""")
+    with samba_onnx.convert(model, tmp_path / "m.pef") as pef:
+        (note,) = (note for note in pef.manifest.notes if "locale" in note)
+    assert "Failed to construct locale with name:xx_YY" in note
+    assert "::" not in note.replace("locale::facet::", "")  # no signature
+
+
 def test_time_is_limited(tmp_path: Path) -> None:
     samba_onnx.convert(onnx.parser.parse_model(PLAIN), tmp_path / "m.pef", sample=False).close()
     refuse_unpreparable(tmp_path / "m.pef")

@@ -56,6 +56,7 @@ DEFAULTS = {
     "json_counters": None,
     "visualize": False,
     "gold_file_path": None,
+    "dump_accuracy_debug_info": False,
     "num_sections": None,
     "resource_report_path": None,
     "verbose_report": None,

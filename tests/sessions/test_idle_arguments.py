@@ -25,6 +25,7 @@ READ_BY_PROGRAMS = {
     "acc_report_json": "AccuracyReport.save",
     "batch_size": "the shapes of the inputs",
     "data_parallel_mode": "trace_graph and run",
+    "dump_accuracy_debug_info": "tensorboard_debug.dump_accuracy_debug_info",
     "gold_file_path": "TestWithGold",
     "visualize": "assert_close(visualize=...)",
     "world_size": "what programs print",
@@ -107,6 +108,8 @@ def test_functions_say_what_they_do_not_do(
                 world_size=2,
             )
         samba.utils.assert_close(torch.ones(1), torch.ones(1), visualize=True)
+        SESSION.use_legacy_names(True)
+        SESSION.use_legacy_names(False)
     spoken = [text.split(" ")[0] for text in caplog.messages if "has no effect: " in text]
     assert sorted(spoken) == sorted(
         {*OTHER_IDLE, "distlearn_config", "compiled_stats_json", "json_counters"}
@@ -125,4 +128,8 @@ def test_hints_of_compile_are_listed(session: SambaSession, tmp_path: Path) -> N
     asked = notes(io_host_memory=True, squeeze_bs_dim=True, is_split_batch=True, graph_names=["g"])
     for hint in ("io_host_memory", "squeeze_bs_dim", "is_split_batch", 'graph_names=["g"]'):
         assert hint in asked
+    with session.disable_graphamp():
+        assert "disable_graphamp" in notes()
+    for level, is_listed in {"o0": False, "o1": True, 1: True, "O3": False}.items():
+        assert ("optim_level" in notes(config_dict={"optim_level": level})) == is_listed
     assert "Hints" not in notes(io_host_memory=None, squeeze_bs_dim=False)

@@ -18,14 +18,14 @@ from tests.sessions.test_runner import check, draw
 def taken(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Note for each run that comes to a shortcut whether it was made by it."""
     answers: list[bool] = []
-    run = Shortcut.run
+    find = Shortcut.sources
 
     def noted(*arguments: object) -> object:
-        results = run(*arguments)  # type: ignore[arg-type]
-        answers.append(results is not None)
-        return results
+        sources = find(*arguments)  # type: ignore[arg-type]
+        answers.append(sources is not None)
+        return sources
 
-    monkeypatch.setattr(Shortcut, "run", noted)
+    monkeypatch.setattr(Shortcut, "sources", noted)
     return answers
 
 

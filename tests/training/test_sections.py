@@ -96,9 +96,24 @@ def test_sections_by_id_and_calls_between_ids(
 
 
 def test_sections_that_are_not_there_are_refused(prepared: Prepared) -> None:
-    for name in ("ZEROGRAD", "GRADNORM", "REDUCE"):
+    for name in ("ZEROGRAD", "GRADNORM"):
         with pytest.raises(ScheduleError, match=name):
             samba.session.run(section_types=[name])
+
+
+def test_one_device_has_nothing_to_reduce(prepared: Prepared, twin: Classifier) -> None:
+    """Programs for several devices ask for it, together with others or apart, and run on one, too."""
+    batch = draw()
+    twin(**batch)[0].backward()
+    torch.optim.SGD(twin.parameters(), lr=0.1).step()
+    prepared.run(batch, section_types=["FWD", "BCKWD", "REDUCE"])
+    before = len(samba.session.transfers)
+    assert samba.session.run(section_types={"reduce"}) == ()
+    assert len(samba.session.transfers) == before
+    samba.session.run(section_types=["reduce", "opt"])
+    same(prepared, twin)
+    with pytest.raises(ScheduleError, match="GRADNORM"):
+        samba.session.run(section_types=["REDUCE", "GRADNORM"])
 
 
 def test_the_log_lists_every_section_with_its_type(prepared: Prepared) -> None:

@@ -92,6 +92,28 @@ def test_sections_are_measured_one_by_one(
     assert len(utils.measure_sections(model, inputs, num_sections=1, n_iterations=1)) == 1
 
 
+def test_sections_of_a_step_are_measured_in_whole_steps(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing is said of gradients that another backward pass overwrites."""
+    model, x = nn.Linear(3, 1), samba.randn(2, 3, name="x")
+    samba.from_torch_model_(model)
+    optimizer = samba.optim.SGD(model.parameters(), lr=0.1)
+    pef = samba.session.compile(model, (x,), optimizer, output=tmp_path / "m.pef")
+    samba.utils.trace_graph(model, (x,), optimizer, pef=pef)
+    capsys.readouterr()
+    caplog.clear()
+    times = utils.measure_sections(model, (x,), n_iterations=3, min_duration=0.001)
+    assert list(times) == samba.session.get_section_ids()
+    assert len(times) == 3
+    assert not caplog.text
+    lines = capsys.readouterr().out.splitlines()
+    assert all(
+        re.fullmatch(rf"section {number}: [\d.e-]+ s over \d+ iterations", line)
+        for number, line in zip(times, lines, strict=True)
+    )
+
+
 def test_what_cannot_be_measured_is_refused(
     traced: tuple[nn.Module, tuple[samba.SambaTensor]],
 ) -> None:

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from samba_onnx.runtime.engine.onnxruntime.sessions import make_session
+from samba_onnx.runtime.engine.onnxruntime.sessions import make_session, ort_errors, reason_of
 from samba_onnx.runtime.engine.onnxruntime.values import HostSession
-from samba_onnx.runtime.engine.protocol import EngineSettings, Rewriting
+from samba_onnx.runtime.engine.protocol import LACKING_HERE, EngineSettings, Rewriting
 from samba_onnx.safety.exchange import read_arrays, write_arrays
 
 if TYPE_CHECKING:
@@ -29,8 +29,9 @@ _UNABLE = (
     "is under development",
     "is not currently registered or supported",
     "Could not find an implementation",
+    *LACKING_HERE,
 )
-"""Signs that onnxruntime lacks something, not that the model is wrong."""
+"""Signs that onnxruntime, or the machine, lacks something, not that the model is wrong."""
 
 
 def sample(
@@ -64,9 +65,9 @@ def sample(
     try:
         ort_session = _session(Path(model), settings)
     except Exception as error:
-        if any(sign in str(error) for sign in _UNABLE):
-            return {"not_sampled": f"onnxruntime cannot run it: {_first_line(error)}"}
-        raise
+        if not any(sign in str(error) for sign in _UNABLE):
+            raise _shortened(error) from None
+        return {"not_sampled": f"onnxruntime cannot run it: {reason_of(error)}"}
     session = HostSession(ort_session, names)
     strange = _no_tensor(session)
     if strange:
@@ -76,13 +77,18 @@ def sample(
         results = [dict(zip(session.outputs, session.run(feed), strict=True)) for feed in feeds]
     except Exception as error:
         if not any(feeds) or "alloc" in str(error).lower():
-            raise  # without inputs, it cannot be those that are at fault
-        return {"not_sampled": f"onnxruntime failed on sample inputs: {_first_line(error)}"}
+            raise _shortened(error) from None  # without inputs, they cannot be at fault
+        return {"not_sampled": f"onnxruntime failed on sample inputs: {reason_of(error)}"}
     declared = [value.name for value in ort_session.get_outputs()]
     widened = _wide(Path(model), settings, feeds) if wide else []
     chosen = [{n: values[declared.index(n)] for n in session.outputs} for values in widened]
     answers = {"outputs": results, "wide": chosen}
     return {kind: _written(Path(outputs), kind, runs) for kind, runs in answers.items()}
+
+
+def _shortened(error: Exception) -> Exception:
+    """Return an exception of onnxruntime's with its reason as one sentence; others as they are."""
+    return type(error)(reason_of(error)) if isinstance(error, ort_errors()) else error
 
 
 def _no_tensor(session: HostSession) -> str:
@@ -131,7 +137,3 @@ def _wide(
         return [session.run(feed) for feed in feeds]
     except Exception:  # whatever it lacks in float32: the sample is complete without these answers
         return []
-
-
-def _first_line(error: BaseException) -> str:
-    return str(error).splitlines()[0][:400] if str(error) else type(error).__name__

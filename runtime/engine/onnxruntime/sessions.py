@@ -90,6 +90,22 @@ def _options(settings: EngineSettings, folder: str) -> ort.SessionOptions:
     return options
 
 
+_WHERE = re.compile(
+    r"""
+    (?:/\S+|\b\w+)\.(?:h|cc|cpp):\d+[ ]          # /source/file.cc:12
+    (?:
+        \S+[ ].*?was[ ]false\.[ ]                # type function(arguments) condition was false.
+      | (?:[\w:<>~*&,]+[ ])*                     # types before the name
+        [\w:<>~]+\((?:[^()]|\([^()]*\))*\)       # name(arguments)
+        (?:[ ]const)?(?:::<lambda\([^)]*\)>)?[ ]
+      | [A-Z]\w*[a-z][A-Z]?\w*[ ](?=[A-Z])       # the name alone, before a sentence
+    )?
+    """,
+    re.VERBOSE,
+)
+"""Where in its source something went wrong, which is for its developers."""
+
+
 def reason_of(error: BaseException) -> str:
     """Return what onnxruntime has to say, as one short line.
 
@@ -104,9 +120,8 @@ def reason_of(error: BaseException) -> str:
     node = re.search(r"while running (\w+) node\. Name:'([^']*)' Status Message: (.*)", text)
     if node:
         text = f"{node[1]} node {node[2]!r}: {node[3]}"
-    # "/source/file.cc:12 type function(arguments) condition was false." is for its developers.
-    text = re.sub(r"/\S+\.(?:h|cc|cpp):\d+ \S+ .*?was false\. ", "", text)
-    text = re.sub(r"/\S+\.(?:h|cc|cpp):\d+ ", "", text)
+    text = re.sub(r"^Exception during initialization: ", "", text)
+    text = _WHERE.sub("", text)
     return text if len(text) <= _LONGEST_REASON else text[: _LONGEST_REASON - 3] + "..."
 
 

@@ -118,7 +118,9 @@ class _Samba(ModuleType):
 def __getattr__(name: str) -> Any:
     """Return what ``samba_onnx`` has under a name."""
     if name in samba_onnx.__all__:
-        return getattr(samba_onnx, name)
+        # Found without this function from now on: loops ask for the same names in every step.
+        value = globals()[name] = getattr(samba_onnx, name)
+        return value
     raise absent("sambaflow.samba", name)
 
 

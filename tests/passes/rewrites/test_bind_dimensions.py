@@ -1,11 +1,12 @@
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from samba_onnx.errors import UsageError
 from samba_onnx.passes.rewrites.bind_dimensions import BindDimensionsPass, Shapes
 from samba_onnx.passes.rewrites.interface import Interface, dimensions
-from tests.passes.rewrites.applying import parse
+from tests.passes.rewrites.applying import numbers, parse, run
 
 GRAPH = """g (float[batch,seq,4] x, float[batch,?] m, float[2,n] w) => (float[batch,seq,4] y)
 <float[batch,seq,4] a> { a = Relu(x)
@@ -109,3 +110,18 @@ def test_a_model_that_has_nothing_to_bind_says_so(
 ) -> None:
     with pytest.raises(UsageError, match=message):
         BindDimensionsPass(dims, shapes)(parse(f"g {graph} => () {{ }}"))
+
+
+def test_elements_of_sequences_keep_sizes_of_their_own() -> None:
+    text = """g (seq(float[n]) s, float[n] x, float[m] z, int64 i) => (int64[1] y, float[m] w) {
+        a = SequenceAt(s, i)
+        y = Shape(a)
+        w = Add(z, z)
+    }"""
+    model = parse(text)
+    BindDimensionsPass({}, {}, 1)(model)
+    shapes = [dimensions(value.shape) for value in model.graph.inputs]
+    assert shapes == [("n",), ("n",), (1,), ()]
+    elements = [numbers(3), numbers(5)]
+    inputs = [elements, numbers(5), numbers(1), np.array(1)]
+    assert run(model, inputs)[0].tolist() == [5]

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import onnx_ir as ir
+import pytest
 
 from samba_onnx.passes.order import PipelineOptions
 from samba_onnx.passes.pipeline import run_pipeline
 from samba_onnx.passes.rewrites.forget_shapes import ForgetShapesPass
 from samba_onnx.passes.rewrites.infer_shapes import InferShapesPass
-from samba_onnx.passes.rewrites.interface import Interface
+from samba_onnx.passes.rewrites.interface import Interface, dimensions
 from tests.passes.rewrites.applying import TRACE, KnowsAll, check, parse
 
 DYNAMIC = "g (float[batch, n] x) => (float[batch, n] y) { t = Relu(x) y = Neg(t) }"
@@ -95,3 +96,43 @@ def test_what_is_unknown_already_is_not_forgotten() -> None:
     model = parse(DYNAMIC)
     _state(model, "batch", "n")
     assert not ForgetShapesPass()(model).modified
+
+
+IMPORTS = ', "com.example": 1'
+CUSTOM = """g (float[batch, n] x) => (float[batch, n] y) <float[batch, 6] t>
+{ t = com.example.Thing(x) y = Relu(t) }"""
+
+
+@pytest.mark.parametrize(
+    ("dims", "shape"),
+    [({"batch": 2, "n": 4}, (2, 6)), ({"n": 4}, ("batch", 6)), ({}, ("batch", 6))],
+)
+def test_what_is_stated_of_a_custom_operator_stays_and_is_bound(
+    dims: dict[str, int], shape: tuple[int | str, ...]
+) -> None:
+    model = parse(CUSTOM, imports=IMPORTS)
+    assert not ForgetShapesPass()(model).modified
+    result = run_pipeline(model, KnowsAll(), PipelineOptions(dims, {}))
+    assert [dimensions(node.outputs[0].shape) for node in result.model.graph] == [shape, shape]
+    assert all(node.outputs[0].dtype is ir.DataType.FLOAT for node in result.model.graph)
+
+
+def test_a_custom_operator_in_a_branch_keeps_what_is_stated() -> None:
+    model = parse(
+        """g (bool c, float[batch, 4] x) => (float[batch, 4] y) {
+ y = If (c) <then_branch = t () => (float[batch, 4] a) <float[batch, 4] h> {
+ h = com.example.Thing(x)
+ a = Abs(h) }, else_branch = e () => (float[batch, 4] b) { b = Exp(x) }> }""",
+        imports=IMPORTS,
+    )
+    result = run_pipeline(model, KnowsAll(), PipelineOptions({"batch": 3}, {}))
+    [inner] = [node for node in result.model.graph.all_nodes() if node.op_type == "Thing"]
+    assert dimensions(inner.outputs[0].shape) == (3, 4)
+
+
+def test_a_call_of_a_function_is_inferred_anew() -> None:
+    body = '<domain: "com.example", opset_import: ["": 21]> Thing (a) => (b) { b = Neg(a) }'
+    model = parse(f"{CUSTOM} {body}", imports=IMPORTS)
+    assert ForgetShapesPass()(model).modified
+    result = run_pipeline(model, KnowsAll(), PipelineOptions({"batch": 2, "n": 4}, {}))
+    assert dimensions(result.model.graph[0].outputs[0].shape) == (2, 4)

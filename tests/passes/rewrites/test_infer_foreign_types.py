@@ -89,6 +89,15 @@ def test_nobody_is_asked_without_need(text: str, monkeypatch: pytest.MonkeyPatch
     assert not inferred(text)[1]
 
 
+def test_dimensions_without_a_name_are_asked_for() -> None:
+    found, modified, _ = inferred("""g (float[n,4] x) => (float[?,?] y) <float[?,?] a, float[k,?] b>
+        { a = com.microsoft.Gelu(x) b = com.microsoft.Gelu(a) y = com.microsoft.Gelu(b) }""")
+    assert modified
+    assert found["a"] == ("tensor(float)", ("n", 4))
+    assert found["b"] == ("tensor(float)", ("k", 4))
+    assert found["y"] == ("tensor(float)", (None, 4))  # an output gets no name that it did not have
+
+
 def test_operators_that_nobody_knows_are_named() -> None:
     found, modified, notes = inferred("""g (float[2] x) => (y) {
         a = com.example.Thing(x)

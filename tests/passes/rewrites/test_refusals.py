@@ -8,6 +8,7 @@ import onnx_ir as ir
 import pytest
 
 from samba_onnx.passes.pipeline import run_pipeline
+from samba_onnx.passes.rewrites.drop_zero_states import DropZeroStatesPass
 from samba_onnx.passes.rewrites.expand_functions import ExpandFunctionsPass
 from samba_onnx.passes.rewrites.fold_batch_normalization import FoldBatchNormalizationPass
 from samba_onnx.passes.rewrites.fold_constants import FoldConstantsPass
@@ -67,6 +68,11 @@ BRANCHES = "<then_branch = t () => (float[2] a) { a = Neg(x) }, else_branch = e 
             UnpackSequencesPass(),
             "(float[2,4] x, int64 n) => (float[2,1] y) { s = SplitToSequence<axis=1>(x)\n y = Identity(n) }",
             "SplitToSequence 's': its sequence is read by more than SequenceAt with a constant place",
+        ),
+        (
+            DropZeroStatesPass(),
+            "(float[2,1,2] x, float[1,3,2] w, float[1,3,3] r, float[1,1,3] h) => (y) { y = RNN<hidden_size=3>(x, w, r,,, h) }",
+            "RNN 'y': its initial state is not known to be zero",
         ),
         (
             InlineBranchesPass(),

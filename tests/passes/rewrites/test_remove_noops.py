@@ -6,7 +6,7 @@ import pytest
 
 from samba_onnx.passes.rewrites.infer_shapes import InferShapesPass
 from samba_onnx.passes.rewrites.remove_noops import RemoveNoopsPass
-from tests.passes.rewrites.applying import add_weights, check, numbers, operators, parse
+from tests.passes.rewrites.applying import add_weights, check, numbers, operators, parse, run
 
 CONSTANTS = "<int64[3] same = {2, 3, 4}, int64[3] ones = {1, 1, 1}, int64[6] none = {0,0,0,0,0,0}, int64[1] zero = {0}, int64[1] big = {9}, int64[1] back = {-1}, int64[1] low = {-9}, int64[1] unit = {1}, int64[2] turned = {0, -1}, int64[2] lows = {9, -9}, int64[2] pair = {0, 1}, int64[2] mixed = {1, -1}, float one = {1.0}, float nil = {0.0}, float half = {0.5}, bool yes = {1}, bool no = {0}, int64[6] shift = {1,0,0,-1,0,0}, int64[2] flat = {6, 4}, int64[2] copy = {0, -1}, float[1,1,1,1] wide = {1.0}, float[1,1,4] wider = {1.0, 1.0, 1.0, 1.0}, float[1,1,1] single = {1.0}, int64[4] twice = {2, 2, 3, 4}, int64[3] pairs = {1, 1, 2}>"  # fmt: skip
 
@@ -204,3 +204,80 @@ def test_reducing_over_axes_of_size_1_changes_nothing(reduce: str) -> None:
     InferShapesPass()(model)
     check(model, RemoveNoopsPass(), inputs=[numbers(2, 1)])
     assert operators(model) == [f"Reduce{reduce}", "Neg", "Neg"]
+
+
+OPEN = """<int64[2] nought = {0, 0}, int64[2] far = {9223372036854775807, 2147483647}, int64[2] near = {9, 2147483647},
+int64[2] up = {1, 1}, int64[2] down = {-1, 1}, int64[2] axes = {0, 1}, int64[2] some = {1, 0}>"""
+
+
+@pytest.mark.parametrize(
+    ("bounds", "left"),
+    [
+        ("nought, far", []),
+        ("nought, far, axes, up", []),
+        ("nought, near", ["Slice"]),
+        ("some, far", ["Slice"]),
+        ("nought, far, axes, down", ["Slice"]),
+    ],
+)
+def test_a_slice_of_everything_is_known_without_the_shape(bounds: str, left: list[str]) -> None:
+    model = parse(f"g (float[n,m] x) => (float[a,b] y) {OPEN} {{ s = Slice(x, {bounds})\n y = Neg(s) }}")  # fmt: skip
+    check(model, RemoveNoopsPass(), inputs=[numbers(3, 4)], modified=not left)
+    assert operators(model) == [*left, "Neg"]
+
+
+@pytest.mark.parametrize(
+    ("first", "second"), [("{0}", "{0}"), ("{1}", "{0, 3}"), ("{-1}", "{-1}"), ("{-3}", "{1, -1}")]
+)
+def test_neighbouring_unsqueezes_become_one(first: str, second: str) -> None:
+    count = second.count(",") + 1
+    model = parse(f"""g (float[2,3] x) => (y)
+<int64[1] a = {first}, int64[{count}] b = {second}> {{ u = Unsqueeze(x, a)\n y = Unsqueeze(u, b) }}""")
+    model = check(model, RemoveNoopsPass(), inputs=[numbers(2, 3)])
+    (node,) = (node for node in model.graph if node.outputs[0].name == "y")
+    assert node.inputs[0] is model.graph.inputs[0]
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "gone"),
+    [
+        ("int64", "Add(x, nought)", True),
+        ("int64", "Add(nought, x)", True),
+        ("float", "Add(x, zero)", False),  # -0.0 + 0.0 is 0.0
+        ("float", "Mul(single, x)", True),
+        ("float", "Mul(matrix, x)", False),  # of a higher rank
+        ("bool", "And(true, x)", True),
+        ("bool", "And(x, false)", False),
+        ("bool", "Or(false, x)", True),
+        ("bool", "Or(x, true)", False),
+    ],
+)
+def test_a_neutral_number_is_left_out_on_either_side(kind: str, body: str, gone: bool) -> None:
+    constants = "<int64 nought = {0}, float zero = {0.0}, float single = {1.0}, float[1,1] matrix = {1.0}, bool true = {1}, bool false = {0}>"  # fmt: skip
+    model = parse(f"g ({kind}[3] x) => (y) {constants} {{ p = {body}\n y = Identity(p) }}")
+    InferShapesPass()(model)
+    x = np.array([-0.0, 1.0, 2.0]).astype({"float": np.float32}.get(kind, kind))
+    expected = run(model, [x])[0]
+    RemoveNoopsPass()(model)
+    result = run(model, [x])[0]
+    np.testing.assert_array_equal(
+        np.signbit(result.astype(float)), np.signbit(expected.astype(float))
+    )
+    np.testing.assert_array_equal(result, expected)
+    assert (operators(model) == ["Identity"]) == gone
+
+
+@pytest.mark.parametrize(
+    ("shape", "gone"),
+    [
+        ("0, 0, 3", True),
+        ("0, -1, 3", True),
+        ("-1, 0, 0", True),
+        ("0, 3, -1", False),
+        ("-1, 3, 0", False),
+    ],
+)
+def test_a_reshape_that_copies_every_dimension_goes(shape: str, gone: bool) -> None:
+    model = parse(f"g (float[n,m,3] x) => (float[a,b,c] y) <int64[3] s = {{{shape}}}> {{ r = Reshape(x, s)\n y = Neg(r) }}")  # fmt: skip
+    check(model, RemoveNoopsPass(), inputs=[numbers(3, 3, 3)], modified=gone)
+    assert operators(model) == ([] if gone else ["Reshape"]) + ["Neg"]

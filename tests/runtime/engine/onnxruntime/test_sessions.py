@@ -76,6 +76,31 @@ def test_settings_that_are_entries(settings: EngineSettings, entry: str) -> None
             "Could not find an implementation for Add(14) node with name ''",
         ),
         ("/onnxruntime_src/a/b.cc:12 broken", "broken"),
+        (
+            "Exception during initialization: /onnxruntime_src/onnxruntime/core/providers/cpu/text/"
+            "string_normalizer.cc:235 onnxruntime::StringNormalizer::Locale::Locale(const "
+            "std::string&)::<lambda()> Failed to construct locale with name:xx_YY",
+            "Failed to construct locale with name:xx_YY",
+        ),
+        (
+            "[ONNXRuntimeError] : 1 : FAIL : Non-zero status code returned while running Concat node. "
+            "Name:'' Status Message: concatbase.h:133 PrepareForComputeImpl Non concat axis dimensions "
+            "must match: Axis 1 has mismatched dimensions of 3 and 2",
+            "Concat node '': Non concat axis dimensions must match: Axis 1 has mismatched dimensions "
+            "of 3 and 2",
+        ),
+        (
+            "while running MatMul node. Name:'m' Status Message: matmul_helper.h:59 Compute MatMul "
+            "dimension mismatch",
+            "MatMul node 'm': MatMul dimension mismatch",
+        ),
+        (
+            "while running Squeeze node. Name:'s' Status Message: /onnxruntime_src/core/squeeze.h:53 "
+            "static onnxruntime::TensorShapeVector onnxruntime::SqueezeBase::ComputeOutputShape("
+            "const onnxruntime::TensorShape&, const onnxruntime::TensorShapeVector&) input_shape[i] "
+            "== 1 was false. Dimension of input 0 must be 1 instead of 4. shape={4}",
+            "Squeeze node 's': Dimension of input 0 must be 1 instead of 4. shape={4}",
+        ),
         ("x" * 400, "x" * 297 + "..."),
     ],
 )

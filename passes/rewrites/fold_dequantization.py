@@ -1,0 +1,118 @@
+"""Write compressed weights out as numbers, where the target cannot read them compressed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx_ir as ir
+
+from samba_onnx.passes.rewrites.lazy_weights import Array
+from samba_onnx.passes.rewrites.refusals import ReasonedPass, Refusal
+from samba_onnx.passes.rewrites.rewriting import (
+    WEIGHT,
+    add_initializer,
+    constant,
+    each_graph,
+    folded_name,
+    integer_attribute,
+    is_operator,
+    substitute,
+)
+
+if TYPE_CHECKING:
+    from samba_onnx.passes.rewrites.expand_functions import Knows
+
+
+class FoldDequantizationPass(ReasonedPass):
+    """Replace DequantizeLinear of a weight by the numbers that it stands for.
+
+    1. Weight, scale and zero point are initializers; the result is float32, float16 or bfloat16.
+    2. The target lacks DequantizeLinear. One that has it reads the weight as it lies, with a quarter
+       of the bytes.
+    3. Scales are of the whole weight, of an axis, or of blocks along an axis.
+
+    Numbers are computed when they are written, one weight in memory at a time.
+    """
+
+    def __init__(self, target: Knows) -> None:
+        """Keep the target.
+
+        Args:
+            target: Says whether weights may stay compressed.
+        """
+        super().__init__()
+        self.target = target
+
+    def call(self, model: ir.Model) -> ir.passes.PassResult:
+        """Fold every weight that the target cannot read."""
+        modified = False
+        if self.target.knows("", "DequantizeLinear"):
+            return ir.passes.PassResult(model, modified=False)
+        for graph in list(each_graph(model)):
+            for node in graph:
+                if is_operator(node, "DequantizeLinear"):
+                    modified |= self.refusals.applied(node, _fold(model, node))
+        return ir.passes.PassResult(model, modified=modified)
+
+
+def _fold(model: ir.Model, node: ir.Node) -> Refusal | None:
+    # Case 1.
+    weight, scale = node.inputs[:2]
+    zero = node.inputs[2] if len(node.inputs) > 2 else None
+    tensor, factors, shift = constant(weight), constant(scale), constant(zero)
+    if weight is None or tensor is None or factors is None or (zero is not None and shift is None):
+        return Refusal("what it scales is computed at run time")
+    output = node.outputs[0]
+    dtype = output.dtype or factors.dtype
+    if dtype not in (ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.BFLOAT16):
+        return Refusal("its result is of a type that the folding does not round to")
+    shape, axis = tuple(tensor.shape.numpy()), integer_attribute(node, "axis", 1)
+    block = integer_attribute(node, "block_size", 0)
+    # Case 3.
+    if not _fits(tuple(factors.shape.numpy()), shape, axis, block):
+        return Refusal("its scales do not fit its weight")
+
+    def compute() -> ir.TensorProtocol:
+        numbers = _whole(tensor)
+        if shift is not None:
+            numbers = numbers - _spread(_whole(shift), shape, axis, block)
+        spread = _spread(factors.numpy().astype(np.float32), shape, axis, block)
+        product = numbers.astype(np.float32) * spread
+        return ir.Tensor(product.astype(dtype.numpy()), dtype=dtype)
+
+    lazy = ir.LazyTensor(compute, dtype=dtype, shape=ir.Shape(shape))
+    folded = add_initializer(model, folded_name(output), lazy, weight=bool(weight.meta.get(WEIGHT)))
+    substitute(node, output, folded)
+    if node.graph is not None:
+        node.graph.remove(node, safe=True)
+    return None
+
+
+def _whole(tensor: ir.TensorProtocol) -> Array:
+    """Return a tensor's content so that differences are exact: int64, or float32 of eight bits."""
+    return tensor.numpy().astype(np.int64 if tensor.dtype.is_integer() else np.float32)
+
+
+def _fits(scale: tuple[int, ...], shape: tuple[int, ...], axis: int, block: int) -> bool:
+    """Return whether scales are one, one per place of the axis, or one per block along it."""
+    if scale in ((), (1,)) and not block:
+        return True
+    if not -len(shape) <= axis < len(shape):
+        return False
+    place = axis % len(shape)
+    if not block:
+        return scale == (shape[place],)
+    blocks = -(-shape[place] // block)
+    return block > 0 and scale == (*shape[:place], blocks, *shape[place + 1 :])
+
+
+def _spread(array: Array, shape: tuple[int, ...], axis: int, block: int) -> Array:
+    """Return scales or zero points in a shape that broadcasts to the weight's."""
+    if block:
+        place = axis % len(shape)
+        whole = np.repeat(array, block, axis=place)
+        return whole[(*[slice(None)] * place, slice(shape[place]))]
+    if array.size == 1:
+        return array.reshape(())
+    return array.reshape([-1 if place == axis % len(shape) else 1 for place in range(len(shape))])
