@@ -243,7 +243,7 @@ def analyze(
     quiet: QuietOption = False,
     verbose: VerboseOption = 0,
 ) -> int:
-    """Report what would run where, without reading weights or writing.
+    """Report what would run where; no weight is read or written.
 
     Examples:
       samba-port analyze model.onnx
