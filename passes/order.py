@@ -35,6 +35,7 @@ from samba_onnx.passes.rewrites.interface import Dimension
 from samba_onnx.passes.rewrites.lift_constants import LiftConstantsPass
 from samba_onnx.passes.rewrites.merge_duplicates import MergeInitializersPass, MergeNodesPass
 from samba_onnx.passes.rewrites.merge_linears import MergeLinearsPass
+from samba_onnx.passes.rewrites.merge_reshaped_transposes import MergeReshapedTransposesPass
 from samba_onnx.passes.rewrites.refuse_impossible import RefuseImpossiblePass
 from samba_onnx.passes.rewrites.remove_noops import RemoveNoopsPass
 from samba_onnx.passes.rewrites.simplify_concats import SimplifyConcatsPass
@@ -176,6 +177,8 @@ PIPELINE: tuple[PassEntry, ...] = (
     # Behind: which weights nothing else reads is known when everything is folded.
     _plain(MergeLinearsPass, training=False),
     *_repeated(2, _plain(HoistOverSplitPass, training=False), *_SIMPLIFY, _INFER),
+    # Behind: keys are split off in one order with queries and values.
+    *_repeated(3, _plain(MergeReshapedTransposesPass, training=False), *_SIMPLIFY, _INFER),
     _plain(TopologicalSortPass),
     # Last: names must be unique however they came about. Modules tell values apart without names.
     _plain(FixNamesPass, training=False),

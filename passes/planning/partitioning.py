@@ -142,9 +142,7 @@ def _kept_bytes(flow: Dataflow, homes: Sequence[Home], phases: Sequence[int]) ->
     return total
 
 
-def _fewest_kept_bytes(
-    flow: Dataflow, homes: Sequence[Home], earliest: Sequence[int]
-) -> Sequence[int]:
+def _fewest_kept_bytes(flow: Dataflow, homes: Sequence[Home], earliest: list[int]) -> list[int]:
     """Move RDU nodes to later phases where fewer bytes are then kept between RDU phases.
 
     For each pair of neighbouring RDU phases this is a minimum cut between the nodes that have run
@@ -152,13 +150,15 @@ def _fewest_kept_bytes(
     are nested, so that taking one after the other is as good as taking all together.
     """
     latest = _latest(flow, homes, earliest)
+    if latest == earliest:
+        return earliest
     phases = list(earliest)
-    weights = _weights(flow, homes) if latest != phases else {}
+    weights = _weights(flow, homes)
     free: dict[int, list[int]] = {}
     for position, phase in enumerate(phases):
         if phase < latest[position]:
             free.setdefault(phase, []).append(position)
-    for boundary in range(min(free, default=0), max(phases, default=0), 2):
+    for boundary in range(min(free), max(phases), 2):
         candidates = [p for p in sorted(free.get(boundary, ())) if boundary < latest[p]]
         if candidates and len(candidates) <= CUT_LIMIT:
             for position in _run_after(flow, weights, candidates, phases, boundary):

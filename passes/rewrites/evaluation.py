@@ -99,7 +99,7 @@ def _traps(node: ir.Node, operands: Sequence[Array]) -> bool:
 
 
 def _division_traps(left: Array, right: Array) -> bool:
-    if right.dtype.kind not in "iu":
+    if not np.issubdtype(right.dtype, np.integer):
         return False
     if (right == 0).any():
         return True

@@ -147,8 +147,7 @@ def _rewrite(
 
     lazy = ir.LazyTensor(compute, dtype=tensor.dtype, shape=ir.Shape(list(tensor.shape.numpy())))
     new_weight = add_initializer(model, f"{weight.name}_normalized", lazy, weight=True)
-    if len(before.inputs) < 3:
-        before.resize_inputs(3)
+    before.resize_inputs(3)
     old_bias = before.inputs[2]
     name = f"{weight.name}_bias" if old_bias is None else old_bias.name
     vector = ir.Tensor(bias.astype(tensor.dtype.numpy()))

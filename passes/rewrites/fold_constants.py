@@ -94,8 +94,7 @@ def _fold(model: ir.Model, node: ir.Node, version: int) -> Refusal | None:
     for output, result in zip(list(node.outputs), results, strict=True):
         if not output.uses() and not output.is_graph_output():
             continue
-        dtype = output.dtype or ir.DataType.from_numpy(result.dtype)
-        tensor = ir.Tensor(np.ascontiguousarray(result).reshape(result.shape), dtype=dtype)
+        tensor = ir.Tensor(np.ascontiguousarray(result).reshape(result.shape))
         _replace_output(model, node, output, tensor, weight=weight)
     _drop(node)
     return None
@@ -176,4 +175,4 @@ def _drop(node: ir.Node) -> None:
         owner = value.graph
         unused = value.is_initializer() and not value.uses() and not value.is_graph_output()
         if unused and isinstance(owner, ir.Graph):
-            owner.initializers.pop(str(value.name), None)
+            owner.initializers.pop(str(value.name))

@@ -10,7 +10,7 @@ import onnx_ir as ir
 from numpy.typing import NDArray
 
 from samba_onnx.facts.operators import Kind, operators
-from samba_onnx.passes.rewrites.rewriting import integer_attribute, integers
+from samba_onnx.passes.rewrites.rewriting import integers
 
 Array = NDArray[Any]
 Arrange = Callable[[Sequence[Array]], Array]
@@ -25,17 +25,17 @@ def lazy_tensor(
     """Return a tensor that is computed from ``sources`` each time that it is read.
 
     Args:
-        arrange: Makes the content from that of the sources; moves elements, computes nothing.
+        arrange: Makes the content from that of the sources, in any shape; moves elements, computes
+            nothing.
         sources: Tensors of one type, usually still in the model's file.
         shape: Shape of the result.
     """
-    dtype = sources[0].dtype
 
     def compute() -> ir.TensorProtocol:
         array = arrange([source.numpy() for source in sources])
-        return ir.Tensor(np.ascontiguousarray(array).reshape(shape), dtype=dtype)
+        return ir.Tensor(np.ascontiguousarray(array).reshape(shape))
 
-    return ir.LazyTensor(compute, dtype=dtype, shape=ir.Shape(shape))
+    return ir.LazyTensor(compute, dtype=sources[0].dtype, shape=ir.Shape(shape))
 
 
 def arrangement(node: ir.Node, shape: tuple[int, ...]) -> Arrange | None:
@@ -50,9 +50,9 @@ def arrangement(node: ir.Node, shape: tuple[int, ...]) -> Arrange | None:
         order = None if permutation is None else tuple(permutation.as_ints())
         return lambda arrays: arrays[0].transpose(order)
     if node.op_type in LAYOUT:
-        return lambda arrays: arrays[0].reshape(shape)
+        return lambda arrays: arrays[0]  # in the order of its elements; the tensor has the shape
     if node.op_type == "Concat":
-        axis = integer_attribute(node, "axis", 0)
+        axis = node.attributes["axis"].as_int()
         return lambda arrays: np.concatenate(list(arrays), axis=axis)
     if node.op_type == "Slice":
         bounds = _bounds(node, len(shape))
@@ -62,7 +62,7 @@ def arrangement(node: ir.Node, shape: tuple[int, ...]) -> Arrange | None:
 
 def _bounds(node: ir.Node, rank: int) -> tuple[slice, ...] | None:
     """Return a forward Slice as Python slices."""
-    starts, stops, axes, steps = ([integers(value) for value in node.inputs[1:]] + [None] * 4)[:4]
+    starts, stops, axes, steps = (*(integers(value) for value in node.inputs[1:]), None, None)[:4]
     if starts is None or stops is None:
         return None
     axes = list(range(len(starts))) if axes is None else axes

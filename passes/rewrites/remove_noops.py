@@ -92,7 +92,7 @@ class RemoveNoopsPass(ReasonedPass):
         if rule is None or source is None:
             return modified
         if any(extra.uses() or extra.is_graph_output() for extra in node.outputs[1:]):
-            return self.refusals.applied(node, Refusal("its other outputs are read")) or modified
+            return self.refusals.applied(node, Refusal("its other outputs are read"))
         return self.refusals.applied(node, rule(node) or forward(node, source)) or modified
 
 

@@ -247,7 +247,7 @@ def analyze(
     quiet: QuietOption = False,
     verbose: VerboseOption = 0,
 ) -> int:
-    """Report what would run where, without writing a PEF or reading weights.
+    """Report what would run where; no weight is read or written.
 
     Examples:
       samba-port analyze model.onnx

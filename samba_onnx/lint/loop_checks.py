@@ -44,11 +44,11 @@ class Steps:
                 self._loops.add(loop)
             elif function is not None and function not in self._functions:
                 self._functions.add(function)
-                pending += _calls_to(source, function)
+                pending += calls_to(source, function)
         self._called = {
             function
             for function in self._functions
-            if any(source.loop_of(call) is not None for call in _calls_to(source, function))
+            if any(source.loop_of(call) is not None for call in calls_to(source, function))
         }
 
     def repeats(self, node: ast.AST) -> bool:
@@ -68,8 +68,13 @@ class Steps:
                     yield call
 
 
-def _calls_to(source: SourceFile, function: Function) -> list[ast.Call]:
-    """Return the calls of a function by its own name, as a function or a method of ``self``."""
+def calls_to(source: SourceFile, function: Function) -> list[ast.Call]:
+    """Return the calls of a function by its own name, as a function or a method of ``self``.
+
+    Args:
+        source: The file of both.
+        function: A function or method that the file defines.
+    """
     own = source.class_of(function) is not None
     return [
         call
@@ -140,9 +145,10 @@ def host_steps(source: SourceFile, context: LintContext) -> Remarks:
     optimizers = set(_bound(source, lambda name: ".optim." in name and "lr_scheduler" not in name))
     for call in Steps(source).calls():
         match call.func:
-            case ast.Attribute(value=ast.Name(id=name), attr="step" | "zero_grad" as method) if (
-                name in optimizers
+            case ast.Attribute(value=owner, attr="step" | "zero_grad" as method) if (
+                ast.unparse(owner) in optimizers
             ):
+                name = ast.unparse(owner)
                 message = f"`{name}.{method}()` is a step on the host, beside that of the device"
                 yield Remark("host-step", call, message)
             case ast.Attribute(attr="backward"):
@@ -163,8 +169,8 @@ def schedules(source: SourceFile, context: LintContext) -> Remarks:
     )
     for call, _ in source.calls:
         match call.func:
-            case ast.Attribute(value=ast.Name(id=name), attr="step") if name in schedulers:
-                message = f"`{name}.step()` sets a rate that no run is given"
+            case ast.Attribute(value=owner, attr="step") if ast.unparse(owner) in schedulers:
+                message = f"`{ast.unparse(owner)}.step()` sets a rate that no run is given"
                 yield Remark("schedule-without-rate", call, message)
 
 
@@ -182,12 +188,13 @@ def _gives_rate(call: ast.Call) -> bool:
 
 
 def _bound(source: SourceFile, accepts: Callable[[str], bool]) -> Iterator[str]:
-    """Yield the names that results of some functions are assigned to."""
+    """Yield the names, also as ``self.name``, that results of some functions are assigned to."""
     for node in ast.walk(source.tree):
         match node:
             case ast.Assign(targets=targets, value=ast.Call(func=called)):
                 if accepts(source.names.dotted(called)):
-                    yield from (item.id for item in targets if isinstance(item, ast.Name))
+                    named = (ast.Name, ast.Attribute)
+                    yield from (ast.unparse(item) for item in targets if isinstance(item, named))
 
 
 LOOP_CHECKS: tuple[Check, ...] = (

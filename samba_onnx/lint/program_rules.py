@@ -80,6 +80,18 @@ PROGRAM_RULES: tuple[LintRule, ...] = (
         _training('loss = samba.session.run([batch], outputs, section_types=["FWD"])\n'),
     ),
     LintRule(
+        "run-before-trace",
+        Severity.ERROR,
+        "A run of a program that was not traced",
+        "Tracing loads the PEF and sends weights to the device; before, there is nothing to run.",
+        "Call `samba.utils.trace_graph(model, inputs, optimizer, pef=...)` once, before the first run.",
+        "SambaSession.run and its example: utils.trace_graph comes first",
+        _START + "loss = samba.session.run([image], [])\n"
+        'outputs = samba.utils.trace_graph(model, (image,), pef="net.pef")\n',
+        _START + 'outputs = samba.utils.trace_graph(model, (image,), pef="net.pef")\n'
+        "loss = samba.session.run([image], outputs)\n",
+    ),
+    LintRule(
         "odd-batch",
         Severity.ERROR,
         "An odd batch size for an SN30",
@@ -172,6 +184,23 @@ PROGRAM_RULES: tuple[LintRule, ...] = (
             _RUN + "optimizer.step()\n", "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
         ),
         _training(_RUN, "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"),
+    ),
+    LintRule(
+        "gradient-overwritten",
+        Severity.WARNING,
+        "A gradient that the next backward overwrites",
+        "BCKWD of a program that was compiled without gradient_accumulation writes gradients and adds "
+        "nothing up: an OPT after several batches sees those of the last one only.",
+        "Compile with `gradient_accumulation=True`, and run `ZEROGRAD` after `OPT`.",
+        "SambaSession.compile, gradient_accumulation; SambaSession.run, section type ZEROGRAD",
+        _training(
+            'samba.session.run([batch], [], section_types=["FWD", "BCKWD"])\n'
+            'if batch.is_last:\n    samba.session.run([], [], section_types=["OPT"])\n'
+        ),
+        _training(
+            'samba.session.run([batch], [], section_types=["FWD", "BCKWD"])\n'
+            'samba.session.run([], [], section_types=["OPT"])\n'
+        ),
     ),
     LintRule(
         "schedule-without-rate",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections import defaultdict
+from collections.abc import Iterator
 
 from samba_onnx.lint.source import Function, SourceFile
 from samba_onnx.lint.tensor_values import Holding, TensorValues, parameter_kinds
@@ -23,6 +24,7 @@ class TracedFunctions:
             source: The file.
         """
         self._source = source
+        self._assigned = frozenset(_assigned_forwards(source))
         self._tensors: dict[Function, dict[str, Holding]] = defaultdict(dict)
         self.values: dict[Function, TensorValues] = {}
         pending = [function for function in source.functions if self._is_forward(function)]
@@ -41,7 +43,7 @@ class TracedFunctions:
     def _is_forward(self, function: Function) -> bool:
         """Whether a function is the forward of a module; that of an autograd.Function is none."""
         owner = self._source.class_of(function)
-        return (
+        return function in self._assigned or (
             owner is not None
             and function.name == "forward"
             and not function.decorator_list
@@ -72,20 +74,32 @@ class TracedFunctions:
                 owner = self._source.class_of(caller)
                 return _method(self._source, owner, name) if owner is not None else None
             case ast.Name(id=name):
-                return next(
-                    (
-                        function
-                        for function in self._source.tree.body
-                        if isinstance(function, Function) and function.name == name
-                    ),
-                    None,
-                )
+                return _function(self._source, name)
         return None
 
     def _attributes(self, function: Function) -> frozenset[str]:
         """Return the attributes of a function's module that hold a parameter or buffer."""
         owner = self._source.class_of(function)
         return frozenset() if owner is None else _tensor_attributes(self._source, owner)
+
+
+def _function(source: SourceFile, name: str) -> Function | None:
+    """Return the function of a file that is no method, by its name."""
+    functions = (node for node in source.tree.body if isinstance(node, Function))
+    return next((function for function in functions if function.name == name), None)
+
+
+def _assigned_forwards(source: SourceFile) -> Iterator[Function]:
+    """Yield the functions that a file makes the forward of a class or module."""
+    for node in ast.walk(source.tree):
+        match node:
+            case ast.Assign(
+                targets=[ast.Name(id="forward") | ast.Attribute(attr="forward")],
+                value=ast.Name(id=name),
+            ):
+                function = _function(source, name)
+                if function is not None and function.args.args:
+                    yield function
 
 
 def _method(source: SourceFile, owner: ast.ClassDef, name: str) -> Function | None:

@@ -102,7 +102,7 @@ def make_sample(
     reason = _obstacle(model, explicit=wanted is True)
     if reason:
         return _without(reason)
-    trial = functools.partial(run_sample, loaded.path or source, threads=1, seconds=seconds)
+    trial = functools.partial(run_sample, loaded.source(source), threads=1, seconds=seconds)
     try:
         inputs, run = _answered(functools.partial(trial, custom_ops=custom_ops), model, seed)
     except (UsageError, KeyError) as error:

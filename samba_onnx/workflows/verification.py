@@ -151,7 +151,7 @@ def verify(
     loaded = load_model(model)
     with _opened(pef) as opened:
         _refuse_other_model(opened, loaded.model)
-        original = options.open_original(loaded.path or model)
+        original = options.open_original(loaded.source(model))
         trials = _trials(opened, original, loaded.model, inputs, seed)
         return _compare_runs(opened, trials, "original", ChosenTolerances(rtol, atol), options)
 

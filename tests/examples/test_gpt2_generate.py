@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +12,6 @@ import torch
 from transformers import GPT2Config, GPT2LMHeadModel, set_seed
 
 from tests.examples.launching import launch
-
-pytestmark = pytest.mark.slow
 
 PEF = "out/generate/generate.pef"
 SIZES = ("--n-embd", 16, "--n-layer", 2, "--n-head", 2, "--max-seq-length", 12, "-b", 2)
@@ -57,6 +55,24 @@ def eager(prompts: list[list[int]], seed: int, options: Mapping[str, Any]) -> li
     return answer
 
 
+def test_greedy_text_in_this_process(
+    run_here: Callable[..., None],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    torch.save(plain_model().state_dict(), "plain.pt")
+    run_here(
+        "gpt2_generate.py", "compile", "--inference", *SIZES, "-b", 1, "--pef-name", "generate"
+    )
+    capsys.readouterr()
+    told = ("--checkpoint", "plain.pt", "--max-new-tokens", 7, "--prompts", "4 5 6")
+    run_here("gpt2_generate.py", "run", "--inference", *SIZES, "-b", 1, "--pef", PEF, *told)
+    assert ast.literal_eval(capsys.readouterr().out) == eager(PROMPTS[:1], 0, {})[0]
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "prompts", "options"),
     [

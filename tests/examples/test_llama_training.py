@@ -19,7 +19,6 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from tests.examples.readme import DATA, run_section
 
 RATE, WARMUP, DECAY, LARGEST_NORM = 0.001, 10, 0.1, 1.0
-TITLE = "Llama, larger than the host's memory"
 
 
 def plain_model(hidden: int, layers: int, length: int) -> LlamaForCausalLM:
@@ -135,6 +134,7 @@ def test_it_trains_as_in_eager_torch(
     assert_same_model(Path("b"), model, 1e-6)
 
 
+@pytest.mark.slow
 def test_it_goes_on_from_a_checkpoint_in_several_files(
     run_here: Callable[..., None], data: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -158,7 +158,7 @@ def test_all_commands_in_processes_of_their_own(tmp_path: Path) -> None:
     Torch in float32 and torch in float64 differ by 1e-6 then.
     """
     run_section(DATA, tmp_path)
-    _, tested, first, second, _, told = run_section(TITLE, tmp_path)
+    _, tested, first, second, _, told = run_section("Llama on shapes", tmp_path)
     assert tested == "RDU and CPU agree\n"
     data = tmp_path / "data" / "sums" / "hdf5"
     model = plain_model(64, 2, 32)

@@ -55,6 +55,11 @@ def refused_hook(traced: Traced) -> None:
     samba.session.compile(traced.model.train(), traced.inputs, sgd)
 
 
+def run_before_trace(traced: Traced) -> None:
+    samba.session.reset()
+    samba.session.run(traced.inputs, traced.outputs)
+
+
 def smaller_last_batch(traced: Traced) -> None:
     rest = samba.from_torch_tensor(torch.zeros(3, 4), name="image")
     samba.session.run([rest], traced.outputs)
@@ -65,6 +70,7 @@ REFUSED = {
     "sections-twice": sections_twice,
     "optimizer": optimizer,
     "refused-hook": refused_hook,
+    "run-before-trace": run_before_trace,
     "smaller-last-batch": smaller_last_batch,
 }
 ON_DEVICES_ONLY = {"odd-batch"}

@@ -86,6 +86,58 @@ def cases(draw: st.DrawFn, most: int = 8) -> Case:
     return Case(ir.Model(graph, ir_version=10), tuple(cpu))
 
 
+@st.composite
+def switching_cases(draw: st.DrawFn, most: int = 4) -> Case:
+    """Return graphs of up to ``most`` RDU nodes beside three switches from the CPU to the RDU.
+
+    The switches are a chain of three nodes on the CPU with one on the RDU after each. All nodes read
+    what any earlier one wrote, in sizes from 1 to 5.
+    """
+    known = [_value("x", draw(st.integers(1, 5)))]
+    nodes: list[ir.Node] = []
+    cpu: list[ir.Node] = []
+
+    def add(operands: list[ir.Value], outputs: int) -> ir.Node:
+        index = len(nodes)
+        made = [_value(f"v{index}_{i}", draw(st.integers(1, 5))) for i in range(outputs)]
+        nodes.append(ir.Node("", "Op", operands, outputs=made, name=f"n{index}"))
+        known.extend(made)
+        return nodes[-1]
+
+    def add_free(count: int) -> None:
+        for _ in range(count):
+            operands = draw(st.lists(st.sampled_from(known), min_size=1, max_size=2))
+            add(operands, draw(st.integers(1, 2)))
+
+    free = draw(st.integers(1, most))
+    last = known[0]
+    for switch in range(3):
+        before = draw(st.integers(0, free))
+        free -= before
+        add_free(before)
+        last = add([last], 1).outputs[0] if switch else last
+        cpu.append(add([last, draw(st.sampled_from(known))], 1))
+        last = cpu[-1].outputs[0]
+    end = add([last, draw(st.sampled_from(known))], 1)
+    add_free(free)
+    outputs = [end.outputs[0], *draw(st.lists(st.sampled_from(known), max_size=1))]
+    graph = ir.Graph(known[:1], outputs, nodes=nodes, opset_imports={"": 21}, name="switching")
+    return Case(ir.Model(graph, ir_version=10), tuple(cpu))
+
+
+@st.composite
+def chains(draw: st.DrawFn, most: int = 8) -> Case:
+    """Return 5 to ``most`` RDU nodes, each of which reads the one before, some an earlier one too."""
+    known = [_value("x", draw(st.integers(1, 8)))]
+    nodes: list[ir.Node] = []
+    for index in range(draw(st.integers(5, most))):
+        operands = list(dict.fromkeys([known[-1], draw(st.sampled_from(known))]))
+        known.append(_value(f"v{index}", draw(st.integers(0, 8))))
+        nodes.append(ir.Node("", "Op", operands, outputs=known[-1:], name=f"n{index}"))
+    graph = ir.Graph(known[:1], known[-1:], nodes=nodes, opset_imports={"": 21}, name="chain")
+    return Case(ir.Model(graph, ir_version=10), ())
+
+
 def needs(node: ir.Node) -> list[ir.Value]:
     """Return what a node of these graphs reads, found in another way than the code under test."""
     values = [value for value in node.inputs if value is not None]

@@ -14,7 +14,7 @@ from samba_onnx.passes.planning.partitioning import Group, Home
 from samba_onnx.passes.planning.sectioning import cut, sram_bytes
 from samba_onnx.program.dataflow import in_order, is_weight
 from tests.passes.planning.plan_samples import operators, parse, target
-from tests.passes.planning.random_graphs import Case, cases, needs
+from tests.passes.planning.random_graphs import Case, cases, chains, needs
 
 CHAIN = """g (float[4] x) => (float[4] y) <float[4] w = {1, 2, 3, 4}> {
     float_a = Add (x, w)
@@ -62,11 +62,12 @@ def best(nodes: Sequence[ir.Node], capacity: int) -> tuple[int, int]:
 
 
 @settings(max_examples=80, deadline=None)
-@given(cases(most=8), st.integers(4, 120))
-def test_fewest_sections_then_fewest_bytes_kept(case: Case, capacity: int) -> None:
+@given(st.one_of(cases(most=7), chains()), st.floats(0.2, 1))
+def test_fewest_sections_then_fewest_bytes_kept(case: Case, share: float) -> None:
     nodes = tuple(case.model.graph)
     if not nodes:
         return
+    capacity = max(4, int(share * needed(nodes)))
     groups = cut([Group(Home.RDU, nodes)], target(sram=capacity), "o3")
     pieces = [group.nodes for group in groups]
     order = [node for piece in pieces for node in piece]
@@ -169,6 +170,17 @@ def test_the_models_own_order_is_kept_where_another_is_no_better() -> None:
     pieces = cut(groups, target(sram=47), "o3")
     assert len(pieces) > 1
     assert [node for piece in pieces for node in piece.nodes] == list(groups[0].nodes)
+
+
+def test_a_late_cut_is_as_good_as_an_early_one() -> None:
+    # Of 12 nodes at most 10 fit into a section: there are 9 places for a cut, the last the smallest.
+    adds = "\n".join(f"v{i + 1} = Add (v{i}, w{i})" for i in range(12))
+    weights = ", ".join(f"float[4] w{i} = {{1, 2, 3, 4}}" for i in range(12))
+    groups = whole(f"g (float[4] v0) => (float[4] v12) <{weights}> {{ {adds} }}")
+    for node in groups[0].nodes:
+        node.outputs[0].shape = ir.Shape([7 if node.outputs[0].name == "v10" else 8])
+    pieces = cut(groups, target(sram=10 * 16 + 64), "o3")
+    assert [len(piece.nodes) for piece in pieces] == [10, 2]
 
 
 def test_operands_baked_into_a_section_need_no_memory() -> None:

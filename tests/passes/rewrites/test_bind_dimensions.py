@@ -38,6 +38,12 @@ def test_input_shapes_set_nameless_dimensions_and_names_everywhere() -> None:
     ]
 
 
+def test_an_input_that_has_its_shape_already_does_not_hide_that_another_got_one() -> None:
+    model = parse("g (float[?] x, float[4] w) => (float[4] y) { y = Add(x, w) }")
+    assert BindDimensionsPass({}, {"x": (4,), "w": (4,)})(model).modified
+    assert not BindDimensionsPass({}, {"x": (4,), "w": (4,)})(model).modified
+
+
 def test_nothing_asked_nothing_changed() -> None:
     assert bound({}) == ["batch,seq,4", "batch,?", "2,n", "batch,seq,4"]
 

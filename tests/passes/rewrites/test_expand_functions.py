@@ -109,6 +109,13 @@ def test_a_body_of_a_newer_operator_set_is_not_used() -> None:
     assert "Elu" not in expanded("y = Elu(x)", "Elu", opset=18)
 
 
+def test_nodes_that_stay_do_not_keep_those_behind_them_from_being_expanded() -> None:
+    model = parse("g (float[2] x) => (float[2] y) { a = Neg(x)\n b = Cos(a)\n y = Elu(b) }")
+    assert ExpandFunctionsPass(KnowsOthers("Cos", "Elu"))(model).modified
+    assert operators(model)[:2] == ["Neg", "Cos"]
+    assert "Elu" not in operators(model)
+
+
 def test_nodes_of_a_body_carry_the_version_that_it_is_written_for() -> None:
     model = parse("g (float[2] x) => (float[2] y) { y = Elu<alpha=0.5>(x) }", opset=21)
     ExpandFunctionsPass(KnowsOthers("Elu"))(model)

@@ -39,6 +39,16 @@ def test_names_that_are_unique_stay_and_omitted_outputs_get_none() -> None:
     assert [value.name for value in model.graph[0].outputs] == ["", "h"]
 
 
+def test_a_name_for_a_value_is_a_change_and_so_is_one_for_a_node() -> None:
+    model = parse("g (float[2] x) => (float[2] y) { a = Relu(x)\n y = Exp(a) }")
+    FixNamesPass()(model)
+    assert not FixNamesPass()(model).modified
+    model.graph[0].outputs[0].name = ""
+    assert FixNamesPass()(model).modified
+    model.graph[0].name = None
+    assert FixNamesPass()(model).modified
+
+
 def names(model: ir.Model) -> tuple[list[str | None], list[str | None]]:
     """Return the names of nodes, and of values other than the main graph's inputs and outputs."""
     nodes = list(model.graph.all_nodes())

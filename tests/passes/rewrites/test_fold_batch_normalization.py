@@ -118,15 +118,27 @@ def test_weights_keep_their_type_and_its_precision(kind: str, rtol: float) -> No
     assert {value.const_value.numpy().dtype for value in model.graph.initializers.values() if value.name and "normalized" in value.name and value.const_value is not None} == {np.dtype(dtype)}  # fmt: skip
 
 
-def test_a_half_precision_weight_is_rounded_once() -> None:
-    model = normalized("float16", 3)
+@pytest.mark.parametrize("kind", ["float", "float16"])
+def test_a_weight_is_multiplied_in_single_precision_and_rounded_once(kind: str) -> None:
+    model = normalized(kind, 1000)
     given = {name: value.const_value.numpy().astype(np.float32) for name, value in model.graph.initializers.items() if value.const_value is not None}  # fmt: skip
     FoldBatchNormalizationPass()(model)
     folded = model.graph.initializers["w_normalized"].const_value
     assert folded is not None
     factor = given["s"].astype(float) / np.sqrt(given["v"].astype(float) + 1e-5)
-    expected = (given["w"] * factor.astype(np.float32)).astype(np.float16)
+    expected = (given["w"] * factor.astype(np.float32)).astype(folded.dtype.numpy())
     np.testing.assert_array_equal(folded.numpy(), expected)
+
+
+def test_one_that_stays_does_not_hide_that_another_was_folded() -> None:
+    model = parse("""g (float[n,2] x, float[2,3] w, float[3] s) => (float[n,3] y) {
+ h = Gemm(x, w)
+ a = BatchNormalization(h, s, s, s, s)
+ b = Relu(a)
+ y = BatchNormalization(b, s, s, s, s) }""")
+    add_weights(model, {"w": numbers(2, 3), "s": np.array([1, 2, 3], np.float32)})
+    check(model, FoldBatchNormalizationPass(), inputs=[numbers(4, 2)], rtol=1e-4, atol=1e-5)
+    assert operators(model) == ["Gemm", "Relu", "BatchNormalization"]
 
 
 def test_new_weights_are_named_after_the_old_ones() -> None:

@@ -152,6 +152,12 @@ def test_small_growth_is_folded() -> None:
     np.testing.assert_array_equal(model.graph.initializers["r"].const_value.numpy(), [0, 1, 2, 3])
 
 
+def test_a_folded_number_has_no_axis() -> None:
+    model = parse("g (float x) => (float y) <float a = {2.0}> { n = Neg(a)\n y = Add(x, n) }")
+    check(model, FoldConstantsPass(), inputs=[np.array(1, np.float32)])
+    assert model.graph.initializers["n"].const_value.shape == ir.Shape(())  # type: ignore[union-attr]
+
+
 def test_outputs_keep_their_names() -> None:
     model = parse("""g () => (int64[2] y, float[2] b, float[1] c)
 <float[3] a = {1.0, 2.0, 3.0}, int64[2] n = {2, 1}> {
@@ -196,6 +202,19 @@ def test_large_weights_are_rearranged_when_read_and_not_before() -> None:
     assert model.graph.initializers["t"].meta[WEIGHT]
     np.testing.assert_allclose(run(model, [x])[0], expected, rtol=1e-4, atol=1e-4)
     assert reads == ["w"]
+
+
+@pytest.mark.parametrize(("extra", "left"), [(0, ["Sum"]), (1, ["Neg", "Sum"])])
+def test_weights_of_at_most_the_largest_result_are_computed_with(
+    extra: int, left: list[str]
+) -> None:
+    """Larger ones are still rearranged, also where a node behind the rearrangement stays."""
+    length = LARGEST_RESULT // 8 + extra
+    model = parse(f"g (double[1] x, double[{length}] w, double[{length}] v) => (y) <int64[1] n = {{-1}}> {{ r = Reshape(v, n)\n m = Neg(w)\n y = Sum(x, r, m) }}")  # fmt: skip
+    add_weights(model, {name: numbers(length).astype(float) for name in "wv"})
+    InferShapesPass()(model)
+    check(model, FoldConstantsPass(), inputs=[np.ones(1)])
+    assert operators(model) == left
 
 
 def test_slices_that_divide_a_weight_are_folded_and_copies_are_not() -> None:
@@ -259,6 +278,15 @@ def test_of_a_weight_that_others_read_little_is_copied(body: str, left: list[str
     assert [name for name in operators(model) if name not in ("Neg", "Identity")] == left
 
 
+@pytest.mark.parametrize(("length", "copied"), [(1024, True), (1025, False)])
+def test_up_to_4096_bytes_a_weight_is_stored_twice(length: int, copied: bool) -> None:
+    model = parse(f"g (float[{length}] x, float[{length}] w) => (y) <int64[2] n = {{1, -1}}> {{ r = Reshape(w, n)\n s = Mul(x, w)\n y = Add(r, s) }}")  # fmt: skip
+    add_weights(model, {"w": numbers(length)})
+    model.graph.initializers["w"].meta[WEIGHT] = True
+    InferShapesPass()(model)
+    check(model, FoldConstantsPass(), inputs=[numbers(length, seed=1)], modified=copied)
+
+
 def folds_slices(first: str, second: str) -> bool:
     """Return whether two slices of one weight are folded."""
     model = parse(
@@ -304,6 +332,12 @@ def test_what_is_made_of_a_weight_is_one() -> None:
     check(model, FoldConstantsPass(), inputs=[numbers(2)])
     weights = {name: WEIGHT in value.meta for name, value in model.graph.initializers.items()}
     assert weights == {"v": True, "b": False}
+
+
+def test_an_operator_is_computed_as_its_version_says() -> None:
+    model = parse("g (float[1,2] x) => (float[1,2] y) <float[2] a = {1.0, 2.0}> { u = Unsqueeze<axes=[0]>(a)\n y = Add(x, u) }", opset=11, ir_version=8)  # fmt: skip
+    check(model, FoldConstantsPass(), inputs=[numbers(1, 2)])
+    assert operators(model) == ["Add"]
 
 
 def test_strings_are_not_computed() -> None:

@@ -202,6 +202,38 @@ def test_a_shape_as_numbers_with_a_fraction_stays(kind: str) -> None:
     assert operators(model) == ["Shape", "Cast"]
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        "a = Shape(w)\n b = Add(a, a)\n y = Add(b, s)",  # b is left to FoldConstants
+        "r = Reshape(x, s)\n y = Reshape(r, n)",
+        "a = Shape(w)\n r = Reshape(x, n)\n y = Concat<axis=0>(a, n)",
+        "a = my.Shape(w)\n y = Shape(w)",
+    ],
+)
+def test_what_stays_does_not_hide_what_changed(body: str) -> None:
+    model = parse(
+        f"g (float[N,6] x, float[2,3] w, int64[2] n) => (y) {{ s = Shape(x)\n {body} }}",
+        imports=', "my": 1',
+    )
+    InferShapesPass()(model)
+    before = operators(model)
+    assert FoldShapesPass()(model).modified
+    assert not FoldShapesPass()(model).modified
+    assert len(operators(model)) <= len(before)
+
+
+def test_nodes_that_are_none_of_ours_stay() -> None:
+    model = parse("g (float[2,3] w, float[N,6] x) => (int64[2] y, float[M,3] z) <int64[2] k = {-1, 3}> { y = my.Shape(w)\n z = Reshape(x, k) }", imports=', "my": 1')  # fmt: skip
+    assert not FoldShapesPass()(model).modified
+    assert operators(model) == ["Shape", "Reshape"]
+
+
+def test_a_row_of_a_table_is_not_its_first_number() -> None:
+    model = parse("g (float[N,3] x) => (int64 y) <int64[2,2] table = {1, 2, 4, 5}, int64 one = {1}> { s = Shape(x)\n row = Gather(table, one)\n p = Mul(row, s)\n y = Gather(p, one) }")  # fmt: skip
+    check(model, InferShapesPass(), FoldShapesPass(), inputs=[numbers(2, 3)], modified=None)
+
+
 def test_contradictions_are_left_to_the_checks_behind() -> None:
     """A declared size that the elements do not have, and operands that do not fit."""
     model = parse("g (float[N,3,5] x) => (int64[4] y) { y = Shape<start=1>(x) }")
@@ -209,9 +241,23 @@ def test_contradictions_are_left_to_the_checks_behind() -> None:
     model = parse("g (float[N,3,5] x) => (int64[2] y) <int64[2] k = {1, 2}> { s = Shape(x)\n y = Add(s, k) }")  # fmt: skip
     model.graph[0].outputs[0].shape = ir.Shape([3])
     assert not FoldShapesPass()(model).modified
+    model = parse("g (float[3,5] x) => (int64[2] y) <int64[3] k = {1, 2, 3}, int64[1] one = {1}> { s = Shape(x)\n t = Add(s, k)\n y = Add(t, one) }")  # fmt: skip
+    for node in model.graph:
+        node.outputs[0].shape = ir.Shape([2])
+    FoldShapesPass()(model)
+    assert operators(model)[-2:] == ["Add", "Add"]
     model = parse("g (float[N,3,5] x) => (int64[1] y) <int64[1] k = {3}> { s = Shape(x)\n y = Gather(s, k) }")  # fmt: skip
     model.graph[0].outputs[0].shape = ir.Shape([3])
     assert not FoldShapesPass()(model).modified
+
+
+def test_a_product_over_no_axes_is_no_product_where_its_length_is_not_known() -> None:
+    model = parse("g (float[N,3,5] x) => (int64[?] y) <int64[2] k = {1, 2}> { s = Shape(x)\n t = Gather(s, k)\n u = ReduceProd<noop_with_empty_axes=1>(t)\n y = Add(u, u) }")  # fmt: skip
+    InferShapesPass()(model)
+    for node in list(model.graph)[2:]:
+        node.outputs[0].shape = ir.Shape([None])
+    check(model, FoldShapesPass(), inputs=[numbers(2, 3, 5)])
+    assert operators(model)[-2:] == ["ReduceProd", "Add"]
 
 
 def reshape(target: str, output: str = "?,?,?", attributes: str = "") -> list[int] | None:

@@ -12,7 +12,7 @@ from samba_onnx.passes.rewrites.lazy_weights import lazy_tensor
 from samba_onnx.passes.rewrites.rewriting import WEIGHT
 from tests.passes.rewrites.applying import add_weights, check, numbers, operators, parse
 
-CONSTANTS = """int64[2] flat = {-1, 128}, int64[1] first = {0}, int64[1] second = {1},
+CONSTANTS = """int64[2] flat = {-1, 128}, int64[3] cube = {64, -1, 8}, int64[1] first = {0}, int64[1] second = {1},
 int64[1] ten = {10}, int64[1] last = {-1}, int64[1] most = {9223372036854775807},
 int64[1] least = {-9223372036854775807}, int64[1] step = {3}, int64[2] lows = {8, 2},
 int64[2] highs = {-5, 100}, int64[2] axes = {1, 0}, int64[2] turned = {-1, 0}, int64[2] steps = {7, 2}"""
@@ -23,6 +23,8 @@ int64[2] highs = {-5, 100}, int64[2] axes = {1, 0}, int64[2] turned = {-1, 0}, i
     [
         "t = Transpose(w)",
         "t = Transpose<perm=[1,0]>(w)",
+        "r = Reshape(w, cube)\n t = Transpose<perm=[1,2,0]>(r)",
+        "r = Reshape(w, cube)\n t = Transpose(r)",
         "t = Reshape(w, flat)",
         "t = Flatten<axis=0>(w)",
         "t = Unsqueeze(w, second)",
@@ -35,6 +37,7 @@ int64[2] highs = {-5, 100}, int64[2] axes = {1, 0}, int64[2] turned = {-1, 0}, i
         "t = Slice(w, lows, highs)",
         "t = Slice(w, lows, highs, axes)",
         "t = Slice(w, lows, highs, turned, steps)",
+        "t = Slice(w, lows, highs, , steps)",
     ],
 )
 def test_a_weight_is_arranged_as_its_operator_says(body: str) -> None:
