@@ -29,8 +29,12 @@ DATA = pathlib.Path(onnx.__file__).parent / "backend" / "test" / "data"
 DISK_KINDS = ("simple", "pytorch-converted", "pytorch-operator", "light")
 COUNTS = pathlib.Path(__file__).with_name("backend_counts.json")
 """How many cases each module of node cases and each kind on disk has, and what becomes of them."""
+OLDEST_OPSET = 7
 NEWEST_OPSET = 27
 NEWEST_IR = 13
+"""What onnxruntime takes as it is; other models are brought there by ``runnable``."""
+NEWEST_RUNNABLE = 26
+"""What newer models are stamped as, for it promises to run no newer one."""
 
 
 @dataclass(frozen=True)
@@ -53,8 +57,26 @@ class BackendCase:
 
     @property
     def eligible(self) -> bool:
-        """Whether onnxruntime and samba-onnx both promise to read this opset and IR version."""
-        return self.opset in (0, *range(7, NEWEST_OPSET + 1)) and self.model.ir_version <= NEWEST_IR
+        """Whether onnxruntime promises to read this opset and IR version."""
+        known = (0, *range(OLDEST_OPSET, NEWEST_OPSET + 1))
+        return self.opset in known and self.model.ir_version <= NEWEST_IR
+
+    @property
+    def is_old(self) -> bool:
+        """Whether the model is older than what onnxruntime promises to run."""
+        return 0 < self.opset < OLDEST_OPSET
+
+    def runnable(self) -> onnx.ModelProto:
+        """Return the model, re-stamped where onnxruntime takes no version as new as its own."""
+        if self.opset <= NEWEST_OPSET and self.model.ir_version <= NEWEST_IR:
+            return self.model
+        model = onnx.ModelProto()
+        model.CopyFrom(self.model)
+        model.ir_version = min(model.ir_version, NEWEST_IR)
+        for entry in model.opset_import:
+            if entry.domain in ("", "ai.onnx"):
+                entry.version = min(entry.version, NEWEST_RUNNABLE)
+        return model
 
     def data_sets(self) -> list[tuple[list[Any], list[Any]]]:
         """Return (inputs, outputs) pairs; a value is an array, a list (sequence) or None."""

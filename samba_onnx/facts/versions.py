@@ -12,7 +12,8 @@ that onnxruntime 1.31 knows, the one at which it runs the most cases of the ONNX
 IR_VERSION: Final = 10
 """Version of the file format that came with this operator set; exported graphs are written in it."""
 OLDEST_OPSET: Final = 7
-"""The oldest version of the default operator set that onnxruntime promises to run."""
+"""The oldest version of the default operator set that onnxruntime promises to run; older models are
+brought to it when they are loaded."""
 NEWEST_RUNNABLE_OPSET: Final = 26
 """Newest version of the default operator set that onnxruntime 1.31 accepts."""
 NEWEST_RUNNABLE_IR: Final = 13

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -14,7 +15,7 @@ import onnx_ir as ir
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]  # has no stubs
 
 from samba_onnx.errors import InvalidModelError, ModelError, ModelLimitError, UsageError
-from samba_onnx.facts.domains import is_default
+from samba_onnx.facts.versions import OLDEST_OPSET
 from samba_onnx.loading.detection import HEAD_BYTES, describe
 from samba_onnx.loading.file_tensors import ExternalFiles
 from samba_onnx.loading.lifting import lift_weights
@@ -22,6 +23,7 @@ from samba_onnx.loading.normalising import normalise
 from samba_onnx.pef.manifest import SourceModel
 from samba_onnx.safety.files import open_regular, printable
 from samba_onnx.safety.graph_checks import check_model
+from samba_onnx.safety.old_opsets import converted, default_opset
 from samba_onnx.safety.operators import operator
 
 __all__ = ["LoadedModel", "load_model"]
@@ -36,6 +38,19 @@ class LoadedModel:
     path: Path | None
     """The file that it came from; None for a ``ModelProto``."""
     summary: SourceModel
+    converted: Callable[[], onnx.ModelProto] | None = None
+    """Makes the model with all of its weights, converted to an operator set that engines run; None
+    where the model itself is of such a one."""
+
+    def source(self, given: str | os.PathLike[str] | onnx.ModelProto) -> Path | onnx.ModelProto:
+        """Return what an engine runs in order to know what the original answers.
+
+        Args:
+            given: What the model was loaded from.
+        """
+        if self.converted is not None:
+            return self.converted()
+        return given if isinstance(given, onnx.ModelProto) else self.path or Path(given)
 
 
 def load_model(source: str | os.PathLike[str] | onnx.ModelProto) -> LoadedModel:
@@ -97,7 +112,13 @@ def _finish(
     shown = printable(path or name)
     try:
         check_model(proto, external_size=files.size)
-        model = ir.from_proto(normalise(proto, owned=path is not None))
+        summary, runnable = _summary(proto, name), None
+        if 0 < default_opset(proto) < OLDEST_OPSET:
+            proto = converted(proto)
+            check_model(proto, external_size=files.size)
+            runnable = functools.partial(_with_weights, proto, files)
+        owned = path is not None and runnable is None
+        model = ir.from_proto(normalise(proto, owned=owned))
     except ModelError as error:
         raise error.within(shown, path=path) from None
     _map_tensors(model, files)
@@ -106,7 +127,21 @@ def _finish(
     _trim_inputs(model)
     for graph in (model.graph, *(function.graph for function in model.functions.values())):
         graph.sort()
-    return LoadedModel(model, path, _summary(proto, name))
+    return LoadedModel(model, path, summary, runnable)
+
+
+def _with_weights(proto: onnx.ModelProto, files: ExternalFiles) -> onnx.ModelProto:
+    """Return a model with the content of its weights inside."""
+    whole = onnx.ModelProto()
+    whole.CopyFrom(proto)
+    for tensor in whole.graph.initializer:
+        if tensor.data_location == onnx.TensorProto.EXTERNAL:
+            content = ir.from_proto(tensor)
+            assert isinstance(content, ir.ExternalTensor)
+            tensor.raw_data = files.tensor(content).tobytes()
+            tensor.ClearField("external_data")
+            tensor.ClearField("data_location")
+    return whole
 
 
 def _graphs(model: ir.Model) -> Iterator[ir.Graph]:
@@ -180,11 +215,10 @@ def _trim_inputs(model: ir.Model) -> None:
 
 
 def _summary(proto: onnx.ModelProto, name: str) -> SourceModel:
-    opset = max(
-        (entry.version for entry in proto.opset_import if is_default(entry.domain)),
-        default=0,
-    )
     producer = f"{proto.producer_name} {proto.producer_version}".strip()
     return SourceModel(
-        name=printable(name), producer=printable(producer), opset=opset, nodes=len(proto.graph.node)
+        name=printable(name),
+        producer=printable(producer),
+        opset=default_opset(proto),
+        nodes=len(proto.graph.node),
     )

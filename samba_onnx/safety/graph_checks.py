@@ -68,7 +68,7 @@ def _check(proto: onnx.ModelProto, external_size: ExternalSize | None, limits: L
     if not limits.oldest_ir_version <= proto.ir_version <= limits.newest_ir_version:
         raise InvalidModelError(
             f"its IR version is {proto.ir_version}, versions {limits.oldest_ir_version} to "
-            f"{limits.newest_ir_version} are supported: convert it with the onnx package"
+            f"{limits.newest_ir_version} are supported: {_version_advice(proto.ir_version, limits.oldest_ir_version)}"
         )
     check_text(
         [proto.producer_name, proto.producer_version, proto.domain, proto.doc_string], "model"
@@ -108,13 +108,23 @@ def _opsets(imports: Iterable[onnx.OperatorSetIdProto], limits: Limits) -> dict[
             raise InvalidModelError(
                 f"it imports version {entry.version} of operator set "
                 f"{printable(domain or 'ai.onnx')}, versions {oldest} to {newest or 'any'} are "
-                "supported: convert it with onnx.version_converter"
+                f"supported: {_version_advice(entry.version, oldest)}"
             )
     if not opsets:
         raise InvalidModelError("it imports no operator set: this is no complete ONNX model")
     for domain in ONNXRUNTIME_DOMAINS:  # onnxruntime needs no import of its own operators
         opsets.setdefault(domain, 1)
     return opsets
+
+
+def _version_advice(version: int, oldest: int) -> str:
+    """Return what to do about a version that is not supported."""
+    if version < oldest:
+        return "export it again with an exporter of today; the file may also be damaged"
+    return (
+        "export it again for one of these (torch.onnx.export takes opset_version), or install a newer "
+        "onnx package, which knows more of them"
+    )
 
 
 @dataclass(frozen=True)

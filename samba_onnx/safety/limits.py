@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 import onnx
 
-from samba_onnx.facts.versions import OLDEST_OPSET
-
 __all__ = ["DEFAULT_LIMITS", "Limits"]
 
 
@@ -18,7 +16,7 @@ class Limits:
     oldest_ir_version: int = 3
     """The first version whose models state the operator sets that they use."""
     newest_ir_version: int = int(onnx.IR_VERSION)
-    oldest_opset: int = OLDEST_OPSET
+    oldest_opset: int = 1
     rank: int = 64
     """Dimensions of one tensor; numpy knows no more."""
     tensor_bytes: int = 1 << 40

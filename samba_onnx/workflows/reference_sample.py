@@ -100,7 +100,7 @@ def make_sample(
     if reason:
         return _without(reason)
     try:
-        inputs, run = _answered(loaded.path or source, model, seed, seconds)
+        inputs, run = _answered(loaded.source(source), model, seed, seconds)
     except (UsageError, KeyError) as error:
         return _without(str(error))
     if run.not_sampled:

@@ -129,7 +129,7 @@ def verify(
     loaded = load_model(model)
     with _opened(pef) as opened:
         _refuse_other_model(opened, loaded.model)
-        original = open_original(loaded.path or model, engine=engine, threads=threads, wide=True)
+        original = open_original(loaded.source(model), engine=engine, threads=threads, wide=True)
         trials = _trials(opened, original, loaded.model, inputs, seed)
         return _compare_runs(
             opened, trials, "original", ChosenTolerances(rtol, atol), threads, engine

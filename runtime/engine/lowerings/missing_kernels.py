@@ -17,7 +17,7 @@ import onnx
 
 from samba_onnx.facts.domains import is_default
 from samba_onnx.runtime.engine.lowerings.graph_view import element_types
-from samba_onnx.runtime.engine.lowerings.nodes import Nodes
+from samba_onnx.runtime.engine.lowerings.nodes import Nodes, all_nodes
 
 _T: Final = onnx.TensorProto
 
@@ -82,7 +82,7 @@ def compute_missing_kernels(model: onnx.ModelProto) -> dict[str, str]:
         the name of their result.
     """
     reasons: dict[str, str] = {}
-    if any(node.op_type in MISSING for node in _all_nodes(model.graph)):
+    if any(node.op_type in MISSING for node in all_nodes(model.graph)):
         _lower(model.graph, {}, reasons)
     return reasons
 
@@ -147,10 +147,3 @@ def _subgraphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
         if attribute.type == onnx.AttributeProto.GRAPH:
             yield attribute.g
         yield from attribute.graphs
-
-
-def _all_nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
-    for node in graph.node:
-        yield node
-        for inner in _subgraphs(node):
-            yield from _all_nodes(inner)

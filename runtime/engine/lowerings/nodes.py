@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,16 @@ from onnx import helper, numpy_helper
 from samba_onnx.facts.domains import is_default
 
 Shape = tuple[int, ...]
+
+
+def all_nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
+    """Yield the nodes of a graph and of all graphs inside."""
+    for node in graph.node:
+        yield node
+        for attribute in node.attribute:
+            inner = [attribute.g] if attribute.type == onnx.AttributeProto.GRAPH else []
+            for each in (*inner, *attribute.graphs):
+                yield from all_nodes(each)
 
 
 class Nodes:

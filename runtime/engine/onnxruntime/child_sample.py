@@ -108,16 +108,16 @@ def _written(folder: Path, kind: str, runs: list[dict[str, Any]]) -> list[list[d
 
 
 def _session(model: Path, settings: EngineSettings) -> ort.InferenceSession:
-    """Make a session of a model, with its bfloat16 lowered if onnxruntime cannot run it as it is."""
+    """Make a session of a model, in another form if onnxruntime cannot run it as it is."""
     try:
         return make_session(str(model), settings)
     except Exception as error:
         if not any(sign in str(error) for sign in _UNABLE):
             raise
         # Here: these imports take longer than most models do, and few models need them.
-        from samba_onnx.runtime.engine.onnxruntime.originals import bfloat16_source
+        from samba_onnx.runtime.engine.onnxruntime.originals import runnable_source
 
-        source = bfloat16_source(model)
+        source = runnable_source(model)
         if source is None:
             raise
     return make_session(source[0], settings, folder=source[1])

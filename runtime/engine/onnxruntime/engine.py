@@ -22,7 +22,7 @@ from samba_onnx.runtime.engine.onnxruntime.binding import (
     tensor_value,
 )
 from samba_onnx.runtime.engine.onnxruntime.blocks import BlockPool, bind_blocks
-from samba_onnx.runtime.engine.onnxruntime.originals import bfloat16_source
+from samba_onnx.runtime.engine.onnxruntime.originals import runnable_source
 from samba_onnx.runtime.engine.onnxruntime.sessions import (
     NO_VALUES,
     make_session,
@@ -132,7 +132,7 @@ class OnnxRuntimeEngine:
         """Prepare somebody else's model as it is; what onnxruntime does wrong is turned off.
 
         A model with bfloat16 for which onnxruntime has no kernels is computed as the device
-        computes it.
+        computes it, and one that is newer than onnxruntime as the newest that it knows.
 
         Args:
             model: In memory, or a file that may have external data beside it.
@@ -150,7 +150,7 @@ class OnnxRuntimeEngine:
             return HostSession(self._original_session(source, folder))
         except ort_errors() as error:
             refusal = _refusal(title, error)
-        rounding = bfloat16_source(model, folder)
+        rounding = runnable_source(model, folder)
         if rounding is None:
             raise refusal
         try:

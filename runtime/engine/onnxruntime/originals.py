@@ -8,21 +8,28 @@ import onnx
 import onnx.inliner
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]  # has no stubs
 
+from samba_onnx.facts.domains import is_default
+from samba_onnx.facts.versions import NEWEST_RUNNABLE_IR, NEWEST_RUNNABLE_OPSET
 from samba_onnx.runtime.engine.lowerings.bfloat16 import lower_bfloat16, uses_bfloat16
+from samba_onnx.runtime.engine.lowerings.nodes import all_nodes
 from samba_onnx.runtime.engine.widening import widened
 
-__all__ = ["bfloat16_source", "wide_source"]
+__all__ = ["runnable_source", "wide_source"]
 
 
-def bfloat16_source(model: onnx.ModelProto | Path, folder: str = "") -> tuple[bytes, str] | None:
-    """Return a model whose bfloat16 is computed on float32 kernels and rounded after each operator.
+def runnable_source(model: onnx.ModelProto | Path, folder: str = "") -> tuple[bytes, str] | None:
+    """Return a model that onnxruntime refuses in a form that it may run.
+
+    1. A version of the file format or of the default operator set that it does not know becomes the
+       newest that it does, if no operator is newer; it still refuses attributes and types that are.
+    2. bfloat16 is computed on float32 kernels and rounded after each operator.
 
     Args:
         model: In memory, or a file that may have external data beside it.
         folder: Where the files of external initializers lie, of a model in memory.
 
     Returns:
-        The serialised model and the folder of its external data; None without any bfloat16.
+        The serialised model and the folder of its external data; None where neither applies.
 
     Raises:
         ExecutionError: Types cannot be inferred.
@@ -32,10 +39,40 @@ def bfloat16_source(model: onnx.ModelProto | Path, folder: str = "") -> tuple[by
     except (DecodeError, OSError, ValueError):
         return None  # the file is no model
     lowered = onnx.inliner.inline_local_functions(proto)
-    if not uses_bfloat16(lowered):
+    restamped = _restamp(lowered)
+    if uses_bfloat16(lowered):
+        lower_bfloat16(lowered)
+    elif not restamped:
         return None
-    lower_bfloat16(lowered)
     return lowered.SerializeToString(), place
+
+
+def _restamp(proto: onnx.ModelProto) -> bool:
+    """State the newest versions that onnxruntime knows in place of newer ones; say whether it did."""
+    entries = [
+        entry
+        for entry in proto.opset_import
+        if is_default(entry.domain) and entry.version > NEWEST_RUNNABLE_OPSET
+    ]
+    if proto.ir_version <= NEWEST_RUNNABLE_IR and not entries:
+        return False
+    if entries and not all(_is_older(node) for node in all_nodes(proto.graph)):
+        return False
+    for entry in entries:
+        entry.version = NEWEST_RUNNABLE_OPSET
+    proto.ir_version = min(proto.ir_version, NEWEST_RUNNABLE_IR)
+    return True
+
+
+def _is_older(node: onnx.NodeProto) -> bool:
+    """Tell whether the newest operator set that onnxruntime knows has a node's operator."""
+    if not is_default(node.domain):
+        return True
+    try:
+        onnx.defs.get_schema(node.op_type, NEWEST_RUNNABLE_OPSET)
+    except onnx.defs.SchemaError:
+        return False
+    return True
 
 
 def wide_source(model: onnx.ModelProto | Path, folder: str = "") -> tuple[bytes, str] | None:

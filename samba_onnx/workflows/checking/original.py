@@ -6,7 +6,6 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import onnx
@@ -113,7 +112,7 @@ def _original_outputs(
 ) -> _Original:
     """Run the original; raise ``NotComparableError`` where there is nothing to compare with."""
     engine = make_engine(DEFAULT_ENGINE, EngineSettings())
-    source = model if isinstance(model, onnx.ModelProto) else loaded.path or Path(model)
+    source = loaded.source(model)
     try:
         computation = engine.open(source, "the ONNX model")
     except ExecutionError as error:
