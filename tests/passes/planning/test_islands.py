@@ -174,7 +174,7 @@ def test_no_hint_is_given_where_the_nodes_around_have_none() -> None:
 
 
 def test_the_reason_counts_copies_and_names_the_option(tmp_path: Path) -> None:
-    manifest = samba_onnx.analyze(onnx.parser.parse_model(DYNAMIC))
+    manifest = samba_onnx.analyze(onnx.parser.parse_model(DYNAMIC), keep_dynamic=True)
     nodes = {(n.op_type, n.code): n for f in manifest.fallbacks for n in f.reasons}
     concat = nodes["Concat", "island"]
     assert concat.reason == (
@@ -193,7 +193,7 @@ def test_numbers_are_those_of_onnxruntime(dims: dict[str, int], tmp_path: Path) 
     model = onnx.parser.parse_model(DYNAMIC)
     feed = {"x": np.random.default_rng(0).normal(size=(2, 6, 8)).astype(np.float32)}
     (expected,) = ort.InferenceSession(model.SerializeToString()).run(None, feed)
-    pef = samba_onnx.convert(model, tmp_path / "m.pef", dims=dims, sample=False)
+    pef = samba_onnx.convert(model, tmp_path / "m.pef", dims=dims, sample=False, keep_dynamic=True)
     with pef, samba_onnx.Device(pef, threads=1) as device:
         np.testing.assert_array_equal(device.run(feed)["y"], expected)  # copies and a Relu: exact
         assert tuple(device.ledger.transfers) == pef.manifest.graphs[0].run_transfers
