@@ -15,11 +15,12 @@ from samba_onnx.runtime.engine.protocol import LACKING_HERE
 __all__ = ["prepare"]
 
 
-def prepare(pef: str) -> dict[str, Any]:
+def prepare(pef: str, custom_ops: list[str]) -> dict[str, Any]:
     """Load a PEF onto a device with its weights mapped.
 
     Args:
         pef: Path of the PEF.
+        custom_ops: Paths of libraries with operators of custom domains.
 
     Returns:
         Under ``refused``, what the engine says of a stage that it cannot prepare; nothing if there is none, or
@@ -27,7 +28,7 @@ def prepare(pef: str) -> dict[str, Any]:
     """
     with load_pef(pef) as opened:
         try:
-            Device(opened, threads=1, prepack=False, verify=False).close()
+            Device(opened, threads=1, prepack=False, verify=False, custom_ops=custom_ops).close()
         except ExecutionError as error:
             if not any(sign in str(error) for sign in LACKING_HERE):
                 return {"refused": str(error)}

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
-from samba_onnx.errors import DeviceError, PefChecksumError, ScheduleError, UsageError
+from samba_onnx.errors import DeviceError, PefChecksumError, ScheduleError
 from samba_onnx.pef.manifest import Cause
 from samba_onnx.pef.reader import Pef
 from samba_onnx.program.kinds import SymbolKind
 from samba_onnx.runtime.contents import Contents
 from samba_onnx.runtime.elements import Array
-from samba_onnx.runtime.engine.protocol import EngineSettings
 from samba_onnx.runtime.engine.registry import DEFAULT_ENGINE
+from samba_onnx.runtime.engine.settings import engine_settings
 from samba_onnx.runtime.execution import Execution
 from samba_onnx.runtime.inputs import InputSpec, check_inputs, own_copy
 from samba_onnx.runtime.ledger import Ledger
@@ -69,13 +70,13 @@ class Device:
         time_sections: bool = False,
         verify: bool = True,
         mutex: Mutex | None = None,
+        custom_ops: Sequence[str | os.PathLike[str]] = (),
     ) -> None:
         """Load a PEF.
 
         Args:
             pef: The PEF; it must stay open as long as the device.
-            engine: Name of what executes sections and fallbacks: ``onnxruntime``, or ``reference``,
-                which is slow and exact.
+            engine: What executes stages: ``onnxruntime``, or ``reference``, which is slow and exact.
             threads: Threads within an operator; one per core when None.
             prepack: Copy weights into the layout that kernels like best. Otherwise they stay
                 mapped from the PEF: quick to load, half the memory, slower to run.
@@ -83,15 +84,16 @@ class Device:
             verify: Compare the checksum of the weights, in the background while sessions are made;
                 no result leaves the device before that has succeeded.
             mutex: Shared with devices that must not work at the same time; None for one of its own.
+            custom_ops: Libraries of custom operators for onnxruntime; their code runs in this process.
 
         Raises:
-            UsageError: ``threads`` is less than 1, or there is no such engine.
+            UsageError: ``threads`` is less than 1, there is no such engine, or it cannot load a library.
             OutOfDeviceMemoryError: The regions do not fit in the target's memory.
             ExecutionError: The engine cannot run a section or fallback.
             PefFormatError: Stages do not agree with the manifest.
             PefChecksumError: The file was replaced while it was loaded.
         """
-        settings = _settings(threads, prepack)
+        settings = engine_settings(threads, prepack=prepack, custom_ops=custom_ops)
         self._verification: Future[None] | None = pef.start_verification() if verify else None
         self._pef, manifest, self._sizes = pef, pef.manifest, SizedGraphs(pef.manifest)
         self.memory = DeviceMemory(manifest.target.tiers, manifest.regions, manifest.symbols)
@@ -392,9 +394,3 @@ class Device:
             # A fresh one each time: an exception that is raised again grows its traceback.
             raise PefChecksumError(str(error)) from None
         self._verification = None
-
-
-def _settings(threads: int | None, prepack: bool) -> EngineSettings:
-    if threads is not None and threads < 1:
-        raise UsageError(f"threads is {threads}; give 1 or more, or None for one per core")
-    return EngineSettings(threads, prepack)

@@ -35,7 +35,7 @@ class InferForeignTypesPass(ir.passes.InPlacePass):
     2. onnxruntime sees these nodes only, in a child process; weights are declared, not read.
     3. What is known stays. Names of dimensions that the model's inputs do not have were made up by
        onnxruntime and are dropped.
-    4. An operator of any other domain is named in a note, since the emulator cannot run it, and so
+    4. An operator of any other domain is named in a note, since the emulator has to be given it, and so
        is a refusal of onnxruntime's.
     """
 
@@ -79,8 +79,9 @@ class InferForeignTypesPass(ir.passes.InPlacePass):
         }
         if unknown:
             self.notes.append(
-                f"the emulator cannot run {', '.join(sorted(unknown))}: onnxruntime has no such "
-                "operator, and the model brings no function body for it"
+                f"the emulator cannot run {', '.join(sorted(unknown))} without a library of custom "
+                "operators (--custom-ops): onnxruntime has no such operator, and the model brings no "
+                "function body for it"
             )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -19,6 +19,7 @@ from samba_onnx.runtime.engine.protocol import (
     Rewriting,
 )
 from samba_onnx.runtime.engine.registry import DEFAULT_ENGINE, make_engine
+from samba_onnx.runtime.engine.settings import engine_settings
 from samba_onnx.runtime.engine.widening import widened
 
 _ORIGINAL: Final = "the original model"
@@ -109,6 +110,7 @@ def open_original(
     engine: str = DEFAULT_ENGINE,
     threads: int | None = None,
     wide: bool = False,
+    custom_ops: Sequence[str | os.PathLike[str]] = (),
 ) -> OriginalModel:
     """Prepare somebody else's model as it is.
 
@@ -117,15 +119,16 @@ def open_original(
         engine: Name of what runs it.
         threads: Threads inside operators; all cores where None.
         wide: Whether to prepare it in float32, too, if it has numbers of 16 bits.
+        custom_ops: Shared libraries with operators of custom domains, in onnxruntime's form.
 
     Returns:
         The model, ready to be run many times.
 
     Raises:
-        UsageError: There is no such engine.
+        UsageError: There is no such engine, or it cannot load a library.
         ExecutionError: The engine cannot run it; names the operator and what the engine says of it.
     """
-    executor = make_engine(engine, EngineSettings(threads))
+    executor = make_engine(engine, engine_settings(threads, custom_ops=custom_ops))
     source = model if isinstance(model, onnx.ModelProto) else Path(model)
     computation = executor.open(source, _ORIGINAL)
     return OriginalModel(executor, computation, _open_wide(executor, source) if wide else None)

@@ -51,6 +51,9 @@ class EngineSettings:
     trains: bool = False
     """Whether one of them is a backward, which needs much memory for a short time."""
     rewriting: Rewriting = Rewriting.FULL
+    custom_ops: tuple[str, ...] = ()
+    """Absolute paths of shared libraries with operators of custom domains, in onnxruntime's form: they
+    export ``RegisterCustomOps``. Their code runs with the rights of this process."""
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,12 @@ def _onnxruntime(settings: EngineSettings) -> Engine:
     return OnnxRuntimeEngine(settings)
 
 
-def _reference(_settings: EngineSettings) -> Engine:
+def _reference(settings: EngineSettings) -> Engine:
+    if settings.custom_ops:
+        raise UsageError(
+            "custom-ops libraries are for the engine onnxruntime; reference cannot load "
+            f"{settings.custom_ops[0]}"
+        )
     from samba_onnx.runtime.engine.reference.engine import ReferenceEngine
 
     return ReferenceEngine()
@@ -38,7 +43,8 @@ def make_engine(name: str, settings: EngineSettings) -> Engine:
         settings: How it prepares computations.
 
     Raises:
-        UsageError: There is no such engine.
+        UsageError: There is no such engine, it cannot load libraries of custom operators, or one of
+            them is no such library.
     """
     make = ENGINES.get(name)
     if make is None:

@@ -13,6 +13,7 @@ from samba_onnx.cli.failures import EXIT_NO, EXIT_YES, complain
 from samba_onnx.cli.options import (
     LIMITS,
     TORCH,
+    CustomOpsOption,
     DimOption,
     InputShapeOption,
     JsonOption,
@@ -119,6 +120,7 @@ def convert(
         ),
     ] = 60.0,
     seed: SeedOption = 0,
+    custom_ops: CustomOpsOption = None,
     dim: DimOption = None,
     input_shape: InputShapeOption = None,
     sample_input: SampleInputOption = None,
@@ -193,6 +195,7 @@ def convert(
     with Activity(quiet) as activity:
         if is_torch_model(model):
             _refuse_shapes(bool(dims or shapes or keep_dynamic))
+            _refuse_libraries(custom_ops)
             opened = convert_torch(
                 model,
                 destination,
@@ -220,6 +223,7 @@ def convert(
                 sample=sample,
                 sample_seconds=sample_seconds,
                 seed=seed,
+                custom_ops=custom_ops or (),
                 progress=activity.step,
             )
         with opened as pef:
@@ -314,6 +318,13 @@ def _refuse_shapes(stated: bool) -> None:
         raise UsageError(
             "--dim, --input-shape, --sample-input and --keep-dynamic are for ONNX models: the sizes of "
             "a PyTorch model are those of its example inputs"
+        )
+
+
+def _refuse_libraries(libraries: list[str] | None) -> None:
+    if libraries:
+        raise UsageError(
+            "--custom-ops is for ONNX models: an export of torch's has no such operators"
         )
 
 

@@ -106,6 +106,15 @@ EngineOption = Annotated[
         help="What computes: onnxruntime; or reference, ONNX's own implementation, slow and exact.",
     ),
 ]
+CustomOpsOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--custom-ops",
+        metavar="LIBRARY",
+        help="Shared library with operators of custom domains for onnxruntime; its code is executed; "
+        "repeatable.",
+    ),
+]
 JsonOption = Annotated[
     str | None,
     typer.Option(

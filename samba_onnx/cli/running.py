@@ -16,6 +16,7 @@ from samba_onnx.cli.options import (
     OUTPUT,
     SECTIONS,
     SHAPES,
+    CustomOpsOption,
     EngineOption,
     JsonOption,
     PefArgument,
@@ -123,6 +124,7 @@ def run(
     ] = 1,
     threads: ThreadsOption = None,
     engine: EngineOption = "onnxruntime",
+    custom_ops: CustomOpsOption = None,
     time_sections: Annotated[
         bool,
         typer.Option(
@@ -170,7 +172,12 @@ def run(
         activity.step("prepare the emulator")
         prepack = iterations >= PREPACK_FROM
         with Device(
-            opened, engine=engine, threads=threads, prepack=prepack, time_sections=time_sections
+            opened,
+            engine=engine,
+            threads=threads,
+            prepack=prepack,
+            time_sections=time_sections,
+            custom_ops=custom_ops or (),
         ) as device:
             device.load(values)
             set_gradients(device, opened.manifest, chosen)

@@ -11,6 +11,7 @@ import typer
 from samba_onnx.cli.display import Display, refuse_overwriting
 from samba_onnx.cli.failures import EXIT_NO, EXIT_YES
 from samba_onnx.cli.options import (
+    CustomOpsOption,
     EngineOption,
     JsonOption,
     QuietOption,
@@ -66,6 +67,7 @@ def verify(
     ] = None,
     threads: ThreadsOption = None,
     engine: EngineOption = "onnxruntime",
+    custom_ops: CustomOpsOption = None,
     json: JsonOption = None,
     quiet: QuietOption = False,
     verbose: VerboseOption = 0,
@@ -102,7 +104,14 @@ def verify(
         )
         activity.step("compare")
         if len(files) == 1:
-            verification = self_test(pef, rtol=rtol, atol=atol, threads=threads, engine=engine)
+            verification = self_test(
+                pef,
+                rtol=rtol,
+                atol=atol,
+                threads=threads,
+                engine=engine,
+                custom_ops=custom_ops or (),
+            )
         else:
             verification = compare_with_original(
                 files[0],
@@ -113,6 +122,7 @@ def verify(
                 atol=atol,
                 threads=threads,
                 engine=engine,
+                custom_ops=custom_ops or (),
             )
     report = _report(verification, Path(files[-1]).name)
     display = Display(json, quiet, verbose)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import Final
 
 from samba_onnx.errors import ExecutionError
@@ -15,7 +16,9 @@ TASK: Final = "samba_onnx.runtime.child_preparation:prepare"
 """What the child does."""
 
 
-def refuse_unpreparable(path: str | os.PathLike[str], *, seconds: float = 60.0) -> None:
+def refuse_unpreparable(
+    path: str | os.PathLike[str], *, seconds: float = 60.0, custom_ops: Sequence[str] = ()
+) -> None:
     """Prepare every section and fallback of a PEF without running any.
 
     What converts also runs: an operator without a kernel, or a graph that the engine's own rewrites
@@ -24,6 +27,7 @@ def refuse_unpreparable(path: str | os.PathLike[str], *, seconds: float = 60.0) 
     Args:
         path: A whole PEF.
         seconds: Wall-clock time after which the child is stopped.
+        custom_ops: Absolute paths of libraries with operators of custom domains.
 
     Raises:
         ModelLimitError: It takes too much time or memory.
@@ -32,7 +36,7 @@ def refuse_unpreparable(path: str | os.PathLike[str], *, seconds: float = 60.0) 
     shown = printable(os.fspath(path))
     answer = run_child(
         TASK,
-        {"pef": os.fspath(path)},
+        {"pef": os.fspath(path), "custom_ops": list(custom_ops)},
         seconds=seconds,
         memory_bytes=memory_for_a_child(),
         doing="preparing the compiled stages with onnxruntime",

@@ -48,6 +48,7 @@ def run_sample(
     seconds: float = 60.0,
     memory_bytes: int | None = None,
     threads: int | None = None,
+    custom_ops: Sequence[str] = (),
 ) -> SampleRun:
     """Run a model with onnxruntime in a child process.
 
@@ -60,6 +61,7 @@ def run_sample(
         seconds: Wall-clock time after which all runs are given up.
         memory_bytes: Memory that they may take; None for most of what is available now.
         threads: Threads within one operator; None for onnxruntime's choice.
+        custom_ops: Absolute paths of libraries with operators of custom domains.
 
     Returns:
         The outputs, or the reason why the model could not be sampled although nothing is wrong.
@@ -93,6 +95,7 @@ def run_sample(
             "names": None if outputs is None else list(outputs),
             "wide": wide,
             "threads": threads,
+            "custom_ops": list(custom_ops),
         }
         answer = run_child(
             TASK,

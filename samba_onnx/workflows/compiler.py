@@ -22,7 +22,8 @@ from samba_onnx.pef import Pef, load_pef
 from samba_onnx.pef.manifest import Manifest, SourceModel
 from samba_onnx.pef.sources import Source
 from samba_onnx.program.program import Program
-from samba_onnx.workflows.packaging import package
+from samba_onnx.runtime.engine.settings import library_paths
+from samba_onnx.workflows.packaging import Trial, package
 from samba_onnx.workflows.planning import (
     CompilerSettings,
     PlannedPrograms,
@@ -98,6 +99,7 @@ def convert(
     sample: bool | None = None,
     sample_seconds: float = SECONDS,
     seed: int = 0,
+    custom_ops: Sequence[str | os.PathLike[str]] = (),
     metadata: Mapping[str, str] | None = None,
     notes: Sequence[str] = (),
     progress: Progress | None = None,
@@ -124,6 +126,8 @@ def convert(
             more than 1 GiB.
         sample_seconds: Wall-clock time after which that run is given up.
         seed: Seed of the sample's inputs.
+        custom_ops: Shared libraries with operators of custom domains, in onnxruntime's form, for the
+            sample and that trial; their code runs in the child processes only.
         metadata: Key-value pairs to keep in the PEF.
         notes: Sentences to keep in the PEF, and to show in its report.
         progress: Called with the name of each step before it begins.
@@ -134,12 +138,13 @@ def convert(
     Raises:
         ModelError: The model cannot be used.
         TargetError: The target is unknown or malformed.
-        UsageError: An option contradicts the model, or no output is given for a model in memory.
+        UsageError: An option contradicts the model, or no output is given for a model in memory,
+            or a library is no file.
         OutOfDeviceMemoryError: The model does not fit into the target's memory.
         ExecutionError: onnxruntime crashes on the original model, or cannot prepare what was compiled.
         OutputError: The PEF cannot be written.
     """
-    destination = _destination(model, output)
+    destination, libraries = _destination(model, output), library_paths(custom_ops)
     settings = _settings(target, level, progress)
     loaded, planned = _plan_onnx(model, settings, _options(dims, input_shapes, keep_dynamic))
     settings.progress("sample")
@@ -152,11 +157,13 @@ def convert(
         wanted=sample,
         seconds=sample_seconds,
         graph=planned.manifest.graphs[0].name,
+        custom_ops=libraries,
     )
     manifest = replace(planned.manifest, notes=(*planned.manifest.notes, *notes))
     noted = replace(planned, manifest=manifest)
-    prepared = is_tried(planned.graphs[0].model, wanted=sample)
-    return _write(noted, destination, metadata, reference, settings.progress, prepared=prepared)
+    tried = is_tried(planned.graphs[0].model, wanted=sample, custom_ops=libraries)
+    trial = Trial(libraries) if tried else None
+    return _write(noted, destination, metadata, reference, settings.progress, trial=trial)
 
 
 def compile_programs(
@@ -275,7 +282,7 @@ def _write(
     progress: Progress,
     residents: Mapping[str, Source] | None = None,
     *,
-    prepared: bool = False,
+    trial: Trial | None = None,
 ) -> Pef:
     merged = {**planned.manifest.metadata, **(metadata or {})}
     manifest = replace(planned.manifest, metadata=merged)
@@ -286,7 +293,7 @@ def _write(
         sample,
         progress,
         residents=residents,
-        prepared=prepared,
+        trial=trial,
     )
     return load_pef(destination)
 

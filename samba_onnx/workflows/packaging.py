@@ -42,6 +42,14 @@ class PlannedGraph:
     plan: GraphPlan
 
 
+@dataclass(frozen=True)
+class Trial:
+    """How the stages of a PEF are prepared before it is complete."""
+
+    custom_ops: tuple[str, ...] = ()
+    """Absolute paths of libraries with operators of custom domains."""
+
+
 def package(
     destination: Path,
     graphs: Sequence[PlannedGraph],
@@ -50,7 +58,7 @@ def package(
     progress: Callable[[str], None],
     *,
     residents: Mapping[str, Source] | None = None,
-    prepared: bool = False,
+    trial: Trial | None = None,
 ) -> None:
     """Write a PEF and its log, in whole or not at all.
 
@@ -62,7 +70,7 @@ def package(
         progress: Called with the name of each step before it begins.
         residents: What the PEF is to load into residents, by name; the others are loaded by the
             program that runs it.
-        prepared: Whether the engine must be able to prepare every stage, which is tried in a child process.
+        trial: How a child process tries whether the engine can prepare every stage; None for no trial.
 
     Raises:
         ExecutionError: The engine cannot prepare a stage.
@@ -88,18 +96,18 @@ def package(
             weights=weights,
             stages=stages,
             reference=sample.content,
-            review=functools.partial(_review, log, prepared=prepared),
+            review=functools.partial(_review, log, trial=trial),
         )
 
 
-def _review(log: str, path: str, *, prepared: bool) -> None:
+def _review(log: str, path: str, *, trial: Trial | None) -> None:
     """Look at a PEF that is complete, and write its log.
 
     The log is complete before the PEF appears: a disk that is full by then leaves both as they were.
     """
     text = _read_back(path)
-    if prepared:
-        refuse_unpreparable(path)
+    if trial is not None:
+        refuse_unpreparable(path, custom_ops=trial.custom_ops)
     with atomic_output(log) as file:
         file.write(text.encode())
 

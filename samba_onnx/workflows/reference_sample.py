@@ -6,9 +6,10 @@ model that crashes or never ends shows itself, where it can do no harm.
 
 from __future__ import annotations
 
+import functools
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -71,6 +72,7 @@ def make_sample(
     wanted: bool | None,
     seconds: float = SECONDS,
     graph: str = DEFAULT_GRAPH,
+    custom_ops: Sequence[str] = (),
 ) -> Sample:
     """Run the original model on several sets of inputs and keep what it answered.
 
@@ -82,6 +84,7 @@ def make_sample(
         wanted: Whether to make a sample; None makes one unless the weights are very large.
         seconds: Wall-clock time after which the run is given up.
         graph: Name of the PEF's graph that the rewritten model became.
+        custom_ops: Absolute paths of libraries with operators of custom domains.
 
     Returns:
         The sample, or a note that says why there is none.
@@ -99,8 +102,9 @@ def make_sample(
     reason = _obstacle(model, explicit=wanted is True)
     if reason:
         return _without(reason)
+    trial = functools.partial(run_sample, loaded.source(source), threads=1, seconds=seconds)
     try:
-        inputs, run = _answered(loaded.source(source), model, seed, seconds)
+        inputs, run = _answered(functools.partial(trial, custom_ops=custom_ops), model, seed)
     except (UsageError, KeyError) as error:
         return _without(str(error))
     if run.not_sampled:
@@ -111,15 +115,16 @@ def make_sample(
     return keep_sample(inputs, run.outputs, run.wide, graph=graph, seed=seed, depth=depth)
 
 
-def is_tried(model: ir.Model, *, wanted: bool | None) -> bool:
+def is_tried(model: ir.Model, *, wanted: bool | None, custom_ops: Sequence[str] = ()) -> bool:
     """Return whether the engine is asked to prepare what a model was compiled to.
 
     Args:
         model: The rewritten model.
         wanted: Whether the user wants a sample; None for one unless the weights are very large, and so it
             is here. Operators of domains that the engine cannot have are named in a note instead.
+        custom_ops: Libraries with operators of such domains; with one, the engine is asked.
     """
-    if any(is_custom(node.domain) for node in model.graph.all_nodes()):
+    if not custom_ops and any(is_custom(node.domain) for node in model.graph.all_nodes()):
         return False
     return wanted if wanted is not None else _weight_bytes(model) <= WEIGHT_BYTES
 
@@ -174,7 +179,7 @@ def keep_sample(
 
 
 def _answered(
-    source: str | os.PathLike[str] | onnx.ModelProto, model: ir.Model, seed: int, seconds: float
+    trial: Callable[..., SampleRun], model: ir.Model, seed: int
 ) -> tuple[list[dict[str, npt.NDArray[Any]]], SampleRun]:
     """Run the original on all that its graph shows it to take, or on 0 and 1 if it takes no more."""
     specifications, ranges = _specifications(model), input_ranges(model.graph)
@@ -182,24 +187,23 @@ def _answered(
         [random_inputs(specifications, seed + number, legal) for number in range(RUNS)]
         for legal in (ranges, None)
     )
-    run = _run(source, drawn, model, seconds)
+    run = _run(trial, drawn, model)
     if run.not_sampled and not _are_equal(drawn, plain):
-        return plain, _run(source, plain, model, seconds)
+        return plain, _run(trial, plain, model)
     return drawn, run
 
 
 def _run(
-    source: str | os.PathLike[str] | onnx.ModelProto,
+    trial: Callable[..., SampleRun],
     inputs: Sequence[Mapping[str, npt.NDArray[Any]]],
     model: ir.Model,
-    seconds: float,
 ) -> SampleRun:
     """Run the original; of outputs of 16 bits also ask what they are in float32."""
     wide = any(
         value.dtype in (ir.DataType.FLOAT16, ir.DataType.BFLOAT16) for value in model.graph.outputs
     )
     try:
-        return run_sample(source, inputs, wide=wide, threads=1, seconds=seconds)
+        return trial(inputs, wide=wide)
     except ModelLimitError as error:
         raise ModelLimitError(
             f"{error}; give the sample more time (--sample-seconds) or leave it out (--no-sample)"

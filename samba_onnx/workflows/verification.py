@@ -84,6 +84,27 @@ class _Trial:
     expected: Expectation
 
 
+@dataclass(frozen=True)
+class _DeviceOptions:
+    """How devices are made; as :class:`~samba_onnx.runtime.device.Device` takes it."""
+
+    threads: int | None
+    engine: str
+    custom_ops: Sequence[str | os.PathLike[str]]
+
+    def open_original(self, model: str | os.PathLike[str] | onnx.ModelProto) -> OriginalModel:
+        """Prepare the original on the same engine."""
+        from samba_onnx.runtime.engine.evaluation import open_original
+
+        return open_original(
+            model,
+            engine=self.engine,
+            threads=self.threads,
+            wide=True,
+            custom_ops=self.custom_ops,
+        )
+
+
 def verify(
     model: str | os.PathLike[str] | onnx.ModelProto,
     pef: Pef | str | os.PathLike[str],
@@ -94,6 +115,7 @@ def verify(
     atol: float | None = None,
     threads: int | None = None,
     engine: str = DEFAULT_ENGINE,
+    custom_ops: Sequence[str | os.PathLike[str]] = (),
 ) -> Verification:
     """Compare a PEF on the emulator with the original model, both on one engine.
 
@@ -113,6 +135,7 @@ def verify(
         threads: Threads of both sides; all cores where None.
         engine: Name of what executes both sides: ``onnxruntime``, or ``reference``, which is slow
             and exact.
+        custom_ops: Shared libraries with operators of custom domains, in onnxruntime's form.
 
     Returns:
         One comparison per output, in the graph's order, with the tolerance that was used.
@@ -121,19 +144,16 @@ def verify(
         ModelError: The original cannot be used.
         PefError: The PEF cannot be used, or the device copied something else than it plans.
         UsageError: The PEF's interface is not that of the model, an input is no tensor and is not
-            given, or there is no such engine.
+            given, there is no such engine, or it cannot load a library.
         ExecutionError: The engine fails on the original or on the PEF.
     """
-    from samba_onnx.runtime.engine.evaluation import open_original
-
+    options = _DeviceOptions(threads, engine, custom_ops)
     loaded = load_model(model)
     with _opened(pef) as opened:
         _refuse_other_model(opened, loaded.model)
-        original = open_original(loaded.source(model), engine=engine, threads=threads, wide=True)
+        original = options.open_original(loaded.source(model))
         trials = _trials(opened, original, loaded.model, inputs, seed)
-        return _compare_runs(
-            opened, trials, "original", ChosenTolerances(rtol, atol), threads, engine
-        )
+        return _compare_runs(opened, trials, "original", ChosenTolerances(rtol, atol), options)
 
 
 def self_test(
@@ -143,24 +163,25 @@ def self_test(
     atol: float | None = None,
     threads: int | None = None,
     engine: str = DEFAULT_ENGINE,
+    custom_ops: Sequence[str | os.PathLike[str]] = (),
 ) -> Verification:
     """Compare a PEF on the emulator with the reference sample inside it.
 
     Args:
         pef: The compiled model, open or as a path.
         rtol: Relative tolerance; the sample's own where None.
-        atol: Absolute tolerance per unit of the output's largest magnitude; the sample's own where
-            None.
+        atol: Absolute tolerance per unit of the output's largest magnitude; likewise.
         threads: Threads of the emulator; all cores where None.
         engine: Name of what executes sections and fallbacks: ``onnxruntime``, with which the sample
             was made, or ``reference``, which is slow and exact.
+        custom_ops: Shared libraries with operators of custom domains, in onnxruntime's form.
 
     Returns:
         One comparison per output of the sample, with the tolerance that was used.
 
     Raises:
         PefError: The PEF cannot be used, or the device copied something else than it plans.
-        UsageError: The PEF carries no reference sample, or there is no such engine.
+        UsageError: The PEF carries no sample, or there is no such engine or library.
         ExecutionError: The engine fails on the PEF.
     """
     with _opened(pef) as opened:
@@ -183,7 +204,8 @@ def self_test(
             for run in range(sample.runs)
         ]
         limits = ChosenTolerances(rtol, atol, (sample.rtol, sample.atol))
-        return _compare_runs(opened, trials, "sample", limits, threads, engine)
+        options = _DeviceOptions(threads, engine, custom_ops)
+        return _compare_runs(opened, trials, "sample", limits, options)
 
 
 def run_original(
@@ -314,18 +336,23 @@ def _compare_runs(
     trials: Sequence[_Trial],
     against: str,
     limits: ChosenTolerances,
-    threads: int | None,
-    engine: str,
+    options: _DeviceOptions,
 ) -> Verification:
     from samba_onnx.runtime.accounting import check_plan
     from samba_onnx.runtime.device import Device
 
     # The reference engine has no layouts of its own: one way to keep weights is all.
-    ways = WEIGHTS if engine == DEFAULT_ENGINE else {"mapped": False}
+    ways = WEIGHTS if options.engine == DEFAULT_ENGINE else {"mapped": False}
     compared: dict[str, tuple[OutputComparison, ...]] = {}
     graphs = dict.fromkeys(trial.graph.name for trial in trials)
     for (weights, prepack), name in itertools.product(ways.items(), graphs):
-        with Device(pef, engine=engine, threads=threads, prepack=prepack) as device:
+        with Device(
+            pef,
+            engine=options.engine,
+            threads=options.threads,
+            prepack=prepack,
+            custom_ops=options.custom_ops,
+        ) as device:
             for trial in trials:
                 if trial.graph.name == name:
                     run = f"{trial.name}, weights {weights}"
@@ -336,6 +363,6 @@ def _compare_runs(
         against,
         worst_of(list(compared.values())),
         *limits.plain(),
-        engine=engine,
+        engine=options.engine,
         runs=tuple(compared),
     )

@@ -67,7 +67,7 @@ def test_options_reach_the_comparison(
     monkeypatch.setattr(verification, "verify", verify)
     np.savez(model.parent / "i.npz", x=np.ones((4, 16), np.float32), b=np.ones(32, np.float32))
     options = ("--rtol", "1e-3", "--atol", "0", "--threads", 2, "--seed", 9)
-    options += ("--engine", "reference")
+    options += ("--engine", "reference", "--custom-ops", "a.so", "--custom-ops", "b.so")
     assert samba_port("verify", model, mixed, *options, "-i", model.parent / "i.npz").status == 0
     inputs = seen.pop("inputs")
     assert isinstance(inputs, dict)
@@ -79,6 +79,7 @@ def test_options_reach_the_comparison(
         "threads": 2,
         "seed": 9,
         "engine": "reference",
+        "custom_ops": ["a.so", "b.so"],
     }
 
 

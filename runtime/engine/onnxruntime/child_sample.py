@@ -10,7 +10,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from samba_onnx.runtime.engine.onnxruntime.sessions import make_session, ort_errors, reason_of
+from samba_onnx.runtime.engine.onnxruntime.sessions import (
+    make_session,
+    ort_errors,
+    reason_of,
+    refuse_unusable_libraries,
+)
 from samba_onnx.runtime.engine.onnxruntime.values import HostSession
 from samba_onnx.runtime.engine.protocol import LACKING_HERE, EngineSettings, Rewriting
 from samba_onnx.safety.exchange import read_arrays, write_arrays
@@ -42,6 +47,7 @@ def sample(
     names: list[str] | None,
     wide: bool,
     threads: int | None,
+    custom_ops: list[str],
 ) -> dict[str, Any]:
     """Run a model.
 
@@ -53,15 +59,14 @@ def sample(
         names: The outputs wanted; None for all.
         wide: Whether to run it in float32, too, if it has numbers of 16 bits.
         threads: Threads of one operator; None for onnxruntime's choice.
+        custom_ops: Paths of libraries with operators of custom domains.
 
     Returns:
         Either the records of what was written for each run: ``outputs`` and, in float32, ``wide``,
         maybe none; or ``not_sampled`` with the reason. What onnxruntime raises on a model that is
         wrong passes through.
     """
-    # The plainest reading of the model, and for few runs the quickest: nothing is rewritten,
-    # and weights stay in their file.
-    settings = EngineSettings(threads, prepack=False, rewriting=Rewriting.NONE)
+    settings = _settings(threads, custom_ops)
     try:
         ort_session = _session(Path(model), settings)
     except Exception as error:
@@ -84,6 +89,16 @@ def sample(
     chosen = [{n: values[declared.index(n)] for n in session.outputs} for values in widened]
     answers = {"outputs": results, "wide": chosen}
     return {kind: _written(Path(outputs), kind, runs) for kind, runs in answers.items()}
+
+
+def _settings(threads: int | None, custom_ops: list[str]) -> EngineSettings:
+    # The plainest reading of the model, and for few runs the quickest: nothing is rewritten,
+    # and weights stay in their file.
+    settings = EngineSettings(
+        threads, prepack=False, rewriting=Rewriting.NONE, custom_ops=tuple(custom_ops)
+    )
+    refuse_unusable_libraries(settings)
+    return settings
 
 
 def _shortened(error: Exception) -> Exception:

@@ -28,6 +28,7 @@ from samba_onnx.runtime.engine.onnxruntime.sessions import (
     make_session,
     ort_errors,
     reason_of,
+    refuse_unusable_libraries,
 )
 from samba_onnx.runtime.engine.onnxruntime.values import HostSession
 from samba_onnx.runtime.engine.protocol import (
@@ -47,7 +48,11 @@ class OnnxRuntimeEngine:
 
         Args:
             settings: How to make them.
+
+        Raises:
+            UsageError: A library of custom operators cannot be loaded.
         """
+        refuse_unusable_libraries(settings)
         self._settings = settings
         self._pool = BlockPool(settings.threads or os.cpu_count() or 1)
 

@@ -11,6 +11,7 @@ from typing import Final
 import onnxruntime as ort
 from onnxruntime.capi import onnxruntime_pybind11_state as ort_native
 
+from samba_onnx.errors import UsageError
 from samba_onnx.runtime.engine.protocol import EngineSettings, Rewriting
 
 _SILENT = 4
@@ -87,7 +88,28 @@ def _options(settings: EngineSettings, folder: str) -> ort.SessionOptions:
         entries["session.disable_prepacking"] = "1"
     for key, value in entries.items():
         options.add_session_config_entry(key, value)
+    for library in settings.custom_ops:
+        options.register_custom_ops_library(library)
     return options
+
+
+def refuse_unusable_libraries(settings: EngineSettings) -> None:
+    """Load the libraries of custom operators, to find now what is wrong with one.
+
+    Args:
+        settings: Their paths are looked at, and nothing else.
+
+    Raises:
+        UsageError: One cannot be loaded, or does not register operators.
+    """
+    for library in settings.custom_ops:
+        try:
+            ort.SessionOptions().register_custom_ops_library(library)
+        except ort_errors() as error:
+            raise UsageError(
+                f"{library} is no library of custom operators for onnxruntime {ort.__version__}: "
+                f"{reason_of(error)}"
+            ) from None
 
 
 _WHERE = re.compile(

@@ -108,8 +108,9 @@ def test_operators_that_nobody_knows_are_named() -> None:
     assert found["b"] == ("tensor(float)", (2,))
     assert found["a"] == found["y"] == ("", None)
     assert notes == [
-        "the emulator cannot run com.example::Thing: onnxruntime has no such operator, and the "
-        "model brings no function body for it"
+        "the emulator cannot run com.example::Thing without a library of custom operators "
+        "(--custom-ops): onnxruntime has no such operator, and the model brings no function body for "
+        "it"
     ]
 
 
