@@ -131,7 +131,7 @@ def _integers(draft: Draft, rows: np.ndarray, dtype: ir.DataType, length: int) -
     if dtype == ir.DataType.UINT8:
         value = draft.tensor(ir.Tensor(array, dtype=dtype, shape=shape))
     else:
-        value = draft.tensor(ir.PackedTensor(array, dtype, shape=shape))
+        value = draft.tensor(ir.PackedTensor(array.ravel(), dtype, shape=shape))
     value.meta[WEIGHT] = True
     return value
 
