@@ -31,7 +31,7 @@ _BOUND: Final = "samba_onnx.bound"
 class BindDimensionsPass(ir.passes.InPlacePass):
     """Give dynamic dimensions of the inputs static sizes.
 
-    1. ``dims`` sets every dimension of that name, wherever it occurs in the model.
+    1. ``dims`` sets every dimension of that name, wherever it occurs in the model and its functions.
     2. ``input_shapes`` sets the dimensions of one input; a name or None in it leaves that
        dimension as it is. A named dimension that it sets is set everywhere. An empty name stands
        for the only input.
@@ -221,4 +221,6 @@ def _all_values(model: ir.Model) -> list[ir.Value]:
     for graph in each_graph(model):
         values += [*graph.inputs, *graph.outputs]
         values += [output for node in graph for output in node.outputs]
+    for function in model.functions.values():
+        values += [output for node in function.all_nodes() for output in node.outputs]
     return values

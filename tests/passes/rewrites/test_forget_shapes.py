@@ -136,3 +136,16 @@ def test_a_call_of_a_function_is_inferred_anew() -> None:
     assert ForgetShapesPass()(model).modified
     result = run_pipeline(model, KnowsAll(), PipelineOptions({"batch": 2, "n": 4}, {}))
     assert dimensions(result.model.graph[0].outputs[0].shape) == (2, 4)
+
+
+def test_what_a_function_states_of_a_custom_operator_is_bound() -> None:
+    text = """g (float[batch, 3] x) => (float[batch, 3] y) { y = own.F(x) }
+<domain: "own", opset_import: ["": 21, "com.example": 1]> F (a) => (b)
+{ t = com.example.Thing(a) b = Abs(t) }"""
+    model = parse(text, imports=f'{IMPORTS}, "own": 1')
+    [function] = model.functions.values()
+    value = function[0].outputs[0]
+    value.type, value.shape = ir.TensorType(ir.DataType.FLOAT), ir.Shape(["batch", 3])
+    result = run_pipeline(model, KnowsAll(), PipelineOptions({"batch": 2}, {}))
+    inlined = [node.outputs[0] for node in result.model.graph]
+    assert [dimensions(value.shape) for value in inlined] == [(2, 3), (2, 3)]
