@@ -27,13 +27,15 @@ for number, action in (
 
 @pytest.fixture(autouse=True)
 def _nothing_of_the_process_is_left() -> Iterator[None]:
-    """Undo what a test did to the process: a group that it joined, seeds of random values."""
+    """Undo what a test did to the process: its group, seeds of random values, a command line."""
     yield
     if "torch.distributed" in sys.modules and sys.modules["torch.distributed"].is_initialized():
         sys.modules["torch.distributed"].destroy_process_group()
     if "samba_onnx.tensor.random_values" in sys.modules:
         values = sys.modules["samba_onnx.tensor.random_values"]
         values.RANDOM.seed(None, values.FAITHFUL)
+    if "samba_onnx.sessions.options" in sys.modules:
+        sys.modules["samba_onnx.sessions.options"].SessionOptions.command_line = {}
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

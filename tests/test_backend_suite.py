@@ -101,7 +101,10 @@ def test_node_cases(module: str, tmp_path: Path, record_property: Record) -> Non
     _check(module, node_cases([module]), tmp_path, record_property)
 
 
-@pytest.mark.parametrize("kind", ["simple", "pytorch-converted", "pytorch-operator"])
+@pytest.mark.parametrize(
+    "kind",
+    ["simple", pytest.param("pytorch-converted", marks=pytest.mark.slow), "pytorch-operator"],
+)
 def test_disk_cases(kind: str, tmp_path: Path, record_property: Record) -> None:
     _check(kind, disk_cases([kind]), tmp_path, record_property)
 
@@ -138,11 +141,11 @@ REFERENCE_FAULTS = {
     "test_scan_sum": "onnx.reference runs Scan as of version 9, which has no lengths of sequences",
     "test_if_opt": "onnx.reference makes a list of an optional sequence, once more than it should",
 }
-"""All cases of the suite that onnxruntime passes and onnx.reference does not: 2 of 1,497."""
+"""All cases of the suite that onnxruntime passes and onnx.reference does not: 2 of the 1,497 from opset 7 on."""
 
 
 def test_a_sample_on_the_reference_engine(tmp_path: Path, record_property: Record) -> None:
-    """With onnx 1.23, 229 of the 231 cases of the sample that onnxruntime passes pass here, too."""
+    """With onnx 1.23, 265 of the 267 cases of the sample that onnxruntime passes pass here, too."""
     counts: collections.Counter[str] = collections.Counter()
     problems = _problems(node_cases(REFERENCE_SAMPLE), tmp_path, "reference", counts)
     record_property("reference_suite", dict(counts))
@@ -157,5 +160,5 @@ def test_a_sample_on_the_reference_engine(tmp_path: Path, record_property: Recor
         (collections.Counter(known[part]) for part in REFERENCE_SAMPLE), collections.Counter()
     )
     assert counts["seen"] == stated["seen"]
-    assert counts["onnxruntime"] == stated["onnxruntime"] == 231
-    assert counts["passed"] == 229
+    assert counts["onnxruntime"] == stated["onnxruntime"] == 267
+    assert counts["passed"] == 265

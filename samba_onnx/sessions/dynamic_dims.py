@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,6 +12,8 @@ from typing import Any, Final
 import yaml
 
 from samba_onnx.errors import UsageError
+
+LOGGER: Final = logging.getLogger(__name__)
 
 _FIELDS: Final = ("min", "max", "factor")
 
@@ -49,6 +52,42 @@ class DimInfo:
         """
         ending = "".join(f"_{field}_{getattr(self, field)}" for field in _FIELDS)
         return name if name.endswith(ending) else name + ending
+
+
+def declare(known: dict[str, DimInfo], name: str, dimension: DimInfo) -> str:
+    """Add a dimension to those that a session knows, and say once what becomes of it.
+
+    Args:
+        known: The session's dimensions, by key.
+        name: What the dimension is, as ``batch_size``.
+        dimension: Its sizes.
+
+    Returns:
+        Its key.
+    """
+    key = dimension.key(name)
+    known[key] = dimension
+    LOGGER.warning(
+        "%s is declared dynamic: a PEF takes inputs of the sizes it is compiled for; compile for "
+        "%d and pad, or compile one for every size",
+        key,
+        dimension.max,
+    )
+    return key
+
+
+def declare_file(known: dict[str, DimInfo], path: str | os.PathLike[str]) -> None:
+    """Add the dimensions of a file to those that a session knows.
+
+    Args:
+        known: The session's dimensions, by key.
+        path: A file of YAML or JSON; see :func:`read_dimensions`.
+
+    Raises:
+        UsageError: The file cannot be read, or has another form.
+    """
+    for name, dimension in read_dimensions(path).items():
+        declare(known, name, dimension)
 
 
 def read_dimensions(path: str | os.PathLike[str]) -> dict[str, DimInfo]:

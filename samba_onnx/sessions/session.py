@@ -26,7 +26,7 @@ from samba_onnx.graph import SambaGraph
 from samba_onnx.runtime.selection import SectionIds
 from samba_onnx.sessions.arguments import tell_idle
 from samba_onnx.sessions.compiler import Compiler
-from samba_onnx.sessions.dynamic_dims import DimInfo, read_dimensions
+from samba_onnx.sessions.dynamic_dims import DimInfo, declare, declare_file
 from samba_onnx.sessions.exits import register, run_and_exit
 from samba_onnx.sessions.graph_traces import GraphTraces
 from samba_onnx.sessions.hyperparameters import NO_NUMBERS
@@ -810,16 +810,8 @@ class SambaSession:
         Raises:
             UsageError: The sizes contradict each other.
         """
-        dimension = DimInfo(min, max, factor)
-        key = dimension.key(name)
-        self.dynamic_dims[key] = dimension
+        key = declare(self.dynamic_dims, name, DimInfo(min, max, factor))
         self.record_hint("dynamic_dims", sorted(self.dynamic_dims))
-        LOGGER.warning(
-            "%s is declared dynamic: a PEF takes inputs of the sizes it is compiled for; compile for "
-            "%d and pad, or compile one for every size",
-            key,
-            max,
-        )
         return key
 
     def load_dynamic_dims_config(self, path: str | os.PathLike[str]) -> None:
@@ -831,8 +823,8 @@ class SambaSession:
         Raises:
             UsageError: The file cannot be read, or declares no dimensions.
         """
-        for name, dimension in read_dimensions(path).items():
-            self.create_dynamic_dim(name, dimension.min, dimension.max, dimension.factor)
+        declare_file(self.dynamic_dims, path)
+        self.record_hint("dynamic_dims", sorted(self.dynamic_dims))
 
     def add_aux_tensor(self, tensor: SambaTensor, name: str) -> None:
         """Keep a tensor by name, beside those that are traced.

@@ -246,7 +246,10 @@ def test_only_paths_and_models_are_taken(source: object) -> None:
         load_model(source)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("cases", [disk_cases, pytest.param(all_cases, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "cases", [disk_cases, pytest.param(all_cases, marks=pytest.mark.exhaustive)]
+)
 def test_no_backend_case_is_refused(
     cases: Callable[[], Iterator[BackendCase]],
 ) -> None:

@@ -38,7 +38,7 @@ def program(tmp_path: Path) -> Path:
     return tmp_path / "program.py"
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", ["command", pytest.param("module", marks=pytest.mark.slow)])
 def test_command_line_status_and_traceback_are_the_programs(form: str, program: Path) -> None:
     done = launch(form, program, "run", "--help")
     assert done.returncode == 3, done.stderr

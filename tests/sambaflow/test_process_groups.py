@@ -59,6 +59,7 @@ def test_one_process_is_a_group_of_one_and_mpi_is_gloo() -> None:
     assert errors.count("torch is built without MPI: processes talk through gloo") == 1
 
 
+@pytest.mark.slow
 def test_processes_of_mpirun_find_each_other() -> None:
     """Both are children of this process, as they would be of mpirun."""
     rank, size, local = LAUNCHERS["Open MPI"]
@@ -106,6 +107,7 @@ def test_torchrun_launches_a_program_that_asks_for_mpi(tmp_path: Path) -> None:
     assert done.stderr.count("torch is built without MPI") == 2
 
 
+@pytest.mark.slow
 def test_what_a_program_says_itself_is_left_as_it_is(tmp_path: Path) -> None:
     meeting = tmp_path / "meeting"
     arguments = f'"gloo", init_method="file://{meeting}", rank=0, world_size=1'

@@ -238,7 +238,7 @@ def _grown(step: Callable[[], object], times: int) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize("pef", ["AdamW"], indirect=True)
-@pytest.mark.parametrize("turn", [_schedule, _by_parts])
+@pytest.mark.parametrize("turn", [_schedule, pytest.param(_by_parts, marks=pytest.mark.slow)])
 def test_steps_leave_no_objects(session: SambaSession, pef: tuple[str, str], turn: Turn) -> None:
     kind, path = pef
     model, optimizer = _made(kind)
