@@ -68,17 +68,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from models.torchscript import export_traced
 
     torch.set_num_threads(1)  # calibrated statistics then do not depend on the number of cores
-    if options.traced:
-        export_traced(
-            options.name,
-            options.variant,
-            options.output,
-            seed=options.seed,
-            dynamic=options.dynamic,
-            optimize=not options.raw,
-        )
-        return 0
-    export_onnx(
+    export = export_traced if options.traced else export_onnx
+    export(
         options.name,
         options.variant,
         options.output,

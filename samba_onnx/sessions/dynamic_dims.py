@@ -6,12 +6,10 @@ import logging
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
-import yaml
-
 from samba_onnx.errors import UsageError
+from samba_onnx.sessions.yaml_files import read_mapping
 
 LOGGER: Final = logging.getLogger(__name__)
 
@@ -105,20 +103,10 @@ def read_dimensions(path: str | os.PathLike[str]) -> dict[str, DimInfo]:
     Raises:
         UsageError: The file cannot be read, or has another form.
     """
-    path = Path(path)
-    try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, yaml.YAMLError) as error:
-        raise UsageError(
-            f"{path} cannot be read as YAML: {error}; give a file of dynamic dimensions", path=path
-        ) from None
-    rows = content.items() if isinstance(content, Mapping) else ()
+    remedy = "give lines such as 'batch_size: {min: 1, max: 16, factor: 1}'"
+    rows = read_mapping(path, remedy).items()
     if not rows or not all(_is_dimension(row) for _, row in rows):
-        raise UsageError(
-            f"{path} does not declare dynamic dimensions; give lines such as "
-            "'batch_size: {min: 1, max: 16, factor: 1}'",
-            path=path,
-        )
+        raise UsageError(f"{path} does not declare dynamic dimensions; {remedy}", path=path)
     return {str(name): DimInfo(**row) for name, row in rows}
 
 

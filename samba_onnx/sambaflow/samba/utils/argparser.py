@@ -6,11 +6,9 @@ import os
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import torch.distributed as dist
-import yaml
 from pydantic import BaseModel, ValidationError
 
 from samba_onnx.errors import UsageError
@@ -23,6 +21,7 @@ from samba_onnx.sambaflow.command_line import (
 from samba_onnx.sambaflow.console import set_level
 from samba_onnx.sessions import SESSION
 from samba_onnx.sessions.arguments import Command
+from samba_onnx.sessions.yaml_files import read_mapping
 
 __all__ = ["SambaConfig", "parse_app_args", "parse_yaml_to_args"]
 
@@ -107,19 +106,7 @@ def parse_yaml_to_args(yaml_path: str | os.PathLike[str], args: Namespace) -> Na
     Raises:
         UsageError: The file cannot be read, or is no mapping.
     """
-    path = Path(yaml_path)
-    try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, yaml.YAMLError) as error:
-        raise UsageError(
-            f"{path} cannot be read as YAML: {error}; give a file of 'argument: value' lines",
-            path=path,
-        ) from None
-    if not isinstance(content, dict):
-        raise UsageError(
-            f"{path} holds {type(content).__name__}; give a mapping of arguments to values",
-            path=path,
-        )
+    content = read_mapping(yaml_path, "give a file of 'argument: value' lines")
     for key, value in content.items():
         setattr(args, str(key).replace("-", "_"), value)
     SESSION.set_command_line(args)
