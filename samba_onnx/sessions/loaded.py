@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Mapping
+from typing import Final
 
 import torch
 
@@ -21,6 +23,8 @@ from samba_onnx.sessions.runtime_profile import level
 from samba_onnx.sessions.store import SessionStore
 from samba_onnx.sessions.turns import TURN
 from samba_onnx.tensor import DEVICE
+
+LOGGER: Final = logging.getLogger(__name__)
 
 
 class LoadedProgram:
@@ -100,6 +104,8 @@ class LoadedProgram:
                 time_sections=level() == "DETAILED",
                 mutex=TURN.mutex,
             )
+        # The words of SambaFlow's runtime, by which people find in a log what was run.
+        LOGGER.info("sn_create_session: PEF File: %s", pef.path)
         self.device = device
         self.hyperparameters = Hyperparameters(pef.manifest.argins, optimizers)
         self.overwrites = GradientOverwrites(pef.manifest)

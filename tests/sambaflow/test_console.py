@@ -139,4 +139,6 @@ def test_a_program_compiles_and_runs_in_two_processes(tmp_path: Path) -> None:
     done = execute("run", "-b=2", "--pef=out/logreg-b2/logreg-b2.pef", "--num-epochs", "3")
     losses = [float(line) for line in done.stdout.splitlines()]
     assert losses == pytest.approx(expected_losses(3), rel=1e-6)
-    assert done.stderr.splitlines() == [NARROWED]
+    pef = tmp_path / "out" / "logreg-b2" / "logreg-b2.pef"
+    opened = f"[info] [samba]: sn_create_session: PEF File: {pef}"
+    assert done.stderr.splitlines() == [NARROWED, opened]
