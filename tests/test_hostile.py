@@ -73,6 +73,7 @@ def test_the_command_line_refuses_every_hostile_pef(command: list[str], tmp_path
     good = tmp_path / "good.pef"
     write_toy(good)
     for number, case in enumerate(hostile_pefs(tmp_path / "in", good)):
-        if number % 5 == 0:  # the reader's own tests take all of them; here it is the command
+        # The reader's own tests take all of them; here it is the command, which cannot say a NUL.
+        if number % 5 == 0 and "\0" not in str(case.path):
             words = [str(PORT), command[0], str(case.path), *command[1:]]
             _check_refused(words, case.name, tmp_path / "out")
