@@ -125,7 +125,8 @@ class Decoder(nn.Module):
         ).last_hidden_state
         if cache is None:
             hidden = hidden.gather(1, last[:, :, None].expand(batch, 1, hidden.shape[-1]))
-        logits = self.model.get_output_embeddings()(hidden)[:, 0]
+        head = self.model.get_output_embeddings()  # type: ignore[no-untyped-call]
+        logits = head(hidden)[:, 0]
         flat = [tensor for layer in rows.layers for tensor in layer]
         if self.greedy:
             return logits.argmax(-1, keepdim=True), behind, *flat
