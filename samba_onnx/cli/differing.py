@@ -128,9 +128,7 @@ def _analyzed(
     target = options["target"] or (other.target if other else DEFAULT_TARGET)
     level = options["level"] or (other.level if other else "o3")
     if is_torch_model(model):
-        return Report.from_manifest(
-            analyze_torch(model, activity.step, target=target, level=level)
-        )
+        return Report.from_manifest(analyze_torch(model, activity.step, target=target, level=level))
     dims, shapes = options["dims"], options["input_shapes"]
     if other is not None and not dims and not shapes:
         dims, shapes = _sizes(other)
@@ -158,5 +156,7 @@ def _sizes(report: Report) -> tuple[dict[str, Any], dict[str, Any]]:
             value = values.get(place.rpartition("[")[0])
             if value is not None and value.shape is not None:
                 shapes[value.name] = value.shape
-    sizes = {name: tuple(known) if len(known) > 1 else next(iter(known)) for name, known in dims.items()}
+    sizes = {
+        name: tuple(known) if len(known) > 1 else next(iter(known)) for name, known in dims.items()
+    }
     return sizes, shapes

@@ -251,7 +251,10 @@ def _risen(before: Report, after: Report) -> Counter[str]:
     """Return how many more nodes of each operator run on the RDU afterwards."""
     left = {row.operator: row.rdu_nodes for row in before.coverage.operators}
     return Counter(
-        {row.operator: row.rdu_nodes - left.get(row.operator, 0) for row in after.coverage.operators}
+        {
+            row.operator: row.rdu_nodes - left.get(row.operator, 0)
+            for row in after.coverage.operators
+        }
     )
 
 
@@ -315,7 +318,9 @@ def _operators(before: Report, after: Report) -> tuple[OperatorChange, ...]:
         (rdu, cpu), (later_rdu, later_cpu) = left.get(operator, (0, 0)), right.get(operator, (0, 0))
         if (rdu, cpu) != (later_rdu, later_cpu):
             changes.append(OperatorChange(operator, rdu, later_rdu, cpu, later_cpu))
-    return tuple(sorted(changes, key=lambda change: change.cpu_nodes_before - change.cpu_nodes_after))
+    return tuple(
+        sorted(changes, key=lambda change: change.cpu_nodes_before - change.cpu_nodes_after)
+    )
 
 
 def _sections(before: Report, after: Report) -> tuple[SectionChange, ...]:

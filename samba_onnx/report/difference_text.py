@@ -23,7 +23,9 @@ def difference_text(report: DifferenceReport, rows: int | None = 12) -> Renderab
     Returns:
         Something that a rich console prints; blocks without differences are left out.
     """
-    parts: list[RenderableType] = [Text(report.headline, style="bold red" if report.worse else "bold")]
+    parts: list[RenderableType] = [
+        Text(report.headline, style="bold red" if report.worse else "bold")
+    ]
     blocks = (
         ("What differs between the two", [(text,) for text in report.circumstances], ("",)),
         ("Figures", _figures(report), ("figure", ">before", ">after", ">change", "verdict")),
