@@ -13,6 +13,7 @@ import typer
 
 import samba_onnx
 from samba_onnx.cli import (
+    comparing,
     conversion,
     differing,
     inspection,
@@ -121,6 +122,7 @@ def build_application(markup: Literal["rich"] | None = None) -> typer.Typer:
         inspection.inspect,
         running.run,
         verifying.verify,
+        comparing.compare,
         differing.diff,
         trained_models.train_export,
         programs.exec_,

@@ -18,6 +18,7 @@ COMMANDS = (
     "inspect",
     "run",
     "verify",
+    "compare",
     "diff",
     "train-export",
     "exec",

@@ -14,11 +14,13 @@ from samba_onnx.report.report import Report
 from samba_onnx.report.run import RunReport
 from samba_onnx.report.targets import OperatorTableReport, TargetListReport
 from samba_onnx.report.trained import TrainedModelReport
+from samba_onnx.report.values import ValueComparisonReport
 
 DOCUMENTS: dict[str, type] = {
     "report": Report,
     "run": RunReport,
     "verification": VerificationReport,
+    "values": ValueComparisonReport,
     "difference": DifferenceReport,
     "operators": OperatorTableReport,
     "targets": TargetListReport,
