@@ -40,7 +40,7 @@ REASON: Final = "samba.reason"
 HINT: Final = "samba.hint"
 """What the user can do about that."""
 TARGET: Final = "samba.target"
-"""Of the model: the name of the target."""
+"""Key of the model itself: the name of the target."""
 
 GONE: Final = (
     "nothing of it is left after conversion: it was computed in advance, merged with another node or "
