@@ -26,32 +26,36 @@ if TYPE_CHECKING:
 
 _SIDE = "A PEF; a report that --json wrote; or a model, as analyze takes it."
 
+AllowOption = Annotated[
+    float,
+    typer.Option(
+        "--allow", metavar="PERCENT", min=0.0, help="By how much figures may rise unpunished."
+    ),
+]
+OtherTargetOption = Annotated[
+    str | None,
+    typer.Option(
+        "--target",
+        metavar="TARGET",
+        help="Device that a model is analyzed for; that of the other side if left out.",
+    ),
+]
+OtherLevelOption = Annotated[
+    str | None,
+    typer.Option(
+        "--level",
+        metavar="o0|o3",
+        help="Level that a model is analyzed with; that of the other side if left out.",
+    ),
+]
+
 
 def diff(
     before: Annotated[str, typer.Argument(metavar="BEFORE", help=_SIDE)],
     after: Annotated[str, typer.Argument(metavar="AFTER", help=_SIDE)],
-    allow: Annotated[
-        float,
-        typer.Option(
-            "--allow", metavar="PERCENT", min=0.0, help="By how much figures may rise unpunished."
-        ),
-    ] = 0.0,
-    target: Annotated[
-        str | None,
-        typer.Option(
-            "--target",
-            metavar="TARGET",
-            help="Device that a model is analyzed for; that of the other side if left out.",
-        ),
-    ] = None,
-    level: Annotated[
-        str | None,
-        typer.Option(
-            "--level",
-            metavar="o0|o3",
-            help="Level that a model is analyzed with; that of the other side if left out.",
-        ),
-    ] = None,
+    allow: AllowOption = 0.0,
+    target: OtherTargetOption = None,
+    level: OtherLevelOption = None,
     dim: DimOption = None,
     input_shape: InputShapeOption = None,
     json: JsonOption = None,

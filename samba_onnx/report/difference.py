@@ -55,8 +55,8 @@ class FallbackChange:
     reason_after: str
     """Why it runs on the CPU in the second report; empty where it does not."""
     instead: str
-    """Of a node that is gone: ``on the RDU`` where as many more nodes of its operator run there, else
-    ``rewritten``. Of a new one the same of the first report: ``on the RDU`` or ``not there``."""
+    """Where a node that is gone is now: ``on the RDU`` if as many more nodes of its operator run there,
+    else ``rewritten``; where a new one was before: ``on the RDU`` or ``not there``."""
     location: str
     """``file.py:line`` of the user's own model; empty when the model does not carry it."""
 

@@ -16,7 +16,7 @@ import onnx
 import onnx_ir as ir
 
 from samba_onnx.errors import UsageError
-from samba_onnx.loading import load_model, onnx_program
+from samba_onnx.loading import LoadedModel, load_model, onnx_program
 from samba_onnx.passes.planning.partitioning import Home
 from samba_onnx.pef.manifest import FallbackNode
 from samba_onnx.program.dataflow import name_of, subgraphs
@@ -40,7 +40,7 @@ REASON: Final = "samba.reason"
 HINT: Final = "samba.hint"
 """What the user can do about that."""
 TARGET: Final = "samba.target"
-"""Of the model: the name of the target."""
+"""Key of the model itself: the name of the target."""
 
 GONE: Final = (
     "nothing of it is left after conversion: it was computed in advance, merged with another node or "
@@ -113,26 +113,17 @@ def annotate(
     settings = chosen_settings(target, level, progress)
     options = chosen_options(dims, input_shapes, keep_dynamic)[:1]
     loaded = load_model(model)
-    if loaded.converted is not None:
-        raise UsageError(
-            f"{printable(model)}: is of an operator set that is converted before anything else, so that "
-            "its nodes have no placement; write it in operator set 7 or newer"
-        )
+    _refuse_converted(loaded)
     proto = onnx.load(model, load_external_data=False)
     _refuse_far_away(proto, Path(model), Path(output))
     names = _mark(loaded.model)
     planned = plan_sizes(lambda: onnx_program(loaded), options, loaded.summary, settings)
     fates = _fates(planned.graphs[0], names)
     settings.progress("annotate")
-    annotations = []
-    for node in proto.graph.node:
-        annotation = _annotation(node, fates)
-        annotations.append(annotation)
-        _describe(node, annotation.metadata())
-    _state(proto, settings.target.summary.name)
+    annotations = _describe_all(proto, fates, settings.target.summary.name)
     with atomic_output(output) as file:
         file.write(proto.SerializeToString())
-    return tuple(annotations)
+    return annotations
 
 
 @dataclass(frozen=True)
@@ -201,11 +192,26 @@ def _describe(node: onnx.NodeProto, entries: Mapping[str, str]) -> None:
         node.metadata_props.add(key=key, value=text)
 
 
-def _state(proto: onnx.ModelProto, target: str) -> None:
-    """Say in the model for which target it is, and that its nodes have metadata."""
+def _describe_all(
+    proto: onnx.ModelProto, fates: Mapping[str, list[_Fate]], target: str
+) -> tuple[NodeAnnotation, ...]:
+    """Annotate all nodes, and say in the model for which target it is and that nodes have metadata."""
+    annotations = tuple(_annotation(node, fates) for node in proto.graph.node)
+    for node, annotation in zip(proto.graph.node, annotations, strict=True):
+        _describe(node, annotation.metadata())
     kept = {entry.key: entry.value for entry in proto.metadata_props}
     onnx.helper.set_model_props(proto, {**kept, TARGET: target})
     proto.ir_version = max(proto.ir_version, _NODE_METADATA_VERSION)
+    return annotations
+
+
+def _refuse_converted(loaded: LoadedModel) -> None:
+    """Refuse a model whose nodes are replaced before anything else is done with them."""
+    if loaded.converted is not None:
+        raise UsageError(
+            f"{printable(loaded.path)}: is of an operator set that is converted before anything else, so "
+            "that its nodes have no placement; write it in operator set 7 or newer"
+        )
 
 
 def _refuse_far_away(proto: onnx.ModelProto, model: Path, output: Path) -> None:

@@ -93,7 +93,9 @@ def test_weights_beside_the_model_are_found_from_its_own_folder_only(
 ) -> None:
     model = onnx.load(net)
     for tensor in model.graph.initializer:  # only raw data goes into a file of its own
-        tensor.CopyFrom(onnx.numpy_helper.from_array(onnx.numpy_helper.to_array(tensor), tensor.name))
+        tensor.CopyFrom(
+            onnx.numpy_helper.from_array(onnx.numpy_helper.to_array(tensor), tensor.name)
+        )
     onnx.save(
         model, tmp_path / "far.onnx", save_as_external_data=True, location="w", size_threshold=0
     )
