@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -23,7 +23,11 @@ from samba_onnx.cli.verifying import AtolOption, InputFileOption, RtolOption, in
 
 if TYPE_CHECKING:
     from samba_onnx.report.values import ValueComparisonReport, ValueErrorReport
-    from samba_onnx.workflows.value_comparison import ComparedValue, ValueComparison
+    from samba_onnx.workflows.compared_values import ComparedValue, ValueComparison
+
+_ADVICE: Final = (
+    "to tell an engine's fault from the compiler's, run samba-port verify with --engine reference"
+)
 
 
 def compare(
@@ -60,26 +64,20 @@ def compare(
     from samba_onnx.report.values_text import values_text
     from samba_onnx.workflows.value_comparison import compare_values
 
+    options: dict[str, Any] = {"seed": seed, "rtol": rtol, "atol": atol, "threads": threads}
     with Activity(quiet) as activity, load_pef(pef) as opened:
         activity.step("compare")
+        inputs, show = input_arrays(opened, input_file), activity.count
         comparison = compare_values(
-            model,
-            opened,
-            inputs=input_arrays(opened, input_file),
-            seed=seed,
-            rtol=rtol,
-            atol=atol,
-            threads=threads,
-            custom_ops=custom_ops or (),
-            progress=activity.count,
+            model, opened, inputs=inputs, custom_ops=custom_ops or (), progress=show, **options
         )
-    report = _report(comparison, model, Path(pef).name)
+    report = _report(comparison, Path(pef).name)
     display = Display(json, quiet, verbose)
     display.show(report.headline, lambda rows: values_text(report, rows), report)
     return EXIT_YES if report.passed else EXIT_NO
 
 
-def _report(comparison: ValueComparison, model: str, pef: str) -> ValueComparisonReport:
+def _report(comparison: ValueComparison, pef: str) -> ValueComparisonReport:
     """Put the answer together."""
     from samba_onnx.report.values import ValueComparisonReport
 
@@ -95,15 +93,8 @@ def _report(comparison: ValueComparison, model: str, pef: str) -> ValueCompariso
         gone=dict(comparison.gone),
         own=comparison.own,
         first=first,
-        advice="" if first is None else _advice(model, pef),
+        advice="" if first is None else _ADVICE,
         values=values,
-    )
-
-
-def _advice(model: str, pef: str) -> str:
-    return (
-        f"samba-port reduce {model} {pef} writes the smallest part of the model that differs; "
-        "samba-port verify with --engine reference tells an engine's fault from the compiler's"
     )
 
 

@@ -19,7 +19,7 @@ class ValueErrorReport:
     location: str
     """``file.py:line`` of the user's own model; empty when the model does not carry it."""
     stage: int
-    """Id of the section or fallback that computes it in the PEF; -1 for a constant."""
+    """Id of the section or fallback that computes it in the PEF."""
     dtype: str
     """Its numpy dtype, as ``float32``."""
     shape: tuple[int, ...]
@@ -68,7 +68,7 @@ class ValueComparisonReport:
     compared: int
     """How many of them the PEF has, too."""
     gone: dict[str, int]
-    """The others by the operator that computes them in the original: folded, fused or removed."""
+    """How many of the others there are by the operator that computes them in the original: folded, fused or removed."""
     own: int
     """Values that only the PEF has."""
     first: ValueErrorReport | None

@@ -65,7 +65,7 @@ def _cells(value: ValueErrorReport) -> tuple[str, ...]:
     return (
         value.name,
         value.operator,
-        "-" if value.stage < 0 else str(value.stage),
+        str(value.stage),
         f"{value.dtype} {shape_text(value.shape)}",
         _number(value.max_absolute_error),
         _number(value.max_relative_error),

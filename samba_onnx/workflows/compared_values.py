@@ -40,12 +40,12 @@ class ValueComparison:
     graph: str
     """Name of the graph of the PEF."""
     values: tuple[ComparedValue, ...]
-    """Those that both sides have, in the original's topological order."""
+    """The values that both sides have, in the original's topological order."""
     total: int
     """Values that nodes of the original's main graph compute, and that something reads or that are
     outputs."""
     gone: Mapping[str, int]
-    """Of the others, how many there are by the operator that computes them in the original."""
+    """How many of the others there are by the operator that computes them in the original."""
     own: int
     """Values that only the PEF has, as those of operators that were expanded."""
     inputs: str

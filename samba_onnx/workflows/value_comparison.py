@@ -9,11 +9,13 @@ cross its border.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import onnx
 import onnx_ir as ir
@@ -24,9 +26,9 @@ from samba_onnx.loading import LoadedModel, load_model
 from samba_onnx.pef import Pef
 from samba_onnx.pef.manifest import Fallback, Graph, Section
 from samba_onnx.program.source_location import source_location
-from samba_onnx.runtime.engine.protocol import EngineSettings, Rewriting
+from samba_onnx.runtime.engine.protocol import Engine, Rewriting
 from samba_onnx.runtime.engine.registry import DEFAULT_ENGINE, make_engine
-from samba_onnx.runtime.engine.settings import library_paths
+from samba_onnx.runtime.engine.settings import engine_settings
 from samba_onnx.runtime.sized_graphs import SizedGraphs
 from samba_onnx.workflows.both_sides import BothSides
 from samba_onnx.workflows.compared_values import ComparedValue, ValueComparison
@@ -84,27 +86,11 @@ def compare_values(
     loaded = load_model(model)
     graph = _graph(pef, inputs)
     _refuse_other_model(pef, graph, loaded.model)
-    source = loaded.source(model)
-    proto, folder = _read(source)
-    settings = EngineSettings(
-        threads, prepack=False, rewriting=Rewriting.NONE, custom_ops=library_paths(custom_ops)
-    )
-    sides = BothSides(make_engine(DEFAULT_ENGINE, settings), pef, ModelPieces(proto), folder)
+    proto, folder = read_source(loaded.source(model))
+    engine = plain_engine(threads, custom_ops)
+    sides = BothSides(engine, pef, ModelPieces(proto), folder)
     stream = _Stream(sides, graph, ChosenTolerances(rtol, atol), loaded.model)
-    for title, feeds in _feeds(pef, graph, loaded, inputs, seed):
-        try:
-            compared = stream.compare(feeds, progress or _ignore)
-        except ExecutionError:
-            if title.endswith(_LAST_RESORT) or inputs is not None:
-                raise
-            continue
-        return stream.result(compared, title)
-    raise ExecutionError(
-        f"the original fails on random inputs of seed {seed}; give some with --input"
-    )
-
-
-_LAST_RESORT: Final = "integers 0 and 1"
+    return stream.first_answer(_feeds(pef, graph, loaded, inputs, seed), progress or _ignore)
 
 
 def _ignore(done: float, total: float) -> None:
@@ -113,15 +99,16 @@ def _ignore(done: float, total: float) -> None:
 
 def _feeds(
     pef: Pef, graph: Graph, loaded: LoadedModel, inputs: Mapping[str, Any] | None, seed: int
-) -> Iterable[tuple[str, Mapping[str, Any]]]:
-    """Yield inputs to try: those that were given, or random ones, of small integers at last."""
+) -> list[tuple[str, Mapping[str, Any]]]:
+    """Return inputs to try: those that were given, or random ones, of small integers at last."""
     if inputs is not None:
-        yield "the inputs given", inputs
-        return
-    specs = input_specs(pef, graph)
+        return [("the inputs given", inputs)]
+    specs, title = input_specs(pef, graph), f"random inputs of seed {seed}"
     ranges = input_ranges(loaded.model.graph).or_else(pef_ranges(pef, graph))
-    yield f"random inputs of seed {seed}", random_inputs(specs, seed, ranges)
-    yield f"random inputs of seed {seed}, {_LAST_RESORT}", random_inputs(specs, seed)
+    return [
+        (title, random_inputs(specs, seed, ranges)),
+        (f"{title}, integers 0 and 1", random_inputs(specs, seed)),
+    ]
 
 
 def _graph(pef: Pef, inputs: Mapping[str, Any] | None) -> Graph:
@@ -139,7 +126,26 @@ def _refuse_other_model(pef: Pef, graph: Graph, model: ir.Model) -> None:
         )
 
 
-def _read(source: Path | onnx.ModelProto) -> tuple[onnx.ModelProto, str]:
+def plain_engine(threads: int | None, custom_ops: Sequence[str | os.PathLike[str]] = ()) -> Engine:
+    """Return an engine that executes every node as it stands, with weights where they lie.
+
+    Args:
+        threads: Threads within operators; all cores where None.
+        custom_ops: Shared libraries with operators of custom domains.
+
+    Raises:
+        UsageError: ``threads`` is less than 1, or a library is no file.
+    """
+    settings = engine_settings(threads, prepack=False, custom_ops=custom_ops)
+    return make_engine(DEFAULT_ENGINE, replace(settings, rewriting=Rewriting.NONE))
+
+
+def read_source(source: Path | onnx.ModelProto) -> tuple[onnx.ModelProto, str]:
+    """Return a model with its data where it lies, and the folder of that data.
+
+    Args:
+        source: What an engine runs in order to know what the original answers.
+    """
     if isinstance(source, onnx.ModelProto):
         return source, ""
     return onnx.load(source, load_external_data=False), str(source.absolute().parent)
@@ -171,12 +177,6 @@ class _Stream:
         self.own = sum(len(set(names)) for names in written.values()) - sum(
             map(len, self.shared.values())
         )
-        self.constants = [
-            name
-            for name in map(graph.model_name, graph.outputs)
-            if name in original.makers and not any(name in names for names in self.shared.values())
-        ]
-        """Outputs that no stage computes, because they do not depend on inputs."""
         self._places = self._pieces()
         self._last = self._last_uses()
 
@@ -188,7 +188,6 @@ class _Stream:
             places = self._sides.original.needed(self.shared[stage.id], done)
             done.update(places)
             pieces.append(places)
-        pieces.append(self._sides.original.needed(self.constants, done))
         return pieces
 
     def _last_uses(self) -> dict[str, int]:
@@ -199,7 +198,26 @@ class _Stream:
         for number, stage in enumerate(self._stages):
             for name in self.shared[stage.id]:
                 last[name] = max(last.get(name, 0), number)
-        return last | dict.fromkeys(self.constants, len(self._stages))
+        return last
+
+    def first_answer(
+        self, trials: Sequence[tuple[str, Mapping[str, Any]]], progress: Counted
+    ) -> ValueComparison:
+        """Compare on the first inputs that both sides take.
+
+        Args:
+            trials: Inputs with what to call them, at least one.
+            progress: Called after each section.
+
+        Raises:
+            ExecutionError: An engine fails on the last of them.
+            UsageError: There is nothing that both sides have.
+        """
+        for title, feeds in trials[:-1]:
+            with contextlib.suppress(ExecutionError):
+                return self.result(self.compare(feeds, progress), title)
+        title, feeds = trials[-1]
+        return self.result(self.compare(feeds, progress), title)
 
     def compare(self, feeds: Mapping[str, Any], progress: Counted) -> list[ComparedValue]:
         """Run both sides and compare."""
@@ -214,10 +232,6 @@ class _Stream:
             compared += self._judged(stage.id, self.shared[stage.id], left, results, verdicts)
             _forget(left, self._last, number)
             progress(number + 1, len(self._stages))
-        if self.constants:
-            left |= self._run_original(len(self._stages), left)
-            stored = {name: self._stored(name) for name in self.constants}
-            compared += self._judged(-1, self.constants, left, stored, verdicts)
         return sorted(compared, key=lambda value: value.position)
 
     def _run_stage(
