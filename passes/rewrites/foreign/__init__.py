@@ -8,6 +8,10 @@ from __future__ import annotations
 from samba_onnx.passes.rewrites.foreign import (
     activations,
     attention,
+    equivalents,
+    gates,
+    convolutions,
+    packed_weights,
     cached_attention,
     features,
     label_encoders,

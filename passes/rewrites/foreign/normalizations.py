@@ -25,13 +25,18 @@ def root_mean_square(
     if dtype != ir.DataType.FLOAT:
         wide = draft.op("Cast", value, to=ir.DataType.FLOAT)
     rank = 1 if axis == -1 else draft.rank(draft.operand(0)) - axis % draft.rank(draft.operand(0))
-    axes = draft.integers(*range(-rank, 0))
-    mean = draft.op("ReduceMean", draft.op("Mul", wide, wide), axes)
-    shifted = draft.op("Add", mean, draft.constant(np.array(epsilon, np.float32)))
-    normal = draft.op("Div", wide, draft.op("Sqrt", shifted))
+    result = normal(draft, wide, epsilon, rank)
     if dtype != ir.DataType.FLOAT:
-        normal = draft.op("Cast", normal, to=dtype)
-    return draft.op("Mul", normal, scale)
+        result = draft.op("Cast", result, to=dtype)
+    return draft.op("Mul", result, scale)
+
+
+def normal(draft: Draft, value: ir.Value, epsilon: float, rank: int = 1) -> ir.Value:
+    """Write a value of float32 divided by its root mean square over the last ``rank`` axes."""
+    axes = draft.integers(*range(-rank, 0))
+    mean = draft.op("ReduceMean", draft.op("Mul", value, value), axes)
+    shifted = draft.op("Add", mean, draft.constant(np.array(epsilon, np.float32)))
+    return draft.op("Div", value, draft.op("Sqrt", shifted))
 
 
 @expands("", "SimplifiedLayerNormalization")
@@ -106,3 +111,45 @@ def _mask_counts(draft: Draft) -> ir.Value:
     if mask is None:
         return draft.constant(np.zeros(draft.size(draft.operand(0), 0), np.int32))
     return draft.op("ReduceSum", mask, draft.integers(1), keepdims=0)
+
+
+@expands(ONNXRUNTIME_DOMAIN, "GroupNorm")
+def group_norm(draft: Draft) -> ir.Value:
+    """Normalisation of groups of channels, which may come last."""
+    return _group_norm(draft, draft.operand(0))
+
+
+@expands(ONNXRUNTIME_DOMAIN, "SkipGroupNorm")
+def skip_group_norm(draft: Draft) -> tuple[ir.Value, ir.Value]:
+    """Normalisation of groups of channels of a sum, and the sum."""
+    value, skip, bias = draft.operand(0), draft.operand(3), draft.optional(4)
+    rank, last = draft.rank(value), bool(draft.integer("channels_last", 1))
+    axes = draft.integers(*(range(1, rank - 1) if last else range(2, rank)))
+    if draft.rank(skip) == 2:
+        skip = draft.op("Unsqueeze", skip, axes)
+    total = draft.op("Add", value, skip)
+    if bias is not None:
+        behind = draft.integers(*range(1, rank - 1))
+        total = draft.op("Add", total, bias if last else draft.op("Unsqueeze", bias, behind))
+    return _group_norm(draft, total), total
+
+
+def _group_norm(draft: Draft, value: ir.Value) -> ir.Value:
+    """Write the normalisation in float32 if the scale is, as onnxruntime computes it."""
+    scale, shift = draft.operand(1), draft.operand(2)
+    dtype, inner = draft.dtype(draft.operand(0)), draft.dtype(scale)
+    rank = draft.rank(draft.operand(0))
+    last = bool(draft.integer("channels_last", 1))
+    if last:
+        value = draft.op("Transpose", value, perm=[0, rank - 1, *range(1, rank - 1)])
+    if inner != dtype:
+        value = draft.op("Cast", value, to=inner)
+    groups, epsilon = draft.integer("groups"), draft.number("epsilon", 1e-5)
+    result = draft.op(
+        "GroupNormalization", value, scale, shift, num_groups=groups, epsilon=epsilon
+    )
+    if draft.integer("activation"):
+        result = draft.op("Mul", result, draft.op("Sigmoid", result))
+    if inner != dtype:
+        result = draft.op("Cast", result, to=dtype)
+    return draft.op("Transpose", result, perm=[0, *range(2, rank), 1]) if last else result
