@@ -128,7 +128,8 @@ _SIMPLIFY: tuple[PassEntry, ...] = (
 )
 
 _EXPAND: tuple[PassEntry, ...] = (
-    PassEntry(lambda context: ExpandForeignPass(context.target)),  # before: bodies may be left
+    # Before: bodies may be left. What it expands may make outputs known.
+    PassEntry(lambda context: ExpandForeignPass(context.target), static_outputs=True),
     PassEntry(lambda context: ExpandFunctionsPass(context.target)),
     _plain(LiftConstantsPass),  # bodies hold Constant nodes
     _INFER,

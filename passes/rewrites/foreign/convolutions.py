@@ -33,9 +33,7 @@ def channels_last(draft: Draft, value: ir.Value, rank: int) -> ir.Value:
     return draft.op("Transpose", value, perm=[0, *range(2, rank), 1])
 
 
-def convolve(
-    draft: Draft, value: ir.Value, weight: ir.Value, bias: ir.Value | None
-) -> ir.Value:
+def convolve(draft: Draft, value: ir.Value, weight: ir.Value, bias: ir.Value | None) -> ir.Value:
     """Write a convolution with the attributes of the node."""
     inputs = [value, weight, *([] if bias is None else [bias])]
     return draft.op("Conv", *inputs, **attributes_of(draft, "group", *WINDOW))
@@ -70,9 +68,7 @@ def nhwc_fused_conv(draft: Draft) -> ir.Value:
     """Convolution with channels last in data only, a value that is added, and an activation."""
     rank = draft.rank(draft.operand(0))
     value, addend = channels_first(draft, draft.operand(0), rank), draft.optional(3)
-    result = channels_last(
-        draft, convolve(draft, value, draft.operand(1), draft.optional(2)), rank
-    )
+    result = channels_last(draft, convolve(draft, value, draft.operand(1), draft.optional(2)), rank)
     return activated(draft, result if addend is None else draft.op("Add", result, addend))
 
 
@@ -84,7 +80,9 @@ def conv_transpose_with_dynamic_pads(draft: Draft) -> ir.Value:
         draft, "auto_pad", "dilations", "group", "kernel_shape", "output_padding", "strides"
     )
     if pads is not None:
-        attributes["pads"] = [int(size) for size in draft.known(pads, "its padding").numpy()]
+        attributes["pads"] = [
+            int(size) for size in draft.known(pads, "its padding").numpy().ravel()
+        ]
     inputs = [draft.operand(0), draft.operand(1), *([] if bias is None else [bias])]
     return draft.op("ConvTranspose", *inputs, **attributes)
 

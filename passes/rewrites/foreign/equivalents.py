@@ -27,7 +27,7 @@ def trilu(draft: Draft) -> ir.Value:
 @expands(ONNXRUNTIME_DOMAIN, "ExpandDims")
 def expand_dims(draft: Draft) -> ir.Value:
     """A new axis of size one, which ONNX calls Unsqueeze."""
-    axis = int(draft.known(draft.operand(1), "its axis").numpy().item())
+    axis = int(draft.known_number(draft.operand(1), "its axis"))
     return draft.op("Unsqueeze", draft.operand(0), draft.integers(axis))
 
 
@@ -46,8 +46,8 @@ def pad(draft: Draft) -> ir.Value:
     sizes = draft.known(draft.operand(1), "its sizes").numpy().ravel()
     inputs = [draft.operand(0), draft.integers(*(int(size) for size in sizes))]
     if draft.optional(2) is not None:
-        number = draft.known(draft.operand(2), "its value").numpy()
-        inputs.append(draft.scalar(float(number.item()), draft.operand(0)))
+        number = draft.known_number(draft.operand(2), "its value")
+        inputs.append(draft.scalar(float(number), draft.operand(0)))
     return draft.op("Pad", *inputs, mode=draft.text("mode", "constant"))
 
 
@@ -57,7 +57,7 @@ def numbers_of_a_range(draft: Draft) -> ir.Value:
     names = ("its start", "its limit", "its step")
     operands = [draft.optional(at) for at in range(3)]
     known = [
-        None if operand is None else draft.known(operand, name).numpy().item()
+        None if operand is None else draft.known_number(operand, name)
         for operand, name in zip(operands, names, strict=True)
     ]
     start, limit, step = known[0], known[1], 1 if known[2] is None else known[2]
@@ -78,8 +78,10 @@ def unfold_tensor(draft: Draft) -> ir.Value:
     """Windows of ``size`` numbers along an axis, which stand along a new last one."""
     value = draft.operand(0)
     rank = draft.rank(value)
-    axis = draft.integer("dim", -1) % rank
+    axis = draft.axis(value, draft.integer("dim", -1))
     size, step = draft.integer("size"), draft.integer("step", 1)
+    if size < 1 or step < 1:
+        raise CannotExpandError(f"its windows of {size} numbers, {step} apart, are none")
     starts = np.arange(0, draft.size(value, axis) - size + 1, step, dtype=np.int64)
     windows = draft.constant(starts[:, None] + np.arange(size, dtype=np.int64))
     gathered = draft.op("Gather", value, windows, axis=axis)
@@ -134,5 +136,5 @@ def bitmask_dropout(draft: Draft) -> ir.Value:
 def _refuse_training(draft: Draft, position: int) -> None:
     """Give up if a dropout may train, as its operand ``position`` says."""
     mode = draft.optional(position)
-    if mode is not None and bool(draft.known(mode, "its training mode").numpy().item()):
+    if mode is not None and draft.known_number(mode, "its training mode"):
         raise CannotExpandError("it drops values at random, in training mode")

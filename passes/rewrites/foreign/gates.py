@@ -161,9 +161,7 @@ def hyper_connection_post_mix(draft: Draft) -> ir.Value:
     mix = draft.optional(3)
     if mix is not None:
         order = [*range(rank - 2), rank - 1, rank - 2]
-        streams = draft.op(
-            "MatMul", draft.op("Transpose", _wide(draft, mix), perm=order), streams
-        )
+        streams = draft.op("MatMul", draft.op("Transpose", _wide(draft, mix), perm=order), streams)
     block = draft.op("Unsqueeze", _wide(draft, draft.operand(1)), draft.integers(-2))
     weights = _per_branch(draft, draft.operand(2), rank, number)
     return _joined(draft, draft.op("Add", streams, draft.op("Mul", weights, block)), flat=flat)

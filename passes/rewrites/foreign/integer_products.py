@@ -29,9 +29,7 @@ _MOST_PIECES: Final = 64
 """Pieces that a sum is cut into at most; of eight bits this is a sum of 16,512 products."""
 
 
-def _centered(
-    draft: Draft, position: int, zero_position: int, axis: int | None
-) -> ir.Value:
+def _centered(draft: Draft, position: int, zero_position: int, axis: int | None) -> ir.Value:
     """Write an operand minus its zero point as floats."""
     zero = draft.optional(zero_position)
     shape = () if zero is None or draft.rank(zero) == 0 else draft.shape(zero)
@@ -91,9 +89,7 @@ def _pieces(length: int, largest: Sequence[int], sizes: NDArray[np.int64] | None
             bound = int(np.max(totals, initial=0)) * largest[0]
         if bound <= EXACT:
             return [min(step, length - start) for start in starts]
-    raise CannotExpandError(
-        f"its sums over {length} products are too long to be exact in float32"
-    )
+    raise CannotExpandError(f"its sums over {length} products are too long to be exact in float32")
 
 
 def _sum_of_pieces(
@@ -122,7 +118,6 @@ def _sum_of_pieces(
 
 
 @expands("", "MatMulInteger")
-@expands(ONNXRUNTIME_DOMAIN, "MatMulInteger")
 def matmul_integer(draft: Draft) -> ir.Value:
     """Product of matrices of integers of eight bits."""
     left, right = draft.operand(0), draft.operand(1)
@@ -153,7 +148,9 @@ def conv_integer(draft: Draft) -> ir.Value:
         sizes = _sizes_of_weight(draft, 1, 3, 0)
         if sizes is not None:
             sizes = sizes.reshape(shape[0], channels, window).sum(axis=2).T
-    pieces = _pieces(channels, (largest[0] * window, largest[1]) if sizes is None else largest, sizes)
+    pieces = _pieces(
+        channels, (largest[0] * window, largest[1]) if sizes is None else largest, sizes
+    )
     group = draft.integer("group", 1)
     if group != 1 and len(pieces) > 1:
         raise CannotExpandError("its sums are too long to be exact, and it has groups")

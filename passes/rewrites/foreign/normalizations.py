@@ -52,7 +52,7 @@ def skip_layer_normalization(draft: Draft) -> tuple[ir.Value | None, ...]:
     """Layer normalisation of a sum, and the sum."""
     total = _sum(draft, 4)
     shift = draft.optional(3)
-    result = _layer_normalization(draft, total, draft.operand(2), shift)
+    result = layer_normalization(draft, total, draft.operand(2), shift)
     return result, None, None, total
 
 
@@ -70,47 +70,13 @@ def _sum(draft: Draft, bias_position: int) -> ir.Value:
     return total if bias is None else draft.op("Add", total, bias)
 
 
-def _layer_normalization(
+def layer_normalization(
     draft: Draft, value: ir.Value, scale: ir.Value, shift: ir.Value | None
 ) -> ir.Value:
+    """Write a layer normalisation over the last axis."""
     inputs = [value, scale, *([] if shift is None else [shift])]
     epsilon = draft.number("epsilon", _EPSILON)
     return draft.op("LayerNormalization", *inputs, axis=-1, epsilon=epsilon)
-
-
-@expands(ONNXRUNTIME_DOMAIN, "EmbedLayerNormalization")
-def embed_layer_normalization(draft: Draft) -> tuple[ir.Value | None, ...]:
-    """Layer normalisation of the sum of embeddings of words, positions and segments.
-
-    The second output counts the words that the mask keeps in each row.
-    """
-    words, segments = draft.operand(0), draft.optional(1)
-    total = draft.op("Gather", draft.operand(2), words)
-    total = draft.op("Add", total, _positions(draft, words))
-    table = draft.optional(4)
-    if segments is not None and table is not None:
-        total = draft.op("Add", total, draft.op("Gather", table, segments))
-    result = _layer_normalization(draft, total, draft.operand(5), draft.operand(6))
-    counts = _mask_counts(draft) if draft.is_read(1) else None
-    return result, counts, total
-
-
-def _positions(draft: Draft, words: ir.Value) -> ir.Value:
-    """Return the embeddings of the positions that are stated, or of the first ones."""
-    table, positions = draft.operand(3), draft.optional(8)
-    if positions is not None:
-        return draft.op("Gather", table, positions)
-    length = draft.size(words, 1)
-    if length == draft.size(table, 0):
-        return table
-    return draft.op("Slice", table, draft.integers(0), draft.integers(length), draft.integers(0))
-
-
-def _mask_counts(draft: Draft) -> ir.Value:
-    mask = draft.optional(7)
-    if mask is None:
-        return draft.constant(np.zeros(draft.size(draft.operand(0), 0), np.int32))
-    return draft.op("ReduceSum", mask, draft.integers(1), keepdims=0)
 
 
 @expands(ONNXRUNTIME_DOMAIN, "GroupNorm")
@@ -144,10 +110,8 @@ def _group_norm(draft: Draft, value: ir.Value) -> ir.Value:
         value = draft.op("Transpose", value, perm=[0, rank - 1, *range(1, rank - 1)])
     if inner != dtype:
         value = draft.op("Cast", value, to=inner)
-    groups, epsilon = draft.integer("groups"), draft.number("epsilon", 1e-5)
-    result = draft.op(
-        "GroupNormalization", value, scale, shift, num_groups=groups, epsilon=epsilon
-    )
+    groups, epsilon = draft.count("groups"), draft.number("epsilon", 1e-5)
+    result = draft.op("GroupNormalization", value, scale, shift, num_groups=groups, epsilon=epsilon)
     if draft.integer("activation"):
         result = draft.op("Mul", result, draft.op("Sigmoid", result))
     if inner != dtype:

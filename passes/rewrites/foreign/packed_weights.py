@@ -89,10 +89,10 @@ def _project(draft: Draft, value: ir.Value, projection: _Projection) -> ir.Value
     rows, contracted = projection.columns, draft.integer("K")
     block, dtype = draft.integer("block_size"), _block_type(draft)
     packed = draft.known(draft.operand(projection.weight), "its weight").numpy()
+    if min(rows, contracted, block) < 1:
+        raise CannotExpandError("its attributes do not state the size of its weight")
     blocks = -(-contracted // block)
-    scales = draft.op(
-        "Reshape", draft.operand(projection.scales), draft.integers(rows, blocks)
-    )
+    scales = draft.op("Reshape", draft.operand(projection.scales), draft.integers(rows, blocks))
     weight = draft.op(
         "DequantizeLinear",
         _integers(draft, packed, dtype, (rows, blocks * block)),

@@ -13,6 +13,10 @@ from samba_onnx.passes.rewrites.foreign.registry import expands
 @expands(ONNXRUNTIME_DOMAIN, "FusedMatMul", "TransposeMatMul")
 def fused_matmul(draft: Draft) -> ir.Value:
     """Product of matrices, each maybe transposed, scaled."""
+    return _scaled_product(draft)
+
+
+def _scaled_product(draft: Draft) -> ir.Value:
     left = _transposed(draft, 0, "transA", "transBatchA")
     right = _transposed(draft, 1, "transB", "transBatchB")
     product = draft.op("MatMul", left, right)
@@ -70,8 +74,8 @@ def _activated(draft: Draft, value: ir.Value) -> ir.Value:
 def fused_matmul_activation(draft: Draft) -> ir.Value:
     """Product of matrices, each maybe transposed, scaled, with an activation."""
     if draft.text("activation", "") != "Softmax":
-        return _activated(draft, fused_matmul(draft))
-    return draft.op("Softmax", fused_matmul(draft), axis=draft.integer("activation_axis", -1))
+        return _activated(draft, _scaled_product(draft))
+    return draft.op("Softmax", _scaled_product(draft), axis=draft.integer("activation_axis", -1))
 
 
 @expands(ONNXRUNTIME_DOMAIN, "GemmFastGelu")

@@ -58,7 +58,6 @@ def _scale_axis(draft: Draft, position: int, axis: int) -> int:
 
 
 @expands("", "QLinearMatMul")
-@expands(ONNXRUNTIME_DOMAIN, "QLinearMatMul")
 def quantized_matmul(draft: Draft) -> ir.Value:
     """Product of matrices; scales are of a whole operand, of rows of the first or columns of the second."""
     left = dequantized(draft, (0, 1, 2), _scale_axis(draft, 1, -2))
