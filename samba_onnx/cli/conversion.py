@@ -15,6 +15,7 @@ from samba_onnx.cli.options import (
     TORCH,
     CustomOpsOption,
     DimOption,
+    Float16Option,
     InputShapeOption,
     JsonOption,
     KeepDynamicOption,
@@ -125,6 +126,7 @@ def convert(
     input_shape: InputShapeOption = None,
     sample_input: SampleInputOption = None,
     keep_dynamic: KeepDynamicOption = False,
+    float16: Float16Option = None,
     fail_on_fallback: FailOption = False,
     max_fallbacks: FallbacksOption = None,
     max_transfer_bytes: TransferOption = None,
@@ -194,7 +196,7 @@ def convert(
 
     with Activity(quiet) as activity:
         if is_torch_model(model):
-            _refuse_shapes(bool(dims or shapes or keep_dynamic))
+            _refuse_shapes(bool(dims or shapes or keep_dynamic or float16))
             _refuse_libraries(custom_ops)
             opened = convert_torch(
                 model,
@@ -220,6 +222,7 @@ def convert(
                 dims=dims,
                 input_shapes=shapes,
                 keep_dynamic=keep_dynamic,
+                float16=float16,
                 sample=sample,
                 sample_seconds=sample_seconds,
                 seed=seed,
@@ -239,6 +242,7 @@ def analyze(
     input_shape: InputShapeOption = None,
     sample_input: SampleInputOption = None,
     keep_dynamic: KeepDynamicOption = False,
+    float16: Float16Option = None,
     spatial_batches: SpatialBatchesOption = None,
     fail_on_fallback: FailOption = False,
     max_fallbacks: FallbacksOption = None,
@@ -264,7 +268,7 @@ def analyze(
 
     with Activity(quiet) as activity:
         if is_torch_model(model):
-            _refuse_shapes(bool(dims or shapes or keep_dynamic))
+            _refuse_shapes(bool(dims or shapes or keep_dynamic or float16))
             manifest = analyze_torch(
                 model, activity.step, target=target, level=level, spatial_batches=batches
             )
@@ -278,6 +282,7 @@ def analyze(
                 dims=dims,
                 input_shapes=shapes,
                 keep_dynamic=keep_dynamic,
+                float16=float16,
                 progress=activity.step,
             )
     return _give(Report.from_manifest(manifest), Display(json, quiet, verbose), limits, "analyze")
@@ -316,8 +321,8 @@ def _shapes(
 def _refuse_shapes(stated: bool) -> None:
     if stated:
         raise UsageError(
-            "--dim, --input-shape, --sample-input and --keep-dynamic are for ONNX models: the sizes of "
-            "a PyTorch model are those of its example inputs"
+            "--dim, --input-shape, --sample-input, --keep-dynamic and --float16 are for ONNX models: "
+            "sizes and types of a PyTorch model are those of its example inputs and weights"
         )
 
 

@@ -14,6 +14,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+import onnx_ir as ir
+
 from samba_onnx.errors import UsageError
 from samba_onnx.loading import LoadedModel, load_model, onnx_program
 from samba_onnx.passes.order import PipelineOptions
@@ -23,6 +25,7 @@ from samba_onnx.pef.manifest import Manifest, SourceModel
 from samba_onnx.pef.sources import Source
 from samba_onnx.program.program import Program
 from samba_onnx.runtime.engine.settings import library_paths
+from samba_onnx.workflows.half_types import float16_type
 from samba_onnx.workflows.packaging import Trial, package
 from samba_onnx.workflows.planning import (
     CompilerSettings,
@@ -55,6 +58,7 @@ def analyze(
     dims: Sizes | None = None,
     input_shapes: InputShapes | None = None,
     keep_dynamic: bool = False,
+    float16: str | None = None,
     progress: Progress | None = None,
 ) -> Manifest:
     """Say how a model would convert, without writing anything or reading its weights.
@@ -71,6 +75,8 @@ def analyze(
             for the only input.
         keep_dynamic: Whether other dimensions of inputs stay dynamic, for the CPU. Otherwise they
             become 1, and a note says which.
+        float16: The type in which float16 is computed: ``float32``, ``bfloat16``, or ``cpu`` to leave it
+            to the host. None takes float32 where the target has it.
         progress: Called with the name of each step before it begins.
 
     Returns:
@@ -83,7 +89,8 @@ def analyze(
         OutOfDeviceMemoryError: The model does not fit into the target's memory.
     """
     settings = _settings(target, level, progress)
-    options = _options(dims, input_shapes, keep_dynamic)
+    half = float16_type(settings.target, float16)
+    options = _options(dims, input_shapes, keep_dynamic, half)
     return _plan_onnx(model, settings, options)[1].manifest
 
 
@@ -96,6 +103,7 @@ def convert(
     dims: Sizes | None = None,
     input_shapes: InputShapes | None = None,
     keep_dynamic: bool = False,
+    float16: str | None = None,
     sample: bool | None = None,
     sample_seconds: float = SECONDS,
     seed: int = 0,
@@ -120,6 +128,8 @@ def convert(
             for the only input.
         keep_dynamic: Whether other dimensions of inputs stay dynamic, for the CPU. Otherwise they
             become 1, and a note says which.
+        float16: The type in which float16 is computed: ``float32``, ``bfloat16``, or ``cpu`` to leave it
+            to the host. None takes float32 where the target has it.
         sample: Whether to run the original model once on seeded random inputs, in a child process
             with limits, to keep inputs and outputs in the PEF for self-tests, and to try whether the
             emulator's engine can prepare what was compiled. None does so unless the weights take
@@ -146,7 +156,9 @@ def convert(
     """
     destination, libraries = _destination(model, output), library_paths(custom_ops)
     settings = _settings(target, level, progress)
-    loaded, planned = _plan_onnx(model, settings, _options(dims, input_shapes, keep_dynamic))
+    half = float16_type(settings.target, float16)
+    options = _options(dims, input_shapes, keep_dynamic, half)
+    loaded, planned = _plan_onnx(model, settings, options)
     settings.progress("sample")
     # The inputs and outputs of the first graph have the names of the model.
     reference = make_sample(
@@ -244,11 +256,17 @@ def _settings(
 
 
 def _options(
-    dims: Sizes | None, input_shapes: InputShapes | None, keep_dynamic: bool
+    dims: Sizes | None,
+    input_shapes: InputShapes | None,
+    keep_dynamic: bool,
+    float16: ir.DataType | None,
 ) -> list[PipelineOptions]:
     """Return what the user says of sizes, for each graph."""
     assumed = None if keep_dynamic else ASSUMED_SIZE
-    return [PipelineOptions(sizes, input_shapes or {}, assumed) for sizes in each_size(dims or {})]
+    return [
+        PipelineOptions(sizes, input_shapes or {}, assumed, float16)
+        for sizes in each_size(dims or {})
+    ]
 
 
 def _plan_onnx(
