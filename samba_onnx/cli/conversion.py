@@ -254,7 +254,6 @@ def analyze(
     """Report what would run where; no weight is read or written.
 
     Examples:
-      samba-port analyze model.onnx
       samba-port analyze model.onnx --target sn10 --dim batch=8 --dim seq=128
       samba-port analyze model.onnx --json - --max-transfer-bytes 2MB
       samba-port analyze my_project.models:resnet
@@ -263,7 +262,6 @@ def analyze(
     batches = _spatial_batches(model, spatial_batches)
     dims, shapes = parse_sizes(dim), _shapes(input_shape, sample_input)
     refuse_overwriting(model, outputs={"--json": json})
-
     from samba_onnx.report import Report
 
     with Activity(quiet) as activity:
