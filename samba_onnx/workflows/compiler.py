@@ -14,8 +14,6 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-import onnx_ir as ir
-
 from samba_onnx.errors import UsageError
 from samba_onnx.loading import LoadedModel, load_model, onnx_program
 from samba_onnx.passes.order import PipelineOptions
@@ -88,9 +86,8 @@ def analyze(
         UsageError: An option contradicts the model.
         OutOfDeviceMemoryError: The model does not fit into the target's memory.
     """
-    settings = _settings(target, level, progress)
-    half = float16_type(settings.target, float16)
-    options = _options(dims, input_shapes, keep_dynamic, half)
+    settings = chosen_settings(target, level, progress)
+    options = chosen_options(settings.target, dims, input_shapes, keep_dynamic, float16)
     return _plan_onnx(model, settings, options)[1].manifest
 
 
@@ -155,9 +152,8 @@ def convert(
         OutputError: The PEF cannot be written.
     """
     destination, libraries = _destination(model, output), library_paths(custom_ops)
-    settings = _settings(target, level, progress)
-    half = float16_type(settings.target, float16)
-    options = _options(dims, input_shapes, keep_dynamic, half)
+    settings = chosen_settings(target, level, progress)
+    options = chosen_options(settings.target, dims, input_shapes, keep_dynamic, float16)
     loaded, planned = _plan_onnx(model, settings, options)
     settings.progress("sample")
     # The inputs and outputs of the first graph have the names of the model.
@@ -215,7 +211,7 @@ def compile_programs(
         OutOfDeviceMemoryError: The programs do not fit into the target's memory.
         OutputError: The PEF cannot be written.
     """
-    settings = _settings(target, level, progress)
+    settings = chosen_settings(target, level, progress)
     planned = _plan_torch(programs, name, settings)
     return _write(planned, Path(output), metadata, sample or Sample(), settings.progress, residents)
 
@@ -245,27 +241,46 @@ def analyze_programs(
         UsageError: The level is unknown, or programs contradict each other.
         OutOfDeviceMemoryError: The programs do not fit into the target's memory.
     """
-    return _plan_torch(programs, name, _settings(target, level, progress)).manifest
+    return _plan_torch(programs, name, chosen_settings(target, level, progress)).manifest
 
 
-def _settings(
+def chosen_settings(
     target: str | os.PathLike[str] | Target, level: str, progress: Progress | None
 ) -> CompilerSettings:
-    """Look up the target and check the level, before a model is loaded."""
+    """Look up the target and check the level, before a model is loaded.
+
+    Args:
+        target: A target's name, a path to a target profile, or a loaded target.
+        level: ``o0`` or ``o3``.
+        progress: Called with the name of each step before it begins; None for nobody.
+
+    Raises:
+        TargetError: The target is unknown or malformed.
+        UsageError: The level is unknown.
+    """
     return CompilerSettings(load_target(target), level, progress=progress or silent)
 
 
-def _options(
+def chosen_options(
+    target: Target,
     dims: Sizes | None,
     input_shapes: InputShapes | None,
     keep_dynamic: bool,
-    float16: ir.DataType | None,
+    float16: str | None,
 ) -> list[PipelineOptions]:
-    """Return what the user says of sizes, for each graph."""
+    """Return what the user says of sizes and types, for each graph.
+
+    Args:
+        target: The device.
+        dims: Sizes of dynamic dimensions by name; several make a graph for each.
+        input_shapes: Shapes of inputs by name.
+        keep_dynamic: Whether other dimensions of inputs stay dynamic; otherwise they become 1.
+        float16: The type in which float16 is computed, as ``convert`` takes it.
+    """
+    half = float16_type(target, float16)
     assumed = None if keep_dynamic else ASSUMED_SIZE
     return [
-        PipelineOptions(sizes, input_shapes or {}, assumed, float16)
-        for sizes in each_size(dims or {})
+        PipelineOptions(sizes, input_shapes or {}, assumed, half) for sizes in each_size(dims or {})
     ]
 
 
