@@ -36,7 +36,8 @@ class _Samples:
         kind = value.type.tensor_type
         shape = [dim.dim_value or 2 for dim in kind.shape.dim]
         if kind.elem_type == onnx.TensorProto.INT64:
-            return self._generator.integers(0, 2, size=shape)
+            # Nothing is masked: minus infinity would be the lower end of a range.
+            return np.ones(shape, np.int64)
         return self._generator.normal(size=shape).astype(np.float32)
 
 
