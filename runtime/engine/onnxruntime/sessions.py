@@ -64,7 +64,7 @@ def make_session(
             session.
         disabled_optimizers: Names of optimizers that must not see the model.
         threads: Threads within an operator, whatever the settings say.
-        entries: Of the session's configuration, besides those of the settings.
+        entries: Entries of the session's configuration, besides those that the settings make.
 
     Returns:
         The session. Whatever onnxruntime raises passes through.
@@ -91,7 +91,7 @@ def may_be_coarse(path: Path) -> bool:
     """Tell whether a model may have nodes that state an accuracy, without parsing its file.
 
     Args:
-        path: Of the model; one that cannot be read has none.
+        path: The path of the model; one that cannot be read has no such nodes.
     """
     try:
         with (
