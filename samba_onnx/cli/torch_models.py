@@ -41,6 +41,7 @@ def convert_torch(
     train: bool,
     loss_indices: Sequence[int] | None = None,
     spatial_batches: int = 0,
+    check_passes: bool = False,
 ) -> Pef:
     """Convert a PyTorch model; the arguments are those of ``samba_onnx.workflows.porting.port``.
 
@@ -55,6 +56,7 @@ def convert_torch(
         train: The factory returns optimizers, too: convert for training.
         loss_indices: Outputs that training starts from; None chooses those that losses made.
         spatial_batches: Mini-batches of a run in spatial mapping; 0 for section mapping.
+        check_passes: Run each part of the program after every pass that changes it.
 
     Raises:
         UsageError: torch is not installed, or an argument is wrong.
@@ -70,6 +72,7 @@ def convert_torch(
         "level": level,
         "check": check,
         "spatial_batches": spatial_batches,
+        "check_passes": check_passes,
         "progress": progress,
     }
     with _prints_elsewhere():

@@ -21,7 +21,10 @@ class ValueErrorReport:
     stage: int
     """Id of the section or fallback that computes it in the PEF."""
     dtype: str
-    """Its numpy dtype, as ``float32``."""
+    """Its numpy dtype in the original, as ``float32``."""
+    pef_dtype: str
+    """Its numpy dtype in the PEF, which computes float16 and quantised integers in floats that the target
+    has; compared are the numbers."""
     shape: tuple[int, ...]
     """Its shape."""
     identical: bool

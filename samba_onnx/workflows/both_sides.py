@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,9 @@ from samba_onnx.pef import Pef
 from samba_onnx.pef.layout import WEIGHTS_MEMBER
 from samba_onnx.pef.manifest import Fallback, Section
 from samba_onnx.runtime.engine.assembly import place_weights
-from samba_onnx.runtime.engine.protocol import Computation, Engine, HostComputation
+from samba_onnx.runtime.engine.protocol import Computation, Engine, HostComputation, Rewriting
+from samba_onnx.runtime.engine.registry import DEFAULT_ENGINE, make_engine
+from samba_onnx.runtime.engine.settings import engine_settings
 from samba_onnx.workflows.pieces import ModelPieces
 
 
@@ -79,3 +81,17 @@ class BothSides:
                 f"the values cannot be computed: {reason}", reason=reason
             ) from None
         return dict(zip(computation.outputs, results, strict=True))
+
+
+def plain_engine(threads: int | None, custom_ops: Sequence[str | os.PathLike[str]] = ()) -> Engine:
+    """Return an engine that executes every node as it stands, with weights where they lie.
+
+    Args:
+        threads: Threads within operators; all cores where None.
+        custom_ops: Shared libraries with operators of custom domains.
+
+    Raises:
+        UsageError: ``threads`` is less than 1, or a library is no file.
+    """
+    settings = engine_settings(threads, prepack=False, custom_ops=custom_ops)
+    return make_engine(DEFAULT_ENGINE, replace(settings, rewriting=Rewriting.NONE))

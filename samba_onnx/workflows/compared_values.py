@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from samba_onnx.workflows.value_statistics import ValueStatistics
 
@@ -23,6 +24,8 @@ class ComparedValue:
     """``file.py:line`` of the user's own model; empty if the model does not carry it."""
     stage: int
     """Id of the section or fallback that computes it in the PEF."""
+    dtype: str
+    """The numpy dtype in the original; empty for what is no array."""
     statistics: ValueStatistics
     operands_agree: bool
     """Whether all that its node reads, as far as it was compared, is within the tolerance."""
@@ -49,7 +52,9 @@ class ValueComparison:
     own: int
     """Values that only the PEF has, as those of operators that were expanded."""
     inputs: str
-    """What the model was run on."""
+    """What the model was run on, for people."""
+    feeds: Mapping[str, Any]
+    """The same by the names of the model's inputs."""
 
     @property
     def passed(self) -> bool:

@@ -25,6 +25,7 @@ from samba_onnx.program.program import Program
 from samba_onnx.runtime.engine.settings import library_paths
 from samba_onnx.workflows.half_types import float16_type
 from samba_onnx.workflows.packaging import Trial, package
+from samba_onnx.workflows.pass_guard import PassGuard
 from samba_onnx.workflows.planning import (
     CompilerSettings,
     PlannedPrograms,
@@ -105,6 +106,7 @@ def convert(
     sample_seconds: float = SECONDS,
     seed: int = 0,
     custom_ops: Sequence[str | os.PathLike[str]] = (),
+    check_passes: bool = False,
     metadata: Mapping[str, str] | None = None,
     notes: Sequence[str] = (),
     progress: Progress | None = None,
@@ -135,6 +137,8 @@ def convert(
         seed: Seed of the sample's inputs.
         custom_ops: Shared libraries with operators of custom domains, in onnxruntime's form, for the
             sample and that trial; their code runs in the child processes only.
+        check_passes: Whether to run the model after every pass of the compiler that changes it, on
+            seeded inputs, and to refuse to go on when it computes something else.
         metadata: Key-value pairs to keep in the PEF.
         notes: Sentences to keep in the PEF, and to show in its report.
         progress: Called with the name of each step before it begins.
@@ -149,10 +153,11 @@ def convert(
             or a library is no file.
         OutOfDeviceMemoryError: The model does not fit into the target's memory.
         ExecutionError: onnxruntime crashes on the original model, or cannot prepare what was compiled.
+        PassMismatchError: ``check_passes`` found a pass that changes what the model computes.
         OutputError: The PEF cannot be written.
     """
     destination, libraries = _destination(model, output), library_paths(custom_ops)
-    settings = chosen_settings(target, level, progress)
+    settings = chosen_settings(target, level, progress, check_passes=check_passes)
     options = chosen_options(settings.target, dims, input_shapes, keep_dynamic, float16)
     loaded, planned = _plan_onnx(model, settings, options)
     settings.progress("sample")
@@ -184,6 +189,7 @@ def compile_programs(
     metadata: Mapping[str, str] | None = None,
     residents: Mapping[str, Source] | None = None,
     sample: Sample | None = None,
+    check_passes: bool = False,
     progress: Progress | None = None,
 ) -> Pef:
     """Compile programs, the graphs of one PEF.
@@ -200,6 +206,7 @@ def compile_programs(
         residents: Weights and other residents to keep in the PEF, by name: arrays, or functions that
             yield their bytes. Whoever runs the PEF loads the others.
         sample: Inputs and the original model's outputs, for self-tests.
+        check_passes: Whether to run each part after every pass that changes it.
         progress: Called with the name of each step before it begins.
 
     Returns:
@@ -211,7 +218,7 @@ def compile_programs(
         OutOfDeviceMemoryError: The programs do not fit into the target's memory.
         OutputError: The PEF cannot be written.
     """
-    settings = chosen_settings(target, level, progress)
+    settings = chosen_settings(target, level, progress, check_passes=check_passes)
     planned = _plan_torch(programs, name, settings)
     return _write(planned, Path(output), metadata, sample or Sample(), settings.progress, residents)
 
@@ -245,7 +252,11 @@ def analyze_programs(
 
 
 def chosen_settings(
-    target: str | os.PathLike[str] | Target, level: str, progress: Progress | None
+    target: str | os.PathLike[str] | Target,
+    level: str,
+    progress: Progress | None,
+    *,
+    check_passes: bool = False,
 ) -> CompilerSettings:
     """Look up the target and check the level, before a model is loaded.
 
@@ -253,12 +264,14 @@ def chosen_settings(
         target: A target's name, a path to a target profile, or a loaded target.
         level: ``o0`` or ``o3``.
         progress: Called with the name of each step before it begins; None for nobody.
+        check_passes: Whether a model is run after every pass that changes it.
 
     Raises:
         TargetError: The target is unknown or malformed.
         UsageError: The level is unknown.
     """
-    return CompilerSettings(load_target(target), level, progress=progress or silent)
+    guard = PassGuard if check_passes else None
+    return CompilerSettings(load_target(target), level, progress=progress or silent, guard=guard)
 
 
 def chosen_options(

@@ -21,6 +21,7 @@ from samba_onnx.passes.planning.plan import GraphPlan, plan
 from samba_onnx.passes.planning.sectioning import cut
 from samba_onnx.passes.planning.sharing import refuse_split_regions
 from samba_onnx.passes.targets import Target
+from samba_onnx.passes.watching import PassWatch
 from samba_onnx.pef.manifest import Argin, Manifest, Producer, SourceModel, Symbol
 from samba_onnx.program.kinds import SectionType
 from samba_onnx.program.program import Part, Program
@@ -50,6 +51,8 @@ class CompilerSettings:
     level: str = "o3"
     options: PipelineOptions = field(default_factory=PipelineOptions)
     progress: Progress = silent
+    guard: Callable[[ir.Model], PassWatch] | None = None
+    """Makes what looks at a model after every pass; None for nobody."""
 
     def __post_init__(self) -> None:
         """Check the level.
@@ -179,6 +182,7 @@ def _rewritten(graph: str, part: Part, settings: CompilerSettings) -> PipelineRe
         settings.options,
         graph=graph,
         progress=settings.progress,
+        watch=settings.guard(part.model) if settings.guard else None,
     )
 
 

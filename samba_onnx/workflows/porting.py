@@ -116,6 +116,7 @@ def port(
     sample: bool = True,
     check: bool = True,
     spatial_batches: int = 0,
+    check_passes: bool = False,
     metadata: Mapping[str, str] | None = None,
     progress: Progress | None = None,
 ) -> Pef:
@@ -131,6 +132,8 @@ def port(
             PEF if they differ.
         spatial_batches: Mini-batches of a run in spatial mapping, without a sample, which would be of
             one; 0 for section mapping.
+        check_passes: Run the program after every pass of the compiler that changes it, and refuse to go
+            on when it computes something else.
         metadata: Key-value pairs to keep.
         progress: Called with the name of each step before it begins.
 
@@ -168,6 +171,7 @@ def port(
         metadata=metadata,
         residents=residents,
         sample=reference,
+        check_passes=check_passes,
         progress=report,
     )
 
@@ -180,6 +184,7 @@ def port_training(
     level: str = "o3",
     check: bool = True,
     spatial_batches: int = 0,
+    check_passes: bool = False,
     loss_indices: Sequence[int] | None = None,
     progress: Progress | None = None,
 ) -> Pef:
@@ -194,6 +199,7 @@ def port_training(
         check: Compare what was exported with eager torch, and refuse to write the PEF if it
             differs.
         spatial_batches: Mini-batches of a run in spatial mapping; 0 for section mapping.
+        check_passes: Run each part of the program after every pass that changes it.
         loss_indices: Outputs that training starts from, counted over all outputs; None chooses
             those that a loss made, or else all, and says so in the log and in the PEF.
         progress: Called with the name of each step before it begins.
@@ -216,9 +222,13 @@ def port_training(
     with LAZY.paused():  # a module that was made lazily is exported without its values
         program = recorded_program(model.module, inputs, model.optimizers, training, check=check)
     program = dataclasses.replace(program, spatial_batches=spatial_batches)
-    return compile_programs(
-        [program], output, target=target, level=level, name=model.name, progress=report
-    )
+    options: dict[str, Any] = {
+        "target": target,
+        "level": level,
+        "name": model.name,
+        "progress": report,
+    }
+    return compile_programs([program], output, check_passes=check_passes, **options)
 
 
 def analyze_torch(

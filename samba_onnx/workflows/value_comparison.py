@@ -13,7 +13,6 @@ import contextlib
 import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +25,8 @@ from samba_onnx.loading import LoadedModel, load_model
 from samba_onnx.pef import Pef
 from samba_onnx.pef.manifest import Fallback, Graph, Section
 from samba_onnx.program.source_location import source_location
-from samba_onnx.runtime.engine.protocol import Engine, Rewriting
-from samba_onnx.runtime.engine.registry import DEFAULT_ENGINE, make_engine
-from samba_onnx.runtime.engine.settings import engine_settings
 from samba_onnx.runtime.sized_graphs import SizedGraphs
-from samba_onnx.workflows.both_sides import BothSides
+from samba_onnx.workflows.both_sides import BothSides, plain_engine
 from samba_onnx.workflows.compared_values import ComparedValue, ValueComparison
 from samba_onnx.workflows.output_errors import ChosenTolerances
 from samba_onnx.workflows.pieces import ModelPieces
@@ -46,6 +42,9 @@ from samba_onnx.workflows.value_statistics import value_statistics
 Counted = Callable[[float, float], None]
 """Called with how much is done, and of how much."""
 
+Look = Callable[[ComparedValue, Any], None]
+"""Called with a value that was compared, and what the PEF computes for it."""
+
 
 def compare_values(
     model: str | os.PathLike[str] | onnx.ModelProto,
@@ -58,6 +57,7 @@ def compare_values(
     threads: int | None = None,
     custom_ops: Sequence[str | os.PathLike[str]] = (),
     progress: Counted | None = None,
+    look: Look | None = None,
 ) -> ValueComparison:
     """Compare all values that a PEF has in common with its original.
 
@@ -71,6 +71,7 @@ def compare_values(
         threads: Threads within operators; all cores where None.
         custom_ops: Shared libraries with operators of custom domains, in onnxruntime's form.
         progress: Called after each section with the number of sections and fallbacks that are done.
+        look: Called with each value that was compared, and what the PEF computes for it.
 
     Returns:
         The comparison. A value of the PEF is that of the original if it has its name: passes keep the
@@ -89,7 +90,7 @@ def compare_values(
     proto, folder = read_source(loaded.source(model))
     engine = plain_engine(threads, custom_ops)
     sides = BothSides(engine, pef, ModelPieces(proto), folder)
-    stream = _Stream(sides, graph, ChosenTolerances(rtol, atol), loaded.model)
+    stream = _Stream(sides, graph, ChosenTolerances(rtol, atol), loaded.model, look)
     return stream.first_answer(_feeds(pef, graph, loaded, inputs, seed), progress or _ignore)
 
 
@@ -126,20 +127,6 @@ def _refuse_other_model(pef: Pef, graph: Graph, model: ir.Model) -> None:
         )
 
 
-def plain_engine(threads: int | None, custom_ops: Sequence[str | os.PathLike[str]] = ()) -> Engine:
-    """Return an engine that executes every node as it stands, with weights where they lie.
-
-    Args:
-        threads: Threads within operators; all cores where None.
-        custom_ops: Shared libraries with operators of custom domains.
-
-    Raises:
-        UsageError: ``threads`` is less than 1, or a library is no file.
-    """
-    settings = engine_settings(threads, prepack=False, custom_ops=custom_ops)
-    return make_engine(DEFAULT_ENGINE, replace(settings, rewriting=Rewriting.NONE))
-
-
 def read_source(source: Path | onnx.ModelProto) -> tuple[onnx.ModelProto, str]:
     """Return a model with its data where it lies, and the folder of that data.
 
@@ -155,8 +142,14 @@ class _Stream:
     """The pieces of both sides, in the order of the PEF's schedule."""
 
     def __init__(
-        self, sides: BothSides, graph: Graph, limits: ChosenTolerances, model: ir.Model
+        self,
+        sides: BothSides,
+        graph: Graph,
+        limits: ChosenTolerances,
+        model: ir.Model,
+        look: Look | None = None,
     ) -> None:
+        self._look = look
         self._sides = sides
         self._nodes = {value.name: node for node in model.graph for value in node.outputs}
         self._graph = graph
@@ -215,9 +208,9 @@ class _Stream:
         """
         for title, feeds in trials[:-1]:
             with contextlib.suppress(ExecutionError):
-                return self.result(self.compare(feeds, progress), title)
+                return self.result(self.compare(feeds, progress), title, feeds)
         title, feeds = trials[-1]
-        return self.result(self.compare(feeds, progress), title)
+        return self.result(self.compare(feeds, progress), title, feeds)
 
     def compare(self, feeds: Mapping[str, Any], progress: Counted) -> list[ComparedValue]:
         """Run both sides and compare."""
@@ -290,25 +283,29 @@ class _Stream:
             )
             verdicts[name] = statistics.comparison.passed
             agree = all(verdicts.get(operand, True) for operand in original.reads[place])
-            values.append(
-                ComparedValue(
-                    name,
-                    place,
-                    node.name,
-                    qualified(node.domain, node.op_type),
-                    self._location(name),
-                    stage,
-                    statistics,
-                    agree,
-                )
+            value = ComparedValue(
+                name,
+                place,
+                node.name,
+                qualified(node.domain, node.op_type),
+                self._location(name),
+                stage,
+                str(getattr(expected[name], "dtype", "")),
+                statistics,
+                agree,
             )
+            if self._look is not None:
+                self._look(value, actual[name])
+            values.append(value)
         return values
 
     def _location(self, name: str) -> str:
         """Return the user's line of the node that computes a value."""
         return source_location(self._nodes[name]) if name in self._nodes else ""
 
-    def result(self, compared: Sequence[ComparedValue], inputs: str) -> ValueComparison:
+    def result(
+        self, compared: Sequence[ComparedValue], inputs: str, feeds: Mapping[str, Any]
+    ) -> ValueComparison:
         """Put the answer together.
 
         Raises:
@@ -335,6 +332,7 @@ class _Stream:
             dict(gone.most_common()),
             self.own,
             inputs,
+            feeds,
         )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +19,11 @@ from samba_onnx.workflows.output_errors import (
 
 Array = npt.NDArray[Any]
 
+_HALVES: Final = frozenset({"float16", "bfloat16"})
+_FLOATS: Final = _HALVES | {"float32", "float64"}
+_SHORT_INTEGERS: Final = frozenset({"int2", "uint2", "int4", "uint4"})
+"""Integers that numpy itself does not have."""
+
 
 @dataclass(frozen=True)
 class ValueStatistics:
@@ -32,6 +37,8 @@ class ValueStatistics:
     """Cosine of the angle between the two as vectors; None as above, and where one has no length."""
     identical: bool
     """Whether all bits are equal."""
+    dtype: str = ""
+    """The numpy dtype in the PEF, where that is not the original's."""
 
 
 def value_statistics(
@@ -49,6 +56,32 @@ def value_statistics(
     Returns:
         The statistics; of a sequence those of its worst element.
     """
+    dtype = ""
+    if isinstance(actual, np.ndarray) and isinstance(expected, np.ndarray):
+        dtype = "" if actual.dtype == expected.dtype else str(actual.dtype)
+        actual, expected = _in_one_type(actual, expected)
+    return replace(_statistics(name, actual, expected, limits, depth), dtype=dtype)
+
+
+def _in_one_type(actual: Array, expected: Array) -> tuple[Array, Array]:
+    """Return both in one type, where passes may have chosen another one for the same numbers.
+
+    16-bit floats are computed in a float that the target has, and compared as 16-bit floats; quantised
+    integers are floats of whole numbers, and compared as these.
+    """
+    if actual.dtype == expected.dtype or str(actual.dtype) not in _FLOATS:
+        return actual, expected
+    if str(expected.dtype) in _HALVES:
+        with np.errstate(over="ignore"):
+            return actual.astype(expected.dtype), expected
+    if expected.dtype.kind in "iu" or str(expected.dtype) in _SHORT_INTEGERS:
+        return actual, expected.astype(actual.dtype)
+    return actual, expected
+
+
+def _statistics(
+    name: str, actual: Any, expected: Any, limits: ChosenTolerances, depth: int
+) -> ValueStatistics:
     if _identical(actual, expected):
         return ValueStatistics(_agreement(name, expected), 0.0, 1.0, True)
     expectation = Expectation({name: expected}, None, depth)
