@@ -23,6 +23,7 @@ COMMANDS = (
     "lint",
     "ops",
     "targets",
+    "data-prep",
 )
 
 EXIT_YES = 0

@@ -14,34 +14,34 @@ from samba_onnx.data_prep.dataset import HDF5Dataset
 from samba_onnx.data_prep.decoding import decode
 from samba_onnx.data_prep.metrics import Metrics
 from samba_onnx.data_prep.options import (
-    Boundary,
+    DatasetOptions,
     EngineKind,
     PackingConfig,
-    PipelineOptions,
     PreparationOptions,
     Shuffle,
     SplitOptions,
+    UnitBoundary,
 )
 from samba_onnx.data_prep.reporting import Reporter
-from samba_onnx.data_prep.runs import PipelineResult, pipeline
+from samba_onnx.data_prep.runs import DatasetResult, pipeline
 from samba_onnx.data_prep.single_file import SingleFileResult, data_prep
 from samba_onnx.data_prep.token_types import TokenType
 from samba_onnx.data_prep.tokenizer_record import load_tokenizer
 
 __all__ = [
-    "Boundary",
+    "DatasetOptions",
+    "DatasetResult",
     "EngineKind",
     "HDF5Dataset",
     "Metrics",
     "PackingConfig",
-    "PipelineOptions",
-    "PipelineResult",
     "PreparationOptions",
     "Reporter",
     "Shuffle",
     "SingleFileResult",
     "SplitOptions",
     "TokenType",
+    "UnitBoundary",
     "data_prep",
     "decode",
     "load_tokenizer",

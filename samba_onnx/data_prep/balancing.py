@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import contextlib
+from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -47,7 +48,15 @@ def balance(paths: Sequence[Path]) -> list[int]:
     targets = balanced_counts(counts) if counts else []
     changes = list(zip(paths, counts, targets, strict=True))
     extras = [(path, target) for path, count, target in changes if count > target]
-    moving = _rest(extras)
+    with contextlib.closing(_rest(extras)) as moving:
+        _fill(changes, moving)
+    for path, target in extras:
+        _shorten(path, target)
+    return targets
+
+
+def _fill(changes: Sequence[tuple[Path, int, int]], moving: Iterator[Integers]) -> None:
+    """Append what moves to the files that have too few, in their order."""
     waiting: Integers | None = None
     for path, count, target in changes:
         while count < target:
@@ -56,12 +65,9 @@ def balance(paths: Sequence[Path]) -> list[int]:
             waiting = rest if rest.shape[1] else None
             _append(path, taken)
             count += taken.shape[1]
-    for path, target in extras:
-        _shorten(path, target)
-    return targets
 
 
-def _rest(extras: Sequence[tuple[Path, int]]) -> Iterator[Integers]:
+def _rest(extras: Sequence[tuple[Path, int]]) -> Generator[Integers]:
     """Yield what files have beyond a number of sequences, (planes, sequences, length), in blocks."""
     for path, target in extras:
         with library("h5py").File(path, "r") as file:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any, Protocol
 
@@ -17,6 +18,7 @@ class Encoder(Protocol):
         """Return the ids of each text, with the special tokens that the tokenizer adds by itself."""
 
 
+@functools.lru_cache(maxsize=1)  # a worker prepares many files, and need not learn words again
 def make_encoder(record: TokenizerRecord) -> Encoder:
     """Return the quickest encoder that a tokenizer allows.
 

@@ -22,7 +22,7 @@ class Job:
     workers: int
 
 
-class Engine(Protocol):
+class PreparationEngine(Protocol):
     """What runs a job."""
 
     def run(self, job: Job, reporter: Reporter) -> Iterator[tuple[FileTask, FileResult]]:
@@ -37,7 +37,7 @@ class Engine(Protocol):
         """
 
 
-def make_engine(kind: EngineKind) -> Engine:
+def make_engine(kind: EngineKind) -> PreparationEngine:
     """Return an engine.
 
     Args:

@@ -17,7 +17,7 @@ from samba_onnx.data_prep.articles import (
 from samba_onnx.data_prep.hdf5_files import new_sequence_file, sha256_of
 from samba_onnx.data_prep.metrics import Metrics
 from samba_onnx.data_prep.options import PreparationOptions
-from samba_onnx.data_prep.packing import Packer
+from samba_onnx.data_prep.packing import Packed, Packer
 from samba_onnx.data_prep.reading import Lines, read_lines
 from samba_onnx.data_prep.tokenizer_record import TokenizerRecord
 from samba_onnx.data_prep.tokenizing import ArticleTokenizer
@@ -76,38 +76,47 @@ def prepare_file(
         OutputError: The HDF5 file cannot be written; there is none.
         UsageError: A library is missing.
     """
-    reader = _LineReader(task, options)
-    tokenizer = ArticleTokenizer(options, record)
     planes = 2 if options.categories is None else 3
+    with (
+        _LineReader(task, options) as reader,
+        new_sequence_file(task.target, options.max_seq_length, planes) as output,
+    ):
+        metrics = Metrics()
+        for packed in _packed(task, reader, options, record, progress):
+            output.append(packed.planes)
+            metrics += packed.metrics
+    return FileResult(metrics, sha256_of(task.target), tuple(reader.reasons))
+
+
+def _packed(
+    task: FileTask,
+    reader: _LineReader,
+    options: PreparationOptions,
+    record: TokenizerRecord,
+    progress: Progress,
+) -> Iterator[Packed]:
+    """Yield the sequences of a file as they are complete, with all that there is to count."""
+    tokenizer = ArticleTokenizer(options, record)
     packer = Packer(
         options.packing,
         options.max_seq_length,
         record.padding,
-        categories=planes == 3,
+        categories=options.categories is not None,
         keep_prompt_only=options.keep_prompt_only_sequences,
     )
-    metrics = Metrics()
-    with (
-        reader,
-        new_sequence_file(task.target, options.max_seq_length, planes) as output,
-    ):
-        for lines in read_lines(task.source, keep_ends=reader.is_text):
-            articles = reader.articles(lines)
-            tokens = tokenizer.tokenize(articles)
-            packed = packer.pack(tokens)
-            output.append(packed.planes)
-            metrics += packed.metrics
-            metrics += Metrics(
-                articles=len(articles),
-                input_tokens=tokens.planes.shape[1],
-                lines_skipped=len(lines.texts) - len(articles),
-                lines_replaced=lines.replaced,
-            )
-            progress(lines.size, len(lines.texts))
-        packed = packer.finish()
-        output.append(packed.planes)
-        metrics += packed.metrics
-    return FileResult(metrics, sha256_of(task.target), tuple(reader.reasons))
+    for lines in read_lines(task.source, keep_ends=reader.is_text):
+        articles = reader.articles(lines)
+        tokens = tokenizer.tokenize(articles)
+        packed = packer.pack(tokens)
+        counts = Metrics(
+            articles=len(articles),
+            input_tokens=tokens.planes.shape[1],
+            lines_skipped=len(lines.texts) - len(articles),
+            lines_replaced=lines.replaced,
+        )
+        yield Packed(packed.planes, packed.metrics + counts)
+        progress(lines.size, len(lines.texts))
+    yield packer.finish()
 
 
 class _LineReader:

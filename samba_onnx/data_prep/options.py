@@ -35,7 +35,7 @@ class Overflow(enum.Enum):
     """Its last tokens are cut."""
 
 
-class Boundary(enum.Enum):
+class UnitBoundary(enum.Enum):
     """What is one unit: a line, or each pair of prompt and completion in it."""
 
     JSONL = "jsonl"
@@ -111,9 +111,9 @@ class PreparationOptions:
     max_seq_length: int = 2048
     """Tokens of a sequence."""
     packing: PackingConfig = field(default_factory=PackingConfig)
-    packing_boundary: Boundary = Boundary.JSONL
+    packing_boundary: UnitBoundary = UnitBoundary.JSONL
     """What is packed as one article."""
-    attention_boundary: Boundary = Boundary.JSONL
+    attention_boundary: UnitBoundary = UnitBoundary.JSONL
     """After what a separator stands."""
     prompt_keyword: str = "prompt"
     completion_keyword: str = "completion"
@@ -161,7 +161,7 @@ class SplitOptions:
 
 
 @dataclass(frozen=True)
-class PipelineOptions:
+class DatasetOptions:
     """How a whole input becomes a folder that training reads."""
 
     preparation: PreparationOptions = field(default_factory=PreparationOptions)

@@ -18,7 +18,7 @@ from samba_onnx.data_prep.hdf5_files import sha256_of
 from samba_onnx.data_prep.locating import located
 from samba_onnx.data_prep.logs import LOGGER, log_to
 from samba_onnx.data_prep.metrics import Metrics, metrics_text
-from samba_onnx.data_prep.options import PipelineOptions, Shuffle
+from samba_onnx.data_prep.options import DatasetOptions, Shuffle
 from samba_onnx.data_prep.output_folder import (
     OutputFolder,
     write_checksums,
@@ -40,7 +40,7 @@ from samba_onnx.version import __version__
 
 
 @dataclass(frozen=True)
-class PipelineResult:
+class DatasetResult:
     """What a pipeline has made."""
 
     output: str
@@ -56,9 +56,9 @@ def pipeline(
     output_path: Path | None,
     tokenizer: Any,
     config: Any = None,
-    options: PipelineOptions | None = None,
+    options: DatasetOptions | None = None,
     reporter: Reporter | None = None,
-) -> PipelineResult:
+) -> DatasetResult:
     """Shuffle, split, tokenize and pack an input, and write a folder that training reads.
 
     A run that was interrupted goes on where it was when it is called again in the same way: files
@@ -78,7 +78,7 @@ def pipeline(
         OutputError: A file cannot be written. What is finished stays.
         ExecutionError: A worker died.
     """
-    options = options or PipelineOptions()
+    options = options or DatasetOptions()
     files = find_input(input_path, folders=True)
     folder = OutputFolder(output_path or default_output(input_path))
     counts = split_counts(options.splits, sum(path.stat().st_size for path in files))
@@ -107,7 +107,7 @@ class _Run:
         files: Sequence[Path],
         folder: OutputFolder,
         counts: SplitCounts,
-        options: PipelineOptions,
+        options: DatasetOptions,
         reporter: Reporter,
     ) -> None:
         """Keep what every step needs.
@@ -129,7 +129,7 @@ class _Run:
             name: (kind, folder.text(kind, name, self._suffix)) for kind, name in counts.names()
         }
 
-    def run(self, tokenizer: Any, config: Any) -> PipelineResult:
+    def run(self, tokenizer: Any, config: Any) -> DatasetResult:
         """Do everything.
 
         Args:
@@ -253,7 +253,7 @@ class _Run:
         folder = self._folder
         return FileTask(self._texts[name][1], folder.hdf5(name), folder.skipped / f"{name}.log")
 
-    def _complete(self, results: dict[str, FileResult], record: TokenizerRecord) -> PipelineResult:
+    def _complete(self, results: dict[str, FileResult], record: TokenizerRecord) -> DatasetResult:
         """Balance the files, and write what stands beside them."""
         metrics, smallest = {}, {}
         for kind in ("train", "dev"):
@@ -278,7 +278,7 @@ class _Run:
             "max_batch_size_dev": smallest["dev"],
         }
         self._write_beside(metadata)
-        return PipelineResult(str(self._folder.path), metrics, metadata)
+        return DatasetResult(str(self._folder.path), metrics, metadata)
 
     def _write_beside(self, metadata: dict[str, Any]) -> None:
         folder, categories = self._folder, self._options.preparation.categories

@@ -63,23 +63,28 @@ def data_prep(
         raise UsageError(f"{target}: expected an output file that ends with .hdf5")
     if target.exists() and not overwrite_output_path:
         raise UsageError(f"{target}: it exists: --overwrite_output_path replaces it")
-    skipped = target.parent / "json_error_log" / f"{target.stem}.log"
-    with (
-        tempfile.TemporaryDirectory(prefix="samba-tokenizer-") as folder,
-        log_to(log_file_path or target.parent / "logs.log"),
-    ):
-        # What worker processes would read, and chat templates are read from here, too.
-        save_tokenizer(tokenizer, None, Path(folder) / "tokenizer")
-        record = describe_tokenizer(tokenizer, None, str(Path(folder) / "tokenizer"))
+    with log_to(log_file_path or target.parent / "logs.log"):
         LOGGER.info("samba-onnx %s prepares %s as %s", __version__, source, target)
         LOGGER.info("settings: %s", options)
-        reporter.begin("tokenizing and packing", source.stat().st_size)
-        task = FileTask(source, target, skipped)
+        skipped = target.parent / "json_error_log" / f"{target.stem}.log"
+        return _prepare(FileTask(source, target, skipped), tokenizer, options, reporter)
+
+
+def _prepare(
+    task: FileTask, tokenizer: Any, options: PreparationOptions, reporter: Reporter
+) -> SingleFileResult:
+    """Prepare the file, and log what became of it."""
+    with tempfile.TemporaryDirectory(prefix="samba-tokenizer-") as parent:
+        # Chat templates are read from here, and tokenizers that are more than a library's.
+        folder = Path(parent) / "tokenizer"
+        save_tokenizer(tokenizer, None, folder)
+        record = describe_tokenizer(tokenizer, None, str(folder))
+        reporter.begin("tokenizing and packing", task.source.stat().st_size)
         result = prepare_file(task, options, record, reporter.advance)
-        for number, reason in result.skipped:
-            LOGGER.warning("line %d skipped: %s", number, reason)
-        for message in line_warnings(result.metrics, skipped):
-            LOGGER.warning(message)
-            reporter.warn(message)
-        LOGGER.info("metrics\n%s", metrics_text({target.stem: result.metrics}))
-    return SingleFileResult(str(target), result.metrics, result.sha256)
+    for number, reason in result.skipped:
+        LOGGER.warning("line %d skipped: %s", number, reason)
+    for message in line_warnings(result.metrics, task.skipped):
+        LOGGER.warning(message)
+        reporter.warn(message)
+    LOGGER.info("metrics\n%s", metrics_text({task.target.stem: result.metrics}))
+    return SingleFileResult(str(task.target), result.metrics, result.sha256)

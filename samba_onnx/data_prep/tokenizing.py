@@ -10,7 +10,7 @@ import numpy as np
 from samba_onnx.data_prep.articles import Article, Pair
 from samba_onnx.data_prep.chat import ChatTemplate
 from samba_onnx.data_prep.encoding import Encoder, make_encoder
-from samba_onnx.data_prep.options import Boundary, PreparationOptions
+from samba_onnx.data_prep.options import PreparationOptions, UnitBoundary
 from samba_onnx.data_prep.token_types import Articles, TokenType
 from samba_onnx.data_prep.tokenizer_record import TokenizerRecord
 
@@ -100,8 +100,8 @@ class ArticleTokenizer:
         self, builder: _Builder, pairs: tuple[Pair, ...], whole: bool, encoded: Iterator[list[int]]
     ) -> None:
         """Add the article of a line, or an article for each of its pairs."""
-        by_pair = self._options.packing_boundary is Boundary.PAIR
-        attends_by_pair = self._options.attention_boundary is Boundary.PAIR
+        by_pair = self._options.packing_boundary is UnitBoundary.PAIR
+        attends_by_pair = self._options.attention_boundary is UnitBoundary.PAIR
         begin = len(builder.ids)
         for place, pair in enumerate(pairs):
             before = len(builder.ids)

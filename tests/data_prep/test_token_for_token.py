@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from samba_onnx.data_prep import Boundary, PackingConfig, PreparationOptions, data_prep, reading
+from samba_onnx.data_prep import PackingConfig, PreparationOptions, UnitBoundary, data_prep, reading
 from tests.data_prep.reference import Rules, read_sequences
 from tests.data_prep.tokenizers_of_tests import ALL, CORPUS, END, llama_like
 
@@ -35,8 +35,8 @@ FLAGS = st.fixed_dictionaries(
     {
         "max_seq_length": st.sampled_from([1, 2, 5, 16, 64]),
         "input_packing_config": st.sampled_from(PackingConfig.choices()),
-        "packing_boundary": st.sampled_from([item.value for item in Boundary]),
-        "attention_boundary": st.sampled_from([item.value for item in Boundary]),
+        "packing_boundary": st.sampled_from([item.value for item in UnitBoundary]),
+        "attention_boundary": st.sampled_from([item.value for item in UnitBoundary]),
         "disable_space_separator": st.booleans(),
         "keep_prompt_only_sequences": st.booleans(),
         "prompt_prefix": st.sampled_from(["", "Q: "]),
@@ -51,8 +51,8 @@ def options(flags: dict[str, Any]) -> PreparationOptions:
     return PreparationOptions(
         max_seq_length=flags["max_seq_length"],
         packing=PackingConfig.parse(flags["input_packing_config"]),
-        packing_boundary=Boundary(flags["packing_boundary"]),
-        attention_boundary=Boundary(flags["attention_boundary"]),
+        packing_boundary=UnitBoundary(flags["packing_boundary"]),
+        attention_boundary=UnitBoundary(flags["attention_boundary"]),
         space_separator=not flags["disable_space_separator"],
         keep_prompt_only_sequences=flags["keep_prompt_only_sequences"],
         prompt_prefix=flags["prompt_prefix"],
