@@ -27,7 +27,7 @@ class Article:
     """What a line says."""
 
     pairs: tuple[Pair, ...]
-    """Those that are not skipped."""
+    """The pairs of the line that are not skipped."""
     whole: bool
     """Whether the last pair of the line is among them."""
     system: str | None = None

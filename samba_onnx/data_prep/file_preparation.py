@@ -46,7 +46,7 @@ class FileResult:
 
     metrics: Metrics
     sha256: str
-    """Of the HDF5 file."""
+    """SHA-256 of the HDF5 file, in hexadecimal digits."""
     skipped: tuple[tuple[int, str], ...] = ()
     """Number of each line that was skipped, with the reason; the first ones only."""
 

@@ -307,7 +307,7 @@ def line_warnings(metrics: Metrics, skipped: Path) -> list[str]:
     """Return a sentence for each way in which lines are not what they were in the input.
 
     Args:
-        metrics: Of everything.
+        metrics: The counts of all files.
         skipped: Where lines are that were skipped.
     """
     messages = []

@@ -27,7 +27,7 @@ class SingleFileResult:
     """The HDF5 file."""
     metrics: Metrics
     sha256: str
-    """Of the HDF5 file."""
+    """SHA-256 of the HDF5 file, in hexadecimal digits."""
 
 
 def data_prep(
