@@ -15,6 +15,7 @@ import samba_onnx
 from samba_onnx.cli import (
     conversion,
     data_preparation,
+    differing,
     inspection,
     linting,
     listings,
@@ -121,6 +122,7 @@ def build_application(markup: Literal["rich"] | None = None) -> typer.Typer:
         inspection.inspect,
         running.run,
         verifying.verify,
+        differing.diff,
         trained_models.train_export,
         programs.exec_,
         linting.lint,
