@@ -25,6 +25,7 @@ COMMANDS = (
     "lint",
     "ops",
     "targets",
+    "data-prep",
 )
 
 EXIT_YES = 0
