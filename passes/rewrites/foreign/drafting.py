@@ -9,7 +9,7 @@ import numpy as np
 import onnx_ir as ir
 from numpy.typing import NDArray
 
-from samba_onnx.passes.rewrites.rewriting import constant, static_shape
+from samba_onnx.passes.rewrites.rewriting import constant
 
 
 class CannotExpandError(Exception):
@@ -113,7 +113,7 @@ class Draft:
         """
         for name, default in defaults.items():
             attribute = self.node.attributes.get(name)
-            if attribute is not None and attribute.value not in (default, str(default)):
+            if attribute is not None and attribute.value != default:
                 raise CannotExpandError(f"its attribute {name} is {attribute.value}, not {default}")
 
     def integer(self, name: str, default: int = 0) -> int:
@@ -171,17 +171,6 @@ class Draft:
         if not isinstance(size, int):
             raise CannotExpandError(f"dimension {axis} of {value.name!r} is not static")
         return size
-
-    def shape(self, value: ir.Value) -> tuple[int, ...]:
-        """Return the shape of an operand.
-
-        Raises:
-            CannotExpandError: It is not static.
-        """
-        shape = static_shape(value)
-        if shape is None:
-            raise CannotExpandError(f"the shape of {value.name!r} is not static")
-        return shape
 
     def known(self, value: ir.Value, what: str) -> ir.TensorProtocol:
         """Return the content of a constant operand.
