@@ -14,6 +14,7 @@ import typer
 import samba_onnx
 from samba_onnx.cli import (
     conversion,
+    differing,
     inspection,
     linting,
     listings,
@@ -120,6 +121,7 @@ def build_application(markup: Literal["rich"] | None = None) -> typer.Typer:
         inspection.inspect,
         running.run,
         verifying.verify,
+        differing.diff,
         trained_models.train_export,
         programs.exec_,
         linting.lint,

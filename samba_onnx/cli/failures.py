@@ -18,6 +18,7 @@ COMMANDS = (
     "inspect",
     "run",
     "verify",
+    "diff",
     "train-export",
     "exec",
     "lint",

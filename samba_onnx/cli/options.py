@@ -115,6 +115,16 @@ CustomOpsOption = Annotated[
         "repeatable.",
     ),
 ]
+AnnotatedOption = Annotated[
+    str | None,
+    typer.Option(
+        "--annotated",
+        metavar="FILE.onnx",
+        help="Write the original ONNX model with placement, section and reason as metadata of its "
+        "nodes, for viewers of graphs.",
+        rich_help_panel=OUTPUT,
+    ),
+]
 JsonOption = Annotated[
     str | None,
     typer.Option(

@@ -82,8 +82,8 @@ def analyze(
         UsageError: An option contradicts the model.
         OutOfDeviceMemoryError: The model does not fit into the target's memory.
     """
-    settings = _settings(target, level, progress)
-    options = _options(dims, input_shapes, keep_dynamic)
+    settings = chosen_settings(target, level, progress)
+    options = chosen_options(dims, input_shapes, keep_dynamic)
     return _plan_onnx(model, settings, options)[1].manifest
 
 
@@ -145,8 +145,8 @@ def convert(
         OutputError: The PEF cannot be written.
     """
     destination, libraries = _destination(model, output), library_paths(custom_ops)
-    settings = _settings(target, level, progress)
-    loaded, planned = _plan_onnx(model, settings, _options(dims, input_shapes, keep_dynamic))
+    settings = chosen_settings(target, level, progress)
+    loaded, planned = _plan_onnx(model, settings, chosen_options(dims, input_shapes, keep_dynamic))
     settings.progress("sample")
     # The inputs and outputs of the first graph have the names of the model.
     reference = make_sample(
@@ -203,7 +203,7 @@ def compile_programs(
         OutOfDeviceMemoryError: The programs do not fit into the target's memory.
         OutputError: The PEF cannot be written.
     """
-    settings = _settings(target, level, progress)
+    settings = chosen_settings(target, level, progress)
     planned = _plan_torch(programs, name, settings)
     return _write(planned, Path(output), metadata, sample or Sample(), settings.progress, residents)
 
@@ -233,20 +233,36 @@ def analyze_programs(
         UsageError: The level is unknown, or programs contradict each other.
         OutOfDeviceMemoryError: The programs do not fit into the target's memory.
     """
-    return _plan_torch(programs, name, _settings(target, level, progress)).manifest
+    return _plan_torch(programs, name, chosen_settings(target, level, progress)).manifest
 
 
-def _settings(
+def chosen_settings(
     target: str | os.PathLike[str] | Target, level: str, progress: Progress | None
 ) -> CompilerSettings:
-    """Look up the target and check the level, before a model is loaded."""
+    """Look up the target and check the level, before a model is loaded.
+
+    Args:
+        target: A target's name, a path to a target profile, or a loaded target.
+        level: ``o0`` or ``o3``.
+        progress: Called with the name of each step before it begins; None for nobody.
+
+    Raises:
+        TargetError: The target is unknown or malformed.
+        UsageError: The level is unknown.
+    """
     return CompilerSettings(load_target(target), level, progress=progress or silent)
 
 
-def _options(
+def chosen_options(
     dims: Sizes | None, input_shapes: InputShapes | None, keep_dynamic: bool
 ) -> list[PipelineOptions]:
-    """Return what the user says of sizes, for each graph."""
+    """Return what the user says of sizes, for each graph.
+
+    Args:
+        dims: Sizes of dynamic dimensions by name; several make a graph for each.
+        input_shapes: Shapes of inputs by name.
+        keep_dynamic: Whether other dimensions of inputs stay dynamic; otherwise they become 1.
+    """
     assumed = None if keep_dynamic else ASSUMED_SIZE
     return [PipelineOptions(sizes, input_shapes or {}, assumed) for sizes in each_size(dims or {})]
 
