@@ -25,6 +25,7 @@ def test_sizes_are_counted_from_either_end(draft: Draft) -> None:
     value, vector = draft.operand(0), draft.operand(1)
     assert draft.size(value, 0) == draft.size(value, -2) == 2
     assert draft.size(vector, -1) == 3
+    assert draft.shape(vector) == (3,)
 
 
 @pytest.mark.parametrize("axis", [1, 2, -3])
@@ -38,6 +39,7 @@ def test_what_is_unknown_of_a_value(draft: Draft) -> None:
     for ask, reason in (
         (draft.dtype, "the type of 'v' is unknown"),
         (draft.rank, "the rank of 'v' is unknown"),
+        (draft.shape, "the shape of 'v' is not static"),
     ):
         with pytest.raises(CannotExpandError, match=f"^{reason}$"):
             ask(value)
