@@ -26,6 +26,7 @@ COMMANDS = (
     "lint",
     "ops",
     "targets",
+    "data-prep",
 )
 
 EXIT_YES = 0

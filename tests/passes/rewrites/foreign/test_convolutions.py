@@ -13,6 +13,7 @@ from tests.passes.rewrites.foreign.expanding import (
     assert_expands,
     assert_stays,
     one_node,
+    refusal,
 )
 
 IMAGE = [numbers(1, 3, 6, 6), numbers(4, 3, 3, 3, seed=1), numbers(4, seed=2)]
@@ -90,3 +91,10 @@ def test_convolutions_over_earlier_positions_of_several_axes_stay() -> None:
     operands = [numbers(2, 4, 3, 7), numbers(4, 1, 3, 3)]
     proto = one_node(MICROSOFT, "CausalConvWithState", operands, ["y", "present"], ndim=2)
     assert_stays(proto, "its attribute ndim is 2, not 1")
+
+
+def test_a_clip_without_bounds_stays() -> None:
+    proto = one_node(
+        MICROSOFT, "FusedConv", IMAGE, ["y"], activation="Clip", activation_params=[1.0]
+    )
+    assert refusal(proto) == "its activation Clip is none that onnxruntime fuses"
