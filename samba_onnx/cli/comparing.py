@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from samba_onnx.workflows.compared_values import ComparedValue, ValueComparison
 
 _ADVICE: Final = (
-    "to tell an engine's fault from the compiler's, run samba-port verify with --engine reference"
+    "samba-port reduce writes the smallest part of the model that shows it; to tell an engine's fault from "
+    "the compiler's, run samba-port verify with --engine reference"
 )
 
 
@@ -45,7 +46,7 @@ def compare(
     quiet: QuietOption = False,
     verbose: VerboseOption = 0,
 ) -> int:
-    """Compare every value of the original with the same value of the PEF.
+    """Find the first value that a PEF computes differently.
 
     Both are executed section by section, each on its own values, and no more than one section's are in
     memory. The first value beyond the tolerance is where an error begins, with its node and the line of

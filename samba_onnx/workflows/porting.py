@@ -191,17 +191,15 @@ def port_training(
     """Compile a torch model with its optimizers, as ``samba.session.compile`` does.
 
     Args:
-        model: The module, in the mode in which it is to be trained, with its optimizers.
-        output: The PEF to write. It carries no weights: ``samba.utils.trace_graph`` sends those of
-            the module.
+        model: The module in the mode in which it is to be trained.
+        output: The PEF to write, without weights: ``samba.utils.trace_graph`` sends the module's.
         target: The device: a name or the path of a profile.
         level: ``o0`` or ``o3``.
-        check: Compare what was exported with eager torch, and refuse to write the PEF if it
-            differs.
+        check: Compare what was exported with eager torch; nothing is written if it differs.
         spatial_batches: Mini-batches of a run in spatial mapping; 0 for section mapping.
         check_passes: Run each part of the program after every pass that changes it.
-        loss_indices: Outputs that training starts from, counted over all outputs; None chooses
-            those that a loss made, or else all, and says so in the log and in the PEF.
+        loss_indices: Outputs that training starts from, counted over all; None chooses those that a
+            loss made, or else all, and says so in the log and in the PEF.
         progress: Called with the name of each step before it begins.
 
     Returns:
@@ -222,13 +220,8 @@ def port_training(
     with LAZY.paused():  # a module that was made lazily is exported without its values
         program = recorded_program(model.module, inputs, model.optimizers, training, check=check)
     program = dataclasses.replace(program, spatial_batches=spatial_batches)
-    options: dict[str, Any] = {
-        "target": target,
-        "level": level,
-        "name": model.name,
-        "progress": report,
-    }
-    return compile_programs([program], output, check_passes=check_passes, **options)
+    options: dict[str, Any] = {"target": target, "level": level, "check_passes": check_passes}
+    return compile_programs([program], output, name=model.name, progress=report, **options)
 
 
 def analyze_torch(

@@ -74,7 +74,6 @@ def reduce_pef(
         ExecutionError: The engine fails on one of them.
     """
     report = progress or (lambda _: None)
-    device = load_target(target if target is not None else pef.manifest.target.name)
     report("compare")
     wrong = _FirstWrong()
     comparison = compare_values(
@@ -82,19 +81,17 @@ def reduce_pef(
     )
     if comparison.first is None:
         return PefReduction(comparison, None, False)
+    converter = _Converter(load_target(target or pef.manifest.target.name), pef.manifest.level)
     report("run the original")
     loaded = load_model(model)
-    proto = _whole(loaded.source(model))
-    converter = _Converter(device, pef.manifest.level)
-    depth = rounding_depth(loaded.model)
+    proto, depth = _whole(loaded.source(model)), rounding_depth(loaded.model)
     reducer = Reducer(proto, comparison.feeds, plain_engine(threads), converter.recompute, depth)
     report("reduce")
     agreeing = {value.name for value in comparison.values if value.passed}
     between = reducer.between(comparison.first.name, agreeing)
-    found = reducer.reduce(between)
-    if found is not None:
-        return PefReduction(comparison, found, True)
-    return PefReduction(comparison, reducer.with_values(between, wrong.actual, depth), False)
+    again = reducer.reduce(between)
+    found = again or reducer.with_values(between, wrong.actual, depth)
+    return PefReduction(comparison, found, again is not None)
 
 
 class _FirstWrong:
