@@ -13,6 +13,7 @@ import enum
 from dataclasses import dataclass, field
 
 from samba_onnx.pef.decoding import NOT_STORED
+from samba_onnx.pef.host_summary import HostSummary
 from samba_onnx.pef.target_summary import TargetSummary
 from samba_onnx.program.kinds import LOADED_KINDS, RESIDENT_KINDS, SectionType, SymbolKind
 
@@ -127,6 +128,12 @@ class FallbackNode:
     """What the user can do about it; may be empty."""
     location: str = ""
     """``file.py:line`` of the user's own model, when the model carries it."""
+    supported: bool = False
+    """Whether the target could run it, and a run takes less time with it on the CPU."""
+    at_load: bool = False
+    """Whether it computes from weights only: once, when they are loaded, and not in every run. All that
+    it reads are initializers of the fallback, residents that no run changes, and results of such nodes
+    of the same fallback."""
 
 
 @dataclass(frozen=True)
@@ -177,6 +184,11 @@ class Fallback(Stage):
 
     type: SectionType = SectionType.FWD
     reasons: tuple[FallbackNode, ...] = ()
+    seconds: float = 0.0
+    """Modelled time of one execution on the CPU, without the nodes that are computed at load and those
+    whose time is not modelled."""
+    unmodelled: int = 0
+    """Nodes whose time is not modelled: a size is not known, or what they do with it."""
 
 
 @dataclass(frozen=True)
@@ -359,6 +371,8 @@ class Manifest:
     """Key-value pairs of the user (``pef_metadata`` in SambaFlow)."""
     members: tuple[Member, ...] = ()
     """Every other member of the file; filled in by the writer."""
+    host: HostSummary | None = None
+    """The CPU that fallbacks' times are modelled for; None for a PEF without fallbacks."""
     format_version: int = FORMAT_VERSION
 
     def stages(self) -> dict[int, Section | Fallback]:

@@ -17,8 +17,10 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from samba_onnx.errors import UsageError
 from samba_onnx.loading import LoadedModel, load_model, onnx_program
 from samba_onnx.passes.order import PipelineOptions
+from samba_onnx.passes.planning.hosts import DEFAULT_HOST, load_host
 from samba_onnx.passes.targets import Target, load_target
 from samba_onnx.pef import Pef, load_pef
+from samba_onnx.pef.host_summary import HostSummary
 from samba_onnx.pef.manifest import Manifest, SourceModel
 from samba_onnx.pef.sources import Source
 from samba_onnx.program.program import Program
@@ -52,6 +54,8 @@ def analyze(
     *,
     target: str | os.PathLike[str] | Target = DEFAULT_TARGET,
     level: str = "o3",
+    placement: str = "optimal",
+    host: str | os.PathLike[str] | HostSummary = DEFAULT_HOST,
     dims: Sizes | None = None,
     input_shapes: InputShapes | None = None,
     keep_dynamic: bool = False,
@@ -64,6 +68,11 @@ def analyze(
         target: A target's name, a path to a target profile, or a loaded target.
         level: ``o0`` (one section per operator) or ``o3`` (sections as large as on-chip memory
             allows).
+        placement: ``optimal``: a node that the target supports runs on the CPU, too, where a run then
+            takes less modelled time, beside one that it does not support; ``strict``: all that it
+            supports runs on the RDU, other than small islands of index arithmetic.
+        host: The CPU that fallbacks' times are modelled for: ``default``, the path of a profile that
+            ``samba-port calibrate`` wrote, or a loaded profile.
         dims: Sizes of dynamic dimensions by name, as ``{"batch": 8}``; several, as
             ``{"batch": (1, 8, 32)}``, make a graph for each, and ``Device.run`` takes the one that
             fits its inputs.
@@ -78,11 +87,11 @@ def analyze(
 
     Raises:
         ModelError: The model cannot be used.
-        TargetError: The target is unknown or malformed.
+        TargetError: The target or the host is unknown or malformed.
         UsageError: An option contradicts the model.
         OutOfDeviceMemoryError: The model does not fit into the target's memory.
     """
-    settings = _settings(target, level, progress)
+    settings = _settings(target, level, placement, host, progress)
     options = _options(dims, input_shapes, keep_dynamic)
     return _plan_onnx(model, settings, options)[1].manifest
 
@@ -93,6 +102,8 @@ def convert(
     *,
     target: str | os.PathLike[str] | Target = DEFAULT_TARGET,
     level: str = "o3",
+    placement: str = "optimal",
+    host: str | os.PathLike[str] | HostSummary = DEFAULT_HOST,
     dims: Sizes | None = None,
     input_shapes: InputShapes | None = None,
     keep_dynamic: bool = False,
@@ -113,6 +124,11 @@ def convert(
         target: A target's name, a path to a target profile, or a loaded target.
         level: ``o0`` (one section per operator) or ``o3`` (sections as large as on-chip memory
             allows).
+        placement: ``optimal``: a node that the target supports runs on the CPU, too, where a run then
+            takes less modelled time, beside one that it does not support; ``strict``: all that it
+            supports runs on the RDU, other than small islands of index arithmetic.
+        host: The CPU that fallbacks' times are modelled for: ``default``, the path of a profile that
+            ``samba-port calibrate`` wrote, or a loaded profile.
         dims: Sizes of dynamic dimensions by name, as ``{"batch": 8}``; several, as
             ``{"batch": (1, 8, 32)}``, make a graph for each, and ``Device.run`` takes the one that
             fits its inputs.
@@ -137,7 +153,7 @@ def convert(
 
     Raises:
         ModelError: The model cannot be used.
-        TargetError: The target is unknown or malformed.
+        TargetError: The target or the host is unknown or malformed.
         UsageError: An option contradicts the model, or no output is given for a model in memory,
             or a library is no file.
         OutOfDeviceMemoryError: The model does not fit into the target's memory.
@@ -145,7 +161,7 @@ def convert(
         OutputError: The PEF cannot be written.
     """
     destination, libraries = _destination(model, output), library_paths(custom_ops)
-    settings = _settings(target, level, progress)
+    settings = _settings(target, level, placement, host, progress)
     loaded, planned = _plan_onnx(model, settings, _options(dims, input_shapes, keep_dynamic))
     settings.progress("sample")
     # The inputs and outputs of the first graph have the names of the model.
@@ -172,6 +188,8 @@ def compile_programs(
     *,
     target: str | os.PathLike[str] | Target = DEFAULT_TARGET,
     level: str = "o3",
+    placement: str = "optimal",
+    host: str | os.PathLike[str] | HostSummary = DEFAULT_HOST,
     name: str = "",
     metadata: Mapping[str, str] | None = None,
     residents: Mapping[str, Source] | None = None,
@@ -187,6 +205,11 @@ def compile_programs(
         target: A target's name, a path to a target profile, or a loaded target.
         level: ``o0`` (one section per operator) or ``o3`` (sections as large as on-chip memory
             allows).
+        placement: ``optimal``: a node that the target supports runs on the CPU, too, where a run then
+            takes less modelled time, beside one that it does not support; ``strict``: all that it
+            supports runs on the RDU, other than small islands of index arithmetic.
+        host: The CPU that fallbacks' times are modelled for: ``default``, the path of a profile that
+            ``samba-port calibrate`` wrote, or a loaded profile.
         name: What reports call the source; that of the first program when empty.
         metadata: Key-value pairs to keep in the PEF, beside those of the programs.
         residents: Weights and other residents to keep in the PEF, by name: arrays, or functions that
@@ -198,12 +221,12 @@ def compile_programs(
         The PEF that was written, open for reading.
 
     Raises:
-        TargetError: The target is unknown or malformed.
-        UsageError: The level is unknown, or programs contradict each other.
+        TargetError: The target or the host is unknown or malformed.
+        UsageError: The level or the placement is unknown, or programs contradict each other.
         OutOfDeviceMemoryError: The programs do not fit into the target's memory.
         OutputError: The PEF cannot be written.
     """
-    settings = _settings(target, level, progress)
+    settings = _settings(target, level, placement, host, progress)
     planned = _plan_torch(programs, name, settings)
     return _write(planned, Path(output), metadata, sample or Sample(), settings.progress, residents)
 
@@ -213,6 +236,8 @@ def analyze_programs(
     *,
     target: str | os.PathLike[str] | Target = DEFAULT_TARGET,
     level: str = "o3",
+    placement: str = "optimal",
+    host: str | os.PathLike[str] | HostSummary = DEFAULT_HOST,
     name: str = "",
     progress: Progress | None = None,
 ) -> Manifest:
@@ -222,6 +247,8 @@ def analyze_programs(
         programs: The programs, as for :func:`compile_programs`; they are consumed.
         target: A target's name, a path to a target profile, or a loaded target.
         level: ``o0`` or ``o3``.
+        placement: ``optimal`` or ``strict``.
+        host: The CPU: ``default``, or a profile.
         name: What reports call the source; that of the first program when empty.
         progress: Called with the name of each step before it begins.
 
@@ -229,18 +256,29 @@ def analyze_programs(
         The manifest that the PEF would have, without members.
 
     Raises:
-        TargetError: The target is unknown or malformed.
-        UsageError: The level is unknown, or programs contradict each other.
+        TargetError: The target or the host is unknown or malformed.
+        UsageError: The level or the placement is unknown, or programs contradict each other.
         OutOfDeviceMemoryError: The programs do not fit into the target's memory.
     """
-    return _plan_torch(programs, name, _settings(target, level, progress)).manifest
+    settings = _settings(target, level, placement, host, progress)
+    return _plan_torch(programs, name, settings).manifest
 
 
 def _settings(
-    target: str | os.PathLike[str] | Target, level: str, progress: Progress | None
+    target: str | os.PathLike[str] | Target,
+    level: str,
+    placement: str,
+    host: str | os.PathLike[str] | HostSummary,
+    progress: Progress | None,
 ) -> CompilerSettings:
-    """Look up the target and check the level, before a model is loaded."""
-    return CompilerSettings(load_target(target), level, progress=progress or silent)
+    """Look up target and host and check the level, before a model is loaded."""
+    return CompilerSettings(
+        load_target(target),
+        level,
+        progress=progress or silent,
+        placement=placement,
+        host=load_host(host),
+    )
 
 
 def _options(

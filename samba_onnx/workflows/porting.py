@@ -26,6 +26,7 @@ from samba_onnx.export.capture.modules import arguments
 from samba_onnx.export.programs.inference import Exported, export_inference, export_program
 from samba_onnx.export.programs.training_steps import optimizer_list
 from samba_onnx.importing.checkpoints import export_trained, read_checkpoint
+from samba_onnx.passes.planning.hosts import DEFAULT_HOST
 from samba_onnx.pef import Pef
 from samba_onnx.pef.manifest import Manifest
 from samba_onnx.safety.files import printable
@@ -113,6 +114,8 @@ def port(
     *,
     target: str = DEFAULT_TARGET,
     level: str = "o3",
+    placement: str = "optimal",
+    host: str = DEFAULT_HOST,
     sample: bool = True,
     check: bool = True,
     spatial_batches: int = 0,
@@ -126,6 +129,8 @@ def port(
         output: The PEF to write.
         target: The device: a name or the path of a profile.
         level: ``o0`` or ``o3``.
+        placement: ``optimal`` or ``strict``, as for ``convert``.
+        host: The CPU: ``default`` or the path of a profile.
         sample: Keep the example inputs with eager torch's outputs, for self-tests.
         check: Compute the outputs by what was exported and by eager torch, and refuse to write the
             PEF if they differ.
@@ -164,6 +169,8 @@ def port(
         output,
         target=target,
         level=level,
+        placement=placement,
+        host=host,
         name=model.name,
         metadata=metadata,
         residents=residents,
@@ -178,6 +185,8 @@ def port_training(
     *,
     target: str = DEFAULT_TARGET,
     level: str = "o3",
+    placement: str = "optimal",
+    host: str = DEFAULT_HOST,
     check: bool = True,
     spatial_batches: int = 0,
     loss_indices: Sequence[int] | None = None,
@@ -191,6 +200,8 @@ def port_training(
             the module.
         target: The device: a name or the path of a profile.
         level: ``o0`` or ``o3``.
+        placement: ``optimal`` or ``strict``, as for ``convert``.
+        host: The CPU: ``default`` or the path of a profile.
         check: Compare what was exported with eager torch, and refuse to write the PEF if it
             differs.
         spatial_batches: Mini-batches of a run in spatial mapping; 0 for section mapping.
@@ -217,7 +228,14 @@ def port_training(
         program = recorded_program(model.module, inputs, model.optimizers, training, check=check)
     program = dataclasses.replace(program, spatial_batches=spatial_batches)
     return compile_programs(
-        [program], output, target=target, level=level, name=model.name, progress=report
+        [program],
+        output,
+        target=target,
+        level=level,
+        placement=placement,
+        host=host,
+        name=model.name,
+        progress=report,
     )
 
 
@@ -226,6 +244,8 @@ def analyze_torch(
     *,
     target: str = DEFAULT_TARGET,
     level: str = "o3",
+    placement: str = "optimal",
+    host: str = DEFAULT_HOST,
     spatial_batches: int = 0,
     progress: Progress | None = None,
 ) -> Manifest:
@@ -235,6 +255,8 @@ def analyze_torch(
         model: The module, in the mode in which it is to run.
         target: The device: a name or the path of a profile.
         level: ``o0`` or ``o3``.
+        placement: ``optimal`` or ``strict``, as for ``convert``.
+        host: The CPU: ``default`` or the path of a profile.
         spatial_batches: Mini-batches of a run in spatial mapping; 0 for section mapping.
         progress: Called with the name of each step before it begins.
 
@@ -247,7 +269,13 @@ def analyze_torch(
         progress("export")
     program = dataclasses.replace(_export(model).program, spatial_batches=spatial_batches)
     return analyze_programs(
-        [program], target=target, level=level, name=model.name, progress=progress
+        [program],
+        target=target,
+        level=level,
+        placement=placement,
+        host=host,
+        name=model.name,
+        progress=progress,
     )
 
 
