@@ -13,6 +13,7 @@ import enum
 from dataclasses import dataclass, field
 
 from samba_onnx.pef.decoding import NOT_STORED
+from samba_onnx.pef.dimensions import BoundDimension, DynamicDimension
 from samba_onnx.pef.host_summary import HostSummary
 from samba_onnx.pef.target_summary import TargetSummary
 from samba_onnx.program.kinds import LOADED_KINDS, RESIDENT_KINDS, SectionType, SymbolKind
@@ -283,33 +284,6 @@ class PassSummary:
     seconds: float | None = field(default=None, compare=False, metadata=NOT_STORED)
     """Wall-clock time that it took; None when it was read from a file. No part of a PEF, whose
     bytes follow from its input alone."""
-
-
-@dataclass(frozen=True)
-class DynamicDimension:
-    """A dimension that stayed dynamic, and the option that would make it static."""
-
-    name: str
-    inputs: tuple[str, ...]
-    """Where it occurs, as ``input[axis]``."""
-    option: str
-    """As ``--dim batch=8`` or ``--input-shape x=1,3,224,224``."""
-
-
-@dataclass(frozen=True)
-class BoundDimension:
-    """A dimension that is dynamic in the model, and has a size in a graph of the PEF."""
-
-    graph: str
-    name: str
-    """Its name in the model; empty where it has none."""
-    inputs: tuple[str, ...]
-    """Where it occurs, as ``input[axis]``, with the model's own names."""
-    size: int
-    assumed: bool
-    """Whether nobody stated the size."""
-    option: str
-    """How to state another one, as ``--dim batch=1`` or ``--input-shape x=1,3,1,1``."""
 
 
 @dataclass(frozen=True)

@@ -72,7 +72,7 @@ class Coverage:
     cpu_places: int
     """Fallbacks: connected groups of CPU nodes in the schedule."""
     cpu_supported_nodes: int
-    """Of the nodes on the CPU those that the target could run, and that a run takes less time with there."""
+    """Nodes on the CPU that the target could run, and with which there a run takes less time."""
     operators: tuple[OperatorCoverage, ...]
     """By operator: those with CPU nodes first, then by operations and nodes."""
 

@@ -195,18 +195,16 @@ def port_training(
     """Compile a torch model with its optimizers, as ``samba.session.compile`` does.
 
     Args:
-        model: The module, in the mode in which it is to be trained, with its optimizers.
-        output: The PEF to write. It carries no weights: ``samba.utils.trace_graph`` sends those of
-            the module.
+        model: The module in training mode, with its optimizers.
+        output: The PEF to write, without weights: ``trace_graph`` sends those of the module.
         target: The device: a name or the path of a profile.
         level: ``o0`` or ``o3``.
-        placement: ``optimal`` or ``strict``, as for ``convert``.
-        host: The CPU: ``default`` or the path of a profile.
-        check: Compare what was exported with eager torch, and refuse to write the PEF if it
-            differs.
+        placement: ``optimal`` or ``strict``.
+        host: The CPU: ``default`` or a profile.
+        check: Compare what was exported with eager torch, and refuse if it differs.
         spatial_batches: Mini-batches of a run in spatial mapping; 0 for section mapping.
-        loss_indices: Outputs that training starts from, counted over all outputs; None chooses
-            those that a loss made, or else all, and says so in the log and in the PEF.
+        loss_indices: Outputs that training starts from; None chooses those that a loss made, or else
+            all, and says so.
         progress: Called with the name of each step before it begins.
 
     Returns:
@@ -226,9 +224,8 @@ def port_training(
     training = Training(attached_losses(model.module, loss_indices))
     with LAZY.paused():  # a module that was made lazily is exported without its values
         program = recorded_program(model.module, inputs, model.optimizers, training, check=check)
-    program = dataclasses.replace(program, spatial_batches=spatial_batches)
     return compile_programs(
-        [program],
+        [dataclasses.replace(program, spatial_batches=spatial_batches)],
         output,
         target=target,
         level=level,

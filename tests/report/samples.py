@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from samba_onnx.pef.dimensions import DynamicDimension
 from samba_onnx.pef.host_summary import HostSummary
 from samba_onnx.pef.manifest import (
     Boundary,
     Call,
     Cause,
     Direction,
-    DynamicDimension,
     Fallback,
     FallbackNode,
     Graph,
