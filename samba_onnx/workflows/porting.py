@@ -29,6 +29,7 @@ from samba_onnx.importing.checkpoints import export_trained, read_checkpoint
 from samba_onnx.passes.planning.hosts import DEFAULT_HOST
 from samba_onnx.pef import Pef
 from samba_onnx.pef.manifest import Manifest
+from samba_onnx.program.program import Program
 from samba_onnx.safety.files import printable
 from samba_onnx.tensor.arrays import to_array
 from samba_onnx.tensor.lazy_parameters import LAZY
@@ -220,10 +221,7 @@ def port_training(
     """
     report = progress or (lambda _: None)
     report("export")
-    inputs = named_inputs(model.module, dict(model.keywords) or model.args)
-    training = Training(attached_losses(model.module, loss_indices))
-    with LAZY.paused():  # a module that was made lazily is exported without its values
-        program = recorded_program(model.module, inputs, model.optimizers, training, check=check)
+    program = _training_program(model, Training(attached_losses(model.module, loss_indices)), check)
     return compile_programs(
         [dataclasses.replace(program, spatial_batches=spatial_batches)],
         output,
@@ -234,6 +232,12 @@ def port_training(
         name=model.name,
         progress=report,
     )
+
+
+def _training_program(model: TorchModel, training: Training, check: bool) -> Program:
+    inputs = named_inputs(model.module, dict(model.keywords) or model.args)
+    with LAZY.paused():  # a module that was made lazily is exported without its values
+        return recorded_program(model.module, inputs, model.optimizers, training, check=check)
 
 
 def analyze_torch(
