@@ -204,8 +204,7 @@ def port_training(
         host: The CPU: ``default`` or a profile.
         check: Compare what was exported with eager torch, and refuse if it differs.
         spatial_batches: Mini-batches of a run in spatial mapping; 0 for section mapping.
-        loss_indices: Outputs that training starts from; None chooses those that a loss made, or else
-            all, and says so.
+        loss_indices: Outputs that training starts from; None for those that a loss made, or else all.
         progress: Called with the name of each step before it begins.
 
     Returns:
@@ -214,14 +213,13 @@ def port_training(
     Raises:
         ModelError: The module cannot be exported, or a loss cannot be differentiated.
         ExportMismatchError: What was exported computes something else.
-        EngineRefusalError: What was exported cannot be run; the message names the operator.
+        EngineRefusalError: What was exported cannot be run.
         UsageError: Inputs do not fit, an optimizer cannot be compiled, or an output does not exist.
         OutOfDeviceMemoryError: The model does not fit into the target's memory.
         OutputError: The PEF cannot be written.
     """
     report = progress or (lambda _: None)
-    report("export")
-    program = _training_program(model, Training(attached_losses(model.module, loss_indices)), check)
+    program = _training_program(model, loss_indices, check, report)
     return compile_programs(
         [dataclasses.replace(program, spatial_batches=spatial_batches)],
         output,
@@ -234,7 +232,11 @@ def port_training(
     )
 
 
-def _training_program(model: TorchModel, training: Training, check: bool) -> Program:
+def _training_program(
+    model: TorchModel, loss_indices: Sequence[int] | None, check: bool, report: Progress
+) -> Program:
+    report("export")
+    training = Training(attached_losses(model.module, loss_indices))
     inputs = named_inputs(model.module, dict(model.keywords) or model.args)
     with LAZY.paused():  # a module that was made lazily is exported without its values
         return recorded_program(model.module, inputs, model.optimizers, training, check=check)
