@@ -33,7 +33,8 @@ from samba_onnx.passes.rewrites.interface import Interface
 from samba_onnx.passes.rewrites.refusals import ReasonedPass
 from samba_onnx.passes.rewrites.rewriting import WEIGHT, count_nodes, mark_weights
 from samba_onnx.passes.watching import PassStep, PassWatch
-from samba_onnx.pef.manifest import BoundDimension, DynamicDimension, PassSummary
+from samba_onnx.pef.dimensions import BoundDimension, DynamicDimension
+from samba_onnx.pef.manifest import PassSummary
 from samba_onnx.program.program import DEFAULT_GRAPH
 
 if TYPE_CHECKING:
