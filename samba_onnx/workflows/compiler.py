@@ -12,43 +12,36 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING
 
 from samba_onnx.errors import UsageError
 from samba_onnx.loading import LoadedModel, load_model, onnx_program
 from samba_onnx.passes.order import PipelineOptions
-from samba_onnx.passes.planning.hosts import DEFAULT_HOST, load_host
-from samba_onnx.passes.targets import Target, load_target
+from samba_onnx.passes.planning.hosts import DEFAULT_HOST
+from samba_onnx.passes.targets import Target
 from samba_onnx.pef import Pef, load_pef
 from samba_onnx.pef.host_summary import HostSummary
 from samba_onnx.pef.manifest import Manifest, SourceModel
 from samba_onnx.pef.sources import Source
 from samba_onnx.program.program import Program
 from samba_onnx.runtime.engine.settings import library_paths
-from samba_onnx.workflows.half_types import float16_type
+from samba_onnx.workflows.choices import InputShapes, chosen_options, chosen_settings
 from samba_onnx.workflows.packaging import Trial, package
-from samba_onnx.workflows.pass_guard import PassGuard
 from samba_onnx.workflows.planning import (
     CompilerSettings,
     PlannedPrograms,
     Progress,
     plan_programs,
     plan_sizes,
-    silent,
 )
 from samba_onnx.workflows.reference_sample import SECONDS, Sample, is_tried, make_sample
-from samba_onnx.workflows.sizes import Sizes, each_size
+from samba_onnx.workflows.sizes import Sizes
 
 if TYPE_CHECKING:
     import onnx
 
 DEFAULT_TARGET = "sn40l"
 """The newest RDU whose figures are published."""
-
-ASSUMED_SIZE: Final = 1
-"""Size of a dynamic dimension of an input of which nobody states a size."""
-
-InputShapes: TypeAlias = Mapping[str, tuple[int | str | None, ...]]
 
 
 def analyze(
@@ -278,62 +271,6 @@ def analyze_programs(
     return _plan_torch(
         programs, name, chosen_settings(target, level, progress, placement, host)
     ).manifest
-
-
-def chosen_settings(
-    target: str | os.PathLike[str] | Target,
-    level: str,
-    progress: Progress | None,
-    placement: str = "optimal",
-    host: str | os.PathLike[str] | HostSummary = DEFAULT_HOST,
-    *,
-    check_passes: bool = False,
-) -> CompilerSettings:
-    """Look up target and host and check the level, before a model is loaded.
-
-    Args:
-        target: A target's name, a path to a target profile, or a loaded target.
-        level: ``o0`` or ``o3``.
-        progress: Called with the name of each step before it begins; None for nobody.
-        placement: ``optimal`` or ``strict``.
-        host: The CPU: ``default``, or a profile.
-        check_passes: Whether a model is run after every pass that changes it.
-
-    Raises:
-        TargetError: The target or the host is unknown or malformed.
-        UsageError: The level or the placement is unknown.
-    """
-    return CompilerSettings(
-        load_target(target),
-        level,
-        progress=progress or silent,
-        placement=placement,
-        host=load_host(host),
-        guard=PassGuard if check_passes else None,
-    )
-
-
-def chosen_options(
-    target: Target,
-    dims: Sizes | None,
-    input_shapes: InputShapes | None,
-    keep_dynamic: bool,
-    float16: str | None,
-) -> list[PipelineOptions]:
-    """Return what the user says of sizes and types, for each graph.
-
-    Args:
-        target: The device.
-        dims: Sizes of dynamic dimensions by name; several make a graph for each.
-        input_shapes: Shapes of inputs by name.
-        keep_dynamic: Whether other dimensions of inputs stay dynamic; otherwise they become 1.
-        float16: The type in which float16 is computed, as ``convert`` takes it.
-    """
-    half = float16_type(target, float16)
-    assumed = None if keep_dynamic else ASSUMED_SIZE
-    return [
-        PipelineOptions(sizes, input_shapes or {}, assumed, half) for sizes in each_size(dims or {})
-    ]
 
 
 def _plan_onnx(

@@ -226,16 +226,10 @@ def port_training(
     """
     report = progress or (lambda _: None)
     program = _training_program(model, loss_indices, check, report)
+    program = dataclasses.replace(program, spatial_batches=spatial_batches)
     options: dict[str, Any] = {"target": target, "level": level, "placement": placement}
-    return compile_programs(
-        [dataclasses.replace(program, spatial_batches=spatial_batches)],
-        output,
-        host=host,
-        name=model.name,
-        check_passes=check_passes,
-        progress=report,
-        **options,
-    )
+    options |= {"host": host, "check_passes": check_passes, "progress": report}
+    return compile_programs([program], output, name=model.name, **options)
 
 
 def _training_program(
