@@ -124,7 +124,7 @@ class Draft:
         """
         for name, default in defaults.items():
             attribute = self.node.attributes.get(name)
-            if attribute is not None and attribute.value not in (default, str(default)):
+            if attribute is not None and attribute.value != default:
                 raise CannotExpandError(f"its attribute {name} is {attribute.value}, not {default}")
 
     def integer(self, name: str, default: int = 0) -> int:

@@ -14,6 +14,7 @@ from tests.passes.rewrites.foreign.expanding import (
     assert_expands,
     assert_stays,
     one_node,
+    refusal,
 )
 
 IMAGE = [numbers(1, 3, 6, 6), numbers(4, 3, 3, 3, seed=1), numbers(4, seed=2)]
@@ -119,3 +120,10 @@ def test_convolutions_for_other_processors_have_channels_last_in_data_only() -> 
     proto = one_node(CHANNELS_LAST_DOMAIN, "Conv", operands, ["y"], pads=[1, 1, 1, 1])
     proto.opset_import.add(domain=CHANNELS_LAST_DOMAIN, version=21)
     assert_computes(proto, operands, _channels_last(_expected(padding=1).numpy()))
+
+
+def test_a_clip_without_bounds_stays() -> None:
+    proto = one_node(
+        MICROSOFT, "FusedConv", IMAGE, ["y"], activation="Clip", activation_params=[1.0]
+    )
+    assert refusal(proto) == "its activation Clip is none that onnxruntime fuses"
