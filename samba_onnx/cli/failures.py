@@ -128,8 +128,8 @@ def _explain(error: Exception, name: str) -> int:
             flush_output()
         return EXIT_PIPE
     if isinstance(error, PassMismatchError):
-        complain(name, str(error))  # the answer to a question
-        return EXIT_NO
+        complain(name, f"error: {error}")
+        return EXIT_NO  # it was asked whether there is one
     if isinstance(error, InternalError):
         complain(name, f"internal error: {error}")
     elif isinstance(error, SambaError):

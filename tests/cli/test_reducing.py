@@ -72,7 +72,7 @@ def test_a_guilty_pass_ends_the_conversion(
     assert (result.status, result.out) == (1, "")
     (line,) = result.err.splitlines()
     assert line.startswith(
-        "samba-port convert: pass OtherAttribute changed what the model computes"
+        "samba-port convert: error: pass OtherAttribute changed what the model computes"
     )
     assert f"wrote {tmp_path / 'net.failing.onnx'} and {tmp_path / 'net.failing.npz'}" in line
     assert not (tmp_path / "net.pef").exists()
