@@ -15,6 +15,7 @@ from samba_onnx.passes.order import PipelineOptions
 from samba_onnx.passes.pipeline import PipelineResult, run_pipeline
 from samba_onnx.passes.planning.islands import demote_islands
 from samba_onnx.passes.planning.joining import PlacedPart, join
+from samba_onnx.passes.planning.legalising import LegalisationOptions, PlannedChooser
 from samba_onnx.passes.planning.partitioning import partition
 from samba_onnx.passes.planning.placement import place
 from samba_onnx.passes.planning.plan import GraphPlan, plan
@@ -22,7 +23,8 @@ from samba_onnx.passes.planning.sectioning import cut
 from samba_onnx.passes.planning.sharing import refuse_split_regions
 from samba_onnx.passes.targets import Target
 from samba_onnx.pef.manifest import Argin, Manifest, Producer, SourceModel, Symbol
-from samba_onnx.program.kinds import SectionType
+from samba_onnx.program.dataflow import name_of
+from samba_onnx.program.kinds import SectionType, SymbolKind
 from samba_onnx.program.program import Part, Program
 from samba_onnx.version import __version__
 from samba_onnx.workflows.packaging import PlannedGraph
@@ -50,6 +52,7 @@ class CompilerSettings:
     level: str = "o3"
     options: PipelineOptions = field(default_factory=PipelineOptions)
     progress: Progress = silent
+    legalisation: LegalisationOptions = field(default_factory=LegalisationOptions)
 
     def __post_init__(self) -> None:
         """Check the level.
@@ -90,12 +93,13 @@ def plan_programs(
     """
     changed = frozenset(region for program in programs for region in program.changed())
     results: list[PipelineResult] = []
+    legalised: list[PlannedChooser] = []
     graphs: list[PlannedGraph] = []
     for program in programs:
-        rewritten = [_rewritten(program.name, part, settings) for part in program.parts]
+        rewritten = [_rewritten(program, part, settings, legalised) for part in program.parts]
         graphs.append(_planned(program, rewritten, graphs, changed, settings))
         results += rewritten
-    return _whole(programs, results, graphs, source, settings)
+    return _whole(programs, results, legalised, graphs, source, settings)
 
 
 def plan_sizes(
@@ -124,12 +128,13 @@ def plan_sizes(
     """
     programs: list[Program] = []
     results: list[PipelineResult] = []
+    legalised: list[PlannedChooser] = []
     graphs: list[PlannedGraph] = []
     shared = SharedWeights()
     for each in options:
         sized = replace(settings, options=each)
         program = replace(load(), name=size_name(each, options))
-        result = _rewritten(program.name, program.parts[0], sized)
+        result = _rewritten(program, program.parts[0], sized, legalised)
         names: dict[str, str] = {}
         if graphs:
             taken = {symbol.name for graph in graphs for symbol in graph.plan.symbols}
@@ -142,12 +147,13 @@ def plan_sizes(
         programs.append(program)
         results.append(result)
         graphs.append(planned)
-    return _whole(programs, results, graphs, source, settings)
+    return _whole(programs, results, legalised, graphs, source, settings)
 
 
 def _whole(
     programs: Sequence[Program],
     results: Sequence[PipelineResult],
+    choosers: Sequence[PlannedChooser],
     graphs: Sequence[PlannedGraph],
     source: SourceModel,
     settings: CompilerSettings,
@@ -158,6 +164,7 @@ def _whole(
     manifest = replace(
         _manifest(settings, source, plans),
         passes=tuple(summary for result in results for summary in result.passes),
+        legalised=tuple(record for chooser in choosers for record in chooser.records),
         dynamic_dimensions=_each_once(result.dynamic_dimensions for result in results),
         bound_dimensions=tuple(bound for result in results for bound in result.bound_dimensions),
         notes=(
@@ -171,13 +178,29 @@ def _whole(
     return PlannedPrograms(tuple(graphs), manifest)
 
 
-def _rewritten(graph: str, part: Part, settings: CompilerSettings) -> PipelineResult:
+def _rewritten(
+    program: Program, part: Part, settings: CompilerSettings, choosers: list[PlannedChooser]
+) -> PipelineResult:
+    """Run the passes over a part, and keep what chose its legal forms."""
     settings.progress(f"rewrite {part.type.value}")
+    ends = {name_of(value) for value in (*part.model.graph.inputs, *part.model.graph.outputs)}
+    exchanged = {*program.inputs, *program.outputs, *(argin.name for argin in program.argins)}
+    # What one part leaves for a later one is on the device, as residents are.
+    resident = {**dict.fromkeys(ends - exchanged, SymbolKind.ACTIVATION), **program.residents}
+    chooser = PlannedChooser(
+        settings.target,
+        settings.level,
+        settings.legalisation,
+        graph=program.name,
+        resident=resident,
+    )
+    choosers.append(chooser)
     return run_pipeline(
         part.model,
         settings.target,
         settings.options,
-        graph=graph,
+        graph=program.name,
+        chooser=chooser,
         progress=settings.progress,
     )
 

@@ -13,7 +13,6 @@ from samba_onnx.pef.manifest import (
     Graph,
     Manifest,
     Member,
-    PassSummary,
     Producer,
     Region,
     Section,
@@ -21,6 +20,7 @@ from samba_onnx.pef.manifest import (
     Symbol,
     Transfer,
 )
+from samba_onnx.pef.rewriting import PassSummary
 from samba_onnx.pef.target_summary import Assumption, TargetSummary, Tier
 from samba_onnx.program.kinds import SymbolKind
 

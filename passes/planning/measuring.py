@@ -1,0 +1,72 @@
+"""What a placement costs in a run: transfers, bytes and modelled seconds, without the records of a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import onnx_ir as ir
+
+from samba_onnx.passes.planning.costs import cost, value_bytes
+from samba_onnx.passes.planning.islands import demote_islands
+from samba_onnx.passes.planning.partitioning import partition
+from samba_onnx.passes.planning.placement import Placement
+from samba_onnx.passes.planning.roles import Roles
+from samba_onnx.passes.planning.scheduling import run_transfers
+from samba_onnx.passes.planning.sectioning import cut
+from samba_onnx.passes.planning.stages import interfaces
+from samba_onnx.passes.targets import Target
+
+
+@dataclass(frozen=True)
+class Measure:
+    """What one run is planned to cost."""
+
+    transfers: int
+    bytes: int
+    """Copied between host and RDU."""
+    seconds: float
+    """Modelled: sections and transfers."""
+
+    def minus(self, other: Measure) -> Measure:
+        """Return by how much this one is more than another."""
+        return Measure(
+            self.transfers - other.transfers,
+            self.bytes - other.bytes,
+            self.seconds - other.seconds,
+        )
+
+
+def measure(
+    model: ir.Model,
+    placement: Placement,
+    target: Target,
+    level: str,
+    roles: Roles,
+    instead: Callable[[ir.Node], Sequence[ir.Node]] = lambda node: (node,),
+) -> Measure:
+    """Return what a run costs where nodes are placed so.
+
+    Args:
+        model: The model that was placed.
+        placement: Where its nodes run, before index arithmetic moves to the CPU.
+        target: The device.
+        level: How groups are cut into sections.
+        roles: What its inputs and outputs are to the device.
+        instead: Returns the nodes that a section would have in the place of one node.
+
+    Returns:
+        The sums. Off-chip traffic is taken to be of the fastest tier outside of the chip.
+    """
+    final = demote_islands(model, placement, target, level)
+    stages = interfaces(model.graph, cut(partition(model, final), target, level), target)
+    transfers = run_transfers(roles, stages, target.summary)
+    outside = next((tier.name for tier in target.summary.tiers if tier.name != "sram"), "sram")
+    seconds = sum(transfer.seconds for transfer in transfers)
+    for stage in stages:
+        if stage.on_rdu:
+            moved = (*stage.inputs, *stage.loaded, *stage.outputs)
+            traffic = {outside: sum(value_bytes(value) or 0 for value in moved)}
+            nodes = [new for node in stage.group.nodes for new in instead(node)]
+            seconds += cost(nodes, traffic, target.summary).seconds
+    return Measure(len(transfers), sum(transfer.bytes for transfer in transfers), seconds)
