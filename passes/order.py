@@ -19,6 +19,7 @@ from samba_onnx.passes.rewrites.convert_opset import ConvertOpsetPass
 from samba_onnx.passes.rewrites.drop_zero_states import DropZeroStatesPass
 from samba_onnx.passes.rewrites.expand_foreign import ExpandForeignPass
 from samba_onnx.passes.rewrites.expand_functions import ExpandFunctionsPass
+from samba_onnx.passes.rewrites.expand_quantization import ExpandQuantizationPass
 from samba_onnx.passes.rewrites.fix_names import FixNamesPass
 from samba_onnx.passes.rewrites.fold_batch_normalization import FoldBatchNormalizationPass
 from samba_onnx.passes.rewrites.fold_constants import FoldConstantsPass
@@ -168,6 +169,8 @@ PIPELINE: tuple[PassEntry, ...] = (
         1,
         # First: other passes see numbers then. In training it would be trained as it is.
         PassEntry(lambda context: FoldDequantizationPass(context.target), training=False),
+        # Behind: what it finds is computed at run time, with scales that are constants by now.
+        PassEntry(lambda context: ExpandQuantizationPass(context.target), training=False),
         # Again when its operands have become constants. Its statistics move in training, and its
         # scale is trained.
         _plain(FoldBatchNormalizationPass, training=False),

@@ -20,10 +20,13 @@ Body = tuple[onnx.FunctionProto, int]
 
 
 class Knows(Protocol):
-    """What this pass asks of a target."""
+    """What passes ask of a target."""
 
     def knows(self, domain: str, op_type: str) -> bool:
         """Return whether the target's table has the operator."""
+
+    def runs(self, node: ir.Node) -> bool:
+        """Return whether the target runs a node as it is, with its types, shapes and attributes."""
 
 
 class ExpandFunctionsPass(ReasonedPass):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnx_ir as ir
 
-from samba_onnx.passes.rewrites.lazy_weights import Array
+from samba_onnx.passes.rewrites.quantization_scales import exact_numbers, scales_fit, spread
 from samba_onnx.passes.rewrites.refusals import ReasonedPass, Refusal
 from samba_onnx.passes.rewrites.rewriting import (
     WEIGHT,
@@ -70,15 +70,15 @@ def _fold(model: ir.Model, node: ir.Node) -> Refusal | None:
     shape, axis = tuple(tensor.shape.numpy()), integer_attribute(node, "axis", 1)
     block = integer_attribute(node, "block_size", 0)
     # Case 3.
-    if not _fits(tuple(factors.shape.numpy()), shape, axis, block):
+    if not scales_fit(tuple(factors.shape.numpy()), shape, axis, block):
         return Refusal("its scales do not fit its weight")
 
     def compute() -> ir.TensorProtocol:
-        numbers = _whole(tensor)
+        numbers = exact_numbers(tensor)
         if shift is not None:
-            numbers = numbers - _spread(_whole(shift), shape, axis, block)
-        spread = _spread(factors.numpy().astype(np.float32), shape, axis, block)
-        product = numbers.astype(np.float32) * spread
+            numbers = numbers - spread(exact_numbers(shift), shape, axis, block)
+        scales = spread(factors.numpy().astype(np.float32), shape, axis, block)
+        product = numbers.astype(np.float32) * scales
         return ir.Tensor(product.astype(dtype.numpy()), dtype=dtype)
 
     lazy = ir.LazyTensor(compute, dtype=dtype, shape=ir.Shape(shape))
@@ -87,32 +87,3 @@ def _fold(model: ir.Model, node: ir.Node) -> Refusal | None:
     if node.graph is not None:
         node.graph.remove(node, safe=True)
     return None
-
-
-def _whole(tensor: ir.TensorProtocol) -> Array:
-    """Return a tensor's content so that differences are exact: int64, or float32 of eight bits."""
-    return tensor.numpy().astype(np.int64 if tensor.dtype.is_integer() else np.float32)
-
-
-def _fits(scale: tuple[int, ...], shape: tuple[int, ...], axis: int, block: int) -> bool:
-    """Return whether scales are one, one per place of the axis, or one per block along it."""
-    if scale in ((), (1,)) and not block:
-        return True
-    if not -len(shape) <= axis < len(shape):
-        return False
-    place = axis % len(shape)
-    if not block:
-        return scale == (shape[place],)
-    blocks = -(-shape[place] // block)
-    return block > 0 and scale == (*shape[:place], blocks, *shape[place + 1 :])
-
-
-def _spread(array: Array, shape: tuple[int, ...], axis: int, block: int) -> Array:
-    """Return scales or zero points in a shape that broadcasts to the weight's."""
-    if block:
-        place = axis % len(shape)
-        whole = np.repeat(array, block, axis=place)
-        return whole[(*[slice(None)] * place, slice(shape[place]))]
-    if array.size == 1:
-        return array.reshape(())
-    return array.reshape([-1 if place == axis % len(shape) else 1 for place in range(len(shape))])

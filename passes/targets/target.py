@@ -74,6 +74,10 @@ class Target:
         """Return whether the table has a row that supports the operator, within its limits."""
         return (normal_domain(domain), op_type) in self._rows
 
+    def runs(self, node: ir.Node) -> bool:
+        """Return whether a node can run on the RDU as it is."""
+        return self.support(node).reason is None
+
     def row(self, domain: str, op_type: str) -> OperatorRow | None:
         """Return the row that supports an operator."""
         return self._rows.get((normal_domain(domain), op_type))

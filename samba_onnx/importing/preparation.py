@@ -49,6 +49,10 @@ class _Table:
             return True
         return domain == "" and (op_type in CONTROL or op_type in FOLDABLE)
 
+    def runs(self, node: ir.Node) -> bool:
+        """Return whether a node can be computed as it is."""
+        return self.knows(node.domain, node.op_type)
+
 
 class LiftWeightsPass(ir.passes.InPlacePass):
     """Turn the weights of a model into inputs, so that no later pass folds, merges or moves them.

@@ -32,7 +32,6 @@ FUNCTIONS: Final[Mapping[str, str]] = MappingProxyType(
         "local_response_norm": "LRN",
         "max_unpool2d": "MaxUnpool",
         "remainder": "Mod",
-        "round": "Round",
         "stft": "STFT",
         "upsample": "Upsample",
     }

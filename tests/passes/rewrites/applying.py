@@ -21,6 +21,9 @@ class KnowsAll:
     def knows(self, domain: str, op_type: str) -> bool:
         return True
 
+    def runs(self, node: ir.Node) -> bool:
+        return True
+
 
 class Knows:
     """A target that has the operators that it is given."""
@@ -30,6 +33,9 @@ class Knows:
 
     def knows(self, domain: str, op_type: str) -> bool:
         return domain in ("", "ai.onnx") and op_type in self.op_types
+
+    def runs(self, node: ir.Node) -> bool:
+        return self.knows(node.domain, node.op_type)
 
 
 def parse(graph: str, *, opset: int = 21, ir_version: int = 10, imports: str = "") -> ir.Model:

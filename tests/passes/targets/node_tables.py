@@ -22,6 +22,7 @@ SUPPORTED = {
     "selection": ("bool[2] c, float[2] x", "float[2] y", "y = Where(c, x, z)", "float z = {0}"),
     "embedding": ("int64[2,5] i", "float[2,5,4] y", "y = Gather(w, i)", "float[1,4] w = {1,2,3,4}"),
     "power": (X, Y, "y = Pow(x, two)", "int64 two = {2}"),
+    "round": (X, Y, "y = Round(x)", ""),
     "cast": (X, "int64[2,3] y", "y = Cast<to=7>(x)", ""),
     "argmax": (X, "int64[2,1] y", "y = ArgMax<axis=1>(x)", ""),
     "conv 1d": ("float[1,1,8] x", "float[1,1,8] y", "y = Conv(x, w)", "float[1,1,1] w = {1}"),
