@@ -11,20 +11,24 @@ import typer
 from samba_onnx.cli.display import Display, refuse_overwriting
 from samba_onnx.cli.failures import EXIT_NO, EXIT_YES, complain
 from samba_onnx.cli.options import (
-    LIMITS,
     TORCH,
     CustomOpsOption,
     DimOption,
+    FailOption,
+    FallbacksOption,
     InputShapeOption,
     JsonOption,
     KeepDynamicOption,
+    LegaliseOption,
     LevelOption,
+    NoLegaliseOption,
     PortableArgument,
     QuietOption,
     SampleInputOption,
     SeedOption,
     SpatialBatchesOption,
     TargetOption,
+    TransferOption,
     VerboseOption,
     parse_bytes,
     parse_input_shapes,
@@ -38,30 +42,6 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from samba_onnx.report import Report
-
-FailOption = Annotated[
-    bool,
-    typer.Option("--fail-on-fallback", help="No node may run on the CPU.", rich_help_panel=LIMITS),
-]
-FallbacksOption = Annotated[
-    int | None,
-    typer.Option(
-        "--max-fallbacks",
-        metavar="N",
-        min=0,
-        help="At most N fallbacks: groups of CPU nodes in the schedule.",
-        rich_help_panel=LIMITS,
-    ),
-]
-TransferOption = Annotated[
-    str | None,
-    typer.Option(
-        "--max-transfer-bytes",
-        metavar="N",
-        help="At most N bytes between host and RDU in every run; 1.5MB is understood.",
-        rich_help_panel=LIMITS,
-    ),
-]
 
 
 @dataclass(frozen=True)
@@ -101,6 +81,8 @@ def convert(
     ] = None,
     target: TargetOption = "sn40l",
     level: LevelOption = "o3",
+    legalise: LegaliseOption = "auto",
+    no_legalise: NoLegaliseOption = None,
     sample: Annotated[
         bool | None,
         typer.Option(
@@ -202,6 +184,8 @@ def convert(
                 activity.step,
                 target=target,
                 level=level,
+                legalise=legalise,
+                no_legalise=no_legalise or (),
                 sample=sample is not False,
                 check=check,
                 train=train,
@@ -217,6 +201,8 @@ def convert(
                 destination,
                 target=target,
                 level=level,
+                legalise=legalise,
+                no_legalise=no_legalise or (),
                 dims=dims,
                 input_shapes=shapes,
                 keep_dynamic=keep_dynamic,
@@ -235,6 +221,8 @@ def analyze(
     model: PortableArgument,
     target: TargetOption = "sn40l",
     level: LevelOption = "o3",
+    legalise: LegaliseOption = "auto",
+    no_legalise: NoLegaliseOption = None,
     dim: DimOption = None,
     input_shape: InputShapeOption = None,
     sample_input: SampleInputOption = None,
@@ -266,7 +254,13 @@ def analyze(
         if is_torch_model(model):
             _refuse_shapes(bool(dims or shapes or keep_dynamic))
             manifest = analyze_torch(
-                model, activity.step, target=target, level=level, spatial_batches=batches
+                model,
+                activity.step,
+                target=target,
+                level=level,
+                legalise=legalise,
+                no_legalise=no_legalise or (),
+                spatial_batches=batches,
             )
         else:
             from samba_onnx.workflows.compiler import analyze as analyze_model
@@ -275,6 +269,8 @@ def analyze(
                 model,
                 target=target,
                 level=level,
+                legalise=legalise,
+                no_legalise=no_legalise or (),
                 dims=dims,
                 input_shapes=shapes,
                 keep_dynamic=keep_dynamic,

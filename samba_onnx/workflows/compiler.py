@@ -17,12 +17,14 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from samba_onnx.errors import UsageError
 from samba_onnx.loading import LoadedModel, load_model, onnx_program
 from samba_onnx.passes.order import PipelineOptions
+from samba_onnx.passes.planning.legalising import LegalisationOptions
 from samba_onnx.passes.targets import Target, load_target
 from samba_onnx.pef import Pef, load_pef
 from samba_onnx.pef.manifest import Manifest, SourceModel
 from samba_onnx.pef.sources import Source
 from samba_onnx.program.program import Program
 from samba_onnx.runtime.engine.settings import library_paths
+from samba_onnx.workflows.legalisation import legalisation
 from samba_onnx.workflows.packaging import Trial, package
 from samba_onnx.workflows.planning import (
     CompilerSettings,
@@ -52,6 +54,8 @@ def analyze(
     *,
     target: str | os.PathLike[str] | Target = DEFAULT_TARGET,
     level: str = "o3",
+    legalise: str = "auto",
+    no_legalise: Sequence[str] = (),
     dims: Sizes | None = None,
     input_shapes: InputShapes | None = None,
     keep_dynamic: bool = False,
@@ -64,6 +68,9 @@ def analyze(
         target: A target's name, a path to a target profile, or a loaded target.
         level: ``o0`` (one section per operator) or ``o3`` (sections as large as on-chip memory
             allows).
+        legalise: ``auto`` to write nodes that the target refuses with other operators where that makes a
+            run shorter, ``all`` to do so wherever it can be done.
+        no_legalise: Rules of that which are not applied, as ``("resize",)``, or ``all`` for none.
         dims: Sizes of dynamic dimensions by name, as ``{"batch": 8}``; several, as
             ``{"batch": (1, 8, 32)}``, make a graph for each, and ``Device.run`` takes the one that
             fits its inputs.
@@ -82,7 +89,7 @@ def analyze(
         UsageError: An option contradicts the model.
         OutOfDeviceMemoryError: The model does not fit into the target's memory.
     """
-    settings = _settings(target, level, progress)
+    settings = _settings(target, level, legalisation(legalise, no_legalise), progress)
     options = _options(dims, input_shapes, keep_dynamic)
     return _plan_onnx(model, settings, options)[1].manifest
 
@@ -93,6 +100,8 @@ def convert(
     *,
     target: str | os.PathLike[str] | Target = DEFAULT_TARGET,
     level: str = "o3",
+    legalise: str = "auto",
+    no_legalise: Sequence[str] = (),
     dims: Sizes | None = None,
     input_shapes: InputShapes | None = None,
     keep_dynamic: bool = False,
@@ -113,6 +122,9 @@ def convert(
         target: A target's name, a path to a target profile, or a loaded target.
         level: ``o0`` (one section per operator) or ``o3`` (sections as large as on-chip memory
             allows).
+        legalise: ``auto`` to write nodes that the target refuses with other operators where that makes a
+            run shorter, ``all`` to do so wherever it can be done.
+        no_legalise: Rules of that which are not applied, as ``("resize",)``, or ``all`` for none.
         dims: Sizes of dynamic dimensions by name, as ``{"batch": 8}``; several, as
             ``{"batch": (1, 8, 32)}``, make a graph for each, and ``Device.run`` takes the one that
             fits its inputs.
@@ -145,7 +157,7 @@ def convert(
         OutputError: The PEF cannot be written.
     """
     destination, libraries = _destination(model, output), library_paths(custom_ops)
-    settings = _settings(target, level, progress)
+    settings = _settings(target, level, legalisation(legalise, no_legalise), progress)
     loaded, planned = _plan_onnx(model, settings, _options(dims, input_shapes, keep_dynamic))
     settings.progress("sample")
     # The inputs and outputs of the first graph have the names of the model.
@@ -172,6 +184,8 @@ def compile_programs(
     *,
     target: str | os.PathLike[str] | Target = DEFAULT_TARGET,
     level: str = "o3",
+    legalise: str = "auto",
+    no_legalise: Sequence[str] = (),
     name: str = "",
     metadata: Mapping[str, str] | None = None,
     residents: Mapping[str, Source] | None = None,
@@ -187,6 +201,9 @@ def compile_programs(
         target: A target's name, a path to a target profile, or a loaded target.
         level: ``o0`` (one section per operator) or ``o3`` (sections as large as on-chip memory
             allows).
+        legalise: ``auto`` to write nodes that the target refuses with other operators where that makes a
+            run shorter, ``all`` to do so wherever it can be done.
+        no_legalise: Rules of that which are not applied, as ``("resize",)``, or ``all`` for none.
         name: What reports call the source; that of the first program when empty.
         metadata: Key-value pairs to keep in the PEF, beside those of the programs.
         residents: Weights and other residents to keep in the PEF, by name: arrays, or functions that
@@ -203,7 +220,7 @@ def compile_programs(
         OutOfDeviceMemoryError: The programs do not fit into the target's memory.
         OutputError: The PEF cannot be written.
     """
-    settings = _settings(target, level, progress)
+    settings = _settings(target, level, legalisation(legalise, no_legalise), progress)
     planned = _plan_torch(programs, name, settings)
     return _write(planned, Path(output), metadata, sample or Sample(), settings.progress, residents)
 
@@ -213,6 +230,8 @@ def analyze_programs(
     *,
     target: str | os.PathLike[str] | Target = DEFAULT_TARGET,
     level: str = "o3",
+    legalise: str = "auto",
+    no_legalise: Sequence[str] = (),
     name: str = "",
     progress: Progress | None = None,
 ) -> Manifest:
@@ -222,6 +241,9 @@ def analyze_programs(
         programs: The programs, as for :func:`compile_programs`; they are consumed.
         target: A target's name, a path to a target profile, or a loaded target.
         level: ``o0`` or ``o3``.
+        legalise: ``auto`` to write nodes that the target refuses with other operators where that makes a
+            run shorter, ``all`` to do so wherever it can be done.
+        no_legalise: Rules of that which are not applied, as ``("resize",)``, or ``all`` for none.
         name: What reports call the source; that of the first program when empty.
         progress: Called with the name of each step before it begins.
 
@@ -233,14 +255,21 @@ def analyze_programs(
         UsageError: The level is unknown, or programs contradict each other.
         OutOfDeviceMemoryError: The programs do not fit into the target's memory.
     """
-    return _plan_torch(programs, name, _settings(target, level, progress)).manifest
+    return _plan_torch(
+        programs, name, _settings(target, level, legalisation(legalise, no_legalise), progress)
+    ).manifest
 
 
 def _settings(
-    target: str | os.PathLike[str] | Target, level: str, progress: Progress | None
+    target: str | os.PathLike[str] | Target,
+    level: str,
+    legalisation: LegalisationOptions,
+    progress: Progress | None,
 ) -> CompilerSettings:
     """Look up the target and check the level, before a model is loaded."""
-    return CompilerSettings(load_target(target), level, progress=progress or silent)
+    return CompilerSettings(
+        load_target(target), level, progress=progress or silent, legalisation=legalisation
+    )
 
 
 def _options(

@@ -113,6 +113,8 @@ def port(
     *,
     target: str = DEFAULT_TARGET,
     level: str = "o3",
+    legalise: str = "auto",
+    no_legalise: Sequence[str] = (),
     sample: bool = True,
     check: bool = True,
     spatial_batches: int = 0,
@@ -126,6 +128,9 @@ def port(
         output: The PEF to write.
         target: The device: a name or the path of a profile.
         level: ``o0`` or ``o3``.
+        legalise: ``auto`` to write nodes that the target refuses with other operators where that makes a
+            run shorter, ``all`` to do so wherever it can be done.
+        no_legalise: Rules of that which are not applied, as ``("resize",)``, or ``all`` for none.
         sample: Keep the example inputs with eager torch's outputs, for self-tests.
         check: Compute the outputs by what was exported and by eager torch, and refuse to write the
             PEF if they differ.
@@ -164,6 +169,8 @@ def port(
         output,
         target=target,
         level=level,
+        legalise=legalise,
+        no_legalise=no_legalise,
         name=model.name,
         metadata=metadata,
         residents=residents,
@@ -178,6 +185,8 @@ def port_training(
     *,
     target: str = DEFAULT_TARGET,
     level: str = "o3",
+    legalise: str = "auto",
+    no_legalise: Sequence[str] = (),
     check: bool = True,
     spatial_batches: int = 0,
     loss_indices: Sequence[int] | None = None,
@@ -191,6 +200,9 @@ def port_training(
             the module.
         target: The device: a name or the path of a profile.
         level: ``o0`` or ``o3``.
+        legalise: ``auto`` to write nodes that the target refuses with other operators where that makes a
+            run shorter, ``all`` to do so wherever it can be done.
+        no_legalise: Rules of that which are not applied, as ``("resize",)``, or ``all`` for none.
         check: Compare what was exported with eager torch, and refuse to write the PEF if it
             differs.
         spatial_batches: Mini-batches of a run in spatial mapping; 0 for section mapping.
@@ -217,7 +229,14 @@ def port_training(
         program = recorded_program(model.module, inputs, model.optimizers, training, check=check)
     program = dataclasses.replace(program, spatial_batches=spatial_batches)
     return compile_programs(
-        [program], output, target=target, level=level, name=model.name, progress=report
+        [program],
+        output,
+        target=target,
+        level=level,
+        legalise=legalise,
+        no_legalise=no_legalise,
+        name=model.name,
+        progress=report,
     )
 
 
@@ -226,6 +245,8 @@ def analyze_torch(
     *,
     target: str = DEFAULT_TARGET,
     level: str = "o3",
+    legalise: str = "auto",
+    no_legalise: Sequence[str] = (),
     spatial_batches: int = 0,
     progress: Progress | None = None,
 ) -> Manifest:
@@ -235,6 +256,9 @@ def analyze_torch(
         model: The module, in the mode in which it is to run.
         target: The device: a name or the path of a profile.
         level: ``o0`` or ``o3``.
+        legalise: ``auto`` to write nodes that the target refuses with other operators where that makes a
+            run shorter, ``all`` to do so wherever it can be done.
+        no_legalise: Rules of that which are not applied, as ``("resize",)``, or ``all`` for none.
         spatial_batches: Mini-batches of a run in spatial mapping; 0 for section mapping.
         progress: Called with the name of each step before it begins.
 
@@ -247,7 +271,13 @@ def analyze_torch(
         progress("export")
     program = dataclasses.replace(_export(model).program, spatial_batches=spatial_batches)
     return analyze_programs(
-        [program], target=target, level=level, name=model.name, progress=progress
+        [program],
+        target=target,
+        level=level,
+        legalise=legalise,
+        no_legalise=no_legalise,
+        name=model.name,
+        progress=progress,
     )
 
 
