@@ -41,6 +41,7 @@ from samba_onnx.errors import UsageError
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from samba_onnx.passes.planning.legalising import LegalisationOptions
     from samba_onnx.report import Report
 
 
@@ -184,8 +185,7 @@ def convert(
                 activity.step,
                 target=target,
                 level=level,
-                legalise=legalise,
-                no_legalise=no_legalise or (),
+                legalisation=_legalisation(legalise, no_legalise),
                 sample=sample is not False,
                 check=check,
                 train=train,
@@ -258,8 +258,7 @@ def analyze(
                 activity.step,
                 target=target,
                 level=level,
-                legalise=legalise,
-                no_legalise=no_legalise or (),
+                legalisation=_legalisation(legalise, no_legalise),
                 spatial_batches=batches,
             )
         else:
@@ -277,6 +276,13 @@ def analyze(
                 progress=activity.step,
             )
     return _give(Report.from_manifest(manifest), Display(json, quiet, verbose), limits, "analyze")
+
+
+def _legalisation(legalise: str, no_legalise: list[str] | None) -> LegalisationOptions:
+    """Return what the options say about rules."""
+    from samba_onnx.workflows.legalisation import legalisation_options
+
+    return legalisation_options(legalise, no_legalise or ())
 
 
 def _destination(model: str) -> str:

@@ -24,7 +24,7 @@ from samba_onnx.pef.manifest import Manifest, SourceModel
 from samba_onnx.pef.sources import Source
 from samba_onnx.program.program import Program
 from samba_onnx.runtime.engine.settings import library_paths
-from samba_onnx.workflows.legalisation import legalisation
+from samba_onnx.workflows.legalisation import legalisation_options
 from samba_onnx.workflows.packaging import Trial, package
 from samba_onnx.workflows.planning import (
     CompilerSettings,
@@ -89,7 +89,7 @@ def analyze(
         UsageError: An option contradicts the model.
         OutOfDeviceMemoryError: The model does not fit into the target's memory.
     """
-    settings = _settings(target, level, legalisation(legalise, no_legalise), progress)
+    settings = _settings(target, level, legalisation_options(legalise, no_legalise), progress)
     options = _options(dims, input_shapes, keep_dynamic)
     return _plan_onnx(model, settings, options)[1].manifest
 
@@ -157,7 +157,7 @@ def convert(
         OutputError: The PEF cannot be written.
     """
     destination, libraries = _destination(model, output), library_paths(custom_ops)
-    settings = _settings(target, level, legalisation(legalise, no_legalise), progress)
+    settings = _settings(target, level, legalisation_options(legalise, no_legalise), progress)
     loaded, planned = _plan_onnx(model, settings, _options(dims, input_shapes, keep_dynamic))
     settings.progress("sample")
     # The inputs and outputs of the first graph have the names of the model.
@@ -184,8 +184,7 @@ def compile_programs(
     *,
     target: str | os.PathLike[str] | Target = DEFAULT_TARGET,
     level: str = "o3",
-    legalise: str = "auto",
-    no_legalise: Sequence[str] = (),
+    legalisation: LegalisationOptions | None = None,
     name: str = "",
     metadata: Mapping[str, str] | None = None,
     residents: Mapping[str, Source] | None = None,
@@ -201,9 +200,8 @@ def compile_programs(
         target: A target's name, a path to a target profile, or a loaded target.
         level: ``o0`` (one section per operator) or ``o3`` (sections as large as on-chip memory
             allows).
-        legalise: ``auto`` to write nodes that the target refuses with other operators where that makes a
-            run shorter, ``all`` to do so wherever it can be done.
-        no_legalise: Rules of that which are not applied, as ``("resize",)``, or ``all`` for none.
+        legalisation: Which rules write what the target lacks with other operators; None for those that make
+            a run shorter.
         name: What reports call the source; that of the first program when empty.
         metadata: Key-value pairs to keep in the PEF, beside those of the programs.
         residents: Weights and other residents to keep in the PEF, by name: arrays, or functions that
@@ -220,7 +218,7 @@ def compile_programs(
         OutOfDeviceMemoryError: The programs do not fit into the target's memory.
         OutputError: The PEF cannot be written.
     """
-    settings = _settings(target, level, legalisation(legalise, no_legalise), progress)
+    settings = _settings(target, level, legalisation, progress)
     planned = _plan_torch(programs, name, settings)
     return _write(planned, Path(output), metadata, sample or Sample(), settings.progress, residents)
 
@@ -230,8 +228,7 @@ def analyze_programs(
     *,
     target: str | os.PathLike[str] | Target = DEFAULT_TARGET,
     level: str = "o3",
-    legalise: str = "auto",
-    no_legalise: Sequence[str] = (),
+    legalisation: LegalisationOptions | None = None,
     name: str = "",
     progress: Progress | None = None,
 ) -> Manifest:
@@ -241,9 +238,8 @@ def analyze_programs(
         programs: The programs, as for :func:`compile_programs`; they are consumed.
         target: A target's name, a path to a target profile, or a loaded target.
         level: ``o0`` or ``o3``.
-        legalise: ``auto`` to write nodes that the target refuses with other operators where that makes a
-            run shorter, ``all`` to do so wherever it can be done.
-        no_legalise: Rules of that which are not applied, as ``("resize",)``, or ``all`` for none.
+        legalisation: Which rules write what the target lacks with other operators; None for those that make
+            a run shorter.
         name: What reports call the source; that of the first program when empty.
         progress: Called with the name of each step before it begins.
 
@@ -255,20 +251,21 @@ def analyze_programs(
         UsageError: The level is unknown, or programs contradict each other.
         OutOfDeviceMemoryError: The programs do not fit into the target's memory.
     """
-    return _plan_torch(
-        programs, name, _settings(target, level, legalisation(legalise, no_legalise), progress)
-    ).manifest
+    return _plan_torch(programs, name, _settings(target, level, legalisation, progress)).manifest
 
 
 def _settings(
     target: str | os.PathLike[str] | Target,
     level: str,
-    legalisation: LegalisationOptions,
+    legalisation: LegalisationOptions | None,
     progress: Progress | None,
 ) -> CompilerSettings:
     """Look up the target and check the level, before a model is loaded."""
     return CompilerSettings(
-        load_target(target), level, progress=progress or silent, legalisation=legalisation
+        load_target(target),
+        level,
+        progress=progress or silent,
+        legalisation=legalisation or LegalisationOptions(),
     )
 
 

@@ -12,7 +12,7 @@ from samba_onnx.safety.files import printable
 EVERYTHING = "all"
 
 
-def legalisation(legalise: str, no_legalise: Sequence[str]) -> LegalisationOptions:
+def legalisation_options(legalise: str, no_legalise: Sequence[str]) -> LegalisationOptions:
     """Return what the user decides about rules.
 
     Args:

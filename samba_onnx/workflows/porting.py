@@ -26,6 +26,7 @@ from samba_onnx.export.capture.modules import arguments
 from samba_onnx.export.programs.inference import Exported, export_inference, export_program
 from samba_onnx.export.programs.training_steps import optimizer_list
 from samba_onnx.importing.checkpoints import export_trained, read_checkpoint
+from samba_onnx.passes.planning.legalising import LegalisationOptions
 from samba_onnx.pef import Pef
 from samba_onnx.pef.manifest import Manifest
 from samba_onnx.safety.files import printable
@@ -113,8 +114,7 @@ def port(
     *,
     target: str = DEFAULT_TARGET,
     level: str = "o3",
-    legalise: str = "auto",
-    no_legalise: Sequence[str] = (),
+    legalisation: LegalisationOptions | None = None,
     sample: bool = True,
     check: bool = True,
     spatial_batches: int = 0,
@@ -128,9 +128,8 @@ def port(
         output: The PEF to write.
         target: The device: a name or the path of a profile.
         level: ``o0`` or ``o3``.
-        legalise: ``auto`` to write nodes that the target refuses with other operators where that makes a
-            run shorter, ``all`` to do so wherever it can be done.
-        no_legalise: Rules of that which are not applied, as ``("resize",)``, or ``all`` for none.
+        legalisation: Which rules write what the target lacks with other operators; None for those that make
+            a run shorter.
         sample: Keep the example inputs with eager torch's outputs, for self-tests.
         check: Compute the outputs by what was exported and by eager torch, and refuse to write the
             PEF if they differ.
@@ -169,8 +168,7 @@ def port(
         output,
         target=target,
         level=level,
-        legalise=legalise,
-        no_legalise=no_legalise,
+        legalisation=legalisation,
         name=model.name,
         metadata=metadata,
         residents=residents,
@@ -185,8 +183,7 @@ def port_training(
     *,
     target: str = DEFAULT_TARGET,
     level: str = "o3",
-    legalise: str = "auto",
-    no_legalise: Sequence[str] = (),
+    legalisation: LegalisationOptions | None = None,
     check: bool = True,
     spatial_batches: int = 0,
     loss_indices: Sequence[int] | None = None,
@@ -200,9 +197,8 @@ def port_training(
             the module.
         target: The device: a name or the path of a profile.
         level: ``o0`` or ``o3``.
-        legalise: ``auto`` to write nodes that the target refuses with other operators where that makes a
-            run shorter, ``all`` to do so wherever it can be done.
-        no_legalise: Rules of that which are not applied, as ``("resize",)``, or ``all`` for none.
+        legalisation: Which rules write what the target lacks with other operators; None for those that make
+            a run shorter.
         check: Compare what was exported with eager torch, and refuse to write the PEF if it
             differs.
         spatial_batches: Mini-batches of a run in spatial mapping; 0 for section mapping.
@@ -228,16 +224,8 @@ def port_training(
     with LAZY.paused():  # a module that was made lazily is exported without its values
         program = recorded_program(model.module, inputs, model.optimizers, training, check=check)
     program = dataclasses.replace(program, spatial_batches=spatial_batches)
-    return compile_programs(
-        [program],
-        output,
-        target=target,
-        level=level,
-        legalise=legalise,
-        no_legalise=no_legalise,
-        name=model.name,
-        progress=report,
-    )
+    where: dict[str, Any] = {"target": target, "level": level, "legalisation": legalisation}
+    return compile_programs([program], output, name=model.name, progress=report, **where)
 
 
 def analyze_torch(
@@ -245,8 +233,7 @@ def analyze_torch(
     *,
     target: str = DEFAULT_TARGET,
     level: str = "o3",
-    legalise: str = "auto",
-    no_legalise: Sequence[str] = (),
+    legalisation: LegalisationOptions | None = None,
     spatial_batches: int = 0,
     progress: Progress | None = None,
 ) -> Manifest:
@@ -256,9 +243,8 @@ def analyze_torch(
         model: The module, in the mode in which it is to run.
         target: The device: a name or the path of a profile.
         level: ``o0`` or ``o3``.
-        legalise: ``auto`` to write nodes that the target refuses with other operators where that makes a
-            run shorter, ``all`` to do so wherever it can be done.
-        no_legalise: Rules of that which are not applied, as ``("resize",)``, or ``all`` for none.
+        legalisation: Which rules write what the target lacks with other operators; None for those that make
+            a run shorter.
         spatial_batches: Mini-batches of a run in spatial mapping; 0 for section mapping.
         progress: Called with the name of each step before it begins.
 
@@ -274,8 +260,7 @@ def analyze_torch(
         [program],
         target=target,
         level=level,
-        legalise=legalise,
-        no_legalise=no_legalise,
+        legalisation=legalisation,
         name=model.name,
         progress=progress,
     )

@@ -11,6 +11,7 @@ from samba_onnx.passes.rewrites.legalisation import (
     pads,
     places,
     ranking,
+    recurrence,
     resizing,
 )
 from samba_onnx.passes.rewrites.legalisation.registry import Rule, all_rules
@@ -23,5 +24,6 @@ __all__ = [
     "pads",
     "places",
     "ranking",
+    "recurrence",
     "resizing",
 ]
