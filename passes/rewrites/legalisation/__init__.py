@@ -7,12 +7,15 @@ from __future__ import annotations
 
 from samba_onnx.passes.rewrites.legalisation import (
     einsum,
+    functions,
     masks,
     pads,
     places,
     ranking,
     recurrence,
     resizing,
+    sampling,
+    unrolling,
 )
 from samba_onnx.passes.rewrites.legalisation.registry import Rule, all_rules
 
@@ -20,10 +23,13 @@ __all__ = [
     "Rule",
     "all_rules",
     "einsum",
+    "functions",
     "masks",
     "pads",
     "places",
     "ranking",
     "recurrence",
     "resizing",
+    "sampling",
+    "unrolling",
 ]

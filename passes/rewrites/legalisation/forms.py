@@ -168,8 +168,8 @@ def _simplify(model: ir.Model) -> None:
     for _ in range(_ROUNDS):
         passes = [
             LiftConstantsPass(),
+            ConvertOpsetPass(model.graph.opset_imports[""]),  # bodies may be of another version
             InferShapesPass(),
-            ConvertOpsetPass(),
             FoldShapesPass(),
             FoldConstantsPass(),
             InlineBranchesPass(),
