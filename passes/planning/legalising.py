@@ -21,6 +21,7 @@ from samba_onnx.passes.planning.measuring import Measure, measure
 from samba_onnx.passes.planning.placement import Placement, place
 from samba_onnx.passes.planning.roles import Roles
 from samba_onnx.passes.rewrites.legalisation.forms import FormFinder, LegalForm
+from samba_onnx.passes.rewrites.refusals import Refusal
 from samba_onnx.passes.targets import Support, Target
 from samba_onnx.pef.rewriting import LegalisedRule
 from samba_onnx.program.dataflow import Dataflow, is_weight, name_of
@@ -65,12 +66,12 @@ class PlannedChooser:
         self.target, self.level, self.options = target, level, options
         self.graph, self.resident = graph, resident
         self.finder = FormFinder(target, options.excluded)
-        self.records: tuple[LegalisedRule, ...] = ()
-        """What each rule brings."""
+        self._brought: tuple[LegalisedRule, ...] = ()
         self.before: Measure | None = None
         """What a run would cost without rules; None where there was nothing to choose."""
         self.after: Measure | None = None
         self._placement: Placement | None = None
+        self._refused: dict[str, dict[str, str]] = {}
 
     def fallbacks(self, model: ir.Model) -> Collection[ir.Node]:
         """Return the nodes of the main graph that the target refuses."""
@@ -94,8 +95,22 @@ class PlannedChooser:
             if chosen and view.measure(chosen).seconds >= before.seconds:
                 chosen = set()
         self.before, self.after = before, view.measure(chosen) if chosen else before
-        self.records = tuple(self._records(view, chosen, self.after))
+        self._brought = tuple(self._records(view, chosen, self.after))
         return chosen
+
+    def refuse(self, node: ir.Node, rule: str, refusal: Refusal) -> None:
+        """Keep why a rule leaves a node."""
+        self._refused.setdefault(rule, {})[name_of(node)] = refusal.reason
+
+    @property
+    def records(self) -> tuple[LegalisedRule, ...]:
+        """What each rule brought, and what it left, in the order of their names."""
+        kept = {record.rule: record for record in self._brought}
+        empty = LegalisedRule("", self.graph, (), {}, (), 0, 0, 0.0)
+        return tuple(
+            replace(kept.get(name, empty), rule=name, refused=self._refused.get(name, {}))
+            for name in sorted(kept.keys() | self._refused.keys())
+        )
 
     def _records(
         self, view: _View, chosen: set[ir.Node], after: Measure

@@ -42,3 +42,5 @@ class LegalisedRule:
     """Bytes that are not copied."""
     seconds: float
     """Modelled seconds by which a run is shorter; negative where a rule was asked for at any price."""
+    refused: dict[str, str] = field(default_factory=dict)
+    """Nodes of its operators that it cannot write, with the reason, read after the node's name."""

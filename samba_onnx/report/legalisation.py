@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from samba_onnx.pef.manifest import Manifest
 from samba_onnx.report.records import record
-from samba_onnx.report.units import byte_text, second_text
+from samba_onnx.report.units import byte_text, printable, second_text
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -33,6 +33,8 @@ class LegalisationReport:
     """Bytes of every run that are not copied."""
     seconds_saved: float
     """Modelled; negative where a rule was applied at any price."""
+    refused: dict[str, str]
+    """Nodes of its operators that it cannot write, by name with the reason."""
 
 
 def legalisation(manifest: Manifest) -> tuple[LegalisationReport, ...]:
@@ -51,15 +53,14 @@ def legalisation(manifest: Manifest) -> tuple[LegalisationReport, ...]:
             transfers_saved=rule.transfers,
             bytes_saved=rule.bytes,
             seconds_saved=rule.seconds,
+            refused=rule.refused,
         )
         for rule in manifest.legalised
     )
 
 
-def legalisation_table(
-    rules: Sequence[LegalisationReport], rows: int | None
-) -> RenderableType | None:
-    """Return the table of rules that rewrote a node; with those that could have, where all is shown.
+def brought_table(rules: Sequence[LegalisationReport], rows: int | None) -> RenderableType | None:
+    """Return the table of rules that rewrote a node.
 
     Args:
         rules: The records of a report.
@@ -71,18 +72,42 @@ def legalisation_table(
         (
             rule.rule,
             ", ".join(f"{count:,} {name}" for name, count in rule.operators.items()),
-            f"{len(rule.left):,}",
             f"{rule.transfers_saved:,}",
             byte_text(rule.bytes_saved),
             second_text(rule.seconds_saved),
         )
         for rule in rules
-        if rule.nodes or rows is None
+        if rule.nodes
     ]
     if not cells:
         return None
-    columns = ("rule", "nodes written otherwise", ">left", ">transfers", ">bytes", ">time")
+    columns = ("rule", "nodes written otherwise", ">transfers", ">bytes", ">time")
     return titled(
         "Legalised: what a run saves by each rule, all others applied",
         table(columns, cells, limit=rows),
     )
+
+
+def left_table(rules: Sequence[LegalisationReport], rows: int | None) -> RenderableType | None:
+    """Return the table of nodes that rules left, by reason.
+
+    Args:
+        rules: The records of a report.
+        rows: Rows of a table at most; None for all.
+    """
+    from samba_onnx.report.layout import some, table, titled
+
+    reasons: dict[tuple[str, str], list[str]] = {}
+    for rule in rules:
+        if rule.left:
+            reasons[rule.rule, "writing it otherwise would make no run shorter"] = [*rule.left]
+        for node, reason in rule.refused.items():
+            reasons.setdefault((rule.rule, reason), []).append(node)
+    if not reasons:
+        return None
+    shown = None if rows is None else 3
+    cells = [
+        (rule, f"{len(nodes):,}", printable(reason), some(nodes, shown))
+        for (rule, reason), nodes in reasons.items()
+    ]
+    return titled("Not legalised", table(("rule", ">nodes", "why", "where"), cells, limit=rows))

@@ -8,6 +8,7 @@ from typing import Protocol
 import onnx_ir as ir
 
 from samba_onnx.passes.rewrites.legalisation.forms import FormFinder, LegalForm
+from samba_onnx.passes.rewrites.legalisation.registry import rule_for
 from samba_onnx.passes.rewrites.refusals import ReasonedPass, Refusal
 from samba_onnx.passes.rewrites.rewriting import WEIGHT, add_initializer, constant, replace_node
 from samba_onnx.program.dataflow import reads
@@ -25,6 +26,9 @@ class Chooser(Protocol):
 
     def choose(self, model: ir.Model, forms: Mapping[ir.Node, LegalForm]) -> Collection[ir.Node]:
         """Return the nodes whose legal forms take their place."""
+
+    def refuse(self, node: ir.Node, rule: str, refusal: Refusal) -> None:
+        """Keep why a rule leaves a node."""
 
 
 class LegalisePass(ReasonedPass):
@@ -48,8 +52,11 @@ class LegalisePass(ReasonedPass):
         for node in self.chooser.fallbacks(model):
             # Case 1.
             form = self.chooser.finder.find(node)
+            rule = rule_for(node, self.chooser.finder.excluded)
             if isinstance(form, Refusal):
                 self.refusals.applied(node, form)
+                if rule is not None:
+                    self.chooser.refuse(node, rule.name, form)
             else:
                 forms[node] = form
         # Case 2.

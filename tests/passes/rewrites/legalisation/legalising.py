@@ -12,6 +12,7 @@ from samba_onnx.passes.rewrites.infer_shapes import InferShapesPass
 from samba_onnx.passes.rewrites.legalisation.forms import FormFinder, LegalForm
 from samba_onnx.passes.rewrites.legalisation.legalise import LegalisePass
 from samba_onnx.passes.rewrites.lift_constants import LiftConstantsPass
+from samba_onnx.passes.rewrites.refusals import Refusal
 from samba_onnx.passes.targets import load_target
 from tests.passes.rewrites.applying import add_weights, operators, parse, run
 
@@ -29,6 +30,9 @@ class Everything:
 
     def choose(self, model: ir.Model, forms: Mapping[ir.Node, LegalForm]) -> Collection[ir.Node]:
         return list(forms)
+
+    def refuse(self, node: ir.Node, rule: str, refusal: Refusal) -> None:
+        self.refused = (node, rule, refusal)
 
 
 def prepared(text: str, weights: Mapping[str, Any] | None = None) -> ir.Model:
