@@ -57,7 +57,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
             )
 
 
-SLOW_FOLDERS = frozenset({"architectures", "generation", "training"})
+SLOW_FOLDERS = frozenset({"architectures", "generation", "training", "wild"})
 """Whole networks, run for minutes: the fast tests of their rooms are in ``export`` and ``sessions``. One
 or two of each folder are marked as its representatives, so that the default test command tells of a
 folder that is broken as a whole."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Set
+from typing import Final
 
 import onnx
 import onnx_ir as ir
@@ -20,6 +21,8 @@ MADE_UP = "unk__"
 _SHAPE_TYPES = (ir.DataType.INT64, ir.DataType.INT32)
 _MOST_SCALES = 8
 """Elements up to which floats may be the scales of a Resize, from which its result's shape is computed."""
+_LIKE_FIRST_OPERAND: Final = frozenset({"GroupNormalization"})
+"""Operators of which onnx infers nothing; their result has type and shape of their first operand."""
 
 
 class InferShapesPass(ir.passes.InPlacePass):
@@ -145,6 +148,11 @@ class ShapeWriter:
         proto.op_type, proto.domain, proto.overload = node.op_type, node.domain, node.overload
         if node in self._unsafe:
             proto.op_type = "Div"
+        if node.domain == "" and node.op_type in _LIKE_FIRST_OPERAND:
+            proto.op_type = "Identity"
+            proto.input.append(self._name(node.inputs[0]))
+            proto.output.append(self._name(node.outputs[0]))
+            return
         proto.input.extend(self._name(value) for value in node.inputs)
         proto.output.extend(self._name(value) for value in node.outputs)
         for attribute in node.attributes.values():

@@ -8,7 +8,7 @@ from samba_onnx.cli.signals import Interrupted, interruptible
 
 __all__ = ["main"]
 
-_ISOLATED = frozenset({"analyze", "convert", "run", "train-export", "verify"})
+_ISOLATED = frozenset({"analyze", "convert", "diff", "run", "train-export", "verify"})
 """Commands that hand what others made to native code."""
 
 

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from samba_onnx.cli.annotated_models import refuse_annotated, write_annotated
 from samba_onnx.cli.display import Display, refuse_overwriting
 from samba_onnx.cli.failures import EXIT_NO, EXIT_YES, complain
 from samba_onnx.cli.options import (
     TORCH,
+    AnnotatedOption,
     CustomOpsOption,
     DimOption,
     FailOption,
     FallbacksOption,
+    Float16Option,
     InputShapeOption,
     JsonOption,
     KeepDynamicOption,
@@ -108,6 +111,7 @@ def convert(
     input_shape: InputShapeOption = None,
     sample_input: SampleInputOption = None,
     keep_dynamic: KeepDynamicOption = False,
+    float16: Float16Option = None,
     fail_on_fallback: FailOption = False,
     max_fallbacks: FallbacksOption = None,
     max_transfer_bytes: TransferOption = None,
@@ -141,6 +145,7 @@ def convert(
         ),
     ] = None,
     spatial_batches: SpatialBatchesOption = None,
+    annotated: AnnotatedOption = None,
     json: JsonOption = None,
     quiet: QuietOption = False,
     verbose: VerboseOption = 0,
@@ -156,6 +161,7 @@ def convert(
       samba-port convert model.onnx -o out/m.pef --target sn30 --dim batch=8
       samba-port convert model.onnx --dim batch=1,8,32
       samba-port convert model.onnx --json report.json --fail-on-fallback
+      samba-port convert model.onnx --annotated where.onnx
       samba-port convert my_project.models:resnet -o resnet.pef
       samba-port convert exported.pt2
       samba-port convert my_project.training:lenet --train
@@ -166,18 +172,20 @@ def convert(
     limits = _limits(fail_on_fallback, max_fallbacks, max_transfer_bytes)
     batches = _spatial_batches(model, spatial_batches)
     dims, shapes = parse_sizes(dim), _shapes(input_shape, sample_input)
+    sizes: dict[str, Any] = {"dims": dims, "input_shapes": shapes, "keep_dynamic": keep_dynamic}
+    sizes |= {"float16": float16, "legalise": legalise, "no_legalise": no_legalise or ()}
     if loss_index and not train:
         raise UsageError("--loss-index is for --train: a program that only runs has no losses")
     destination = output or _destination(model)
-    refuse_overwriting(
-        model, outputs={"--output": destination, "the log": f"{destination}.log", "--json": json}
-    )
+    refuse_annotated(model, annotated)
+    outputs = {"--output": destination, "the log": f"{destination}.log", "--json": json}
+    refuse_overwriting(model, outputs={**outputs, "--annotated": annotated})
 
     from samba_onnx.report import Report
 
     with Activity(quiet) as activity:
         if is_torch_model(model):
-            _refuse_shapes(bool(dims or shapes or keep_dynamic))
+            _refuse_shapes(bool(dims or shapes or keep_dynamic or float16))
             _refuse_libraries(custom_ops)
             opened = convert_torch(
                 model,
@@ -201,11 +209,7 @@ def convert(
                 destination,
                 target=target,
                 level=level,
-                legalise=legalise,
-                no_legalise=no_legalise or (),
-                dims=dims,
-                input_shapes=shapes,
-                keep_dynamic=keep_dynamic,
+                **sizes,
                 sample=sample,
                 sample_seconds=sample_seconds,
                 seed=seed,
@@ -214,6 +218,8 @@ def convert(
             )
         with opened as pef:
             report = Report.from_manifest(pef.manifest)
+        if annotated is not None:
+            write_annotated(model, annotated, activity, target=target, level=level, **sizes)
     return _give(report, display, limits, "convert", written=destination)
 
 
@@ -227,10 +233,12 @@ def analyze(
     input_shape: InputShapeOption = None,
     sample_input: SampleInputOption = None,
     keep_dynamic: KeepDynamicOption = False,
+    float16: Float16Option = None,
     spatial_batches: SpatialBatchesOption = None,
     fail_on_fallback: FailOption = False,
     max_fallbacks: FallbacksOption = None,
     max_transfer_bytes: TransferOption = None,
+    annotated: AnnotatedOption = None,
     json: JsonOption = None,
     quiet: QuietOption = False,
     verbose: VerboseOption = 0,
@@ -238,7 +246,6 @@ def analyze(
     """Report what would run where; no weight is read or written.
 
     Examples:
-      samba-port analyze model.onnx
       samba-port analyze model.onnx --target sn10 --dim batch=8 --dim seq=128
       samba-port analyze model.onnx --json - --max-transfer-bytes 2MB
       samba-port analyze my_project.models:resnet
@@ -246,13 +253,16 @@ def analyze(
     limits = _limits(fail_on_fallback, max_fallbacks, max_transfer_bytes)
     batches = _spatial_batches(model, spatial_batches)
     dims, shapes = parse_sizes(dim), _shapes(input_shape, sample_input)
-    refuse_overwriting(model, outputs={"--json": json})
+    sizes: dict[str, Any] = {"dims": dims, "input_shapes": shapes, "keep_dynamic": keep_dynamic}
+    sizes |= {"float16": float16, "legalise": legalise, "no_legalise": no_legalise or ()}
+    refuse_annotated(model, annotated)
+    refuse_overwriting(model, outputs={"--json": json, "--annotated": annotated})
 
     from samba_onnx.report import Report
 
     with Activity(quiet) as activity:
         if is_torch_model(model):
-            _refuse_shapes(bool(dims or shapes or keep_dynamic))
+            _refuse_shapes(bool(dims or shapes or keep_dynamic or float16))
             manifest = analyze_torch(
                 model,
                 activity.step,
@@ -268,13 +278,11 @@ def analyze(
                 model,
                 target=target,
                 level=level,
-                legalise=legalise,
-                no_legalise=no_legalise or (),
-                dims=dims,
-                input_shapes=shapes,
-                keep_dynamic=keep_dynamic,
+                **sizes,
                 progress=activity.step,
             )
+        if annotated is not None:
+            write_annotated(model, annotated, activity, target=target, level=level, **sizes)
     return _give(Report.from_manifest(manifest), Display(json, quiet, verbose), limits, "analyze")
 
 
@@ -318,8 +326,8 @@ def _shapes(
 def _refuse_shapes(stated: bool) -> None:
     if stated:
         raise UsageError(
-            "--dim, --input-shape, --sample-input and --keep-dynamic are for ONNX models: the sizes of "
-            "a PyTorch model are those of its example inputs"
+            "--dim, --input-shape, --sample-input, --keep-dynamic and --float16 are for ONNX models: "
+            "sizes and types of a PyTorch model are those of its example inputs and weights"
         )
 
 

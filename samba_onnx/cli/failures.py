@@ -18,11 +18,13 @@ COMMANDS = (
     "inspect",
     "run",
     "verify",
+    "diff",
     "train-export",
     "exec",
     "lint",
     "ops",
     "targets",
+    "data-prep",
 )
 
 EXIT_YES = 0

@@ -96,6 +96,16 @@ KeepDynamicOption = Annotated[
         rich_help_panel=SHAPES,
     ),
 ]
+Float16Option = Annotated[
+    str | None,
+    typer.Option(
+        "--float16",
+        metavar="TYPE",
+        help="Compute float16 in float32, in bfloat16, or on the cpu; in float32 by default, if the target "
+        "has it.",
+        show_default=False,
+    ),
+]
 SpatialBatchesOption = Annotated[
     int | None,
     typer.Option(
@@ -153,6 +163,16 @@ CustomOpsOption = Annotated[
         metavar="LIBRARY",
         help="Shared library with operators of custom domains for onnxruntime; its code is executed; "
         "repeatable.",
+    ),
+]
+AnnotatedOption = Annotated[
+    str | None,
+    typer.Option(
+        "--annotated",
+        metavar="FILE.onnx",
+        help="Write the original ONNX model with placement, section and reason as metadata of its "
+        "nodes, for viewers of graphs.",
+        rich_help_panel=OUTPUT,
     ),
 ]
 JsonOption = Annotated[

@@ -37,7 +37,7 @@ def convert_torch(
     *,
     target: str,
     level: str,
-    legalisation: LegalisationOptions,
+    legalisation: LegalisationOptions | None = None,
     sample: bool,
     check: bool,
     train: bool,
@@ -52,7 +52,7 @@ def convert_torch(
         progress: Called with the name of each step before it begins.
         target: The device.
         level: ``o0`` or ``o3``.
-        legalisation: Which rules write what the target lacks.
+        legalisation: Which rules write what the target lacks; None for those that make a run shorter.
         sample: Keep the example inputs with eager torch's outputs.
         check: Compare what was exported with eager torch.
         train: The factory returns optimizers, too: convert for training.
@@ -87,7 +87,7 @@ def analyze_torch(
     *,
     target: str,
     level: str,
-    legalisation: LegalisationOptions,
+    legalisation: LegalisationOptions | None = None,
     spatial_batches: int = 0,
 ) -> Manifest:
     """Analyze a PyTorch model; the arguments are those of ``samba_onnx.workflows.porting.analyze_torch``.
@@ -97,7 +97,7 @@ def analyze_torch(
         progress: Called with the name of each step before it begins.
         target: The device.
         level: ``o0`` or ``o3``.
-        legalisation: Which rules write what the target lacks.
+        legalisation: Which rules write what the target lacks; None for those that make a run shorter.
         spatial_batches: Mini-batches of a run in spatial mapping; 0 for section mapping.
 
     Raises:

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from samba_onnx.report.comparison import VerificationReport
+from samba_onnx.report.difference import DifferenceReport
 from samba_onnx.report.documents import json_schema
 from samba_onnx.report.lint import LintReport
 from samba_onnx.report.report import Report
@@ -18,6 +19,7 @@ DOCUMENTS: dict[str, type] = {
     "report": Report,
     "run": RunReport,
     "verification": VerificationReport,
+    "difference": DifferenceReport,
     "operators": OperatorTableReport,
     "targets": TargetListReport,
     "trained": TrainedModelReport,

@@ -24,6 +24,7 @@ from samba_onnx.pef.manifest import Manifest, SourceModel
 from samba_onnx.pef.sources import Source
 from samba_onnx.program.program import Program
 from samba_onnx.runtime.engine.settings import library_paths
+from samba_onnx.workflows.half_types import float16_type
 from samba_onnx.workflows.legalisation import legalisation_options
 from samba_onnx.workflows.packaging import Trial, package
 from samba_onnx.workflows.planning import (
@@ -59,6 +60,7 @@ def analyze(
     dims: Sizes | None = None,
     input_shapes: InputShapes | None = None,
     keep_dynamic: bool = False,
+    float16: str | None = None,
     progress: Progress | None = None,
 ) -> Manifest:
     """Say how a model would convert, without writing anything or reading its weights.
@@ -78,6 +80,8 @@ def analyze(
             for the only input.
         keep_dynamic: Whether other dimensions of inputs stay dynamic, for the CPU. Otherwise they
             become 1, and a note says which.
+        float16: The type in which float16 is computed: ``float32``, ``bfloat16``, or ``cpu`` to leave it
+            to the host. None takes float32 where the target has it.
         progress: Called with the name of each step before it begins.
 
     Returns:
@@ -89,8 +93,8 @@ def analyze(
         UsageError: An option contradicts the model.
         OutOfDeviceMemoryError: The model does not fit into the target's memory.
     """
-    settings = _settings(target, level, legalisation_options(legalise, no_legalise), progress)
-    options = _options(dims, input_shapes, keep_dynamic)
+    settings = chosen_settings(target, level, progress, legalisation_options(legalise, no_legalise))
+    options = chosen_options(settings.target, dims, input_shapes, keep_dynamic, float16)
     return _plan_onnx(model, settings, options)[1].manifest
 
 
@@ -105,6 +109,7 @@ def convert(
     dims: Sizes | None = None,
     input_shapes: InputShapes | None = None,
     keep_dynamic: bool = False,
+    float16: str | None = None,
     sample: bool | None = None,
     sample_seconds: float = SECONDS,
     seed: int = 0,
@@ -132,6 +137,8 @@ def convert(
             for the only input.
         keep_dynamic: Whether other dimensions of inputs stay dynamic, for the CPU. Otherwise they
             become 1, and a note says which.
+        float16: The type in which float16 is computed: ``float32``, ``bfloat16``, or ``cpu`` to leave it
+            to the host. None takes float32 where the target has it.
         sample: Whether to run the original model once on seeded random inputs, in a child process
             with limits, to keep inputs and outputs in the PEF for self-tests, and to try whether the
             emulator's engine can prepare what was compiled. None does so unless the weights take
@@ -157,8 +164,9 @@ def convert(
         OutputError: The PEF cannot be written.
     """
     destination, libraries = _destination(model, output), library_paths(custom_ops)
-    settings = _settings(target, level, legalisation_options(legalise, no_legalise), progress)
-    loaded, planned = _plan_onnx(model, settings, _options(dims, input_shapes, keep_dynamic))
+    settings = chosen_settings(target, level, progress, legalisation_options(legalise, no_legalise))
+    options = chosen_options(settings.target, dims, input_shapes, keep_dynamic, float16)
+    loaded, planned = _plan_onnx(model, settings, options)
     settings.progress("sample")
     # The inputs and outputs of the first graph have the names of the model.
     reference = make_sample(
@@ -218,7 +226,7 @@ def compile_programs(
         OutOfDeviceMemoryError: The programs do not fit into the target's memory.
         OutputError: The PEF cannot be written.
     """
-    settings = _settings(target, level, legalisation, progress)
+    settings = chosen_settings(target, level, progress, legalisation)
     planned = _plan_torch(programs, name, settings)
     return _write(planned, Path(output), metadata, sample or Sample(), settings.progress, residents)
 
@@ -251,16 +259,30 @@ def analyze_programs(
         UsageError: The level is unknown, or programs contradict each other.
         OutOfDeviceMemoryError: The programs do not fit into the target's memory.
     """
-    return _plan_torch(programs, name, _settings(target, level, legalisation, progress)).manifest
+    return _plan_torch(
+        programs, name, chosen_settings(target, level, progress, legalisation)
+    ).manifest
 
 
-def _settings(
+def chosen_settings(
     target: str | os.PathLike[str] | Target,
     level: str,
-    legalisation: LegalisationOptions | None,
     progress: Progress | None,
+    legalisation: LegalisationOptions | None = None,
 ) -> CompilerSettings:
-    """Look up the target and check the level, before a model is loaded."""
+    """Look up the target and check the level, before a model is loaded.
+
+    Args:
+        target: A target's name, a path to a target profile, or a loaded target.
+        level: ``o0`` or ``o3``.
+        progress: Called with the name of each step before it begins; None for nobody.
+        legalisation: Which rules write what the target lacks with other operators; None for those that
+            make a run shorter.
+
+    Raises:
+        TargetError: The target is unknown or malformed.
+        UsageError: The level is unknown.
+    """
     return CompilerSettings(
         load_target(target),
         level,
@@ -269,12 +291,27 @@ def _settings(
     )
 
 
-def _options(
-    dims: Sizes | None, input_shapes: InputShapes | None, keep_dynamic: bool
+def chosen_options(
+    target: Target,
+    dims: Sizes | None,
+    input_shapes: InputShapes | None,
+    keep_dynamic: bool,
+    float16: str | None,
 ) -> list[PipelineOptions]:
-    """Return what the user says of sizes, for each graph."""
+    """Return what the user says of sizes and types, for each graph.
+
+    Args:
+        target: The device.
+        dims: Sizes of dynamic dimensions by name; several make a graph for each.
+        input_shapes: Shapes of inputs by name.
+        keep_dynamic: Whether other dimensions of inputs stay dynamic; otherwise they become 1.
+        float16: The type in which float16 is computed, as ``convert`` takes it.
+    """
+    half = float16_type(target, float16)
     assumed = None if keep_dynamic else ASSUMED_SIZE
-    return [PipelineOptions(sizes, input_shapes or {}, assumed) for sizes in each_size(dims or {})]
+    return [
+        PipelineOptions(sizes, input_shapes or {}, assumed, half) for sizes in each_size(dims or {})
+    ]
 
 
 def _plan_onnx(

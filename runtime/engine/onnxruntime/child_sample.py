@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from samba_onnx.runtime.engine.onnxruntime.sessions import (
+    AS_WRITTEN,
     make_session,
+    may_be_coarse,
     ort_errors,
     reason_of,
     refuse_unusable_libraries,
@@ -124,18 +126,24 @@ def _written(folder: Path, kind: str, runs: list[dict[str, Any]]) -> list[list[d
 
 def _session(model: Path, settings: EngineSettings) -> ort.InferenceSession:
     """Make a session of a model, in another form if onnxruntime cannot run it as it is."""
+    source: bytes | str = str(model)
+    folder = ""
+    # Imports of originals take longer than most models do, and few models need them.
+    if may_be_coarse(model):
+        from samba_onnx.runtime.engine.onnxruntime.originals import accurate_source
+
+        source, folder = accurate_source(model)
     try:
-        return make_session(str(model), settings)
+        return make_session(source, settings, folder=folder, entries=AS_WRITTEN)
     except Exception as error:
         if not any(sign in str(error) for sign in _UNABLE):
             raise
-        # Here: these imports take longer than most models do, and few models need them.
         from samba_onnx.runtime.engine.onnxruntime.originals import runnable_source
 
-        source = runnable_source(model)
-        if source is None:
+        runnable = runnable_source(model)
+        if runnable is None:
             raise
-    return make_session(source[0], settings, folder=source[1])
+    return make_session(runnable[0], settings, folder=runnable[1])
 
 
 def _wide(

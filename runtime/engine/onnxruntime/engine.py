@@ -22,8 +22,9 @@ from samba_onnx.runtime.engine.onnxruntime.binding import (
     tensor_value,
 )
 from samba_onnx.runtime.engine.onnxruntime.blocks import BlockPool, bind_blocks
-from samba_onnx.runtime.engine.onnxruntime.originals import runnable_source
+from samba_onnx.runtime.engine.onnxruntime.originals import accurate_source, runnable_source
 from samba_onnx.runtime.engine.onnxruntime.sessions import (
+    AS_WRITTEN,
     NO_VALUES,
     make_session,
     ort_errors,
@@ -134,7 +135,7 @@ class OnnxRuntimeEngine:
         return HostSession(self._session(computation, stage))
 
     def open(self, model: onnx.ModelProto | Path, title: str, folder: str = "") -> HostComputation:
-        """Prepare somebody else's model as it is; what onnxruntime does wrong is turned off.
+        """Prepare somebody else's model as it is; what onnxruntime does wrong or coarsely is turned off.
 
         A model with bfloat16 for which onnxruntime has no kernels is computed as the device
         computes it, and one that is newer than onnxruntime as the newest that it knows.
@@ -151,8 +152,7 @@ class OnnxRuntimeEngine:
             ExecutionError: onnxruntime refuses the model.
         """
         try:
-            source = str(model) if isinstance(model, Path) else model.SerializeToString()
-            return HostSession(self._original_session(source, folder))
+            return HostSession(self._original_session(*accurate_source(model, folder)))
         except ort_errors() as error:
             refusal = _refusal(title, error)
         rounding = runnable_source(model, folder)
@@ -164,7 +164,13 @@ class OnnxRuntimeEngine:
             raise _refusal(title, error) from None
 
     def _original_session(self, source: bytes | str, folder: str) -> ort.InferenceSession:
-        return make_session(source, self._settings, folder=folder, disabled_optimizers=FAULTY)
+        return make_session(
+            source,
+            self._settings,
+            folder=folder,
+            disabled_optimizers=FAULTY,
+            entries=AS_WRITTEN,
+        )
 
     def _session(
         self,

@@ -1,8 +1,9 @@
-"""Somebody else's models in forms that onnxruntime can run, when it cannot run them as they are."""
+"""Somebody else's models in forms that onnxruntime can run, or runs accurately."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Final
 
 import onnx
 import onnx.inliner
@@ -12,9 +13,51 @@ from samba_onnx.facts.domains import is_default
 from samba_onnx.facts.versions import NEWEST_RUNNABLE_IR, NEWEST_RUNNABLE_OPSET
 from samba_onnx.runtime.engine.lowerings.bfloat16 import lower_bfloat16, uses_bfloat16
 from samba_onnx.runtime.engine.lowerings.nodes import all_nodes
+from samba_onnx.runtime.engine.onnxruntime.sessions import ACCURACY, may_be_coarse
 from samba_onnx.runtime.engine.widening import widened
 
-__all__ = ["runnable_source", "wide_source"]
+__all__ = ["accurate_source", "runnable_source", "wide_source"]
+
+_FLOAT32: Final = 1
+"""Value of the attribute for float32; those above stand for fewer bits, down to eight."""
+
+
+def accurate_source(model: onnx.ModelProto | Path, folder: str = "") -> tuple[bytes | str, str]:
+    """Return a model without the permission to compute with fewer bits than its values have.
+
+    It says how fast a machine may be, not what the model computes: a comparison with what eight bits
+    make of an operand would tell of nothing but that.
+
+    Args:
+        model: In memory, or a file that may have external data beside it.
+        folder: Where the files of external initializers lie, of a model in memory.
+
+    Returns:
+        The path or the serialised model, and the folder of its external data.
+    """
+    if isinstance(model, Path):
+        if not may_be_coarse(model):
+            return str(model), folder
+        try:
+            proto, place = _read(model, folder)
+        except (DecodeError, ValueError):
+            return str(model), folder  # no model, which onnxruntime says better
+    else:
+        proto, place = model, folder
+    if any(map(_coarse, all_nodes(proto.graph))):
+        accurate = onnx.ModelProto()
+        accurate.CopyFrom(proto)
+        for node in all_nodes(accurate.graph):
+            for attribute in node.attribute:
+                if attribute.name == ACCURACY:
+                    attribute.i = _FLOAT32
+        return accurate.SerializeToString(), place
+    return (str(model), folder) if isinstance(model, Path) else (proto.SerializeToString(), place)
+
+
+def _coarse(node: onnx.NodeProto) -> bool:
+    """Tell whether a node may be computed with fewer bits."""
+    return any(one.name == ACCURACY and one.i > _FLOAT32 for one in node.attribute)
 
 
 def runnable_source(model: onnx.ModelProto | Path, folder: str = "") -> tuple[bytes, str] | None:

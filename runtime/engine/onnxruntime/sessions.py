@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import functools
+import mmap
 import re
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
@@ -26,6 +28,21 @@ _LEVELS: Final = MappingProxyType(
     }
 )
 
+AS_WRITTEN: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        # Pairs of QuantizeLinear and DequantizeLinear become kernels of integers, some of which look
+        # their results up in tables of 8 bits.
+        "session.disable_quant_qdq": "1",
+        # Products with weights of few bits quantise the other operand, too, which the model does not.
+        "session.qdq_matmulnbits_accuracy_level": "1",
+    }
+)
+"""Keeps onnxruntime from trading accuracy for speed in somebody else's model, with which others are
+compared."""
+ACCURACY: Final = "accuracy_level"
+"""Attribute of onnxruntime's products with weights of few bits: in which type they may be computed."""
+_NO_ENTRIES: Final[Mapping[str, str]] = MappingProxyType({})
+
 
 def make_session(
     source: bytes | str,
@@ -35,6 +52,7 @@ def make_session(
     values: Mapping[str, ort.OrtValue] = NO_VALUES,
     disabled_optimizers: Sequence[str] = (),
     threads: int | None = None,
+    entries: Mapping[str, str] = _NO_ENTRIES,
 ) -> ort.InferenceSession:
     """Make a session on the host's CPU.
 
@@ -46,11 +64,14 @@ def make_session(
             session.
         disabled_optimizers: Names of optimizers that must not see the model.
         threads: Threads within an operator, whatever the settings say.
+        entries: Entries of the session's configuration, besides those that the settings make.
 
     Returns:
         The session. Whatever onnxruntime raises passes through.
     """
     options = _options(settings, folder)
+    for key, value in entries.items():
+        options.add_session_config_entry(key, value)
     if values:
         options.add_external_initializers(list(values), list(values.values()))
         # What the optimizer makes of them and then packs is freed one by one, not kept for
@@ -64,6 +85,22 @@ def make_session(
         providers=["CPUExecutionProvider"],
         disabled_optimizers=list(disabled_optimizers),
     )
+
+
+def may_be_coarse(path: Path) -> bool:
+    """Tell whether a model may have nodes that state an accuracy, without parsing its file.
+
+    Args:
+        path: The path of the model; one that cannot be read has no such nodes.
+    """
+    try:
+        with (
+            path.open("rb") as file,
+            mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content,
+        ):
+            return content.find(ACCURACY.encode()) >= 0
+    except (OSError, ValueError):
+        return False
 
 
 def _options(settings: EngineSettings, folder: str) -> ort.SessionOptions:

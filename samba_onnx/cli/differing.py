@@ -1,0 +1,166 @@
+"""``samba-port diff``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from samba_onnx.cli.display import Display, refuse_overwriting
+from samba_onnx.cli.failures import EXIT_NO, EXIT_YES
+from samba_onnx.cli.options import (
+    DimOption,
+    InputShapeOption,
+    JsonOption,
+    QuietOption,
+    VerboseOption,
+    parse_input_shapes,
+    parse_sizes,
+)
+from samba_onnx.cli.progress import Activity
+from samba_onnx.cli.torch_models import analyze_torch, is_torch_model
+
+if TYPE_CHECKING:
+    from samba_onnx.report import Report
+
+_SIDE = "A PEF; a report that --json wrote; or a model, as analyze takes it."
+
+AllowOption = Annotated[
+    float,
+    typer.Option(
+        "--allow", metavar="PERCENT", min=0.0, help="By how much figures may rise unpunished."
+    ),
+]
+OtherTargetOption = Annotated[
+    str | None,
+    typer.Option(
+        "--target",
+        metavar="TARGET",
+        help="Device that a model is analyzed for; that of the other side if left out.",
+    ),
+]
+OtherLevelOption = Annotated[
+    str | None,
+    typer.Option(
+        "--level",
+        metavar="o0|o3",
+        help="Level that a model is analyzed with; that of the other side if left out.",
+    ),
+]
+
+
+def diff(
+    before: Annotated[str, typer.Argument(metavar="BEFORE", help=_SIDE)],
+    after: Annotated[str, typer.Argument(metavar="AFTER", help=_SIDE)],
+    allow: AllowOption = 0.0,
+    target: OtherTargetOption = None,
+    level: OtherLevelOption = None,
+    dim: DimOption = None,
+    input_shape: InputShapeOption = None,
+    json: JsonOption = None,
+    quiet: QuietOption = False,
+    verbose: VerboseOption = 0,
+) -> int:
+    """Say what moved between two conversions, and why.
+
+    Figures of both sides, nodes that moved between RDU and CPU with their reasons, boundaries, operators,
+    sections, and passes that did something else. A model is analyzed for target, level and sizes of
+    the other side, so that what differs is the model, or this version of the compiler.
+
+    Examples:
+      samba-port diff before.pef after.pef
+      samba-port diff released.json model.onnx --allow 2
+      samba-port diff model.pef model.onnx --target sn30 --json -
+
+    Exit status 1 means worse: more nodes or groups of nodes on the CPU, boundaries, transfers or bytes
+    per run, or more modelled time.
+    """
+    refuse_overwriting(before, after, outputs={"--json": json})
+    stated = {"dims": parse_sizes(dim), "input_shapes": parse_input_shapes(input_shape)}
+
+    from samba_onnx.report.comparing import difference
+    from samba_onnx.report.difference_text import difference_text
+
+    sides = (before, after)
+    with Activity(quiet) as activity:
+        reports = [_stored(side) for side in sides]
+        other = next((report for report in reports if report is not None), None)
+        options = {"target": target, "level": level, **stated}
+        left, right = (
+            report or _analyzed(side, other, options, activity)
+            for side, report in zip(sides, reports, strict=True)
+        )
+    names = (_shown(before), _shown(after))
+    answer = difference(left, right, names, allowed_percent=allow)
+    display = Display(json, quiet, verbose)
+    display.show(answer.headline, lambda rows: difference_text(answer, rows), answer)
+    return EXIT_NO if answer.worse else EXIT_YES
+
+
+def _shown(side: str) -> str:
+    return side if is_torch_model(side) else Path(side).name
+
+
+def _stored(side: str) -> Report | None:
+    """Return the report that a file holds, as a PEF or as JSON; None for a model."""
+    if is_torch_model(side):
+        return None
+    from samba_onnx.errors import UsageError
+    from samba_onnx.pef import load_pef
+    from samba_onnx.report import Report
+    from samba_onnx.report.reading import read_report
+    from samba_onnx.safety.files import open_regular, printable
+
+    with open_regular(side, what="file", error=UsageError) as file:
+        head = file.read(2)
+        if head[:1] == b"{":
+            return read_report(head + file.read(), printable(side))
+    if head != b"PK":
+        return None
+    with load_pef(side) as pef:
+        return Report.from_manifest(pef.manifest)
+
+
+def _analyzed(
+    model: str, other: Report | None, options: dict[str, Any], activity: Activity
+) -> Report:
+    """Analyze a model as the other side was converted, unless options say otherwise."""
+    from samba_onnx.report import Report
+    from samba_onnx.workflows.compiler import DEFAULT_TARGET, analyze
+
+    target = options["target"] or (other.target if other else DEFAULT_TARGET)
+    level = options["level"] or (other.level if other else "o3")
+    if is_torch_model(model):
+        return Report.from_manifest(analyze_torch(model, activity.step, target=target, level=level))
+    dims, shapes = options["dims"], options["input_shapes"]
+    if other is not None and not dims and not shapes:
+        dims, shapes = _sizes(other)
+    manifest = analyze(
+        model,
+        target=target,
+        level=level,
+        dims=dims,
+        input_shapes=shapes,
+        progress=activity.step,
+    )
+    return Report.from_manifest(manifest)
+
+
+def _sizes(report: Report) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the sizes that a conversion stated: of named dimensions, and shapes of inputs."""
+    dims: dict[str, dict[int, None]] = {}
+    shapes: dict[str, tuple[int | str | None, ...]] = {}
+    values = {value.name: value for graph in report.graphs[:1] for value in graph.inputs}
+    for bound in report.bound_dimensions:
+        if bound.name:
+            dims.setdefault(bound.name, {})[bound.size] = None
+            continue
+        for place in bound.inputs:
+            value = values.get(place.rpartition("[")[0])
+            if value is not None and value.shape is not None:
+                shapes[value.name] = value.shape
+    sizes = {
+        name: tuple(known) if len(known) > 1 else next(iter(known)) for name, known in dims.items()
+    }
+    return sizes, shapes

@@ -1,0 +1,94 @@
+"""The table of outcomes that may only get better: reading, comparing, writing, and its summary."""
+
+from __future__ import annotations
+
+import collections
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from tests.wild.outcome import RIGHT, Outcome
+
+PATH: Final = Path(__file__).with_name("expected.json")
+
+UPDATE: Final = "run `python -m tests.wild` to write it"
+
+Table = Mapping[str, Outcome]
+
+
+def read(path: Path = PATH) -> dict[str, Outcome]:
+    """Return the outcomes by subject that were written last."""
+    if not path.exists():
+        return {}
+    return {name: Outcome(**row) for name, row in json.loads(path.read_text()).items()}
+
+
+def write(table: Table, path: Path = PATH) -> None:
+    """Write outcomes, one subject a line, in the order of their names."""
+    rows = [
+        f"{json.dumps(name)}: {json.dumps(outcome.as_json())}"
+        for name, outcome in sorted(table.items())
+    ]
+    path.write_text("{\n" + ",\n".join(rows) + "\n}\n")
+
+
+def difference(outcome: Outcome, expected: Outcome | None) -> str:
+    """Return in what an outcome is not that of the table; empty where it is.
+
+    Args:
+        outcome: What was measured.
+        expected: What the table has; None for a subject that it does not know.
+    """
+    if expected is None:
+        return f"not in the table: {UPDATE}"
+    if outcome == expected:
+        return ""
+    changes = [
+        f"{name}: {old!r} -> {new!r}"
+        for (name, old), new in zip(vars(expected).items(), vars(outcome).values(), strict=True)
+        if old != new
+    ]
+    if outcome.badness > expected.badness:
+        return f"worse than the table: {'; '.join(changes)}"
+    better = "better than" if outcome.badness < expected.badness else "not as in"
+    return f"{better} the table: {'; '.join(changes)}; {UPDATE}"
+
+
+def is_worse(outcome: Outcome, expected: Outcome | None) -> bool:
+    """Return whether an outcome is worse than that of the table."""
+    return expected is not None and outcome.badness > expected.badness
+
+
+def summary(table: Table) -> str:
+    """Return the table's summary as Markdown: a row per tool, and one for all.
+
+    Args:
+        table: By subject; what stands before the slash is the tool.
+    """
+    tools = collections.defaultdict[str, list[Outcome]](list)
+    for name, outcome in sorted(table.items()):
+        tools[name.partition("/")[0]].append(outcome)
+    lines = [
+        "| tool | models | right | wholly on the RDU | nodes written | nodes in PEFs | of them on the RDU |",
+        "|---|---|---|---|---|---|---|",
+        *(_row(tool, outcomes) for tool, outcomes in tools.items()),
+        _row("all", list(table.values())),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _row(title: str, outcomes: list[Outcome]) -> str:
+    nodes = sum(one.nodes for one in outcomes)
+    on_rdu = sum(one.on_rdu for one in outcomes)
+    whole = sum(one.nodes > 0 and not one.on_cpu for one in outcomes)
+    cells = [
+        title,
+        len(outcomes),
+        sum(one.result == RIGHT for one in outcomes),
+        whole,
+        f"{sum(one.original for one in outcomes):,}",
+        f"{nodes:,}",
+        f"{on_rdu:,} ({on_rdu / max(nodes, 1):.0%})",
+    ]
+    return f"| {' | '.join(map(str, cells))} |"

@@ -1,0 +1,120 @@
+"""Models as other tools write them convert, compute what onnxruntime computes, and get no worse."""
+
+from __future__ import annotations
+
+import dataclasses
+import subprocess
+import sys
+from pathlib import Path
+
+import onnx
+import pytest
+
+from tests.wild.catalogue import SUBJECTS
+from tests.wild.outcome import REFUSED, RIGHT, WRONG, Outcome, measure
+from tests.wild.table import difference, is_worse, read, summary, write
+
+QUICK = (
+    "skl2onnx/random_forest",
+    "old exporters/torch 1.4-attention-opset9",
+    "old exporters/caffe2-classifier-opset7",
+)
+"""They take less than a second, and no torch."""
+
+TABLE = read()
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.representative) if name in QUICK else name
+        for name in sorted(SUBJECTS)
+    ],
+)
+def test_a_model_of_another_tool(name: str, tmp_path: Path) -> None:
+    changes = difference(measure(SUBJECTS[name], tmp_path), TABLE.get(name))
+    assert not changes, changes
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["skl2onnx/gaussian_nb", "onnxruntime/unet-extended", "TorchScript/convnext-opset13, dynamic"],
+)
+def test_the_command_line_agrees(name: str, tmp_path: Path) -> None:
+    subject = SUBJECTS[name]
+    path = tmp_path / "subject.onnx"
+    onnx.save(subject.build(), path)
+    options = [f"--dim={dim}={size}" for dim, size in subject.dims.items()]
+    options += [
+        f"--input-shape={value}={','.join(map(str, shape))}"
+        for value, shape in subject.shapes.items()
+    ]
+    for command in (["convert", path, *options], ["verify", path, path.with_suffix(".pef")]):
+        done = subprocess.run(
+            [sys.executable, "-m", "samba_onnx.cli", *map(str, command)],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.representative
+def test_the_table_has_every_model_and_no_other() -> None:
+    assert len(SUBJECTS) >= 60
+    assert set(TABLE) == set(SUBJECTS)
+
+
+KNOWN_WRONG = {
+    # Outputs are float32, what is inside is float16, and the comparison only looks at outputs.
+    "onnxruntime.transformers/bert-float16",
+}
+"""They may only become fewer."""
+
+
+@pytest.mark.representative
+def test_no_model_computes_wrong_numbers() -> None:
+    assert {name for name, outcome in TABLE.items() if outcome.result == WRONG} == KNOWN_WRONG
+
+
+@pytest.mark.representative
+def test_what_is_worse_and_what_is_better_is_told() -> None:
+    row = Outcome(
+        RIGHT, original=9, nodes=8, on_rdu=7, boundaries=2, bytes=640, fallbacks={"Loop": 1}
+    )
+    assert not difference(row, row)
+    worse = [
+        Outcome(REFUSED, reason="why"),
+        dataclasses.replace(row, result=WRONG),
+        dataclasses.replace(row, on_rdu=6, fallbacks={"Loop": 2}),
+        dataclasses.replace(row, boundaries=3, nodes=7, on_rdu=6),
+        dataclasses.replace(row, nodes=9, on_rdu=8),
+        dataclasses.replace(row, bytes=641),
+    ]
+    for other in worse:
+        assert difference(other, row).startswith("worse than the table: ")
+        assert is_worse(other, row)
+        assert difference(row, other).startswith("better than the table: ")
+        assert "python -m tests.wild" in difference(row, other)
+    other = dataclasses.replace(row, fallbacks={"Scan": 1})
+    assert difference(other, row).startswith("not as in the table: fallbacks")
+    # A fallback less is better, whatever it costs on the RDU.
+    unrolled = dataclasses.replace(row, nodes=90, on_rdu=90, boundaries=0, fallbacks={})
+    assert not is_worse(unrolled, row)
+    assert difference(row, None).startswith("not in the table")
+
+
+@pytest.mark.representative
+def test_a_table_is_read_as_it_was_written(tmp_path: Path) -> None:
+    table = {
+        "b/x": Outcome(RIGHT, 9, 8, 7, 2, 640, {"Loop": 1}),
+        "a/y": Outcome(REFUSED, reason="why"),
+    }
+    write(table, tmp_path / "t.json")
+    assert read(tmp_path / "t.json") == table
+    lines = summary(table).splitlines()
+    assert lines[-1] == "| all | 2 | 1 | 0 | 9 | 8 | 7 (88%) |"
+    assert lines[-3:-1] == [
+        "| a | 1 | 0 | 0 | 0 | 0 | 0 (0%) |",
+        "| b | 1 | 1 | 0 | 9 | 8 | 7 (88%) |",
+    ]
