@@ -124,12 +124,17 @@ def annotate(
     _refuse_far_away(proto, Path(model), Path(output))
     names = _mark(loaded.model)
     planned = plan_sizes(lambda: onnx_program(loaded), options, loaded.summary, settings)
-    fates = _fates(planned.graphs[0], names)
     settings.progress("annotate")
-    annotations = _describe_all(proto, fates, settings.target.summary.name)
+    annotations = _describe_all(
+        proto, _fates(planned.graphs[0], names), settings.target.summary.name
+    )
+    _write(proto, output)
+    return annotations
+
+
+def _write(proto: onnx.ModelProto, output: str | os.PathLike[str]) -> None:
     with atomic_output(output) as file:
         file.write(proto.SerializeToString())
-    return annotations
 
 
 @dataclass(frozen=True)
