@@ -118,18 +118,25 @@ def annotate(
     rules = legalisation_options(legalise, no_legalise)
     settings = chosen_settings(target, level, progress, rules)
     options = chosen_options(settings.target, dims, input_shapes, keep_dynamic, float16)[:1]
+    loaded, proto = _originals(model, output)
+    names = _mark(loaded.model)
+    planned = plan_sizes(lambda: onnx_program(loaded), options, loaded.summary, settings)
+    settings.progress("annotate")
+    fates = _fates(planned.graphs[0], names)
+    annotations = _describe_all(proto, fates, settings.target.summary.name)
+    _write(proto, output)
+    return annotations
+
+
+def _originals(
+    model: str | os.PathLike[str], output: str | os.PathLike[str]
+) -> tuple[LoadedModel, onnx.ModelProto]:
+    """Return the model to plan, and as it is written without its data, if it can be annotated there."""
     loaded = load_model(model)
     _refuse_converted(loaded)
     proto = onnx.load(model, load_external_data=False)
     _refuse_far_away(proto, Path(model), Path(output))
-    names = _mark(loaded.model)
-    planned = plan_sizes(lambda: onnx_program(loaded), options, loaded.summary, settings)
-    settings.progress("annotate")
-    annotations = _describe_all(
-        proto, _fates(planned.graphs[0], names), settings.target.summary.name
-    )
-    _write(proto, output)
-    return annotations
+    return loaded, proto
 
 
 def _write(proto: onnx.ModelProto, output: str | os.PathLike[str]) -> None:
