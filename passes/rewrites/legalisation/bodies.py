@@ -24,7 +24,7 @@ def copy_nodes(
         draft: Where to.
         nodes: The nodes of a body in topological order.
         values: What values of the body are in the draft, in and out; what is missing is of outside.
-        attributes: Those of a function's call, by name; None where nodes have no references to such.
+        attributes: The attributes of a function's call, by name; None where nodes have no references to such.
     """
     for node in nodes:
         own = [

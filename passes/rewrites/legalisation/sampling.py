@@ -85,8 +85,8 @@ def _mixed(
         data: The operand, of shape (batch, channels, sizes).
         shape: Its shape.
         result: The shape of the output.
-        places: Of shape (batch or 1, neighbours, elements of the output): which element is taken.
-        weights: As many: by what it is multiplied.
+        places: Which element is taken, of shape (batch or 1, neighbours, elements of the output).
+        weights: By what it is multiplied, of the same shape.
     """
     batch, channels, size = shape[0], shape[1], math.prod(shape[2:])
     _, neighbours, count = places.shape
@@ -116,7 +116,7 @@ def _neighbours(grid: Floats, sizes: Sequence[int], how: _Sampling) -> tuple[Pla
     """Return which elements each place of a grid mixes, in a row of all, and with which weights.
 
     Args:
-        grid: Of shape (batch, places, axes), the last axis first.
+        grid: Places of shape (batch, places, axes), the last axis first.
         sizes: Sizes of the axes.
         how: How places are read.
     """
