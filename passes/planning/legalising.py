@@ -3,7 +3,7 @@
 Which side a rewritten node runs on is a choice per node, and what it costs is a sum over values: one that is
 written on one side and read on the other crosses the link once in a run. The best choice of all nodes together is
 therefore a minimum cut between the RDU and the CPU, in a network that has only these nodes and the values around
-them. The choice is then planned in full, and left where the plan is not shorter than the one without.
+them. Its choice is then planned in full, beside those of all and of none, and the shortest plan is taken.
 """
 
 from __future__ import annotations
@@ -11,18 +11,21 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 import networkx
 import onnx_ir as ir
 
 from samba_onnx.facts.domains import qualified
 from samba_onnx.passes.planning.costs import cost, value_bytes
+from samba_onnx.passes.planning.host_costs import host_seconds
 from samba_onnx.passes.planning.measuring import Measure, measure
+from samba_onnx.passes.planning.optimum import Machine
 from samba_onnx.passes.planning.placement import Placement, place
 from samba_onnx.passes.planning.roles import Roles
 from samba_onnx.passes.rewrites.legalisation.forms import FormFinder, LegalForm
 from samba_onnx.passes.rewrites.refusals import Refusal
-from samba_onnx.passes.targets import Support, Target
+from samba_onnx.passes.targets import Support
 from samba_onnx.pef.rewriting import LegalisedRule
 from samba_onnx.program.dataflow import Dataflow, is_weight, name_of
 from samba_onnx.program.kinds import SymbolKind
@@ -47,25 +50,28 @@ class PlannedChooser:
 
     def __init__(
         self,
-        target: Target,
-        level: str,
+        machine: Machine,
         options: LegalisationOptions,
         *,
         graph: str,
         resident: Mapping[str, SymbolKind],
+        regions: Mapping[str, str] = MappingProxyType({}),
+        changed: frozenset[str] = frozenset(),
     ) -> None:
         """Keep what a plan depends on.
 
         Args:
-            target: The device.
-            level: How groups are cut into sections.
+            machine: The device, the CPU and the level.
             options: What the user decides.
             graph: Name of the graph that the part belongs to, for the records.
             resident: Inputs and outputs that stay on the device, by name.
+            regions: Region by the name of a value, where it is not the value's own name.
+            changed: Regions that a run may change.
         """
-        self.target, self.level, self.options = target, level, options
-        self.graph, self.resident = graph, resident
-        self.finder = FormFinder(target, options.excluded)
+        self.machine, self.options = machine, options
+        self.graph = graph
+        self._resident, self._regions, self._changed = resident, regions, changed
+        self.finder = FormFinder(machine.target, options.excluded)
         self._brought: tuple[LegalisedRule, ...] = ()
         self.before: Measure | None = None
         """What a run would cost without rules; None where there was nothing to choose."""
@@ -75,7 +81,7 @@ class PlannedChooser:
 
     def fallbacks(self, model: ir.Model) -> Collection[ir.Node]:
         """Return the nodes of the main graph that the target refuses."""
-        self._placement = place(model, self.target)
+        self._placement = place(model, self.machine.target)
         return self._placement.reasons.keys()
 
     def choose(self, model: ir.Model, forms: Mapping[ir.Node, LegalForm]) -> Collection[ir.Node]:
@@ -86,17 +92,32 @@ class PlannedChooser:
             forms: What may take the place of nodes that the target refuses.
         """
         assert self._placement is not None
-        view = _View(self, model, self._placement, forms, _roles(model.graph, self.resident))
-        before = view.measure(())
+        view = _View(self, model, self._placement, forms, self._roles(model.graph))
+        # What the start of a fallback costs depends on how nodes are grouped, which no cut knows:
+        # the cut is a proposal beside the two that need none.
+        proposals = [frozenset[ir.Node](), view.cut(), frozenset(forms)]
+        measured = {proposal: view.measure(proposal) for proposal in dict.fromkeys(proposals)}
+        before = measured[proposals[0]]
+        chosen = min(measured, key=lambda proposal: measured[proposal].seconds)
         if self.options.everything:
-            chosen = set(forms)
-        else:
-            chosen = view.cut()
-            if chosen and view.measure(chosen).seconds >= before.seconds:
-                chosen = set()
-        self.before, self.after = before, view.measure(chosen) if chosen else before
-        self._brought = tuple(self._records(view, chosen, self.after))
+            chosen = proposals[-1]
+        after = measured[chosen]
+        self.before, self.after = before, after
+        self._brought = tuple(self._records(view, chosen, after))
         return chosen
+
+    def _roles(self, graph: ir.Graph) -> Roles:
+        """Return the roles of a part's inputs and outputs, as far as they matter to transfers."""
+        ends = dict.fromkeys([*graph.inputs, *graph.outputs])
+        known = self._resident
+        residents = {v: known[name_of(v)] for v in ends if name_of(v) in known}
+        return Roles(
+            tuple(value for value in graph.inputs if value not in residents),
+            tuple(value for value in graph.outputs if value not in residents),
+            residents,
+            regions=self._regions,
+            changed=self._changed,
+        )
 
     def refuse(self, node: ir.Node, rule: str, refusal: Refusal) -> None:
         """Keep why a rule leaves a node."""
@@ -113,7 +134,7 @@ class PlannedChooser:
         )
 
     def _records(
-        self, view: _View, chosen: set[ir.Node], after: Measure
+        self, view: _View, chosen: frozenset[ir.Node], after: Measure
     ) -> Iterable[LegalisedRule]:
         for rule in sorted({form.rule for form in view.forms.values()}):
             nodes = [node for node, form in view.forms.items() if form.rule == rule]
@@ -152,13 +173,12 @@ class _View:
         return measure(
             self.model,
             placement,
-            self.chooser.target,
-            self.chooser.level,
+            self.chooser.machine,
             self.roles,
             lambda node: tuple(self.forms[node].graph) if node in chosen else (node,),
         )
 
-    def cut(self) -> set[ir.Node]:
+    def cut(self) -> frozenset[ir.Node]:
         """Return the nodes that belong on the RDU: the fewest of those that cost the least."""
         flow = Dataflow.of(self.model.graph)
         network: networkx.DiGraph[object] = networkx.DiGraph()
@@ -168,12 +188,14 @@ class _View:
         for place_of in places:
             values.update(dict.fromkeys(v for v in flow.reads[place_of] if not is_weight(v)))
             values.update(dict.fromkeys(flow.nodes[place_of].outputs))
-            seconds = self._seconds(flow.nodes[place_of])
-            network.add_edge(place_of, _CPU, capacity=max(1, round(seconds * _PICOSECONDS)))
+            on_rdu = self._seconds(flow.nodes[place_of])
+            network.add_edge(place_of, _CPU, capacity=max(1, round(on_rdu * _PICOSECONDS)))
+            on_host = host_seconds(flow.nodes[place_of], self.chooser.machine.host) or 0.0
+            network.add_edge(_RDU, place_of, capacity=round(on_host * _PICOSECONDS))
         for value in values:
             self._connect(network, flow, value)
         _, (_, host) = networkx.minimum_cut(network, _RDU, _CPU)
-        return {flow.nodes[place_of] for place_of in places if place_of not in host}
+        return frozenset(flow.nodes[place_of] for place_of in places if place_of not in host)
 
     def _connect(self, network: networkx.DiGraph[object], flow: Dataflow, value: ir.Value) -> None:
         """Let a value cost a copy in either direction that it is needed in."""
@@ -184,9 +206,9 @@ class _View:
         if value.is_graph_output():
             ends.add(outside)
         size = value_bytes(value)
-        if size is None:
+        if size is None or self.roles.known_to_host(value):
             return
-        copy = round(self.chooser.target.summary.transfer_seconds(size) * _PICOSECONDS)
+        copy = round(self.chooser.machine.target.summary.transfer_seconds(size) * _PICOSECONDS)
         down, up = (value, "down"), (value, "up")
         network.add_edge(start, down, capacity=copy)
         network.add_edge(up, start, capacity=copy)
@@ -202,18 +224,7 @@ class _View:
 
     def _seconds(self, node: ir.Node) -> float:
         """Return what a legal form takes on the RDU, where its operands and results stay on the chip."""
-        graph, summary = self.forms[node].graph, self.chooser.target.summary
+        graph, summary = self.forms[node].graph, self.chooser.machine.target.summary
         outside = next((tier.name for tier in summary.tiers if tier.name != "sram"), "sram")
         new = sum(value_bytes(value) or 0 for value in graph.initializers.values())
         return cost(graph, {outside: new}, summary).seconds
-
-
-def _roles(graph: ir.Graph, resident: Mapping[str, SymbolKind]) -> Roles:
-    """Return the roles of a part's inputs and outputs, as far as they matter to transfers."""
-    ends = dict.fromkeys([*graph.inputs, *graph.outputs])
-    residents = {v: resident[name_of(v)] for v in ends if name_of(v) in resident}
-    return Roles(
-        tuple(value for value in graph.inputs if value not in residents),
-        tuple(value for value in graph.outputs if value not in residents),
-        residents,
-    )

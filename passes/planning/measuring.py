@@ -8,14 +8,15 @@ from dataclasses import dataclass
 import onnx_ir as ir
 
 from samba_onnx.passes.planning.costs import cost, value_bytes
+from samba_onnx.passes.planning.host_costs import host_seconds, known_at_load
 from samba_onnx.passes.planning.islands import demote_islands
+from samba_onnx.passes.planning.optimum import Machine
 from samba_onnx.passes.planning.partitioning import partition
 from samba_onnx.passes.planning.placement import Placement
 from samba_onnx.passes.planning.roles import Roles
 from samba_onnx.passes.planning.scheduling import run_transfers
 from samba_onnx.passes.planning.sectioning import cut
 from samba_onnx.passes.planning.stages import interfaces
-from samba_onnx.passes.targets import Target
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,7 @@ class Measure:
     bytes: int
     """Copied between host and RDU."""
     seconds: float
-    """Modelled: sections and transfers."""
+    """Modelled: sections, fallbacks and transfers."""
 
     def minus(self, other: Measure) -> Measure:
         """Return by how much this one is more than another."""
@@ -40,8 +41,7 @@ class Measure:
 def measure(
     model: ir.Model,
     placement: Placement,
-    target: Target,
-    level: str,
+    machine: Machine,
     roles: Roles,
     instead: Callable[[ir.Node], Sequence[ir.Node]] = lambda node: (node,),
 ) -> Measure:
@@ -50,23 +50,28 @@ def measure(
     Args:
         model: The model that was placed.
         placement: Where its nodes run, before index arithmetic moves to the CPU.
-        target: The device.
-        level: How groups are cut into sections.
+        machine: The device, the CPU and the level.
         roles: What its inputs and outputs are to the device.
         instead: Returns the nodes that a section would have in the place of one node.
 
     Returns:
         The sums. Off-chip traffic is taken to be of the fastest tier outside of the chip.
     """
+    target, level = machine.target, machine.level
     final = demote_islands(model, placement, target, level)
     stages = interfaces(model.graph, cut(partition(model, final), target, level), target)
     transfers = run_transfers(roles, stages, target.summary)
     outside = next((tier.name for tier in target.summary.tiers if tier.name != "sram"), "sram")
     seconds = sum(transfer.seconds for transfer in transfers)
+    at_load = known_at_load(model.graph, roles)
     for stage in stages:
-        if stage.on_rdu:
+        if not stage.on_rdu:
+            nodes = [node for node in stage.group.nodes if node not in at_load]
+            seconds += machine.host.call_seconds if nodes else 0.0
+            seconds += sum(host_seconds(node, machine.host) or 0.0 for node in nodes)
+        else:
             moved = (*stage.inputs, *stage.loaded, *stage.outputs)
             traffic = {outside: sum(value_bytes(value) or 0 for value in moved)}
-            nodes = [new for node in stage.group.nodes for new in instead(node)]
-            seconds += cost(nodes, traffic, target.summary).seconds
+            written = [new for node in stage.group.nodes for new in instead(node)]
+            seconds += cost(written, traffic, target.summary).seconds
     return Measure(len(transfers), sum(transfer.bytes for transfer in transfers), seconds)

@@ -288,7 +288,7 @@ def analyze(
 
 def _legalisation(legalise: str, no_legalise: list[str] | None) -> LegalisationOptions:
     """Return what the options say about rules."""
-    from samba_onnx.workflows.legalisation import legalisation_options
+    from samba_onnx.workflows.choices import legalisation_options
 
     return legalisation_options(legalise, no_legalise or ())
 

@@ -21,13 +21,13 @@ from samba_onnx.passes.planning.partitioning import Home
 from samba_onnx.pef.manifest import FallbackNode
 from samba_onnx.program.dataflow import name_of, subgraphs
 from samba_onnx.safety.files import atomic_output, printable
-from samba_onnx.workflows.compiler import (
-    DEFAULT_TARGET,
+from samba_onnx.workflows.choices import (
     InputShapes,
     chosen_options,
     chosen_settings,
+    legalisation_options,
 )
-from samba_onnx.workflows.legalisation import legalisation_options
+from samba_onnx.workflows.compiler import DEFAULT_TARGET
 from samba_onnx.workflows.packaging import PlannedGraph
 from samba_onnx.workflows.planning import Progress, plan_sizes
 from samba_onnx.workflows.sizes import Sizes
@@ -116,7 +116,7 @@ def annotate(
         OutputError: The file cannot be written.
     """
     rules = legalisation_options(legalise, no_legalise)
-    settings = chosen_settings(target, level, progress, rules)
+    settings = chosen_settings(target, level, progress, legalisation=rules)
     options = chosen_options(settings.target, dims, input_shapes, keep_dynamic, float16)[:1]
     loaded, proto = _originals(model, output)
     names = _mark(loaded.model)

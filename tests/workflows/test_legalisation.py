@@ -11,7 +11,7 @@ import pytest
 
 import samba_onnx
 from samba_onnx.errors import UsageError
-from samba_onnx.workflows.legalisation import legalisation_options
+from samba_onnx.workflows.choices import legalisation_options
 from tests.passes.rewrites.applying import parse
 
 GRAPH = """g (float[3,16] x) => (float[6,20] y) <int64[4] p = {3, 2, 0, 2}>

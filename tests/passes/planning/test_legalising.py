@@ -11,8 +11,10 @@ import onnx_ir as ir
 import pytest
 
 from samba_onnx.passes.pipeline import run_pipeline
+from samba_onnx.passes.planning.hosts import load_host
 from samba_onnx.passes.planning.legalising import LegalisationOptions, PlannedChooser
 from samba_onnx.passes.planning.measuring import measure
+from samba_onnx.passes.planning.optimum import Machine
 from samba_onnx.passes.planning.placement import place
 from samba_onnx.passes.planning.roles import Roles
 from samba_onnx.passes.rewrites.legalisation.forms import LegalForm
@@ -21,12 +23,13 @@ from samba_onnx.program.kinds import SymbolKind
 from tests.passes.rewrites.applying import operators, parse
 
 TARGET = load_target("sn40l")
+MACHINE = Machine(TARGET, load_host(), "o3")
 PAD = "<int64[2] p = {1, 1}, int64[1] a = {0}>"
 
 
 def chooser(options: LegalisationOptions | None = None, **resident: SymbolKind) -> PlannedChooser:
     return PlannedChooser(
-        TARGET, "o3", options or LegalisationOptions(), graph="forward", resident=resident
+        MACHINE, options or LegalisationOptions(), graph="forward", resident=resident
     )
 
 
@@ -134,7 +137,7 @@ def seconds(
     roles = Roles.of(model.graph)
     written = {node: tuple(forms[node].graph) for node in chosen}
     return measure(
-        model, placement, TARGET, "o3", roles, lambda node: written.get(node, (node,))
+        model, placement, MACHINE, roles, lambda node: written.get(node, (node,))
     ).seconds
 
 
@@ -145,7 +148,7 @@ SECTIONS = 50e-9
 
 @pytest.mark.parametrize("seed", range(12))
 def test_no_other_choice_makes_a_shorter_run(seed: int) -> None:
-    one = Exhaustive(TARGET, "o3", LegalisationOptions(), graph="forward", resident={})
+    one = Exhaustive(MACHINE, LegalisationOptions(), graph="forward", resident={})
     run_pipeline(parse(graph(seed)), TARGET, chooser=one)
     assert one.chosen_seconds <= one.best_seconds + SECTIONS
 
@@ -153,7 +156,7 @@ def test_no_other_choice_makes_a_shorter_run(seed: int) -> None:
 def test_the_random_graphs_have_choices() -> None:
     choices = []
     for seed in range(12):
-        one = Exhaustive(TARGET, "o3", LegalisationOptions(), graph="forward", resident={})
+        one = Exhaustive(MACHINE, LegalisationOptions(), graph="forward", resident={})
         run_pipeline(parse(graph(seed)), TARGET, chooser=one)
         choices.append(one.choices)
     assert sum(count >= 8 for count in choices) >= 6
