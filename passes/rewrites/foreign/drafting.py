@@ -37,6 +37,13 @@ class Draft:
         self.nodes: list[ir.Node] = []
         """What was written, in topological order."""
 
+    def discard(self) -> None:
+        """Give up: what was written reads none of the graph's values any more."""
+        for node in self.nodes:
+            for position in range(len(node.inputs)):
+                node.replace_input_with(position, None)
+        self.nodes.clear()
+
     def op(self, op_type: str, *inputs: ir.Value | None, **attributes: Any) -> ir.Value:
         """Write a node with one output.
 
