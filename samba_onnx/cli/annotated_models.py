@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from samba_onnx.cli.progress import Activity
@@ -34,6 +35,8 @@ def write_annotated(
     input_shapes: Any,
     keep_dynamic: bool,
     float16: str | None,
+    legalise: str,
+    no_legalise: Sequence[str],
     **choices: Any,
 ) -> None:
     """Write a model with what became of each of its nodes.
@@ -46,6 +49,8 @@ def write_annotated(
         input_shapes: Shapes of inputs.
         keep_dynamic: Whether other dimensions stay dynamic.
         float16: The type in which float16 is computed.
+        legalise: ``auto`` or ``all``.
+        no_legalise: Rules of legalisation that are not applied.
         **choices: Target, level and placement, as ``samba_onnx.workflows.choices.chosen_settings`` takes
             them.
 
@@ -53,9 +58,14 @@ def write_annotated(
         SambaError: As ``samba_onnx.workflows.annotating.annotate``.
     """
     from samba_onnx.workflows.annotating import annotate
-    from samba_onnx.workflows.choices import chosen_options, chosen_settings
+    from samba_onnx.workflows.choices import (
+        chosen_options,
+        chosen_settings,
+        legalisation_options,
+    )
 
     activity.step("annotate")
-    settings = chosen_settings(progress=activity.step, **choices)
+    rules = legalisation_options(legalise, no_legalise)
+    settings = chosen_settings(progress=activity.step, legalisation=rules, **choices)
     options = chosen_options(settings.target, dims, input_shapes, keep_dynamic, float16)
     annotate(model, output, settings, options[0])

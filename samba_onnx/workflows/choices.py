@@ -1,15 +1,19 @@
-"""What users choose of a conversion, as the compiler takes it."""
+"""What users say about a compilation, by names and numbers, as what the compiler takes."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final, TypeAlias
 
+from samba_onnx.errors import UsageError
 from samba_onnx.passes.order import PipelineOptions
 from samba_onnx.passes.planning.hosts import DEFAULT_HOST, load_host
+from samba_onnx.passes.planning.legalising import LegalisationOptions
+from samba_onnx.passes.rewrites.legalisation import all_rules
 from samba_onnx.passes.targets import Target, load_target
 from samba_onnx.pef.host_summary import HostSummary
+from samba_onnx.safety.files import printable
 from samba_onnx.workflows.half_types import float16_type
 from samba_onnx.workflows.pass_guard import PassGuard
 from samba_onnx.workflows.planning import CompilerSettings, Progress, silent
@@ -20,6 +24,34 @@ ASSUMED_SIZE: Final = 1
 
 InputShapes: TypeAlias = Mapping[str, tuple[int | str | None, ...]]
 
+EVERYTHING = "all"
+
+
+def legalisation_options(legalise: str, no_legalise: Sequence[str]) -> LegalisationOptions:
+    """Return what the user decides about rules.
+
+    Args:
+        legalise: ``auto``: a rule is applied where it makes a run shorter; ``all``: wherever it can be.
+        no_legalise: Names of rules that are not applied; ``all`` for none.
+
+    Raises:
+        UsageError: There is no such choice or rule, or the two contradict each other.
+    """
+    if legalise not in ("auto", EVERYTHING):
+        raise UsageError(f"legalise is {printable(legalise)!r}: expected auto or all")
+    names = [rule.name for rule in all_rules()]
+    for name in no_legalise:
+        if name not in (*names, EVERYTHING):
+            raise UsageError(
+                f"there is no rule {printable(name)!r} of legalisation: expected all, or one of "
+                f"{', '.join(names)}"
+            )
+    if EVERYTHING in no_legalise:
+        if legalise == EVERYTHING:
+            raise UsageError("all rules of legalisation are asked for and excluded: choose one")
+        return LegalisationOptions(excluded=frozenset(names))
+    return LegalisationOptions(frozenset(no_legalise), everything=legalise == EVERYTHING)
+
 
 def chosen_settings(
     target: str | os.PathLike[str] | Target,
@@ -27,7 +59,7 @@ def chosen_settings(
     progress: Progress | None,
     placement: str = "optimal",
     host: str | os.PathLike[str] | HostSummary = DEFAULT_HOST,
-    *,
+    legalisation: LegalisationOptions | None = None,
     check_passes: bool = False,
 ) -> CompilerSettings:
     """Look up target and host and check the level, before a model is loaded.
@@ -38,6 +70,8 @@ def chosen_settings(
         progress: Called with the name of each step before it begins; None for nobody.
         placement: ``optimal`` or ``strict``.
         host: The CPU: ``default``, or a profile.
+        legalisation: Which rules write what the target lacks with other operators; None for those that
+            make a run shorter.
         check_passes: Whether a model is run after every pass that changes it.
 
     Raises:
@@ -50,6 +84,7 @@ def chosen_settings(
         progress=progress or silent,
         placement=placement,
         host=load_host(host),
+        legalisation=legalisation or LegalisationOptions(),
         guard=PassGuard if check_passes else None,
     )
 

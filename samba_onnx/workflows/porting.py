@@ -27,6 +27,7 @@ from samba_onnx.export.programs.inference import Exported, export_inference, exp
 from samba_onnx.export.programs.training_steps import optimizer_list
 from samba_onnx.importing.checkpoints import export_trained, read_checkpoint
 from samba_onnx.passes.planning.hosts import DEFAULT_HOST
+from samba_onnx.passes.planning.legalising import LegalisationOptions
 from samba_onnx.pef import Pef
 from samba_onnx.pef.manifest import Manifest
 from samba_onnx.program.program import Program
@@ -117,6 +118,7 @@ def port(
     level: str = "o3",
     placement: str = "optimal",
     host: str = DEFAULT_HOST,
+    legalisation: LegalisationOptions | None = None,
     sample: bool = True,
     check: bool = True,
     spatial_batches: int = 0,
@@ -133,6 +135,7 @@ def port(
         level: ``o0`` or ``o3``.
         placement: ``optimal`` or ``strict``, as for ``convert``.
         host: The CPU: ``default`` or the path of a profile.
+        legalisation: Which rules write what the target lacks; None for those that save time.
         sample: Keep the example inputs with eager torch's outputs, for self-tests.
         check: Compute the outputs by what was exported and by eager torch, and refuse to write the
             PEF if they differ.
@@ -175,6 +178,7 @@ def port(
         level=level,
         placement=placement,
         host=host,
+        legalisation=legalisation,
         name=model.name,
         metadata=metadata,
         residents=residents,
@@ -192,6 +196,7 @@ def port_training(
     level: str = "o3",
     placement: str = "optimal",
     host: str = DEFAULT_HOST,
+    legalisation: LegalisationOptions | None = None,
     check: bool = True,
     spatial_batches: int = 0,
     check_passes: bool = False,
@@ -207,6 +212,7 @@ def port_training(
         level: ``o0`` or ``o3``.
         placement: ``optimal`` or ``strict``.
         host: The CPU: ``default`` or a profile.
+        legalisation: Which rules write what the target lacks; None for those that save time.
         check: Compare what was exported with eager torch, and refuse if it differs.
         spatial_batches: Mini-batches of a run in spatial mapping; 0 for section mapping.
         check_passes: Run each part of the program after every pass that changes it.
@@ -227,9 +233,9 @@ def port_training(
     report = progress or (lambda _: None)
     program = _training_program(model, loss_indices, check, report)
     program = dataclasses.replace(program, spatial_batches=spatial_batches)
-    options: dict[str, Any] = {"target": target, "level": level, "placement": placement}
-    options |= {"host": host, "check_passes": check_passes, "progress": report}
-    return compile_programs([program], output, name=model.name, **options)
+    where: dict[str, Any] = {"target": target, "level": level, "placement": placement, "host": host}
+    where |= {"legalisation": legalisation, "name": model.name, "progress": report}
+    return compile_programs([program], output, check_passes=check_passes, **where)
 
 
 def _training_program(
@@ -249,6 +255,7 @@ def analyze_torch(
     level: str = "o3",
     placement: str = "optimal",
     host: str = DEFAULT_HOST,
+    legalisation: LegalisationOptions | None = None,
     spatial_batches: int = 0,
     progress: Progress | None = None,
 ) -> Manifest:
@@ -260,6 +267,7 @@ def analyze_torch(
         level: ``o0`` or ``o3``.
         placement: ``optimal`` or ``strict``, as for ``convert``.
         host: The CPU: ``default`` or the path of a profile.
+        legalisation: Which rules write what the target lacks; None for those that save time.
         spatial_batches: Mini-batches of a run in spatial mapping; 0 for section mapping.
         progress: Called with the name of each step before it begins.
 
@@ -277,6 +285,7 @@ def analyze_torch(
         level=level,
         placement=placement,
         host=host,
+        legalisation=legalisation,
         name=model.name,
         progress=progress,
     )
