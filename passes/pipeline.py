@@ -79,8 +79,7 @@ def run_pipeline(
         target: Decides which operators are expanded.
         options: Sizes of dynamic dimensions.
         graph: Name of the graph that the model becomes, for the records of its dimensions.
-        chooser: Decides which nodes that the target refuses are written with other operators; None
-            leaves all as they are.
+        chooser: Decides which nodes that the target refuses are rewritten; None leaves all as they are.
         progress: Called with the name of each pass before it runs.
         watch: Looks at the model after every pass that changed it; what it raises passes.
 
@@ -101,9 +100,7 @@ def run_pipeline(
         model.graph.register_initializer(value)
     bound = bound_dimensions(model, dynamic, graph)
     notes = [assumption_note(bound)] if any(dimension.assumed for dimension in bound) else []
-    notes += [note for later in runner.notes.values() for note in dict.fromkeys(later)]
-    notes += _defaults_notes(defaults)
-    notes += watch.finish() if watch is not None else ()
+    notes += [*runner.last_words(), *_defaults_notes(defaults)]
     return PipelineResult(
         model=model,
         passes=tuple(runner.summaries),
@@ -175,6 +172,11 @@ class _Runner:
                     self._run(entry, functools.partial(entry.make, context))
                 if changes == self._changes:
                     break
+
+    def last_words(self) -> list[str]:
+        """Return what passes, and who watches them, have to say after the last one."""
+        notes = [note for later in self.notes.values() for note in dict.fromkeys(later)]
+        return [*notes, *(self.watch.finish() if self.watch is not None else ())]
 
     def _run(self, entry: PassEntry, make: Callable[[], ir.passes.PassBase]) -> None:
         """Run one pass, unless nothing has changed since it ran before.

@@ -154,8 +154,7 @@ def convert(
 ) -> int:
     """Convert a model into a PEF, and report what runs where.
 
-    Dynamic dimensions of which no option states a size become 1, and a note says which. A PyTorch model is put into evaluation mode, and its sizes are those of its example inputs; the
-    sample is what eager torch computes from them. Whatever a factory does, it does with the rights
+    Dynamic dimensions of which no option states a size become 1, and a note says which. A PyTorch model is put into evaluation mode, and its sizes are those of its example inputs; the sample is what eager torch computes from them. Whatever a factory does, it does with the rights
     of whoever runs this command; a .pt2 file runs nothing.
 
     Examples:
@@ -163,8 +162,7 @@ def convert(
       samba-port convert model.onnx -o out/m.pef --target sn30 --dim batch=8
       samba-port convert model.onnx --dim batch=1,8,32
       samba-port convert model.onnx --json report.json --fail-on-fallback
-      samba-port convert model.onnx --annotated where.onnx
-      samba-port convert model.onnx --check-passes
+      samba-port convert model.onnx --annotated where.onnx --check-passes
       samba-port convert my_project.models:resnet -o resnet.pef
       samba-port convert exported.pt2
       samba-port convert my_project.training:lenet --train

@@ -225,8 +225,7 @@ def compile_programs(
             device memory, in whichever program they are. The models of their parts are consumed.
         output: The PEF to write; its log goes beside it.
         target: A target's name, a path to a target profile, or a loaded target.
-        level: ``o0`` (one section per operator) or ``o3`` (sections as large as on-chip memory
-            allows).
+        level: ``o0`` or ``o3``, as ``convert`` takes it.
         placement: ``optimal``: a node that the target supports runs on the CPU, too, where a run then
             takes less modelled time, beside one that it does not support; ``strict``: all that it
             supports runs on the RDU, other than small islands of index arithmetic.
