@@ -291,6 +291,7 @@ REASONS: list[tuple[str, dict[str, Any], list[Sizes | None], str | None]] = [
     ("ScatterND", {}, [(2, 3), ()], None),
     ("ScatterND", {}, [None, (1, 3)], None),
     ("Einsum", {"equation": "ij, jk -> ik"}, [(2, 3), (4, 5)], "'j' of ij,jk->ik is 3 and 4"),
+    ("Einsum", {"equation": "ij,ij"}, [(1, 3), (2, 4)], "'j' of ij,ij is 3 and 4"),
     ("Einsum", {"equation": "ij,jk->ik"}, [(2, None), (4, 5)], None),
     ("Einsum", {"equation": "ij,jk->ik"}, [(2, 1), (4, 5)], None),
     ("Einsum", {"equation": "ij,jk,kl"}, [(2, 3), (3,), (4, 5)], None),
