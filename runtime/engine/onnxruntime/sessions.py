@@ -76,20 +76,10 @@ def make_session(
 
     def attempt(disabled: Sequence[str]) -> ort.InferenceSession:
         options = _options(settings, folder)
-        for key, value in entries.items():
-            options.add_session_config_entry(key, value)
-        if values:
-            options.add_external_initializers(list(values), list(values.values()))
-            # What the optimizer makes of them and then packs is freed one by one, not kept for
-            # later in an arena.
-            options.add_session_config_entry("session.use_device_allocator_for_initializers", "1")
-        if threads:
-            options.intra_op_num_threads = threads
+        _add(options, entries, values, threads)
+        providers = ["CPUExecutionProvider"]
         return ort.InferenceSession(
-            source,
-            options,
-            providers=["CPUExecutionProvider"],
-            disabled_optimizers=list(disabled),
+            source, options, providers=providers, disabled_optimizers=list(disabled)
         )
 
     try:
@@ -99,6 +89,24 @@ def make_session(
             raise
     # A model that onnxruntime optimised once before: only without the fusion does it load there.
     return attempt([*disabled_optimizers, _NAMES_TWICE])
+
+
+def _add(
+    options: ort.SessionOptions,
+    entries: Mapping[str, str],
+    values: Mapping[str, ort.OrtValue],
+    threads: int | None,
+) -> None:
+    """Add to options what one session has of its own."""
+    for key, value in entries.items():
+        options.add_session_config_entry(key, value)
+    if values:
+        options.add_external_initializers(list(values), list(values.values()))
+        # What the optimizer makes of them and then packs is freed one by one, not kept for
+        # later in an arena.
+        options.add_session_config_entry("session.use_device_allocator_for_initializers", "1")
+    if threads:
+        options.intra_op_num_threads = threads
 
 
 def may_be_coarse(path: Path) -> bool:
