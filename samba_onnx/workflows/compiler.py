@@ -226,13 +226,10 @@ def compile_programs(
         output: The PEF to write; its log goes beside it.
         target: A target's name, a path to a target profile, or a loaded target.
         level: ``o0`` or ``o3``, as ``convert`` takes it.
-        placement: ``optimal``: a node that the target supports runs on the CPU, too, where a run then
-            takes less modelled time, beside one that it does not support; ``strict``: all that it
-            supports runs on the RDU, other than small islands of index arithmetic.
+        placement: ``optimal`` or ``strict``, as ``convert`` takes it.
         host: The CPU that fallbacks' times are modelled for: ``default``, the path of a profile that
             ``samba-port calibrate`` wrote, or a loaded profile.
-        legalisation: Which rules write what the target lacks with other operators; None for those that make
-            a run shorter.
+        legalisation: Which rules write what the target lacks; None for those that make a run shorter.
         name: What reports call the source; that of the first program when empty.
         metadata: Key-value pairs to keep in the PEF, beside those of the programs.
         residents: Weights and other residents to keep in the PEF, by name: arrays, or functions that
