@@ -22,6 +22,7 @@ COMMANDS = (
     "train-export",
     "exec",
     "lint",
+    "calibrate",
     "ops",
     "targets",
     "data-prep",

@@ -36,6 +36,8 @@ def convert_torch(
     *,
     target: str,
     level: str,
+    placement: str,
+    host: str,
     sample: bool,
     check: bool,
     train: bool,
@@ -50,6 +52,8 @@ def convert_torch(
         progress: Called with the name of each step before it begins.
         target: The device.
         level: ``o0`` or ``o3``.
+        placement: ``optimal`` or ``strict``.
+        host: The CPU: ``default`` or the path of a profile.
         sample: Keep the example inputs with eager torch's outputs.
         check: Compare what was exported with eager torch.
         train: The factory returns optimizers, too: convert for training.
@@ -68,6 +72,8 @@ def convert_torch(
     options: dict[str, Any] = {
         "target": target,
         "level": level,
+        "placement": placement,
+        "host": host,
         "check": check,
         "spatial_batches": spatial_batches,
         "progress": progress,
@@ -85,6 +91,8 @@ def analyze_torch(
     *,
     target: str,
     level: str,
+    placement: str = "optimal",
+    host: str = "default",
     spatial_batches: int = 0,
 ) -> Manifest:
     """Analyze a PyTorch model; the arguments are those of ``samba_onnx.workflows.porting.analyze_torch``.
@@ -94,6 +102,8 @@ def analyze_torch(
         progress: Called with the name of each step before it begins.
         target: The device.
         level: ``o0`` or ``o3``.
+        placement: ``optimal`` or ``strict``.
+        host: The CPU: ``default`` or the path of a profile.
         spatial_batches: Mini-batches of a run in spatial mapping; 0 for section mapping.
 
     Raises:
@@ -108,7 +118,13 @@ def analyze_torch(
     with _prints_elsewhere():
         loaded = porting.load_torch_model(model)
         return porting.analyze_torch(
-            loaded, target=target, level=level, spatial_batches=spatial_batches, progress=progress
+            loaded,
+            target=target,
+            level=level,
+            placement=placement,
+            host=host,
+            spatial_batches=spatial_batches,
+            progress=progress,
         )
 
 

@@ -17,6 +17,7 @@ import onnx_ir as ir
 
 from samba_onnx.errors import UsageError
 from samba_onnx.loading import LoadedModel, load_model, onnx_program
+from samba_onnx.passes.planning.hosts import DEFAULT_HOST
 from samba_onnx.passes.planning.partitioning import Home
 from samba_onnx.pef.manifest import FallbackNode
 from samba_onnx.program.dataflow import name_of, subgraphs
@@ -81,6 +82,8 @@ def annotate(
     *,
     target: str = DEFAULT_TARGET,
     level: str = "o3",
+    placement: str = "optimal",
+    host: str = DEFAULT_HOST,
     dims: Sizes | None = None,
     input_shapes: InputShapes | None = None,
     keep_dynamic: bool = False,
@@ -94,6 +97,8 @@ def annotate(
         output: The model to write; in the folder of the original if that has data beside it.
         target: A target's name, or the path of a profile.
         level: ``o0`` or ``o3``.
+        placement: ``optimal`` or ``strict``.
+        host: The CPU: ``default`` or the path of a profile.
         dims: Sizes of dynamic dimensions; of several, the first.
         input_shapes: Shapes of inputs by name.
         keep_dynamic: Whether other dimensions of inputs stay dynamic.
@@ -110,7 +115,7 @@ def annotate(
         OutOfDeviceMemoryError: The model does not fit into the target's memory.
         OutputError: The file cannot be written.
     """
-    settings = chosen_settings(target, level, progress)
+    settings = chosen_settings(target, level, progress, placement, host)
     options = chosen_options(settings.target, dims, input_shapes, keep_dynamic, float16)[:1]
     loaded = load_model(model)
     _refuse_converted(loaded)
