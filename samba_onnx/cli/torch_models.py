@@ -34,15 +34,12 @@ def convert_torch(
     output: str,
     progress: Callable[[str], None],
     *,
-    target: str,
-    level: str,
-    placement: str,
-    host: str,
     sample: bool,
     check: bool,
     train: bool,
     loss_indices: Sequence[int] | None = None,
     spatial_batches: int = 0,
+    **device: str,
 ) -> Pef:
     """Convert a PyTorch model; the arguments are those of ``samba_onnx.workflows.porting.port``.
 
@@ -50,15 +47,12 @@ def convert_torch(
         model: A factory or a ``.pt2`` file.
         output: The PEF to write.
         progress: Called with the name of each step before it begins.
-        target: The device.
-        level: ``o0`` or ``o3``.
-        placement: ``optimal`` or ``strict``.
-        host: The CPU: ``default`` or the path of a profile.
         sample: Keep the example inputs with eager torch's outputs.
         check: Compare what was exported with eager torch.
         train: The factory returns optimizers, too: convert for training.
         loss_indices: Outputs that training starts from; None chooses those that losses made.
         spatial_batches: Mini-batches of a run in spatial mapping; 0 for section mapping.
+        **device: Target, level, placement and host.
 
     Raises:
         UsageError: torch is not installed, or an argument is wrong.
@@ -70,10 +64,7 @@ def convert_torch(
 
     progress("load")
     options: dict[str, Any] = {
-        "target": target,
-        "level": level,
-        "placement": placement,
-        "host": host,
+        **device,
         "check": check,
         "spatial_batches": spatial_batches,
         "progress": progress,

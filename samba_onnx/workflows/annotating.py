@@ -17,6 +17,7 @@ import onnx_ir as ir
 
 from samba_onnx.errors import UsageError
 from samba_onnx.loading import LoadedModel, load_model, onnx_program
+from samba_onnx.passes.order import PipelineOptions
 from samba_onnx.passes.planning.hosts import DEFAULT_HOST
 from samba_onnx.passes.planning.partitioning import Home
 from samba_onnx.pef.manifest import FallbackNode
@@ -29,7 +30,7 @@ from samba_onnx.workflows.compiler import (
     chosen_settings,
 )
 from samba_onnx.workflows.packaging import PlannedGraph
-from samba_onnx.workflows.planning import Progress, plan_sizes
+from samba_onnx.workflows.planning import CompilerSettings, Progress, plan_sizes
 from samba_onnx.workflows.sizes import Sizes
 
 PLACEMENT: Final = "samba.placement"
@@ -98,7 +99,7 @@ def annotate(
         target: A target's name, or the path of a profile.
         level: ``o0`` or ``o3``.
         placement: ``optimal`` or ``strict``.
-        host: The CPU: ``default`` or the path of a profile.
+        host: The CPU: ``default`` or a profile.
         dims: Sizes of dynamic dimensions; of several, the first.
         input_shapes: Shapes of inputs by name.
         keep_dynamic: Whether other dimensions of inputs stay dynamic.
@@ -121,9 +122,7 @@ def annotate(
     _refuse_converted(loaded)
     proto = onnx.load(model, load_external_data=False)
     _refuse_far_away(proto, Path(model), Path(output))
-    names = _mark(loaded.model)
-    planned = plan_sizes(lambda: onnx_program(loaded), options, loaded.summary, settings)
-    fates = _fates(planned.graphs[0], names)
+    fates = _planned_fates(loaded, options, settings)
     settings.progress("annotate")
     annotations = _describe_all(proto, fates, settings.target.summary.name)
     with atomic_output(output) as file:
@@ -138,6 +137,15 @@ class _Fate:
     home: Home
     stage: str
     reason: FallbackNode | None
+
+
+def _planned_fates(
+    loaded: LoadedModel, options: Sequence[PipelineOptions], settings: CompilerSettings
+) -> dict[str, list[_Fate]]:
+    """Plan the model, which is changed, and return what its nodes became, by their marks."""
+    names = _mark(loaded.model)
+    planned = plan_sizes(lambda: onnx_program(loaded), options, loaded.summary, settings)
+    return _fates(planned.graphs[0], names)
 
 
 def _mark(model: ir.Model) -> dict[str, str]:
