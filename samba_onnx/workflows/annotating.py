@@ -123,7 +123,6 @@ def annotate(
     proto = onnx.load(model, load_external_data=False)
     _refuse_far_away(proto, Path(model), Path(output))
     fates = _planned_fates(loaded, options, settings)
-    settings.progress("annotate")
     annotations = _describe_all(proto, fates, settings.target.summary.name)
     with atomic_output(output) as file:
         file.write(proto.SerializeToString())
@@ -145,6 +144,7 @@ def _planned_fates(
     """Plan the model, which is changed, and return what its nodes became, by their marks."""
     names = _mark(loaded.model)
     planned = plan_sizes(lambda: onnx_program(loaded), options, loaded.summary, settings)
+    settings.progress("annotate")
     return _fates(planned.graphs[0], names)
 
 
