@@ -11,24 +11,22 @@ from samba_onnx.cli.annotated_models import refuse_annotated, write_annotated
 from samba_onnx.cli.calibrating import host_profile
 from samba_onnx.cli.display import Display, refuse_overwriting
 from samba_onnx.cli.failures import EXIT_NO, EXIT_YES, complain
-from samba_onnx.cli.limits import (
-    AcceptedLimits,
-    FailOption,
-    FallbacksOption,
-    TransferOption,
-    accepted_limits,
-)
+from samba_onnx.cli.limits import AcceptedLimits, accepted_limits
 from samba_onnx.cli.options import (
     TORCH,
     AnnotatedOption,
     CustomOpsOption,
     DimOption,
+    FailOption,
+    FallbacksOption,
     Float16Option,
     HostOption,
     InputShapeOption,
     JsonOption,
     KeepDynamicOption,
+    LegaliseOption,
     LevelOption,
+    NoLegaliseOption,
     PlacementOption,
     PortableArgument,
     QuietOption,
@@ -36,6 +34,7 @@ from samba_onnx.cli.options import (
     SeedOption,
     SpatialBatchesOption,
     TargetOption,
+    TransferOption,
     VerboseOption,
     parse_input_shapes,
     parse_sizes,
@@ -47,6 +46,7 @@ from samba_onnx.errors import UsageError
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from samba_onnx.passes.planning.legalising import LegalisationOptions
     from samba_onnx.report import Report
 
 
@@ -65,6 +65,8 @@ def convert(
     level: LevelOption = "o3",
     placement: PlacementOption = "optimal",
     host: HostOption = "default",
+    legalise: LegaliseOption = "auto",
+    no_legalise: NoLegaliseOption = None,
     sample: Annotated[
         bool | None,
         typer.Option(
@@ -151,7 +153,7 @@ def convert(
     batches = _spatial_batches(model, spatial_batches)
     dims, shapes = parse_sizes(dim), _shapes(input_shape, sample_input)
     sizes: dict[str, Any] = {"dims": dims, "input_shapes": shapes, "keep_dynamic": keep_dynamic}
-    sizes["float16"] = float16
+    sizes |= {"float16": float16, "legalise": legalise, "no_legalise": no_legalise or ()}
     if loss_index and not train:
         raise UsageError("--loss-index is for --train: a program that only runs has no losses")
     destination = output or _destination(model)
@@ -171,6 +173,7 @@ def convert(
                 destination,
                 activity.step,
                 **device,
+                legalisation=_legalisation(legalise, no_legalise),
                 sample=sample is not False,
                 check=check,
                 train=train,
@@ -205,6 +208,8 @@ def analyze(
     level: LevelOption = "o3",
     placement: PlacementOption = "optimal",
     host: HostOption = "default",
+    legalise: LegaliseOption = "auto",
+    no_legalise: NoLegaliseOption = None,
     dim: DimOption = None,
     input_shape: InputShapeOption = None,
     sample_input: SampleInputOption = None,
@@ -230,7 +235,7 @@ def analyze(
     batches = _spatial_batches(model, spatial_batches)
     dims, shapes = parse_sizes(dim), _shapes(input_shape, sample_input)
     sizes: dict[str, Any] = {"dims": dims, "input_shapes": shapes, "keep_dynamic": keep_dynamic}
-    sizes["float16"] = float16
+    sizes |= {"float16": float16, "legalise": legalise, "no_legalise": no_legalise or ()}
     device = _device(target, level, placement, host)
     refuse_annotated(model, annotated)
     refuse_overwriting(model, outputs={"--json": json, "--annotated": annotated})
@@ -240,7 +245,13 @@ def analyze(
     with Activity(quiet) as activity:
         if is_torch_model(model):
             _refuse_shapes(bool(dims or shapes or keep_dynamic or float16))
-            manifest = analyze_torch(model, activity.step, **device, spatial_batches=batches)
+            manifest = analyze_torch(
+                model,
+                activity.step,
+                **device,
+                legalisation=_legalisation(legalise, no_legalise),
+                spatial_batches=batches,
+            )
         else:
             from samba_onnx.workflows.compiler import analyze as analyze_model
 
@@ -254,6 +265,13 @@ def _device(target: str, level: str, placement: str, host: str) -> dict[str, Any
     """Return what a model is converted for, as all functions that convert take it."""
     profile = host_profile(host)
     return {"target": target, "level": level, "placement": placement, "host": profile}
+
+
+def _legalisation(legalise: str, no_legalise: list[str] | None) -> LegalisationOptions:
+    """Return what the options say about rules."""
+    from samba_onnx.workflows.choices import legalisation_options
+
+    return legalisation_options(legalise, no_legalise or ())
 
 
 def _destination(model: str) -> str:

@@ -1,40 +1,14 @@
-"""How much of a conversion a user accepts: options of ``convert`` and ``analyze``."""
+"""How much of a conversion a user of ``convert`` and ``analyze`` accepts."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
-from samba_onnx.cli.options import LIMITS, parse_bytes
+from samba_onnx.cli.options import parse_bytes
 
 if TYPE_CHECKING:
     from samba_onnx.report import Report
-
-FailOption = Annotated[
-    bool,
-    typer.Option("--fail-on-fallback", help="No node may run on the CPU.", rich_help_panel=LIMITS),
-]
-FallbacksOption = Annotated[
-    int | None,
-    typer.Option(
-        "--max-fallbacks",
-        metavar="N",
-        min=0,
-        help="At most N fallbacks: groups of CPU nodes in the schedule.",
-        rich_help_panel=LIMITS,
-    ),
-]
-TransferOption = Annotated[
-    str | None,
-    typer.Option(
-        "--max-transfer-bytes",
-        metavar="N",
-        help="At most N bytes between host and RDU in every run; 1.5MB is understood.",
-        rich_help_panel=LIMITS,
-    ),
-]
 
 
 @dataclass(frozen=True)

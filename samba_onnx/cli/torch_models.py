@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from samba_onnx.errors import UsageError
 
 if TYPE_CHECKING:
+    from samba_onnx.passes.planning.legalising import LegalisationOptions
     from samba_onnx.pef import Pef
     from samba_onnx.pef.manifest import Manifest
 
@@ -34,6 +35,7 @@ def convert_torch(
     output: str,
     progress: Callable[[str], None],
     *,
+    legalisation: LegalisationOptions | None = None,
     sample: bool,
     check: bool,
     train: bool,
@@ -47,6 +49,7 @@ def convert_torch(
         model: A factory or a ``.pt2`` file.
         output: The PEF to write.
         progress: Called with the name of each step before it begins.
+        legalisation: Which rules write what the target lacks; None for those that make a run shorter.
         sample: Keep the example inputs with eager torch's outputs.
         check: Compare what was exported with eager torch.
         train: The factory returns optimizers, too: convert for training.
@@ -58,13 +61,12 @@ def convert_torch(
         UsageError: torch is not installed, or an argument is wrong.
         ModelError: The model cannot be converted.
     """
-    progress("import torch")
-    _require_torch()
+    _import_porting(progress)
     from samba_onnx.workflows import porting
 
-    progress("load")
     options: dict[str, Any] = {
         **device,
+        "legalisation": legalisation,
         "check": check,
         "spatial_batches": spatial_batches,
         "progress": progress,
@@ -84,6 +86,7 @@ def analyze_torch(
     level: str,
     placement: str = "optimal",
     host: str = "default",
+    legalisation: LegalisationOptions | None = None,
     spatial_batches: int = 0,
 ) -> Manifest:
     """Analyze a PyTorch model; the arguments are those of ``samba_onnx.workflows.porting.analyze_torch``.
@@ -95,17 +98,16 @@ def analyze_torch(
         level: ``o0`` or ``o3``.
         placement: ``optimal`` or ``strict``.
         host: The CPU: ``default`` or the path of a profile.
+        legalisation: Which rules write what the target lacks; None for those that make a run shorter.
         spatial_batches: Mini-batches of a run in spatial mapping; 0 for section mapping.
 
     Raises:
         UsageError: torch is not installed, or an argument is wrong.
         ModelError: The model cannot be exported.
     """
-    progress("import torch")
-    _require_torch()
+    _import_porting(progress)
     from samba_onnx.workflows import porting
 
-    progress("load")
     with _prints_elsewhere():
         loaded = porting.load_torch_model(model)
         return porting.analyze_torch(
@@ -114,6 +116,7 @@ def analyze_torch(
             level=level,
             placement=placement,
             host=host,
+            legalisation=legalisation,
             spatial_batches=spatial_batches,
             progress=progress,
         )
@@ -169,6 +172,15 @@ def read_checkpoint(path: str) -> dict[str, Any]:
 def _prints_elsewhere() -> AbstractContextManager[object]:
     """Keep what the user's own code prints out of the answer."""
     return contextlib.redirect_stdout(sys.stderr)
+
+
+def _import_porting(progress: Callable[[str], None]) -> None:
+    """Import torch and what ports its models, and begin to load one."""
+    progress("import torch")
+    _require_torch()
+    from samba_onnx.workflows import porting  # noqa: F401
+
+    progress("load")
 
 
 def _require_torch() -> None:
