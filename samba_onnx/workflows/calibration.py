@@ -53,7 +53,7 @@ class Calibration:
 
     host: HostSummary
     note: str
-    """With what."""
+    """The engine that it was measured with, its version and its threads."""
     refused: tuple[str, ...]
     """Data types whose products the engine cannot compute: they count as float32."""
 
