@@ -48,7 +48,6 @@ LONG_FUNCTIONS = {
     "runtime/device.py:run",
     "samba_onnx/safety/sampling.py:run_sample",
     "samba_onnx/sessions/onnx_modules.py:trained_module",
-    "samba_onnx/workflows/annotating.py:annotate",  # three quarters say what its arguments are
     "samba_onnx/workflows/compiler.py:convert",
     "samba_onnx/workflows/porting.py:port",
 }
