@@ -95,16 +95,18 @@ def _throw(
 def _emptied(bucket: Path, folder: Path, order: np.random.Generator) -> Iterator[bytes]:
     """Yield the lines of a bucket in random order, and remove it."""
     if bucket.stat().st_size <= 2 * BUCKET_BYTES:
-        yield from _shuffled(bucket.read_bytes(), order)
-        bucket.unlink()
+        text = bucket.read_bytes()
+        bucket.unlink()  # now: nobody asks for more than the last line
+        yield from _shuffled(text, order)
         return
     size = bucket.stat().st_size
     count, buckets = _throw(input_blocks([bucket]), size, folder, bucket.name, order)
     bucket.unlink()
     if count == 1:  # one line that is longer than a bucket
-        yield from (path.read_bytes() for path in buckets if path.stat().st_size)
+        texts = [path.read_bytes() for path in buckets]
         for path in buckets:
             path.unlink()
+        yield b"".join(texts)
         return
     for smaller in buckets:
         yield from _emptied(smaller, folder, order)
