@@ -12,7 +12,7 @@ import numpy as np
 from samba_onnx.data_prep.libraries import library
 from samba_onnx.data_prep.reporting import Reporter
 from samba_onnx.data_prep.splitting import input_blocks, open_all
-from samba_onnx.errors import UsageError
+from samba_onnx.errors import InternalError, UsageError
 
 BUCKET_BYTES = 64 << 20
 """Bytes of text that are shuffled in memory at once, where not all is."""
@@ -71,6 +71,8 @@ def shuffle_large_file(
     count, buckets = _throw(input_blocks(files), size, folder, "bucket", order)
     lines = (line for bucket in buckets for line in _emptied(bucket, folder, order))
     _cut_into_files(lines, count, targets, reporter)
+    for _ in lines:  # there is none, but buckets are removed on the way to the end
+        raise InternalError("a shuffled line belongs to no file")
 
 
 def _throw(
@@ -95,9 +97,8 @@ def _throw(
 def _emptied(bucket: Path, folder: Path, order: np.random.Generator) -> Iterator[bytes]:
     """Yield the lines of a bucket in random order, and remove it."""
     if bucket.stat().st_size <= 2 * BUCKET_BYTES:
-        text = bucket.read_bytes()
-        bucket.unlink()  # now: nobody asks for more than the last line
-        yield from _shuffled(text, order)
+        yield from _shuffled(bucket.read_bytes(), order)
+        bucket.unlink()
         return
     size = bucket.stat().st_size
     count, buckets = _throw(input_blocks([bucket]), size, folder, bucket.name, order)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tokenizers import Tokenizer
 
 from samba_onnx.data_prep import word_memory
 from samba_onnx.data_prep.encoding import (
@@ -47,12 +48,23 @@ def test_added_tokens_are_found_inside_of_words() -> None:
 
 
 def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(word_memory, "MOST_WORDS", 3)
+    monkeypatch.setattr(word_memory, "MOST_CHARACTERS", 30)
+    monkeypatch.setattr(word_memory, "WORDS_AT_ONCE", 2)
     tokenizer = gpt2_like().backend_tokenizer
     memory = word_memory.WordMemory(tokenizer)
-    texts = [f"a{number} b{number} c" for number in range(20)] + ["x" * 500]
-    assert [memory.encode(text) for text in texts] == LibraryEncoder(tokenizer).encode(texts)
-    assert max(len(memory._first), len(memory._spaced)) == 3
+    for number in range(20):
+        texts = [f"a{number} b{number} c  c x\n y\n", "x" * 25, f" d{number} d"]
+        assert memory.encode(texts) == LibraryEncoder(tokenizer).encode(texts)
+        assert len(memory._first) + len(memory._spaced) < 20
+
+
+def test_words_that_become_one_token_beside_each_other_are_encoded_alone() -> None:
+    tokenizer = Tokenizer.from_str(gpt2_like().backend_tokenizer.to_str())
+    tokenizer.add_tokens(["fox jumps", "jumps fox"])
+    memory = word_memory.WordMemory(tokenizer)
+    texts = ["the fox", "and jumps", "a fox jumps"]
+    expected = LibraryEncoder(tokenizer).encode(texts)
+    assert memory.encode(texts) == [*expected[:2], None]
 
 
 CHANGES: dict[str, Any] = {
@@ -111,8 +123,6 @@ def test_padding_and_truncation_of_a_backend_are_not_applied() -> None:
         "strategy": "LongestFirst",
         "stride": 0,
     }
-    from tokenizers import Tokenizer
-
     encoder = LibraryEncoder(Tokenizer.from_str(json.dumps(backend)))
     text = "the quick brown fox"
     assert encoder.encode([text]) == [tokenizer.encode(text)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,13 +22,13 @@ ray = pytest.importorskip("ray", reason="pip install 'samba-onnx[ray]'")
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[None]:
-    root = str(Path(__file__).parents[2])
+    paths = (str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", ""))
     ray.init(
         num_cpus=2,
         include_dashboard=False,
         logging_level="error",
         log_to_driver=False,
-        runtime_env={"env_vars": {"PYTHONPATH": root}},
+        runtime_env={"env_vars": {"PYTHONPATH": os.pathsep.join(paths)}},
     )
     yield
     ray.shutdown()
