@@ -36,7 +36,7 @@ def expected(files: list[list[int]]) -> list[list[int]]:
     return files
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=5), st.booleans())
 def test_sequences_move_as_the_rules_say(
     tmp_path_factory: pytest.TempPathFactory, counts: list[int], categories: bool

@@ -31,7 +31,7 @@ def test_remembered_words_are_what_the_tokenizer_says(kind: str) -> None:
     encoder = make_encoder(describe_tokenizer(tokenizer, None, ""))
     assert isinstance(encoder, RememberingEncoder)
 
-    @settings(max_examples=300, deadline=None)
+    @settings(max_examples=150, deadline=None)
     @given(st.lists(TEXTS | SPACES, max_size=4))
     def compare(texts: list[str]) -> None:
         assert encoder.encode(texts) == [tokenizer.encode(text) for text in texts]
