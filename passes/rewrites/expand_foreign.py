@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Final
 
 import onnx_ir as ir
@@ -15,7 +15,9 @@ from samba_onnx.passes.rewrites.foreign.drafting import (
     CannotExpandError,
     Draft,
     UnknownShapeError,
+    own_outputs,
 )
+from samba_onnx.passes.rewrites.foreign.registry import Rule
 from samba_onnx.passes.rewrites.infer_shapes import InferShapesPass
 from samba_onnx.passes.rewrites.lift_constants import LiftConstantsPass
 from samba_onnx.passes.rewrites.refusals import UNEXPANDED, ReasonedPass, Refusal
@@ -81,15 +83,22 @@ class ExpandForeignPass(ReasonedPass):
         # Case 3.
         if version < OLDEST:
             return Refusal(f"the model keeps opset {version}, and its rule writes for {OLDEST}")
-        # Case 1.
         draft = Draft(node)
+        outcome = self._replace(rule, draft)
+        if outcome is not None:
+            draft.discard()
+        return outcome
+
+    def _replace(self, rule: Rule, draft: Draft) -> Refusal | None:
+        """Put what a rule writes in the place of a node, or say why not."""
+        # Case 1.
         try:
             results = rule(draft)
         except UnknownShapeError as error:
             return _UnknownShape(str(error))
         except CannotExpandError as error:
             return Refusal(str(error))
-        outputs = _own(draft, [results] if isinstance(results, ir.Value) else results)
+        outputs = own_outputs(draft, [results] if isinstance(results, ir.Value) else results)
         lost = [at for at, value in enumerate(outputs) if value is None and draft.is_read(at)]
         if lost:
             return Refusal(f"its output {lost[0]} is not computed by the rule")
@@ -97,7 +106,7 @@ class ExpandForeignPass(ReasonedPass):
         unknown = {made.op_type for made in _computed(draft) if not self._is_known(made.op_type)}
         if unknown:
             return Refusal(f"the target lacks {', '.join(sorted(unknown))}, which it is made of")
-        replace_node(node, draft.nodes, outputs)
+        replace_node(draft.node, draft.nodes, outputs)
         return None
 
     def _is_known(self, op_type: str) -> bool:
@@ -113,7 +122,7 @@ class _UnknownShape(Refusal):
 
 def _keep_whole(node: ir.Node) -> None:
     """Write down why a node of an operator of onnxruntime's stays, if no rule expands it."""
-    if node.domain in ONNXRUNTIME_DOMAINS:
+    if node.domain in ONNXRUNTIME_DOMAINS and UNEXPANDED not in node.meta:
         node.meta[UNEXPANDED] = reason_of(node)
 
 
@@ -125,14 +134,3 @@ def _computed(draft: Draft) -> Iterator[ir.Node]:
             folded.update(node.outputs)
         else:
             yield node
-
-
-def _own(draft: Draft, results: Sequence[ir.Value | None]) -> list[ir.Value | None]:
-    """Return a value for each output of the node, each made by a node of its own."""
-    outputs: list[ir.Value | None] = []
-    for position in range(len(draft.node.outputs)):
-        value = results[position] if position < len(results) else None
-        if value is not None and (value in outputs or value.producer() not in draft.nodes):
-            value = draft.op("Identity", value)
-        outputs.append(value)
-    return outputs

@@ -20,6 +20,7 @@ from samba_onnx.pef.manifest import (
 )
 from samba_onnx.report.budgets import memory, modelled_time, spatial_notes
 from samba_onnx.report.headline import headline_text
+from samba_onnx.report.legalisation import LegalisationReport, legalisation
 from samba_onnx.report.records import (
     SCHEMA_VERSION,
     AssumptionReport,
@@ -96,7 +97,7 @@ class Report:
     undocumented_support: tuple[UndocumentedSupport, ...]
     """Nodes on the RDU whose support is experimental, observed or assumed."""
     assumptions: tuple[AssumptionReport, ...]
-    """Hardware figures that are not published."""
+    """Hardware figures that are not published, and those of the host that nobody measured."""
     notes: tuple[str, ...]
     """Sentences that belong nowhere else."""
     passes: tuple[PassReport, ...]
@@ -113,6 +114,8 @@ class Report:
     """What stays in device memory between runs, other than weights inside sections."""
     argins: tuple[ArginReport, ...] = ()
     """Scalars that a run may change."""
+    legalisation: tuple[LegalisationReport, ...] = ()
+    """What each rule brought that writes what the target lacks with other operators."""
     schema_version: int = SCHEMA_VERSION
     """Version of this document's form."""
 
@@ -152,6 +155,7 @@ class Report:
             undocumented_support=_undocumented_support(manifest.experimental),
             assumptions=_assumptions(manifest),
             notes=_notes(manifest),
+            legalisation=legalisation(manifest),
             passes=tuple(
                 PassReport(done.name, done.modified, done.nodes_before, done.nodes_after)
                 for done in manifest.passes
@@ -199,9 +203,10 @@ def _notes(manifest: Manifest) -> tuple[str, ...]:
 
 
 def _assumptions(manifest: Manifest) -> tuple[AssumptionReport, ...]:
+    host = manifest.host.assumptions if manifest.host else ()
     return tuple(
         AssumptionReport(figure.name, figure.value, figure.unit, figure.note)
-        for figure in manifest.target.assumptions
+        for figure in (*manifest.target.assumptions, *host)
     )
 
 
@@ -227,6 +232,9 @@ def _coverage(manifest: Manifest) -> Coverage:
         rdu_flops=sum(section.flops for section in manifest.sections),
         cpu_flops=cpu_flops.total(),
         cpu_places=len(manifest.fallbacks),
+        cpu_supported_nodes=sum(
+            node.supported for fallback in manifest.fallbacks for node in fallback.reasons
+        ),
         operators=tuple(operators),
     )
 
@@ -269,7 +277,15 @@ def _fallbacks(fallbacks: Iterable[Fallback]) -> tuple[FallbackReport, ...]:
     for fallback in fallbacks:
         for node in fallback.reasons:
             operator = _operator(node)
-            line = FallbackNodeReport(node.name, operator, node.reason, fallback.id, node.location)
+            line = FallbackNodeReport(
+                node.name,
+                operator,
+                node.reason,
+                fallback.id,
+                node.location,
+                node.supported,
+                node.at_load,
+            )
             # What is wrong with a model's shapes is wrong with many operators at once.
             kind = "" if node.code in _SHAPE_CODES else operator
             groups.setdefault((node.code, node.hint, kind), []).append(line)

@@ -12,18 +12,26 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING
 
 from samba_onnx.errors import UsageError
 from samba_onnx.loading import LoadedModel, load_model, onnx_program
 from samba_onnx.passes.order import PipelineOptions
-from samba_onnx.passes.targets import Target, load_target
+from samba_onnx.passes.planning.hosts import DEFAULT_HOST
+from samba_onnx.passes.planning.legalising import LegalisationOptions
+from samba_onnx.passes.targets import Target
 from samba_onnx.pef import Pef, load_pef
+from samba_onnx.pef.host_summary import HostSummary
 from samba_onnx.pef.manifest import Manifest, SourceModel
 from samba_onnx.pef.sources import Source
 from samba_onnx.program.program import Program
 from samba_onnx.runtime.engine.settings import library_paths
-from samba_onnx.workflows.half_types import float16_type
+from samba_onnx.workflows.choices import (
+    InputShapes,
+    chosen_options,
+    chosen_settings,
+    legalisation_options,
+)
 from samba_onnx.workflows.packaging import Trial, package
 from samba_onnx.workflows.planning import (
     CompilerSettings,
@@ -31,10 +39,9 @@ from samba_onnx.workflows.planning import (
     Progress,
     plan_programs,
     plan_sizes,
-    silent,
 )
 from samba_onnx.workflows.reference_sample import SECONDS, Sample, is_tried, make_sample
-from samba_onnx.workflows.sizes import Sizes, each_size
+from samba_onnx.workflows.sizes import Sizes
 
 if TYPE_CHECKING:
     import onnx
@@ -42,17 +49,16 @@ if TYPE_CHECKING:
 DEFAULT_TARGET = "sn40l"
 """The newest RDU whose figures are published."""
 
-ASSUMED_SIZE: Final = 1
-"""Size of a dynamic dimension of an input of which nobody states a size."""
-
-InputShapes: TypeAlias = Mapping[str, tuple[int | str | None, ...]]
-
 
 def analyze(
     model: str | os.PathLike[str] | onnx.ModelProto,
     *,
     target: str | os.PathLike[str] | Target = DEFAULT_TARGET,
     level: str = "o3",
+    placement: str = "optimal",
+    host: str | os.PathLike[str] | HostSummary = DEFAULT_HOST,
+    legalise: str = "auto",
+    no_legalise: Sequence[str] = (),
     dims: Sizes | None = None,
     input_shapes: InputShapes | None = None,
     keep_dynamic: bool = False,
@@ -66,6 +72,10 @@ def analyze(
         target: A target's name, a path to a target profile, or a loaded target.
         level: ``o0`` (one section per operator) or ``o3`` (sections as large as on-chip memory
             allows).
+        placement: ``optimal`` or ``strict``, as :func:`convert` explains.
+        host: The CPU that fallbacks' times are modelled for: a profile, its path, or ``default``.
+        legalise: ``auto`` or ``all``, as :func:`convert` explains.
+        no_legalise: Rules of legalisation that are not applied.
         dims: Sizes of dynamic dimensions by name, as ``{"batch": 8}``; several, as
             ``{"batch": (1, 8, 32)}``, make a graph for each, and ``Device.run`` takes the one that
             fits its inputs.
@@ -82,11 +92,12 @@ def analyze(
 
     Raises:
         ModelError: The model cannot be used.
-        TargetError: The target is unknown or malformed.
+        TargetError: The target or the host is unknown or malformed.
         UsageError: An option contradicts the model.
         OutOfDeviceMemoryError: The model does not fit into the target's memory.
     """
-    settings = chosen_settings(target, level, progress)
+    rules = legalisation_options(legalise, no_legalise)
+    settings = chosen_settings(target, level, progress, placement, host, rules)
     options = chosen_options(settings.target, dims, input_shapes, keep_dynamic, float16)
     return _plan_onnx(model, settings, options)[1].manifest
 
@@ -97,6 +108,10 @@ def convert(
     *,
     target: str | os.PathLike[str] | Target = DEFAULT_TARGET,
     level: str = "o3",
+    placement: str = "optimal",
+    host: str | os.PathLike[str] | HostSummary = DEFAULT_HOST,
+    legalise: str = "auto",
+    no_legalise: Sequence[str] = (),
     dims: Sizes | None = None,
     input_shapes: InputShapes | None = None,
     keep_dynamic: bool = False,
@@ -105,6 +120,7 @@ def convert(
     sample_seconds: float = SECONDS,
     seed: int = 0,
     custom_ops: Sequence[str | os.PathLike[str]] = (),
+    check_passes: bool = False,
     metadata: Mapping[str, str] | None = None,
     notes: Sequence[str] = (),
     progress: Progress | None = None,
@@ -118,6 +134,14 @@ def convert(
         target: A target's name, a path to a target profile, or a loaded target.
         level: ``o0`` (one section per operator) or ``o3`` (sections as large as on-chip memory
             allows).
+        placement: ``optimal``: a node that the target supports runs on the CPU, too, where a run then
+            takes less modelled time, beside one that it does not support; ``strict``: all that it
+            supports runs on the RDU, other than small islands of index arithmetic.
+        host: The CPU that fallbacks' times are modelled for: ``default``, the path of a profile that
+            ``samba-port calibrate`` wrote, or a loaded profile.
+        legalise: ``auto`` to write nodes that the target refuses with other operators where that makes a
+            run shorter, ``all`` to do so wherever it can be done.
+        no_legalise: Rules of that which are not applied, as ``("resize",)``, or ``all`` for none.
         dims: Sizes of dynamic dimensions by name, as ``{"batch": 8}``; several, as
             ``{"batch": (1, 8, 32)}``, make a graph for each, and ``Device.run`` takes the one that
             fits its inputs.
@@ -135,6 +159,8 @@ def convert(
         seed: Seed of the sample's inputs.
         custom_ops: Shared libraries with operators of custom domains, in onnxruntime's form, for the
             sample and that trial; their code runs in the child processes only.
+        check_passes: Whether to run the model after every pass of the compiler that changes it, on
+            seeded inputs, and to refuse to go on when it computes something else.
         metadata: Key-value pairs to keep in the PEF.
         notes: Sentences to keep in the PEF, and to show in its report.
         progress: Called with the name of each step before it begins.
@@ -144,15 +170,17 @@ def convert(
 
     Raises:
         ModelError: The model cannot be used.
-        TargetError: The target is unknown or malformed.
+        TargetError: The target or the host is unknown or malformed.
         UsageError: An option contradicts the model, or no output is given for a model in memory,
             or a library is no file.
         OutOfDeviceMemoryError: The model does not fit into the target's memory.
         ExecutionError: onnxruntime crashes on the original model, or cannot prepare what was compiled.
+        PassMismatchError: ``check_passes`` found a pass that changes what the model computes.
         OutputError: The PEF cannot be written.
     """
     destination, libraries = _destination(model, output), library_paths(custom_ops)
-    settings = chosen_settings(target, level, progress)
+    rules = legalisation_options(legalise, no_legalise)
+    settings = chosen_settings(target, level, progress, placement, host, rules, check_passes)
     options = chosen_options(settings.target, dims, input_shapes, keep_dynamic, float16)
     loaded, planned = _plan_onnx(model, settings, options)
     settings.progress("sample")
@@ -180,10 +208,14 @@ def compile_programs(
     *,
     target: str | os.PathLike[str] | Target = DEFAULT_TARGET,
     level: str = "o3",
+    placement: str = "optimal",
+    host: str | os.PathLike[str] | HostSummary = DEFAULT_HOST,
+    legalisation: LegalisationOptions | None = None,
     name: str = "",
     metadata: Mapping[str, str] | None = None,
     residents: Mapping[str, Source] | None = None,
     sample: Sample | None = None,
+    check_passes: bool = False,
     progress: Progress | None = None,
 ) -> Pef:
     """Compile programs, the graphs of one PEF.
@@ -193,25 +225,29 @@ def compile_programs(
             device memory, in whichever program they are. The models of their parts are consumed.
         output: The PEF to write; its log goes beside it.
         target: A target's name, a path to a target profile, or a loaded target.
-        level: ``o0`` (one section per operator) or ``o3`` (sections as large as on-chip memory
-            allows).
+        level: ``o0`` or ``o3``, as ``convert`` takes it.
+        placement: ``optimal`` or ``strict``, as ``convert`` takes it.
+        host: The CPU that fallbacks' times are modelled for: ``default``, the path of a profile that
+            ``samba-port calibrate`` wrote, or a loaded profile.
+        legalisation: Which rules write what the target lacks; None for those that make a run shorter.
         name: What reports call the source; that of the first program when empty.
         metadata: Key-value pairs to keep in the PEF, beside those of the programs.
         residents: Weights and other residents to keep in the PEF, by name: arrays, or functions that
             yield their bytes. Whoever runs the PEF loads the others.
         sample: Inputs and the original model's outputs, for self-tests.
+        check_passes: Whether to run each part after every pass that changes it.
         progress: Called with the name of each step before it begins.
 
     Returns:
         The PEF that was written, open for reading.
 
     Raises:
-        TargetError: The target is unknown or malformed.
-        UsageError: The level is unknown, or programs contradict each other.
+        TargetError: The target or the host is unknown or malformed.
+        UsageError: The level or the placement is unknown, or programs contradict each other.
         OutOfDeviceMemoryError: The programs do not fit into the target's memory.
         OutputError: The PEF cannot be written.
     """
-    settings = chosen_settings(target, level, progress)
+    settings = chosen_settings(target, level, progress, placement, host, legalisation, check_passes)
     planned = _plan_torch(programs, name, settings)
     return _write(planned, Path(output), metadata, sample or Sample(), settings.progress, residents)
 
@@ -221,6 +257,9 @@ def analyze_programs(
     *,
     target: str | os.PathLike[str] | Target = DEFAULT_TARGET,
     level: str = "o3",
+    placement: str = "optimal",
+    host: str | os.PathLike[str] | HostSummary = DEFAULT_HOST,
+    legalisation: LegalisationOptions | None = None,
     name: str = "",
     progress: Progress | None = None,
 ) -> Manifest:
@@ -230,6 +269,10 @@ def analyze_programs(
         programs: The programs, as for :func:`compile_programs`; they are consumed.
         target: A target's name, a path to a target profile, or a loaded target.
         level: ``o0`` or ``o3``.
+        placement: ``optimal`` or ``strict``.
+        host: The CPU: ``default``, or a profile.
+        legalisation: Which rules write what the target lacks with other operators; None for those that make
+            a run shorter.
         name: What reports call the source; that of the first program when empty.
         progress: Called with the name of each step before it begins.
 
@@ -237,51 +280,13 @@ def analyze_programs(
         The manifest that the PEF would have, without members.
 
     Raises:
-        TargetError: The target is unknown or malformed.
-        UsageError: The level is unknown, or programs contradict each other.
+        TargetError: The target or the host is unknown or malformed.
+        UsageError: The level or the placement is unknown, or programs contradict each other.
         OutOfDeviceMemoryError: The programs do not fit into the target's memory.
     """
-    return _plan_torch(programs, name, chosen_settings(target, level, progress)).manifest
-
-
-def chosen_settings(
-    target: str | os.PathLike[str] | Target, level: str, progress: Progress | None
-) -> CompilerSettings:
-    """Look up the target and check the level, before a model is loaded.
-
-    Args:
-        target: A target's name, a path to a target profile, or a loaded target.
-        level: ``o0`` or ``o3``.
-        progress: Called with the name of each step before it begins; None for nobody.
-
-    Raises:
-        TargetError: The target is unknown or malformed.
-        UsageError: The level is unknown.
-    """
-    return CompilerSettings(load_target(target), level, progress=progress or silent)
-
-
-def chosen_options(
-    target: Target,
-    dims: Sizes | None,
-    input_shapes: InputShapes | None,
-    keep_dynamic: bool,
-    float16: str | None,
-) -> list[PipelineOptions]:
-    """Return what the user says of sizes and types, for each graph.
-
-    Args:
-        target: The device.
-        dims: Sizes of dynamic dimensions by name; several make a graph for each.
-        input_shapes: Shapes of inputs by name.
-        keep_dynamic: Whether other dimensions of inputs stay dynamic; otherwise they become 1.
-        float16: The type in which float16 is computed, as ``convert`` takes it.
-    """
-    half = float16_type(target, float16)
-    assumed = None if keep_dynamic else ASSUMED_SIZE
-    return [
-        PipelineOptions(sizes, input_shapes or {}, assumed, half) for sizes in each_size(dims or {})
-    ]
+    return _plan_torch(
+        programs, name, chosen_settings(target, level, progress, placement, host, legalisation)
+    ).manifest
 
 
 def _plan_onnx(

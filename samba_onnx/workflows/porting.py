@@ -26,8 +26,11 @@ from samba_onnx.export.capture.modules import arguments
 from samba_onnx.export.programs.inference import Exported, export_inference, export_program
 from samba_onnx.export.programs.training_steps import optimizer_list
 from samba_onnx.importing.checkpoints import export_trained, read_checkpoint
+from samba_onnx.passes.planning.hosts import DEFAULT_HOST
+from samba_onnx.passes.planning.legalising import LegalisationOptions
 from samba_onnx.pef import Pef
 from samba_onnx.pef.manifest import Manifest
+from samba_onnx.program.program import Program
 from samba_onnx.safety.files import printable
 from samba_onnx.tensor.arrays import to_array
 from samba_onnx.tensor.lazy_parameters import LAZY
@@ -113,9 +116,13 @@ def port(
     *,
     target: str = DEFAULT_TARGET,
     level: str = "o3",
+    placement: str = "optimal",
+    host: str = DEFAULT_HOST,
+    legalisation: LegalisationOptions | None = None,
     sample: bool = True,
     check: bool = True,
     spatial_batches: int = 0,
+    check_passes: bool = False,
     metadata: Mapping[str, str] | None = None,
     progress: Progress | None = None,
 ) -> Pef:
@@ -126,11 +133,16 @@ def port(
         output: The PEF to write.
         target: The device: a name or the path of a profile.
         level: ``o0`` or ``o3``.
+        placement: ``optimal`` or ``strict``, as for ``convert``.
+        host: The CPU: ``default`` or the path of a profile.
+        legalisation: Which rules write what the target lacks; None for those that save time.
         sample: Keep the example inputs with eager torch's outputs, for self-tests.
         check: Compute the outputs by what was exported and by eager torch, and refuse to write the
             PEF if they differ.
         spatial_batches: Mini-batches of a run in spatial mapping, without a sample, which would be of
             one; 0 for section mapping.
+        check_passes: Run the program after every pass of the compiler that changes it, and refuse to go
+            on when it computes something else.
         metadata: Key-value pairs to keep.
         progress: Called with the name of each step before it begins.
 
@@ -164,10 +176,14 @@ def port(
         output,
         target=target,
         level=level,
+        placement=placement,
+        host=host,
+        legalisation=legalisation,
         name=model.name,
         metadata=metadata,
         residents=residents,
         sample=reference,
+        check_passes=check_passes,
         progress=report,
     )
 
@@ -178,24 +194,29 @@ def port_training(
     *,
     target: str = DEFAULT_TARGET,
     level: str = "o3",
+    placement: str = "optimal",
+    host: str = DEFAULT_HOST,
+    legalisation: LegalisationOptions | None = None,
     check: bool = True,
     spatial_batches: int = 0,
+    check_passes: bool = False,
     loss_indices: Sequence[int] | None = None,
     progress: Progress | None = None,
 ) -> Pef:
     """Compile a torch model with its optimizers, as ``samba.session.compile`` does.
 
     Args:
-        model: The module, in the mode in which it is to be trained, with its optimizers.
-        output: The PEF to write. It carries no weights: ``samba.utils.trace_graph`` sends those of
-            the module.
+        model: The module in training mode, with its optimizers.
+        output: The PEF to write, without weights: ``trace_graph`` sends those of the module.
         target: The device: a name or the path of a profile.
         level: ``o0`` or ``o3``.
-        check: Compare what was exported with eager torch, and refuse to write the PEF if it
-            differs.
+        placement: ``optimal`` or ``strict``.
+        host: The CPU: ``default`` or a profile.
+        legalisation: Which rules write what the target lacks; None for those that save time.
+        check: Compare what was exported with eager torch, and refuse if it differs.
         spatial_batches: Mini-batches of a run in spatial mapping; 0 for section mapping.
-        loss_indices: Outputs that training starts from, counted over all outputs; None chooses
-            those that a loss made, or else all, and says so in the log and in the PEF.
+        check_passes: Run each part of the program after every pass that changes it.
+        loss_indices: Outputs that training starts from; None for those that a loss made, or else all.
         progress: Called with the name of each step before it begins.
 
     Returns:
@@ -204,21 +225,27 @@ def port_training(
     Raises:
         ModelError: The module cannot be exported, or a loss cannot be differentiated.
         ExportMismatchError: What was exported computes something else.
-        EngineRefusalError: What was exported cannot be run; the message names the operator.
+        EngineRefusalError: What was exported cannot be run.
         UsageError: Inputs do not fit, an optimizer cannot be compiled, or an output does not exist.
         OutOfDeviceMemoryError: The model does not fit into the target's memory.
         OutputError: The PEF cannot be written.
     """
     report = progress or (lambda _: None)
-    report("export")
-    inputs = named_inputs(model.module, dict(model.keywords) or model.args)
-    training = Training(attached_losses(model.module, loss_indices))
-    with LAZY.paused():  # a module that was made lazily is exported without its values
-        program = recorded_program(model.module, inputs, model.optimizers, training, check=check)
+    program = _training_program(model, loss_indices, check, report)
     program = dataclasses.replace(program, spatial_batches=spatial_batches)
-    return compile_programs(
-        [program], output, target=target, level=level, name=model.name, progress=report
-    )
+    where: dict[str, Any] = {"target": target, "level": level, "placement": placement, "host": host}
+    where |= {"legalisation": legalisation, "name": model.name, "progress": report}
+    return compile_programs([program], output, check_passes=check_passes, **where)
+
+
+def _training_program(
+    model: TorchModel, loss_indices: Sequence[int] | None, check: bool, report: Progress
+) -> Program:
+    report("export")
+    training = Training(attached_losses(model.module, loss_indices))
+    inputs = named_inputs(model.module, dict(model.keywords) or model.args)
+    with LAZY.paused():  # a module that was made lazily is exported without its values
+        return recorded_program(model.module, inputs, model.optimizers, training, check=check)
 
 
 def analyze_torch(
@@ -226,6 +253,9 @@ def analyze_torch(
     *,
     target: str = DEFAULT_TARGET,
     level: str = "o3",
+    placement: str = "optimal",
+    host: str = DEFAULT_HOST,
+    legalisation: LegalisationOptions | None = None,
     spatial_batches: int = 0,
     progress: Progress | None = None,
 ) -> Manifest:
@@ -235,6 +265,9 @@ def analyze_torch(
         model: The module, in the mode in which it is to run.
         target: The device: a name or the path of a profile.
         level: ``o0`` or ``o3``.
+        placement: ``optimal`` or ``strict``, as for ``convert``.
+        host: The CPU: ``default`` or the path of a profile.
+        legalisation: Which rules write what the target lacks; None for those that save time.
         spatial_batches: Mini-batches of a run in spatial mapping; 0 for section mapping.
         progress: Called with the name of each step before it begins.
 
@@ -247,7 +280,14 @@ def analyze_torch(
         progress("export")
     program = dataclasses.replace(_export(model).program, spatial_batches=spatial_batches)
     return analyze_programs(
-        [program], target=target, level=level, name=model.name, progress=progress
+        [program],
+        target=target,
+        level=level,
+        placement=placement,
+        host=host,
+        legalisation=legalisation,
+        name=model.name,
+        progress=progress,
     )
 
 

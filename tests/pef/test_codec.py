@@ -9,13 +9,13 @@ import pytest
 
 from samba_onnx.errors import InternalError, PefFormatError
 from samba_onnx.pef.codec import decode_manifest, encode_manifest
+from samba_onnx.pef.dimensions import DynamicDimension
 from samba_onnx.pef.manifest import (
     Argin,
-    DynamicDimension,
     Manifest,
     Member,
-    PassSummary,
 )
+from samba_onnx.pef.rewriting import PassSummary
 from samba_onnx.pef.target_summary import Assumption
 from samba_onnx.program.kinds import SectionType
 from tests.pef.builders import manifest, weights_layout
