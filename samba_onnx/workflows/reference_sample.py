@@ -11,7 +11,7 @@ import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import onnx_ir as ir
@@ -23,6 +23,7 @@ from samba_onnx.facts.operators import Randomness, operators
 from samba_onnx.facts.tolerances import OUTPUT, rounding_unit
 from samba_onnx.loading import LoadedModel
 from samba_onnx.passes.rewrites.interface import dimensions
+from samba_onnx.passes.rewrites.replace_float16 import HALF
 from samba_onnx.pef import can_be_sample, encode_reference
 from samba_onnx.pef.manifest import ReferenceSample
 from samba_onnx.program.dataflow import name_of
@@ -49,6 +50,8 @@ WEIGHT_BYTES = 1 << 30
 SECONDS = 60.0
 """Time for the sample unless the user gives more: no model of less than 1 GiB of weights that runs
 at all needs a tenth of it, and one that never ends should not be waited for longer."""
+_ROUNDING: Final = frozenset({"Round", "QuantizeLinear", "QLinearConv", "QLinearMatMul"})
+"""Operators of rewritten models that round to whole numbers."""
 RANDOM_OPERATORS = operators(random=[Randomness.ALWAYS])
 
 
@@ -145,7 +148,7 @@ def keep_sample(
     Args:
         inputs: For each run what the model was given, by the names of the graph's inputs.
         outputs: For each run what it answered, by the names of the graph's outputs.
-        wide: For each run the same in float32; empty if nobody asked for it.
+        wide: For each run the same in float32 and without rounding; empty if nobody asked for it.
         graph: Name of the PEF's graph.
         seed: Seed of the first run's inputs; 0 where the user chose them.
         depth: Operators that round, on the longest way through the model.
@@ -155,9 +158,7 @@ def keep_sample(
     """
     if not all(can_be_sample(arrays) for arrays in (*inputs, *outputs)):
         return _without("its inputs or outputs are not all numbers")
-    narrow = [
-        name for name, array in outputs[0].items() if wide and rounding_unit(str(array.dtype))
-    ]
+    narrow = _differing(outputs, wide)
     runs = [
         {
             "input": list(arrays.values()),
@@ -176,6 +177,25 @@ def keep_sample(
     names = (tuple(inputs[0]), tuple(outputs[0]), tuple(narrow))
     record = ReferenceSample(graph, seed, len(runs), *names, depth, *tolerance)
     return Sample(record, encode_reference(runs))
+
+
+def _differing(
+    outputs: Sequence[Mapping[str, npt.NDArray[Any]]],
+    wide: Sequence[Mapping[str, npt.NDArray[Any]]],
+) -> list[str]:
+    """Return the outputs of 16 bits, and those that rounding changed."""
+    return [
+        name
+        for name, array in (outputs[0].items() if wide else ())
+        if wide[0][name].dtype == np.float32
+        and (
+            rounding_unit(str(array.dtype))
+            or any(
+                not np.array_equal(run[name], other[name], equal_nan=True)
+                for run, other in zip(outputs, wide, strict=True)
+            )
+        )
+    ]
 
 
 def _answered(
@@ -198,16 +218,23 @@ def _run(
     inputs: Sequence[Mapping[str, npt.NDArray[Any]]],
     model: ir.Model,
 ) -> SampleRun:
-    """Run the original; of outputs of 16 bits also ask what they are in float32."""
-    wide = any(
-        value.dtype in (ir.DataType.FLOAT16, ir.DataType.BFLOAT16) for value in model.graph.outputs
-    )
+    """Run the original; if anything is rounded in it, also ask what it answers without that."""
     try:
-        return trial(inputs, wide=wide)
+        return trial(inputs, wide=_is_rounded(model))
     except ModelLimitError as error:
         raise ModelLimitError(
             f"{error}; give the sample more time (--sample-seconds) or leave it out (--no-sample)"
         ) from None
+
+
+def _is_rounded(model: ir.Model) -> bool:
+    """Return whether a model, before it was rewritten, had numbers of 16 bits or quantised any."""
+    narrow = (ir.DataType.FLOAT16, ir.DataType.BFLOAT16)
+    return (
+        HALF in model.meta
+        or any(value.dtype in narrow for value in model.graph.outputs)
+        or any(node.op_type in _ROUNDING for node in model.graph)
+    )
 
 
 def _are_equal(
