@@ -14,10 +14,8 @@ from samba_onnx.facts.domains import is_custom, qualified
 from samba_onnx.facts.dtypes import plain_name
 from samba_onnx.passes.rewrites.rewriting import each_graph, inherit, is_operator
 
-__all__ = ["HALF", "ReplaceFloat16Pass"]
+__all__ = ["ReplaceFloat16Pass"]
 
-HALF: Final = "samba_onnx.float16"
-"""Key in ``Model.meta`` of models that had float16, and have another type in its place."""
 _HALF: Final = ir.DataType.FLOAT16
 _TYPE_ATTRIBUTES: Final = frozenset(
     {"dtype", "output_dtype", "precision", "softmax_precision", "stash_type", "to"}
@@ -78,7 +76,6 @@ class ReplaceFloat16Pass(ir.passes.InPlacePass):
         self.notes.append(_note(model, halves, self.dtype))
         customs = _customs(model)
         _Replacement(model, self.dtype).apply(halves, customs)
-        model.meta[HALF] = True
         return ir.passes.PassResult(model, modified=True)
 
 

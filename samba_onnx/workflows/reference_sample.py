@@ -6,6 +6,7 @@ model that crashes or never ends shows itself, where it can do no harm.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
 import os
@@ -23,7 +24,6 @@ from samba_onnx.facts.operators import Randomness, operators
 from samba_onnx.facts.tolerances import OUTPUT, rounding_unit
 from samba_onnx.loading import LoadedModel
 from samba_onnx.passes.rewrites.interface import dimensions
-from samba_onnx.passes.rewrites.replace_float16 import HALF
 from samba_onnx.pef import can_be_sample, encode_reference
 from samba_onnx.pef.manifest import ReferenceSample
 from samba_onnx.program.dataflow import name_of
@@ -76,6 +76,7 @@ def make_sample(
     seconds: float = SECONDS,
     graph: str = DEFAULT_GRAPH,
     custom_ops: Sequence[str] = (),
+    replaced: bool = False,
 ) -> Sample:
     """Run the original model on several sets of inputs and keep what it answered.
 
@@ -88,6 +89,7 @@ def make_sample(
         seconds: Wall-clock time after which the run is given up.
         graph: Name of the PEF's graph that the rewritten model became.
         custom_ops: Absolute paths of libraries with operators of custom domains.
+        replaced: Whether the original has float16 in place of which the rewritten model has another type.
 
     Returns:
         The sample, or a note that says why there is none.
@@ -105,7 +107,10 @@ def make_sample(
     reason = _obstacle(model, explicit=wanted is True)
     if reason:
         return _without(reason)
-    trial = functools.partial(run_sample, loaded.source(source), threads=1, seconds=seconds)
+    rounded = replaced or _is_rounded(model)
+    trial = functools.partial(
+        run_sample, loaded.source(source), threads=1, seconds=seconds, wide=rounded
+    )
     try:
         inputs, run = _answered(functools.partial(trial, custom_ops=custom_ops), model, seed)
     except (UsageError, KeyError) as error:
@@ -115,7 +120,8 @@ def make_sample(
     for outputs in run.outputs:
         _check_outputs(model, outputs, loaded.path or loaded.summary.name)
     depth = rounding_depth(model)
-    return keep_sample(inputs, run.outputs, run.wide, graph=graph, seed=seed, depth=depth)
+    sample = keep_sample(inputs, run.outputs, run.wide, graph=graph, seed=seed, depth=depth)
+    return dataclasses.replace(sample, notes=(*sample.notes, *_own_error(run)))
 
 
 def is_tried(model: ir.Model, *, wanted: bool | None, custom_ops: Sequence[str] = ()) -> bool:
@@ -179,6 +185,26 @@ def keep_sample(
     return Sample(record, encode_reference(runs))
 
 
+def _own_error(run: SampleRun) -> tuple[str, ...]:
+    """Say how far the outputs of the original are from what they are without rounding."""
+    worst = 0.0
+    for outputs, wide in zip(run.outputs, run.wide, strict=False):
+        for name, exact in wide.items():
+            if exact.dtype != np.float32 or exact.shape != outputs[name].shape or not exact.size:
+                continue
+            largest = float(np.abs(exact[np.isfinite(exact)]).max(initial=0.0))
+            with np.errstate(invalid="ignore"):
+                errors = np.abs(outputs[name].astype(np.float32) - exact)
+            error = float(errors[np.isfinite(errors)].max(initial=0.0))
+            worst = max(worst, error / largest if largest else 0.0)
+    if not worst:
+        return ()
+    return (
+        f"On the reference sample, rounding to 16 bits or to quantised numbers costs the original up to "
+        f"{worst:.2g} of the largest number of an output.",
+    )
+
+
 def _differing(
     outputs: Sequence[Mapping[str, npt.NDArray[Any]]],
     wide: Sequence[Mapping[str, npt.NDArray[Any]]],
@@ -207,20 +233,17 @@ def _answered(
         [random_inputs(specifications, seed + number, legal) for number in range(RUNS)]
         for legal in (ranges, None)
     )
-    run = _run(trial, drawn, model)
+    run = _run(trial, drawn)
     if run.not_sampled and not _are_equal(drawn, plain):
-        return plain, _run(trial, plain, model)
+        return plain, _run(trial, plain)
     return drawn, run
 
 
 def _run(
-    trial: Callable[..., SampleRun],
-    inputs: Sequence[Mapping[str, npt.NDArray[Any]]],
-    model: ir.Model,
+    trial: Callable[..., SampleRun], inputs: Sequence[Mapping[str, npt.NDArray[Any]]]
 ) -> SampleRun:
-    """Run the original; if anything is rounded in it, also ask what it answers without that."""
     try:
-        return trial(inputs, wide=_is_rounded(model))
+        return trial(inputs)
     except ModelLimitError as error:
         raise ModelLimitError(
             f"{error}; give the sample more time (--sample-seconds) or leave it out (--no-sample)"
@@ -228,12 +251,10 @@ def _run(
 
 
 def _is_rounded(model: ir.Model) -> bool:
-    """Return whether a model, before it was rewritten, had numbers of 16 bits or quantised any."""
+    """Return whether a rewritten model shows that the original rounds to 16 bits or to whole numbers."""
     narrow = (ir.DataType.FLOAT16, ir.DataType.BFLOAT16)
-    return (
-        HALF in model.meta
-        or any(value.dtype in narrow for value in model.graph.outputs)
-        or any(node.op_type in _ROUNDING for node in model.graph)
+    return any(value.dtype in narrow for value in model.graph.outputs) or any(
+        node.op_type in _ROUNDING for node in model.graph
     )
 
 
