@@ -59,6 +59,7 @@ def estimators() -> dict[str, tuple[Any, np.ndarray]]:
         "linear regression of two": (linear_model.LinearRegression(), targets(2)),
         "logistic regression of two": (linear_model.LogisticRegression(), classes(2)),
         "logistic regression of three": (linear_model.LogisticRegression(), classes(3)),
+        "boosting of two classes": (ensemble.GradientBoostingClassifier(n_estimators=5, random_state=0), classes(2)),
         "tree": (tree.DecisionTreeRegressor(max_depth=4, random_state=0), targets(1)),
         "trees of two": (tree.DecisionTreeRegressor(random_state=0), targets(2)),
         "forest": (ensemble.RandomForestRegressor(8, random_state=0), targets(1)),
