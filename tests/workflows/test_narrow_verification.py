@@ -95,7 +95,10 @@ def test_a_fault_in_any_layer_is_seen(kind: str, fault: str, seed: int, tmp_path
     names = [tensor.name for tensor in tensors(model, endings[kind.split(maxsplit=1)[0]])]
     assert len(names) == 12
     unseen = [name for name in names if _verified_with(model, name, new, tmp_path).passed]
-    assert unseen == []
+    # The bias of a key adds the same to all scores of a query, which softmax takes away again: there
+    # is nothing to see, but for where quantising clips the keys.
+    keys = names[1::6]
+    assert unseen == (keys if (kind, fault) == ("float16 BERT", "no bias") else [])
 
 
 @pytest.mark.parametrize("kind", ["float16 BERT", "QDQ BERT"])
