@@ -19,6 +19,8 @@ pipeline runs the pass several times."""
 MADE_UP = "unk__"
 """How the names begin that onnx gives to dimensions which it does not know."""
 _SHAPE_TYPES = (ir.DataType.INT64, ir.DataType.INT32)
+_MOST_SCALES = 8
+"""Elements up to which floats may be the scales of a Resize, from which its result's shape is computed."""
 _LIKE_FIRST_OPERAND: Final = frozenset({"GroupNormalization"})
 """Operators of which onnx infers nothing; their result has type and shape of their first operand."""
 
@@ -124,7 +126,8 @@ class ShapeWriter:
             tensor = value.const_value
             if tensor is None or value in declared:
                 continue
-            if tensor.size <= SMALL // 4 and tensor.dtype in _SHAPE_TYPES:
+            scales = tensor.dtype == ir.DataType.FLOAT and tensor.size <= _MOST_SCALES
+            if scales or (tensor.size <= SMALL // 4 and tensor.dtype in _SHAPE_TYPES):
                 ir.serde.serialize_tensor_into(proto.initializer.add(), tensor)
                 proto.initializer[-1].name = self._name(value)
             else:
