@@ -13,6 +13,7 @@ import typer
 
 import samba_onnx
 from samba_onnx.cli import (
+    comparing,
     conversion,
     data_preparation,
     differing,
@@ -20,6 +21,7 @@ from samba_onnx.cli import (
     linting,
     listings,
     programs,
+    reducing,
     running,
     trained_models,
     verifying,
@@ -122,6 +124,8 @@ def build_application(markup: Literal["rich"] | None = None) -> typer.Typer:
         inspection.inspect,
         running.run,
         verifying.verify,
+        comparing.compare,
+        reducing.reduce,
         differing.diff,
         trained_models.train_export,
         programs.exec_,

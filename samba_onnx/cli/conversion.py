@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from samba_onnx.cli.annotated_models import refuse_annotated, write_annotated
+from samba_onnx.cli.checked_passes import CheckPassesOption, writing_the_guilty_part
 from samba_onnx.cli.display import Display, refuse_overwriting
 from samba_onnx.cli.failures import EXIT_NO, EXIT_YES, complain
 from samba_onnx.cli.options import (
@@ -115,6 +116,7 @@ def convert(
     fail_on_fallback: FailOption = False,
     max_fallbacks: FallbacksOption = None,
     max_transfer_bytes: TransferOption = None,
+    check_passes: CheckPassesOption = False,
     check: Annotated[
         bool,
         typer.Option(
@@ -152,8 +154,7 @@ def convert(
 ) -> int:
     """Convert a model into a PEF, and report what runs where.
 
-    Dynamic dimensions of which no option states a size become 1, and a note says which. A PyTorch model is put into evaluation mode, and its sizes are those of its example inputs; the
-    sample is what eager torch computes from them. Whatever a factory does, it does with the rights
+    Dynamic dimensions of which no option states a size become 1, and a note says which. A PyTorch model is put into evaluation mode, and its sizes are those of its example inputs; the sample is what eager torch computes from them. Whatever a factory does, it does with the rights
     of whoever runs this command; a .pt2 file runs nothing.
 
     Examples:
@@ -161,7 +162,7 @@ def convert(
       samba-port convert model.onnx -o out/m.pef --target sn30 --dim batch=8
       samba-port convert model.onnx --dim batch=1,8,32
       samba-port convert model.onnx --json report.json --fail-on-fallback
-      samba-port convert model.onnx --annotated where.onnx
+      samba-port convert model.onnx --annotated where.onnx --check-passes
       samba-port convert my_project.models:resnet -o resnet.pef
       samba-port convert exported.pt2
       samba-port convert my_project.training:lenet --train
@@ -183,7 +184,7 @@ def convert(
 
     from samba_onnx.report import Report
 
-    with Activity(quiet) as activity:
+    with Activity(quiet) as activity, writing_the_guilty_part(destination):
         if is_torch_model(model):
             _refuse_shapes(bool(dims or shapes or keep_dynamic or float16))
             _refuse_libraries(custom_ops)
@@ -199,6 +200,7 @@ def convert(
                 train=train,
                 loss_indices=loss_index,
                 spatial_batches=batches,
+                check_passes=check_passes,
             )
         else:
             _refuse_torch_options(check, train)
@@ -214,6 +216,7 @@ def convert(
                 sample_seconds=sample_seconds,
                 seed=seed,
                 custom_ops=custom_ops or (),
+                check_passes=check_passes,
                 progress=activity.step,
             )
         with opened as pef:
