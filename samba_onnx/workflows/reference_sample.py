@@ -119,9 +119,7 @@ def make_sample(
         return _without(run.not_sampled)
     for outputs in run.outputs:
         _check_outputs(model, outputs, loaded.path or loaded.summary.name)
-    depth = rounding_depth(model)
-    sample = keep_sample(inputs, run.outputs, run.wide, graph=graph, seed=seed, depth=depth)
-    return dataclasses.replace(sample, notes=(*sample.notes, *_own_error(run)))
+    return _kept(inputs, run, graph, seed, rounding_depth(model))
 
 
 def is_tried(model: ir.Model, *, wanted: bool | None, custom_ops: Sequence[str] = ()) -> bool:
@@ -183,6 +181,18 @@ def keep_sample(
     names = (tuple(inputs[0]), tuple(outputs[0]), tuple(narrow))
     record = ReferenceSample(graph, seed, len(runs), *names, depth, *tolerance)
     return Sample(record, encode_reference(runs))
+
+
+def _kept(
+    inputs: Sequence[Mapping[str, npt.NDArray[Any]]],
+    run: SampleRun,
+    graph: str,
+    seed: int,
+    depth: int,
+) -> Sample:
+    """Keep what the original answered, with a note on what rounding cost it."""
+    sample = keep_sample(inputs, run.outputs, run.wide, graph=graph, seed=seed, depth=depth)
+    return dataclasses.replace(sample, notes=(*sample.notes, *_own_error(run)))
 
 
 def _own_error(run: SampleRun) -> tuple[str, ...]:
