@@ -13,6 +13,7 @@ import typer
 
 import samba_onnx
 from samba_onnx.cli import (
+    calibrating,
     comparing,
     conversion,
     data_preparation,
@@ -130,6 +131,7 @@ def build_application(markup: Literal["rich"] | None = None) -> typer.Typer:
         trained_models.train_export,
         programs.exec_,
         linting.lint,
+        calibrating.calibrate,
         listings.ops,
         listings.targets,
     ):

@@ -24,6 +24,7 @@ COMMANDS = (
     "train-export",
     "exec",
     "lint",
+    "calibrate",
     "ops",
     "targets",
     "data-prep",

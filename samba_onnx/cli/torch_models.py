@@ -73,6 +73,8 @@ def analyze_torch(
     *,
     target: str,
     level: str,
+    placement: str = "optimal",
+    host: str = "default",
     legalisation: LegalisationOptions | None = None,
     spatial_batches: int = 0,
 ) -> Manifest:
@@ -83,6 +85,8 @@ def analyze_torch(
         progress: Called with the name of each step before it begins.
         target: The device.
         level: ``o0`` or ``o3``.
+        placement: ``optimal`` or ``strict``.
+        host: The CPU: ``default`` or the path of a profile.
         legalisation: Which rules write what the target lacks; None for those that make a run shorter.
         spatial_batches: Mini-batches of a run in spatial mapping; 0 for section mapping.
 
@@ -99,6 +103,8 @@ def analyze_torch(
             loaded,
             target=target,
             level=level,
+            placement=placement,
+            host=host,
             legalisation=legalisation,
             spatial_batches=spatial_batches,
             progress=progress,

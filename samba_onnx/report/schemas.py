@@ -6,6 +6,7 @@ import json
 import sys
 from pathlib import Path
 
+from samba_onnx.report.calibration import CalibrationReport
 from samba_onnx.report.comparison import VerificationReport
 from samba_onnx.report.difference import DifferenceReport
 from samba_onnx.report.documents import json_schema
@@ -28,6 +29,7 @@ DOCUMENTS: dict[str, type] = {
     "targets": TargetListReport,
     "trained": TrainedModelReport,
     "lint": LintReport,
+    "calibration": CalibrationReport,
 }
 """Records that are documents, by the name of their schema file."""
 

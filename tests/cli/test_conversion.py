@@ -43,6 +43,7 @@ def test_options_reach_the_compiler(samba_port: SambaPort, compiler: Compiler, m
         *("analyze", model, "--target", "sn10", "--level", "o0", "--dim", "batch=8"),
         *("--dim", "seq=128", "--input-shape", "a=b=1,?,rows", "--input-shape", "scalar="),
         *("--float16", "bfloat16", "--legalise", "all", "--no-legalise", "pad"),
+        *("--placement", "strict", "--host", "own.toml"),
     )
     assert result.status == 0
     (call,) = calls
@@ -51,6 +52,8 @@ def test_options_reach_the_compiler(samba_port: SambaPort, compiler: Compiler, m
         "model": str(model),
         "target": "sn10",
         "level": "o0",
+        "placement": "strict",
+        "host": "own.toml",
         "dims": {"batch": 8, "seq": 128},
         "input_shapes": {"a=b": (1, None, "rows"), "scalar": ()},
         "keep_dynamic": False,
