@@ -104,21 +104,17 @@ def make_sample(
         raise UsageError(f"sample_seconds is {seconds}: expected a number of seconds above 0")
     if wanted is False:
         return Sample()
-    reason = _obstacle(model, explicit=wanted is True)
-    if reason:
+    if reason := _obstacle(model, explicit=wanted is True):
         return _without(reason)
-    rounded = replaced or _is_rounded(model)
-    trial = functools.partial(
-        run_sample, loaded.source(source), threads=1, seconds=seconds, wide=rounded
-    )
+    trial = functools.partial(run_sample, loaded.source(source), threads=1, seconds=seconds)
+    options = {"custom_ops": custom_ops, "wide": replaced or _is_rounded(model)}
     try:
-        inputs, run = _answered(functools.partial(trial, custom_ops=custom_ops), model, seed)
+        inputs, run = _answered(functools.partial(trial, **options), model, seed)
     except (UsageError, KeyError) as error:
         return _without(str(error))
     if run.not_sampled:
         return _without(run.not_sampled)
-    for outputs in run.outputs:
-        _check_outputs(model, outputs, loaded.path or loaded.summary.name)
+    _check_runs(model, run, loaded)
     return _kept(inputs, run, graph, seed, rounding_depth(model))
 
 
@@ -277,6 +273,11 @@ def _are_equal(
         for name, array in run.items()
         if array.dtype.kind in "iub"
     )
+
+
+def _check_runs(model: ir.Model, run: SampleRun, loaded: LoadedModel) -> None:
+    for outputs in run.outputs:
+        _check_outputs(model, outputs, loaded.path or loaded.summary.name)
 
 
 def _check_outputs(
