@@ -28,14 +28,19 @@ def _dequantize(graph: FloatGraph, node: onnx.NodeProto) -> None:
 
 
 def _quantize_dynamically(graph: FloatGraph, node: onnx.NodeProto) -> None:
-    """Scale and zero point as ONNX defines them; the zero point is rounded, which costs nothing."""
+    """Scale and zero point as ONNX defines them, the zero point unrounded, too.
+
+    What is zero throughout has the scale 1, as onnxruntime chooses.
+    """
     number, nothing = node.input[0], graph.number(0.0)
     low = graph.add("Min", [graph.add("ReduceMin", [number], keepdims=0), nothing])
     high = graph.add("Max", [graph.add("ReduceMax", [number], keepdims=0), nothing])
-    most = graph.number(255.0)
-    scale = graph.add("Div", [graph.add("Sub", [high, low]), most], node.output[1])
-    zero = graph.add("Div", [graph.add("Sub", [nothing, low]), scale])
-    zero = graph.add("Round", [graph.add("Clip", [zero, nothing, most])], node.output[2])
+    most, width = graph.number(255.0), graph.add("Sub", [high, low])
+    steps = graph.add("Div", [width, most])
+    empty = graph.add("Equal", [width, nothing])
+    scale = graph.add("Where", [empty, graph.number(1.0), steps], node.output[1])
+    zero = graph.add("Div", [graph.add("Neg", [low]), scale])
+    zero = graph.add("Clip", [zero, nothing, most], node.output[2])
     graph.accumulated(zero)
     graph.quantised(number, scale, zero, (0.0, 255.0), node.output[0])
 

@@ -12,7 +12,7 @@ from onnx import numpy_helper
 
 import samba_onnx
 from samba_onnx.workflows.verification import Verification, verify
-from tests.narrow_models import bert, cnn, in_float16, in_qdq, llama, mlp
+from tests.narrow_models import bert, cnn, in_dynamic, in_float16, in_qdq, llama, mlp
 
 MAKERS: dict[str, Callable[[int], onnx.ModelProto]] = {
     "float16 MLP": lambda seed: in_float16(mlp(seed)),
@@ -24,8 +24,11 @@ MAKERS: dict[str, Callable[[int], onnx.ModelProto]] = {
     "QDQ CNN, a scale per channel": lambda seed: in_qdq(cnn, seed),
     "QDQ CNN, a scale per tensor": lambda seed: in_qdq(cnn, seed, per_channel=False),
     "QDQ BERT": lambda seed: in_qdq(bert, seed),
+    "dynamic MLP": lambda seed: in_dynamic(mlp(seed)),
+    "dynamic BERT": lambda seed: in_dynamic(bert(seed)),
+    "operators CNN": lambda seed: in_qdq(cnn, seed, operators=True),
 }
-FAST = ("float16 LLaMA", "QDQ CNN, a scale per channel")
+FAST = ("float16 LLaMA", "QDQ CNN, a scale per channel", "dynamic MLP")
 
 
 def verified(model: onnx.ModelProto, converted: onnx.ModelProto, folder: Path) -> Verification:
