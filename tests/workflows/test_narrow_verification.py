@@ -62,6 +62,19 @@ def test_right_conversions_of_several_kinds_and_seeds_pass(
     assert_right(MAKERS[kind](seed), tmp_path)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("kind", [kind for kind in MAKERS if kind.startswith("float16")])
+def test_float16_in_bfloat16_passes_by_the_roundings_of_that(
+    kind: str, seed: int, tmp_path: Path
+) -> None:
+    model = MAKERS[kind](seed)
+    with samba_onnx.convert(model, tmp_path / "m.pef", float16="bfloat16") as pef:
+        for result in (verify(model, pef), samba_onnx.self_test(pef)):
+            assert [output for output in result.outputs if not output.passed] == []
+            assert "roundings of bfloat16" in result.outputs[0].tolerance
+
+
 def tensors(model: onnx.ModelProto, ending: str) -> Iterator[onnx.TensorProto]:
     """Yield the weights of the linear layers, or what belongs to them."""
     for tensor in model.graph.initializer:
