@@ -81,7 +81,11 @@ def measure(subject: Subject, folder: Path) -> Outcome:
     model = subject.build()
     try:
         pef = samba_onnx.convert(
-            model, folder / "subject.pef", dims=subject.dims, input_shapes=subject.shapes
+            model,
+            folder / "subject.pef",
+            dims=subject.dims,
+            input_shapes=subject.shapes,
+            placement="strict",  # the table says what the target can run, not what pays there
         )
     except SambaError as error:
         return Outcome(REFUSED, reason=_PATHS.sub("...", f"{type(error).__name__}: {error}"))
