@@ -33,7 +33,9 @@ class ModelPieces:
         self.initializers = {tensor.name: tensor for tensor in graph.initializer}
         self.sparse = {tensor.values.name: tensor for tensor in graph.sparse_initializer}
         declared = (*graph.input, *graph.output, *graph.value_info)
-        self._types = {value.name: value for value in declared if value.type.WhichOneof("value")}
+        self._types: dict[str, onnx.ValueInfoProto] = {
+            value.name: value for value in declared if value.type.WhichOneof("value")
+        }
         self.inputs = [value.name for value in graph.input]
         outer = {*self.makers, *self.inputs, *self.initializers, *self.sparse}
         self.reads = [
