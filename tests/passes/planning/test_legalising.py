@@ -160,3 +160,14 @@ def test_the_random_graphs_have_choices() -> None:
         run_pipeline(parse(graph(seed)), TARGET, chooser=one)
         choices.append(one.choices)
     assert sum(count >= 8 for count in choices) >= 6
+
+
+@pytest.mark.parametrize("everything", [False, True])
+def test_results_of_unknown_size_are_no_choice(everything: bool) -> None:
+    """Nothing is inferred of what a body leaves untyped, so that no copy of it can be planned."""
+    text = """g (float[4] x) => (float[4] y) <int64 n = {2}, bool c = {1}>
+{ h = Relu(x)
+  k = Loop(n, c, h) <body = b (int64 i, bool ci, s) => (co, t) { co = Identity(ci) t = Neg(s) }>
+  y = Relu(k) }"""
+    one = chooser(LegalisationOptions(everything=everything))
+    assert rewritten(text, one) == ["Relu", "Loop", "Relu"]
