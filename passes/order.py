@@ -11,6 +11,7 @@ import onnx_ir as ir
 from onnx_ir.passes.common import RemoveUnusedNodesPass, TopologicalSortPass
 
 from samba_onnx.errors import InternalError
+from samba_onnx.passes.rewrites.batch_scans import BatchScansPass
 from samba_onnx.passes.rewrites.bind_dimensions import (
     BindDimensionsPass,
     BindOutputsPass,
@@ -41,6 +42,7 @@ from samba_onnx.passes.rewrites.refuse_impossible import RefuseImpossiblePass
 from samba_onnx.passes.rewrites.remove_noops import RemoveNoopsPass
 from samba_onnx.passes.rewrites.simplify_concats import SimplifyConcatsPass
 from samba_onnx.passes.rewrites.unpack_sequences import UnpackSequencesPass
+from samba_onnx.passes.rewrites.unroll_loops import UnrollLoopsPass
 
 if TYPE_CHECKING:
     from samba_onnx.passes.rewrites.expand_functions import Knows
@@ -116,7 +118,10 @@ _SIMPLIFY: tuple[PassEntry, ...] = (
     _plain(FoldShapesPass),
     _plain(FoldConstantsPass),
     _plain(InlineBranchesPass),
-    _plain(UnpackSequencesPass),
+    # Before: a Scan that is computed at once is no steps. Not for training: modules loop as the model does.
+    _plain(BatchScansPass, training=False),
+    PassEntry(lambda context: UnrollLoopsPass(context.target), training=False),
+    _plain(UnpackSequencesPass),  # behind: steps write into sequences
     _plain(SimplifyConcatsPass),
     _plain(DropZeroStatesPass),
     _plain(RemoveNoopsPass),
