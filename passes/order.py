@@ -40,6 +40,7 @@ from samba_onnx.passes.rewrites.merge_linears import MergeLinearsPass
 from samba_onnx.passes.rewrites.merge_reshaped_transposes import MergeReshapedTransposesPass
 from samba_onnx.passes.rewrites.refuse_impossible import RefuseImpossiblePass
 from samba_onnx.passes.rewrites.remove_noops import RemoveNoopsPass
+from samba_onnx.passes.rewrites.replace_float16 import ReplaceFloat16Pass
 from samba_onnx.passes.rewrites.simplify_concats import SimplifyConcatsPass
 from samba_onnx.passes.rewrites.unpack_sequences import UnpackSequencesPass
 from samba_onnx.passes.rewrites.unroll_loops import UnrollLoopsPass
@@ -61,6 +62,8 @@ class PipelineOptions:
     the only input."""
     assumed_size: int | None = None
     """Size of dynamic dimensions of inputs that these leave dynamic; None leaves them so."""
+    float16: ir.DataType | None = None
+    """Type in which float16 is computed; None leaves it as it is."""
 
 
 @dataclass(frozen=True)
@@ -133,7 +136,8 @@ _SIMPLIFY: tuple[PassEntry, ...] = (
 )
 
 _EXPAND: tuple[PassEntry, ...] = (
-    PassEntry(lambda context: ExpandForeignPass(context.target)),  # before: bodies may be left
+    # Before: bodies may be left. What it expands may make outputs known.
+    PassEntry(lambda context: ExpandForeignPass(context.target), static_outputs=True),
     PassEntry(lambda context: ExpandFunctionsPass(context.target)),
     _plain(LiftConstantsPass),  # bodies hold Constant nodes
     _INFER,
@@ -160,6 +164,9 @@ PIPELINE: tuple[PassEntry, ...] = (
     _plain(RefuseImpossiblePass, training=False),
     _plain(ConvertOpsetPass),
     _INFER,
+    # Before anything is folded: what is computed from constants is rounded as what runs is. Behind the
+    # conversion, which sees to it that Cast names its type by a number.
+    PassEntry(lambda context: ReplaceFloat16Pass(context.options.float16), training=False),
     *_only_running(_SIMPLIFY),  # weights that will be trained are initializers still
     *_EXPAND,  # after inference: bodies depend on types
     *_EXPAND,

@@ -98,9 +98,8 @@ def cnn(seed: int = 0) -> onnx.ModelProto:
 def bert(seed: int = 0, layers: int = 2) -> onnx.ModelProto:
     """An encoder with a padding mask of the lowest float16, as exporters write it."""
     net = Net(seed)
-    wide = net.op("Cast", "mask", to=TensorProto.FLOAT)
-    missing = net.op("Sub", net.keep(1.0), wide)
-    mask = net.op("Mul", missing, net.keep(-65504.0))
+    padding = net.op("Equal", "mask", net.keep(np.array(0)))
+    mask = net.op("Where", padding, net.keep(-65504.0), net.keep(0.0))
     mask = net.op("Unsqueeze", mask, net.keep(np.array([1, 2])))
     hidden = net.op("Gather", net.weight(WORDS, WIDTH, scale=1.0), "ids")
     hidden = net.op("Add", hidden, net.weight(TOKENS, WIDTH, scale=0.5))

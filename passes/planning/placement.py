@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import onnx_ir as ir
 
 from samba_onnx.facts.domains import ONNX_DOMAINS, qualified
+from samba_onnx.passes.rewrites.refusals import UNEXPANDED
 from samba_onnx.passes.targets import Support, Target
 from samba_onnx.passes.targets.reasons import Reason, ReasonCode
 
@@ -41,10 +42,26 @@ def place(model: ir.Model, target: Target) -> Placement:
     """
     supports = {node: target.support(node) for node in model.graph}
     supports |= _blamed(model.graph, supports)
+    supports |= {
+        node: replace(support, reason=_explained(support.reason, node, target))
+        for node, support in supports.items()
+        if support.reason is not None and UNEXPANDED in node.meta
+    }
     reasons = {
         node: support.reason for node, support in supports.items() if support.reason is not None
     }
     return Placement(reasons=reasons, supports=supports)
+
+
+def _explained(reason: Reason, node: ir.Node, target: Target) -> Reason:
+    """Return the reason of a node of a foreign operator with why it is not expanded."""
+    why = f"it is not expanded: {node.meta[UNEXPANDED]}"
+    if reason.code is not ReasonCode.DOMAIN:
+        return replace(reason, message=f"{reason.message}; {why}")
+    name = qualified(node.domain, node.op_type)
+    return replace(
+        reason, message=f"{name} is no operator of the table of {target.name}, and {why}"
+    )
 
 
 _UNKNOWN = frozenset({ReasonCode.UNKNOWN_TYPE, ReasonCode.UNKNOWN_RANK})

@@ -3,31 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 import onnx_ir as ir
 
-from samba_onnx.facts.domains import qualified
+from samba_onnx.facts.domains import ONNXRUNTIME_DOMAINS, qualified
 from samba_onnx.passes.rewrites.expand_functions import Knows
-from samba_onnx.passes.rewrites.foreign import rule_of
-from samba_onnx.passes.rewrites.foreign.drafting import CannotExpandError, Draft
-from samba_onnx.passes.rewrites.refusals import ReasonedPass, Refusal
+from samba_onnx.passes.rewrites.expand_quantization import DEQUANTIZING, QUANTIZING
+from samba_onnx.passes.rewrites.foreign import reason_of, rule_of
+from samba_onnx.passes.rewrites.foreign.drafting import (
+    CannotExpandError,
+    Draft,
+    UnknownShapeError,
+)
+from samba_onnx.passes.rewrites.infer_shapes import InferShapesPass
+from samba_onnx.passes.rewrites.lift_constants import LiftConstantsPass
+from samba_onnx.passes.rewrites.refusals import UNEXPANDED, ReasonedPass, Refusal
 from samba_onnx.passes.rewrites.rewriting import constant, replace_node
 
 OLDEST = 21
 """Oldest version of the default operator set that the rules write for: axes are inputs, DequantizeLinear has blocks."""
 
 _VANISHING = frozenset({"Constant", "Identity"})
+_EXPANDED_LATER: Final = {"DequantizeLinear": DEQUANTIZING, "QuantizeLinear": QUANTIZING}
+"""Operators that rules write and another pass expands, with what it needs for that."""
 
 
 class ExpandForeignPass(ReasonedPass):
     """Replace nodes of onnxruntime's domain and of ONNX's for machine learning by what they are made of.
 
     1. The target does not know the operator, and there is a rule for it.
-    2. The target knows every operator that the rule writes, but for what is computed from constants and folds;
-       otherwise the node stays whole for the CPU.
+    2. The target knows every operator that the rule writes, but for what is computed from constants and
+       folds, and for quantisation, which another pass expands; otherwise the node stays whole for the CPU.
     3. The model is of the version that the rules write for; ConvertOpsetPass has seen to it where it could.
     4. Nodes of subgraphs stay: they run on the CPU as they are.
-    5. A note says once per operator why nodes of it stay.
+    5. Types behind operators that onnxruntime has no kernel for are inferred from what these have become.
+    6. A note says once per operator why nodes of it stay, and ``Node.meta`` says it of every one.
     """
 
     def __init__(self, target: Knows) -> None:
@@ -38,14 +49,26 @@ class ExpandForeignPass(ReasonedPass):
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
         """Expand what can be."""
-        modified = False
+        modified = outdated = False
         version = model.graph.opset_imports.get("", 0)
         for node in list(model.graph):
-            if self.target.knows(node.domain, node.op_type) or rule_of(node) is None:
+            if self.target.knows(node.domain, node.op_type):
+                continue
+            if rule_of(node) is None:
+                _keep_whole(node)
                 continue
             outcome = self._expand(node, version)
+            # Case 5.
+            if isinstance(outcome, _UnknownShape) and outdated:
+                LiftConstantsPass()(model)  # inference reads Constant nodes, and weights among them
+                InferShapesPass()(model)
+                outdated = False
+                outcome = self._expand(node, version)
+            outdated |= outcome is None
             modified |= self.refusals.applied(node, outcome)
+            # Case 6.
             if outcome is not None:
+                node.meta[UNEXPANDED] = outcome.reason
                 self.notes.append(
                     f"{qualified(node.domain, node.op_type)} is not expanded: {outcome.reason}"
                 )
@@ -62,6 +85,8 @@ class ExpandForeignPass(ReasonedPass):
         draft = Draft(node)
         try:
             results = rule(draft)
+        except UnknownShapeError as error:
+            return _UnknownShape(str(error))
         except CannotExpandError as error:
             return Refusal(str(error))
         outputs = _own(draft, [results] if isinstance(results, ir.Value) else results)
@@ -76,7 +101,20 @@ class ExpandForeignPass(ReasonedPass):
         return None
 
     def _is_known(self, op_type: str) -> bool:
-        return op_type in _VANISHING or self.target.knows("", op_type)
+        if op_type in _VANISHING or self.target.knows("", op_type):
+            return True
+        needed = _EXPANDED_LATER.get(op_type)
+        return needed is not None and all(self.target.knows("", name) for name in needed)
+
+
+class _UnknownShape(Refusal):
+    """A type or shape that a rule needs is not known."""
+
+
+def _keep_whole(node: ir.Node) -> None:
+    """Write down why a node of an operator of onnxruntime's stays, if no rule expands it."""
+    if node.domain in ONNXRUNTIME_DOMAINS:
+        node.meta[UNEXPANDED] = reason_of(node)
 
 
 def _computed(draft: Draft) -> Iterator[ir.Node]:

@@ -35,8 +35,8 @@ _INTEGERS: Final = frozenset(
 )
 """Types of quantised numbers that float32 holds exactly."""
 _FLOATS: Final = frozenset({_T.FLOAT, _T.FLOAT16, _T.BFLOAT16})
-_QUANTIZING: Final = ("Add", "Cast", "Clip", "Div", "Round")
-_DEQUANTIZING: Final = ("Cast", "Mul", "Sub")
+QUANTIZING: Final = ("Add", "Cast", "Clip", "Div", "Round")
+DEQUANTIZING: Final = ("Cast", "Mul", "Sub")
 
 
 class ExpandQuantizationPass(ReasonedPass):
@@ -70,9 +70,9 @@ class ExpandQuantizationPass(ReasonedPass):
         modified, twins = False, Twins(model)
         for node in list(model.graph):
             if is_operator(node, "QuantizeLinear"):
-                outcome = self._refused(node, _QUANTIZING) or _quantize(model, node)
+                outcome = self._refused(node, QUANTIZING) or _quantize(model, node, twins)
             elif is_operator(node, "DequantizeLinear"):
-                outcome = self._refused(node, _DEQUANTIZING) or _dequantize(model, node, twins)
+                outcome = self._refused(node, DEQUANTIZING) or _dequantize(model, node, twins)
             else:
                 continue
             modified |= self.refusals.applied(node, outcome)
@@ -90,7 +90,7 @@ class ExpandQuantizationPass(ReasonedPass):
         return None
 
 
-def _quantize(model: ir.Model, node: ir.Node) -> Refusal | None:
+def _quantize(model: ir.Model, node: ir.Node, twins: Twins) -> Refusal | None:
     number, output = node.inputs[0], node.outputs[0]
     scale, zero = node.inputs[1], _operand(node, 2)
     assert number is not None
@@ -103,13 +103,13 @@ def _quantize(model: ir.Model, node: ir.Node) -> Refusal | None:
     if folded is None:
         return None
     # Case 4.
-    if (scales := _factors(model, node, scale)) is None:
+    if (scales := _factors(model, node, scale, twins)) is None:
         return Refusal("its scales do not fit, or those of its blocks are computed")
     low, high = _ends(output.dtype)
     shift = constant(zero)
     uniform = zero is None or (shift is not None and len(np.unique(shift.numpy())) == 1)
     point = 0 if shift is None or not uniform else int(shift.numpy().ravel()[0])
-    points = None if uniform else _factors(model, node, zero)
+    points = None if uniform else _factors(model, node, zero, twins)
     if not uniform and points is None:
         return Refusal("its zero points do not fit, or those of its blocks are computed")
     quotient = put_before(node, "Div", _as_float(node, number), scales)
@@ -138,14 +138,15 @@ def _dequantize(model: ir.Model, node: ir.Node, twins: Twins) -> Refusal | None:
     if output.dtype not in _FLOATS or source.dtype not in {*_INTEGERS, _T.INT32}:
         return Refusal(f"it makes {output.dtype} of {source.dtype}")
     # Case 4.
-    scales = _factors(model, node, scale)
-    points = None if zero is None else _factors(model, node, zero, plain=source.dtype == _T.INT32)
+    scales = _factors(model, node, scale, twins)
+    plain = source.dtype == _T.INT32
+    points = None if zero is None else _factors(model, node, zero, twins, plain=plain)
     if scales is None or (zero is not None and points is None):
         return Refusal("its scales do not fit, or those of its blocks are computed")
     shift = constant(zero)
     if shift is not None and not shift.numpy().any():
         points = None
-    if source.dtype == _T.INT32:
+    if plain:
         # As onnxruntime does: the difference is one of integers.
         shifted = source if points is None else put_before(node, "Sub", source, points)
         centered = put_before(node, "Cast", shifted, to=int(_T.FLOAT))
@@ -218,7 +219,12 @@ def _ends(dtype: ir.DataType) -> tuple[int, int]:
 
 
 def _factors(
-    model: ir.Model, node: ir.Node, value: ir.Value | None, *, plain: bool = False
+    model: ir.Model,
+    node: ir.Node,
+    value: ir.Value | None,
+    twins: Twins,
+    *,
+    plain: bool = False,
 ) -> ir.Value | None:
     """Return scales or zero points in float32, as they broadcast to what they scale.
 
@@ -226,6 +232,7 @@ def _factors(
         model: For constants.
         node: The node that has them; what computes them comes before it.
         value: The scales or zero points.
+        twins: Floats of zero points that are computed.
         plain: Whether they keep their type.
 
     Returns:
@@ -251,7 +258,7 @@ def _factors(
     if block:
         return None
     if not plain:
-        value = _as_float(node, value)
+        value = twins.of(value, node) if value.dtype in _INTEGERS else _as_float(node, value)
     if len(scales) == 1 and not shape:
         return put_before(node, "Reshape", value, add_integers(model, f"{value.name}_shape", []))
     behind = len(shape) - 1 - axis % len(shape) if scales not in ((), (1,)) else 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Set
+from typing import Final
 
 import onnx
 import onnx_ir as ir
@@ -18,6 +19,8 @@ pipeline runs the pass several times."""
 MADE_UP = "unk__"
 """How the names begin that onnx gives to dimensions which it does not know."""
 _SHAPE_TYPES = (ir.DataType.INT64, ir.DataType.INT32)
+_LIKE_FIRST_OPERAND: Final = frozenset({"GroupNormalization"})
+"""Operators of which onnx infers nothing; their result has type and shape of their first operand."""
 
 
 class InferShapesPass(ir.passes.InPlacePass):
@@ -142,6 +145,11 @@ class ShapeWriter:
         proto.op_type, proto.domain, proto.overload = node.op_type, node.domain, node.overload
         if node in self._unsafe:
             proto.op_type = "Div"
+        if node.domain == "" and node.op_type in _LIKE_FIRST_OPERAND:
+            proto.op_type = "Identity"
+            proto.input.append(self._name(node.inputs[0]))
+            proto.output.append(self._name(node.outputs[0]))
+            return
         proto.input.extend(self._name(value) for value in node.inputs)
         proto.output.extend(self._name(value) for value in node.outputs)
         for attribute in node.attributes.values():

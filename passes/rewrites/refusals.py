@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Final
 
 import onnx_ir as ir
+
+UNEXPANDED: Final = "samba_onnx.unexpanded"
+"""Key in ``Node.meta`` of the reason why a node of a foreign operator was not expanded: a text without a
+subject, as a :class:`Refusal` has it. Whoever says why the node runs on the CPU says this, too."""
 
 
 @dataclass(frozen=True)

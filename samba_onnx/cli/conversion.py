@@ -17,6 +17,7 @@ from samba_onnx.cli.options import (
     AnnotatedOption,
     CustomOpsOption,
     DimOption,
+    Float16Option,
     InputShapeOption,
     JsonOption,
     KeepDynamicOption,
@@ -127,6 +128,7 @@ def convert(
     input_shape: InputShapeOption = None,
     sample_input: SampleInputOption = None,
     keep_dynamic: KeepDynamicOption = False,
+    float16: Float16Option = None,
     fail_on_fallback: FailOption = False,
     max_fallbacks: FallbacksOption = None,
     max_transfer_bytes: TransferOption = None,
@@ -188,6 +190,7 @@ def convert(
     batches = _spatial_batches(model, spatial_batches)
     dims, shapes = parse_sizes(dim), _shapes(input_shape, sample_input)
     sizes: dict[str, Any] = {"dims": dims, "input_shapes": shapes, "keep_dynamic": keep_dynamic}
+    sizes["float16"] = float16
     if loss_index and not train:
         raise UsageError("--loss-index is for --train: a program that only runs has no losses")
     destination = output or _destination(model)
@@ -199,7 +202,7 @@ def convert(
 
     with Activity(quiet) as activity:
         if is_torch_model(model):
-            _refuse_shapes(bool(dims or shapes or keep_dynamic))
+            _refuse_shapes(bool(dims or shapes or keep_dynamic or float16))
             _refuse_libraries(custom_ops)
             opened = convert_torch(
                 model,
@@ -244,6 +247,7 @@ def analyze(
     input_shape: InputShapeOption = None,
     sample_input: SampleInputOption = None,
     keep_dynamic: KeepDynamicOption = False,
+    float16: Float16Option = None,
     spatial_batches: SpatialBatchesOption = None,
     fail_on_fallback: FailOption = False,
     max_fallbacks: FallbacksOption = None,
@@ -256,7 +260,6 @@ def analyze(
     """Report what would run where; no weight is read or written.
 
     Examples:
-      samba-port analyze model.onnx
       samba-port analyze model.onnx --target sn10 --dim batch=8 --dim seq=128
       samba-port analyze model.onnx --json - --max-transfer-bytes 2MB
       samba-port analyze my_project.models:resnet
@@ -265,6 +268,7 @@ def analyze(
     batches = _spatial_batches(model, spatial_batches)
     dims, shapes = parse_sizes(dim), _shapes(input_shape, sample_input)
     sizes: dict[str, Any] = {"dims": dims, "input_shapes": shapes, "keep_dynamic": keep_dynamic}
+    sizes["float16"] = float16
     refuse_annotated(model, annotated)
     refuse_overwriting(model, outputs={"--json": json, "--annotated": annotated})
 
@@ -272,7 +276,7 @@ def analyze(
 
     with Activity(quiet) as activity:
         if is_torch_model(model):
-            _refuse_shapes(bool(dims or shapes or keep_dynamic))
+            _refuse_shapes(bool(dims or shapes or keep_dynamic or float16))
             manifest = analyze_torch(
                 model, activity.step, target=target, level=level, spatial_batches=batches
             )
@@ -320,8 +324,8 @@ def _shapes(
 def _refuse_shapes(stated: bool) -> None:
     if stated:
         raise UsageError(
-            "--dim, --input-shape, --sample-input and --keep-dynamic are for ONNX models: the sizes of "
-            "a PyTorch model are those of its example inputs"
+            "--dim, --input-shape, --sample-input, --keep-dynamic and --float16 are for ONNX models: "
+            "sizes and types of a PyTorch model are those of its example inputs and weights"
         )
 
 

@@ -79,6 +79,16 @@ KeepDynamicOption = Annotated[
         rich_help_panel=SHAPES,
     ),
 ]
+Float16Option = Annotated[
+    str | None,
+    typer.Option(
+        "--float16",
+        metavar="TYPE",
+        help="Compute float16 in float32, in bfloat16, or on the cpu; in float32 by default, if the target "
+        "has it.",
+        show_default=False,
+    ),
+]
 SpatialBatchesOption = Annotated[
     int | None,
     typer.Option(

@@ -84,19 +84,20 @@ def annotate(
     dims: Sizes | None = None,
     input_shapes: InputShapes | None = None,
     keep_dynamic: bool = False,
+    float16: str | None = None,
     progress: Progress | None = None,
 ) -> tuple[NodeAnnotation, ...]:
     """Write a model with what became of each of its nodes.
 
     Args:
         model: Path of an ONNX model.
-        output: The model to write; in the folder of the original if that has data beside it, which both
-            refer to then.
+        output: The model to write; in the folder of the original if that has data beside it.
         target: A target's name, or the path of a profile.
         level: ``o0`` or ``o3``.
         dims: Sizes of dynamic dimensions; of several, the first.
         input_shapes: Shapes of inputs by name.
         keep_dynamic: Whether other dimensions of inputs stay dynamic.
+        float16: The type in which float16 is computed, as ``convert`` takes it.
         progress: Called with the name of each step before it begins.
 
     Returns:
@@ -105,13 +106,12 @@ def annotate(
     Raises:
         ModelError: The model cannot be used.
         TargetError: The target is unknown or malformed.
-        UsageError: An option contradicts the model, or the output is in a folder where it would not find
-            its data.
+        UsageError: An option contradicts the model, or its data are not where the output is.
         OutOfDeviceMemoryError: The model does not fit into the target's memory.
         OutputError: The file cannot be written.
     """
     settings = chosen_settings(target, level, progress)
-    options = chosen_options(dims, input_shapes, keep_dynamic)[:1]
+    options = chosen_options(settings.target, dims, input_shapes, keep_dynamic, float16)[:1]
     loaded = load_model(model)
     _refuse_converted(loaded)
     proto = onnx.load(model, load_external_data=False)

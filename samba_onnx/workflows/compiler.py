@@ -23,6 +23,7 @@ from samba_onnx.pef.manifest import Manifest, SourceModel
 from samba_onnx.pef.sources import Source
 from samba_onnx.program.program import Program
 from samba_onnx.runtime.engine.settings import library_paths
+from samba_onnx.workflows.half_types import float16_type
 from samba_onnx.workflows.packaging import Trial, package
 from samba_onnx.workflows.planning import (
     CompilerSettings,
@@ -55,6 +56,7 @@ def analyze(
     dims: Sizes | None = None,
     input_shapes: InputShapes | None = None,
     keep_dynamic: bool = False,
+    float16: str | None = None,
     progress: Progress | None = None,
 ) -> Manifest:
     """Say how a model would convert, without writing anything or reading its weights.
@@ -71,6 +73,8 @@ def analyze(
             for the only input.
         keep_dynamic: Whether other dimensions of inputs stay dynamic, for the CPU. Otherwise they
             become 1, and a note says which.
+        float16: The type in which float16 is computed: ``float32``, ``bfloat16``, or ``cpu`` to leave it
+            to the host. None takes float32 where the target has it.
         progress: Called with the name of each step before it begins.
 
     Returns:
@@ -83,7 +87,7 @@ def analyze(
         OutOfDeviceMemoryError: The model does not fit into the target's memory.
     """
     settings = chosen_settings(target, level, progress)
-    options = chosen_options(dims, input_shapes, keep_dynamic)
+    options = chosen_options(settings.target, dims, input_shapes, keep_dynamic, float16)
     return _plan_onnx(model, settings, options)[1].manifest
 
 
@@ -96,6 +100,7 @@ def convert(
     dims: Sizes | None = None,
     input_shapes: InputShapes | None = None,
     keep_dynamic: bool = False,
+    float16: str | None = None,
     sample: bool | None = None,
     sample_seconds: float = SECONDS,
     seed: int = 0,
@@ -120,6 +125,8 @@ def convert(
             for the only input.
         keep_dynamic: Whether other dimensions of inputs stay dynamic, for the CPU. Otherwise they
             become 1, and a note says which.
+        float16: The type in which float16 is computed: ``float32``, ``bfloat16``, or ``cpu`` to leave it
+            to the host. None takes float32 where the target has it.
         sample: Whether to run the original model once on seeded random inputs, in a child process
             with limits, to keep inputs and outputs in the PEF for self-tests, and to try whether the
             emulator's engine can prepare what was compiled. None does so unless the weights take
@@ -146,7 +153,8 @@ def convert(
     """
     destination, libraries = _destination(model, output), library_paths(custom_ops)
     settings = chosen_settings(target, level, progress)
-    loaded, planned = _plan_onnx(model, settings, chosen_options(dims, input_shapes, keep_dynamic))
+    options = chosen_options(settings.target, dims, input_shapes, keep_dynamic, float16)
+    loaded, planned = _plan_onnx(model, settings, options)
     settings.progress("sample")
     # The inputs and outputs of the first graph have the names of the model.
     reference = make_sample(
@@ -254,17 +262,26 @@ def chosen_settings(
 
 
 def chosen_options(
-    dims: Sizes | None, input_shapes: InputShapes | None, keep_dynamic: bool
+    target: Target,
+    dims: Sizes | None,
+    input_shapes: InputShapes | None,
+    keep_dynamic: bool,
+    float16: str | None,
 ) -> list[PipelineOptions]:
-    """Return what the user says of sizes, for each graph.
+    """Return what the user says of sizes and types, for each graph.
 
     Args:
+        target: The device.
         dims: Sizes of dynamic dimensions by name; several make a graph for each.
         input_shapes: Shapes of inputs by name.
         keep_dynamic: Whether other dimensions of inputs stay dynamic; otherwise they become 1.
+        float16: The type in which float16 is computed, as ``convert`` takes it.
     """
+    half = float16_type(target, float16)
     assumed = None if keep_dynamic else ASSUMED_SIZE
-    return [PipelineOptions(sizes, input_shapes or {}, assumed) for sizes in each_size(dims or {})]
+    return [
+        PipelineOptions(sizes, input_shapes or {}, assumed, half) for sizes in each_size(dims or {})
+    ]
 
 
 def _plan_onnx(

@@ -108,9 +108,11 @@ def test_a_pef_agrees_with_its_model_in_every_float(compiled: tuple[int, Path]) 
     against_float32 = [output.tolerance.endswith("against float32") for output in own.outputs]
     assert against_float32 == [element != TensorProto.FLOAT] * 2
     if element != TensorProto.FLOAT:  # an addition, a product and a softmax
-        roundings = f"{output_roundings(3):.3g} roundings"
-        for output in (*result.outputs, *own.outputs):
-            assert output.tolerance.startswith(roundings)
+        for output in result.outputs:
+            assert output.tolerance.startswith(f"{output_roundings(3):.3g} roundings")
+        casts = 2 * (element == TensorProto.FLOAT16)  # the device computes it in float32
+        for output in own.outputs:
+            assert output.tolerance.startswith(f"{output_roundings(3 + casts):.3g} roundings")
 
 
 def zero_all_but_two(table: np.ndarray) -> None:

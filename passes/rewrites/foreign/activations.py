@@ -50,7 +50,7 @@ def bias_softmax(draft: Draft) -> ir.Value:
     """
     value, bias = draft.operand(0), draft.operand(1)
     rank, axis = draft.rank(value), draft.integer("axis", 1)
-    if axis % rank != rank - 1:
+    if draft.axis(value, axis) != rank - 1:
         raise CannotExpandError(f"its axis {axis} is not the last of {rank}")
     if draft.rank(bias) != rank:
         raise CannotExpandError("its bias has another rank than its data")

@@ -10,6 +10,7 @@ import onnx_ir as ir
 
 from samba_onnx.facts.domains import ONNXRUNTIME_DOMAIN
 from samba_onnx.passes.rewrites.foreign.drafting import CannotExpandError, Draft
+from samba_onnx.passes.rewrites.foreign.quantization import dequantized
 from samba_onnx.passes.rewrites.foreign.registry import expands
 
 _FILTER = -10000.0
@@ -27,6 +28,11 @@ class Heads:
     """Numbers of a head of queries and keys."""
 
 
+def like(draft: Draft) -> ir.Value:
+    """Return the operand whose type an attention computes with: of integers, that of their scale."""
+    return draft.operand(3 if draft.node.op_type == "QAttention" else 0)
+
+
 def split_heads(draft: Draft, value: ir.Value, heads: int) -> ir.Value:
     """Write ``[batch, length, heads * size]`` as ``[batch, heads, length, size]``."""
     split = draft.op("Reshape", value, draft.integers(0, 0, heads, -1))
@@ -42,7 +48,7 @@ def join_heads(draft: Draft, value: ir.Value, width: int) -> ir.Value:
 def scores(draft: Draft, heads: Heads, scale: float) -> ir.Value:
     """Write the products of queries with keys, scaled by ``scale`` or the root of the head's size."""
     factor = scale or 1 / math.sqrt(heads.size)
-    scaled = draft.op("Mul", heads.query, draft.scalar(factor, draft.operand(0)))
+    scaled = draft.op("Mul", heads.query, draft.scalar(factor, like(draft)))
     return draft.op("MatMul", scaled, draft.op("Transpose", heads.key, perm=[0, 1, 3, 2]))
 
 
@@ -62,17 +68,36 @@ def attention(draft: Draft) -> tuple[ir.Value | None, ...]:
     The cache is ``[2, batch, heads, length, size]``: keys, then values.
     """
     draft.refuse_inputs(6)
+    product = draft.op("MatMul", draft.operand(0), draft.operand(1))
+    others = draft.optional(3), draft.optional(4), draft.optional(5)
+    return _attention(draft, product, *others)
+
+
+@expands(ONNXRUNTIME_DOMAIN, "QAttention")
+def quantized_attention(draft: Draft) -> tuple[ir.Value | None, ...]:
+    """Attention of a sequence to itself whose data and weights are integers."""
+    source, weights = dequantized(draft, (0, 3, 6)), dequantized(draft, (1, 4, 7), 1)
+    product = draft.op("MatMul", source, weights)
+    return _attention(draft, product, draft.optional(5), draft.optional(8), None)
+
+
+def _attention(
+    draft: Draft,
+    product: ir.Value,
+    mask: ir.Value | None,
+    past: ir.Value | None,
+    addend: ir.Value | None,
+) -> tuple[ir.Value | None, ...]:
+    """Write attention behind the product of data and weights; data, weights and bias come first."""
     draft.refuse_attributes(do_rotary=0, past_present_share_buffer=0)
     source, weights, bias = draft.operand(0), draft.operand(1), draft.optional(2)
-    number = draft.integer("num_heads")
+    number = draft.count("num_heads")
     widths = draft.list_of("qkv_hidden_sizes") or [draft.size(weights, 1) // 3] * 3
-    product = draft.op("MatMul", source, weights)
     if bias is not None:
         product = draft.op("Add", product, bias)
     parts = draft.several("Split", 3, product, draft.integers(*widths), axis=-1)
     query, key, value = (split_heads(draft, part, number) for part in parts)
     length, earlier = draft.size(source, 1), 0
-    past = draft.optional(4)
     if past is not None:
         earlier = draft.size(past, 3)
         key, value = (
@@ -82,9 +107,9 @@ def attention(draft: Draft) -> tuple[ir.Value | None, ...]:
             for index, new in enumerate((key, value))
         )
     heads = Heads(query, key, value, widths[0] // number)
-    hidden = _hidden(draft, draft.optional(3), length, earlier + length)
+    hidden = _hidden(draft, mask, length, earlier + length)
     causal = causal_mask(draft, length, earlier) if draft.integer("unidirectional") else None
-    result = attend(draft, heads, hidden, causal, draft.optional(5))
+    result = attend(draft, heads, hidden, causal, addend)
     return join_heads(draft, result, widths[2]), _pair(draft, key, value)
 
 
@@ -97,7 +122,7 @@ def _pair(draft: Draft, key: ir.Value, value: ir.Value) -> ir.Value | None:
 
 def causal_mask(draft: Draft, length: int, earlier: int) -> ir.Value:
     """Write what hides later positions from ``length`` queries behind ``earlier`` cached positions."""
-    dtype = draft.dtype(draft.operand(0))
+    dtype = draft.dtype(like(draft))
     lowest = float(dtype.min)
     visible = np.tri(length, earlier + length, earlier, dtype=bool)
     return draft.tensor(ir.tensor(np.where(visible, 0.0, lowest).astype(dtype.numpy())))
@@ -125,9 +150,9 @@ def _hidden(draft: Draft, mask: ir.Value | None, length: int, total: int) -> ir.
         seen = draft.op("Cast", wide, to=ir.DataType.BOOL)
     else:
         raise CannotExpandError(f"its mask has {rank} dimensions")
-    like = draft.operand(0)
     outside = draft.number("mask_filter_value", _FILTER)
-    return draft.op("Where", seen, draft.scalar(0.0, like), draft.scalar(outside, like))
+    shown, unseen = (draft.scalar(number, like(draft)) for number in (0.0, outside))
+    return draft.op("Where", seen, shown, unseen)
 
 
 @expands(ONNXRUNTIME_DOMAIN, "MultiHeadAttention")
@@ -137,7 +162,7 @@ def multi_head_attention(draft: Draft) -> tuple[ir.Value | None, ...]:
     Keys and values come as ``[batch, length, width]``, or by heads as a cache of another sequence does.
     """
     draft.refuse_inputs(8, 9)
-    number = draft.integer("num_heads")
+    number = draft.count("num_heads")
     query, key, value = _projections(draft)
     width = draft.size(draft.operand(0), 2)
     out_width = width

@@ -69,7 +69,7 @@ def group_query_attention(draft: Draft) -> tuple[ir.Value | None, ...]:
 
 def _sizes(draft: Draft) -> _Sizes:
     query = draft.operand(0)
-    heads, groups = draft.integer("num_heads"), draft.integer("kv_num_heads")
+    heads, groups = draft.count("num_heads"), draft.count("kv_num_heads")
     total = int(draft.known(draft.operand(6), "its total length").numpy().item())
     packed = draft.optional(1) is None
     width = draft.size(query, 2)

@@ -16,6 +16,10 @@ class CannotExpandError(Exception):
     """A node is beyond the rule of its operator; the text is the reason, read after the node's name."""
 
 
+class UnknownShapeError(CannotExpandError):
+    """A rule needs a type or shape that is not known; it may be when what comes before is expanded."""
+
+
 class Draft:
     """Writes nodes of the default domain that compute what one node of another domain computes.
 
@@ -121,6 +125,17 @@ class Draft:
         attribute = self.node.attributes.get(name)
         return default if attribute is None else attribute.as_int()
 
+    def count(self, name: str) -> int:
+        """Return an attribute that counts something of which there is at least one.
+
+        Raises:
+            CannotExpandError: It is left out, or below one.
+        """
+        count = self.integer(name)
+        if count < 1:
+            raise CannotExpandError(f"its attribute {name} is {count}, not 1 or more")
+        return count
+
     def number(self, name: str, default: float) -> float:
         """Return an attribute that is a float, or its default."""
         attribute = self.node.attributes.get(name)
@@ -144,43 +159,43 @@ class Draft:
         """Return the type of an operand.
 
         Raises:
-            CannotExpandError: It is unknown.
+            UnknownShapeError: It is unknown.
         """
         if value.dtype is None:
-            raise CannotExpandError(f"the type of {value.name!r} is unknown")
+            raise UnknownShapeError(f"the type of {value.name!r} is unknown")
         return value.dtype
 
     def rank(self, value: ir.Value) -> int:
         """Return the number of dimensions of an operand.
 
         Raises:
-            CannotExpandError: It is unknown.
+            UnknownShapeError: It is unknown.
         """
         if value.shape is None:
-            raise CannotExpandError(f"the rank of {value.name!r} is unknown")
+            raise UnknownShapeError(f"the rank of {value.name!r} is unknown")
         return len(value.shape)
 
     def size(self, value: ir.Value, axis: int) -> int:
         """Return the size of one dimension of an operand.
 
         Raises:
-            CannotExpandError: It is unknown.
+            UnknownShapeError: It is unknown.
         """
         rank = self.rank(value)
         size = value.shape[axis] if value.shape is not None and -rank <= axis < rank else None
         if not isinstance(size, int):
-            raise CannotExpandError(f"dimension {axis} of {value.name!r} is not static")
+            raise UnknownShapeError(f"dimension {axis} of {value.name!r} is not static")
         return size
 
     def shape(self, value: ir.Value) -> tuple[int, ...]:
         """Return the shape of an operand.
 
         Raises:
-            CannotExpandError: It is not static.
+            UnknownShapeError: It is not static.
         """
         shape = static_shape(value)
         if shape is None:
-            raise CannotExpandError(f"the shape of {value.name!r} is not static")
+            raise UnknownShapeError(f"the shape of {value.name!r} is not static")
         return shape
 
     def known(self, value: ir.Value, what: str) -> ir.TensorProtocol:
@@ -197,6 +212,33 @@ class Draft:
         if tensor is None:
             raise CannotExpandError(f"{what} {value.name!r} is not constant")
         return tensor
+
+    def known_number(self, value: ir.Value, what: str) -> Any:
+        """Return the content of a constant operand of one element, as a Python number.
+
+        Args:
+            value: The operand.
+            what: How the reason calls it.
+
+        Raises:
+            CannotExpandError: It is no constant, or has several elements.
+        """
+        tensor = self.known(value, what)
+        if tensor.size != 1:
+            raise CannotExpandError(f"{what} {value.name!r} is not one number")
+        return tensor.numpy().item()
+
+    def axis(self, value: ir.Value, axis: int) -> int:
+        """Return an axis of an operand, counted from the front.
+
+        Raises:
+            CannotExpandError: The operand has no such axis.
+            UnknownShapeError: The operand's rank is unknown.
+        """
+        rank = self.rank(value)
+        if not -rank <= axis < rank:
+            raise CannotExpandError(f"{value.name!r} of {rank} dimensions has no axis {axis}")
+        return axis % rank
 
     def is_read(self, position: int) -> bool:
         """Return whether anything reads an output of the node."""

@@ -25,13 +25,18 @@ def root_mean_square(
     if dtype != ir.DataType.FLOAT:
         wide = draft.op("Cast", value, to=ir.DataType.FLOAT)
     rank = 1 if axis == -1 else draft.rank(draft.operand(0)) - axis % draft.rank(draft.operand(0))
-    axes = draft.integers(*range(-rank, 0))
-    mean = draft.op("ReduceMean", draft.op("Mul", wide, wide), axes)
-    shifted = draft.op("Add", mean, draft.constant(np.array(epsilon, np.float32)))
-    normal = draft.op("Div", wide, draft.op("Sqrt", shifted))
+    result = normal(draft, wide, epsilon, rank)
     if dtype != ir.DataType.FLOAT:
-        normal = draft.op("Cast", normal, to=dtype)
-    return draft.op("Mul", normal, scale)
+        result = draft.op("Cast", result, to=dtype)
+    return draft.op("Mul", result, scale)
+
+
+def normal(draft: Draft, value: ir.Value, epsilon: float, rank: int = 1) -> ir.Value:
+    """Write a value of float32 divided by its root mean square over the last ``rank`` axes."""
+    axes = draft.integers(*range(-rank, 0))
+    mean = draft.op("ReduceMean", draft.op("Mul", value, value), axes)
+    shifted = draft.op("Add", mean, draft.constant(np.array(epsilon, np.float32)))
+    return draft.op("Div", value, draft.op("Sqrt", shifted))
 
 
 @expands("", "SimplifiedLayerNormalization")
@@ -47,7 +52,7 @@ def skip_layer_normalization(draft: Draft) -> tuple[ir.Value | None, ...]:
     """Layer normalisation of a sum, and the sum."""
     total = _sum(draft, 4)
     shift = draft.optional(3)
-    result = _layer_normalization(draft, total, draft.operand(2), shift)
+    result = layer_normalization(draft, total, draft.operand(2), shift)
     return result, None, None, total
 
 
@@ -65,44 +70,50 @@ def _sum(draft: Draft, bias_position: int) -> ir.Value:
     return total if bias is None else draft.op("Add", total, bias)
 
 
-def _layer_normalization(
+def layer_normalization(
     draft: Draft, value: ir.Value, scale: ir.Value, shift: ir.Value | None
 ) -> ir.Value:
+    """Write a layer normalisation over the last axis."""
     inputs = [value, scale, *([] if shift is None else [shift])]
     epsilon = draft.number("epsilon", _EPSILON)
     return draft.op("LayerNormalization", *inputs, axis=-1, epsilon=epsilon)
 
 
-@expands(ONNXRUNTIME_DOMAIN, "EmbedLayerNormalization")
-def embed_layer_normalization(draft: Draft) -> tuple[ir.Value | None, ...]:
-    """Layer normalisation of the sum of embeddings of words, positions and segments.
-
-    The second output counts the words that the mask keeps in each row.
-    """
-    words, segments = draft.operand(0), draft.optional(1)
-    total = draft.op("Gather", draft.operand(2), words)
-    total = draft.op("Add", total, _positions(draft, words))
-    table = draft.optional(4)
-    if segments is not None and table is not None:
-        total = draft.op("Add", total, draft.op("Gather", table, segments))
-    result = _layer_normalization(draft, total, draft.operand(5), draft.operand(6))
-    counts = _mask_counts(draft) if draft.is_read(1) else None
-    return result, counts, total
+@expands(ONNXRUNTIME_DOMAIN, "GroupNorm")
+def group_norm(draft: Draft) -> ir.Value:
+    """Normalisation of groups of channels, which may come last."""
+    return _group_norm(draft, draft.operand(0))
 
 
-def _positions(draft: Draft, words: ir.Value) -> ir.Value:
-    """Return the embeddings of the positions that are stated, or of the first ones."""
-    table, positions = draft.operand(3), draft.optional(8)
-    if positions is not None:
-        return draft.op("Gather", table, positions)
-    length = draft.size(words, 1)
-    if length == draft.size(table, 0):
-        return table
-    return draft.op("Slice", table, draft.integers(0), draft.integers(length), draft.integers(0))
+@expands(ONNXRUNTIME_DOMAIN, "SkipGroupNorm")
+def skip_group_norm(draft: Draft) -> tuple[ir.Value, ir.Value]:
+    """Normalisation of groups of channels of a sum, and the sum."""
+    value, skip, bias = draft.operand(0), draft.operand(3), draft.optional(4)
+    rank, last = draft.rank(value), bool(draft.integer("channels_last", 1))
+    axes = draft.integers(*(range(1, rank - 1) if last else range(2, rank)))
+    if draft.rank(skip) == 2:
+        skip = draft.op("Unsqueeze", skip, axes)
+    total = draft.op("Add", value, skip)
+    if bias is not None:
+        behind = draft.integers(*range(1, rank - 1))
+        total = draft.op("Add", total, bias if last else draft.op("Unsqueeze", bias, behind))
+    return _group_norm(draft, total), total
 
 
-def _mask_counts(draft: Draft) -> ir.Value:
-    mask = draft.optional(7)
-    if mask is None:
-        return draft.constant(np.zeros(draft.size(draft.operand(0), 0), np.int32))
-    return draft.op("ReduceSum", mask, draft.integers(1), keepdims=0)
+def _group_norm(draft: Draft, value: ir.Value) -> ir.Value:
+    """Write the normalisation in float32 if the scale is, as onnxruntime computes it."""
+    scale, shift = draft.operand(1), draft.operand(2)
+    dtype, inner = draft.dtype(draft.operand(0)), draft.dtype(scale)
+    rank = draft.rank(draft.operand(0))
+    last = bool(draft.integer("channels_last", 1))
+    if last:
+        value = draft.op("Transpose", value, perm=[0, rank - 1, *range(1, rank - 1)])
+    if inner != dtype:
+        value = draft.op("Cast", value, to=inner)
+    groups, epsilon = draft.count("groups"), draft.number("epsilon", 1e-5)
+    result = draft.op("GroupNormalization", value, scale, shift, num_groups=groups, epsilon=epsilon)
+    if draft.integer("activation"):
+        result = draft.op("Mul", result, draft.op("Sigmoid", result))
+    if inner != dtype:
+        result = draft.op("Cast", result, to=dtype)
+    return draft.op("Transpose", result, perm=[0, *range(2, rank), 1]) if last else result

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import onnx_ir as ir
+from numpy.typing import NDArray
 
 from samba_onnx.facts.domains import ONNXRUNTIME_DOMAIN
-from samba_onnx.passes.rewrites.foreign.drafting import Draft
+from samba_onnx.passes.rewrites.foreign.drafting import CannotExpandError, Draft
 from samba_onnx.passes.rewrites.foreign.registry import expands
 
 
@@ -88,12 +89,20 @@ def rotary_embedding(draft: Draft) -> ir.Value:
         length = draft.size(value, 1 if flat else 2)
         steps = draft.constant(np.arange(length, dtype=np.int64)[None])
         positions = draft.op("Add", positions, steps)
+    angles = angles_at(draft, positions, (cosines, sines))
+    return _rotated(draft, value, angles, rotated)
+
+
+def _rotated(
+    draft: Draft, value: ir.Value, angles: tuple[ir.Value, ir.Value], rotated: int
+) -> ir.Value:
+    """Write the rotation of every head of ``[batch, length, width]`` or ``[batch, heads, length, size]``."""
+    flat = draft.rank(value) == 3
     head_size = _head_size(draft, value, rotated, flat=flat)
     heads = value
     if flat:
         split = draft.op("Reshape", value, draft.integers(0, 0, -1, head_size))
         heads = draft.op("Transpose", split, perm=[0, 2, 1, 3])
-    angles = angles_at(draft, positions, (cosines, sines))
     interleaved = bool(draft.integer("interleaved"))
     result = rotate(draft, heads, angles, head_size, rotated, interleaved=interleaved)
     if not flat:
@@ -107,3 +116,69 @@ def _head_size(draft: Draft, value: ir.Value, rotated: int, *, flat: bool) -> in
         return draft.size(value, 3)
     heads = draft.integer("num_heads")
     return draft.size(value, 2) // heads if heads else rotated
+
+
+@expands(ONNXRUNTIME_DOMAIN, "MRotaryEmbedding")
+def multimodal_rotary_embedding(draft: Draft) -> ir.Value:
+    """Rotation by angles of which each belongs to one of three positions: time, row or column.
+
+    Each table is looked up at all three positions, and every angle is taken from one of the results.
+    """
+    draft.refuse_attributes(is_packed_batching=0, scale=1.0)
+    positions, tables = draft.operand(1), (draft.operand(2), draft.operand(3))
+    half = draft.size(tables[0], 1)
+    streams = _streams(draft, half)
+    chosen = (streams == np.arange(3)[:, None])[:, None, None]  # [3, 1, 1, half]
+    mask = draft.constant(chosen.astype(draft.dtype(tables[0]).numpy()))
+    cosine, sine = (
+        draft.op(
+            "Unsqueeze",
+            draft.op(
+                "ReduceSum",
+                draft.op("Mul", draft.op("Gather", table, positions), mask),
+                draft.integers(0),
+                keepdims=0,
+            ),
+            draft.integers(1),
+        )
+        for table in tables
+    )
+    rotated = draft.integer("rotary_embedding_dim") or 2 * half
+    return _rotated(draft, draft.operand(0), (cosine, sine), rotated)
+
+
+def _streams(draft: Draft, half: int) -> NDArray[np.int64]:
+    """Return which of the three positions each angle belongs to."""
+    sections = [int(size) for size in draft.list_of("mrope_section")]
+    if len(sections) != 3 or min(sections) < 0 or sum(sections) != half:
+        raise CannotExpandError(f"its sections {sections} are not three that add up to {half}")
+    if not draft.integer("mrope_layout"):
+        return np.repeat(np.arange(3), sections)
+    streams = np.zeros(half, np.int64)
+    for stream in (1, 2):
+        streams[stream : 3 * sections[stream] : 3] = stream
+    return streams
+
+
+@expands(ONNXRUNTIME_DOMAIN, "GemmaRotaryEmbedding")
+def gemma_rotary_embedding(draft: Draft) -> tuple[ir.Value, ir.Value]:
+    """Rotation of queries and keys, each given with its turned self, by the sine and cosine of angles."""
+    angles = draft.operand(0)
+    dtype = draft.dtype(draft.operand(1))
+    sine, cosine = (
+        draft.op(
+            "Unsqueeze",
+            draft.op("Cast", draft.op(function, angles), to=dtype),
+            draft.integers(1),
+        )
+        for function in ("Sin", "Cos")
+    )
+    query, key = (
+        draft.op(
+            "Add",
+            draft.op("Mul", draft.operand(at), cosine),
+            draft.op("Mul", draft.operand(at + 1), sine),
+        )
+        for at in (1, 3)
+    )
+    return query, key

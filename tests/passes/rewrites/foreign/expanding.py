@@ -88,17 +88,64 @@ def assert_expands(
     Returns:
         The model without foreign operators.
     """
-    declared = {value.name for value in proto.graph.input}
-    given = [array for position, array in enumerate(operands) if f"x{position}" in declared]
-    before = run_onnxruntime(proto.SerializeToString(), given)
-    model, notes = expanded(proto)
-    foreign = [node.op_type for node in model.graph if not is_default(node.domain)]
-    assert not foreign, (foreign, notes)
-    target = load_target("sn40l")
-    assert all(target.knows(node.domain, node.op_type) for node in model.graph)
-    after = run_onnxruntime(ir.to_proto(model).SerializeToString(), given)
+    before = run_onnxruntime(proto.SerializeToString(), _inputs(proto, operands))
+    model, after = _run_expanded(proto, operands)
     for position, (old, new) in enumerate(zip(before, after, strict=True)):
         part = (valid or {}).get(position, ())
         assert (old.dtype, old.shape) == (new.dtype, new.shape)
         np.testing.assert_allclose(new[part], old[part], rtol=rtol, atol=atol)
     return model
+
+
+def assert_computes(
+    proto: onnx.ModelProto,
+    operands: Sequence[Operand],
+    *expected: NDArray[Any],
+    rtol: float = 1e-5,
+    atol: float = 1e-5,
+) -> ir.Model:
+    """Hold the expansion of an operator that onnxruntime has no kernel for against other results.
+
+    Args:
+        proto: A model of one foreign node.
+        operands: Its inputs, those that are initializers included.
+        *expected: What its outputs must be.
+        rtol: Tolerance relative to each number; both sides compute in float32, in another order.
+        atol: Tolerance for numbers near zero.
+
+    Returns:
+        The model without foreign operators.
+    """
+    for output, array in zip(proto.graph.output, expected, strict=True):
+        kind = onnx.helper.np_dtype_to_tensor_dtype(array.dtype)
+        output.CopyFrom(onnx.helper.make_tensor_value_info(output.name, kind, array.shape))
+    model, results = _run_expanded(proto, operands)
+    for result, array in zip(results, expected, strict=True):
+        assert (result.dtype, result.shape) == (array.dtype, array.shape)
+        np.testing.assert_allclose(result, array, rtol=rtol, atol=atol)
+    return model
+
+
+def assert_stays(proto: onnx.ModelProto, reason: str) -> None:
+    """Hold that the node of a model stays whole, with a note that has a reason in it."""
+    operator = proto.graph.node[0].op_type
+    model, notes = expanded(proto)
+    assert operator in [node.op_type for node in model.graph]
+    assert reason in " ".join(notes)
+
+
+def _inputs(proto: onnx.ModelProto, operands: Sequence[Operand]) -> list[Operand]:
+    declared = {value.name for value in proto.graph.input}
+    return [array for position, array in enumerate(operands) if f"x{position}" in declared]
+
+
+def _run_expanded(
+    proto: onnx.ModelProto, operands: Sequence[Operand]
+) -> tuple[ir.Model, list[Any]]:
+    """Return a model without foreign operators, all of which the target has, and what it computes."""
+    model, notes = expanded(proto)
+    foreign = [node.op_type for node in model.graph if not is_default(node.domain)]
+    assert not foreign, (foreign, notes)
+    target = load_target("sn40l")
+    assert all(target.knows(node.domain, node.op_type) for node in model.graph)
+    return model, run_onnxruntime(ir.to_proto(model).SerializeToString(), _inputs(proto, operands))

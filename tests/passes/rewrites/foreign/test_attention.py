@@ -89,3 +89,32 @@ def test_packed_heads_stay() -> None:
     model, notes = expanded(proto)
     assert [node.op_type for node in model.graph] == ["MultiHeadAttention"]
     assert "its input 1 is left out" in " ".join(notes)
+
+
+@pytest.mark.parametrize(
+    ("mask", "cached", "per_column", "attributes"),
+    [
+        (None, False, False, {}),
+        (raw_mask(BATCH, LENGTH), False, True, {"mask_filter_value": -1000.0}),
+        (None, True, True, {"unidirectional": 1}),
+    ],
+)
+def test_attention_with_data_and_weights_of_integers(
+    mask: Any, cached: bool, per_column: bool, attributes: dict[str, Any]
+) -> None:
+    generator = np.random.default_rng(0)
+    data = generator.integers(0, 256, (BATCH, LENGTH, 6)).astype(np.uint8)
+    weights = generator.integers(-128, 128, (6, 3 * WIDTH)).astype(np.int8)
+    columns = 3 * WIDTH if per_column else 1
+    scales = (0.005 + 0.01 * generator.random(columns)).astype(np.float32)
+    zeros = np.zeros(columns, np.int8)
+    operands = [
+        data, weights, BIAS, np.array(0.02, np.float32), scales if per_column else scales[0], mask,
+        np.array(128, np.uint8), zeros if per_column else zeros[0], CACHE if cached else None,
+    ]  # fmt: skip
+    proto = one_node(
+        MICROSOFT, "QAttention", operands, ["y", "present"] if cached else ["y"],
+        constants=(1, 2, 3, 4, 6, 7), num_heads=HEADS, **attributes,
+    )  # fmt: skip
+    # integers are multiplied there, the numbers that they stand for here
+    assert_expands(proto, operands, rtol=1e-4, atol=1e-5)

@@ -4,9 +4,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from tests.passes.rewrites.applying import numbers
-from tests.passes.rewrites.foreign.expanding import MICROSOFT, assert_expands, expanded, one_node
+from tests.passes.rewrites.foreign.expanding import (
+    MICROSOFT,
+    assert_computes,
+    assert_expands,
+    expanded,
+    one_node,
+)
 
 VALUE, SKIP = numbers(2, 3, 8), numbers(2, 3, 8, seed=1)
 SCALE, SHIFT, BIAS = numbers(8, seed=2), numbers(8, seed=3), numbers(8, seed=4)
@@ -40,26 +47,60 @@ def test_root_mean_square_normalization_in_the_default_domain(axis: int) -> None
     assert_expands(proto, operands)
 
 
-@pytest.mark.parametrize("with_mask", [True, False])
-@pytest.mark.parametrize("with_positions", [True, False])
-def test_embeddings(with_mask: bool, with_positions: bool) -> None:
-    generator = np.random.default_rng(0)
-    words, segments = generator.integers(0, 7, (2, 5)), generator.integers(0, 2, (2, 5))
-    mask = (generator.random((2, 5)) < 0.6).astype(np.int32) if with_mask else None
-    positions = np.array([[4, 3, 2, 1, 0], [5, 5, 1, 0, 2]], np.int32) if with_positions else None
-    operands = [
-        words.astype(np.int32), segments.astype(np.int32), numbers(7, 8), numbers(6, 8, seed=1),
-        numbers(2, 8, seed=2), SCALE, SHIFT, mask, positions,
-    ]  # fmt: skip
-    proto = one_node(
-        MICROSOFT, "EmbedLayerNormalization", operands, ["y", "counts", "total"], epsilon=1e-5
-    )
-    assert_expands(proto, operands)
-
-
 def test_a_mean_that_is_read_stays_with_its_node() -> None:
     operands = [VALUE, SKIP, SCALE]
     proto = one_node(MICROSOFT, "SkipLayerNormalization", operands, ["y", "mean"])
     model, notes = expanded(proto)
     assert [node.op_type for node in model.graph] == ["SkipLayerNormalization"]
     assert "its output 1 is not computed by the rule" in " ".join(notes)
+
+
+IMAGE, GAIN, OFFSET = numbers(2, 8, 4, 4), numbers(8, seed=1), numbers(8, seed=2)
+
+
+def _groups(image: Any, silu: int) -> Any:
+    tensors = [torch.from_numpy(array) for array in (GAIN, OFFSET)]
+    result = torch.nn.functional.group_norm(torch.from_numpy(image), 2, *tensors)
+    return (torch.nn.functional.silu(result) if silu else result).numpy()
+
+
+def _last(image: Any, last: int) -> Any:
+    return np.ascontiguousarray(image.transpose(0, 2, 3, 1)) if last else image
+
+
+@pytest.mark.parametrize("last", [0, 1])
+@pytest.mark.parametrize("silu", [0, 1])
+def test_normalization_of_groups(last: int, silu: int) -> None:
+    operands = [_last(IMAGE, last), GAIN, OFFSET]
+    attributes = {"groups": 2, "activation": silu, "channels_last": last}
+    proto = one_node(MICROSOFT, "GroupNorm", operands, ["y"], **attributes)
+    assert_computes(proto, operands, _last(_groups(IMAGE, silu), last))
+
+
+@pytest.mark.parametrize(
+    ("last", "flat", "bias"), [(1, False, True), (1, True, False), (0, True, True)]
+)
+def test_normalization_of_groups_of_a_sum(last: int, flat: bool, bias: bool) -> None:
+    skip = numbers(2, 8, 1, 1, seed=3) if flat else numbers(2, 8, 4, 4, seed=3)
+    total = IMAGE + skip + (numbers(8, seed=4)[:, None, None] if bias else np.float32(0))
+    operands = [_last(IMAGE, last), GAIN, OFFSET, skip[:, :, 0, 0] if flat else _last(skip, last)]
+    operands += [numbers(8, seed=4)] if bias else []
+    attributes = {"groups": 2, "activation": 1, "channels_last": last}
+    proto = one_node(MICROSOFT, "SkipGroupNorm", operands, ["y", "total"], **attributes)
+    assert_computes(proto, operands, _last(_groups(total, 1), last), _last(total, last))
+
+
+def test_types_behind_operators_without_a_kernel_follow_from_what_they_become() -> None:
+    proto = one_node(
+        MICROSOFT, "GroupNorm", [IMAGE, GAIN, OFFSET], ["a"],
+        groups=2, activation=0, channels_last=0,
+    )  # fmt: skip
+    for number, (before, after) in enumerate(("ab", "bc", "cd", "de")):
+        node = proto.graph.node.add()
+        node.CopyFrom(proto.graph.node[0])
+        node.input[0], node.output[0], node.name = before, after, f"node{number}"
+    proto.graph.output[0].name = "e"
+    expected = IMAGE
+    for _ in range(5):
+        expected = _groups(expected, 0)
+    assert_computes(proto, [IMAGE, GAIN, OFFSET], expected)

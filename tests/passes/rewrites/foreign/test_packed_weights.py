@@ -2,9 +2,17 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 
 from tests.passes.rewrites.applying import numbers
-from tests.passes.rewrites.foreign.expanding import MICROSOFT, assert_expands, expanded, one_node
+from tests.passes.rewrites.foreign.expanding import (
+    MICROSOFT,
+    assert_computes,
+    assert_expands,
+    assert_stays,
+    expanded,
+    one_node,
+)
 
 
 @pytest.mark.parametrize("bits", [4, 8])
@@ -33,3 +41,74 @@ def test_weights_that_are_computed_stay() -> None:
     model, notes = expanded(proto)
     assert [node.op_type for node in model.graph] == ["MatMulNBits"]
     assert "its weight 'x1' is not constant" in " ".join(notes)
+
+
+@pytest.mark.parametrize("bits", [4, 8])
+@pytest.mark.parametrize("with_zero_points", [False, True])
+def test_rows_of_a_table_of_few_bits(bits: int, with_zero_points: bool) -> None:
+    generator = np.random.default_rng(0)
+    table = generator.integers(0, 256, (6, 64 * bits // 8), np.uint8)
+    scales = (0.1 + generator.random((6, 4))).astype(np.float32)
+    zeros = generator.integers(0, 256, (6, 4 * bits // 8), np.uint8) if with_zero_points else None
+    operands = [table, generator.integers(0, 6, (2, 3)), scales, zeros]
+    proto = one_node(
+        MICROSOFT, "GatherBlockQuantized", operands, ["y"], constants=(0, 2, 3),
+        bits=bits, block_size=16,
+    )  # fmt: skip
+    assert_expands(proto, operands)
+
+
+@pytest.mark.parametrize("form", [0, 1])
+def test_weights_in_the_forms_of_bitsandbytes(form: int) -> None:
+    generator = np.random.default_rng(0)
+    packed = generator.integers(0, 256, 6 * 40 // 2, np.uint8)
+    operands = [numbers(2, 40), packed, (0.1 + generator.random(15)).astype(np.float32)]
+    attributes = {"quant_type": form, "block_size": 16, "N": 6, "K": 40}
+    proto = one_node(MICROSOFT, "MatMulBnb4", operands, ["y"], constants=(1, 2), **attributes)
+    assert_expands(proto, operands)
+    proto = one_node(MICROSOFT, "MatMulBnb4", operands, ["y"], (1, 2), transB=0, **attributes)
+    assert_stays(proto, "its attribute transB is 0, not 1")
+
+
+def _packed(generator: np.random.Generator, rows: int) -> tuple[list[np.ndarray], np.ndarray]:
+    """Return a weight of 4 bits, its scales and a bias, and the numbers that it stands for."""
+    packed = generator.integers(0, 256, (rows, 2, 8), np.uint8)
+    scales = (0.01 * generator.random((rows, 2, 1))).astype(np.float32)
+    codes = np.stack([packed & 15, packed >> 4], axis=-1).reshape(rows, 2, 16)
+    weight = ((codes.astype(np.float32) - 8) * scales).reshape(rows, 32)
+    return [packed, scales.ravel(), numbers(rows, seed=rows)], weight
+
+
+def _normal(value: np.ndarray, scale: np.ndarray, epsilon: float) -> np.ndarray:
+    return value / np.sqrt((value * value).mean(-1, keepdims=True) + np.float32(epsilon)) * scale
+
+
+@pytest.mark.parametrize("normalized", [False, True])
+def test_two_products_of_one_value_gate_each_other(normalized: bool) -> None:
+    generator = np.random.default_rng(0)
+    value, skip, scale = numbers(2, 32), numbers(2, 32, seed=1), numbers(32, seed=2)
+    (gate, gate_weight), (up, up_weight) = _packed(generator, 6), _packed(generator, 6)
+    operands = [value, *([skip, scale] if normalized else [None, None]), *gate, *up]
+    total = value + skip if normalized else value
+    normal = _normal(total, scale, 1e-5) if normalized else value
+    opening = torch.nn.functional.silu(torch.from_numpy(normal @ gate_weight.T + gate[2])).numpy()
+    expected = opening * (normal @ up_weight.T + up[2])
+    proto = one_node(
+        MICROSOFT, "MatMulNBitsMlp", operands, ["y", "total"] if normalized else ["y"],
+        constants=(3, 4, 6, 7), activation="silu", K=32, N=6, bits=4, block_size=16,
+    )  # fmt: skip
+    assert_computes(proto, operands, expected, *([total] if normalized else []))
+
+
+def test_queries_keys_and_values_of_one_normalized_value() -> None:
+    generator = np.random.default_rng(0)
+    value, scale = numbers(2, 32), numbers(32, seed=2)
+    parts = [_packed(generator, rows) for rows in (6, 4, 4)]
+    operands = [value, None, scale, *(array for part, _ in parts for array in part)]
+    normal = _normal(value, scale, 1e-6)
+    expected = [normal @ weight.T + part[2] for part, weight in parts]
+    proto = one_node(
+        MICROSOFT, "MatMulNBitsQkv", operands, ["q", "k", "v"], constants=(3, 4, 6, 7, 9, 10),
+        K=32, Nq=6, Nkv=4, bits=4, block_size=16,
+    )  # fmt: skip
+    assert_computes(proto, operands, *expected)

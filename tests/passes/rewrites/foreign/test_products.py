@@ -2,14 +2,21 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
 
 from tests.passes.rewrites.applying import numbers
-from tests.passes.rewrites.foreign.expanding import MICROSOFT, assert_expands, expanded, one_node
+from tests.passes.rewrites.foreign.expanding import (
+    MICROSOFT,
+    assert_computes,
+    assert_expands,
+    expanded,
+    one_node,
+)
 
 MATRIX = [numbers(2, 3, 4), numbers(2, 4, 5, seed=1)]
 SWAPPED = [numbers(2, 4, 3), numbers(2, 5, 4, seed=1)]
-IMAGE = [numbers(1, 3, 6, 6), numbers(4, 3, 3, 3, seed=1), numbers(4, seed=2)]
 
 
 @pytest.mark.parametrize(
@@ -44,28 +51,6 @@ def test_general_products_with_activations(attributes: dict[str, Any]) -> None:
     assert_expands(one_node(MICROSOFT, "FusedGemm", operands, ["y"], **attributes), operands)
 
 
-@pytest.mark.parametrize(
-    "attributes",
-    [
-        {"activation": "Relu", "pads": [1, 1, 1, 1]},
-        {"activation": "Clip", "activation_params": [0.0, 0.7]},
-        {"activation": "HardSigmoid", "activation_params": [0.25, 0.4], "strides": [2, 2]},
-        {"activation": "LeakyRelu", "activation_params": [0.2], "dilations": [2, 2]},
-        {"activation": "Tanh", "auto_pad": "SAME_UPPER"},
-    ],
-)
-def test_convolutions_with_activations(attributes: dict[str, Any]) -> None:
-    assert_expands(one_node(MICROSOFT, "FusedConv", IMAGE, ["y"], **attributes), IMAGE)
-
-
-def test_a_convolution_adds_what_was_fused_before_its_activation() -> None:
-    operands = [*IMAGE, numbers(1, 4, 4, 4, seed=3)]
-    model = assert_expands(
-        one_node(MICROSOFT, "FusedConv", operands, ["y"], activation="Relu"), operands
-    )
-    assert [node.op_type for node in model.graph] == ["Conv", "Add", "Relu"]
-
-
 def test_an_activation_that_onnxruntime_does_not_fuse_stays() -> None:
     proto = one_node(
         MICROSOFT, "FusedGemm", [numbers(2, 2), numbers(2, 2)], ["y"], activation="Mish"
@@ -75,3 +60,31 @@ def test_an_activation_that_onnxruntime_does_not_fuse_stays() -> None:
     assert "com.microsoft::FusedGemm is not expanded: its activation Mish is none that" in " ".join(
         notes
     )
+
+
+def _matrices() -> list[Any]:
+    return [numbers(3, 4), numbers(4, 5, seed=1)]
+
+
+@pytest.mark.parametrize(
+    ("attributes", "function"),
+    [
+        ({"activation": "Relu", "alpha": 0.5}, torch.relu),
+        ({"activation": "Softmax", "activation_axis": 0, "alpha": 0.5}, lambda x: x.softmax(0)),
+        ({"activation": "LeakyRelu", "activation_alpha": 0.3, "alpha": 0.5},
+         lambda x: torch.nn.functional.leaky_relu(x, 0.3)),
+    ],
+)  # fmt: skip
+def test_products_with_activations(attributes: dict[str, Any], function: Any) -> None:
+    operands = _matrices()
+    expected = function(torch.from_numpy(0.5 * operands[0] @ operands[1])).numpy()
+    proto = one_node(MICROSOFT, "FusedMatMulActivation", operands, ["y"], **attributes)
+    assert_computes(proto, operands, expected)
+
+
+@pytest.mark.parametrize("bias", [None, numbers(5, seed=2)])
+def test_products_with_a_gelu(bias: Any) -> None:
+    operands = [*_matrices(), *([] if bias is None else [bias])]
+    total = operands[0] @ operands[1] + (np.float32(0) if bias is None else bias)
+    expected = torch.nn.functional.gelu(torch.from_numpy(total), approximate="tanh").numpy()
+    assert_computes(one_node(MICROSOFT, "GemmFastGelu", operands, ["y"]), operands, expected)

@@ -4,7 +4,12 @@ import numpy as np
 import pytest
 
 from tests.passes.rewrites.applying import numbers
-from tests.passes.rewrites.foreign.expanding import MICROSOFT, assert_expands, one_node
+from tests.passes.rewrites.foreign.expanding import (
+    MICROSOFT,
+    assert_expands,
+    assert_stays,
+    one_node,
+)
 
 ANGLES = np.outer(np.arange(16), 1 / 10 ** np.arange(4)).astype(np.float32)
 TABLES = [np.cos(ANGLES), np.sin(ANGLES)]
@@ -28,3 +33,26 @@ def test_the_rest_of_a_head_stays_as_it_is(interleaved: int) -> None:
         num_heads=2, rotary_embedding_dim=8,
     )  # fmt: skip
     assert_expands(proto, operands)
+
+
+@pytest.mark.parametrize("sections", [[4, 2, 2], [3, 3, 2]])
+@pytest.mark.parametrize("layout", [0, 1])
+@pytest.mark.parametrize("interleaved", [0, 1])
+def test_angles_of_three_positions(sections: list[int], layout: int, interleaved: int) -> None:
+    positions = np.random.default_rng(0).integers(0, 20, (3, 2, 5))
+    tables = [numbers(20, 8, seed=1), numbers(20, 8, seed=2)]
+    attributes = {"mrope_section": sections, "mrope_layout": layout, "interleaved": interleaved}
+    operands = [numbers(2, 3, 5, 16), positions, *tables]
+    assert_expands(one_node(MICROSOFT, "MRotaryEmbedding", operands, ["y"], **attributes), operands)
+    operands = [numbers(2, 5, 48), positions, *tables]
+    proto = one_node(
+        MICROSOFT, "MRotaryEmbedding", operands, ["y"],
+        num_heads=3, rotary_embedding_dim=16, **attributes,
+    )  # fmt: skip
+    assert_expands(proto, operands)
+
+
+def test_angles_of_sections_that_do_not_add_up_stay() -> None:
+    operands = [numbers(2, 3, 5, 16), np.zeros((3, 2, 5), np.int64), numbers(20, 8), numbers(20, 8)]
+    proto = one_node(MICROSOFT, "MRotaryEmbedding", operands, ["y"], mrope_section=[1, 2, 3])
+    assert_stays(proto, "its sections [1, 2, 3] are not three that add up to 8")

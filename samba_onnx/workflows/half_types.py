@@ -1,0 +1,48 @@
+"""In which type of a target float16 is computed."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import onnx_ir as ir
+
+from samba_onnx.errors import UsageError
+from samba_onnx.passes.targets import Target
+
+__all__ = ["CHOICES", "float16_type"]
+
+_TYPES: Final = {"float32": ir.DataType.FLOAT, "bfloat16": ir.DataType.BFLOAT16}
+"""In the order in which they are taken: float32 holds all numbers of float16, and rounds less; bfloat16
+holds 8 of its 11 digits."""
+_LEFT: Final = "cpu"
+CHOICES: Final = (*_TYPES, _LEFT)
+"""What users choose from."""
+
+
+def float16_type(target: Target, choice: str | None = None) -> ir.DataType | None:
+    """Return the type that takes the place of float16.
+
+    Args:
+        target: The device.
+        choice: ``float32``, ``bfloat16``, or ``cpu`` to leave float16 to the host; None takes float32 if
+            the target has it, else bfloat16.
+
+    Returns:
+        None where float16 stays: the target has it itself, or has neither of the others.
+
+    Raises:
+        UsageError: There is no such choice, or the target lacks the type.
+    """
+    if choice is None:
+        if "float16" in target.dtypes:
+            return None
+        return next((_TYPES[name] for name in _TYPES if name in target.dtypes), None)
+    if choice not in CHOICES:
+        raise UsageError(f"float16 is {choice!r}: expected one of {', '.join(CHOICES)}")
+    if choice == _LEFT:
+        return None
+    if choice not in target.dtypes:
+        raise UsageError(
+            f"float16 is {choice!r}, but {target.name} computes with {', '.join(target.dtypes)} only"
+        )
+    return _TYPES[choice]

@@ -1,0 +1,122 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from samba_onnx.passes.rewrites.foreign.integer_products import EXACT
+from tests.passes.rewrites.applying import operators
+from tests.passes.rewrites.foreign.expanding import (
+    MICROSOFT,
+    assert_computes,
+    assert_expands,
+    assert_stays,
+    one_node,
+)
+from tests.passes.rewrites.foreign.quantities import point, signed, unsigned
+
+EXACTLY = {"rtol": 0.0, "atol": 0.0}
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "points"),
+    [
+        (unsigned(2, 3, 8), signed(8, 5), [point(7), point([0, 1, 2, 3, 4], np.int8)]),
+        (signed(2, 3, 8), signed(2, 8, 5), [point(-7, np.int8), point(100, np.int8)]),
+        (unsigned(3, 8), unsigned(8, 5), []),
+        (unsigned(8), signed(8, 5), [point(3)]),
+        (unsigned(3, 8), signed(8), [None, point(-3, np.int8)]),
+    ],
+)
+@pytest.mark.parametrize("constants", [(), (1,), (1, 2, 3)])
+def test_products(left: Any, right: Any, points: list[Any], constants: tuple[int, ...]) -> None:
+    operands = [left, right, *points]
+    proto = one_node("", "MatMulInteger", operands, ["y"], constants)
+    assert_expands(proto, operands, **EXACTLY)
+
+
+def test_zero_points_of_rows() -> None:
+    # onnxruntime has no kernel for it
+    left, right, points = unsigned(3, 8), signed(8, 5), point([1, 20, 255])
+    expected = (left.astype(np.int32) - points[:, None]) @ right.astype(np.int32)
+    proto = one_node("", "MatMulInteger", [left, right, points], ["y"], (1, 2))
+    assert_computes(proto, [left, right, points], expected.astype(np.int32), **EXACTLY)
+
+
+def _extreme(rows: int, columns: int, number: int) -> Any:
+    return np.full((rows, columns), number, np.uint8)
+
+
+@pytest.mark.parametrize("length", [258, 259, 600])
+@pytest.mark.parametrize("constants", [(), (1,)])
+def test_the_largest_sums_are_exact(length: int, constants: tuple[int, ...]) -> None:
+    operands = [_extreme(2, length, 255), _extreme(length, 3, 255)]
+    operands[0][0, ::2] = 254  # so that the sums are odd numbers beyond what float32 holds
+    proto = one_node("", "MatMulInteger", operands, ["y"], constants)
+    model = assert_expands(proto, operands, **EXACTLY)
+    assert operators(model).count("MatMul") == -(-length // (EXACT // 255**2))
+
+
+def test_a_weight_of_small_numbers_needs_no_pieces() -> None:
+    right = np.random.default_rng(0).integers(-20, 20, (1500, 4)).astype(np.int8)
+    operands = [unsigned(2, 1500), right]
+    model = assert_expands(
+        one_node("", "MatMulInteger", operands, ["y"], (1,)), operands, **EXACTLY
+    )
+    assert operators(model).count("MatMul") == 1
+    model = assert_expands(one_node("", "MatMulInteger", operands, ["y"], ()), operands, **EXACTLY)
+    assert operators(model).count("MatMul") == 3
+
+
+def test_sums_that_are_too_long_stay() -> None:
+    operands = [_extreme(1, 20000, 255), _extreme(20000, 1, 255)]
+    proto = one_node("", "MatMulInteger", operands, ["y"])
+    assert_stays(proto, "its sums over 20000 products are too long to be exact in float32")
+
+
+@pytest.mark.parametrize(
+    ("data", "weight", "points", "attributes"),
+    [
+        (unsigned(1, 3, 6, 6), unsigned(4, 3, 3, 3), [point(12), point(3)], {"pads": [1, 1, 1, 1]}),
+        (unsigned(1, 4, 6, 6), unsigned(4, 2, 3, 3), [point(12)], {"group": 2, "strides": [2, 2]}),
+        (unsigned(1, 60, 4, 4), unsigned(2, 60, 3, 3), [], {}),
+    ],
+)
+@pytest.mark.parametrize("constants", [(), (1, 2, 3)])
+def test_convolutions(
+    data: Any,
+    weight: Any,
+    points: list[Any],
+    attributes: dict[str, Any],
+    constants: tuple[int, ...],
+) -> None:
+    operands = [data, weight, *points]
+    proto = one_node("", "ConvInteger", operands, ["y"], constants, **attributes)
+    assert_expands(proto, operands, **EXACTLY)
+
+
+def test_convolutions_whose_groups_are_too_large_stay() -> None:
+    operands = [np.full((1, 80, 3, 3), 255, np.uint8), np.full((2, 40, 3, 3), 255, np.uint8)]
+    proto = one_node("", "ConvInteger", operands, ["y"], (1,), group=2)
+    assert_stays(proto, "its sums are too long to be exact, and it has groups")
+
+
+def test_products_number_by_number() -> None:
+    left, right = unsigned(3, 4), unsigned(4, seed=1)
+    expected = (left.astype(np.int32) - 3) * (right.astype(np.int32) - 200)
+    operands = [left, point(3), right, point(200)]
+    assert_computes(
+        one_node(MICROSOFT, "MulInteger", operands, ["y"], (1, 3)), operands, expected, **EXACTLY
+    )
+
+
+@pytest.mark.parametrize("attributes", [{"axes": [1]}, {"keepdims": 0, "axes": [0, 2]}, {}])
+def test_sums(attributes: dict[str, Any]) -> None:
+    value = signed(2, 30, 4)
+    axes = attributes.get("axes")
+    expected = value.astype(np.int32).sum(
+        axis=None if axes is None else tuple(axes), keepdims=bool(attributes.get("keepdims", 1))
+    )
+    proto = one_node(MICROSOFT, "ReduceSumInteger", [value], ["y"], **attributes)
+    assert_computes(proto, [value], expected.astype(np.int32), **EXACTLY)
