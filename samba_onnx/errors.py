@@ -13,6 +13,7 @@ The tree, with the builtin that each class also is::
     │   ├── GradientError                   a loss cannot be differentiated
     │   └── ModelLimitError                 it asks for more than a safe limit allows
     ├── TargetError (ValueError)            a target profile is unknown or malformed
+    ├── DataError (ValueError)              text or a dataset cannot be used
     ├── PefError (ValueError)               a PEF cannot be used
     │   ├── PefFormatError                  it is not a whole, well-formed PEF
     │   ├── PefChecksumError                a byte differs from what was written
@@ -30,7 +31,7 @@ The tree, with the builtin that each class also is::
     │   └── AnomalyError (ArithmeticError)  a section made a NaN or an infinite number
     └── InternalError (AssertionError)      a promise of ours was broken: please report it
 
-A message says what was given, what was expected and what to do. The first four branches and
+A message says what was given, what was expected and what to do. The first five branches and
 ``DeviceError`` are the caller's to mend; ``InternalError`` is ours. What works but is not what was
 probably meant is a warning::
 
@@ -47,6 +48,7 @@ from typing import Any, Self
 __all__ = [
     "AnomalyError",
     "BranchWarning",
+    "DataError",
     "DeviceError",
     "EngineRefusalError",
     "ExecutionError",
@@ -194,6 +196,21 @@ class ModelLimitError(ModelError):
 
 class TargetError(SambaError, ValueError):
     """A target profile is unknown or malformed."""
+
+
+class DataError(SambaError, ValueError):
+    """Text that is to be prepared for training, or a dataset made of it, cannot be used."""
+
+    def __init__(self, message: str = "", *, line: int | None = None, **fields: Any) -> None:
+        """Keep what the error is about.
+
+        Args:
+            message: See ``SambaError``.
+            line: Number of the line in the file ``path``, from 1.
+            **fields: See ``SambaError``.
+        """
+        super().__init__(message, **fields)
+        self.line = line
 
 
 class PefError(SambaError, ValueError):

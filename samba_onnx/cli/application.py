@@ -14,6 +14,7 @@ import typer
 import samba_onnx
 from samba_onnx.cli import (
     conversion,
+    data_preparation,
     differing,
     inspection,
     linting,
@@ -132,7 +133,26 @@ def build_application(markup: Literal["rich"] | None = None) -> typer.Typer:
         application.command(_name(function), help=_help(function), context_settings=settings)(
             function
         )
+    application.add_typer(_data_preparation(markup))
     return application
+
+
+def _data_preparation(markup: Literal["rich"] | None) -> typer.Typer:
+    """Return the commands of ``data-prep``, whose names are those of SambaNova's tool."""
+    commands = typer.Typer(
+        name="data-prep",
+        add_completion=False,
+        rich_markup_mode=markup,
+        help=_help(data_preparation.group),
+        no_args_is_help=True,
+    )
+    for function in (
+        data_preparation.pipeline,
+        data_preparation.data_prep,
+        data_preparation.decode,
+    ):
+        commands.command(function.__name__, help=_help(function))(function)
+    return commands
 
 
 def _name(function: Callable[..., object]) -> str:

@@ -24,6 +24,7 @@ COMMANDS = (
     "lint",
     "ops",
     "targets",
+    "data-prep",
 )
 
 EXIT_YES = 0

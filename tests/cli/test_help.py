@@ -13,6 +13,10 @@ from samba_onnx.cli.application import build_application
 from samba_onnx.cli.failures import COMMANDS
 from tests.cli.conftest import SambaPort
 
+OTHERS = ("exec", "data-prep")
+"""Commands whose options are those of another program, or of commands of their own."""
+DATA = ("pipeline", "data_prep", "decode")
+"""The commands of ``data-prep``."""
 HEAVY = ("numpy", "onnx", "onnx_ir", "onnxruntime", "onnxscript", "rich", "torch")
 
 
@@ -26,12 +30,26 @@ def test_every_command_shows_examples_and_common_options(command: str, markup: s
     lines = [line.strip(" │") for line in result.output.splitlines()]
     assert sum(line.startswith(f"samba-port {command}") for line in lines) >= 3
     for option in ("--json", "--quiet", "--verbose", "--help"):
-        assert option in result.output or command == "exec"  # whose options are the program's
+        assert option in result.output or command in OTHERS
 
 
 def test_the_commands_are_those_of_the_application() -> None:
     application = build_application()
-    assert tuple(command.name for command in application.registered_commands) == COMMANDS
+    commands = (*application.registered_commands, *application.registered_groups)
+    assert (
+        tuple(command.name or command.typer_instance.info.name for command in commands) == COMMANDS
+    )
+
+
+@pytest.mark.parametrize("command", DATA)
+def test_commands_of_data_prep_show_examples_and_common_options(command: str) -> None:
+    words = ["data-prep", command, "--help"]
+    result = CliRunner().invoke(build_application(), words, env={"COLUMNS": "100"})
+    assert result.exit_code == 0
+    lines = [line.strip() for line in result.output.splitlines()]
+    assert sum(line.startswith(f"samba-port data-prep {command}") for line in lines) >= 3
+    for option in ("--json", "--quiet", "--verbose", "--help", "--pretrained_tokenizer"):
+        assert option in result.output
 
 
 def test_help_lists_every_command_with_a_whole_sentence(samba_port: SambaPort) -> None:

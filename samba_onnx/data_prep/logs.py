@@ -1,0 +1,41 @@
+"""The log of a run, in a file."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+from samba_onnx.errors import OutputError
+
+LOGGER = logging.getLogger("samba_onnx.data_prep")
+
+
+@contextlib.contextmanager
+def log_to(path: Path) -> Iterator[None]:
+    """Append what is logged meanwhile to a file.
+
+    Args:
+        path: The file; its folder is made.
+
+    Raises:
+        OutputError: It cannot be written.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handler = logging.FileHandler(path, encoding="utf-8")
+    except OSError as error:
+        raise OutputError(f"{path}: cannot write the log: {error.strerror}", path=path) from None
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    level, propagates = LOGGER.level, LOGGER.propagate
+    LOGGER.setLevel(logging.INFO)
+    LOGGER.propagate = False  # the command line says what users must see
+    LOGGER.addHandler(handler)
+    try:
+        yield
+    finally:
+        LOGGER.removeHandler(handler)
+        LOGGER.setLevel(level)
+        LOGGER.propagate = propagates
+        handler.close()
