@@ -17,6 +17,7 @@ from samba_onnx.passes.rewrites.bind_dimensions import (
     BindOutputsPass,
 )
 from samba_onnx.passes.rewrites.convert_opset import ConvertOpsetPass
+from samba_onnx.passes.rewrites.drop_empty_operands import DropEmptyOperandsPass
 from samba_onnx.passes.rewrites.drop_zero_states import DropZeroStatesPass
 from samba_onnx.passes.rewrites.expand_foreign import ExpandForeignPass
 from samba_onnx.passes.rewrites.expand_functions import ExpandFunctionsPass
@@ -163,6 +164,7 @@ PIPELINE: tuple[PassEntry, ...] = (
     # While nodes are those of the model; not for training, which takes any size.
     _plain(RefuseImpossiblePass, training=False),
     _plain(ConvertOpsetPass),
+    _plain(DropEmptyOperandsPass),  # behind: older versions have all operands
     _INFER,
     # Before anything is folded: what is computed from constants is rounded as what runs is. Behind the
     # conversion, which sees to it that Cast names its type by a number.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import dataclasses
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -44,11 +45,9 @@ def difference(outcome: Outcome, expected: Outcome | None) -> str:
         return f"not in the table: {UPDATE}"
     if outcome == expected:
         return ""
-    changes = [
-        f"{name}: {old!r} -> {new!r}"
-        for (name, old), new in zip(vars(expected).items(), vars(outcome).values(), strict=True)
-        if old != new
-    ]
+    names = [field.name for field in dataclasses.fields(outcome) if field.compare]
+    pairs = [(name, getattr(expected, name), getattr(outcome, name)) for name in names]
+    changes = [f"{name}: {old!r} -> {new!r}" for name, old, new in pairs if old != new]
     if outcome.badness > expected.badness:
         return f"worse than the table: {'; '.join(changes)}"
     better = "better than" if outcome.badness < expected.badness else "not as in"

@@ -9,6 +9,7 @@ import pytest
 
 from samba_onnx.passes.pipeline import run_pipeline
 from samba_onnx.passes.rewrites.batch_scans import BatchScansPass
+from samba_onnx.passes.rewrites.drop_empty_operands import DropEmptyOperandsPass
 from samba_onnx.passes.rewrites.drop_zero_states import DropZeroStatesPass
 from samba_onnx.passes.rewrites.expand_functions import ExpandFunctionsPass
 from samba_onnx.passes.rewrites.fold_batch_normalization import FoldBatchNormalizationPass
@@ -77,6 +78,11 @@ STEP = "b (float[2] e) => (float[2] r) { r = Softmax(e) }"
             DropZeroStatesPass(),
             "(float[2,1,2] x, float[1,3,2] w, float[1,3,3] r, float[1,1,3] h) => (y) { y = RNN<hidden_size=3>(x, w, r,,, h) }",
             "RNN 'y': its initial state is not known to be zero",
+        ),
+        (
+            DropEmptyOperandsPass(),
+            "(float[1,1,2,2] x, float[4] s) => (y) { y = Resize(x,, s) }",
+            "Resize 'y': none of its operands is empty",
         ),
         (
             UnrollLoopsPass(KnowsAll()),
