@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import onnx_ir as ir
 
 from samba_onnx.passes.rewrites.bind_dimensions import ASSUMED
-from samba_onnx.pef.manifest import BoundDimension, DynamicDimension
+from samba_onnx.pef.dimensions import BoundDimension, DynamicDimension
 
 
 def dynamic_dimensions(model: ir.Model) -> tuple[DynamicDimension, ...]:

@@ -19,6 +19,7 @@ from samba_onnx.passes.rewrites.bind_dimensions import (
 from samba_onnx.passes.rewrites.convert_opset import ConvertOpsetPass
 from samba_onnx.passes.rewrites.drop_empty_operands import DropEmptyOperandsPass
 from samba_onnx.passes.rewrites.drop_zero_states import DropZeroStatesPass
+from samba_onnx.passes.rewrites.expand_blocked_layouts import ExpandBlockedLayoutsPass
 from samba_onnx.passes.rewrites.expand_foreign import ExpandForeignPass
 from samba_onnx.passes.rewrites.expand_functions import ExpandFunctionsPass
 from samba_onnx.passes.rewrites.expand_quantization import ExpandQuantizationPass
@@ -170,6 +171,7 @@ PIPELINE: tuple[PassEntry, ...] = (
     # conversion, which sees to it that Cast names its type by a number.
     PassEntry(lambda context: ReplaceFloat16Pass(context.options.float16), training=False),
     *_only_running(_SIMPLIFY),  # weights that will be trained are initializers still
+    _plain(ExpandBlockedLayoutsPass),
     *_EXPAND,  # after inference: bodies depend on types
     *_EXPAND,
     *_EXPAND,

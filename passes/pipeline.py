@@ -31,7 +31,8 @@ from samba_onnx.passes.rewrites.bind_dimensions import (
 from samba_onnx.passes.rewrites.interface import Interface
 from samba_onnx.passes.rewrites.refusals import ReasonedPass
 from samba_onnx.passes.rewrites.rewriting import WEIGHT, count_nodes
-from samba_onnx.pef.manifest import BoundDimension, DynamicDimension, PassSummary
+from samba_onnx.pef.dimensions import BoundDimension, DynamicDimension
+from samba_onnx.pef.manifest import PassSummary
 from samba_onnx.program.program import DEFAULT_GRAPH
 
 if TYPE_CHECKING:

@@ -230,9 +230,9 @@ class RunPlanner:
         Args:
             names: Names of the symbols that the host gave new values.
         """
-        if not self._constant.isdisjoint(names):
+        if not self._fixed.isdisjoint(names):
             for session in self._sessions.values():
-                if isinstance(session, DeviceStep) and not session.frozen.isdisjoint(names):
+                if not session.frozen.isdisjoint(names):
                     session.forget_values()
 
     def _graph_name(self, graph: str | None) -> str:
@@ -307,7 +307,7 @@ class RunPlanner:
             if step.on_rdu:
                 session = self._factory.device_step(step, self._memory, self._constant)
             else:
-                session = self._factory.host_step(step)
+                session = self._factory.host_step(step, self._fixed)
             self._sessions[key] = session
         return session
 

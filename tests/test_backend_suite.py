@@ -29,6 +29,7 @@ from tests.backend_cases import (
     node_modules,
     run_onnxruntime,
 )
+from tests.rows import others_slow
 
 Record = Callable[[str, object], None]
 Run = Callable[[list[Any]], list[Any]]
@@ -103,7 +104,7 @@ def test_node_cases(module: str, tmp_path: Path, record_property: Record) -> Non
 
 @pytest.mark.parametrize(
     "kind",
-    ["simple", pytest.param("pytorch-converted", marks=pytest.mark.slow), "pytorch-operator"],
+    others_slow(["simple", "pytorch-converted", "pytorch-operator"], ["simple"]),
 )
 def test_disk_cases(kind: str, tmp_path: Path, record_property: Record) -> None:
     _check(kind, disk_cases([kind]), tmp_path, record_property)

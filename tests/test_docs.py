@@ -71,6 +71,7 @@ def test_interactive_samples_run(page: Path, folder: Path, monkeypatch: pytest.M
     assert not results.failed, "".join(said)
 
 
+@pytest.mark.slow  # ResNet-50 at full size
 def test_the_commands_of_the_readme_run_in_their_order(folder: Path) -> None:
     port = Path(sys.executable).with_name("samba-port")
     commands = [

@@ -130,6 +130,8 @@ def test_no_mocks_in_the_product() -> None:
 
 RECORD_ROOMS = (
     "samba_onnx/program/",
+    "samba_onnx/pef/dimensions.py",
+    "samba_onnx/pef/host_summary.py",
     "samba_onnx/pef/manifest.py",
     "samba_onnx/pef/target_summary.py",
     "passes/planning/",

@@ -11,8 +11,11 @@ from models import MODELS
 from models.cache import cached_onnx
 from samba_onnx.workflows.sample_inputs import input_specs, pef_ranges, random_inputs
 from samba_onnx.workflows.verification import compare, run_original
+from tests.rows import others_slow
 
 TARGETS = ("sn10", "sn30", "sn40l")
+QUICK = ("bert", "lenet", "llama", "lstm")
+"""What takes several processes or plans runs on these in the default tests."""
 
 
 @pytest.mark.parametrize("level", ["o0", "o3"])
@@ -45,13 +48,13 @@ def _check(path: Path, level: str, tmp_path: Path) -> None:
         output.unlink()
 
 
-@pytest.mark.parametrize("name", sorted(MODELS))
+@pytest.mark.parametrize("name", others_slow(sorted(MODELS), QUICK))
 def test_the_reference_sample_travels_with_the_pef(name: str, tmp_path: Path) -> None:
     with samba_onnx.convert(cached_onnx(name, "tiny"), tmp_path / "m.pef") as pef:
         assert samba_onnx.self_test(pef).passed
 
 
-@pytest.mark.parametrize("name", sorted(MODELS))
+@pytest.mark.parametrize("name", others_slow(sorted(MODELS), QUICK))
 def test_the_second_engine_agrees_with_the_sample_and_with_the_model(
     name: str, tmp_path: Path
 ) -> None:

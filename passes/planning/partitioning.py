@@ -16,7 +16,7 @@ placed so that these are fewest, by a minimum cut for each pair of neighbouring 
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -70,12 +70,16 @@ def partition(model: ir.Model, placement: Placement) -> tuple[Group, ...]:
     return group(flow, homes)
 
 
-def group(flow: Dataflow, homes: Sequence[Home]) -> tuple[Group, ...]:
+def group(
+    flow: Dataflow, homes: Sequence[Home], at_load: Collection[ir.Node] = ()
+) -> tuple[Group, ...]:
     """Return nodes in the smallest number of groups of alternating home.
 
     Args:
         flow: The nodes in topological order and their dependencies.
         homes: The side of each node.
+        at_load: Nodes that read nothing but weights and results of each other. Those of them on the
+            CPU join the group of the first node that reads them.
 
     Returns:
         Groups in execution order, as ``partition`` describes them.
@@ -87,6 +91,8 @@ def group(flow: Dataflow, homes: Sequence[Home]) -> tuple[Group, ...]:
         candidates,
         key=lambda entry: (len(set(entry[0])), _kept_bytes(flow, homes, entry[0])),
     )
+    if at_load:
+        phases = _beside_readers(flow, homes, phases, at_load)
     members: dict[int, list[ir.Node]] = {phase: [] for phase in sorted(set(phases))}
     for node, phase in zip(flow.nodes, phases, strict=True):
         members[phase].append(node)
@@ -95,6 +101,34 @@ def group(flow: Dataflow, homes: Sequence[Home]) -> tuple[Group, ...]:
         Group(home=other if phase % 2 else start, nodes=tuple(nodes))
         for phase, nodes in members.items()
     )
+
+
+def _beside_readers(
+    flow: Dataflow, homes: Sequence[Home], phases: Sequence[int], at_load: Collection[ir.Node]
+) -> list[int]:
+    """Move nodes that are computed at load to the phase of their first reader.
+
+    Those that read each other stay together, so that a fallback needs nothing of another one at load.
+    """
+    movable = {
+        position
+        for position, node in enumerate(flow.nodes)
+        if homes[position] is Home.CPU and node in at_load
+    }
+    ties: networkx.Graph[int] = networkx.Graph()
+    ties.add_nodes_from(movable)
+    for position in movable:
+        ties.add_edges_from((position, p) for p in flow.successors(position) if p in movable)
+    moved = list(phases)
+    for tied in networkx.connected_components(ties):
+        readers = {p for position in tied for p in flow.successors(position)} - tied
+        latest = min(
+            (phases[p] - (homes[p] is Home.RDU) for p in readers),
+            default=max(phases[p] for p in tied),
+        )
+        for position in tied:
+            moved[position] = latest
+    return moved
 
 
 def _earliest(flow: Dataflow, homes: Sequence[Home], start: Home) -> list[int]:

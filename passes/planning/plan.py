@@ -12,6 +12,7 @@ import onnx_ir as ir
 from samba_onnx.errors import InternalError, UsageError
 from samba_onnx.facts.domains import qualified
 from samba_onnx.passes.planning.allocation import allocate
+from samba_onnx.passes.planning.hosts import load_host
 from samba_onnx.passes.planning.partitioning import Group
 from samba_onnx.passes.planning.records import (
     fallback_record,
@@ -29,6 +30,7 @@ from samba_onnx.passes.planning.scheduling import (
 )
 from samba_onnx.passes.planning.spatial import refuse_unless_on_chip, refuse_unless_spatial
 from samba_onnx.passes.planning.stages import StageInterface, baked, interfaces, on_device
+from samba_onnx.pef.host_summary import HostSummary
 from samba_onnx.pef.manifest import (
     Call,
     Cause,
@@ -67,6 +69,15 @@ class GraphPlan:
     notes: tuple[str, ...]
     """Sentences for the report."""
 
+    @property
+    def seconds(self) -> float:
+        """Modelled time of one run: all calls of sections and fallbacks, and all transfers."""
+        times = {section.id: section.seconds for section in self.sections}
+        times |= {fallback.id: fallback.seconds for fallback in self.fallbacks}
+        calls = sum(times[call.stage] for call in self.graph.calls)
+        copies = sum(transfer.seconds for transfer in self.graph.run_transfers)
+        return (self.graph.spatial_batches or 1) * calls + copies
+
 
 def plan(
     model: ir.Model,
@@ -79,6 +90,7 @@ def plan(
     roles: Roles | None = None,
     first_stage: int = 0,
     earlier: Sequence[GraphPlan] = (),
+    host: HostSummary | None = None,
 ) -> GraphPlan:
     """Return the plan of a graph: stages, calls, symbols, regions and every transfer.
 
@@ -94,6 +106,7 @@ def plan(
         first_stage: Id of the first stage; stages of all graphs of a PEF are counted together.
         earlier: Plans of graphs of the same PEF. A value in a region of theirs shares it, and what
             they load is not loaded again.
+        host: The CPU that fallbacks run on; the default profile where None.
 
     Returns:
         The plan. The transfers are exactly those that the emulator's ledger will hold after
@@ -129,7 +142,7 @@ def plan(
     return GraphPlan(
         graph=_graph_record(graph_name, roles, stages, calls, kinds, target.summary, earlier),
         sections=sections,
-        fallbacks=_fallbacks(records, placement),
+        fallbacks=_fallbacks(records, placement, roles, host or load_host()),
         symbols=tuple(
             symbol_record(value, kind, by_name, baked=value in constant, roles=roles)
             for value, kind in kinds.items()
@@ -156,11 +169,16 @@ def _sections(
 
 
 def _fallbacks(
-    records: Sequence[tuple[Stage, StageInterface]], placement: Placement
+    records: Sequence[tuple[Stage, StageInterface]],
+    placement: Placement,
+    roles: Roles,
+    host: HostSummary,
 ) -> tuple[Fallback, ...]:
     """Return the records of the stages that run on the CPU, in the order of the schedule."""
     return tuple(
-        fallback_record(record, stage, placement) for record, stage in records if not stage.on_rdu
+        fallback_record(record, stage, placement, roles, host)
+        for record, stage in records
+        if not stage.on_rdu
     )
 
 

@@ -10,10 +10,12 @@ import onnx_ir as ir
 
 from samba_onnx.facts.domains import qualified
 from samba_onnx.passes.planning.costs import cost, node_flops, value_bytes
+from samba_onnx.passes.planning.host_costs import host_seconds, known_at_load
 from samba_onnx.passes.planning.roles import Roles
 from samba_onnx.passes.planning.scheduling import fixed_bytes
 from samba_onnx.passes.planning.sectioning import sram_bytes
 from samba_onnx.passes.planning.stages import StageInterface
+from samba_onnx.pef.host_summary import HostSummary
 from samba_onnx.pef.manifest import Fallback, FallbackNode, Region, Section, Stage, Symbol
 from samba_onnx.program.dataflow import dimensions, name_of
 from samba_onnx.program.kinds import SymbolKind
@@ -95,21 +97,31 @@ def section_record(
     )
 
 
-def fallback_record(stage: Stage, interface: StageInterface, placement: Placement) -> Fallback:
-    """Return a fallback with the reason of every node.
+def fallback_record(
+    stage: Stage, interface: StageInterface, placement: Placement, roles: Roles, host: HostSummary
+) -> Fallback:
+    """Return a fallback with the reason of every node and its modelled time.
 
     Args:
         stage: The common part.
         interface: What the fallback is made of.
         placement: Where the reasons come from.
+        roles: What the values are to the device; tell which nodes are computed at load.
+        host: The figures of the CPU.
 
     Returns:
         The record.
     """
+    nodes = interface.group.nodes
+    at_load = known_at_load(nodes, roles)
+    times = [host_seconds(node, host) for node in nodes if node not in at_load]
+    start = host.call_seconds if times else 0.0
     return Fallback(
         **vars(stage),
         type=interface.group.type,
-        reasons=tuple(_fallback_node(node, placement) for node in interface.group.nodes),
+        reasons=tuple(_fallback_node(node, placement, node in at_load) for node in nodes),
+        seconds=start + sum(time for time in times if time is not None),
+        unmodelled=times.count(None),
     )
 
 
@@ -155,7 +167,7 @@ def symbol_record(
     )
 
 
-def _fallback_node(node: ir.Node, placement: Placement) -> FallbackNode:
+def _fallback_node(node: ir.Node, placement: Placement, at_load: bool) -> FallbackNode:
     reason = placement.reasons[node]
     return FallbackNode(
         name=name_of(node),
@@ -165,4 +177,6 @@ def _fallback_node(node: ir.Node, placement: Placement) -> FallbackNode:
         reason=reason.message,
         hint=reason.hint,
         location=source_location(node),
+        supported=placement.supports[node].reason is None,
+        at_load=at_load,
     )

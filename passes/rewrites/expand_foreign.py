@@ -16,6 +16,7 @@ from samba_onnx.passes.rewrites.foreign.drafting import (
     Draft,
     UnknownShapeError,
 )
+from samba_onnx.passes.rewrites.foreign.registry import Rule
 from samba_onnx.passes.rewrites.infer_shapes import InferShapesPass
 from samba_onnx.passes.rewrites.lift_constants import LiftConstantsPass
 from samba_onnx.passes.rewrites.refusals import UNEXPANDED, ReasonedPass, Refusal
@@ -81,8 +82,15 @@ class ExpandForeignPass(ReasonedPass):
         # Case 3.
         if version < OLDEST:
             return Refusal(f"the model keeps opset {version}, and its rule writes for {OLDEST}")
-        # Case 1.
         draft = Draft(node)
+        outcome = self._replace(rule, draft)
+        if outcome is not None:
+            draft.discard()
+        return outcome
+
+    def _replace(self, rule: Rule, draft: Draft) -> Refusal | None:
+        """Put what a rule writes in the place of a node, or say why not."""
+        # Case 1.
         try:
             results = rule(draft)
         except UnknownShapeError as error:
@@ -97,7 +105,7 @@ class ExpandForeignPass(ReasonedPass):
         unknown = {made.op_type for made in _computed(draft) if not self._is_known(made.op_type)}
         if unknown:
             return Refusal(f"the target lacks {', '.join(sorted(unknown))}, which it is made of")
-        replace_node(node, draft.nodes, outputs)
+        replace_node(draft.node, draft.nodes, outputs)
         return None
 
     def _is_known(self, op_type: str) -> bool:
@@ -113,7 +121,7 @@ class _UnknownShape(Refusal):
 
 def _keep_whole(node: ir.Node) -> None:
     """Write down why a node of an operator of onnxruntime's stays, if no rule expands it."""
-    if node.domain in ONNXRUNTIME_DOMAINS:
+    if node.domain in ONNXRUNTIME_DOMAINS and UNEXPANDED not in node.meta:
         node.meta[UNEXPANDED] = reason_of(node)
 
 

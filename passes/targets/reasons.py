@@ -39,6 +39,8 @@ class ReasonCode(enum.StrEnum):
     """A tensor has no elements: there is nothing to run on the RDU."""
     ISLAND = "island"
     """The target could run it, but it computes a few integers for the CPU only."""
+    CHEAPER = "cheaper"
+    """The target could run it, but a run takes less time with it on the CPU, beside a node that must be there."""
 
 
 @dataclass(frozen=True)

@@ -8,13 +8,16 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import onnx
+
 from samba_onnx.errors import ExecutionError
 from samba_onnx.pef import stage_checks  # noqa: F401  # here, and not in the first load
 from samba_onnx.pef.layout import WEIGHTS_MEMBER
-from samba_onnx.pef.manifest import Section
+from samba_onnx.pef.manifest import Fallback, Section
 from samba_onnx.pef.reader import Pef
 from samba_onnx.program.kinds import SectionType
 from samba_onnx.runtime.engine.assembly import merge_stages, place_weights
+from samba_onnx.runtime.engine.at_load import split_at_load
 from samba_onnx.runtime.engine.protocol import (
     BoundComputation,
     Computation,
@@ -23,6 +26,7 @@ from samba_onnx.runtime.engine.protocol import (
     HostComputation,
 )
 from samba_onnx.runtime.engine.registry import make_engine
+from samba_onnx.runtime.inputs import own_copy
 from samba_onnx.runtime.memory import DeviceMemory
 from samba_onnx.runtime.schedule import Step
 
@@ -78,11 +82,13 @@ class StepFactory:
         )
         return DeviceStep(self, step, memory, frozen)
 
-    def host_step(self, step: Step) -> HostStep:
+    def host_step(self, step: Step, fixed: Collection[str] = ()) -> HostStep:
         """Prepare fallbacks.
 
         Args:
             step: One or more fallbacks.
+            fixed: Residents that no run changes: what fallbacks compute from them only is computed
+                in the first run, and again when one of them was loaded anew.
 
         Returns:
             The step, ready to run.
@@ -91,7 +97,23 @@ class StepFactory:
             ExecutionError: The engine cannot run the step.
             PefFormatError: The stages do not fit together.
         """
-        return HostStep(self._engine, self._engine.prepare(self._computation(step)), step.title)
+        whole = self._computation(step)
+        at_load = {
+            node.name
+            for stage in step.stages
+            if isinstance(stage, Fallback)
+            for node in stage.reasons
+            if node.at_load
+        }
+        split = split_at_load(whole.model, at_load, fixed, step.title)
+
+        def prepared(model: onnx.ModelProto) -> HostComputation:
+            return self._engine.prepare(dataclasses.replace(whole, model=model))
+
+        if split is None:
+            return HostStep(self._engine, prepared(whole.model), step)
+        rest = None if split.rest is None else prepared(split.rest)
+        return HostStep(self._engine, rest, step, prepared(split.first))
 
     @property
     def engine(self) -> Engine:
@@ -203,17 +225,36 @@ class DeviceStep:
 class HostStep:
     """Fallbacks that run on the host's CPU."""
 
-    def __init__(self, engine: Engine, computation: HostComputation, title: str) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        computation: HostComputation | None,
+        step: Step,
+        at_load: HostComputation | None = None,
+    ) -> None:
         """Take what executes.
 
         Args:
-            engine: Prepared the computation.
-            computation: The fallbacks, prepared.
-            title: What messages call the step.
+            engine: Prepared the computations.
+            computation: What every run computes; None where that is nothing.
+            step: The fallbacks.
+            at_load: What is computed once, and read by the other computation, or returned.
         """
         self._engine = engine
         self._computation = computation
-        self._title = title
+        self._at_load = at_load
+        self._known: dict[str, Any] | None = None
+        self._outputs = step.outputs
+        self._title = step.title
+
+    @property
+    def frozen(self) -> frozenset[str]:
+        """Inputs that something was computed from at load, or will be."""
+        return frozenset() if self._at_load is None else frozenset(self._at_load.inputs)
+
+    def forget_values(self) -> None:
+        """Note that a frozen input changed; the next run computes from the new value."""
+        self._known = None
 
     def run(self, feed: Mapping[str, Any]) -> Sequence[Any]:
         """Execute on host values.
@@ -228,6 +269,23 @@ class HostStep:
             ExecutionError: An operator failed, or a value cannot be handed to the engine.
         """
         try:
-            return self._computation.run(feed)
+            return self._computed(feed)
         except self._engine.failures as error:
             raise ExecutionError(f"{self._title} failed: {self._engine.reason(error)}") from None
+
+    def _computed(self, feed: Mapping[str, Any]) -> Sequence[Any]:
+        if self._at_load is None:
+            return self._computation.run(feed) if self._computation else ()
+        if self._known is None:
+            self._known = _run(self._at_load, feed)
+        values = _run(self._computation, {**feed, **self._known}) if self._computation else {}
+        return [
+            values[name] if name in values else own_copy(self._known[name])
+            for name in self._outputs
+        ]
+
+
+def _run(computation: HostComputation, feed: Mapping[str, Any]) -> dict[str, Any]:
+    """Execute on some of the values, and return outputs by name."""
+    results = computation.run({name: feed[name] for name in computation.inputs})
+    return dict(zip(computation.outputs, results, strict=True))

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 __all__ = [
+    "BLOCKED_DOMAIN",
+    "CHANNELS_LAST_DOMAIN",
     "DEFAULT_DOMAINS",
     "DROPOUT_MASK",
     "EARLY_OPERATORS",
@@ -28,8 +30,17 @@ ONNX_DOMAINS: Final = DEFAULT_DOMAINS | {ML_DOMAIN, "ai.onnx.preview.training"}
 """Domains whose operators onnx itself defines and infers."""
 ONNXRUNTIME_DOMAIN: Final = "com.microsoft"
 """Domain of the operators that onnxruntime's optimizer writes into models."""
+BLOCKED_DOMAIN: Final = f"{ONNXRUNTIME_DOMAIN}.nchwc"
+"""Domain of onnxruntime's operators for channels that lie in blocks."""
+CHANNELS_LAST_DOMAIN: Final = "com.ms.internal.nhwc"
+"""Domain of ONNX's operators with channels last in data, as onnxruntime writes them for other processors."""
 ONNXRUNTIME_DOMAINS: Final = frozenset(
-    {ONNXRUNTIME_DOMAIN, f"{ONNXRUNTIME_DOMAIN}.nchwc", f"{ONNXRUNTIME_DOMAIN}.experimental"}
+    {
+        ONNXRUNTIME_DOMAIN,
+        BLOCKED_DOMAIN,
+        CHANNELS_LAST_DOMAIN,
+        f"{ONNXRUNTIME_DOMAIN}.experimental",
+    }
 )
 """Domains whose operators onnxruntime brings along."""
 EARLY_OPERATORS: Final = frozenset({"LayerNormalization", "SimplifiedLayerNormalization"})

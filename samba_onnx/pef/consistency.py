@@ -15,6 +15,7 @@ from samba_onnx.errors import PefFormatError, UsageError
 from samba_onnx.facts.dtypes import tensor_element, type_problem
 from samba_onnx.facts.tolerances import rounding_unit
 from samba_onnx.pef.batch_checks import check_batches
+from samba_onnx.pef.host_summary import HostSummary
 from samba_onnx.pef.layout import stage_member
 from samba_onnx.pef.manifest import (
     Fallback,
@@ -59,6 +60,7 @@ def check_manifest(manifest: Manifest) -> None:
     """
     index = _index(manifest)
     _check_target(manifest.target)
+    _check_host(manifest.host)
     _check_regions(manifest)
     for symbol in manifest.symbols:
         _check_symbol(symbol, index)
@@ -163,6 +165,13 @@ def _check_target(target: TargetSummary) -> None:
         _not_negative(f"the peak of {dtype}", rate=rate)
 
 
+def _check_host(host: HostSummary | None) -> None:
+    if host is not None:
+        rates = {"rate": host.bytes_per_second, "rate of copies": host.copy_bytes_per_second}
+        peaks = {f"peak of {dtype}": rate for dtype, rate in host.peak_flops.items()}
+        _not_negative("the host", node=host.node_seconds, call=host.call_seconds, **rates, **peaks)
+
+
 def _check_regions(manifest: Manifest) -> None:
     tiers = {tier.name for tier in manifest.target.tiers}
     for region in manifest.regions:
@@ -218,6 +227,8 @@ def _check_stage(stage: Section | Fallback, index: _Index) -> None:
     if isinstance(stage, Section):
         traffic = {"bytes": stage.bytes, "sram_bytes": stage.sram_bytes}
         _not_negative(name, flops=stage.flops, seconds=stage.seconds, **traffic)
+    else:
+        _not_negative(name, seconds=stage.seconds, unmodelled=stage.unmodelled)
 
 
 def _filled_residents(

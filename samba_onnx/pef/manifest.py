@@ -13,6 +13,8 @@ import enum
 from dataclasses import dataclass, field
 
 from samba_onnx.pef.decoding import NOT_STORED
+from samba_onnx.pef.dimensions import BoundDimension, DynamicDimension
+from samba_onnx.pef.host_summary import HostSummary
 from samba_onnx.pef.target_summary import TargetSummary
 from samba_onnx.program.kinds import LOADED_KINDS, RESIDENT_KINDS, SectionType, SymbolKind
 
@@ -127,6 +129,12 @@ class FallbackNode:
     """What the user can do about it; may be empty."""
     location: str = ""
     """``file.py:line`` of the user's own model, when the model carries it."""
+    supported: bool = False
+    """Whether the target could run it, and a run takes less time with it on the CPU."""
+    at_load: bool = False
+    """Whether it computes from weights only: once, when they are loaded, and not in every run. All that
+    it reads are initializers of the fallback, residents that no run changes, and results of such nodes
+    of the same fallback."""
 
 
 @dataclass(frozen=True)
@@ -177,6 +185,11 @@ class Fallback(Stage):
 
     type: SectionType = SectionType.FWD
     reasons: tuple[FallbackNode, ...] = ()
+    seconds: float = 0.0
+    """Modelled time of one execution on the CPU, without the nodes that are computed at load and those
+    whose time is not modelled."""
+    unmodelled: int = 0
+    """Nodes whose time is not modelled: a size is not known, or what they do with it."""
 
 
 @dataclass(frozen=True)
@@ -274,33 +287,6 @@ class PassSummary:
 
 
 @dataclass(frozen=True)
-class DynamicDimension:
-    """A dimension that stayed dynamic, and the option that would make it static."""
-
-    name: str
-    inputs: tuple[str, ...]
-    """Where it occurs, as ``input[axis]``."""
-    option: str
-    """As ``--dim batch=8`` or ``--input-shape x=1,3,224,224``."""
-
-
-@dataclass(frozen=True)
-class BoundDimension:
-    """A dimension that is dynamic in the model, and has a size in a graph of the PEF."""
-
-    graph: str
-    name: str
-    """Its name in the model; empty where it has none."""
-    inputs: tuple[str, ...]
-    """Where it occurs, as ``input[axis]``, with the model's own names."""
-    size: int
-    assumed: bool
-    """Whether nobody stated the size."""
-    option: str
-    """How to state another one, as ``--dim batch=1`` or ``--input-shape x=1,3,1,1``."""
-
-
-@dataclass(frozen=True)
 class ReferenceSample:
     """Seeded inputs with the outputs of the original model, for self-tests.
 
@@ -359,6 +345,8 @@ class Manifest:
     """Key-value pairs of the user (``pef_metadata`` in SambaFlow)."""
     members: tuple[Member, ...] = ()
     """Every other member of the file; filled in by the writer."""
+    host: HostSummary | None = None
+    """The CPU that fallbacks' times are modelled for; None for a PEF without fallbacks."""
     format_version: int = FORMAT_VERSION
 
     def stages(self) -> dict[int, Section | Fallback]:

@@ -36,7 +36,7 @@ def memory(manifest: Manifest) -> tuple[MemoryReport, ...]:
 def modelled_time(
     manifest: Manifest, per_run: tuple[TransferTotal, ...], at_load: tuple[TransferTotal, ...]
 ) -> ModelledTime:
-    """Add up sections as often as they are called, and transfers.
+    """Add up sections and fallbacks as often as they are called, and transfers.
 
     Args:
         manifest: A PEF's manifest.
@@ -50,12 +50,18 @@ def modelled_time(
         for graph in run_graphs(manifest)
     )
     transfers = sum(total.modelled_seconds for total in per_run)
+    fallbacks = {fallback.id: fallback.seconds for fallback in manifest.fallbacks}
+    on_cpu = sum(
+        fallbacks.get(call.stage, 0.0) for graph in run_graphs(manifest) for call in graph.calls
+    )
     return ModelledTime(
         sections_seconds=sections,
         transfers_seconds=transfers,
-        total_seconds=sections + transfers,
+        cpu_seconds=on_cpu,
+        total_seconds=sections + transfers + on_cpu,
         load_seconds=sum(total.modelled_seconds for total in at_load),
-        unmodelled_cpu_nodes=sum(fallback.nodes for fallback in manifest.fallbacks),
+        unmodelled_cpu_nodes=sum(fallback.unmodelled for fallback in manifest.fallbacks),
+        host="" if manifest.host is None else manifest.host.name,
     )
 
 

@@ -34,11 +34,18 @@ def headline_text(
     fallback = tuple(total for total in per_run if total.cause is Cause.FALLBACK)
     share = percent_text(coverage.rdu_nodes, coverage.nodes)
     verb = "falls" if coverage.cpu_nodes == 1 else "fall"
+    chosen = _chosen(coverage)
     return (
         f"{start}{coverage.rdu_nodes:,} of {count_text(coverage.nodes, 'node')} on the RDU "
-        f"({share}), {coverage.cpu_nodes:,} {verb} back to the CPU in {places} "
+        f"({share}), {coverage.cpu_nodes:,} {verb} back to the CPU{chosen} in {places} "
         f"costing {_cost(fallback)} {_run(manifest)}"
     )
+
+
+def _chosen(coverage: Coverage) -> str:
+    """Say how many of the nodes on the CPU are there because a run is then faster."""
+    count = coverage.cpu_supported_nodes
+    return f" ({count:,} of them to save time)" if count else ""
 
 
 def _run(manifest: Manifest) -> str:

@@ -71,6 +71,8 @@ class Coverage:
     """Floating-point operations on the CPU, as far as shapes are known."""
     cpu_places: int
     """Fallbacks: connected groups of CPU nodes in the schedule."""
+    cpu_supported_nodes: int
+    """Nodes on the CPU that the target could run, and with which there a run takes less time."""
     operators: tuple[OperatorCoverage, ...]
     """By operator: those with CPU nodes first, then by operations and nodes."""
 
@@ -120,6 +122,10 @@ class FallbackNodeReport:
     """Id of the fallback that executes it."""
     location: str
     """``file.py:line`` of the user's own model; empty when the model does not carry it."""
+    supported: bool
+    """Whether the target could run it, and a run takes less time with it on the CPU."""
+    at_load: bool
+    """Whether it is computed once, when weights are loaded, and not in every run."""
 
 
 @record
@@ -208,19 +214,23 @@ class TransferReport:
 
 @record
 class ModelledTime:
-    """Modelled time of one run; the time of nodes on the CPU is not modelled and not in it."""
+    """Modelled time of one run."""
 
     sections_seconds: float
     """All calls of sections; in spatial mapping for all mini-batches, with what it takes to bring
     parameters onto the chip and back once."""
     transfers_seconds: float
     """All transfers of one run."""
+    cpu_seconds: float
+    """All calls of fallbacks, by the host's profile."""
     total_seconds: float
-    """Both, without any overlap."""
+    """All of them, without any overlap."""
     load_seconds: float
     """Transfers of weights and constants, once when the PEF is loaded."""
     unmodelled_cpu_nodes: int
-    """Nodes on the CPU, whose time is not modelled."""
+    """Nodes on the CPU whose time is not modelled: a size is not known, or what they do with it."""
+    host: str
+    """Name of the host's profile; empty where nothing runs on the CPU."""
 
 
 @record

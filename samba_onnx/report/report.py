@@ -96,7 +96,7 @@ class Report:
     undocumented_support: tuple[UndocumentedSupport, ...]
     """Nodes on the RDU whose support is experimental, observed or assumed."""
     assumptions: tuple[AssumptionReport, ...]
-    """Hardware figures that are not published."""
+    """Hardware figures that are not published, and those of the host that nobody measured."""
     notes: tuple[str, ...]
     """Sentences that belong nowhere else."""
     passes: tuple[PassReport, ...]
@@ -199,9 +199,10 @@ def _notes(manifest: Manifest) -> tuple[str, ...]:
 
 
 def _assumptions(manifest: Manifest) -> tuple[AssumptionReport, ...]:
+    host = manifest.host.assumptions if manifest.host else ()
     return tuple(
         AssumptionReport(figure.name, figure.value, figure.unit, figure.note)
-        for figure in manifest.target.assumptions
+        for figure in (*manifest.target.assumptions, *host)
     )
 
 
@@ -227,6 +228,9 @@ def _coverage(manifest: Manifest) -> Coverage:
         rdu_flops=sum(section.flops for section in manifest.sections),
         cpu_flops=cpu_flops.total(),
         cpu_places=len(manifest.fallbacks),
+        cpu_supported_nodes=sum(
+            node.supported for fallback in manifest.fallbacks for node in fallback.reasons
+        ),
         operators=tuple(operators),
     )
 
@@ -269,7 +273,15 @@ def _fallbacks(fallbacks: Iterable[Fallback]) -> tuple[FallbackReport, ...]:
     for fallback in fallbacks:
         for node in fallback.reasons:
             operator = _operator(node)
-            line = FallbackNodeReport(node.name, operator, node.reason, fallback.id, node.location)
+            line = FallbackNodeReport(
+                node.name,
+                operator,
+                node.reason,
+                fallback.id,
+                node.location,
+                node.supported,
+                node.at_load,
+            )
             # What is wrong with a model's shapes is wrong with many operators at once.
             kind = "" if node.code in _SHAPE_CODES else operator
             groups.setdefault((node.code, node.hint, kind), []).append(line)

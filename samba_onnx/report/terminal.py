@@ -212,9 +212,11 @@ def _time(report: Report, rows: int | None) -> RenderableType | None:
         f"{second_text(time.total_seconds)} per run = sections "
         f"{second_text(time.sections_seconds)} + transfers {second_text(time.transfers_seconds)}"
     )
+    if time.host:
+        text += f" + the CPU {second_text(time.cpu_seconds)} ({printable(time.host)} host)"
     if time.unmodelled_cpu_nodes:
         nodes = count_text(time.unmodelled_cpu_nodes, "node")
-        text += f" + the CPU's time for {nodes}, which is not modelled"
+        text += f" + {nodes} on it whose time is not modelled"
     if time.load_seconds:
         text += f"; loading: {second_text(time.load_seconds)}"
     return titled("Modelled time (from published figures, not measured)", Text(text))
@@ -250,7 +252,8 @@ def _assumptions(report: Report, rows: int | None) -> RenderableType | None:
         for figure in report.assumptions
     ]
     return titled(
-        "Assumed hardware figures (not published)", table(("figure", "value", "note"), cells)
+        "Assumed hardware figures (not published, not measured)",
+        table(("figure", "value", "note"), cells),
     )
 
 

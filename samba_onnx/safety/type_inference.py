@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,10 +13,11 @@ from samba_onnx.safety.sandbox import run_child
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["OutputType", "infer_output_types"]
+__all__ = ["OutputType", "channel_block", "infer_output_types"]
 
 TASK: Final = "samba_onnx.runtime.engine.onnxruntime.child_types:output_types"
 """What the child does."""
+_BLOCK_TASK: Final = "samba_onnx.runtime.engine.onnxruntime.child_types:channel_block"
 _MEMORY = 4 << 30
 """Bytes that the child may take: graphs without weights need far less."""
 
@@ -58,3 +60,20 @@ def infer_output_types(model: onnx.ModelProto, *, seconds: float = 120.0) -> dic
         output: OutputType(kind, None if shape is None else tuple(shape))
         for output, kind, shape in answer["outputs"]
     }
+
+
+@functools.cache
+def channel_block() -> int:
+    """Return how many channels a block of onnxruntime's blocked layout has on this machine.
+
+    Raises:
+        ExecutionError: onnxruntime has no such layout for the machine's processor.
+    """
+    answer = run_child(
+        _BLOCK_TASK,
+        {},
+        seconds=120.0,
+        memory_bytes=_MEMORY,
+        doing="asking onnxruntime for the layout of channels",
+    )
+    return int(answer["block"])

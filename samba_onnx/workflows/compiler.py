@@ -17,8 +17,10 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from samba_onnx.errors import UsageError
 from samba_onnx.loading import LoadedModel, load_model, onnx_program
 from samba_onnx.passes.order import PipelineOptions
+from samba_onnx.passes.planning.hosts import DEFAULT_HOST, load_host
 from samba_onnx.passes.targets import Target, load_target
 from samba_onnx.pef import Pef, load_pef
+from samba_onnx.pef.host_summary import HostSummary
 from samba_onnx.pef.manifest import Manifest, SourceModel
 from samba_onnx.pef.sources import Source
 from samba_onnx.program.program import Program
@@ -53,6 +55,8 @@ def analyze(
     *,
     target: str | os.PathLike[str] | Target = DEFAULT_TARGET,
     level: str = "o3",
+    placement: str = "optimal",
+    host: str | os.PathLike[str] | HostSummary = DEFAULT_HOST,
     dims: Sizes | None = None,
     input_shapes: InputShapes | None = None,
     keep_dynamic: bool = False,
@@ -66,6 +70,11 @@ def analyze(
         target: A target's name, a path to a target profile, or a loaded target.
         level: ``o0`` (one section per operator) or ``o3`` (sections as large as on-chip memory
             allows).
+        placement: ``optimal``: a node that the target supports runs on the CPU, too, where a run then
+            takes less modelled time, beside one that it does not support; ``strict``: all that it
+            supports runs on the RDU, other than small islands of index arithmetic.
+        host: The CPU that fallbacks' times are modelled for: ``default``, the path of a profile that
+            ``samba-port calibrate`` wrote, or a loaded profile.
         dims: Sizes of dynamic dimensions by name, as ``{"batch": 8}``; several, as
             ``{"batch": (1, 8, 32)}``, make a graph for each, and ``Device.run`` takes the one that
             fits its inputs.
@@ -82,11 +91,11 @@ def analyze(
 
     Raises:
         ModelError: The model cannot be used.
-        TargetError: The target is unknown or malformed.
+        TargetError: The target or the host is unknown or malformed.
         UsageError: An option contradicts the model.
         OutOfDeviceMemoryError: The model does not fit into the target's memory.
     """
-    settings = chosen_settings(target, level, progress)
+    settings = chosen_settings(target, level, progress, placement, host)
     options = chosen_options(settings.target, dims, input_shapes, keep_dynamic, float16)
     return _plan_onnx(model, settings, options)[1].manifest
 
@@ -97,6 +106,8 @@ def convert(
     *,
     target: str | os.PathLike[str] | Target = DEFAULT_TARGET,
     level: str = "o3",
+    placement: str = "optimal",
+    host: str | os.PathLike[str] | HostSummary = DEFAULT_HOST,
     dims: Sizes | None = None,
     input_shapes: InputShapes | None = None,
     keep_dynamic: bool = False,
@@ -118,6 +129,11 @@ def convert(
         target: A target's name, a path to a target profile, or a loaded target.
         level: ``o0`` (one section per operator) or ``o3`` (sections as large as on-chip memory
             allows).
+        placement: ``optimal``: a node that the target supports runs on the CPU, too, where a run then
+            takes less modelled time, beside one that it does not support; ``strict``: all that it
+            supports runs on the RDU, other than small islands of index arithmetic.
+        host: The CPU that fallbacks' times are modelled for: ``default``, the path of a profile that
+            ``samba-port calibrate`` wrote, or a loaded profile.
         dims: Sizes of dynamic dimensions by name, as ``{"batch": 8}``; several, as
             ``{"batch": (1, 8, 32)}``, make a graph for each, and ``Device.run`` takes the one that
             fits its inputs.
@@ -144,7 +160,7 @@ def convert(
 
     Raises:
         ModelError: The model cannot be used.
-        TargetError: The target is unknown or malformed.
+        TargetError: The target or the host is unknown or malformed.
         UsageError: An option contradicts the model, or no output is given for a model in memory,
             or a library is no file.
         OutOfDeviceMemoryError: The model does not fit into the target's memory.
@@ -152,7 +168,7 @@ def convert(
         OutputError: The PEF cannot be written.
     """
     destination, libraries = _destination(model, output), library_paths(custom_ops)
-    settings = chosen_settings(target, level, progress)
+    settings = chosen_settings(target, level, progress, placement, host)
     options = chosen_options(settings.target, dims, input_shapes, keep_dynamic, float16)
     loaded, planned = _plan_onnx(model, settings, options)
     settings.progress("sample")
@@ -180,6 +196,8 @@ def compile_programs(
     *,
     target: str | os.PathLike[str] | Target = DEFAULT_TARGET,
     level: str = "o3",
+    placement: str = "optimal",
+    host: str | os.PathLike[str] | HostSummary = DEFAULT_HOST,
     name: str = "",
     metadata: Mapping[str, str] | None = None,
     residents: Mapping[str, Source] | None = None,
@@ -195,6 +213,11 @@ def compile_programs(
         target: A target's name, a path to a target profile, or a loaded target.
         level: ``o0`` (one section per operator) or ``o3`` (sections as large as on-chip memory
             allows).
+        placement: ``optimal``: a node that the target supports runs on the CPU, too, where a run then
+            takes less modelled time, beside one that it does not support; ``strict``: all that it
+            supports runs on the RDU, other than small islands of index arithmetic.
+        host: The CPU that fallbacks' times are modelled for: ``default``, the path of a profile that
+            ``samba-port calibrate`` wrote, or a loaded profile.
         name: What reports call the source; that of the first program when empty.
         metadata: Key-value pairs to keep in the PEF, beside those of the programs.
         residents: Weights and other residents to keep in the PEF, by name: arrays, or functions that
@@ -206,12 +229,12 @@ def compile_programs(
         The PEF that was written, open for reading.
 
     Raises:
-        TargetError: The target is unknown or malformed.
-        UsageError: The level is unknown, or programs contradict each other.
+        TargetError: The target or the host is unknown or malformed.
+        UsageError: The level or the placement is unknown, or programs contradict each other.
         OutOfDeviceMemoryError: The programs do not fit into the target's memory.
         OutputError: The PEF cannot be written.
     """
-    settings = chosen_settings(target, level, progress)
+    settings = chosen_settings(target, level, progress, placement, host)
     planned = _plan_torch(programs, name, settings)
     return _write(planned, Path(output), metadata, sample or Sample(), settings.progress, residents)
 
@@ -221,6 +244,8 @@ def analyze_programs(
     *,
     target: str | os.PathLike[str] | Target = DEFAULT_TARGET,
     level: str = "o3",
+    placement: str = "optimal",
+    host: str | os.PathLike[str] | HostSummary = DEFAULT_HOST,
     name: str = "",
     progress: Progress | None = None,
 ) -> Manifest:
@@ -230,6 +255,8 @@ def analyze_programs(
         programs: The programs, as for :func:`compile_programs`; they are consumed.
         target: A target's name, a path to a target profile, or a loaded target.
         level: ``o0`` or ``o3``.
+        placement: ``optimal`` or ``strict``.
+        host: The CPU: ``default``, or a profile.
         name: What reports call the source; that of the first program when empty.
         progress: Called with the name of each step before it begins.
 
@@ -237,28 +264,42 @@ def analyze_programs(
         The manifest that the PEF would have, without members.
 
     Raises:
-        TargetError: The target is unknown or malformed.
-        UsageError: The level is unknown, or programs contradict each other.
+        TargetError: The target or the host is unknown or malformed.
+        UsageError: The level or the placement is unknown, or programs contradict each other.
         OutOfDeviceMemoryError: The programs do not fit into the target's memory.
     """
-    return _plan_torch(programs, name, chosen_settings(target, level, progress)).manifest
+    return _plan_torch(
+        programs, name, chosen_settings(target, level, progress, placement, host)
+    ).manifest
 
 
 def chosen_settings(
-    target: str | os.PathLike[str] | Target, level: str, progress: Progress | None
+    target: str | os.PathLike[str] | Target,
+    level: str,
+    progress: Progress | None,
+    placement: str = "optimal",
+    host: str | os.PathLike[str] | HostSummary = DEFAULT_HOST,
 ) -> CompilerSettings:
-    """Look up the target and check the level, before a model is loaded.
+    """Look up target and host and check the level, before a model is loaded.
 
     Args:
         target: A target's name, a path to a target profile, or a loaded target.
         level: ``o0`` or ``o3``.
         progress: Called with the name of each step before it begins; None for nobody.
+        placement: ``optimal`` or ``strict``.
+        host: The CPU: ``default``, or a profile.
 
     Raises:
-        TargetError: The target is unknown or malformed.
-        UsageError: The level is unknown.
+        TargetError: The target or the host is unknown or malformed.
+        UsageError: The level or the placement is unknown.
     """
-    return CompilerSettings(load_target(target), level, progress=progress or silent)
+    return CompilerSettings(
+        load_target(target),
+        level,
+        progress=progress or silent,
+        placement=placement,
+        host=load_host(host),
+    )
 
 
 def chosen_options(

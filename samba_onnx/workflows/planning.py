@@ -13,20 +13,30 @@ import onnx_ir as ir
 from samba_onnx.errors import UsageError
 from samba_onnx.passes.order import PipelineOptions
 from samba_onnx.passes.pipeline import PipelineResult, run_pipeline
+from samba_onnx.passes.planning.host_costs import known_at_load
+from samba_onnx.passes.planning.hosts import load_host
 from samba_onnx.passes.planning.islands import demote_islands
-from samba_onnx.passes.planning.joining import PlacedPart, join
-from samba_onnx.passes.planning.partitioning import partition
+from samba_onnx.passes.planning.joining import JoinedProgram, PlacedPart, join
+from samba_onnx.passes.planning.optimum import Machine, cheapest_placement
+from samba_onnx.passes.planning.partitioning import Group, Home, group, partition
 from samba_onnx.passes.planning.placement import place
 from samba_onnx.passes.planning.plan import GraphPlan, plan
 from samba_onnx.passes.planning.sectioning import cut
 from samba_onnx.passes.planning.sharing import refuse_split_regions
 from samba_onnx.passes.targets import Target
+from samba_onnx.pef.host_summary import HostSummary
 from samba_onnx.pef.manifest import Argin, Manifest, Producer, SourceModel, Symbol
+from samba_onnx.program.dataflow import Dataflow
 from samba_onnx.program.kinds import SectionType
 from samba_onnx.program.program import Part, Program
 from samba_onnx.version import __version__
 from samba_onnx.workflows.packaging import PlannedGraph
 from samba_onnx.workflows.sizes import SharedWeights, size_name, with_own_names
+
+PLACEMENTS = ("optimal", "strict")
+"""How nodes get their homes: ``optimal`` puts a node that the target supports on the CPU where a run
+then takes less modelled time, beside one that it does not support; ``strict`` puts all that it supports
+on the RDU, other than small islands of index arithmetic."""
 
 LEVELS = ("o0", "o3")
 """Optimization levels: ``o0`` makes every operator its own section, ``o3`` makes sections as large
@@ -50,13 +60,20 @@ class CompilerSettings:
     level: str = "o3"
     options: PipelineOptions = field(default_factory=PipelineOptions)
     progress: Progress = silent
+    placement: str = "optimal"
+    host: HostSummary = field(default_factory=load_host)
+    """The CPU that fallbacks run on."""
 
     def __post_init__(self) -> None:
-        """Check the level.
+        """Check the level and the placement.
 
         Raises:
-            UsageError: The level is unknown.
+            UsageError: One of them is unknown.
         """
+        if self.placement not in PLACEMENTS:
+            raise UsageError(
+                f"placement is {self.placement!r}: expected one of {', '.join(PLACEMENTS)}"
+            )
         if self.level not in LEVELS:
             raise UsageError(f"level is {self.level!r}: expected one of {', '.join(LEVELS)}")
 
@@ -89,11 +106,13 @@ def plan_programs(
         InternalError: A pass failed or changed an interface.
     """
     changed = frozenset(region for program in programs for region in program.changed())
+    shared = _shared_names(programs)
     results: list[PipelineResult] = []
     graphs: list[PlannedGraph] = []
     for program in programs:
         rewritten = [_rewritten(program.name, part, settings) for part in program.parts]
-        graphs.append(_planned(program, rewritten, graphs, changed, settings))
+        pinned = frozenset(_names(program)) & shared
+        graphs.append(_planned(program, rewritten, graphs, changed, settings, pinned=pinned))
         results += rewritten
     return _whole(programs, results, graphs, source, settings)
 
@@ -145,6 +164,20 @@ def plan_sizes(
     return _whole(programs, results, graphs, source, settings)
 
 
+def _names(program: Program) -> tuple[str, ...]:
+    """Return the values that a graph exchanges with the host, and so with other graphs."""
+    return (*program.inputs, *program.outputs)
+
+
+def _shared_names(programs: Sequence[Program]) -> frozenset[str]:
+    """Return the names of values that share their place in device memory, or that several graphs have."""
+    users: dict[str, list[str]] = {}
+    for program in programs:
+        for name in dict.fromkeys(_names(program)):
+            users.setdefault(program.regions.get(name, name), []).append(name)
+    return frozenset(name for names in users.values() if len(names) > 1 for name in names)
+
+
 def _whole(
     programs: Sequence[Program],
     results: Sequence[PipelineResult],
@@ -189,10 +222,13 @@ def _planned(
     changed: frozenset[str],
     settings: CompilerSettings,
     shared: Mapping[ir.Value, str] = MappingProxyType({}),
+    *,
+    pinned: frozenset[str] = frozenset(),
 ) -> PlannedGraph:
     """Place, group and join the rewritten parts of a program, and plan the whole."""
     settings.progress("place")
     pairs = list(zip(program.parts, rewritten, strict=True))
+    nodes = [(part.type, tuple(result.model.graph)) for part, result in pairs]
     placed = [_placed(part.type, result.model, settings) for part, result in pairs]
     # Values, not names: joining may give those that clash another name.
     weights = [
@@ -204,18 +240,53 @@ def _planned(
     settings.progress("plan")
     taken = {symbol.name for graph in earlier for symbol in graph.plan.symbols}
     joined = join(program, placed, taken, changed, shared)
-    planned = plan(
-        joined.model,
-        joined.groups,
-        settings.target,
-        graph_name=program.name,
-        weight_names=frozenset(value.name or "" for value in weights),
-        placement=joined.placement,
-        roles=joined.roles,
-        first_stage=sum(len(graph.plan.stages) for graph in earlier),
-        earlier=[graph.plan for graph in earlier],
-    )
-    return PlannedGraph(joined.model, planned)
+
+    def planned(whole: JoinedProgram) -> GraphPlan:
+        return plan(
+            whole.model,
+            whole.groups,
+            settings.target,
+            graph_name=program.name,
+            weight_names=frozenset(value.name or "" for value in weights),
+            placement=whole.placement,
+            roles=whole.roles,
+            first_stage=sum(len(graph.plan.stages) for graph in earlier),
+            earlier=[graph.plan for graph in earlier],
+            host=settings.host,
+        )
+
+    strict = planned(joined)
+    if settings.placement == "strict":
+        return PlannedGraph(joined.model, strict)
+    proposal = _cheapest(joined, nodes, settings, pinned)
+    return PlannedGraph(joined.model, _better(strict, planned(proposal)) if proposal else strict)
+
+
+def _cheapest(
+    joined: JoinedProgram,
+    parts: Sequence[tuple[SectionType, tuple[ir.Node, ...]]],
+    settings: CompilerSettings,
+    pinned: frozenset[str],
+) -> JoinedProgram | None:
+    """Return the program with the placement that a cut proposes, None where it proposes nothing else."""
+    machine = Machine(settings.target, settings.host, settings.level)
+    graph, roles = joined.model.graph, joined.roles
+    placement = cheapest_placement(graph, joined.placement, roles, machine, pinned)
+    if placement is None:
+        return None
+    at_load = known_at_load(graph, roles)
+    groups: list[Group] = []
+    for kind, nodes in parts:
+        homes = [Home.RDU if placement.on_rdu(node) else Home.CPU for node in nodes]
+        pieces = cut(group(Dataflow.of(nodes), homes, at_load), settings.target, settings.level)
+        groups += [replace(piece, type=kind) for piece in pieces]
+    return replace(joined, groups=tuple(groups), placement=placement)
+
+
+def _better(strict: GraphPlan, other: GraphPlan) -> GraphPlan:
+    """Return the plan with which a run takes less modelled time; no fallback more is worth it."""
+    faster = other.seconds < strict.seconds and len(other.fallbacks) <= len(strict.fallbacks)
+    return other if faster else strict
 
 
 def _placed(kind: SectionType, model: ir.Model, settings: CompilerSettings) -> PlacedPart:
@@ -263,6 +334,7 @@ def _manifest(
         symbols=_symbols(plans),
         regions=tuple(region for planned in plans for region in planned.regions),
         experimental=dict(sorted(experimental.items())),
+        host=settings.host if any(planned.fallbacks for planned in plans) else None,
     )
 
 

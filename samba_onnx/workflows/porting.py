@@ -26,8 +26,10 @@ from samba_onnx.export.capture.modules import arguments
 from samba_onnx.export.programs.inference import Exported, export_inference, export_program
 from samba_onnx.export.programs.training_steps import optimizer_list
 from samba_onnx.importing.checkpoints import export_trained, read_checkpoint
+from samba_onnx.passes.planning.hosts import DEFAULT_HOST
 from samba_onnx.pef import Pef
 from samba_onnx.pef.manifest import Manifest
+from samba_onnx.program.program import Program
 from samba_onnx.safety.files import printable
 from samba_onnx.tensor.arrays import to_array
 from samba_onnx.tensor.lazy_parameters import LAZY
@@ -113,6 +115,8 @@ def port(
     *,
     target: str = DEFAULT_TARGET,
     level: str = "o3",
+    placement: str = "optimal",
+    host: str = DEFAULT_HOST,
     sample: bool = True,
     check: bool = True,
     spatial_batches: int = 0,
@@ -126,6 +130,8 @@ def port(
         output: The PEF to write.
         target: The device: a name or the path of a profile.
         level: ``o0`` or ``o3``.
+        placement: ``optimal`` or ``strict``, as for ``convert``.
+        host: The CPU: ``default`` or the path of a profile.
         sample: Keep the example inputs with eager torch's outputs, for self-tests.
         check: Compute the outputs by what was exported and by eager torch, and refuse to write the
             PEF if they differ.
@@ -164,6 +170,8 @@ def port(
         output,
         target=target,
         level=level,
+        placement=placement,
+        host=host,
         name=model.name,
         metadata=metadata,
         residents=residents,
@@ -178,6 +186,8 @@ def port_training(
     *,
     target: str = DEFAULT_TARGET,
     level: str = "o3",
+    placement: str = "optimal",
+    host: str = DEFAULT_HOST,
     check: bool = True,
     spatial_batches: int = 0,
     loss_indices: Sequence[int] | None = None,
@@ -186,16 +196,15 @@ def port_training(
     """Compile a torch model with its optimizers, as ``samba.session.compile`` does.
 
     Args:
-        model: The module, in the mode in which it is to be trained, with its optimizers.
-        output: The PEF to write. It carries no weights: ``samba.utils.trace_graph`` sends those of
-            the module.
+        model: The module in training mode, with its optimizers.
+        output: The PEF to write, without weights: ``trace_graph`` sends those of the module.
         target: The device: a name or the path of a profile.
         level: ``o0`` or ``o3``.
-        check: Compare what was exported with eager torch, and refuse to write the PEF if it
-            differs.
+        placement: ``optimal`` or ``strict``.
+        host: The CPU: ``default`` or a profile.
+        check: Compare what was exported with eager torch, and refuse if it differs.
         spatial_batches: Mini-batches of a run in spatial mapping; 0 for section mapping.
-        loss_indices: Outputs that training starts from, counted over all outputs; None chooses
-            those that a loss made, or else all, and says so in the log and in the PEF.
+        loss_indices: Outputs that training starts from; None for those that a loss made, or else all.
         progress: Called with the name of each step before it begins.
 
     Returns:
@@ -204,21 +213,33 @@ def port_training(
     Raises:
         ModelError: The module cannot be exported, or a loss cannot be differentiated.
         ExportMismatchError: What was exported computes something else.
-        EngineRefusalError: What was exported cannot be run; the message names the operator.
+        EngineRefusalError: What was exported cannot be run.
         UsageError: Inputs do not fit, an optimizer cannot be compiled, or an output does not exist.
         OutOfDeviceMemoryError: The model does not fit into the target's memory.
         OutputError: The PEF cannot be written.
     """
     report = progress or (lambda _: None)
-    report("export")
-    inputs = named_inputs(model.module, dict(model.keywords) or model.args)
-    training = Training(attached_losses(model.module, loss_indices))
-    with LAZY.paused():  # a module that was made lazily is exported without its values
-        program = recorded_program(model.module, inputs, model.optimizers, training, check=check)
-    program = dataclasses.replace(program, spatial_batches=spatial_batches)
+    program = _training_program(model, loss_indices, check, report)
     return compile_programs(
-        [program], output, target=target, level=level, name=model.name, progress=report
+        [dataclasses.replace(program, spatial_batches=spatial_batches)],
+        output,
+        target=target,
+        level=level,
+        placement=placement,
+        host=host,
+        name=model.name,
+        progress=report,
     )
+
+
+def _training_program(
+    model: TorchModel, loss_indices: Sequence[int] | None, check: bool, report: Progress
+) -> Program:
+    report("export")
+    training = Training(attached_losses(model.module, loss_indices))
+    inputs = named_inputs(model.module, dict(model.keywords) or model.args)
+    with LAZY.paused():  # a module that was made lazily is exported without its values
+        return recorded_program(model.module, inputs, model.optimizers, training, check=check)
 
 
 def analyze_torch(
@@ -226,6 +247,8 @@ def analyze_torch(
     *,
     target: str = DEFAULT_TARGET,
     level: str = "o3",
+    placement: str = "optimal",
+    host: str = DEFAULT_HOST,
     spatial_batches: int = 0,
     progress: Progress | None = None,
 ) -> Manifest:
@@ -235,6 +258,8 @@ def analyze_torch(
         model: The module, in the mode in which it is to run.
         target: The device: a name or the path of a profile.
         level: ``o0`` or ``o3``.
+        placement: ``optimal`` or ``strict``, as for ``convert``.
+        host: The CPU: ``default`` or the path of a profile.
         spatial_batches: Mini-batches of a run in spatial mapping; 0 for section mapping.
         progress: Called with the name of each step before it begins.
 
@@ -247,7 +272,13 @@ def analyze_torch(
         progress("export")
     program = dataclasses.replace(_export(model).program, spatial_batches=spatial_batches)
     return analyze_programs(
-        [program], target=target, level=level, name=model.name, progress=progress
+        [program],
+        target=target,
+        level=level,
+        placement=placement,
+        host=host,
+        name=model.name,
+        progress=progress,
     )
 
 

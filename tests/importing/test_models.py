@@ -13,10 +13,11 @@ from torch import Tensor, nn
 from models import MODELS, build
 from models.cache import cached_onnx
 from samba_onnx.importing import Loss, OnnxModule, module_from_onnx, to_onnx
+from tests.rows import others_slow
 
 # Rounding alone, measured against float64, gives up to 1e-5 on the outputs, which are of order one.
 TOLERANCE = {"rtol": 1e-5, "atol": 2e-5}
-QUICK = ("lenet", "lstm", "bert", "resnet50")
+QUICK = ("lenet", "bert")
 
 
 def _outputs(result: Tensor | tuple[Tensor, ...]) -> tuple[Tensor, ...]:
@@ -64,10 +65,7 @@ def _named(module: OnnxModule) -> dict[str, nn.Parameter]:
     return {module.onnx_names[name]: one for name, one in module.named_parameters()}
 
 
-@pytest.mark.parametrize(
-    "name",
-    [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in MODELS],
-)
+@pytest.mark.parametrize("name", others_slow(MODELS, QUICK))
 def test_gradients_equal_those_of_the_exported_module(name: str) -> None:
     example = build(name, "tiny")
     module = module_from_onnx(cached_onnx(name, "tiny", raw=True)).eval()
@@ -85,7 +83,7 @@ def test_gradients_equal_those_of_the_exported_module(name: str) -> None:
         torch.testing.assert_close(got[one], wanted[one], rtol=1e-5, atol=2e-6 * largest)
 
 
-@pytest.mark.parametrize("name", ["lenet", "gpt2"])
+@pytest.mark.parametrize("name", others_slow(["lenet", "gpt2"], ["lenet"]))
 def test_torch_traces_a_model_under_its_input_names(name: str) -> None:
     example = build(name, "tiny")
     module = module_from_onnx(cached_onnx(name, "tiny", raw=True)).eval()

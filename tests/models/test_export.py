@@ -12,6 +12,7 @@ from torch import Tensor
 from models import Example, build
 from models.cache import cached_onnx
 from models.export import OPSET, export_example, export_onnx
+from tests.rows import others_slow
 
 # Measured against float64, rounding alone gives up to 5e-6 on outputs of order one.
 TOLERANCE = {"rtol": 1e-5, "atol": 2e-5}
@@ -69,7 +70,7 @@ def test_nodes_carry_the_line_that_they_come_from(name: str) -> None:
     assert [(one.domain, one.version) for one in model.opset_import] == [("", OPSET)]
 
 
-@pytest.mark.parametrize("name", ["lstm", "bert", "llama"])
+@pytest.mark.parametrize("name", others_slow(["lstm", "bert", "llama"], ["lstm"]))
 def test_dynamic_axes_take_other_sizes(name: str) -> None:
     path = cached_onnx(name, dynamic=True)
     example = build(name, "tiny")

@@ -75,6 +75,13 @@ def test_a_step_on_the_host_is_torchs(
             assert torch.equal(state[index][key], value)
 
 
+def test_an_empty_list_is_a_group_without_parameters() -> None:
+    for kind in (SGD, AdamW, Adam):
+        optimizer: Any = kind([])
+        assert [group["params"] for group in optimizer.param_groups] == [[]]
+        optimizer.step()
+
+
 def test_defaults_are_the_documented_ones() -> None:
     for kind in (AdamW, Adam):
         group = kind([nn.Parameter(torch.ones(1))]).param_groups[0]

@@ -98,6 +98,14 @@ def test_without_a_program_there_is_nowhere_to_copy_to() -> None:
         SGD([model()[0].weight]).rdu()
 
 
+def test_an_optimizer_of_parameters_without_elements_needs_no_device() -> None:
+    weight = nn.Parameter(torch.ones(0, 4))
+    optimizer = AdamW([weight])
+    assert to_rdu(optimizer, {"w": weight}) == (0,)
+    to_cpu(optimizer, (0,), {"w": weight})
+    assert not optimizer.state
+
+
 def test_uneven_steps_cannot_go_to_the_device() -> None:
     one, optimizer = trained(AdamW, {})
     optimizer.state[one[0].weight]["step"] += 1

@@ -9,9 +9,9 @@ import pytest
 
 from samba_onnx.errors import InternalError, PefFormatError
 from samba_onnx.pef.codec import decode_manifest, encode_manifest
+from samba_onnx.pef.dimensions import DynamicDimension
 from samba_onnx.pef.manifest import (
     Argin,
-    DynamicDimension,
     Manifest,
     Member,
     PassSummary,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from samba_onnx.pef.dimensions import DynamicDimension
+from samba_onnx.pef.host_summary import HostSummary
 from samba_onnx.pef.manifest import (
     Boundary,
     Call,
     Cause,
     Direction,
-    DynamicDimension,
     Fallback,
     FallbackNode,
     Graph,
@@ -79,6 +80,8 @@ def detector() -> Manifest:
                 hint="export the model with a function body for Clip2",
             ),
         ),
+        seconds=14e-6,
+        unmodelled=1,
     )  # fmt: skip
     last = Section(
         2, "detector_2", "main", "stages/002_FWD.onnx", ("kept",), ("y",), (),
@@ -136,6 +139,15 @@ def detector() -> Manifest:
         experimental={"Softmax: assumed": 1, "ai.example::Gelu: experimental": 2},
         notes=("2 initializers were equal and are stored once",),
         members=(Member("manifest.json", 2_048, "ab" * 32),),
+        host=HostSummary(
+            "bench",
+            {"float32": 1e11},
+            1e10,
+            1e10,
+            2e-6,
+            1e-5,
+            (Assumption("host.node_seconds", 2e-6, "s", "a guess"),),
+        ),
     )
 
 

@@ -154,9 +154,33 @@ def test_modelled_time_counts_calls(report: Report) -> None:
     assert report.modelled_time.sections_seconds == pytest.approx(4.001e-6)
     assert twice.modelled_time.sections_seconds == pytest.approx(4.002e-6)
     assert report.modelled_time.total_seconds == pytest.approx(
-        4.001e-6 + 5 * LATENCY + 806_912 / LINK
+        4.001e-6 + 14e-6 + 5 * LATENCY + 806_912 / LINK
     )
-    assert report.modelled_time.unmodelled_cpu_nodes == 2
+    assert report.modelled_time.cpu_seconds == 14e-6
+    assert report.modelled_time.unmodelled_cpu_nodes == 1
+    assert report.modelled_time.host == "bench"
+
+
+def test_nodes_on_the_cpu_by_choice_are_counted_and_named() -> None:
+    manifest = detector()
+    (fallback,) = manifest.fallbacks
+    first, second = fallback.reasons
+    chosen = dataclasses.replace(second, supported=True, at_load=True, code="cheaper")
+    moved = dataclasses.replace(fallback, reasons=(first, chosen))
+    report = Report.from_manifest(dataclasses.replace(manifest, fallbacks=(moved,)))
+    assert report.coverage.cpu_supported_nodes == 1
+    assert "2 fall back to the CPU (1 of them to save time) in 1 place" in report.headline
+    nodes = [node for group in report.fallbacks for node in group.nodes]
+    assert [(node.name, node.supported, node.at_load) for node in nodes] == [
+        ("nms", False, False),
+        ("clip", True, True),
+    ]
+
+
+def test_what_nobody_measured_of_the_host_is_an_assumption(report: Report) -> None:
+    assert ("host.node_seconds", 2e-6, "s") in [
+        (a.name, a.value, a.unit) for a in report.assumptions
+    ]
 
 
 def test_everything_is_added_up_over_all_graphs(report: Report) -> None:

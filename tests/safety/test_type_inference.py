@@ -6,7 +6,7 @@ import onnx
 import pytest
 
 from samba_onnx.errors import ExecutionError, ModelLimitError
-from samba_onnx.safety.type_inference import OutputType, infer_output_types
+from samba_onnx.safety.type_inference import OutputType, channel_block, infer_output_types
 
 HEADER = '<ir_version: 8, opset_import: ["": 17, "com.microsoft": 1]>\n'
 
@@ -57,3 +57,8 @@ def test_time_is_limited() -> None:
     model = onnx.parser.parse_model(HEADER + "g (float[2] x) => (y) { y = Relu(x) }")
     with pytest.raises(ModelLimitError, match=r"0\.01 s"):
         infer_output_types(model, seconds=0.01)
+
+
+@pytest.mark.slow
+def test_channels_of_a_block_are_asked_for_in_a_child() -> None:
+    assert channel_block() in (4, 8, 16, 32)

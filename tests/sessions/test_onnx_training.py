@@ -80,9 +80,9 @@ def torch_adam(parameters: object) -> torch.optim.Optimizer:
 
 
 CASES = [
-    Case("lenet", sgd, torch_sgd),
     Case("mlp", adam, torch_adam),
-    Case("bert", sgd, torch_sgd, class_axis=-1),
+    pytest.param(Case("lenet", sgd, torch_sgd), marks=pytest.mark.slow),
+    pytest.param(Case("bert", sgd, torch_sgd, class_axis=-1), marks=pytest.mark.slow),
 ]
 
 

@@ -257,12 +257,12 @@ def test_steps_leave_no_objects(session: SambaSession, pef: tuple[str, str], tur
     try:
         # What Python keeps for later is made in the first round, and something else of the process
         # may be made in another; what leaks does so in each.
-        rounds = [_grown(steps, 40) for _ in range(4)]
+        rounds = [_grown(steps, 20) for _ in range(3)]
     finally:
         tracemalloc.stop()
     assert min(objects for objects, _ in rounds) < 10
     # Where kinds of runs alternate, the ledger has a reference for each; no object is as small.
-    assert min(size for _, size in rounds) < 240 * 8 + 4096
+    assert min(size for _, size in rounds) < 120 * 8 + 4096
 
 
 @pytest.mark.slow

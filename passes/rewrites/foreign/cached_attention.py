@@ -9,7 +9,7 @@ import onnx_ir as ir
 
 from samba_onnx.facts.domains import ONNXRUNTIME_DOMAIN
 from samba_onnx.passes.rewrites.foreign.attention import Heads, join_heads, scores, split_heads
-from samba_onnx.passes.rewrites.foreign.drafting import CannotExpandError, Draft
+from samba_onnx.passes.rewrites.foreign.drafting import Draft
 from samba_onnx.passes.rewrites.foreign.registry import expands
 from samba_onnx.passes.rewrites.foreign.rotary_embeddings import angles_at, rotate
 
@@ -132,12 +132,10 @@ def _append(
     room = 0 if cache is None else draft.size(cache, 2)
     if room == 0 and sizes.cache == sizes.length:
         return new
-    if room < sizes.cache:
+    if cache is None or room < sizes.cache:
         missing = (sizes.batch, sizes.groups, sizes.cache - room, sizes.head)
         zeros = draft.tensor(ir.tensor(np.zeros(missing, draft.dtype(draft.operand(0)).numpy())))
         cache = zeros if cache is None or room == 0 else draft.op("Concat", cache, zeros, axis=2)
-    if cache is None:
-        raise CannotExpandError("it has no cache")
     rows, groups = np.meshgrid(*(np.arange(size) for size in shape[:2]), indexing="ij")
     fixed = np.stack([rows, groups], axis=-1)[:, :, None].repeat(sizes.length, axis=2)
     where = draft.op("Reshape", positions, draft.integers(sizes.batch, 1, sizes.length, 1))

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from samba_onnx.facts.domains import ONNXRUNTIME_DOMAIN
+from samba_onnx.facts.domains import CHANNELS_LAST_DOMAIN, ONNXRUNTIME_DOMAIN
 from samba_onnx.passes.rewrites.foreign.activations import activate
 from samba_onnx.passes.rewrites.foreign.drafting import CannotExpandError, Draft
 from samba_onnx.passes.rewrites.foreign.registry import expands
@@ -114,3 +114,28 @@ def causal_conv_with_state(draft: Draft) -> tuple[ir.Value | None, ...]:
         return (result,)
     bounds = [draft.integers(number) for number in (length, length + earlier, 2)]
     return result, draft.op("Slice", whole, *bounds)
+
+
+@expands(
+    CHANNELS_LAST_DOMAIN,
+    "AveragePool",
+    "BatchNormalization",
+    "Conv",
+    "ConvTranspose",
+    "DepthToSpace",
+    "GlobalAveragePool",
+    "GlobalLpPool",
+    "GlobalMaxPool",
+    "InstanceNormalization",
+    "LRN",
+    "LpPool",
+    "MaxPool",
+    "SpaceToDepth",
+)
+def internal_with_channels_last(draft: Draft) -> ir.Value:
+    """ONNX's operator of the same name, with channels last in data and result, but not in weights."""
+    rank = draft.rank(draft.operand(0))
+    value = channels_first(draft, draft.operand(0), rank)
+    attributes = attributes_of(draft, *draft.node.attributes)
+    result = draft.op(draft.node.op_type, value, *draft.node.inputs[1:], **attributes)
+    return channels_last(draft, result, rank)

@@ -37,6 +37,13 @@ class Draft:
         self.nodes: list[ir.Node] = []
         """What was written, in topological order."""
 
+    def discard(self) -> None:
+        """Give up: what was written reads none of the graph's values any more."""
+        for node in self.nodes:
+            for position in range(len(node.inputs)):
+                node.replace_input_with(position, None)
+        self.nodes.clear()
+
     def op(self, op_type: str, *inputs: ir.Value | None, **attributes: Any) -> ir.Value:
         """Write a node with one output.
 
@@ -117,7 +124,7 @@ class Draft:
         """
         for name, default in defaults.items():
             attribute = self.node.attributes.get(name)
-            if attribute is not None and attribute.value not in (default, str(default)):
+            if attribute is not None and attribute.value != default:
                 raise CannotExpandError(f"its attribute {name} is {attribute.value}, not {default}")
 
     def integer(self, name: str, default: int = 0) -> int:

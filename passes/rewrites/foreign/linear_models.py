@@ -40,10 +40,24 @@ def transform(draft: Draft, scores: ir.Value) -> ir.Value:
     raise CannotExpandError(f"its transformation {name} is no operator of ONNX's")
 
 
+def transform_targets(draft: Draft, scores: ir.Value, targets: int) -> ir.Value:
+    """Write the ``post_transform`` of a regressor.
+
+    Raises:
+        CannotExpandError: It is one that no operator of ONNX's computes, or there is one target, of
+            which onnxruntime returns the score as it is.
+    """
+    name = draft.text("post_transform", "NONE")
+    if targets == 1 and name != "NONE":
+        raise CannotExpandError(f"onnxruntime leaves out its transformation {name} of one target")
+    return transform(draft, scores)
+
+
 @expands(ML_DOMAIN, "LinearRegressor")
 def linear_regressor(draft: Draft) -> ir.Value:
     """Products with the coefficients of each target, and its intercept."""
-    return transform(draft, _products(draft, draft.integer("targets", 1)))
+    targets = draft.integer("targets", 1)
+    return transform_targets(draft, _products(draft, targets), targets)
 
 
 def _products(draft: Draft, rows: int) -> ir.Value:
@@ -90,26 +104,29 @@ def linear_classifier(draft: Draft) -> tuple[ir.Value, ir.Value]:
         return draft.op("Gather", draft.constant(labels), best), transform(draft, scores)
     if rows != 1 or len(labels) != 2:
         raise CannotExpandError(f"it has {rows} rows of coefficients for {len(labels)} classes")
-    return binary(draft, scores, labels)
+    return binary(draft, scores, labels, total=1.0)
 
 
-def binary(draft: Draft, scores: ir.Value, labels: np.ndarray) -> tuple[ir.Value, ir.Value]:
+def binary(
+    draft: Draft, scores: ir.Value, labels: np.ndarray, total: float
+) -> tuple[ir.Value, ir.Value]:
     """Write the label and the two scores of a classifier that computes one score.
 
     Args:
         draft: What is written into.
         scores: ``[batch, 1]``, of the second class.
         labels: The two classes.
+        total: What both scores add up to where they are not transformed.
+
+    Raises:
+        CannotExpandError: The scores are transformed by more than a sigmoid.
     """
     name = draft.text("post_transform", "NONE")
-    if name == "LOGISTIC":
-        second = draft.op("Sigmoid", scores)
-        first = draft.op("Sub", draft.constant(np.ones(1, np.float32)), second)
-    elif name == "NONE":
-        second = scores
-        first = draft.op("Neg", scores)
-    else:
+    if name not in ("LOGISTIC", "NONE"):
         raise CannotExpandError(f"its transformation {name} of one score is not ONNX's softmax")
+    second = draft.op("Sigmoid", scores) if name == "LOGISTIC" else scores
+    whole = np.full(1, 1.0 if name == "LOGISTIC" else total, np.float32)
+    first = draft.op("Sub", draft.constant(whole), second)
     both = draft.op("Concat", first, second, axis=1)
     zero = draft.constant(np.zeros(1, np.float32))
     chosen = draft.op("Squeeze", draft.op("Greater", scores, zero), draft.integers(1))

@@ -23,6 +23,7 @@ from samba_onnx.passes.rewrites.foreign.linear_models import (
     binary,
     class_labels,
     transform,
+    transform_targets,
 )
 from samba_onnx.passes.rewrites.foreign.registry import expands
 
@@ -70,15 +71,14 @@ def tree_ensemble_regressor(draft: Draft) -> ir.Value:
         total = draft.op("Div", total, count)
     elif aggregate != "SUM":
         raise CannotExpandError(f"it takes the {aggregate.lower()} over trees")
-    return transform(draft, _based(draft, total))
+    return transform_targets(draft, _based(draft, total), results)
 
 
 @expands(ML_DOMAIN, "TreeEnsembleClassifier")
 def tree_ensemble_classifier(draft: Draft) -> tuple[ir.Value, ir.Value]:
     """The class with the highest score, and all scores."""
     labels = class_labels(draft, "classlabels_int64s")
-    identities = set(draft.list_of("class_ids"))
-    if len(labels) == 2 and len(identities) == 1:
+    if len(labels) == 2:
         return _binary(draft, labels)
     total = _based(draft, _sums(draft, _read(draft, "class", len(labels))))
     best = draft.op("ArgMax", total, axis=1, keepdims=0)
@@ -86,11 +86,16 @@ def tree_ensemble_classifier(draft: Draft) -> tuple[ir.Value, ir.Value]:
 
 
 def _binary(draft: Draft, labels: NDArray[np.int64]) -> tuple[ir.Value, ir.Value]:
-    """Write a classifier whose leaves all speak of one class."""
+    """Write a classifier whose leaves all score class 0, by which onnxruntime means the second.
+
+    Of two classes that are both scored it returns 0 or 1, whatever their labels are.
+    """
+    if set(draft.list_of("class_ids")) != {0}:
+        raise CannotExpandError("it scores the second of two classes apart from the first")
     if min(draft.list_of("class_weights"), default=0.0) >= 0 and not draft.list_of("base_values"):
         raise CannotExpandError("its weights of one class are probabilities")
     trees = _read(draft, "class", 1)
-    return binary(draft, _based(draft, _sums(draft, trees)), labels)
+    return binary(draft, _based(draft, _sums(draft, trees)), labels, total=0.0)
 
 
 def _based(draft: Draft, total: ir.Value) -> ir.Value:
@@ -122,7 +127,8 @@ def _read(draft: Draft, what: str, results: int) -> _Trees:
 
     Raises:
         CannotExpandError: They mix modes, treat missing numbers apart, have float64 thresholds, are too
-            many, or are no trees.
+            many, or are no trees; or their leaves score some results only, which onnxruntime tells
+            from a score of zero.
     """
     if any(draft.list_of("nodes_missing_value_tracks_true")):
         raise CannotExpandError("its trees treat missing numbers apart")
@@ -133,8 +139,12 @@ def _read(draft: Draft, what: str, results: int) -> _Trees:
     kinds = set(modes) - {"LEAF"}
     if len(kinds) != 1 or not kinds <= _COMPARE.keys():
         raise CannotExpandError(f"its nodes compare in {len(kinds)} ways")
-    reader = _Reader(draft, what)
+    try:
+        reader = _Reader(draft, what)
+    except (KeyError, ValueError) as error:
+        raise CannotExpandError("its lists of nodes and weights do not agree") from error
     trees = [reader.tree(tree) for tree in dict.fromkeys(reader.tree_ids)]
+    _check_scores(draft, reader, trees, what, results)
     conditions = max(len(tree.conditions) for tree in trees)
     leaves = max(len(tree.leaves) for tree in trees)
     if len(trees) * conditions * leaves > LARGEST:
@@ -142,6 +152,24 @@ def _read(draft: Draft, what: str, results: int) -> _Trees:
             f"its {len(trees)} trees of up to {leaves} leaves are too large for products"
         )
     return _padded(reader, trees, (conditions, leaves, results), kinds.pop())
+
+
+def _check_scores(
+    draft: Draft, reader: _Reader, trees: list[_Tree], what: str, results: int
+) -> None:
+    """Give up if a row may reach leaves none of which scores a result, and that is not a score of 0.
+
+    To onnxruntime a class without a score is none to choose, and a base value is added to scores only.
+    """
+    every = set(range(results))
+    scores = [[reader.weights.get(row, {}).keys() for row, _ in tree.leaves] for tree in trees]
+    if any(ids - every for tree in scores for ids in tree):
+        raise CannotExpandError(f"its leaves score more than {results} results")
+    always = {
+        result for result in every if any(all(result in ids for ids in tree) for tree in scores)
+    }
+    if always != every and (what == "class" or draft.floats("base_values").any()):
+        raise CannotExpandError(f"its leaves do not score every {what}")
 
 
 @dataclass(frozen=True)
@@ -221,5 +249,5 @@ def _padded(reader: _Reader, trees: list[_Tree], sizes: tuple[int, int, int], mo
                 ways[index, columns[condition], leaf] = 1 if outcome else -1
             trues[index, 0, leaf] = sum(way.values())
             for result, weight in reader.weights.get(row, {}).items():
-                weights[index, leaf, result if results > 1 else 0] = weight
+                weights[index, leaf, result] = weight
     return _Trees(features, thresholds, ways, trues, weights, mode)

@@ -70,7 +70,7 @@ def placement(model: ir.Model, cpu: Collection[str] = ("Cos",)) -> Any:
         if node.op_type in cpu
     }
     supports = {
-        node: ToySupport(experimental=node.op_type == "Exp", evidence=_evidence(node))
+        node: ToySupport(_evidence(node), node.op_type == "Exp", reasons.get(node))
         for node in model.graph
     }
     return ToyPlacement(reasons, supports)

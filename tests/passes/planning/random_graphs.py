@@ -28,7 +28,7 @@ class Case:
         reason = Reason(ReasonCode.OPERATOR, "chosen by the test")
         return ToyPlacement(
             dict.fromkeys(self.cpu, reason),
-            {node: ToySupport() for node in self.model.graph},
+            {n: ToySupport(reason=reason if n in self.cpu else None) for n in self.model.graph},
         )
 
     def __repr__(self) -> str:

@@ -183,6 +183,34 @@ def test_a_late_cut_is_as_good_as_an_early_one() -> None:
     assert [len(piece.nodes) for piece in pieces] == [10, 2]
 
 
+def test_every_place_for_a_cut_is_compared() -> None:
+    # Of 5 nodes at most 2 fit into a section: the first cut is after one node or two, the second
+    # after three or four. The values behind two and four are the smallest.
+    adds = "\n".join(f"v{i + 1} = Add (v{i}, w{i})" for i in range(5))
+    weights = ", ".join(f"float[4] w{i} = {{1, 2, 3, 4}}" for i in range(5))
+    groups = whole(f"g (float[4] v0) => (float[4] v5) <{weights}> {{ {adds} }}")
+    for node in groups[0].nodes:
+        node.outputs[0].shape = ir.Shape([7 if node.outputs[0].name in ("v2", "v4") else 8])
+    pieces = cut(groups, target(sram=2 * 16 + 64), "o3")
+    assert [len(piece.nodes) for piece in pieces] == [2, 2, 1]
+
+
+def test_what_waits_beside_a_large_value_still_counts_without_the_first_node() -> None:
+    # At Exp, 64 elements are live, its result, and what is read on both sides of it: s and v,
+    # which do not both fit. Without Neg, which writes s, v is still there.
+    groups = whole("""g (float[4] x, float[4] z, float[64] big) => (float[4] y) {
+        s = Neg (x)
+        v = Abs (z)
+        b = Exp (big)
+        u = Relu (s)
+        y = Sum (u, b, v)
+    }""")
+    capacity = 4 * 64 + 16 + 15
+    pieces = cut(groups, target(sram=capacity), "o3")
+    assert [len(piece.nodes) for piece in pieces] == [2, 3]
+    assert all(needed(piece.nodes) <= capacity for piece in pieces)
+
+
 def test_operands_baked_into_a_section_need_no_memory() -> None:
     (group,) = whole("""g (float[4] x) => (float[2, 2] y) <int64[2] s = {2, 2}> {
         y = Reshape (x, s)

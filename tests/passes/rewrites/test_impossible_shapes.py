@@ -6,12 +6,18 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnx_ir as ir
 import onnxruntime as ort
 import pytest
 
 import samba_onnx
 from samba_onnx.errors import InvalidModelError
-from samba_onnx.passes.rewrites.impossible_shapes import RULES
+from samba_onnx.passes.rewrites.impossible_shapes import (
+    RULES,
+    OperandShapes,
+    Sizes,
+    contradiction,
+)
 
 HEADER = '<ir_version: 8, opset_import: ["": 17]>\n'
 
@@ -170,3 +176,175 @@ def test_every_rule_has_an_example() -> None:
     shown = {name.partition(":")[0] for name in IMPOSSIBLE}
     # Its operands are those of Conv with scales between, and the rule is the same one.
     assert set(RULES) - shown == {"QLinearConv"}
+
+
+IMAGE, KERNEL = (1, 2, 5, 5), (3, 2, 3, 3)
+SMALL = "its kernel reaches over 3 elements of an input of 2, padding included"
+
+REASONS: list[tuple[str, dict[str, Any], list[Sizes | None], str | None]] = [
+    ("Conv", {}, [IMAGE, (3, 4, 3, 3)], "its input has 2 channels, its weight is for 4 (4 in each of 1 groups)"),
+    ("Conv", {"group": 2}, [IMAGE, (4, 4, 3, 3)], "its input has 2 channels, its weight is for 8 (4 in each of 2 groups)"),
+    ("Conv", {"group": 2}, [(1, 4, 5, 5), KERNEL], "its weight has 3 filters, which 2 groups cannot share"),
+    ("Conv", {"group": 2}, [(1, 4, 5, 5), (4, 2, 3, 3)], None),
+    ("Conv", {"group": 0}, [(1, 0, 5, 5), KERNEL], None),
+    ("Conv", {}, [(1, None, 5, 5), (3, 4, 3, 3)], None),
+    ("Conv", {}, [IMAGE, (3, None, 3, 3)], None),
+    ("Conv", {"group": 2}, [(1, None, 5, 5), (None, 2, 3, 3)], None),
+    ("Conv", {}, [None, KERNEL], None),
+    ("Conv", {}, [IMAGE, None], None),
+    ("Conv", {}, [IMAGE, (9, 9)], None),
+    ("Conv", {}, [(1, 2, 2), (3, 2, 3)], SMALL),
+    ("Conv", {}, [IMAGE, KERNEL, (2,)], "its bias has 2 elements for 3 filters"),
+    ("Conv", {}, [IMAGE, KERNEL, (None,)], None),
+    ("Conv", {}, [IMAGE, (None, 2, 3, 3), (2,)], None),
+    ("Conv", {}, [IMAGE, KERNEL, (1, 2)], None),
+    ("ConvInteger", {}, [IMAGE, KERNEL, (2,)], None),
+    ("QLinearConv", {}, [IMAGE, (), (), KERNEL, (), (), (), (), (2,)], "its bias has 2 elements for 3 filters"),
+    ("QLinearConv", {}, [IMAGE, (), (), (3, 4, 3, 3)], "its input has 2 channels, its weight is for 4 (4 in each of 1 groups)"),
+    ("Conv", {"kernel_shape": [1, 3]}, [IMAGE, KERNEL], "its kernel_shape is [1, 3], its weight's is [3, 3]"),
+    ("Conv", {"kernel_shape": [3, 1]}, [IMAGE, (3, 2, None, 3)], "its kernel_shape is [3, 1], its weight's is [?, 3]"),
+    ("Conv", {"kernel_shape": [2, 3]}, [IMAGE, (3, 2, None, 3)], None),
+    ("Conv", {}, [(1, 2, 2, 5), KERNEL], SMALL),
+    ("Conv", {}, [(1, 2, 5, 2), KERNEL], SMALL),
+    ("Conv", {"pads": [0, 1, 0, 0]}, [(1, 2, 3, 1), KERNEL], SMALL),
+    ("Conv", {"pads": [0, 0, 0, 1]}, [(1, 2, 3, 1), KERNEL], SMALL),
+    ("Conv", {"pads": [1, 0, 0, 0]}, [(1, 2, 3, 2), KERNEL], SMALL),
+    ("Conv", {"pads": [0, 1, 0, 1]}, [(1, 2, 3, 1), KERNEL], None),
+    ("Conv", {"pads": [1, 1]}, [(1, 2, 2, 2), KERNEL], None),
+    ("Conv", {"strides": [1]}, [(1, 2, 2, 2), KERNEL], None),
+    ("Conv", {"dilations": [1]}, [(1, 2, 2, 2), KERNEL], None),
+    ("Conv", {"strides": [0, 1]}, [(1, 2, 2, 5), KERNEL], None),
+    ("Conv", {"strides": [1, 0]}, [(1, 2, 2, 5), KERNEL], SMALL),
+    ("Conv", {"dilations": [2, 1]}, [IMAGE, KERNEL], None),
+    ("Conv", {"dilations": [1, 3]}, [IMAGE, KERNEL], "its kernel reaches over 7 elements of an input of 5, padding included"),
+    ("Conv", {"auto_pad": "NOTSET", "pads": [0, 0, 0, 0]}, [(1, 2, 2, 2), KERNEL], SMALL),
+    ("Conv", {"auto_pad": "NOTSET", "pads": [1, 1, 1, 1]}, [(1, 2, 2, 2), KERNEL], None),
+    ("Conv", {"auto_pad": "VALID", "pads": [1, 1, 1, 1]}, [(1, 2, 2, 2), KERNEL], SMALL),
+    ("Conv", {"auto_pad": "SAME_LOWER"}, [(1, 2, 2, 2), KERNEL], None),
+    ("Conv", {}, [(1, 2, None, 2), KERNEL], SMALL),
+    ("Conv", {}, [(1, 2, None, 5), KERNEL], None),
+    ("Conv", {}, [(1, 2, 2, 5), (3, 2, None, 3)], None),
+    ("Conv", {}, [(0, 2, 2, 2), KERNEL], None),
+    ("Conv", {}, [(1, 2, 2), KERNEL], None),
+    ("ConvTranspose", {}, [IMAGE, (3, 4, 3, 3)], "its input has 2 channels, its weight is for 3"),
+    ("ConvTranspose", {}, [(1, None, 5, 5), (3, 4, 3, 3)], None),
+    ("ConvTranspose", {}, [IMAGE, (None, 4, 3, 3)], None),
+    ("ConvTranspose", {"group": 2}, [IMAGE, (2, 4, 3, 3), (4,)], "its bias has 4 elements for 8 filters"),
+    ("ConvTranspose", {}, [IMAGE, (2, 4, 3, 3), (4,)], None),
+    ("ConvTranspose", {}, [IMAGE, (2, None, 3, 3), (4,)], None),
+    ("ConvTranspose", {}, [IMAGE, (2, 4)], None),
+    ("ConvTranspose", {}, [(1, 3, 2), (2, 4, 3)], "its input has 3 channels, its weight is for 2"),
+    ("ConvTranspose", {"kernel_shape": [1, 3]}, [IMAGE, (2, 4, 3, 3)], "its kernel_shape is [1, 3], its weight's is [3, 3]"),
+    ("MaxPool", {"kernel_shape": [3, 3]}, [(1, 2, 1, 1)], "its window reaches over 3 elements of an input of 1, padding included"),
+    ("MaxPool", {"kernel_shape": [3, 3]}, [(1, 2, 2, 2)], None),
+    ("MaxPool", {"kernel_shape": [5], "strides": [2]}, [(1, 2, 1)], "its window reaches over 5 elements of an input of 1, padding included"),
+    ("MaxPool", {"kernel_shape": [5], "strides": [2]}, [(1, 2, 2)], None),
+    ("Gemm", {}, [(1, 2), (3, 4)], "it multiplies [1, 2] by [3, 4]"),
+    ("Gemm", {"transA": 1}, [(2, 1), (3, 4)], "it multiplies [1, 2] by [3, 4]"),
+    ("Gemm", {"transB": 1}, [(1, 2), (4, 3)], "it multiplies [1, 2] by [3, 4]"),
+    ("Gemm", {}, [(1, None), (3, 4)], None),
+    ("Gemm", {}, [(1, 2), (None, 4)], None),
+    ("Gemm", {}, [(1, 2), (3, 4, 1)], None),
+    ("Gemm", {}, [None, (3, 4)], None),
+    ("Gemm", {}, [(1, 2), None], None),
+    ("Gemm", {}, [(1, 2), (2, 4), (3,)], "its third operand, [3], does not spread over [1, 4]"),
+    ("Gemm", {}, [(1, 2), (2, 4), (1, 1, 4)], None),
+    ("Gemm", {}, [(1, 2), (2, 4), (2, 1, 4)], "its third operand, [2, 1, 4], does not spread over [1, 4]"),
+    ("Gemm", {}, [(1, 2), (2, 4), (None, 1, 4)], None),
+    ("Gemm", {}, [(1, 2), (2, None), (7,)], None),
+    ("Gemm", {}, [(1, 2), (2, 4), (None,)], None),
+    ("BatchNormalization", {}, [(2, 3, 4), (3,), (3,), (3,), (2,)], "its operand 4 has 2 elements for 3 channels"),
+    ("BatchNormalization", {}, [(2, 3, 4), (3,), (3,), (2,), (3,)], "its operand 3 has 2 elements for 3 channels"),
+    ("BatchNormalization", {}, [(2, 3, 4), (3,), (2,), (3,), (3,)], "its operand 2 has 2 elements for 3 channels"),
+    ("BatchNormalization", {}, [(2,), (3,), (2,), (3,), (3,)], None),
+    ("InstanceNormalization", {}, [(2, 3, 4), (3,), (2,)], "its operand 2 has 2 elements for 3 channels"),
+    ("LayerNormalization", {}, [(2, 3, 4), (3,)], "operand 1, [3], does not spread over [2, 3, 4]"),
+    ("LayerNormalization", {}, [(2, 3, 4), (4,), (3,)], "operand 2, [3], does not spread over [2, 3, 4]"),
+    ("LayerNormalization", {}, [None, (4,), (3,)], None),
+    ("PRelu", {}, [(2, 3), (2,)], "its slope, [2], does not spread over [2, 3]"),
+    ("PRelu", {}, [None, (2,)], None),
+    ("PRelu", {}, [(2, 3), None], None),
+    ("LSTM", {"hidden_size": 2}, [(5, 1, 3), (1, 8, 4)], "its operand W is [1, 8, 4], expected [?, 8, 3]"),
+    ("GRU", {"hidden_size": 2}, [(5, 1, 3), (1, 8, 3)], "its operand W is [1, 8, 3], expected [?, 6, 3]"),
+    ("RNN", {}, [(5, 1, 3), (1, 2, 3), (1, 3, 3)], "its operand W is [1, 2, 3], expected [?, 3, 3]"),
+    ("RNN", {"hidden_size": 2}, [(5, 1, 3), (1, 2, 3), (1, 2, 3)], "its operand R is [1, 2, 3], expected [?, 2, 2]"),
+    ("RNN", {"hidden_size": 2}, [(5, 1, 3), (1, 2, 3), (1, 2, 2), (1, 3)], "its operand B is [1, 3], expected [?, 4]"),
+    ("LSTM", {"hidden_size": 2}, [(5, 1, 3), (1, 8, 3), (1, 8, 2), (1, 16)], None),
+    ("LSTM", {"hidden_size": 2}, [(5, 1, None), (1, None, 7), None], None),
+    ("LSTM", {"hidden_size": 2}, [(5, 1, 3), (8, 3)], "its operand W is [8, 3], expected [?, 8, 3]"),
+    ("RNN", {}, [(5, 1, 3), (1, 2, 4), None], None),
+    ("DepthToSpace", {"blocksize": 2}, [(1, 6, 4, 4)], "6 of [1, 6, 4, 4] is no multiple of 4"),
+    ("DepthToSpace", {"blocksize": 2}, [(1, 8, 3, 3)], None),
+    ("DepthToSpace", {"blocksize": 2}, [(1, None, 3, 3)], None),
+    ("DepthToSpace", {"blocksize": 2}, [(6, 4, 4)], None),
+    ("DepthToSpace", {"blocksize": 0}, [(1, 6, 4, 4)], None),
+    ("DepthToSpace", {"blocksize": 2}, [None], None),
+    ("SpaceToDepth", {"blocksize": 2}, [(1, 3, 4, 5)], "5 of [1, 3, 4, 5] is no multiple of 2"),
+    ("SpaceToDepth", {"blocksize": 3}, [(1, 3, 4, None)], "4 of [1, 3, 4, ?] is no multiple of 3"),
+    ("Transpose", {"perm": [0, 0]}, [(2, 3)], "[0, 0] is no order of the 2 axes of its input"),
+    ("Transpose", {"perm": [1, 0]}, [(2, 3)], None),
+    ("Transpose", {}, [(2, 3)], None),
+    ("Transpose", {"perm": [0, 0]}, [None], None),
+    ("ScatterND", {}, [(2, 3), (1, 3)], "its indices have 3 coordinates for 2 axes"),
+    ("ScatterND", {}, [(2, 3), (1, 2)], None),
+    ("ScatterND", {}, [(2, 3), (5, None)], None),
+    ("ScatterND", {}, [(2, 3), ()], None),
+    ("ScatterND", {}, [None, (1, 3)], None),
+    ("Einsum", {"equation": "ij, jk -> ik"}, [(2, 3), (4, 5)], "'j' of ij,jk->ik is 3 and 4"),
+    ("Einsum", {"equation": "ij,jk->ik"}, [(2, None), (4, 5)], None),
+    ("Einsum", {"equation": "ij,jk->ik"}, [(2, 1), (4, 5)], None),
+    ("Einsum", {"equation": "ij,jk,kl"}, [(2, 3), (3,), (4, 5)], None),
+    ("Einsum", {"equation": "ij,jk,jl"}, [(2, 3), None, (4, 5)], "'j' of ij,jk,jl is 3 and 4"),
+    ("Einsum", {"equation": "...j,jk"}, [(2, 3), (4, 5)], None),
+    ("Einsum", {}, [(2, 3), (4, 5)], None),
+    ("Relu", {}, [(2, 3)], None),
+]  # fmt: skip
+"""Operator, attributes, shapes of its operands and what is said of them."""
+
+
+@pytest.mark.parametrize(("op_type", "attributes", "shapes", "reason"), REASONS)
+def test_reasons(
+    op_type: str, attributes: dict[str, Any], shapes: list[Sizes | None], reason: str | None
+) -> None:
+    node = ir.node(op_type, [ir.Value(name=f"x{i}") for i in range(len(shapes))], attributes)
+    assert contradiction(OperandShapes(node, tuple(shapes), None)) == reason
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "reason"),
+    [
+        ((2, 3), (2, 4), "[2, 3] has 6 elements, [2, 4] has 8"),
+        ((2, None), (2, 4), None),
+        ((2, 3), (None, 4), None),
+        ((2, 3), None, None),
+        (None, (2, 4), None),
+        ((), (1,), None),
+    ],
+)
+def test_a_reshape_keeps_its_elements(
+    before: Sizes | None, after: Sizes | None, reason: str | None
+) -> None:
+    node = ir.node("Reshape", [ir.Value(), ir.Value()])
+    assert contradiction(OperandShapes(node, (before, None), after)) == reason
+
+
+@pytest.mark.parametrize(
+    ("axis", "indices", "reason"),
+    [
+        (0, [1, 2], "index 2 is outside of an axis of 2"),
+        (1, [2, -4], "index -4 is outside of an axis of 3"),
+        (-1, [-3, 2], None),
+        (2, [9], None),
+        (-3, [9], None),
+        (0, [], None),
+    ],
+)
+def test_indices_outside_of_their_axis(axis: int, indices: list[int], reason: str | None) -> None:
+    constant = ir.Value(name="i", const_value=ir.tensor(np.array(indices, np.int64)))
+    node = ir.node("Gather", [ir.Value(name="x"), constant], {"axis": axis})
+    assert contradiction(OperandShapes(node, ((2, 3), None), None)) == reason
+
+
+def test_an_operator_without_operands_is_no_contradiction() -> None:
+    for op_type in RULES:
+        assert contradiction(OperandShapes(ir.node(op_type, []), (), None)) is None

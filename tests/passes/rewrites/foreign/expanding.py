@@ -8,10 +8,13 @@ from typing import Any
 import numpy as np
 import onnx
 import onnx_ir as ir
+import pytest
 from numpy.typing import NDArray
 
 from samba_onnx.facts.domains import is_default
 from samba_onnx.passes.pipeline import run_pipeline
+from samba_onnx.passes.rewrites.foreign import rule_of
+from samba_onnx.passes.rewrites.foreign.drafting import CannotExpandError, Draft
 from samba_onnx.passes.targets.target import load_target
 from tests.backend_cases import run_onnxruntime
 
@@ -66,6 +69,16 @@ def expanded(proto: onnx.ModelProto) -> tuple[ir.Model, tuple[str, ...]]:
     """Return a model after all passes for the default target, and the notes that they left."""
     result = run_pipeline(ir.from_proto(proto), load_target("sn40l"))
     return result.model, result.notes
+
+
+def refusal(proto: onnx.ModelProto) -> str:
+    """Return why the rule for the only node of a model gives up."""
+    (node,) = ir.from_proto(proto).graph
+    rule = rule_of(node)
+    assert rule is not None
+    with pytest.raises(CannotExpandError) as caught:
+        rule(Draft(node))
+    return str(caught.value)
 
 
 def assert_expands(

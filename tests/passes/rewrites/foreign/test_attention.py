@@ -6,7 +6,13 @@ import numpy as np
 import pytest
 
 from tests.passes.rewrites.applying import numbers
-from tests.passes.rewrites.foreign.expanding import MICROSOFT, assert_expands, expanded, one_node
+from tests.passes.rewrites.foreign.expanding import (
+    MICROSOFT,
+    assert_expands,
+    expanded,
+    one_node,
+    refusal,
+)
 
 BATCH, LENGTH, HEADS, SIZE, PAST = 2, 5, 3, 4, 3
 WIDTH = HEADS * SIZE
@@ -29,7 +35,7 @@ def raw_mask(*shape: int) -> np.ndarray:
         ([SOURCE, WEIGHTS, BIAS], {}),
         ([SOURCE, WEIGHTS, BIAS], {"unidirectional": 1, "scale": 0.3}),
         ([SOURCE, WEIGHTS, BIAS, np.array([5, 3], np.int32)], {}),
-        ([SOURCE, WEIGHTS, BIAS, raw_mask(BATCH, LENGTH)], {"mask_filter_value": -100.0}),
+        ([SOURCE, WEIGHTS, BIAS, raw_mask(BATCH, LENGTH)], {"mask_filter_value": -0.5}),
         ([SOURCE, WEIGHTS, BIAS, raw_mask(BATCH, LENGTH, LENGTH)], {"unidirectional": 1}),
         ([SOURCE, WEIGHTS, BIAS, raw_mask(BATCH, TOTAL), CACHE], {"unidirectional": 1}),
         ([SOURCE, WEIGHTS, BIAS, None, CACHE], {}),
@@ -52,6 +58,21 @@ def test_a_mask_of_first_positions_stays() -> None:
     model, notes = expanded(proto)
     assert [node.op_type for node in model.graph] == ["Attention"]
     assert "its mask states first positions of rows, too" in " ".join(notes)
+
+
+@pytest.mark.parametrize(
+    ("mask", "reason"),
+    [
+        (np.array([5, 3, 0, 1], np.int32), "its mask states first positions of rows, too"),
+        (raw_mask(BATCH, 4), "its mask is not over 5 positions"),
+        (raw_mask(BATCH, LENGTH, 4), "its mask is not over 5 positions"),
+        (raw_mask(BATCH, 4, LENGTH), "its mask is not over 5 positions"),
+        (raw_mask(BATCH, 1, LENGTH, LENGTH), "its mask has 4 dimensions"),
+    ],
+)
+def test_masks_of_another_form_stay(mask: np.ndarray, reason: str) -> None:
+    operands = [SOURCE, WEIGHTS, BIAS, mask]
+    assert refusal(one_node(MICROSOFT, "Attention", operands, ["y"], num_heads=HEADS)) == reason
 
 
 QUERY, KEY, VALUE = (numbers(BATCH, LENGTH, WIDTH, seed=seed) for seed in (1, 2, 3))
@@ -89,6 +110,19 @@ def test_packed_heads_stay() -> None:
     model, notes = expanded(proto)
     assert [node.op_type for node in model.graph] == ["MultiHeadAttention"]
     assert "its input 1 is left out" in " ".join(notes)
+
+
+def test_keys_and_values_in_one_tensor_stay() -> None:
+    operands = [QUERY, numbers(BATCH, LENGTH, HEADS, 2, SIZE), VALUE]
+    proto = one_node(MICROSOFT, "MultiHeadAttention", operands, ["y"], num_heads=HEADS)
+    assert refusal(proto) == "its queries, keys and values are packed into one tensor"
+
+
+def test_a_bias_of_keys_that_are_split_already_stays() -> None:
+    keys = numbers(BATCH, HEADS, 7, SIZE)
+    operands = [QUERY, keys, keys, BIAS]
+    proto = one_node(MICROSOFT, "MultiHeadAttention", operands, ["y"], num_heads=HEADS)
+    assert refusal(proto) == "it adds a bias to keys of a cache"
 
 
 @pytest.mark.parametrize(

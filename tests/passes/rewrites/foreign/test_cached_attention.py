@@ -3,6 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import onnx_ir as ir
 import pytest
 
 from tests.passes.rewrites.applying import numbers
@@ -26,14 +27,14 @@ def operands(
     return [*new, *caches, np.array(last, np.int32), np.array(total, np.int32)]
 
 
-def held(inputs: list[Any], valid: int, **attributes: Any) -> None:
+def held(inputs: list[Any], valid: int, **attributes: Any) -> ir.Model:
     """Compare where the operator defines what it returns: cached positions up to the shortest row."""
     proto = one_node(
         MICROSOFT, "GroupQueryAttention", inputs, ["y", "k", "v"], constants=(6,),
         num_heads=HEADS, kv_num_heads=GROUPS, **attributes,
     )  # fmt: skip
     part = (slice(None), slice(None), slice(0, valid))
-    assert_expands(proto, inputs, valid={1: part, 2: part})
+    return assert_expands(proto, inputs, valid={1: part, 2: part})
 
 
 @pytest.mark.parametrize("packed", [False, True])
@@ -58,6 +59,20 @@ def test_rows_have_lengths_of_their_own() -> None:
 @pytest.mark.parametrize("window", [-1, 2])
 def test_a_first_run_fills_the_cache(window: int) -> None:
     held([*operands(5, 0, 5, last=[4, 4]), *TABLES], 5, do_rotary=1, local_window_size=window)
+
+
+def test_a_first_run_without_a_cache_returns_what_it_was_given() -> None:
+    inputs = operands(5, 0, 5, last=[4, 4])
+    inputs[3:5] = [None, None]
+    model = held(inputs, 5)
+    assert "ScatterND" not in {node.op_type for node in model.graph}
+
+
+def test_positions_that_are_stated_are_rotated_as_such() -> None:
+    inputs = [*operands(2, 4, 6, last=[5, 5]), *TABLES, np.array([[9, 3], [0, 20]])]
+    first = [array[:1] if array is not None and array.ndim > 1 else array for array in inputs]
+    first[5], first[7:9] = np.array([5], np.int32), TABLES
+    held(first, 6, do_rotary=1)
 
 
 def test_a_cache_with_room_keeps_its_size() -> None:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from samba_onnx.facts.domains import CHANNELS_LAST_DOMAIN
 from tests.passes.rewrites.applying import numbers
 from tests.passes.rewrites.foreign.expanding import (
     MICROSOFT,
@@ -13,6 +14,7 @@ from tests.passes.rewrites.foreign.expanding import (
     assert_expands,
     assert_stays,
     one_node,
+    refusal,
 )
 
 IMAGE = [numbers(1, 3, 6, 6), numbers(4, 3, 3, 3, seed=1), numbers(4, seed=2)]
@@ -90,3 +92,38 @@ def test_convolutions_over_earlier_positions_of_several_axes_stay() -> None:
     operands = [numbers(2, 4, 3, 7), numbers(4, 1, 3, 3)]
     proto = one_node(MICROSOFT, "CausalConvWithState", operands, ["y", "present"], ndim=2)
     assert_stays(proto, "its attribute ndim is 2, not 1")
+
+
+@pytest.mark.parametrize(
+    ("operator", "attributes", "function"),
+    [
+        ("MaxPool", {"kernel_shape": [2, 3], "strides": [2, 1]},
+         lambda x: torch.nn.functional.max_pool2d(x, (2, 3), (2, 1))),
+        ("AveragePool", {"kernel_shape": [3, 3]}, lambda x: torch.nn.functional.avg_pool2d(x, 3, 1)),
+        ("GlobalAveragePool", {}, lambda x: x.mean((2, 3), keepdim=True)),
+        ("SpaceToDepth", {"blocksize": 2},
+         lambda x: x.reshape(1, 3, 3, 2, 3, 2).permute(0, 3, 5, 1, 2, 4).reshape(1, 12, 3, 3)),
+    ],
+)  # fmt: skip
+def test_operators_for_other_processors_have_channels_last(
+    operator: str, attributes: dict[str, Any], function: Any
+) -> None:
+    operands = [_channels_last(IMAGE[0])]
+    proto = one_node(CHANNELS_LAST_DOMAIN, operator, operands, ["y"], **attributes)
+    proto.opset_import.add(domain=CHANNELS_LAST_DOMAIN, version=21)
+    expected = _channels_last(function(torch.from_numpy(IMAGE[0])).numpy())
+    assert_computes(proto, operands, expected)
+
+
+def test_convolutions_for_other_processors_have_channels_last_in_data_only() -> None:
+    operands = [_channels_last(IMAGE[0]), *IMAGE[1:]]
+    proto = one_node(CHANNELS_LAST_DOMAIN, "Conv", operands, ["y"], pads=[1, 1, 1, 1])
+    proto.opset_import.add(domain=CHANNELS_LAST_DOMAIN, version=21)
+    assert_computes(proto, operands, _channels_last(_expected(padding=1).numpy()))
+
+
+def test_a_clip_without_bounds_stays() -> None:
+    proto = one_node(
+        MICROSOFT, "FusedConv", IMAGE, ["y"], activation="Clip", activation_params=[1.0]
+    )
+    assert refusal(proto) == "its activation Clip is none that onnxruntime fuses"

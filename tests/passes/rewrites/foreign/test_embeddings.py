@@ -52,3 +52,15 @@ def test_embeddings_in_tables_of_integers(with_mask: bool, with_segments: bool) 
         MICROSOFT, "QEmbedLayerNormalization", operands, ["y", "counts"], constants, epsilon=1e-5
     )
     assert_expands(proto, operands)
+
+
+def test_embeddings_without_segments() -> None:
+    # As many words as a row has numbers, and more positions than words.
+    words = np.random.default_rng(0).integers(0, 7, (2, 8)).astype(np.int32)
+    operands = [
+        words, None, numbers(7, 8), numbers(9, 8, seed=1), None, SCALE, SHIFT, None, None,
+    ]  # fmt: skip
+    proto = one_node(
+        MICROSOFT, "EmbedLayerNormalization", operands, ["y", "counts", "total"], epsilon=1e-5
+    )
+    assert_expands(proto, operands)

@@ -31,6 +31,7 @@ WHOLE = np.array([[3, -1, 7], [9, 3, 0]])
         ("OneHotEncoder", [WHOLE], {"cats_int64s": [0, 3, 9], "zeros": 1}),
         ("LabelEncoder", [WHOLE], {"keys_int64s": [3, 9], "values_int64s": [30, 90], "default_int64": -7}),
         ("LabelEncoder", [WHOLE], {"keys_int64s": [3, 9], "values_floats": [0.5, 1.5], "default_float": 9.0}),
+        ("LabelEncoder", [WHOLE], {"keys_int64s": [3, 9], "values_floats": [0.5, 1.5]}),
         ("LabelEncoder", [MATRIX.round()], {"keys_floats": [0.0, 1.0], "values_int64s": [4, 5]}),
     ],
 )  # fmt: skip

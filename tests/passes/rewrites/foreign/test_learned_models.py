@@ -68,6 +68,7 @@ def estimators() -> dict[str, tuple[Any, np.ndarray]]:
         "support vectors of one class": (svm.OneClassSVM(nu=0.3), targets(1)),
         "support vectors of three classes": (svm.SVC(), classes(3)),
         "support vectors of four classes": (svm.SVC(kernel="poly", decision_function_shape="ovo"), classes(4)),
+        "boosting of two classes": (ensemble.GradientBoostingClassifier(n_estimators=5, random_state=0), classes(2)),
         "tree": (tree.DecisionTreeRegressor(max_depth=4, random_state=0), targets(1)),
         "trees of two": (tree.DecisionTreeRegressor(random_state=0), targets(2)),
         "forest": (ensemble.RandomForestRegressor(8, random_state=0), targets(1)),

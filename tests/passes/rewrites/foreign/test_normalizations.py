@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from tests.passes.rewrites.applying import numbers
+from samba_onnx.passes.rewrites.foreign.drafting import Draft
+from samba_onnx.passes.rewrites.foreign.normalizations import simplified_layer_normalization
+from tests.passes.rewrites.applying import numbers, parse
 from tests.passes.rewrites.foreign.expanding import (
     MICROSOFT,
     assert_computes,
@@ -40,11 +42,26 @@ def test_root_mean_square_normalization_of_a_sum(bias: list[Any]) -> None:
     assert_expands(proto, operands)
 
 
-@pytest.mark.parametrize("axis", [-1, 1, 2])
+@pytest.mark.parametrize("axis", [-1, 1, 2, -2])
 def test_root_mean_square_normalization_in_the_default_domain(axis: int) -> None:
     operands = [VALUE, numbers(*VALUE.shape[axis:], seed=2)]
     proto = one_node("", "SimplifiedLayerNormalization", operands, ["y"], axis=axis, stash_type=1)
     assert_expands(proto, operands)
+
+
+def test_half_precision_is_normalized_in_float32() -> None:
+    operands = [1000 * VALUE.astype(np.float16), SCALE.astype(np.float16)]  # squares are infinite
+    proto = one_node("", "SimplifiedLayerNormalization", operands, ["y"], stash_type=1)
+    # one rounding to the 11 bits of float16 on either side
+    assert_expands(proto, operands, rtol=2e-3, atol=1e-3)
+
+
+def test_over_the_last_axis_no_rank_is_needed() -> None:
+    model = parse("""g (float x, float[8] s) => (float y) {
+        y = com.microsoft.SimplifiedLayerNormalization (x, s)
+    }""", imports=', "com.microsoft": 1')  # fmt: skip
+    (node,) = model.graph
+    assert simplified_layer_normalization(Draft(node)).producer() is not None
 
 
 def test_a_mean_that_is_read_stays_with_its_node() -> None:

@@ -3,9 +3,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import onnx
+import onnx_ir as ir
 import pytest
 import torch
 
+from tests.backend_cases import run_onnxruntime
 from tests.passes.rewrites.applying import numbers
 from tests.passes.rewrites.foreign.expanding import (
     MICROSOFT,
@@ -60,6 +63,19 @@ def test_an_activation_that_onnxruntime_does_not_fuse_stays() -> None:
     assert "com.microsoft::FusedGemm is not expanded: its activation Mish is none that" in " ".join(
         notes
     )
+
+
+@pytest.mark.parametrize("op_type", ["LeakyRelu", "HardSigmoid", "HardSwish"])
+def test_an_activation_without_parameters_has_those_of_its_operator(op_type: str) -> None:
+    operands = [3 * numbers(3, 4), numbers(4, 5, seed=1)]
+    fused = one_node(MICROSOFT, "FusedGemm", operands, ["y"], activation=op_type)
+    (after,) = run_onnxruntime(ir.to_proto(expanded(fused)[0]).SerializeToString(), operands)
+    apart = one_node("", "Gemm", operands, ["p"])
+    apart.graph.node.append(onnx.helper.make_node(op_type, ["p"], ["y"]))
+    apart.graph.output[0].name = "y"
+    (wanted,) = run_onnxruntime(apart.SerializeToString(), operands)
+    # the same float32 operations but for the order of HardSwish's
+    np.testing.assert_allclose(after, wanted, rtol=1e-6, atol=1e-6)
 
 
 def _matrices() -> list[Any]:

@@ -1,0 +1,156 @@
+"""Profiles of the CPU beside the device: the default one, and those that ``samba-port calibrate`` writes."""
+
+from __future__ import annotations
+
+import functools
+import os
+import tomllib
+from pathlib import Path
+from typing import Annotated, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from samba_onnx.errors import TargetError
+from samba_onnx.facts.dtypes import ELEMENT_TYPES, plain_name
+from samba_onnx.pef.host_summary import HostSummary
+from samba_onnx.pef.target_summary import Assumption
+from samba_onnx.safety.files import open_regular
+
+DEFAULT_HOST: Final = "default"
+"""Name of the profile that is used where none is given."""
+_FILE: Final = Path(__file__).with_name("default_host.toml")
+_MAX_BYTES: Final = 1 << 16
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class HostFigure(_Strict):
+    """A figure of a host and how it is known."""
+
+    value: Annotated[float, Field(gt=0, allow_inf_nan=False)]
+    evidence: Literal["measured", "assumed"]
+    note: Annotated[str, Field(max_length=1000)] = ""
+
+
+class HostFile(_Strict):
+    """A whole profile."""
+
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9 ._-]{0,63}$")]
+    peak_flops: dict[str, HostFigure]
+    """Operations per second of products of matrices, by data type."""
+    bytes_per_second: HostFigure
+    """Read and written by operators that compute."""
+    copy_bytes_per_second: HostFigure
+    """Read and written by operators that move elements."""
+    node_seconds: HostFigure
+    """Taken by a node of a few elements."""
+    call_seconds: HostFigure
+    """Taken by the start of a fallback."""
+
+    @model_validator(mode="after")
+    def _check_types(self) -> HostFile:
+        known = {plain_name(name) for name in ELEMENT_TYPES}
+        for name in self.peak_flops:
+            if name not in known:
+                raise ValueError(f"unknown data type {name!r} in peak_flops")
+        if "float32" not in self.peak_flops:
+            raise ValueError("peak_flops has no float32, which other data types are counted as")
+        return self
+
+    def figures(self) -> dict[str, tuple[HostFigure, str]]:
+        """Return every figure with its unit, by name."""
+        rates = {f"peak_flops.{k}": (v, "operations/s") for k, v in self.peak_flops.items()}
+        return {
+            **rates,
+            "bytes_per_second": (self.bytes_per_second, "bytes/s"),
+            "copy_bytes_per_second": (self.copy_bytes_per_second, "bytes/s"),
+            "node_seconds": (self.node_seconds, "s"),
+            "call_seconds": (self.call_seconds, "s"),
+        }
+
+
+def load_host(profile: str | os.PathLike[str] | HostSummary = DEFAULT_HOST) -> HostSummary:
+    """Load the profile of a host.
+
+    Args:
+        profile: ``default``, the path of a TOML file, or a loaded profile, which is returned as it is.
+
+    Returns:
+        Its figures; those that nobody measured are listed as assumptions.
+
+    Raises:
+        TargetError: There is no such file, or it is malformed; names the file and the key.
+    """
+    if isinstance(profile, HostSummary):
+        return profile
+    path = os.fspath(profile)
+    return _default() if path == DEFAULT_HOST else _summary(_read(Path(path), f"host file {path}"))
+
+
+@functools.cache
+def _default() -> HostSummary:
+    return _summary(_read(_FILE, "the built-in host file"))
+
+
+def _read(path: Path, label: str) -> HostFile:
+    """Parse and check a file."""
+    if "\0" in str(path) or not path.exists():
+        raise TargetError(
+            f"{label}: there is no such file; write one with samba-port calibrate --output FILE, or "
+            f"take {DEFAULT_HOST}"
+        )
+    with open_regular(path, what="host file", error=TargetError) as file:
+        content = file.read(_MAX_BYTES + 1)
+    if len(content) > _MAX_BYTES:
+        raise TargetError(f"{label}: larger than {_MAX_BYTES} bytes, so no host file", path=path)
+    try:
+        return HostFile.model_validate(tomllib.loads(content.decode()))
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+        place = ".".join(str(step) for step in first["loc"]) or "file"
+        problem = "unknown key" if first["type"] == "extra_forbidden" else first["msg"]
+        message = f"{label}: {place}: {problem.removeprefix('Value error, ')}"
+        raise TargetError(message, path=path) from error
+    except (ValueError, RecursionError) as error:  # TOML syntax, UTF-8, or nesting without end
+        detail = str(error).splitlines()[0] if str(error) else "nested too deeply"
+        raise TargetError(f"{label}: not valid TOML: {detail}", path=path) from error
+
+
+def _summary(file: HostFile) -> HostSummary:
+    return HostSummary(
+        name=file.name,
+        peak_flops={dtype: figure.value for dtype, figure in file.peak_flops.items()},
+        bytes_per_second=file.bytes_per_second.value,
+        copy_bytes_per_second=file.copy_bytes_per_second.value,
+        node_seconds=file.node_seconds.value,
+        call_seconds=file.call_seconds.value,
+        assumptions=tuple(
+            Assumption(f"host.{name}", figure.value, unit, figure.note)
+            for name, (figure, unit) in file.figures().items()
+            if figure.evidence == "assumed"
+        ),
+    )
+
+
+def host_text(host: HostSummary, note: str) -> str:
+    """Return a profile as a file that :func:`load_host` reads.
+
+    Args:
+        host: The profile, of which all figures were measured.
+        note: How, for every figure.
+    """
+
+    def figure(value: float) -> str:
+        return f'{{ value = {float(value)!r}, evidence = "measured", note = "{note}" }}'
+
+    single = ("bytes_per_second", "copy_bytes_per_second", "node_seconds", "call_seconds")
+    lines = [
+        f'name = "{host.name}"',
+        *(f"{key} = {figure(getattr(host, key))}" for key in single),
+        "",
+        "[peak_flops]",
+        *(f"{dtype} = {figure(value)}" for dtype, value in host.peak_flops.items()),
+    ]
+    return "\n".join(lines) + "\n"

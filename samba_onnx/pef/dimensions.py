@@ -1,0 +1,32 @@
+"""What a manifest says of dimensions that are dynamic in the model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class DynamicDimension:
+    """A dimension that stayed dynamic, and the option that would make it static."""
+
+    name: str
+    inputs: tuple[str, ...]
+    """Where it occurs, as ``input[axis]``."""
+    option: str
+    """As ``--dim batch=8`` or ``--input-shape x=1,3,224,224``."""
+
+
+@dataclass(frozen=True)
+class BoundDimension:
+    """A dimension that is dynamic in the model, and has a size in a graph of the PEF."""
+
+    graph: str
+    name: str
+    """Its name in the model; empty where it has none."""
+    inputs: tuple[str, ...]
+    """Where it occurs, as ``input[axis]``, with the model's own names."""
+    size: int
+    assumed: bool
+    """Whether nobody stated the size."""
+    option: str
+    """How to state another one, as ``--dim batch=1`` or ``--input-shape x=1,3,1,1``."""

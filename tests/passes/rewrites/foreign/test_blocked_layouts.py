@@ -1,0 +1,131 @@
+"""Models that onnxruntime saved after its highest level of optimisation, against what it saved them from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+import onnxruntime
+import pytest
+
+from samba_onnx.facts.domains import BLOCKED_DOMAIN, is_default
+from samba_onnx.passes.rewrites import expand_blocked_layouts
+from samba_onnx.runtime.engine.onnxruntime.child_types import channel_block
+from tests.backend_cases import run_onnxruntime
+from tests.passes.rewrites.applying import numbers, operators
+from tests.passes.rewrites.foreign.expanding import expanded
+
+BLOCK = channel_block()["block"]
+
+
+@pytest.fixture(autouse=True)
+def block_of_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ask onnxruntime here, not in a child process."""
+    monkeypatch.setattr(expand_blocked_layouts, "channel_block", lambda: BLOCK)
+
+
+def network(text: str, image: Sequence[int], **weights: Sequence[int]) -> onnx.ModelProto:
+    """Return a network of one image with random weights of some shapes."""
+    proto = onnx.parser.parse_model(
+        f'<ir_version: 8, opset_import: ["": 17]> g (float{list(image)} x) => (float[] y) {{ {text} }}'
+    )
+    proto.graph.output[0].CopyFrom(onnx.ValueInfoProto(name="y"))
+    for seed, (name, shape) in enumerate(weights.items()):
+        scaled = numbers(*shape, seed=seed) / np.float32(np.sqrt(np.prod(shape[1:])))
+        proto.graph.initializer.append(onnx.numpy_helper.from_array(scaled, name))
+    return proto
+
+
+def saved(proto: onnx.ModelProto, path: Path, level: str = "ALL") -> onnx.ModelProto:
+    """Return what onnxruntime saves of a model after one level of its optimisations."""
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = getattr(
+        onnxruntime.GraphOptimizationLevel, f"ORT_ENABLE_{level}"
+    )
+    options.optimized_model_filepath = str(path)
+    options.log_severity_level = 4
+    onnxruntime.InferenceSession(proto.SerializeToString(), options, ["CPUExecutionProvider"])
+    return onnx.load(path)
+
+
+NETWORKS = {
+    "few channels of the image, a sum, every channel with itself, means": network(
+        """a = Conv<pads=[1,1,1,1]>(x, w, b) c = Relu(a) d = MaxPool<kernel_shape=[2,2], strides=[2,2]>(c)
+        e = Conv<pads=[1,1,1,1]>(d, v) f = Add(e, d) g = Relu(f) h = Conv<group=32>(g, u)
+        i = AveragePool<kernel_shape=[2,2]>(h) y = GlobalAveragePool(i)""",
+        (2, 3, 12, 12), w=(32, 3, 3, 3), b=(32,), v=(32, 32, 3, 3), u=(32, 1, 3, 3),
+    ),
+    "channels that are no whole blocks": network(
+        """a = Conv<pads=[1,1,1,1]>(x, w, b) c = Sigmoid(a) d = Conv<group=36>(c, v)
+        e = Conv(d, u) y = GlobalMaxPool(e)""",
+        (1, 3, 12, 12), w=(36, 3, 3, 3), b=(36,), v=(36, 1, 3, 3), u=(20, 36, 1, 1),
+    ),
+    "an image of many channels, groups, values side by side": network(
+        """a = Conv<group=2, pads=[1,1,1,1]>(x, w) c = Conv(x, v) d = Concat<axis=1>(a, c)
+        y = Conv<strides=[2,2]>(d, u)""",
+        (1, 32, 8, 8), w=(32, 16, 3, 3), v=(32, 32, 1, 1), u=(16, 64, 3, 3),
+    ),
+    "enlarged": network(
+        """a = Conv<pads=[1,1,1,1]>(x, w) s = Constant<value_floats=[1.0, 1.0, 2.0, 2.0]>()
+        c = Resize<mode="nearest", coordinate_transformation_mode="asymmetric", nearest_mode="floor">(a, , s)
+        y = Conv(c, v)""",
+        (1, 3, 6, 6), w=(16, 3, 3, 3), v=(16, 16, 1, 1),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_blocks_are_undone(name: str, tmp_path: Path) -> None:
+    original = NETWORKS[name]
+    proto = saved(original, tmp_path / "saved.onnx")
+    assert any(node.domain == BLOCKED_DOMAIN for node in proto.graph.node)
+    shape = [dim.dim_value for dim in proto.graph.input[0].type.tensor_type.shape.dim]
+    image = numbers(*shape, seed=9)
+    model, notes = expanded(proto)
+    assert all(is_default(node.domain) for node in model.graph)
+    assert f"laid out in blocks of {BLOCK} channels" in " ".join(notes)
+    before = run_onnxruntime(original.SerializeToString(), [image])[0]
+    after = run_onnxruntime(ir.to_proto(model).SerializeToString(), [image])[0]
+    # sums in another order
+    np.testing.assert_allclose(after, before, rtol=1e-5, atol=1e-6)
+
+
+def test_the_levels_below_need_no_undoing(tmp_path: Path) -> None:
+    for level in ("BASIC", "EXTENDED"):
+        proto = saved(next(iter(NETWORKS.values())), tmp_path / "saved.onnx", level)
+        _, notes = expanded(proto)
+        assert not any("blocks of" in note for note in notes)
+
+
+@pytest.mark.parametrize(
+    ("attributes", "shape"),
+    [
+        ({"channels_last": 0}, (1, 32, 3, 5)),
+        ({"channels_last": 1}, (1, 3, 5, 32)),
+        ({"channels_last": 0}, (1, 20, 3, 5)),
+    ],
+)
+def test_to_blocks_and_back(attributes: dict[str, int], shape: tuple[int, ...]) -> None:
+    channels = shape[3] if attributes["channels_last"] else shape[1]
+    nodes = [
+        onnx.helper.make_node("ReorderInput", ["x"], ["a"], domain=BLOCKED_DOMAIN, **attributes),
+        onnx.helper.make_node("GlobalMaxPool", ["a"], ["b"], domain=BLOCKED_DOMAIN),
+        onnx.helper.make_node(
+            "ReorderOutput", ["b"], ["y"], domain=BLOCKED_DOMAIN, channels=channels, **attributes
+        ),
+    ]
+    kind = onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, shape)
+    graph = onnx.helper.make_graph(nodes, "g", [kind], [onnx.ValueInfoProto(name="y")])
+    imports = [onnx.helper.make_opsetid("", 17), onnx.helper.make_opsetid(BLOCKED_DOMAIN, 1)]
+    proto = onnx.helper.make_model(graph, opset_imports=imports, ir_version=8)
+    image = numbers(*shape)
+    model, _ = expanded(proto)
+    assert "GlobalMaxPool" in operators(model)
+    assert all(is_default(node.domain) for node in model.graph)
+    before = run_onnxruntime(proto.SerializeToString(), [image])[0]
+    after: Any = run_onnxruntime(ir.to_proto(model).SerializeToString(), [image])[0]
+    np.testing.assert_array_equal(after, before)

@@ -1,0 +1,79 @@
+"""What a rule may ask about the node that it writes anew, and why it gives up."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx_ir as ir
+import pytest
+
+from samba_onnx.passes.rewrites.foreign.drafting import CannotExpandError, Draft
+from tests.passes.rewrites.applying import parse
+from tests.passes.rewrites.foreign.expanding import MICROSOFT, one_node, refusal
+
+MODEL = """g (float[2, N] x, float[3] w) => (float[2, 3] y) {
+    y, unread = com.microsoft.Two <scale = 2.0, name = "f"> (x, w)
+}"""
+
+
+@pytest.fixture
+def draft() -> Draft:
+    (node,) = parse(MODEL, imports=', "com.microsoft": 1').graph
+    return Draft(node)
+
+
+def test_sizes_are_counted_from_either_end(draft: Draft) -> None:
+    value, vector = draft.operand(0), draft.operand(1)
+    assert draft.size(value, 0) == draft.size(value, -2) == 2
+    assert draft.size(vector, -1) == 3
+    assert draft.shape(vector) == (3,)
+
+
+@pytest.mark.parametrize("axis", [1, 2, -3])
+def test_a_size_that_is_unknown_or_not_there(draft: Draft, axis: int) -> None:
+    with pytest.raises(CannotExpandError, match=f"^dimension {axis} of 'x' is not static$"):
+        draft.size(draft.operand(0), axis)
+
+
+def test_what_is_unknown_of_a_value(draft: Draft) -> None:
+    value = ir.Value(name="v")
+    for ask, reason in (
+        (draft.dtype, "the type of 'v' is unknown"),
+        (draft.rank, "the rank of 'v' is unknown"),
+        (draft.shape, "the shape of 'v' is not static"),
+    ):
+        with pytest.raises(CannotExpandError, match=f"^{reason}$"):
+            ask(value)
+    with pytest.raises(CannotExpandError, match=r"^its table 'v' is not constant$"):
+        draft.known(value, "its table")
+
+
+def test_inputs_that_must_not_be_there(draft: Draft) -> None:
+    draft.refuse_inputs(2, 3)
+    with pytest.raises(
+        CannotExpandError, match=r"^its input 1 has no counterpart in the expansion$"
+    ):
+        draft.refuse_inputs(2, 1)
+    with pytest.raises(CannotExpandError, match=r"^its input 2 is left out$"):
+        draft.operand(2)
+
+
+def test_attributes_that_must_have_their_default(draft: Draft) -> None:
+    draft.refuse_attributes(scale=2.0, absent=1, name="f")
+    with pytest.raises(CannotExpandError, match=r"^its attribute scale is 2.0, not 1.0$"):
+        draft.refuse_attributes(absent=1, scale=1.0)
+
+
+def test_outputs_that_are_read(draft: Draft) -> None:
+    assert draft.is_read(0)
+    assert not draft.is_read(1)
+    assert not draft.is_read(2)
+    ir.node("Relu", [draft.node.outputs[1]])
+    assert draft.is_read(1)
+
+
+def test_packed_weights_with_a_group_of_their_own_stay() -> None:
+    value = np.ones((2, 16), np.float32)
+    weight, scales = np.zeros((4, 1, 8), np.uint8), np.ones(4, np.float32)
+    operands = [value, weight, scales, None, np.zeros(16, np.int32)]
+    proto = one_node(MICROSOFT, "MatMulNBits", operands, ["y"], K=16, N=4, block_size=16, bits=4)
+    assert refusal(proto) == "its input 4 has no counterpart in the expansion"
