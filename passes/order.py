@@ -36,6 +36,7 @@ from samba_onnx.passes.rewrites.infer_shapes import InferShapesPass
 from samba_onnx.passes.rewrites.inline_branches import InlineBranchesPass
 from samba_onnx.passes.rewrites.inline_functions import InlineFunctionsPass
 from samba_onnx.passes.rewrites.interface import Dimension
+from samba_onnx.passes.rewrites.legalisation.legalise import LegalisePass
 from samba_onnx.passes.rewrites.lift_constants import LiftConstantsPass
 from samba_onnx.passes.rewrites.merge_duplicates import MergeInitializersPass, MergeNodesPass
 from samba_onnx.passes.rewrites.merge_linears import MergeLinearsPass
@@ -49,6 +50,7 @@ from samba_onnx.passes.rewrites.unroll_loops import UnrollLoopsPass
 
 if TYPE_CHECKING:
     from samba_onnx.passes.rewrites.expand_functions import Knows
+    from samba_onnx.passes.rewrites.legalisation.legalise import Chooser
 
 
 @dataclass(frozen=True)
@@ -77,6 +79,8 @@ class PassContext:
     options: PipelineOptions = field(default_factory=PipelineOptions)
     lift_weights: ir.passes.PassBase | None = None
     """Makes inputs of the weights of a model that is to be trained."""
+    chooser: Chooser | None = None
+    """Decides which nodes that the target refuses are rewritten; None leaves all."""
 
 
 @dataclass(frozen=True)
@@ -193,6 +197,9 @@ PIPELINE: tuple[PassEntry, ...] = (
     ),
     # What is still unknown of an output is what the model says of it.
     PassEntry(lambda context: BindOutputsPass(), training=False, static_outputs=True),
+    # Behind: rules need static shapes and constants; a node that folds is no fallback.
+    PassEntry(lambda context: LegalisePass(context.chooser), training=False),
+    *_repeated(4, *_only_running(_SIMPLIFY), PassEntry(_INFER.make, training=False)),
     # Behind: which weights nothing else reads is known when everything is folded.
     _plain(MergeLinearsPass, training=False),
     *_repeated(2, _plain(HoistOverSplitPass, training=False), *_SIMPLIFY, _INFER),

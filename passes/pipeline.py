@@ -32,11 +32,12 @@ from samba_onnx.passes.rewrites.interface import Interface
 from samba_onnx.passes.rewrites.refusals import ReasonedPass
 from samba_onnx.passes.rewrites.rewriting import WEIGHT, count_nodes
 from samba_onnx.pef.dimensions import BoundDimension, DynamicDimension
-from samba_onnx.pef.manifest import PassSummary
+from samba_onnx.pef.rewriting import PassSummary
 from samba_onnx.program.program import DEFAULT_GRAPH
 
 if TYPE_CHECKING:
     from samba_onnx.passes.rewrites.expand_functions import Knows
+    from samba_onnx.passes.rewrites.legalisation.legalise import Chooser
 
 logger = logging.getLogger(__name__)
 
@@ -65,6 +66,7 @@ def run_pipeline(
     options: PipelineOptions | None = None,
     *,
     graph: str = DEFAULT_GRAPH,
+    chooser: Chooser | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> PipelineResult:
     """Run every pass that prepares a model for running on ``model``, in place.
@@ -74,6 +76,8 @@ def run_pipeline(
         target: Decides which operators are expanded.
         options: Sizes of dynamic dimensions.
         graph: Name of the graph that the model becomes, for the records of its dimensions.
+        chooser: Decides which nodes that the target refuses are written with other operators; None
+            leaves all as they are.
         progress: Called with the name of each pass before it runs.
 
     Returns:
@@ -87,7 +91,7 @@ def run_pipeline(
     _mark_weights(model)
     dynamic = dynamic_dimensions(model)
     runner = _Runner(model, progress)
-    runner.run(RUNNING, PassContext(target, options or PipelineOptions()))
+    runner.run(RUNNING, PassContext(target, options or PipelineOptions(), chooser=chooser))
     for value, tensor in defaults.items():
         value.const_value = tensor
         model.graph.register_initializer(value)

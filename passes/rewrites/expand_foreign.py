@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Final
 
 import onnx_ir as ir
@@ -15,6 +15,7 @@ from samba_onnx.passes.rewrites.foreign.drafting import (
     CannotExpandError,
     Draft,
     UnknownShapeError,
+    own_outputs,
 )
 from samba_onnx.passes.rewrites.foreign.registry import Rule
 from samba_onnx.passes.rewrites.infer_shapes import InferShapesPass
@@ -97,7 +98,7 @@ class ExpandForeignPass(ReasonedPass):
             return _UnknownShape(str(error))
         except CannotExpandError as error:
             return Refusal(str(error))
-        outputs = _own(draft, [results] if isinstance(results, ir.Value) else results)
+        outputs = own_outputs(draft, [results] if isinstance(results, ir.Value) else results)
         lost = [at for at, value in enumerate(outputs) if value is None and draft.is_read(at)]
         if lost:
             return Refusal(f"its output {lost[0]} is not computed by the rule")
@@ -133,14 +134,3 @@ def _computed(draft: Draft) -> Iterator[ir.Node]:
             folded.update(node.outputs)
         else:
             yield node
-
-
-def _own(draft: Draft, results: Sequence[ir.Value | None]) -> list[ir.Value | None]:
-    """Return a value for each output of the node, each made by a node of its own."""
-    outputs: list[ir.Value | None] = []
-    for position in range(len(draft.node.outputs)):
-        value = results[position] if position < len(results) else None
-        if value is not None and (value in outputs or value.producer() not in draft.nodes):
-            value = draft.op("Identity", value)
-        outputs.append(value)
-    return outputs

@@ -173,6 +173,20 @@ def fits(body: onnx.FunctionProto, written_for: int, version: int) -> bool:
     return True
 
 
+def function_of(node: ir.Node, version: int) -> ir.Function | None:
+    """Return ONNX's definition of a node's operator for its types, if there is one.
+
+    Args:
+        node: A node of the default domain with inferred types.
+        version: Version of the default operator set that the model imports.
+    """
+    body = _body(node, node.version or version)
+    if body is None:
+        return None
+    del body[0].output[len(node.outputs) :]
+    return _as_function(node, body, version)
+
+
 def _as_function(node: ir.Node, body: Body, default: int) -> ir.Function:
     """Return the body as a function that this node alone calls."""
     proto, version = body

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, TypeAlias
 
 import onnx_ir as ir
@@ -66,26 +67,22 @@ def _reshape(shapes: OperandShapes) -> str | None:
     return f"{_text(before)} has {counts[0]} elements, {_text(after)} has {counts[1]}"
 
 
-def _convolution(weight: int, bias: int | None) -> Rule:
-    """Return the rule for Conv and its quantised forms, by the places of weight and bias."""
-
-    def rule(shapes: OperandShapes) -> str | None:
-        kernel = shapes.shape(weight)
-        if kernel is None or len(kernel) < 3:
-            return None
-        group = integer_attribute(shapes.node, "group", 1)
-        channels, each, filters = shapes.size(0, 1), kernel[1], kernel[0]
-        if channels is not None and each is not None and channels != each * group:
-            return (
-                f"its input has {channels} channels, its weight is for {each * group} ({each} in "
-                f"each of {group} groups)"
-            )
-        if filters is not None and group > 0 and filters % group:
-            return f"its weight has {filters} filters, which {group} groups cannot share"
-        offset = None if bias is None else _length(shapes, bias, filters, "bias", "filters")
-        return offset or _kernel(shapes, kernel[2:]) or _window(shapes, kernel[2:])
-
-    return rule
+def _convolution(shapes: OperandShapes, weight: int, bias: int | None) -> str | None:
+    """Look at Conv or a quantised form of it, whose weight and bias are at these places."""
+    kernel = shapes.shape(weight)
+    if kernel is None or len(kernel) < 3:
+        return None
+    group = integer_attribute(shapes.node, "group", 1)
+    channels, each, filters = shapes.size(0, 1), kernel[1], kernel[0]
+    if channels is not None and each is not None and channels != each * group:
+        return (
+            f"its input has {channels} channels, its weight is for {each * group} ({each} in "
+            f"each of {group} groups)"
+        )
+    if filters is not None and group > 0 and filters % group:
+        return f"its weight has {filters} filters, which {group} groups cannot share"
+    offset = None if bias is None else _length(shapes, bias, filters, "bias", "filters")
+    return offset or _kernel(shapes, kernel[2:]) or _window(shapes, kernel[2:])
 
 
 def _transposed_convolution(shapes: OperandShapes) -> str | None:
@@ -158,15 +155,11 @@ def _gemm(shapes: OperandShapes) -> str | None:
     return None if bias is None else _broadcast(bias, (rows, columns), "its third operand")
 
 
-def _normalization(*lengths: int) -> Rule:
-    """Return the rule that operands at these places have one element per channel."""
-
-    def rule(shapes: OperandShapes) -> str | None:
-        channels = shapes.size(0, 1)
-        wrong = (_length(shapes, i, channels, f"operand {i}", "channels") for i in lengths)
-        return next((text for text in wrong if text), None)
-
-    return rule
+def _normalization(shapes: OperandShapes, places: Sequence[int]) -> str | None:
+    """Compare operands at these places, which have one element per channel, with the input."""
+    channels = shapes.size(0, 1)
+    wrong = (_length(shapes, i, channels, f"operand {i}", "channels") for i in places)
+    return next((text for text in wrong if text), None)
 
 
 def _layer_normalization(shapes: OperandShapes) -> str | None:
@@ -183,25 +176,21 @@ def _prelu(shapes: OperandShapes) -> str | None:
     return None if data is None or slope is None else _broadcast(slope, data, "its slope")
 
 
-def _recurrent(gates: int) -> Rule:
-    """Return the rule for operators whose weights have so many gates."""
-
-    def rule(shapes: OperandShapes) -> str | None:
-        hidden = integer_attribute(shapes.node, "hidden_size", 0) or shapes.size(2, 2)
-        width = shapes.size(0, 2)
-        if not hidden:
-            return None
-        for place, name, wanted in (
-            (1, "W", (None, gates * hidden, width)),
-            (2, "R", (None, gates * hidden, hidden)),
-            (3, "B", (None, 2 * gates * hidden)),
-        ):
-            actual = shapes.shape(place)
-            if actual is not None and not _agree(actual, wanted):
-                return f"its operand {name} is {_text(actual)}, expected {_text(wanted)}"
+def _recurrent(shapes: OperandShapes, gates: int) -> str | None:
+    """Compare the weights of an operator with so many gates with its input and hidden size."""
+    hidden = integer_attribute(shapes.node, "hidden_size", 0) or shapes.size(2, 2)
+    width = shapes.size(0, 2)
+    if not hidden:
         return None
-
-    return rule
+    for place, name, wanted in (
+        (1, "W", (None, gates * hidden, width)),
+        (2, "R", (None, gates * hidden, hidden)),
+        (3, "B", (None, 2 * gates * hidden)),
+    ):
+        actual = shapes.shape(place)
+        if actual is not None and not _agree(actual, wanted):
+            return f"its operand {name} is {_text(actual)}, expected {_text(wanted)}"
+    return None
 
 
 def _blocks(shapes: OperandShapes) -> str | None:
@@ -297,23 +286,23 @@ def _text(sizes: Sequence[int | None]) -> str:
 
 RULES: Final[Mapping[str, Rule]] = {
     "AveragePool": _pooling,
-    "BatchNormalization": _normalization(1, 2, 3, 4),
-    "Conv": _convolution(1, 2),
-    "ConvInteger": _convolution(1, None),
+    "BatchNormalization": partial(_normalization, places=(1, 2, 3, 4)),
+    "Conv": partial(_convolution, weight=1, bias=2),
+    "ConvInteger": partial(_convolution, weight=1, bias=None),
     "ConvTranspose": _transposed_convolution,
     "DepthToSpace": _blocks,
     "Einsum": _einsum,
-    "GRU": _recurrent(3),
+    "GRU": partial(_recurrent, gates=3),
     "Gather": _gather,
     "Gemm": _gemm,
-    "InstanceNormalization": _normalization(1, 2),
-    "LSTM": _recurrent(4),
+    "InstanceNormalization": partial(_normalization, places=(1, 2)),
+    "LSTM": partial(_recurrent, gates=4),
     "LayerNormalization": _layer_normalization,
     "LpPool": _pooling,
     "MaxPool": _pooling,
     "PRelu": _prelu,
-    "QLinearConv": _convolution(3, 8),
-    "RNN": _recurrent(1),
+    "QLinearConv": partial(_convolution, weight=3, bias=8),
+    "RNN": partial(_recurrent, gates=1),
     "Reshape": _reshape,
     "ScatterND": _scatter,
     "SpaceToDepth": _blocks,

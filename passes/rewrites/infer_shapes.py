@@ -10,7 +10,7 @@ import onnx_ir as ir
 
 from samba_onnx.passes.rewrites.inference_limits import ARITHMETIC, unsafe_nodes
 from samba_onnx.passes.rewrites.interface import dimensions
-from samba_onnx.passes.rewrites.rewriting import SMALL, is_operator
+from samba_onnx.passes.rewrites.rewriting import SMALL
 
 Shape = tuple[int | str | None, ...]
 ROUNDS = 3
@@ -19,6 +19,8 @@ pipeline runs the pass several times."""
 MADE_UP = "unk__"
 """How the names begin that onnx gives to dimensions which it does not know."""
 _SHAPE_TYPES = (ir.DataType.INT64, ir.DataType.INT32)
+_MOST_SCALES = 8
+"""Elements up to which floats may be the scales of a Resize, from which its result's shape is computed."""
 _LIKE_FIRST_OPERAND: Final = frozenset({"GroupNormalization"})
 """Operators of which onnx infers nothing; their result has type and shape of their first operand."""
 
@@ -27,7 +29,7 @@ class InferShapesPass(ir.passes.InPlacePass):
     """Run onnx's shape inference on the graph without its weights, and take over what is new.
 
     1. Initializers of more than a few elements are declared as inputs, so the size of the model
-       does not matter; metadata is left out too. Of floats, only the scales of a Resize have content.
+       does not matter; metadata is left out too.
     2. A dimension that is known stays; one that is not takes the inferred size or name.
     3. A node that onnx cannot infer leaves its outputs unknown and the others unharmed. When the
        inference fails as a whole, a note says so.
@@ -124,7 +126,8 @@ class ShapeWriter:
             tensor = value.const_value
             if tensor is None or value in declared:
                 continue
-            if tensor.size <= SMALL // 4 and (tensor.dtype in _SHAPE_TYPES or _is_scale(value)):
+            scales = tensor.dtype == ir.DataType.FLOAT and tensor.size <= _MOST_SCALES
+            if scales or (tensor.size <= SMALL // 4 and tensor.dtype in _SHAPE_TYPES):
                 ir.serde.serialize_tensor_into(proto.initializer.add(), tensor)
                 proto.initializer[-1].name = self._name(value)
             else:
@@ -167,11 +170,6 @@ class ShapeWriter:
             ir.serde.serialize_type_into(proto.type, value.type)
             if shape and value.shape is not None:
                 ir.serde.serialize_shape_into(proto.type, value.shape)
-
-
-def _is_scale(value: ir.Value) -> bool:
-    """Return whether a size is computed from the floats of a value."""
-    return any(is_operator(use.node, "Resize", "Upsample") for use in value.uses())
 
 
 def _inferred_types(graph: onnx.GraphProto) -> Iterator[tuple[str, onnx.TypeProto]]:

@@ -12,22 +12,26 @@ from samba_onnx.cli.annotated_models import refuse_annotated, write_annotated
 from samba_onnx.cli.display import Display, refuse_overwriting
 from samba_onnx.cli.failures import EXIT_NO, EXIT_YES, complain
 from samba_onnx.cli.options import (
-    LIMITS,
     TORCH,
     AnnotatedOption,
     CustomOpsOption,
     DimOption,
+    FailOption,
+    FallbacksOption,
     Float16Option,
     InputShapeOption,
     JsonOption,
     KeepDynamicOption,
+    LegaliseOption,
     LevelOption,
+    NoLegaliseOption,
     PortableArgument,
     QuietOption,
     SampleInputOption,
     SeedOption,
     SpatialBatchesOption,
     TargetOption,
+    TransferOption,
     VerboseOption,
     parse_bytes,
     parse_input_shapes,
@@ -40,31 +44,8 @@ from samba_onnx.errors import UsageError
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from samba_onnx.passes.planning.legalising import LegalisationOptions
     from samba_onnx.report import Report
-
-FailOption = Annotated[
-    bool,
-    typer.Option("--fail-on-fallback", help="No node may run on the CPU.", rich_help_panel=LIMITS),
-]
-FallbacksOption = Annotated[
-    int | None,
-    typer.Option(
-        "--max-fallbacks",
-        metavar="N",
-        min=0,
-        help="At most N fallbacks: groups of CPU nodes in the schedule.",
-        rich_help_panel=LIMITS,
-    ),
-]
-TransferOption = Annotated[
-    str | None,
-    typer.Option(
-        "--max-transfer-bytes",
-        metavar="N",
-        help="At most N bytes between host and RDU in every run; 1.5MB is understood.",
-        rich_help_panel=LIMITS,
-    ),
-]
 
 
 @dataclass(frozen=True)
@@ -104,6 +85,8 @@ def convert(
     ] = None,
     target: TargetOption = "sn40l",
     level: LevelOption = "o3",
+    legalise: LegaliseOption = "auto",
+    no_legalise: NoLegaliseOption = None,
     sample: Annotated[
         bool | None,
         typer.Option(
@@ -190,7 +173,7 @@ def convert(
     batches = _spatial_batches(model, spatial_batches)
     dims, shapes = parse_sizes(dim), _shapes(input_shape, sample_input)
     sizes: dict[str, Any] = {"dims": dims, "input_shapes": shapes, "keep_dynamic": keep_dynamic}
-    sizes["float16"] = float16
+    sizes |= {"float16": float16, "legalise": legalise, "no_legalise": no_legalise or ()}
     if loss_index and not train:
         raise UsageError("--loss-index is for --train: a program that only runs has no losses")
     destination = output or _destination(model)
@@ -210,6 +193,7 @@ def convert(
                 activity.step,
                 target=target,
                 level=level,
+                legalisation=_legalisation(legalise, no_legalise),
                 sample=sample is not False,
                 check=check,
                 train=train,
@@ -243,6 +227,8 @@ def analyze(
     model: PortableArgument,
     target: TargetOption = "sn40l",
     level: LevelOption = "o3",
+    legalise: LegaliseOption = "auto",
+    no_legalise: NoLegaliseOption = None,
     dim: DimOption = None,
     input_shape: InputShapeOption = None,
     sample_input: SampleInputOption = None,
@@ -268,7 +254,7 @@ def analyze(
     batches = _spatial_batches(model, spatial_batches)
     dims, shapes = parse_sizes(dim), _shapes(input_shape, sample_input)
     sizes: dict[str, Any] = {"dims": dims, "input_shapes": shapes, "keep_dynamic": keep_dynamic}
-    sizes["float16"] = float16
+    sizes |= {"float16": float16, "legalise": legalise, "no_legalise": no_legalise or ()}
     refuse_annotated(model, annotated)
     refuse_overwriting(model, outputs={"--json": json, "--annotated": annotated})
 
@@ -278,17 +264,33 @@ def analyze(
         if is_torch_model(model):
             _refuse_shapes(bool(dims or shapes or keep_dynamic or float16))
             manifest = analyze_torch(
-                model, activity.step, target=target, level=level, spatial_batches=batches
+                model,
+                activity.step,
+                target=target,
+                level=level,
+                legalisation=_legalisation(legalise, no_legalise),
+                spatial_batches=batches,
             )
         else:
             from samba_onnx.workflows.compiler import analyze as analyze_model
 
             manifest = analyze_model(
-                model, target=target, level=level, **sizes, progress=activity.step
+                model,
+                target=target,
+                level=level,
+                **sizes,
+                progress=activity.step,
             )
         if annotated is not None:
             write_annotated(model, annotated, activity, target=target, level=level, **sizes)
     return _give(Report.from_manifest(manifest), Display(json, quiet, verbose), limits, "analyze")
+
+
+def _legalisation(legalise: str, no_legalise: list[str] | None) -> LegalisationOptions:
+    """Return what the options say about rules."""
+    from samba_onnx.workflows.choices import legalisation_options
+
+    return legalisation_options(legalise, no_legalise or ())
 
 
 def _destination(model: str) -> str:

@@ -41,6 +41,23 @@ LevelOption = Annotated[
         help="o0: a section per operator; o3: sections as large as on-chip memory allows.",
     ),
 ]
+LegaliseOption = Annotated[
+    str,
+    typer.Option(
+        "--legalise",
+        metavar="auto|all",
+        help="auto: operators that the device lacks are written with others where that makes a run "
+        "shorter; all: wherever it can be done (docs/legalisation.md).",
+    ),
+]
+NoLegaliseOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--no-legalise",
+        metavar="RULE",
+        help="A rule of that which is not applied, as resize; or all; repeatable.",
+    ),
+]
 DimOption = Annotated[
     list[str] | None,
     typer.Option(
@@ -99,6 +116,29 @@ SpatialBatchesOption = Annotated[
         help="Map spatially: all sections on the RDU at once, and a run of N mini-batches, each of the "
         "size of the example inputs, one after the other along the first dimension.",
         rich_help_panel=TORCH,
+    ),
+]
+FailOption = Annotated[
+    bool,
+    typer.Option("--fail-on-fallback", help="No node may run on the CPU.", rich_help_panel=LIMITS),
+]
+FallbacksOption = Annotated[
+    int | None,
+    typer.Option(
+        "--max-fallbacks",
+        metavar="N",
+        min=0,
+        help="At most N fallbacks: groups of CPU nodes in the schedule.",
+        rich_help_panel=LIMITS,
+    ),
+]
+TransferOption = Annotated[
+    str | None,
+    typer.Option(
+        "--max-transfer-bytes",
+        metavar="N",
+        help="At most N bytes between host and RDU in every run; 1.5MB is understood.",
+        rich_help_panel=LIMITS,
     ),
 ]
 SeedOption = Annotated[

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from samba_onnx.errors import UsageError
 
 if TYPE_CHECKING:
+    from samba_onnx.passes.planning.legalising import LegalisationOptions
     from samba_onnx.pef import Pef
     from samba_onnx.pef.manifest import Manifest
 
@@ -36,6 +37,7 @@ def convert_torch(
     *,
     target: str,
     level: str,
+    legalisation: LegalisationOptions | None = None,
     sample: bool,
     check: bool,
     train: bool,
@@ -50,6 +52,7 @@ def convert_torch(
         progress: Called with the name of each step before it begins.
         target: The device.
         level: ``o0`` or ``o3``.
+        legalisation: Which rules write what the target lacks; None for those that make a run shorter.
         sample: Keep the example inputs with eager torch's outputs.
         check: Compare what was exported with eager torch.
         train: The factory returns optimizers, too: convert for training.
@@ -60,14 +63,13 @@ def convert_torch(
         UsageError: torch is not installed, or an argument is wrong.
         ModelError: The model cannot be converted.
     """
-    progress("import torch")
-    _require_torch()
+    _import_porting(progress)
     from samba_onnx.workflows import porting
 
-    progress("load")
     options: dict[str, Any] = {
         "target": target,
         "level": level,
+        "legalisation": legalisation,
         "check": check,
         "spatial_batches": spatial_batches,
         "progress": progress,
@@ -85,6 +87,7 @@ def analyze_torch(
     *,
     target: str,
     level: str,
+    legalisation: LegalisationOptions | None = None,
     spatial_batches: int = 0,
 ) -> Manifest:
     """Analyze a PyTorch model; the arguments are those of ``samba_onnx.workflows.porting.analyze_torch``.
@@ -94,21 +97,25 @@ def analyze_torch(
         progress: Called with the name of each step before it begins.
         target: The device.
         level: ``o0`` or ``o3``.
+        legalisation: Which rules write what the target lacks; None for those that make a run shorter.
         spatial_batches: Mini-batches of a run in spatial mapping; 0 for section mapping.
 
     Raises:
         UsageError: torch is not installed, or an argument is wrong.
         ModelError: The model cannot be exported.
     """
-    progress("import torch")
-    _require_torch()
+    _import_porting(progress)
     from samba_onnx.workflows import porting
 
-    progress("load")
     with _prints_elsewhere():
         loaded = porting.load_torch_model(model)
         return porting.analyze_torch(
-            loaded, target=target, level=level, spatial_batches=spatial_batches, progress=progress
+            loaded,
+            target=target,
+            level=level,
+            legalisation=legalisation,
+            spatial_batches=spatial_batches,
+            progress=progress,
         )
 
 
@@ -162,6 +169,15 @@ def read_checkpoint(path: str) -> dict[str, Any]:
 def _prints_elsewhere() -> AbstractContextManager[object]:
     """Keep what the user's own code prints out of the answer."""
     return contextlib.redirect_stdout(sys.stderr)
+
+
+def _import_porting(progress: Callable[[str], None]) -> None:
+    """Import torch and what ports its models, and begin to load one."""
+    progress("import torch")
+    _require_torch()
+    from samba_onnx.workflows import porting  # noqa: F401
+
+    progress("load")
 
 
 def _require_torch() -> None:

@@ -19,7 +19,7 @@ from samba_onnx.passes.pipeline import run_training_pipeline
 from samba_onnx.passes.rewrites.convert_opset import ConvertOpsetPass
 from samba_onnx.passes.rewrites.evaluation import FOLDABLE
 from samba_onnx.passes.rewrites.rewriting import each_graph
-from samba_onnx.pef.manifest import PassSummary
+from samba_onnx.pef.rewriting import PassSummary
 
 __all__ = ["Prepared", "prepare"]
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from samba_onnx.pef.decoding import NOT_STORED
 from samba_onnx.pef.dimensions import BoundDimension, DynamicDimension
 from samba_onnx.pef.host_summary import HostSummary
+from samba_onnx.pef.rewriting import LegalisedRule, PassSummary
 from samba_onnx.pef.target_summary import TargetSummary
 from samba_onnx.program.kinds import LOADED_KINDS, RESIDENT_KINDS, SectionType, SymbolKind
 
@@ -274,19 +274,6 @@ class Argin:
 
 
 @dataclass(frozen=True)
-class PassSummary:
-    """What one pass did."""
-
-    name: str
-    modified: bool
-    nodes_before: int
-    nodes_after: int
-    seconds: float | None = field(default=None, compare=False, metadata=NOT_STORED)
-    """Wall-clock time that it took; None when it was read from a file. No part of a PEF, whose
-    bytes follow from its input alone."""
-
-
-@dataclass(frozen=True)
 class ReferenceSample:
     """Seeded inputs with the outputs of the original model, for self-tests.
 
@@ -333,6 +320,8 @@ class Manifest:
     regions: tuple[Region, ...]
     argins: tuple[Argin, ...] = ()
     passes: tuple[PassSummary, ...] = ()
+    legalised: tuple[LegalisedRule, ...] = ()
+    """What each rule of legalisation brought, by graph and rule."""
     dynamic_dimensions: tuple[DynamicDimension, ...] = ()
     bound_dimensions: tuple[BoundDimension, ...] = ()
     experimental: dict[str, int] = dataclasses.field(default_factory=dict)

@@ -20,6 +20,7 @@ from samba_onnx.pef.manifest import (
 )
 from samba_onnx.report.budgets import memory, modelled_time, spatial_notes
 from samba_onnx.report.headline import headline_text
+from samba_onnx.report.legalisation import LegalisationReport, legalisation
 from samba_onnx.report.records import (
     SCHEMA_VERSION,
     AssumptionReport,
@@ -113,6 +114,8 @@ class Report:
     """What stays in device memory between runs, other than weights inside sections."""
     argins: tuple[ArginReport, ...] = ()
     """Scalars that a run may change."""
+    legalisation: tuple[LegalisationReport, ...] = ()
+    """What each rule brought that writes what the target lacks with other operators."""
     schema_version: int = SCHEMA_VERSION
     """Version of this document's form."""
 
@@ -152,6 +155,7 @@ class Report:
             undocumented_support=_undocumented_support(manifest.experimental),
             assumptions=_assumptions(manifest),
             notes=_notes(manifest),
+            legalisation=legalisation(manifest),
             passes=tuple(
                 PassReport(done.name, done.modified, done.nodes_before, done.nodes_after)
                 for done in manifest.passes

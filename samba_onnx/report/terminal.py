@@ -8,6 +8,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from samba_onnx.report.layout import ARROWS, CAUSES, indent, some, table, titled
+from samba_onnx.report.legalisation import brought_table, left_table
 from samba_onnx.report.records import FallbackReport, TransferTotal
 from samba_onnx.report.report import Report
 from samba_onnx.report.sizes import dynamic_table, graphs_table
@@ -83,6 +84,16 @@ def _reason(reason: FallbackReport, rows: int | None) -> list[RenderableType]:
     lines.append(Text(printable(f"at {', '.join(places[:shown])}{rest}"), style="dim"))
     title = Text(printable(f"{operators}  ({reason.code})"))
     return [title, *(indent(line) for line in lines)]
+
+
+def _legalised(report: Report, rows: int | None) -> RenderableType | None:
+    """Show what was written with other operators, and what that brought."""
+    return brought_table(report.legalisation, rows)
+
+
+def _not_legalised(report: Report, rows: int | None) -> RenderableType | None:
+    """Show what rules left, and why."""
+    return left_table(report.legalisation, rows)
 
 
 def _boundaries(report: Report, rows: int | None) -> RenderableType | None:
@@ -280,6 +291,8 @@ def _passes(report: Report, rows: int | None) -> RenderableType | None:
 
 SUMMARY: tuple[Block, ...] = (
     _fallbacks,
+    _legalised,
+    _not_legalised,
     _boundaries,
     _coverage,
     _sections,

@@ -12,20 +12,26 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING
 
 from samba_onnx.errors import UsageError
 from samba_onnx.loading import LoadedModel, load_model, onnx_program
 from samba_onnx.passes.order import PipelineOptions
-from samba_onnx.passes.planning.hosts import DEFAULT_HOST, load_host
-from samba_onnx.passes.targets import Target, load_target
+from samba_onnx.passes.planning.hosts import DEFAULT_HOST
+from samba_onnx.passes.planning.legalising import LegalisationOptions
+from samba_onnx.passes.targets import Target
 from samba_onnx.pef import Pef, load_pef
 from samba_onnx.pef.host_summary import HostSummary
 from samba_onnx.pef.manifest import Manifest, SourceModel
 from samba_onnx.pef.sources import Source
 from samba_onnx.program.program import Program
 from samba_onnx.runtime.engine.settings import library_paths
-from samba_onnx.workflows.half_types import float16_type
+from samba_onnx.workflows.choices import (
+    InputShapes,
+    chosen_options,
+    chosen_settings,
+    legalisation_options,
+)
 from samba_onnx.workflows.packaging import Trial, package
 from samba_onnx.workflows.planning import (
     CompilerSettings,
@@ -33,21 +39,15 @@ from samba_onnx.workflows.planning import (
     Progress,
     plan_programs,
     plan_sizes,
-    silent,
 )
 from samba_onnx.workflows.reference_sample import SECONDS, Sample, is_tried, make_sample
-from samba_onnx.workflows.sizes import Sizes, each_size
+from samba_onnx.workflows.sizes import Sizes
 
 if TYPE_CHECKING:
     import onnx
 
 DEFAULT_TARGET = "sn40l"
 """The newest RDU whose figures are published."""
-
-ASSUMED_SIZE: Final = 1
-"""Size of a dynamic dimension of an input of which nobody states a size."""
-
-InputShapes: TypeAlias = Mapping[str, tuple[int | str | None, ...]]
 
 
 def analyze(
@@ -57,6 +57,8 @@ def analyze(
     level: str = "o3",
     placement: str = "optimal",
     host: str | os.PathLike[str] | HostSummary = DEFAULT_HOST,
+    legalise: str = "auto",
+    no_legalise: Sequence[str] = (),
     dims: Sizes | None = None,
     input_shapes: InputShapes | None = None,
     keep_dynamic: bool = False,
@@ -70,11 +72,10 @@ def analyze(
         target: A target's name, a path to a target profile, or a loaded target.
         level: ``o0`` (one section per operator) or ``o3`` (sections as large as on-chip memory
             allows).
-        placement: ``optimal``: a node that the target supports runs on the CPU, too, where a run then
-            takes less modelled time, beside one that it does not support; ``strict``: all that it
-            supports runs on the RDU, other than small islands of index arithmetic.
-        host: The CPU that fallbacks' times are modelled for: ``default``, the path of a profile that
-            ``samba-port calibrate`` wrote, or a loaded profile.
+        placement: ``optimal`` or ``strict``, as :func:`convert` explains.
+        host: The CPU that fallbacks' times are modelled for: a profile, its path, or ``default``.
+        legalise: ``auto`` or ``all``, as :func:`convert` explains.
+        no_legalise: Rules of legalisation that are not applied.
         dims: Sizes of dynamic dimensions by name, as ``{"batch": 8}``; several, as
             ``{"batch": (1, 8, 32)}``, make a graph for each, and ``Device.run`` takes the one that
             fits its inputs.
@@ -95,7 +96,8 @@ def analyze(
         UsageError: An option contradicts the model.
         OutOfDeviceMemoryError: The model does not fit into the target's memory.
     """
-    settings = chosen_settings(target, level, progress, placement, host)
+    rules = legalisation_options(legalise, no_legalise)
+    settings = chosen_settings(target, level, progress, placement, host, rules)
     options = chosen_options(settings.target, dims, input_shapes, keep_dynamic, float16)
     return _plan_onnx(model, settings, options)[1].manifest
 
@@ -108,6 +110,8 @@ def convert(
     level: str = "o3",
     placement: str = "optimal",
     host: str | os.PathLike[str] | HostSummary = DEFAULT_HOST,
+    legalise: str = "auto",
+    no_legalise: Sequence[str] = (),
     dims: Sizes | None = None,
     input_shapes: InputShapes | None = None,
     keep_dynamic: bool = False,
@@ -134,6 +138,9 @@ def convert(
             supports runs on the RDU, other than small islands of index arithmetic.
         host: The CPU that fallbacks' times are modelled for: ``default``, the path of a profile that
             ``samba-port calibrate`` wrote, or a loaded profile.
+        legalise: ``auto`` to write nodes that the target refuses with other operators where that makes a
+            run shorter, ``all`` to do so wherever it can be done.
+        no_legalise: Rules of that which are not applied, as ``("resize",)``, or ``all`` for none.
         dims: Sizes of dynamic dimensions by name, as ``{"batch": 8}``; several, as
             ``{"batch": (1, 8, 32)}``, make a graph for each, and ``Device.run`` takes the one that
             fits its inputs.
@@ -168,7 +175,8 @@ def convert(
         OutputError: The PEF cannot be written.
     """
     destination, libraries = _destination(model, output), library_paths(custom_ops)
-    settings = chosen_settings(target, level, progress, placement, host)
+    rules = legalisation_options(legalise, no_legalise)
+    settings = chosen_settings(target, level, progress, placement, host, rules)
     options = chosen_options(settings.target, dims, input_shapes, keep_dynamic, float16)
     loaded, planned = _plan_onnx(model, settings, options)
     settings.progress("sample")
@@ -198,6 +206,7 @@ def compile_programs(
     level: str = "o3",
     placement: str = "optimal",
     host: str | os.PathLike[str] | HostSummary = DEFAULT_HOST,
+    legalisation: LegalisationOptions | None = None,
     name: str = "",
     metadata: Mapping[str, str] | None = None,
     residents: Mapping[str, Source] | None = None,
@@ -218,6 +227,8 @@ def compile_programs(
             supports runs on the RDU, other than small islands of index arithmetic.
         host: The CPU that fallbacks' times are modelled for: ``default``, the path of a profile that
             ``samba-port calibrate`` wrote, or a loaded profile.
+        legalisation: Which rules write what the target lacks with other operators; None for those that make
+            a run shorter.
         name: What reports call the source; that of the first program when empty.
         metadata: Key-value pairs to keep in the PEF, beside those of the programs.
         residents: Weights and other residents to keep in the PEF, by name: arrays, or functions that
@@ -234,7 +245,7 @@ def compile_programs(
         OutOfDeviceMemoryError: The programs do not fit into the target's memory.
         OutputError: The PEF cannot be written.
     """
-    settings = chosen_settings(target, level, progress, placement, host)
+    settings = chosen_settings(target, level, progress, placement, host, legalisation)
     planned = _plan_torch(programs, name, settings)
     return _write(planned, Path(output), metadata, sample or Sample(), settings.progress, residents)
 
@@ -246,6 +257,7 @@ def analyze_programs(
     level: str = "o3",
     placement: str = "optimal",
     host: str | os.PathLike[str] | HostSummary = DEFAULT_HOST,
+    legalisation: LegalisationOptions | None = None,
     name: str = "",
     progress: Progress | None = None,
 ) -> Manifest:
@@ -257,6 +269,8 @@ def analyze_programs(
         level: ``o0`` or ``o3``.
         placement: ``optimal`` or ``strict``.
         host: The CPU: ``default``, or a profile.
+        legalisation: Which rules write what the target lacks with other operators; None for those that make
+            a run shorter.
         name: What reports call the source; that of the first program when empty.
         progress: Called with the name of each step before it begins.
 
@@ -269,60 +283,8 @@ def analyze_programs(
         OutOfDeviceMemoryError: The programs do not fit into the target's memory.
     """
     return _plan_torch(
-        programs, name, chosen_settings(target, level, progress, placement, host)
+        programs, name, chosen_settings(target, level, progress, placement, host, legalisation)
     ).manifest
-
-
-def chosen_settings(
-    target: str | os.PathLike[str] | Target,
-    level: str,
-    progress: Progress | None,
-    placement: str = "optimal",
-    host: str | os.PathLike[str] | HostSummary = DEFAULT_HOST,
-) -> CompilerSettings:
-    """Look up target and host and check the level, before a model is loaded.
-
-    Args:
-        target: A target's name, a path to a target profile, or a loaded target.
-        level: ``o0`` or ``o3``.
-        progress: Called with the name of each step before it begins; None for nobody.
-        placement: ``optimal`` or ``strict``.
-        host: The CPU: ``default``, or a profile.
-
-    Raises:
-        TargetError: The target or the host is unknown or malformed.
-        UsageError: The level or the placement is unknown.
-    """
-    return CompilerSettings(
-        load_target(target),
-        level,
-        progress=progress or silent,
-        placement=placement,
-        host=load_host(host),
-    )
-
-
-def chosen_options(
-    target: Target,
-    dims: Sizes | None,
-    input_shapes: InputShapes | None,
-    keep_dynamic: bool,
-    float16: str | None,
-) -> list[PipelineOptions]:
-    """Return what the user says of sizes and types, for each graph.
-
-    Args:
-        target: The device.
-        dims: Sizes of dynamic dimensions by name; several make a graph for each.
-        input_shapes: Shapes of inputs by name.
-        keep_dynamic: Whether other dimensions of inputs stay dynamic; otherwise they become 1.
-        float16: The type in which float16 is computed, as ``convert`` takes it.
-    """
-    half = float16_type(target, float16)
-    assumed = None if keep_dynamic else ASSUMED_SIZE
-    return [
-        PipelineOptions(sizes, input_shapes or {}, assumed, half) for sizes in each_size(dims or {})
-    ]
 
 
 def _plan_onnx(

@@ -17,6 +17,7 @@ from samba_onnx.passes.planning.host_costs import known_at_load
 from samba_onnx.passes.planning.hosts import load_host
 from samba_onnx.passes.planning.islands import demote_islands
 from samba_onnx.passes.planning.joining import JoinedProgram, PlacedPart, join
+from samba_onnx.passes.planning.legalising import LegalisationOptions, PlannedChooser
 from samba_onnx.passes.planning.optimum import Machine, cheapest_placement
 from samba_onnx.passes.planning.partitioning import Group, Home, group, partition
 from samba_onnx.passes.planning.placement import place
@@ -26,8 +27,8 @@ from samba_onnx.passes.planning.sharing import refuse_split_regions
 from samba_onnx.passes.targets import Target
 from samba_onnx.pef.host_summary import HostSummary
 from samba_onnx.pef.manifest import Argin, Manifest, Producer, SourceModel, Symbol
-from samba_onnx.program.dataflow import Dataflow
-from samba_onnx.program.kinds import SectionType
+from samba_onnx.program.dataflow import Dataflow, name_of
+from samba_onnx.program.kinds import SectionType, SymbolKind
 from samba_onnx.program.program import Part, Program
 from samba_onnx.version import __version__
 from samba_onnx.workflows.packaging import PlannedGraph
@@ -63,6 +64,7 @@ class CompilerSettings:
     placement: str = "optimal"
     host: HostSummary = field(default_factory=load_host)
     """The CPU that fallbacks run on."""
+    legalisation: LegalisationOptions = field(default_factory=LegalisationOptions)
 
     def __post_init__(self) -> None:
         """Check the level and the placement.
@@ -108,13 +110,17 @@ def plan_programs(
     changed = frozenset(region for program in programs for region in program.changed())
     shared = _shared_names(programs)
     results: list[PipelineResult] = []
+    legalised: list[PlannedChooser] = []
     graphs: list[PlannedGraph] = []
     for program in programs:
-        rewritten = [_rewritten(program.name, part, settings) for part in program.parts]
+        choosers = [_chooser(program, part, settings, changed) for part in program.parts]
+        pairs = zip(program.parts, choosers, strict=True)
+        rewritten = [_rewritten(program.name, part, settings, one) for part, one in pairs]
         pinned = frozenset(_names(program)) & shared
         graphs.append(_planned(program, rewritten, graphs, changed, settings, pinned=pinned))
+        legalised += choosers
         results += rewritten
-    return _whole(programs, results, graphs, source, settings)
+    return _whole(programs, results, legalised, graphs, source, settings)
 
 
 def plan_sizes(
@@ -143,12 +149,14 @@ def plan_sizes(
     """
     programs: list[Program] = []
     results: list[PipelineResult] = []
+    legalised: list[PlannedChooser] = []
     graphs: list[PlannedGraph] = []
     shared = SharedWeights()
     for each in options:
         sized = replace(settings, options=each)
         program = replace(load(), name=size_name(each, options))
-        result = _rewritten(program.name, program.parts[0], sized)
+        legalised.append(_chooser(program, program.parts[0], sized, frozenset()))
+        result = _rewritten(program.name, program.parts[0], sized, legalised[-1])
         names: dict[str, str] = {}
         if graphs:
             taken = {symbol.name for graph in graphs for symbol in graph.plan.symbols}
@@ -161,7 +169,7 @@ def plan_sizes(
         programs.append(program)
         results.append(result)
         graphs.append(planned)
-    return _whole(programs, results, graphs, source, settings)
+    return _whole(programs, results, legalised, graphs, source, settings)
 
 
 def _names(program: Program) -> tuple[str, ...]:
@@ -181,6 +189,7 @@ def _shared_names(programs: Sequence[Program]) -> frozenset[str]:
 def _whole(
     programs: Sequence[Program],
     results: Sequence[PipelineResult],
+    choosers: Sequence[PlannedChooser],
     graphs: Sequence[PlannedGraph],
     source: SourceModel,
     settings: CompilerSettings,
@@ -191,6 +200,7 @@ def _whole(
     manifest = replace(
         _manifest(settings, source, plans),
         passes=tuple(summary for result in results for summary in result.passes),
+        legalised=tuple(record for chooser in choosers for record in chooser.records),
         dynamic_dimensions=_each_once(result.dynamic_dimensions for result in results),
         bound_dimensions=tuple(bound for result in results for bound in result.bound_dimensions),
         notes=(
@@ -204,13 +214,34 @@ def _whole(
     return PlannedPrograms(tuple(graphs), manifest)
 
 
-def _rewritten(graph: str, part: Part, settings: CompilerSettings) -> PipelineResult:
+def _chooser(
+    program: Program, part: Part, settings: CompilerSettings, changed: frozenset[str]
+) -> PlannedChooser:
+    """Return what decides which nodes of a part are written with other operators."""
+    ends = {name_of(value) for value in (*part.model.graph.inputs, *part.model.graph.outputs)}
+    exchanged = {*program.inputs, *program.outputs, *(argin.name for argin in program.argins)}
+    # What one part leaves for a later one is on the device, as residents are.
+    passed = dict.fromkeys(ends - exchanged, SymbolKind.ACTIVATION)
+    return PlannedChooser(
+        Machine(settings.target, settings.host, settings.level),
+        settings.legalisation,
+        graph=program.name,
+        resident={**passed, **program.residents},
+        regions=program.regions,
+        changed=changed,
+    )
+
+
+def _rewritten(
+    graph: str, part: Part, settings: CompilerSettings, chooser: PlannedChooser
+) -> PipelineResult:
     settings.progress(f"rewrite {part.type.value}")
     return run_pipeline(
         part.model,
         settings.target,
         settings.options,
         graph=graph,
+        chooser=chooser,
         progress=settings.progress,
     )
 

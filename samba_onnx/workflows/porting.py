@@ -27,6 +27,7 @@ from samba_onnx.export.programs.inference import Exported, export_inference, exp
 from samba_onnx.export.programs.training_steps import optimizer_list
 from samba_onnx.importing.checkpoints import export_trained, read_checkpoint
 from samba_onnx.passes.planning.hosts import DEFAULT_HOST
+from samba_onnx.passes.planning.legalising import LegalisationOptions
 from samba_onnx.pef import Pef
 from samba_onnx.pef.manifest import Manifest
 from samba_onnx.program.program import Program
@@ -117,6 +118,7 @@ def port(
     level: str = "o3",
     placement: str = "optimal",
     host: str = DEFAULT_HOST,
+    legalisation: LegalisationOptions | None = None,
     sample: bool = True,
     check: bool = True,
     spatial_batches: int = 0,
@@ -132,6 +134,7 @@ def port(
         level: ``o0`` or ``o3``.
         placement: ``optimal`` or ``strict``, as for ``convert``.
         host: The CPU: ``default`` or the path of a profile.
+        legalisation: Which rules write what the target lacks; None for those that save time.
         sample: Keep the example inputs with eager torch's outputs, for self-tests.
         check: Compute the outputs by what was exported and by eager torch, and refuse to write the
             PEF if they differ.
@@ -172,6 +175,7 @@ def port(
         level=level,
         placement=placement,
         host=host,
+        legalisation=legalisation,
         name=model.name,
         metadata=metadata,
         residents=residents,
@@ -188,6 +192,7 @@ def port_training(
     level: str = "o3",
     placement: str = "optimal",
     host: str = DEFAULT_HOST,
+    legalisation: LegalisationOptions | None = None,
     check: bool = True,
     spatial_batches: int = 0,
     loss_indices: Sequence[int] | None = None,
@@ -202,6 +207,7 @@ def port_training(
         level: ``o0`` or ``o3``.
         placement: ``optimal`` or ``strict``.
         host: The CPU: ``default`` or a profile.
+        legalisation: Which rules write what the target lacks; None for those that save time.
         check: Compare what was exported with eager torch, and refuse if it differs.
         spatial_batches: Mini-batches of a run in spatial mapping; 0 for section mapping.
         loss_indices: Outputs that training starts from; None for those that a loss made, or else all.
@@ -220,16 +226,10 @@ def port_training(
     """
     report = progress or (lambda _: None)
     program = _training_program(model, loss_indices, check, report)
-    return compile_programs(
-        [dataclasses.replace(program, spatial_batches=spatial_batches)],
-        output,
-        target=target,
-        level=level,
-        placement=placement,
-        host=host,
-        name=model.name,
-        progress=report,
-    )
+    program = dataclasses.replace(program, spatial_batches=spatial_batches)
+    where: dict[str, Any] = {"target": target, "level": level, "placement": placement, "host": host}
+    where |= {"legalisation": legalisation, "name": model.name, "progress": report}
+    return compile_programs([program], output, **where)
 
 
 def _training_program(
@@ -249,6 +249,7 @@ def analyze_torch(
     level: str = "o3",
     placement: str = "optimal",
     host: str = DEFAULT_HOST,
+    legalisation: LegalisationOptions | None = None,
     spatial_batches: int = 0,
     progress: Progress | None = None,
 ) -> Manifest:
@@ -260,6 +261,7 @@ def analyze_torch(
         level: ``o0`` or ``o3``.
         placement: ``optimal`` or ``strict``, as for ``convert``.
         host: The CPU: ``default`` or the path of a profile.
+        legalisation: Which rules write what the target lacks; None for those that save time.
         spatial_batches: Mini-batches of a run in spatial mapping; 0 for section mapping.
         progress: Called with the name of each step before it begins.
 
@@ -277,6 +279,7 @@ def analyze_torch(
         level=level,
         placement=placement,
         host=host,
+        legalisation=legalisation,
         name=model.name,
         progress=progress,
     )

@@ -42,7 +42,7 @@ def test_options_reach_the_compiler(samba_port: SambaPort, compiler: Compiler, m
     result = samba_port(
         *("analyze", model, "--target", "sn10", "--level", "o0", "--dim", "batch=8"),
         *("--dim", "seq=128", "--input-shape", "a=b=1,?,rows", "--input-shape", "scalar="),
-        *("--float16", "bfloat16"),
+        *("--float16", "bfloat16", "--legalise", "all", "--no-legalise", "pad"),
     )
     assert result.status == 0
     (call,) = calls
@@ -55,6 +55,8 @@ def test_options_reach_the_compiler(samba_port: SambaPort, compiler: Compiler, m
         "input_shapes": {"a=b": (1, None, "rows"), "scalar": ()},
         "keep_dynamic": False,
         "float16": "bfloat16",
+        "legalise": "all",
+        "no_legalise": ["pad"],
     }
 
 

@@ -14,8 +14,8 @@ from samba_onnx.pef.manifest import (
     Argin,
     Manifest,
     Member,
-    PassSummary,
 )
+from samba_onnx.pef.rewriting import PassSummary
 from samba_onnx.pef.target_summary import Assumption
 from samba_onnx.program.kinds import SectionType
 from tests.pef.builders import manifest, weights_layout

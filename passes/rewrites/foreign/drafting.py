@@ -253,3 +253,19 @@ class Draft:
             return False
         output = self.node.outputs[position]
         return bool(output.uses()) or output.is_graph_output()
+
+
+def own_outputs(draft: Draft, results: Sequence[ir.Value | None]) -> list[ir.Value | None]:
+    """Return a value for each output of a draft's node, each computed by a node of its own.
+
+    Args:
+        draft: What was written.
+        results: What its rule returned.
+    """
+    outputs: list[ir.Value | None] = []
+    for position in range(len(draft.node.outputs)):
+        value = results[position] if position < len(results) else None
+        if value is not None and (value in outputs or value.producer() not in draft.nodes):
+            value = draft.op("Identity", value)
+        outputs.append(value)
+    return outputs

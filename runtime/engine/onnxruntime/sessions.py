@@ -39,6 +39,10 @@ AS_WRITTEN: Final[Mapping[str, str]] = MappingProxyType(
 )
 """Keeps onnxruntime from trading accuracy for speed in somebody else's model, with which others are
 compared."""
+_COLLISION: Final = "Attempt to replace the existing tensor"
+_NAMES_TWICE: Final = "MatMulAddFusion"
+"""The optimizer that names the shapes it adds the same every time, ``gemm_input_shape``, and fails where the
+model has such an initializer."""
 ACCURACY: Final = "accuracy_level"
 """Attribute of onnxruntime's products with weights of few bits: in which type they may be computed."""
 _NO_ENTRIES: Final[Mapping[str, str]] = MappingProxyType({})
@@ -69,7 +73,31 @@ def make_session(
     Returns:
         The session. Whatever onnxruntime raises passes through.
     """
-    options = _options(settings, folder)
+
+    def attempt(disabled: Sequence[str]) -> ort.InferenceSession:
+        options = _options(settings, folder)
+        _add(options, entries, values, threads)
+        providers = ["CPUExecutionProvider"]
+        return ort.InferenceSession(
+            source, options, providers=providers, disabled_optimizers=list(disabled)
+        )
+
+    try:
+        return attempt(disabled_optimizers)
+    except ort_native.Fail as error:
+        if _COLLISION not in str(error):
+            raise
+    # A model that onnxruntime optimised once before: only without the fusion does it load there.
+    return attempt([*disabled_optimizers, _NAMES_TWICE])
+
+
+def _add(
+    options: ort.SessionOptions,
+    entries: Mapping[str, str],
+    values: Mapping[str, ort.OrtValue],
+    threads: int | None,
+) -> None:
+    """Add to options what one session has of its own."""
     for key, value in entries.items():
         options.add_session_config_entry(key, value)
     if values:
@@ -79,12 +107,6 @@ def make_session(
         options.add_session_config_entry("session.use_device_allocator_for_initializers", "1")
     if threads:
         options.intra_op_num_threads = threads
-    return ort.InferenceSession(
-        source,
-        options,
-        providers=["CPUExecutionProvider"],
-        disabled_optimizers=list(disabled_optimizers),
-    )
 
 
 def may_be_coarse(path: Path) -> bool:

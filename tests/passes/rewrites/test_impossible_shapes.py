@@ -291,12 +291,18 @@ REASONS: list[tuple[str, dict[str, Any], list[Sizes | None], str | None]] = [
     ("ScatterND", {}, [(2, 3), ()], None),
     ("ScatterND", {}, [None, (1, 3)], None),
     ("Einsum", {"equation": "ij, jk -> ik"}, [(2, 3), (4, 5)], "'j' of ij,jk->ik is 3 and 4"),
+    ("Einsum", {"equation": "ij,ij"}, [(1, 3), (2, 4)], "'j' of ij,ij is 3 and 4"),
     ("Einsum", {"equation": "ij,jk->ik"}, [(2, None), (4, 5)], None),
     ("Einsum", {"equation": "ij,jk->ik"}, [(2, 1), (4, 5)], None),
     ("Einsum", {"equation": "ij,jk,kl"}, [(2, 3), (3,), (4, 5)], None),
     ("Einsum", {"equation": "ij,jk,jl"}, [(2, 3), None, (4, 5)], "'j' of ij,jk,jl is 3 and 4"),
     ("Einsum", {"equation": "...j,jk"}, [(2, 3), (4, 5)], None),
     ("Einsum", {}, [(2, 3), (4, 5)], None),
+    ("Einsum", {"equation": "...j,jk"}, [(2, 3, 4, 5), (4, 5)], None),
+    ("Einsum", {}, [(2, 3, 4, 5)], None),
+    ("Conv", {"kernel_shape": [3]}, [IMAGE, KERNEL], None),
+    ("DepthToSpace", {}, [(1, 6, 4, 4)], None),
+    ("ScatterND", {}, [(2, 3), (1, 7, 3)], "its indices have 3 coordinates for 2 axes"),
     ("Relu", {}, [(2, 3)], None),
 ]  # fmt: skip
 """Operator, attributes, shapes of its operands and what is said of them."""
@@ -332,6 +338,8 @@ def test_a_reshape_keeps_its_elements(
     ("axis", "indices", "reason"),
     [
         (0, [1, 2], "index 2 is outside of an axis of 2"),
+        (-2, [1, 2], "index 2 is outside of an axis of 2"),
+        (None, [1, 2], "index 2 is outside of an axis of 2"),
         (1, [2, -4], "index -4 is outside of an axis of 3"),
         (-1, [-3, 2], None),
         (2, [9], None),
@@ -339,12 +347,17 @@ def test_a_reshape_keeps_its_elements(
         (0, [], None),
     ],
 )
-def test_indices_outside_of_their_axis(axis: int, indices: list[int], reason: str | None) -> None:
+def test_indices_outside_of_their_axis(
+    axis: int | None, indices: list[int], reason: str | None
+) -> None:
     constant = ir.Value(name="i", const_value=ir.tensor(np.array(indices, np.int64)))
-    node = ir.node("Gather", [ir.Value(name="x"), constant], {"axis": axis})
+    attributes = None if axis is None else {"axis": axis}
+    node = ir.node("Gather", [ir.Value(name="x"), constant], attributes)
     assert contradiction(OperandShapes(node, ((2, 3), None), None)) == reason
 
 
-def test_an_operator_without_operands_is_no_contradiction() -> None:
+@pytest.mark.parametrize("shapes", [(), ((2, 3, 4),)])
+def test_operands_that_are_not_there_are_no_contradiction(shapes: tuple[Sizes, ...]) -> None:
     for op_type in RULES:
-        assert contradiction(OperandShapes(ir.node(op_type, []), (), None)) is None
+        node = ir.node(op_type, [ir.Value(name="x") for _ in shapes])
+        assert contradiction(OperandShapes(node, shapes, None)) is None

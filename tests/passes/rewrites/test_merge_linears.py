@@ -7,7 +7,7 @@ import pytest
 from samba_onnx.passes.rewrites.infer_shapes import InferShapesPass
 from samba_onnx.passes.rewrites.merge_linears import MergeLinearsPass
 from samba_onnx.passes.rewrites.rewriting import WEIGHT
-from tests.passes.rewrites.applying import add_weights, check, numbers, operators, parse
+from tests.passes.rewrites.applying import TRACE, add_weights, check, numbers, operators, parse
 
 HEAD = """g (float[n,5,8] x, float[8,4] q, float[8,4] k, float[8,6] v, float[4] a, float[6] c)
 => (float[n,5,4] y1, float[n,5,4] y2, float[n,5,6] y3)"""
@@ -49,6 +49,90 @@ def test_queries_keys_and_values_become_one_product() -> None:
     assert bias.const_value is not None
     expected = np.concatenate([WEIGHTS["a"], np.zeros(4, np.float32), WEIGHTS["c"]])
     np.testing.assert_array_equal(bias.const_value.numpy(), expected)
+    product, addition, split = model.graph
+    assert [node.outputs[0].name for node in (product, addition)] == ["y1_matmul", "y1_add"]
+    assert [node.outputs[0].dtype for node in (product, addition)] == 2 * [ir.DataType.FLOAT]
+    assert [value.name for value in (weight, bias, split.inputs[1]) if value is not None] == [
+        "q_merged", "y1_bias", "y1_widths",
+    ]  # fmt: skip
+    assert {node.metadata_props[TRACE].partition(",")[2] for node in model.graph} == {
+        " line 1, in forward"
+    }
+
+
+def test_two_layers_with_biases_become_one() -> None:
+    model = merged("""m1 = MatMul(x, q)
+ y1 = Add(m1, a)
+ m3 = MatMul(x, v)
+ y3 = Add(m3, c)
+ y2 = Neg(y1)""")
+    assert operators(model) == ["MatMul", "Add", "Split", "Neg"]
+
+
+def test_the_product_stands_before_all_that_reads_it() -> None:
+    model = merged(
+        "y1 = MatMul(x, q)\n t = Tanh(y1)\n z = MatMul(x, k)\n y2 = Add(z, t)\n y3 = MatMul(x, v)"
+    )
+    assert operators(model) == ["MatMul", "Split", "Tanh", "Add"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "y1 = Mul(m1, a)\n y3 = Mul(m3, c)\n y2 = Neg(y1)",  # no additions
+        "y1 = Add(m1, one)\n y3 = Add(m3, one)\n y2 = Neg(y1)",  # not a number for every column
+        "y1 = Add(m1, b)\n y3 = Add(m3, d)\n y2 = Neg(y1)",  # not constant
+    ],
+)
+def test_what_follows_is_a_bias_only_if_it_adds_a_constant_vector(body: str) -> None:
+    model = parse(f"""{HEAD} <float one = {{1}}, int64[2] axes = {{0, 1}}, int64[1] zero = {{0}},
+    int64[1] four = {{4}}, int64[1] six = {{6}}> {{
+        s = ReduceSum <keepdims = 0> (x, axes)
+        b = Slice (s, zero, four)
+        d = Slice (s, zero, six)
+        m1 = MatMul(x, q)
+        m3 = MatMul(x, v)
+        {body}
+    }}""")
+    add_weights(model, WEIGHTS)
+    InferShapesPass()(model)
+    check(model, MergeLinearsPass(), inputs=[X], modified=False)
+
+
+def test_layers_that_stay_are_named_with_the_reason() -> None:
+    rewrite = MergeLinearsPass()
+    model = parse("""g (float[2,8] x, float[8,4] q, float[8,4] k, float[8,6] v, float[8,4] r, float[8,4] s)
+    => (float[2,4] a, float[2,4] b, float[2,6] c, float[2,4] d, float[2,4] e) {
+        a = MatMul(x, q)
+        b = MatMul(x, k)
+        c = MatMul(x, v)
+        z = Neg(x)
+        d = MatMul(z, r)
+        e = MatMul(z, s)
+    }""")  # fmt: skip
+    weights = {name: numbers(8, 6 if name == "v" else 4) for name in "qkvrs"}
+    check(add_weights(model, weights), rewrite, inputs=[X[0, :2]], rtol=TOLERANCE, atol=TOLERANCE)
+    assert operators(model) == ["MatMul", "Split", "Neg", "MatMul", "MatMul"]
+    assert rewrite.refusals.lines() == (
+        "MatMul 'd': one product and a Split would be as many nodes",
+    )
+
+
+def test_a_layer_by_itself_is_not_tried() -> None:
+    rewrite = MergeLinearsPass()
+    model = parse("g (float[2,8] x, float[8,4] q) => (float[2,4] a) { a = MatMul(x, q) }")
+    check(add_weights(model, {"q": WEIGHTS["q"]}), rewrite, inputs=[X[0, :2]], modified=False)
+    assert rewrite.refusals.lines() == ()
+
+
+def test_products_of_constants_are_left_to_folding() -> None:
+    model = parse(f"{HEAD} {{ y1 = MatMul(e, q)\n y2 = MatMul(e, k)\n y3 = MatMul(e, v) }}")
+    value = ir.Value(name="e", const_value=ir.tensor(X, name="e"))
+    value.shape, value.dtype = ir.Shape(X.shape), ir.DataType.FLOAT
+    model.graph.register_initializer(value)
+    for node in model.graph:
+        node.replace_input_with(0, value)
+    assert not MergeLinearsPass()(add_weights(model, WEIGHTS)).modified
 
 
 def test_layers_without_a_bias_get_none() -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import numpy as np
+import onnx_ir as ir
 import pytest
 
 from samba_onnx.passes.rewrites.infer_shapes import InferShapesPass
@@ -73,3 +74,124 @@ def test_listed_tensors_are_taken_and_joined_directly() -> None:
     head = HEAD.replace("float[c,d]", "float[c,d,e]")
     stacked = f"{body} z = ConcatFromSequence<axis=1, new_axis=1>(s)"
     assert unpacked(stacked, outputs=head)[-3:] == ["Unsqueeze", "Unsqueeze", "Concat"]
+
+
+KNOWN = "<int64[2] sizes = {5, 2}, int64 one = {1}, int64 zero = {0}, int64 least = {-2}>"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "y = SequenceAt(s, zero)\n z = SequenceAt(t, at)",
+        "y = ConcatFromSequence<axis=1>(s)\n u = SequenceInsert(t, x)\n z = ConcatFromSequence<axis=1>(u)",
+        "p = SplitToSequence<axis=1>(x, sizes)\n y = SequenceAt(p, zero)\n"
+        " q = SplitToSequence<axis=1>(w, sizes)\n z = SequenceAt(q, at)",
+    ],
+)  # fmt: skip
+def test_one_of_several_is_unpacked(body: str) -> None:
+    made = "s = SequenceConstruct(x, w)\n t = SequenceConstruct(w, x)"
+    unpacked(f"{made}\n {body}")
+
+
+def pieces(source: str, split: str, body: str, constants: str = KNOWN) -> ir.Model:
+    """Return a model with one sequence, unpacked where it can be."""
+    model = parse(f"g (float[{source}] x, int64 at) => (y, z) {constants} {{ {split}\n {body} }}")
+    InferShapesPass()(model)
+    UnpackSequencesPass()(model)
+    return model
+
+
+BOTH = "a = SequenceAt(s, zero)\n b = SequenceAt(s, one)\n y = Neg(a)\n z = Neg(b)"
+
+
+@pytest.mark.parametrize(
+    ("source", "split", "axis", "shapes"),
+    [
+        ("7,3", "s = SplitToSequence(x, sizes)", 0, [[5, 3], [2, 3]]),
+        ("2,7,3,4", "s = SplitToSequence<axis=1>(x, sizes)", 1, [[2, 5, 3, 4], [2, 2, 3, 4]]),
+        ("2,7", "s = SplitToSequence<axis=-1>(x, sizes)", 1, [[2, 5], [2, 2]]),
+        ("7", "s = SplitToSequence<axis=-1>(x, sizes)", 0, [[5], [2]]),
+        ("7,3", "s = SplitToSequence<keepdims=0>(x, sizes)", 0, [[5, 3], [2, 3]]),
+        ("2,3", "s = SplitToSequence(x)", 0, [[1, 3], [1, 3]]),
+    ],
+)
+def test_pieces_have_their_shapes(
+    source: str, split: str, axis: int, shapes: list[list[int]]
+) -> None:
+    model = pieces(source, split, BOTH)
+    assert operators(model) == ["Split", "Neg", "Neg"]
+    node = model.graph[0]
+    assert node.attributes["axis"].as_int() == axis
+    assert [value.shape for value in node.outputs] == [ir.Shape(shape) for shape in shapes]
+    assert {value.dtype for value in node.outputs} == {ir.DataType.FLOAT}
+
+
+def test_a_place_is_counted_from_either_end() -> None:
+    model = pieces(
+        "7,3", "s = SplitToSequence(x, sizes)", "y = SequenceAt(s, least)\n z = SequenceAt(s, one)"
+    )
+    assert operators(model) == ["Split"]
+
+
+@pytest.mark.parametrize(
+    ("source", "constants", "count"),
+    [
+        ("1024,2", KNOWN, 1024),
+        ("1025,2", KNOWN, None),
+        ("2048,2", KNOWN.replace("int64[2] sizes = {5, 2}", "int64 sizes = {2}"), 1024),
+        ("2049,2", KNOWN.replace("int64[2] sizes = {5, 2}", "int64 sizes = {2}"), None),
+        ("2,2", KNOWN.replace("int64[2] sizes = {5, 2}", "int64 sizes = {1}"), 2),
+        ("2,2", KNOWN.replace("int64[2] sizes = {5, 2}", "int64 sizes = {0}"), None),
+        ("0,2", KNOWN.replace("int64[2] sizes = {5, 2}", "int64 sizes = {1}"), None),
+        ("N,2", KNOWN.replace("int64[2] sizes = {5, 2}", "int64 sizes = {1}"), None),
+        ("2,2", KNOWN.replace("{5, 2}", "{1, 1}"), 2),
+        ("2,2", KNOWN.replace("{5, 2}", "{2, 0}"), None),
+        ("0,2", KNOWN.replace("int64[2] sizes = {5, 2}", "int64[1] sizes = {0}"), None),
+    ],
+)
+def test_how_many_pieces_there_may_be(source: str, constants: str, count: int | None) -> None:
+    sizes = "" if constants is KNOWN else ", sizes"
+    model = pieces(
+        source, f"s = SplitToSequence(x{sizes})", "y = SequenceAt(s, zero)\n z = Neg(x)", constants
+    )
+    split = model.graph[0]
+    assert split.op_type == ("SplitToSequence" if count is None else "Split")
+    assert len(split.outputs) == (count or 1)
+
+
+def test_one_piece_is_all_there_is() -> None:
+    constants = KNOWN.replace("int64[2] sizes = {5, 2}", "int64 sizes = {4}")
+    body = "y = SequenceAt(s, zero)\n z = Neg(x)"
+    model = pieces("1,2", "s = SplitToSequence(x, sizes)", body, constants)
+    assert operators(model) == ["Split", "Neg"]
+
+
+@pytest.mark.parametrize("place", ["one", "three"])
+def test_a_place_behind_the_last_piece_stays(place: str) -> None:
+    constants = "<int64[1] sizes = {7}, int64 one = {1}, int64 three = {3}>"
+    body = f"y = SequenceAt(s, {place})\n z = Neg(x)"
+    assert operators(pieces("7,3", "s = SplitToSequence(x, sizes)", body, constants))[0] == (
+        "SplitToSequence"
+    )
+
+
+def test_a_sequence_that_is_an_output_stays() -> None:
+    model = parse(
+        f"g (float[7,3] x) => (y, seq(float[a,3]) s) {KNOWN}"
+        "{ s = SplitToSequence(x, sizes)\n y = SequenceAt(s, zero) }"
+    )
+    InferShapesPass()(model)
+    assert not UnpackSequencesPass()(model).modified
+
+
+def test_new_values_are_named_after_the_result() -> None:
+    model = pieces(
+        "2,3",
+        "s = SequenceConstruct(x, x)",
+        "y = ConcatFromSequence<axis=0, new_axis=1>(s)\n z = Neg(x)",
+    )
+    wide = [node.outputs[0] for node in model.graph if node.op_type == "Unsqueeze"]
+    assert [(value.name, value.dtype) for value in wide] == [
+        ("y_0", ir.DataType.FLOAT),
+        ("y_1", ir.DataType.FLOAT),
+    ]

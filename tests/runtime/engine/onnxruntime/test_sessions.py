@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import numpy as np
 import onnxruntime as ort
 import pytest
 from onnx import parser
@@ -106,3 +107,28 @@ def test_settings_that_are_entries(settings: EngineSettings, entry: str) -> None
 )
 def test_reasons_are_one_short_line(text: str, expected: str) -> None:
     assert reason_of(RuntimeError(text)) == expected
+
+
+TWICE = (
+    HEADER
+    + """g (float[2,3,4] x) => (float[2,3,4] y)
+    <float[4,4] w = {1,2,3,4,5,6,7,8,1,2,3,4,5,6,7,8}, float[4] b = {1,2,3,4}, float[4] gemm_input_shape = {2,3,4,5}> {
+        a = Mul(x, gemm_input_shape)
+        c = MatMul(a, w)
+        y = Add(c, b)
+    }"""
+)
+
+
+def test_a_name_that_a_fusion_of_onnxruntime_makes_again() -> None:
+    model = parser.parse_model(TWICE).SerializeToString()
+    settings = ort.SessionOptions()
+    settings.log_severity_level = 4
+    with pytest.raises(Exception, match="Attempt to replace the existing tensor"):
+        ort.InferenceSession(model, settings)
+    value = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
+    weight = np.arange(1, 9, dtype=np.float32).reshape(2, 4)
+    expected = value * [2, 3, 4, 5] @ np.concatenate([weight, weight]) + [1, 2, 3, 4]
+    for rewriting in Rewriting:
+        session = make_session(model, EngineSettings(rewriting=rewriting))
+        np.testing.assert_array_equal(session.run(None, {"x": value})[0], expected)

@@ -1,0 +1,62 @@
+"""The page of the rules of legalisation: ``python -m docs.generators.legalisation`` writes it anew."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from samba_onnx.passes.rewrites.legalisation import all_rules
+
+PAGE = Path(__file__).parents[1] / "legalisation.md"
+
+_HEADER = """\
+# What falls back is written otherwise
+
+An operator that a target lacks runs on the host's CPU, and what it reads and writes crosses the link in every run. Many of them are
+arithmetic that the RDU has under another name: a Pad that reflects takes elements by constant places, an Einsum is a product of matrices.
+`samba-port convert` and `analyze`, and `samba.session.compile`, write such nodes with operators that the target's table has.
+
+A node is rewritten if
+
+1. a rule of the table below is for its operator, and it has what the rule needs;
+2. the target runs every operator that takes its place, with the types and shapes that it has there;
+3. the modelled time of a run gets shorter.
+
+The third condition is decided for all nodes together, since of two neighbours on the CPU neither may be worth it alone. Which of them
+belong on the RDU is a minimum cut between the RDU and the CPU, by what each value costs to copy and what the new nodes cost to
+run. The choice is then planned in full, and dropped where that plan is not shorter than the one without it.
+
+```
+samba-port analyze model.onnx
+samba-port analyze model.onnx --no-legalise resize --no-legalise topk
+samba-port analyze model.onnx --no-legalise all
+samba-port convert model.onnx --legalise all
+```
+
+`--legalise all` applies every rule wherever conditions 1 and 2 hold; `--no-legalise` leaves a rule out. From Python,
+`convert` and `analyze` take `legalise="all"` and `no_legalise=("resize",)`.
+
+The report says for each rule which nodes it wrote, which it left, and what a run would cost more without it: transfers, bytes and modelled
+time, all other rules applied (`legalisation` in the JSON). Of two nodes that are of use together only, each counts for both, so that
+the sum over rules may be more than the difference to `--no-legalise all`. Why a rule does not apply to a node is in the log at debug level.
+
+Numbers are those of the original: equal where the table says so, to the last bit and for integers; otherwise sums are rounded in another
+order, within float32's own error. `samba-port verify` compares them.
+
+`python -m docs.generators.legalisation` writes this page.
+
+| rule | operators | written as | needs | numbers |
+|---|---|---|---|---|
+"""
+
+
+def legalisation_page() -> str:
+    """Return the page."""
+    rows = (
+        f"| `{rule.name}` | {', '.join(rule.operators)} | {rule.makes} | {rule.needs} | {rule.numbers} |\n"
+        for rule in all_rules()
+    )
+    return _HEADER + "".join(rows)
+
+
+if __name__ == "__main__":
+    PAGE.write_text(legalisation_page(), encoding="utf-8")

@@ -1,0 +1,230 @@
+"""Decides which nodes that a target refuses are rewritten: those that make a run shorter.
+
+Which side a rewritten node runs on is a choice per node, and what it costs is a sum over values: one that is
+written on one side and read on the other crosses the link once in a run. The best choice of all nodes together is
+therefore a minimum cut between the RDU and the CPU, in a network that has only these nodes and the values around
+them. Its choice is then planned in full, beside those of all and of none, and the shortest plan is taken.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+
+import networkx
+import onnx_ir as ir
+
+from samba_onnx.facts.domains import qualified
+from samba_onnx.passes.planning.costs import cost, value_bytes
+from samba_onnx.passes.planning.host_costs import host_seconds
+from samba_onnx.passes.planning.measuring import Measure, measure
+from samba_onnx.passes.planning.optimum import Machine
+from samba_onnx.passes.planning.placement import Placement, place
+from samba_onnx.passes.planning.roles import Roles
+from samba_onnx.passes.rewrites.legalisation.forms import FormFinder, LegalForm
+from samba_onnx.passes.rewrites.refusals import Refusal
+from samba_onnx.passes.targets import Support
+from samba_onnx.pef.rewriting import LegalisedRule
+from samba_onnx.program.dataflow import Dataflow, is_weight, name_of
+from samba_onnx.program.kinds import SymbolKind
+
+_RDU, _CPU = "rdu", "cpu"
+_PICOSECONDS = 1e12
+"""Capacities are whole numbers, so that cuts of equal cost are found equal."""
+
+
+@dataclass(frozen=True)
+class LegalisationOptions:
+    """What the user decides about rules."""
+
+    excluded: frozenset[str] = frozenset()
+    """Names of rules that are not applied."""
+    everything: bool = False
+    """Whether a rule is applied wherever it can be, even where it makes no run shorter."""
+
+
+class PlannedChooser:
+    """Chooses the nodes of one part of a program that are rewritten, and records what that brings."""
+
+    def __init__(
+        self,
+        machine: Machine,
+        options: LegalisationOptions,
+        *,
+        graph: str,
+        resident: Mapping[str, SymbolKind],
+        regions: Mapping[str, str] = MappingProxyType({}),
+        changed: frozenset[str] = frozenset(),
+    ) -> None:
+        """Keep what a plan depends on.
+
+        Args:
+            machine: The device, the CPU and the level.
+            options: What the user decides.
+            graph: Name of the graph that the part belongs to, for the records.
+            resident: Inputs and outputs that stay on the device, by name.
+            regions: Region by the name of a value, where it is not the value's own name.
+            changed: Regions that a run may change.
+        """
+        self.machine, self.options = machine, options
+        self.graph = graph
+        self._resident, self._regions, self._changed = resident, regions, changed
+        self.finder = FormFinder(machine.target, options.excluded)
+        self._brought: tuple[LegalisedRule, ...] = ()
+        self.before: Measure | None = None
+        """What a run would cost without rules; None where there was nothing to choose."""
+        self.after: Measure | None = None
+        self._placement: Placement | None = None
+        self._refused: dict[str, dict[str, str]] = {}
+
+    def fallbacks(self, model: ir.Model) -> Collection[ir.Node]:
+        """Return the nodes of the main graph that the target refuses."""
+        self._placement = place(model, self.machine.target)
+        return self._placement.reasons.keys()
+
+    def choose(self, model: ir.Model, forms: Mapping[ir.Node, LegalForm]) -> Collection[ir.Node]:
+        """Return the nodes whose legal forms take their place.
+
+        Args:
+            model: The model that was asked about last.
+            forms: What may take the place of nodes that the target refuses.
+        """
+        assert self._placement is not None
+        view = _View(self, model, self._placement, forms, self._roles(model.graph))
+        # What the start of a fallback costs depends on how nodes are grouped, which no cut knows:
+        # the cut is a proposal beside the two that need none.
+        proposals = [frozenset[ir.Node](), view.cut(), frozenset(forms)]
+        measured = {proposal: view.measure(proposal) for proposal in dict.fromkeys(proposals)}
+        before = measured[proposals[0]]
+        chosen = min(measured, key=lambda proposal: measured[proposal].seconds)
+        if self.options.everything:
+            chosen = proposals[-1]
+        after = measured[chosen]
+        self.before, self.after = before, after
+        self._brought = tuple(self._records(view, chosen, after))
+        return chosen
+
+    def _roles(self, graph: ir.Graph) -> Roles:
+        """Return the roles of a part's inputs and outputs, as far as they matter to transfers."""
+        ends = dict.fromkeys([*graph.inputs, *graph.outputs])
+        known = self._resident
+        residents = {v: known[name_of(v)] for v in ends if name_of(v) in known}
+        return Roles(
+            tuple(value for value in graph.inputs if value not in residents),
+            tuple(value for value in graph.outputs if value not in residents),
+            residents,
+            regions=self._regions,
+            changed=self._changed,
+        )
+
+    def refuse(self, node: ir.Node, rule: str, refusal: Refusal) -> None:
+        """Keep why a rule leaves a node."""
+        self._refused.setdefault(rule, {})[name_of(node)] = refusal.reason
+
+    @property
+    def records(self) -> tuple[LegalisedRule, ...]:
+        """What each rule brought, and what it left, in the order of their names."""
+        kept = {record.rule: record for record in self._brought}
+        empty = LegalisedRule("", self.graph, (), {}, (), 0, 0, 0.0)
+        return tuple(
+            replace(kept.get(name, empty), rule=name, refused=self._refused.get(name, {}))
+            for name in sorted(kept.keys() | self._refused.keys())
+        )
+
+    def _records(
+        self, view: _View, chosen: frozenset[ir.Node], after: Measure
+    ) -> Iterable[LegalisedRule]:
+        for rule in sorted({form.rule for form in view.forms.values()}):
+            nodes = [node for node, form in view.forms.items() if form.rule == rule]
+            taken = [node for node in nodes if node in chosen]
+            bought = Measure(0, 0, 0.0)
+            if taken:
+                bought = view.measure(chosen.difference(taken)).minus(after)
+            operators = [qualified(node.domain, node.op_type) for node in taken]
+            yield LegalisedRule(
+                rule=rule,
+                graph=self.graph,
+                nodes=tuple(name_of(node) for node in taken),
+                operators={name: operators.count(name) for name in sorted(set(operators))},
+                left=tuple(name_of(node) for node in nodes if node not in chosen),
+                transfers=bought.transfers,
+                bytes=bought.bytes,
+                seconds=bought.seconds,
+            )
+
+
+@dataclass(frozen=True)
+class _View:
+    """A model as choices are tried on it, which does not change."""
+
+    chooser: PlannedChooser
+    model: ir.Model
+    placement: Placement
+    forms: Mapping[ir.Node, LegalForm]
+    roles: Roles
+
+    def measure(self, chosen: Collection[ir.Node]) -> Measure:
+        """Return what a run costs with some nodes in their legal form."""
+        reasons = {n: r for n, r in self.placement.reasons.items() if n not in chosen}
+        supports = dict(self.placement.supports) | dict.fromkeys(chosen, Support(None))
+        placement = replace(self.placement, reasons=reasons, supports=supports)
+        return measure(
+            self.model,
+            placement,
+            self.chooser.machine,
+            self.roles,
+            lambda node: tuple(self.forms[node].graph) if node in chosen else (node,),
+        )
+
+    def cut(self) -> frozenset[ir.Node]:
+        """Return the nodes that belong on the RDU: the fewest of those that cost the least."""
+        flow = Dataflow.of(self.model.graph)
+        network: networkx.DiGraph[object] = networkx.DiGraph()
+        network.add_nodes_from([_RDU, _CPU])
+        places = [p for p, node in enumerate(flow.nodes) if node in self.forms]
+        values: dict[ir.Value, None] = {}
+        for place_of in places:
+            values.update(dict.fromkeys(v for v in flow.reads[place_of] if not is_weight(v)))
+            values.update(dict.fromkeys(flow.nodes[place_of].outputs))
+            on_rdu = self._seconds(flow.nodes[place_of])
+            network.add_edge(place_of, _CPU, capacity=max(1, round(on_rdu * _PICOSECONDS)))
+            on_host = host_seconds(flow.nodes[place_of], self.chooser.machine.host) or 0.0
+            network.add_edge(_RDU, place_of, capacity=round(on_host * _PICOSECONDS))
+        for value in values:
+            self._connect(network, flow, value)
+        _, (_, host) = networkx.minimum_cut(network, _RDU, _CPU)
+        return frozenset(flow.nodes[place_of] for place_of in places if place_of not in host)
+
+    def _connect(self, network: networkx.DiGraph[object], flow: Dataflow, value: ir.Value) -> None:
+        """Let a value cost a copy in either direction that it is needed in."""
+        outside = _RDU if value in self.roles.residents else _CPU
+        producer = flow.producer.get(value)
+        start = outside if producer is None else self._vertex(flow, producer)
+        ends = {self._vertex(flow, reader) for reader in flow.readers.get(value, ())}
+        if value.is_graph_output():
+            ends.add(outside)
+        size = value_bytes(value)
+        if size is None or self.roles.known_to_host(value):
+            return
+        copy = round(self.chooser.machine.target.summary.transfer_seconds(size) * _PICOSECONDS)
+        down, up = (value, "down"), (value, "up")
+        network.add_edge(start, down, capacity=copy)
+        network.add_edge(up, start, capacity=copy)
+        for end in ends:
+            network.add_edge(down, end, capacity=math.inf)
+            network.add_edge(end, up, capacity=math.inf)
+
+    def _vertex(self, flow: Dataflow, position: int) -> object:
+        node = flow.nodes[position]
+        if node in self.forms:
+            return position
+        return _CPU if node in self.placement.reasons else _RDU
+
+    def _seconds(self, node: ir.Node) -> float:
+        """Return what a legal form takes on the RDU, where its operands and results stay on the chip."""
+        graph, summary = self.forms[node].graph, self.chooser.machine.target.summary
+        outside = next((tier.name for tier in summary.tiers if tier.name != "sram"), "sram")
+        new = sum(value_bytes(value) or 0 for value in graph.initializers.values())
+        return cost(graph, {outside: new}, summary).seconds

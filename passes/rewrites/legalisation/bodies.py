@@ -1,0 +1,77 @@
+"""Copies of the nodes of a body, for rules that put one or several of them in the place of a node."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import onnx_ir as ir
+
+from samba_onnx.passes.rewrites.foreign.drafting import Draft
+from samba_onnx.program.dataflow import subgraphs
+
+Values = dict["ir.Value | None", "ir.Value | None"]
+
+
+def copy_nodes(
+    draft: Draft,
+    nodes: Iterable[ir.Node],
+    values: Values,
+    attributes: Mapping[str, ir.Attr] | None = None,
+) -> None:
+    """Write copies of nodes.
+
+    Args:
+        draft: Where to.
+        nodes: The nodes of a body in topological order.
+        values: What values of the body are in the draft, in and out; what is missing is of outside.
+        attributes: The attributes of a function's call, by name; None where nodes have no references to such.
+    """
+    for node in nodes:
+        own = [
+            attribute
+            for item in node.attributes.values()
+            if (attribute := _resolved(item, attributes)) is not None
+        ]
+        new = ir.Node(
+            node.domain,
+            node.op_type,
+            [values.get(value, value) for value in node.inputs],
+            [_copied(item, values) for item in own],
+            num_outputs=len(node.outputs),
+            version=node.version,
+        )
+        draft.nodes.append(new)
+        for before, after in zip(node.outputs, new.outputs, strict=True):
+            after.type = before.type
+            values[before] = after
+
+
+def _resolved(item: ir.Attr, attributes: Mapping[str, ir.Attr] | None) -> ir.Attr | None:
+    """Return an attribute with its own value; None for a reference to one that the call leaves out."""
+    if not item.is_ref():
+        return item
+    stated = (attributes or {}).get(item.ref_attr_name or "")
+    return None if stated is None else ir.Attr(item.name, stated.type, stated.value)
+
+
+def _copied(item: ir.Attr, values: Values) -> ir.Attr:
+    """Return an attribute with a graph of its own, which reads the values of the draft."""
+    if item.type != ir.AttributeType.GRAPH:
+        return item
+    copy = item.as_graph().clone(allow_outer_scope_values=True)
+    _rebind(copy, values)
+    return ir.Attr(item.name, item.type, copy)
+
+
+def _rebind(graph: ir.Graph, values: Values) -> None:
+    """Let the nodes of a graph read the values of the draft in place of those of the body."""
+    for node in graph:
+        for place, value in enumerate(node.inputs):
+            if value in values:
+                node.replace_input_with(place, values[value])
+        for inner in subgraphs(node):
+            _rebind(inner, values)
+    for place, value in enumerate(graph.outputs):
+        bound = values.get(value)
+        if bound is not None:
+            graph.outputs[place] = bound

@@ -1,0 +1,210 @@
+"""Finds for one node the nodes that may take its place: written, simplified and checked apart from the model.
+
+A node is copied into a model of its own, a rule writes what it computes, constants are folded, types are
+inferred, and what the target still refuses is written by further rules. The model is not touched before all
+of it is known to run on the target.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import onnx_ir as ir
+from onnx_ir.passes.common import RemoveUnusedNodesPass
+
+from samba_onnx.passes.rewrites.convert_opset import ConvertOpsetPass
+from samba_onnx.passes.rewrites.fold_constants import FoldConstantsPass
+from samba_onnx.passes.rewrites.fold_shapes import FoldShapesPass
+from samba_onnx.passes.rewrites.foreign.drafting import CannotExpandError, Draft, own_outputs
+from samba_onnx.passes.rewrites.infer_shapes import InferShapesPass
+from samba_onnx.passes.rewrites.inline_branches import InlineBranchesPass
+from samba_onnx.passes.rewrites.legalisation.registry import rule_for
+from samba_onnx.passes.rewrites.lift_constants import LiftConstantsPass
+from samba_onnx.passes.rewrites.refusals import Refusal
+from samba_onnx.passes.rewrites.remove_noops import RemoveNoopsPass
+from samba_onnx.passes.rewrites.rewriting import constant, replace_node
+from samba_onnx.passes.rewrites.simplify_concats import SimplifyConcatsPass
+from samba_onnx.passes.rewrites.unpack_sequences import UnpackSequencesPass
+from samba_onnx.program.dataflow import name_of, reads, subgraphs
+
+DEEPEST = 4
+"""Rules that are applied to results of rules, at most."""
+MOST_NODES = 4096
+"""Nodes that take the place of one node at most: a bound on the time and size of an unrolled loop."""
+OLDEST = 18
+"""Oldest version of the default operator set that the rules write for: axes of reductions are inputs."""
+_ROUNDS = 4
+_KEY_ELEMENTS = 64
+
+
+class Refused(Protocol):
+    """What a target answers about a node."""
+
+    @property
+    def reason(self) -> Explained | None:
+        """Why the node cannot run on the RDU; None if it can."""
+
+
+class Explained(Protocol):
+    """A reason in words."""
+
+    @property
+    def message(self) -> str:
+        """One sentence."""
+
+
+class Supports(Protocol):
+    """What legalisation asks of a target."""
+
+    def support(self, node: ir.Node) -> Refused:
+        """Decide whether a node can run on the RDU."""
+
+
+@dataclass(frozen=True)
+class LegalForm:
+    """What may take the place of a node."""
+
+    rule: str
+    """Name of the rule that wrote it."""
+    graph: ir.Graph
+    """Inputs are what the node reads of computed values, outputs are its outputs that somebody reads."""
+    operands: Mapping[str, int]
+    """Initializers that are constant operands of the node, by name with their places among these; all others
+    are new."""
+
+
+@dataclass
+class FormFinder:
+    """Finds legal forms of nodes, each kind of node once."""
+
+    target: Supports
+    excluded: frozenset[str] = frozenset()
+    """Names of rules that are not to be used."""
+    _known: dict[Hashable, LegalForm | Refusal] = field(default_factory=dict)
+
+    def find(self, node: ir.Node) -> LegalForm | Refusal:
+        """Return what may take the place of a node, or why nothing does.
+
+        Args:
+            node: A node of a graph, with inferred types, that the target refuses.
+        """
+        key = _key(node)
+        if key is None:
+            return self._find(node)
+        if key not in self._known:
+            self._known[key] = self._find(node)
+        return self._known[key]
+
+    def _find(self, node: ir.Node) -> LegalForm | Refusal:
+        rule = rule_for(node, self.excluded)
+        if rule is None:
+            return Refusal("no rule writes it with other operators")
+        version = 0 if node.graph is None else node.graph.opset_imports.get("", 0)
+        if version < OLDEST:
+            return Refusal(f"the model keeps opset {version}, and rules write for {OLDEST}")
+        model, operands = _alone(node)
+        pending = list(model.graph)
+        for _ in range(DEEPEST):
+            for inner in pending:
+                refusal = self._write(inner)
+                if refusal is not None:
+                    return refusal
+            if len(model.graph) > MOST_NODES:
+                return Refusal(
+                    f"it would become {len(model.graph):,} nodes, more than {MOST_NODES:,}"
+                )
+            _simplify(model)
+            pending = [inner for inner in model.graph if self.target.support(inner).reason]
+            if not pending:
+                left = model.graph.initializers.values()
+                places = {name_of(v): at for at, v in enumerate(operands) if v in left}
+                return LegalForm(rule.name, model.graph, places)
+        reason = self.target.support(pending[0]).reason
+        return Refusal(f"rules would have to be applied too often: {reason and reason.message}")
+
+    def _write(self, node: ir.Node) -> Refusal | None:
+        """Let a rule write a node of the copy."""
+        rule = rule_for(node, self.excluded)
+        if rule is None:
+            reason = self.target.support(node).reason
+            return Refusal(f"it would need what the target lacks: {reason and reason.message}")
+        draft = Draft(node)
+        try:
+            results = rule.draft(draft)
+        except CannotExpandError as error:
+            return Refusal(str(error))
+        outputs = own_outputs(draft, [results] if isinstance(results, ir.Value) else results)
+        lost = [at for at, value in enumerate(outputs) if value is None and draft.is_read(at)]
+        if lost:
+            return Refusal(f"its output {lost[0]} is not computed by the rule")
+        replace_node(node, draft.nodes, outputs)
+        return None
+
+
+def _alone(node: ir.Node) -> tuple[ir.Model, list[ir.Value]]:
+    """Return a model of a copy of one node, and the constants that it reads."""
+    graph = node.graph
+    assert graph is not None
+    operands = reads(node)
+    constants = [value for value in operands if constant(value) is not None]
+    inputs = [value for value in operands if constant(value) is None]
+    outputs = [value for value in node.outputs if value.uses() or value.is_graph_output()]
+    view = ir.GraphView(
+        inputs,
+        outputs,
+        nodes=[node],
+        initializers=constants,
+        opset_imports=dict(graph.opset_imports),
+        name="one_node",
+    )
+    copy = view.clone()
+    return ir.Model(copy, ir_version=10), list(copy.initializers.values())
+
+
+def _simplify(model: ir.Model) -> None:
+    """Fold what a rule wrote, and infer its types."""
+    for _ in range(_ROUNDS):
+        passes = [
+            LiftConstantsPass(),
+            ConvertOpsetPass(model.graph.opset_imports[""]),  # bodies may be of another version
+            InferShapesPass(),
+            FoldShapesPass(),
+            FoldConstantsPass(),
+            InlineBranchesPass(),
+            UnpackSequencesPass(),
+            SimplifyConcatsPass(),
+            RemoveNoopsPass(),
+        ]
+        changes = [bool(rewrite(model).modified) for rewrite in passes]
+        if not any(changes):
+            break
+    RemoveUnusedNodesPass()(model)
+
+
+def _key(node: ir.Node) -> Hashable | None:
+    """Return what the legal form of a node depends on; None for one with subgraphs."""
+    if next(subgraphs(node), None) is not None:
+        return None
+    seen: dict[ir.Value | None, int] = {None: -1}
+    operands = [(seen.setdefault(value, len(seen)), *_about(value)) for value in node.inputs]
+    outputs = [
+        (str(value.type), str(value.shape), bool(value.uses()) or value.is_graph_output())
+        for value in node.outputs
+    ]
+    attributes = sorted((name, str(item.value)) for name, item in node.attributes.items())
+    tensors = [id(i.value) for i in node.attributes.values() if i.type == ir.AttributeType.TENSOR]
+    return (node.op_type, node.version, *operands, *outputs, *attributes, *tensors)
+
+
+def _about(value: ir.Value | None) -> Iterator[Hashable]:
+    """Yield what is known of an operand."""
+    if value is None:
+        return
+    yield str(value.type)
+    yield str(value.shape)
+    tensor = constant(value)
+    if tensor is not None:
+        small = tensor.size <= _KEY_ELEMENTS and not tensor.dtype.is_string()
+        yield tensor.numpy().tobytes() if small else id(tensor)

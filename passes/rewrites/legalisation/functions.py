@@ -1,0 +1,57 @@
+"""Operators that ONNX defines by others, where a target has the operator but refuses a node of it.
+
+Evidence: what ONNX's own definition is made of. An operator that a target does not know at all is written so before
+rules are looked at, where the target has all of it; here the definition may need other rules.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import onnx
+import onnx_ir as ir
+
+from samba_onnx.passes.rewrites.expand_functions import function_of
+from samba_onnx.passes.rewrites.foreign.drafting import CannotExpandError, Draft
+from samba_onnx.passes.rewrites.legalisation.bodies import Values, copy_nodes
+from samba_onnx.passes.rewrites.legalisation.registry import legalises
+
+_LEFT = frozenset({"Bernoulli", "SequenceMap"})
+"""What draws random numbers, or maps sequences."""
+
+
+def _is_defined(schema: Any) -> bool:
+    """Return whether ONNX defines an operator by others; onnx's stubs lack what a schema says of that."""
+    return bool(schema.has_function or schema.has_context_dependent_function)
+
+
+DEFINED = tuple(
+    sorted(
+        schema.name
+        for schema in onnx.defs.get_all_schemas()
+        if schema.domain == "" and schema.name not in _LEFT and _is_defined(schema)
+    )
+)
+"""Operators of the default domain that ONNX defines by others."""
+
+
+@legalises(
+    *DEFINED,
+    name="definition",
+    makes="what ONNX's own definition of the operator is made of",
+    needs="a definition for its version and types, of operators that the target has or other rules write",
+    numbers="those of the definition",
+)
+def definition(draft: Draft) -> list[ir.Value | None]:
+    """Write a node by ONNX's definition of its operator."""
+    owner = draft.node.graph
+    version = 0 if owner is None else owner.opset_imports.get("", 0)
+    function = function_of(draft.node, version)
+    if function is None:
+        raise CannotExpandError("ONNX defines no body for it, its version and its types")
+    operands = [*draft.node.inputs, *[None] * (len(function.inputs) - len(draft.node.inputs))]
+    values: Values = dict(zip(function.inputs, operands, strict=False))
+    attributes = {**function.attributes, **draft.node.attributes}
+    copy_nodes(draft, function, values, attributes)
+    results = [values.get(value) for value in function.outputs]
+    return results[: len(draft.node.outputs)]

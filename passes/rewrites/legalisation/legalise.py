@@ -1,0 +1,121 @@
+"""Write nodes that the target refuses with operators that it has."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Protocol
+
+import onnx_ir as ir
+
+from samba_onnx.passes.rewrites.legalisation.forms import FormFinder, LegalForm
+from samba_onnx.passes.rewrites.legalisation.registry import rule_for
+from samba_onnx.passes.rewrites.refusals import ReasonedPass, Refusal
+from samba_onnx.passes.rewrites.rewriting import WEIGHT, add_initializer, constant, replace_node
+from samba_onnx.program.dataflow import reads
+
+
+class Chooser(Protocol):
+    """Decides which nodes are rewritten, by what a plan of the whole gains."""
+
+    @property
+    def finder(self) -> FormFinder:
+        """What finds legal forms for its target."""
+
+    def fallbacks(self, model: ir.Model) -> Collection[ir.Node]:
+        """Return the nodes of the main graph that would run on the CPU."""
+
+    def choose(self, model: ir.Model, forms: Mapping[ir.Node, LegalForm]) -> Collection[ir.Node]:
+        """Return the nodes whose legal forms take their place."""
+
+    def refuse(self, node: ir.Node, rule: str, refusal: Refusal) -> None:
+        """Keep why a rule leaves a node."""
+
+
+class LegalisePass(ReasonedPass):
+    """Put legal forms in the place of nodes that would run on the CPU.
+
+    1. A node of the main graph that the target refuses, and that a rule can write with operators of which the
+       target runs every one, with the types and shapes that they have there.
+    2. The chooser takes it: all nodes together, for two neighbours on the CPU may gain what none gains alone.
+    """
+
+    def __init__(self, chooser: Chooser | None) -> None:
+        """Keep what decides; None leaves every node."""
+        super().__init__()
+        self.chooser = chooser
+
+    def call(self, model: ir.Model) -> ir.passes.PassResult:
+        """Rewrite what is chosen."""
+        if self.chooser is None:
+            return ir.passes.PassResult(model, modified=False)
+        forms: dict[ir.Node, LegalForm] = {}
+        for node in self.chooser.fallbacks(model):
+            # Case 1.
+            form = self.chooser.finder.find(node)
+            rule = rule_for(node, self.chooser.finder.excluded)
+            if isinstance(form, Refusal):
+                self.refusals.applied(node, form)
+                if rule is not None:
+                    self.chooser.refuse(node, rule.name, form)
+            else:
+                forms[node] = form
+        # Case 2.
+        chosen = self.chooser.choose(model, forms) if forms else ()
+        for node, form in forms.items():
+            if node in chosen:
+                put(model, node, form)
+            else:
+                self.refusals.applied(node, Refusal("rewriting it would not make a run shorter"))
+        return ir.passes.PassResult(model, modified=bool(chosen))
+
+
+def put(model: ir.Model, node: ir.Node, form: LegalForm) -> None:
+    """Put a copy of a legal form in the place of a node.
+
+    Args:
+        model: The model whose main graph has the node.
+        node: The node.
+        form: What was found for a node like it; it may serve for several.
+    """
+    copy = form.graph.clone()
+    operands = reads(node)
+    constants = [value for value in operands if constant(value) is not None]
+    given = [value for value in operands if constant(value) is None]
+    outputs = list(copy.outputs)
+    copy.outputs.clear()
+    for old, new in zip(copy.inputs, given, strict=True):
+        _swap(outputs, old, new)
+    for name, value in list(copy.initializers.items()):
+        if name in form.operands:
+            _swap(outputs, value, constants[form.operands[name]])
+        elif value.const_value is not None:
+            weight = bool(value.meta.get(WEIGHT))
+            free = f"{node.name or node.op_type}_{name}"
+            _swap(outputs, value, add_initializer(model, free, value.const_value, weight=weight))
+    nodes = list(copy)
+    copy.remove(nodes)
+    own = {value for inner in nodes for value in inner.outputs}
+    for position, value in enumerate(outputs):
+        if value not in own or value in outputs[:position]:
+            identity = ir.node("Identity", [value])
+            nodes.append(identity)
+            outputs[position] = identity.outputs[0]
+    for inner in nodes:
+        inner.name = None
+        for value in inner.outputs:
+            value.name = None
+    remaining = iter(outputs)
+    replace_node(
+        node,
+        nodes,
+        [
+            next(remaining) if value.uses() or value.is_graph_output() else None
+            for value in node.outputs
+        ],
+    )
+
+
+def _swap(outputs: list[ir.Value], old: ir.Value, new: ir.Value) -> None:
+    """Let readers of a value of a copy read a value of the model."""
+    old.replace_all_uses_with(new)
+    outputs[:] = [new if value is old else value for value in outputs]

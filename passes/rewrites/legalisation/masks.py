@@ -1,0 +1,83 @@
+"""Running sums in other orders, triangles and rows of one: constants and comparisons do what is missing.
+
+Evidence: the vendor's table has ``cumsum`` without an exclusive and a reverse form, ``masked_fill`` for selection, and
+comparison of integers in the model zoo. Running sums are added in the order in which onnxruntime adds them; all else
+is selected, not computed. Results are equal to the bit.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx_ir as ir
+
+from samba_onnx.passes.rewrites.foreign.drafting import CannotExpandError, Draft
+from samba_onnx.passes.rewrites.legalisation.registry import legalises
+
+
+@legalises(
+    "CumSum",
+    name="cumsum",
+    makes="a CumSum between two Gathers for the reverse order, of a shifted operand for the exclusive one",
+    needs="a constant axis of static size",
+)
+def cumsum(draft: Draft) -> ir.Value:
+    """Write a CumSum that is exclusive or reverse."""
+    value = draft.operand(0)
+    rank = draft.rank(value)
+    axis = int(draft.known(draft.operand(1), "its axis").numpy().item()) % rank
+    size, reverse = draft.size(value, axis), draft.integer("reverse")
+    exclusive = draft.integer("exclusive")
+    if not reverse and not exclusive:
+        raise CannotExpandError("it is refused for another reason than its order")
+    backwards = draft.constant(np.arange(size - 1, -1, -1, dtype=np.int64))
+    if reverse:
+        value = draft.op("Gather", value, backwards, axis=axis)
+    if exclusive:
+        axes = draft.integers(axis)
+        value = draft.op("Slice", value, draft.integers(0), draft.integers(size - 1), axes)
+        value = draft.op("Pad", value, draft.integers(1, 0), None, axes)
+    value = draft.op("CumSum", value, draft.constant(np.array(axis, np.int64)))
+    return draft.op("Gather", value, backwards, axis=axis) if reverse else value
+
+
+@legalises(
+    "Trilu",
+    name="trilu",
+    makes="a Where with a triangle: constant, or compared at run time where the diagonal is computed",
+    needs="static sizes of the last two axes",
+)
+def trilu(draft: Draft) -> ir.Value:
+    """Write a Trilu."""
+    value, diagonal = draft.operand(0), draft.optional(1)
+    rows, columns = draft.size(value, -2), draft.size(value, -1)
+    upper = draft.integer("upper", 1)
+    distance = np.arange(columns, dtype=np.int64) - np.arange(rows, dtype=np.int64)[:, None]
+    number = draft.constant(np.array(0, np.int64)) if diagonal is None else diagonal
+    if diagonal is not None and draft.rank(diagonal) > 0:
+        number = draft.op("Reshape", diagonal, draft.integers())
+    comparison = "GreaterOrEqual" if upper else "LessOrEqual"
+    kept = draft.op(comparison, draft.constant(distance), number)
+    return draft.op("Where", kept, value, draft.scalar(0, value))
+
+
+@legalises(
+    "OneHot",
+    name="onehot",
+    makes="comparison with the numbers of the classes, and a Where",
+    needs="a constant depth",
+)
+def one_hot(draft: Draft) -> ir.Value:
+    """Write a OneHot."""
+    indices, values = draft.operand(0), draft.operand(2)
+    depth = int(draft.known(draft.operand(1), "its depth").numpy().item())
+    rank = draft.rank(indices)
+    axis = draft.integer("axis", -1) % (rank + 1)
+    if draft.dtype(indices) != ir.DataType.INT64:
+        indices = draft.op("Cast", indices, to=ir.DataType.INT64)
+    spread = draft.op("Unsqueeze", indices, draft.integers(axis))
+    classes = np.arange(depth, dtype=np.int64).reshape([-1] + [1] * (rank - axis))
+    is_class = draft.op("Equal", spread, draft.constant(classes))
+    from_end = draft.op("Equal", spread, draft.constant(classes - depth))
+    off = draft.op("Gather", values, draft.constant(np.array(0, np.int64)), axis=0)
+    on = draft.op("Gather", values, draft.constant(np.array(1, np.int64)), axis=0)
+    return draft.op("Where", draft.op("Or", is_class, from_end), on, off)

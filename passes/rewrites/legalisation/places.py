@@ -1,0 +1,100 @@
+"""Reading and writing at places that are known: one Gather of everything in a row.
+
+Evidence: Gather and Concat are ``index_select`` and ``cat`` of the vendor's table for every type that it names, while
+its scatter updates or adds floats only. Elements are taken, not computed with: results are equal to the bit.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import onnx_ir as ir
+from numpy.typing import NDArray
+
+from samba_onnx.passes.rewrites.foreign.drafting import CannotExpandError, Draft
+from samba_onnx.passes.rewrites.legalisation.registry import legalises
+
+MOST = 1 << 20
+"""Places that are written out as constants at most: 8 MiB of indices."""
+_COMBINE = {"add": "Add", "mul": "Mul", "max": "Max", "min": "Min"}
+
+Places = NDArray[np.int64]
+
+
+@legalises(
+    "GatherElements",
+    "GatherND",
+    name="gather",
+    makes="a Reshape to a row, a Gather by constant places, and a Reshape",
+    needs=f"constant indices, static shapes, at most {MOST:,} elements",
+)
+def gather(draft: Draft) -> ir.Value:
+    """Write a GatherElements or GatherND of constant indices."""
+    data = draft.operand(0)
+    shape, result = draft.shape(data), draft.shape(draft.node.outputs[0])
+    indices = draft.known(draft.operand(1), "its indices").numpy().astype(np.int64)
+    _refuse_many(math.prod(shape), math.prod(result))
+    row = np.arange(math.prod(shape), dtype=np.int64).reshape(shape)
+    if draft.node.op_type == "GatherElements":
+        taken = row[_along(indices, draft.integer("axis"), shape)]
+    else:
+        taken = _gathered(row, indices, draft.integer("batch_dims"))
+    flat = draft.op("Reshape", data, draft.integers(-1))
+    picked = draft.op("Gather", flat, draft.constant(taken.ravel()), axis=0)
+    return draft.op("Reshape", picked, draft.integers(*result))
+
+
+@legalises(
+    "ScatterElements",
+    "ScatterND",
+    name="scatter",
+    makes="a Concat of the data and the updates in a row, and a Gather that takes the last that was written",
+    needs=f"constant indices, static shapes, at most {MOST:,} elements; each place once where updates are combined",
+)
+def scatter(draft: Draft) -> ir.Value:
+    """Write a ScatterElements or ScatterND of constant indices."""
+    data, updates = draft.operand(0), draft.operand(2)
+    shape = draft.shape(data)
+    indices = draft.known(draft.operand(1), "its indices").numpy().astype(np.int64)
+    size, count = math.prod(shape), math.prod(draft.shape(updates))
+    _refuse_many(size, count)
+    row = np.arange(size, dtype=np.int64).reshape(shape)
+    if draft.node.op_type == "ScatterElements":
+        written = row[_along(indices, draft.integer("axis"), shape)].ravel()
+    else:
+        written = _gathered(row, indices, 0).ravel()
+    flat = draft.op("Reshape", data, draft.integers(-1))
+    new = draft.op("Reshape", updates, draft.integers(-1))
+    reduction = draft.text("reduction", "none")
+    if reduction != "none":
+        if len(np.unique(written)) < count:
+            raise CannotExpandError("it combines several updates of one place")
+        old = draft.op("Gather", flat, draft.constant(written), axis=0)
+        new = draft.op(_COMBINE[reduction], old, new)
+    source = row.ravel().copy()
+    source[written] = size + np.arange(count)  # of equal places the last one stays
+    both = draft.op("Concat", flat, new, axis=0)
+    result = draft.op("Gather", both, draft.constant(source), axis=0)
+    return draft.op("Reshape", result, draft.integers(*shape))
+
+
+def _along(indices: Places, axis: int, shape: tuple[int, ...]) -> tuple[Places, ...]:
+    """Return an index for every axis: that of the element itself, but along one."""
+    own: list[Places] = [*np.indices(indices.shape, dtype=np.int64)]
+    own[axis] = indices % shape[axis]
+    return tuple(own)
+
+
+def _gathered(row: Places, indices: Places, batches: int) -> Places:
+    """Return the elements that GatherND takes from places in a row."""
+    if batches:
+        pairs = zip(row, indices, strict=True)
+        return np.stack([_gathered(one, where, batches - 1) for one, where in pairs])
+    taken: Places = row[tuple(np.moveaxis(indices, -1, 0))]
+    return taken
+
+
+def _refuse_many(*sizes: int) -> None:
+    if max(sizes) > MOST:
+        raise CannotExpandError(f"it has {max(sizes):,} elements, more than {MOST:,}")

@@ -1,0 +1,350 @@
+"""Recurrent layers of known length, step by step.
+
+Evidence: no document shows a recurrent layer on the RDU, but the steps of an unrolled one are MatMul, Add, Sigmoid,
+Tanh and Mul, which all are in the vendor's table or in programs. What the input contributes is one product for all
+steps, as in onnxruntime; sums are rounded in another order there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import onnx_ir as ir
+
+from samba_onnx.passes.rewrites.foreign.drafting import CannotExpandError, Draft
+from samba_onnx.passes.rewrites.legalisation.activations import Activation, Activations
+from samba_onnx.passes.rewrites.legalisation.registry import legalises
+
+MOST_STEPS = 256
+"""Steps that a layer is unrolled to at most: each is a dozen nodes, in each direction."""
+
+States = tuple["ir.Value | None", ...]
+"""Hidden state, and cell state where the layer has one; None for zeros."""
+Step = Callable[[ir.Value, States], tuple[ir.Value, ...]]
+"""From what the input contributes to all gates, and the states, to the new states."""
+_LIMITS = "static length, at most 256 steps; static batch size"
+_NUMBERS = "within a few roundings of float32 for each step"
+
+
+@dataclass(frozen=True)
+class _Direction:
+    """The operands of one direction of a layer."""
+
+    draft: Draft
+    number: int
+    size: int
+    """Elements of the hidden state."""
+    activations: Sequence[Activation]
+
+    def part(self, position: int) -> ir.Value | None:
+        """Return what this direction has of an operand; None if the operand is left out."""
+        whole = self.draft.optional(position)
+        return None if whole is None else self._of(whole)
+
+    def _of(self, whole: ir.Value) -> ir.Value:
+        number = self.draft.constant(np.array(self.number, np.int64))
+        return self.draft.op("Gather", whole, number, axis=0)
+
+    def biases(self, gates: int) -> list[ir.Value] | None:
+        """Return the biases of the input and of the recurrence, for all gates each."""
+        both = self.part(3)
+        if both is None:
+            return None
+        return self.pieces(both, [gates * self.size] * 2, axis=0)
+
+    def recurrence(self) -> ir.Value:
+        """Return the weights of the recurrence, transposed."""
+        weights = self.part(2)
+        if weights is None:
+            raise CannotExpandError("its input 2 is left out")
+        return self.draft.op("Transpose", weights, perm=[1, 0])
+
+    def input_product(self, value: ir.Value, bias: ir.Value | None) -> ir.Value:
+        """Return what the input contributes to all gates in all steps."""
+        weights = self.part(1)
+        if weights is None:
+            raise CannotExpandError("its input 1 is left out")
+        product = self.draft.op("MatMul", value, self.draft.op("Transpose", weights, perm=[1, 0]))
+        return product if bias is None else self.draft.op("Add", product, bias)
+
+    def pieces(self, value: ir.Value, sizes: Sequence[int], axis: int = 1) -> list[ir.Value]:
+        """Return a value in pieces."""
+        if len(sizes) == 1:
+            return [value]
+        parts = self.draft.integers(*sizes)
+        return list(self.draft.several("Split", len(sizes), value, parts, axis=axis))
+
+    def clipped(self, value: ir.Value) -> ir.Value:
+        """Return what goes into an activation, within the layer's bounds."""
+        bound = self.draft.number("clip", 0.0)
+        if not bound:
+            return value
+        like = self.draft.operand(0)
+        low, high = self.draft.scalar(-bound, like), self.draft.scalar(bound, like)
+        return self.draft.op("Clip", value, low, high)
+
+    def one_minus(self, value: ir.Value) -> ir.Value:
+        """Return the complement of a gate."""
+        return self.draft.op("Sub", self.draft.scalar(1, self.draft.operand(0)), value)
+
+    def plus_product(self, value: ir.Value, state: ir.Value | None, weights: ir.Value) -> ir.Value:
+        """Return a value and what a state contributes to it."""
+        if state is None:
+            return value
+        return self.draft.op("Add", value, self.draft.op("MatMul", state, weights))
+
+
+@legalises(
+    "RNN",
+    name="rnn",
+    makes="a step of MatMul, Add and activation for each element of the sequence",
+    needs=_LIMITS,
+    numbers=_NUMBERS,
+)
+def rnn(draft: Draft) -> list[ir.Value | None]:
+    """Write an RNN."""
+
+    def begin(own: _Direction, value: ir.Value) -> tuple[ir.Value, Step]:
+        biases = own.biases(1)
+        bias = None if biases is None else draft.op("Add", *biases)
+        weights = own.recurrence()
+
+        def step(given: ir.Value, states: States) -> tuple[ir.Value, ...]:
+            total = own.clipped(own.plus_product(given, states[0], weights))
+            return (own.activations[0](total),)
+
+        return own.input_product(value, bias), step
+
+    return _layer(draft, ("Tanh",), begin, states=1)
+
+
+@legalises(
+    "GRU",
+    name="gru",
+    makes="a step of MatMul, Add, gates and a mixture for each element of the sequence",
+    needs=_LIMITS,
+    numbers=_NUMBERS,
+)
+def gru(draft: Draft) -> list[ir.Value | None]:
+    """Write a GRU."""
+
+    def begin(own: _Direction, value: ir.Value) -> tuple[ir.Value, Step]:
+        size, after = own.size, bool(draft.integer("linear_before_reset"))
+        biases = own.biases(3)
+        bias = hidden_bias = None
+        if biases is not None:
+            gates_bias, hidden_bias = own.pieces(biases[1], [2 * size, size], axis=0)
+            zeros = draft.constant(np.zeros(size, draft.dtype(draft.operand(0)).numpy()))
+            same_time = zeros if after else hidden_bias
+            bias = draft.op("Add", biases[0], draft.op("Concat", gates_bias, same_time, axis=0))
+        gates_weights, weights = own.pieces(own.recurrence(), [2 * size, size])
+
+        def step(given: ir.Value, states: States) -> tuple[ir.Value, ...]:
+            hidden = states[0]
+            gates, candidate = own.pieces(given, [2 * size, size])
+            gates = own.clipped(own.plus_product(gates, hidden, gates_weights))
+            update, reset = own.pieces(own.activations[0](gates), [size] * 2)
+            if after:
+                recurrent = None if hidden is None else draft.op("MatMul", hidden, weights)
+                if hidden_bias is not None:
+                    recurrent = (
+                        hidden_bias
+                        if recurrent is None
+                        else draft.op("Add", recurrent, hidden_bias)
+                    )
+                if recurrent is not None:
+                    candidate = draft.op("Add", candidate, draft.op("Mul", reset, recurrent))
+            elif hidden is not None:
+                candidate = own.plus_product(candidate, draft.op("Mul", reset, hidden), weights)
+            candidate = own.activations[1](own.clipped(candidate))
+            new = draft.op("Mul", own.one_minus(update), candidate)
+            return (
+                new if hidden is None else draft.op("Add", new, draft.op("Mul", update, hidden)),
+            )
+
+        return own.input_product(value, bias), step
+
+    return _layer(draft, ("Sigmoid", "Tanh"), begin, states=1)
+
+
+@legalises(
+    "LSTM",
+    name="lstm",
+    makes="a step of MatMul, Add, gates and a cell for each element of the sequence",
+    needs=_LIMITS,
+    numbers=_NUMBERS,
+)
+def lstm(draft: Draft) -> list[ir.Value | None]:
+    """Write an LSTM."""
+
+    def begin(own: _Direction, value: ir.Value) -> tuple[ir.Value, Step]:
+        biases, peepholes = own.biases(4), own.part(7)
+        bias = None if biases is None else draft.op("Add", *biases)
+        weights = own.recurrence()
+        holes = [None] * 3 if peepholes is None else own.pieces(peepholes, [own.size] * 3, axis=0)
+
+        def step(given: ir.Value, states: States) -> tuple[ir.Value, ...]:
+            hidden, cell = states
+            total = own.plus_product(given, hidden, weights)
+            return _lstm_step(own, total, cell, holes)
+
+        return own.input_product(value, bias), step
+
+    return _layer(draft, ("Sigmoid", "Tanh", "Tanh"), begin, states=2)
+
+
+def _lstm_step(
+    own: _Direction, total: ir.Value, cell: ir.Value | None, holes: Sequence[ir.Value | None]
+) -> tuple[ir.Value, ...]:
+    """Return the new states of an LSTM.
+
+    Args:
+        own: The direction.
+        total: What input and hidden state contribute to the gates, in ONNX's order: input, output, forget, cell.
+        cell: The cell state.
+        holes: Weights by which input, output and forget gate see the cell; None where they do not.
+    """
+    draft, size = own.draft, own.size
+    gate, inner, outer = own.activations
+    if holes[0] is None:
+        gates, candidate = own.pieces(total, [3 * size, size])
+        taken, shown, kept = own.pieces(gate(own.clipped(gates)), [size] * 3)
+    else:
+        taken, shown, kept, candidate = own.pieces(total, [size] * 4)
+        taken = gate(own.clipped(_seen(draft, taken, cell, holes[0])))
+        kept = gate(own.clipped(_seen(draft, kept, cell, holes[2])))
+    if draft.integer("input_forget"):
+        kept = own.one_minus(taken)
+    new = draft.op("Mul", taken, inner(own.clipped(candidate)))
+    if cell is not None:
+        new = draft.op("Add", draft.op("Mul", kept, cell), new)
+    if holes[1] is not None:
+        shown = gate(own.clipped(_seen(draft, shown, new, holes[1])))
+    return draft.op("Mul", shown, outer(new)), new
+
+
+def _seen(draft: Draft, value: ir.Value, cell: ir.Value | None, hole: ir.Value | None) -> ir.Value:
+    if cell is None or hole is None:
+        return value
+    return draft.op("Add", value, draft.op("Mul", cell, hole))
+
+
+Begin = Callable[[_Direction, ir.Value], tuple[ir.Value, Step]]
+
+
+def _layer(
+    draft: Draft, defaults: tuple[str, ...], begin: Begin, *, states: int
+) -> list[ir.Value | None]:
+    """Write all directions of a layer.
+
+    Args:
+        draft: Where to.
+        defaults: Activations of a direction that states no others.
+        begin: Returns what the input contributes in all steps, and what one step does.
+        states: 2 with a cell state, 1 without.
+    """
+    batch_first = bool(draft.integer("layout"))
+    value = draft.operand(0)
+    if batch_first:
+        value = draft.op("Transpose", value, perm=[1, 0, 2])
+    sizes = draft.shape(draft.operand(0))
+    steps = sizes[1] if batch_first else sizes[0]
+    if steps > MOST_STEPS:
+        raise CannotExpandError(f"it has {steps:,} steps, more than {MOST_STEPS}")
+    way = draft.text("direction", "forward")
+    ways = {"forward": [1], "reverse": [-1], "bidirectional": [1, -1]}.get(way)
+    if ways is None:
+        raise CannotExpandError(f"its direction is {way!r}")
+    hidden = draft.integer("hidden_size") or draft.size(draft.operand(2), -1)
+    functions = Activations(draft).all(defaults, len(ways))
+    results = []
+    for number, sign in enumerate(ways):
+        own = _Direction(draft, number, hidden, functions[number])
+        first = tuple(_initial(own, 5 + state, batch_first) for state in range(states))
+        given, step = begin(own, value)
+        order = range(steps) if sign > 0 else range(steps - 1, -1, -1)
+        results.append(_run(draft, given, step, first, order))
+    return _joined(draft, results, batch_first)
+
+
+def _initial(own: _Direction, position: int, batch_first: bool) -> ir.Value | None:
+    """Return the state that a direction begins with, None for zeros."""
+    whole = own.draft.optional(position)
+    if whole is None:
+        return None
+    number = own.draft.constant(np.array(own.number, np.int64))
+    return own.draft.op("Gather", whole, number, axis=1 if batch_first else 0)
+
+
+def _run(
+    draft: Draft,
+    given: ir.Value,
+    step: Step,
+    states: States,
+    order: Sequence[int],
+) -> tuple[list[ir.Value], States]:
+    """Write the steps of one direction.
+
+    Args:
+        draft: Where to.
+        given: What the input contributes in all steps.
+        step: What one step does.
+        states: The states before the first one.
+        order: The steps in their order.
+
+    Returns:
+        The hidden state after each step in the order of the sequence, and the last states. Behind the end of a
+        sequence its state stays, and its results are zeros.
+    """
+    lengths = draft.optional(4)
+    if lengths is not None:
+        lengths = draft.op("Unsqueeze", lengths, draft.integers(1))
+    zero = draft.scalar(0, draft.operand(0))
+    hidden: dict[int, ir.Value] = {}
+    for number in order:
+        place = draft.constant(np.array(number, np.int64))
+        new: States = step(draft.op("Gather", given, place, axis=0), states)
+        shown = new[0]
+        if lengths is not None:
+            is_inside = draft.op("Greater", lengths, draft.constant(np.array(number, np.int32)))
+            shown = draft.op("Where", is_inside, shown, zero)
+            new = tuple(
+                draft.op("Where", is_inside, after, zero if before is None else before)
+                for before, after in zip(states, new, strict=True)
+            )
+        states = new
+        if shown is not None:
+            hidden[number] = shown
+    return [hidden[number] for number in sorted(hidden)], states
+
+
+def _joined(
+    draft: Draft, directions: Sequence[tuple[list[ir.Value], States]], batch_first: bool
+) -> list[ir.Value | None]:
+    """Return the outputs of a layer: all hidden states, and the last states."""
+    outputs: list[ir.Value | None] = [None]
+    if draft.is_read(0):
+        # In the order of the output's axes: (sequence, direction, batch) or (batch, sequence, direction).
+        axes, sequence = ([1, 2], 1) if batch_first else ([0, 1], 0)
+        ways = [
+            _concatenated(
+                draft, [draft.op("Unsqueeze", h, draft.integers(*axes)) for h in hidden], sequence
+            )
+            for hidden, _ in directions
+        ]
+        outputs[0] = _concatenated(draft, ways, sequence + 1)
+    axis = 1 if batch_first else 0
+    for state in range(len(directions[0][1])):
+        last = [states[state] for _, states in directions]
+        outputs.append(
+            _concatenated(
+                draft, [draft.op("Unsqueeze", h, draft.integers(axis)) for h in last], axis
+            )
+        )
+    return outputs
+
+
+def _concatenated(draft: Draft, values: Sequence[ir.Value], axis: int) -> ir.Value:
+    return values[0] if len(values) == 1 else draft.op("Concat", *values, axis=axis)

@@ -1,0 +1,158 @@
+"""Interpolation: the nearest element is read by constant places, all else is a product with a constant matrix.
+
+Evidence: Gather is ``index_select`` and MatMul is ``matmul`` of the vendor's table; Reshape and Expand are in
+tutorials. No document shows interpolation itself. What is nearest is taken as it is and equal to the bit; sums of
+products are rounded in another order than in onnxruntime, which interpolates axis by axis, too.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+import onnx_ir as ir
+
+from samba_onnx.passes.rewrites.foreign.drafting import CannotExpandError, Draft
+from samba_onnx.passes.rewrites.legalisation.interpolation import (
+    Axis,
+    Floats,
+    Kernel,
+    Places,
+    inside,
+    nearest,
+    positions,
+    weights,
+)
+from samba_onnx.passes.rewrites.legalisation.registry import legalises
+
+_CROPS = "tf_crop_and_resize"
+
+
+@legalises(
+    "Resize",
+    name="resize",
+    makes="nearest: Reshape and Expand for whole factors, else a Gather for each axis; linear and cubic: a product with a constant matrix for each axis",
+    needs="constant scales, sizes and crop; float32 for linear and cubic",
+    numbers="nearest equal; linear and cubic within a few roundings of float32",
+)
+def resize(draft: Draft) -> ir.Value:
+    """Write a Resize."""
+    axes, data = _axes(draft), draft.operand(0)
+    transformation = draft.text("coordinate_transformation_mode", "half_pixel")
+    where = {axis: positions(one, transformation) for axis, one in axes.items()}
+    mode = draft.text("mode", "nearest")
+    if mode == "nearest":
+        rounding = draft.text("nearest_mode", "round_prefer_floor")
+        value = _pick(draft, {a: nearest(one, where[a], rounding) for a, one in axes.items()})
+    elif mode in ("linear", "cubic"):
+        if draft.dtype(data) != ir.DataType.FLOAT:
+            raise CannotExpandError("it mixes elements of another type than float32")
+        kernel = Kernel(
+            mode,
+            draft.number("cubic_coeff_a", -0.75),
+            bool(draft.integer("exclude_outside")),
+            bool(draft.integer("antialias")),
+        )
+        value = _mix(draft, {a: weights(one, where[a], kernel) for a, one in axes.items()})
+    else:
+        raise CannotExpandError(f"its mode is {mode!r}")
+    if transformation == _CROPS:
+        value = _extrapolate(draft, value, axes, where)
+    return value
+
+
+def _axes(draft: Draft) -> dict[int, Axis]:
+    """Return the axes that change, each with its sizes, scale and crop.
+
+    Raises:
+        CannotExpandError: One of them is not constant.
+    """
+    shape, result = draft.shape(draft.operand(0)), draft.shape(draft.node.outputs[0])
+    chosen = [axis % len(shape) for axis in draft.list_of("axes")] or list(range(len(shape)))
+    scales = draft.optional(2)
+    if scales is not None and scales.shape is not None and draft.shape(scales) != (0,):
+        stated = draft.known(scales, "its scales").numpy().astype(np.float64).tolist()
+    else:
+        stated = _stated_scales(draft, [shape[axis] for axis in chosen])
+    roi = draft.optional(1) if draft.text("coordinate_transformation_mode", "") == _CROPS else None
+    crop = [] if roi is None else draft.known(roi, "its crop").numpy().astype(np.float64).tolist()
+    axes: dict[int, Axis] = {}
+    for place, axis in enumerate(chosen):
+        span = (crop[place], crop[place + len(chosen)]) if crop else (0.0, 1.0)
+        one = Axis(shape[axis], result[axis], stated[place], span)
+        if one != Axis(one.size, one.size, 1.0):
+            axes[axis] = one
+    return axes
+
+
+def _stated_scales(draft: Draft, shape: list[int]) -> list[float]:
+    """Return the scales that sizes stand for."""
+    sizes = draft.known(draft.operand(3), "its sizes").numpy().tolist()
+    scales = [size / old for size, old in zip(sizes, shape, strict=True)]
+    policy = draft.text("keep_aspect_ratio_policy", "stretch")
+    if policy == "not_larger":
+        return [min(scales)] * len(scales)
+    if policy == "not_smaller":
+        return [max(scales)] * len(scales)
+    return scales
+
+
+def _pick(draft: Draft, places: Mapping[int, Places]) -> ir.Value:
+    value = draft.operand(0)
+    shape, result = draft.shape(value), draft.shape(draft.node.outputs[0])
+    if all(_repeats(taken, shape[axis]) for axis, taken in places.items()):
+        split = [size for axis in range(len(shape)) for size in (shape[axis], 1)]
+        wide = [s for axis in range(len(shape)) for s in (shape[axis], result[axis] // shape[axis])]
+        split = [s for at, s in enumerate(split) if wide[at] > 1 or at % 2 == 0]
+        wide = [s for at, s in enumerate(wide) if s > 1 or at % 2 == 0]
+        value = draft.op("Reshape", value, draft.integers(*split))
+        value = draft.op("Expand", value, draft.integers(*wide))
+        return draft.op("Reshape", value, draft.integers(*result))
+    for axis, taken in places.items():
+        value = draft.op("Gather", value, draft.constant(taken), axis=axis)
+    return value
+
+
+def _repeats(places: Places, size: int) -> bool:
+    """Return whether every element is taken so many times in a row."""
+    factor, rest = divmod(len(places), size)
+    return rest == 0 and bool(
+        (places == np.arange(size).repeat(max(factor, 1))[: len(places)]).all()
+    )
+
+
+def _mix(draft: Draft, matrices: Mapping[int, Floats]) -> ir.Value:
+    value = draft.operand(0)
+    shape = list(draft.shape(value))
+    # What shrinks the most goes first: later products are smaller.
+    for axis in sorted(matrices, key=lambda axis: matrices[axis].shape[0] / shape[axis]):
+        matrix = matrices[axis]
+        if axis == len(shape) - 1:
+            value = draft.op("MatMul", value, draft.constant(np.ascontiguousarray(matrix.T)))
+        elif axis == len(shape) - 2:
+            value = draft.op("MatMul", draft.constant(matrix), value)
+        else:
+            rows = (math.prod(shape[:axis]), shape[axis], math.prod(shape[axis + 1 :]))
+            value = draft.op("Reshape", value, draft.integers(*rows))
+            value = draft.op("MatMul", draft.constant(matrix), value)
+        shape[axis] = len(matrix)
+        if axis < len(shape) - 2:
+            value = draft.op("Reshape", value, draft.integers(*shape))
+    return value
+
+
+def _extrapolate(
+    draft: Draft, value: ir.Value, axes: Mapping[int, Axis], where: Mapping[int, Floats]
+) -> ir.Value:
+    """Put the stated number where a crop reaches beyond the operand."""
+    rank = draft.rank(draft.operand(0))
+    within = np.ones((1,) * rank, np.bool_)
+    for axis, one in axes.items():
+        form = [1] * rank
+        form[axis] = one.resized
+        within = within & inside(one, where[axis]).reshape(form)
+    if within.all():
+        return value
+    number = draft.scalar(draft.number("extrapolation_value", 0.0), draft.operand(0))
+    return draft.op("Where", draft.constant(within), value, number)

@@ -1,0 +1,194 @@
+"""Sampling at places that are known: elements taken by constant places, and mixed with constant weights.
+
+Evidence: Gather is ``index_select`` of the vendor's table, Mul and ReduceSum are in logs and tutorials. Where the
+places depend on the data, no document shows how the RDU would address them.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import onnx_ir as ir
+from numpy.typing import NDArray
+
+from samba_onnx.passes.rewrites.foreign.drafting import CannotExpandError, Draft
+from samba_onnx.passes.rewrites.legalisation.interpolation import Floats, Places
+from samba_onnx.passes.rewrites.legalisation.registry import legalises
+
+MOST = 1 << 20
+"""Elements that are taken at most: 8 MiB of places."""
+_CUBIC = np.float32(-0.75)
+
+
+@dataclass(frozen=True)
+class _Sampling:
+    """How places of a grid are read."""
+
+    mode: str
+    """``nearest``, ``linear`` or ``cubic``."""
+    padding: str
+    """``zeros``, ``border`` or ``reflection``."""
+    align: bool
+    """Whether -1 and 1 are the centres of the outermost elements, not their outer edges."""
+
+    def ends(self, size: int) -> tuple[np.float32, np.float32]:
+        """Return where an axis ends on either side."""
+        edge = np.float32(0 if self.align else -0.5)
+        return edge, np.float32(size - 1) - edge
+
+
+@legalises(
+    "GridSample",
+    name="gridsample",
+    makes="a Gather of the neighbours of each place, Mul with their weights, and ReduceSum",
+    needs=f"a constant grid, static shapes, at most {MOST:,} neighbours",
+    numbers="nearest equal; linear and cubic within a few roundings of float32",
+)
+def grid_sample(draft: Draft) -> ir.Value:
+    """Write a GridSample."""
+    data = draft.operand(0)
+    shape, result = draft.shape(data), draft.shape(draft.node.outputs[0])
+    grid = draft.known(draft.operand(1), "its grid").numpy().astype(np.float32)
+    mode = draft.text("mode", "linear").removeprefix("bi")
+    how = _Sampling(mode, draft.text("padding_mode", "zeros"), bool(draft.integer("align_corners")))
+    if mode not in ("nearest", "linear", "cubic"):
+        raise CannotExpandError(f"its mode is {mode!r}")
+    if (
+        grid.size
+        // grid.shape[-1]
+        * {"nearest": 1, "linear": 2, "cubic": 4}[mode] ** grid.shape[-1]
+        > MOST
+    ):
+        raise CannotExpandError(f"it takes more than {MOST:,} elements")
+    places, weights = _neighbours(grid.reshape(len(grid), -1, grid.shape[-1]), shape[2:], how)
+    if len(grid) > 1 and (places == places[:1]).all() and (weights == weights[:1]).all():
+        places, weights = places[:1], weights[:1]
+    return _mixed(draft, data, shape, result, places, weights)
+
+
+def _mixed(
+    draft: Draft,
+    data: ir.Value,
+    shape: Sequence[int],
+    result: Sequence[int],
+    places: Places,
+    weights: Floats,
+) -> ir.Value:
+    """Take elements and mix them.
+
+    Args:
+        draft: Where to.
+        data: The operand, of shape (batch, channels, sizes).
+        shape: Its shape.
+        result: The shape of the output.
+        places: Which element is taken, of shape (batch or 1, neighbours, elements of the output).
+        weights: By what it is multiplied, of the same shape.
+    """
+    batch, channels, size = shape[0], shape[1], math.prod(shape[2:])
+    _, neighbours, count = places.shape
+    own = len(places) > 1
+    if own:  # one row of all elements of the batch, so that one Gather takes them
+        order = [1, 0, *range(2, len(shape))]
+        data = draft.op("Transpose", data, perm=order)
+        places = places + size * np.arange(batch, dtype=np.int64)[:, None, None]
+    rows = [channels, batch * size] if own else [batch, channels, size]
+    data = draft.op("Reshape", data, draft.integers(*rows))
+    value = draft.op("Gather", data, draft.constant(places.ravel()), axis=len(rows) - 1)
+    form = [channels, batch, neighbours, count] if own else [batch, channels, neighbours, count]
+    if not (weights == 1).all() or neighbours > 1:
+        value = draft.op("Reshape", value, draft.integers(*form))
+        factors = weights if own else weights[0]
+        value = draft.op(
+            "Mul", value, draft.constant(factors.astype(draft.dtype(draft.operand(0)).numpy()))
+        )
+        value = draft.op("ReduceSum", value, draft.integers(2), keepdims=0)
+    if own:
+        value = draft.op("Reshape", value, draft.integers(channels, batch, count))
+        value = draft.op("Transpose", value, perm=[1, 0, 2])
+    return draft.op("Reshape", value, draft.integers(*result))
+
+
+def _neighbours(grid: Floats, sizes: Sequence[int], how: _Sampling) -> tuple[Places, Floats]:
+    """Return which elements each place of a grid mixes, in a row of all, and with which weights.
+
+    Args:
+        grid: Places of shape (batch, places, axes), the last axis first.
+        sizes: Sizes of the axes.
+        how: How places are read.
+    """
+    per_axis = [
+        _along(grid[..., len(sizes) - 1 - axis], size, how) for axis, size in enumerate(sizes)
+    ]
+    places, weights = [], []
+    for combination in itertools.product(*(range(taken.shape[0]) for taken, _ in per_axis)):
+        place = np.zeros(grid.shape[:2], np.int64)
+        weight = np.ones(grid.shape[:2], np.float32)
+        for (taken, share), number, size in zip(per_axis, combination, sizes, strict=True):
+            place = place * size + taken[number]
+            weight = weight * share[number]
+        places.append(place)
+        weights.append(weight)
+    return np.stack(places, axis=1), np.stack(weights, axis=1)
+
+
+def _along(where: Floats, size: int, how: _Sampling) -> tuple[Places, Floats]:
+    """Return the neighbours along one axis, and their weights: (neighbours, batch, places) each."""
+    one, two = np.float32(1), np.float32(2)
+    if how.align:
+        position = (where + one) / two * np.float32(size - 1)
+    else:
+        position = ((where + one) * np.float32(size) - one) / two
+    if how.mode == "nearest":
+        position = np.rint(position)
+    low, high = how.ends(size)
+    is_out = (position < low) | (position > high)
+    if (
+        how.padding == "border" and how.mode != "cubic"
+    ):  # the cubic kernel bounds its neighbours only
+        position = np.where(is_out, position.clip(0, np.float32(size - 1)), position)
+    elif how.padding == "reflection":
+        position = np.where(is_out, _reflected(position, low, high), position)
+    if how.mode == "nearest":
+        taken, share = np.rint(position)[None], np.ones_like(position)[None]
+    else:
+        base = np.floor(position)
+        steps = np.arange(2) if how.mode == "linear" else np.arange(-1, 3)
+        taken = base[None] + steps[:, None, None].astype(np.float32)
+        distance = np.abs(position[None] - taken)
+        share = one - distance if how.mode == "linear" else _cubic(distance)
+    return _within(taken, share.astype(np.float32), size, how)
+
+
+def _within(taken: Floats, share: Floats, size: int, how: _Sampling) -> tuple[Places, Floats]:
+    """Return neighbours that there are for those beyond the ends, or a weight of zero."""
+    low, high = how.ends(size)
+    if how.padding == "reflection":
+        taken = np.where((taken < low) | (taken > high), _reflected(taken, low, high), taken)
+        taken = np.trunc(taken)
+    places = taken.astype(np.int64)
+    if how.padding == "zeros":
+        share = np.where((places >= 0) & (places < size), share, np.float32(0))
+    return places.clip(0, size - 1), share
+
+
+def _reflected(position: Floats, low: np.float32, high: np.float32) -> Floats:
+    """Return positions between two ends, reflected as often as it takes."""
+    span = high - low
+    if span == 0:
+        return np.full_like(position, low)
+    is_below = position < low
+    beyond = np.where(is_below, low - position, position - high)
+    times = np.trunc(beyond / span)
+    rest = beyond - times * span
+    is_even = times % 2 == 0
+    return np.where(is_below == is_even, low + rest, high - rest).astype(np.float32)
+
+
+def _cubic(distance: Floats) -> NDArray[np.float32]:
+    near = ((_CUBIC + 2) * distance - (_CUBIC + 3)) * distance * distance + 1
+    far = ((_CUBIC * distance - 5 * _CUBIC) * distance + 8 * _CUBIC) * distance - 4 * _CUBIC
+    return np.where(distance <= 1, near, far).astype(np.float32)

@@ -1,0 +1,46 @@
+"""What a manifest says about how the compiler rewrote a model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from samba_onnx.pef.decoding import NOT_STORED
+
+
+@dataclass(frozen=True)
+class PassSummary:
+    """What one pass did."""
+
+    name: str
+    modified: bool
+    nodes_before: int
+    nodes_after: int
+    seconds: float | None = field(default=None, compare=False, metadata=NOT_STORED)
+    """Wall-clock time that it took; None when it was read from a file. No part of a PEF, whose
+    bytes follow from its input alone."""
+
+
+@dataclass(frozen=True)
+class LegalisedRule:
+    """What one rule of legalisation brought to a part of a graph.
+
+    What it brought is the difference between the plan with the rule and the one without, all other rules
+    applied: of two nodes that are of use together only, each counts for both.
+    """
+
+    rule: str
+    graph: str
+    nodes: tuple[str, ...]
+    """Nodes that it wrote with operators of the target."""
+    operators: dict[str, int]
+    """How many of them there were, by operator."""
+    left: tuple[str, ...]
+    """Nodes that it could have written, which would have made no run shorter."""
+    transfers: int
+    """Transfers in a run that are not made."""
+    bytes: int
+    """Bytes that are not copied."""
+    seconds: float
+    """Modelled seconds by which a run is shorter; negative where a rule was asked for at any price."""
+    refused: dict[str, str] = field(default_factory=dict)
+    """Nodes of its operators that it cannot write, with the reason, read after the node's name."""

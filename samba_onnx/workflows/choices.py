@@ -1,0 +1,108 @@
+"""What users say about a compilation, by names and numbers, as what the compiler takes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Final, TypeAlias
+
+from samba_onnx.errors import UsageError
+from samba_onnx.passes.order import PipelineOptions
+from samba_onnx.passes.planning.hosts import DEFAULT_HOST, load_host
+from samba_onnx.passes.planning.legalising import LegalisationOptions
+from samba_onnx.passes.rewrites.legalisation import all_rules
+from samba_onnx.passes.targets import Target, load_target
+from samba_onnx.pef.host_summary import HostSummary
+from samba_onnx.safety.files import printable
+from samba_onnx.workflows.half_types import float16_type
+from samba_onnx.workflows.planning import CompilerSettings, Progress, silent
+from samba_onnx.workflows.sizes import Sizes, each_size
+
+ASSUMED_SIZE: Final = 1
+"""Size of a dynamic dimension of an input of which nobody states a size."""
+
+InputShapes: TypeAlias = Mapping[str, tuple[int | str | None, ...]]
+
+EVERYTHING = "all"
+
+
+def legalisation_options(legalise: str, no_legalise: Sequence[str]) -> LegalisationOptions:
+    """Return what the user decides about rules.
+
+    Args:
+        legalise: ``auto``: a rule is applied where it makes a run shorter; ``all``: wherever it can be.
+        no_legalise: Names of rules that are not applied; ``all`` for none.
+
+    Raises:
+        UsageError: There is no such choice or rule, or the two contradict each other.
+    """
+    if legalise not in ("auto", EVERYTHING):
+        raise UsageError(f"legalise is {printable(legalise)!r}: expected auto or all")
+    names = [rule.name for rule in all_rules()]
+    for name in no_legalise:
+        if name not in (*names, EVERYTHING):
+            raise UsageError(
+                f"there is no rule {printable(name)!r} of legalisation: expected all, or one of "
+                f"{', '.join(names)}"
+            )
+    if EVERYTHING in no_legalise:
+        if legalise == EVERYTHING:
+            raise UsageError("all rules of legalisation are asked for and excluded: choose one")
+        return LegalisationOptions(excluded=frozenset(names))
+    return LegalisationOptions(frozenset(no_legalise), everything=legalise == EVERYTHING)
+
+
+def chosen_settings(
+    target: str | os.PathLike[str] | Target,
+    level: str,
+    progress: Progress | None,
+    placement: str = "optimal",
+    host: str | os.PathLike[str] | HostSummary = DEFAULT_HOST,
+    legalisation: LegalisationOptions | None = None,
+) -> CompilerSettings:
+    """Look up target and host and check the level, before a model is loaded.
+
+    Args:
+        target: A target's name, a path to a target profile, or a loaded target.
+        level: ``o0`` or ``o3``.
+        progress: Called with the name of each step before it begins; None for nobody.
+        placement: ``optimal`` or ``strict``.
+        host: The CPU: ``default``, or a profile.
+        legalisation: Which rules write what the target lacks with other operators; None for those that
+            make a run shorter.
+
+    Raises:
+        TargetError: The target or the host is unknown or malformed.
+        UsageError: The level or the placement is unknown.
+    """
+    return CompilerSettings(
+        load_target(target),
+        level,
+        progress=progress or silent,
+        placement=placement,
+        host=load_host(host),
+        legalisation=legalisation or LegalisationOptions(),
+    )
+
+
+def chosen_options(
+    target: Target,
+    dims: Sizes | None,
+    input_shapes: InputShapes | None,
+    keep_dynamic: bool,
+    float16: str | None,
+) -> list[PipelineOptions]:
+    """Return what the user says of sizes and types, for each graph.
+
+    Args:
+        target: The device.
+        dims: Sizes of dynamic dimensions by name; several make a graph for each.
+        input_shapes: Shapes of inputs by name.
+        keep_dynamic: Whether other dimensions of inputs stay dynamic; otherwise they become 1.
+        float16: The type in which float16 is computed, as ``convert`` takes it.
+    """
+    half = float16_type(target, float16)
+    assumed = None if keep_dynamic else ASSUMED_SIZE
+    return [
+        PipelineOptions(sizes, input_shapes or {}, assumed, half) for sizes in each_size(dims or {})
+    ]

@@ -1,0 +1,162 @@
+"""Which nodes are rewritten: held against every choice that there is, planned in full."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+
+import onnx_ir as ir
+import pytest
+
+from samba_onnx.passes.pipeline import run_pipeline
+from samba_onnx.passes.planning.hosts import load_host
+from samba_onnx.passes.planning.legalising import LegalisationOptions, PlannedChooser
+from samba_onnx.passes.planning.measuring import measure
+from samba_onnx.passes.planning.optimum import Machine
+from samba_onnx.passes.planning.placement import place
+from samba_onnx.passes.planning.roles import Roles
+from samba_onnx.passes.rewrites.legalisation.forms import LegalForm
+from samba_onnx.passes.targets import Support, load_target
+from samba_onnx.program.kinds import SymbolKind
+from tests.passes.rewrites.applying import operators, parse
+
+TARGET = load_target("sn40l")
+MACHINE = Machine(TARGET, load_host(), "o3")
+PAD = "<int64[2] p = {1, 1}, int64[1] a = {0}>"
+
+
+def chooser(options: LegalisationOptions | None = None, **resident: SymbolKind) -> PlannedChooser:
+    return PlannedChooser(
+        MACHINE, options or LegalisationOptions(), graph="forward", resident=resident
+    )
+
+
+def rewritten(text: str, one: PlannedChooser) -> list[str]:
+    model = parse(text)
+    run_pipeline(model, TARGET, chooser=one)
+    return operators(model)
+
+
+def reflecting(source: str, result: str) -> str:
+    return f'{result} = Pad<mode="reflect">({source}, p, , a)\n'
+
+
+def test_a_node_between_sections_is_rewritten_and_one_between_host_nodes_is_not() -> None:
+    inside = f"g (float[8,4] x) => (float[10,4] y) {PAD} {{ h = Relu(x)\n {reflecting('h', 'k')} y = Relu(k) }}"
+    assert "Gather" in rewritten(inside, chooser())
+    outside = inside.replace("Relu", "Acos")
+    assert "Pad" in rewritten(outside, chooser())
+
+
+def test_two_neighbours_are_rewritten_that_gain_nothing_alone() -> None:
+    text = f"""g (float[8,4] x) => (float[12,4] y) {PAD}
+{{ h = Relu(x)\n {reflecting("h", "k")} {reflecting("k", "m")} y = Relu(m) }}"""
+    one = chooser()
+    assert rewritten(text, one).count("Gather") >= 1
+    (record,) = one.records
+    assert (record.rule, len(record.nodes), record.left) == ("pad", 2, ())
+    assert (record.transfers, record.operators) == (2, {"Pad": 2})
+    assert one.before is not None
+    assert one.after is not None
+    assert one.before.transfers - one.after.transfers == record.transfers
+
+
+def test_options_leave_out_a_rule_or_apply_it_at_any_price() -> None:
+    text = f"g (float[8,4] x) => (float[10,4] y) {PAD} {{ h = Acos(x)\n {reflecting('h', 'k')} y = Acos(k) }}"
+    one = chooser()
+    assert "Pad" in rewritten(text, one)
+    assert [record.left for record in one.records] == [("k",)] or one.records[0].left
+    everything = chooser(LegalisationOptions(everything=True))
+    assert "Gather" in rewritten(text, everything)
+    assert everything.records[0].seconds < 0
+    inside = text.replace("Acos", "Relu")
+    excluded = chooser(LegalisationOptions(excluded=frozenset({"pad"})))
+    assert "Pad" in rewritten(inside, excluded)
+
+
+def test_what_stays_on_the_device_draws_its_readers_there() -> None:
+    text = f"g (float[8,4] x) => (float[10,4] y) {PAD} {{ {reflecting('x', 'y')} }}"
+    assert "Pad" in rewritten(text, chooser())
+    kinds = {"x": SymbolKind.ACTIVATION, "y": SymbolKind.ACTIVATION}
+    assert "Gather" in rewritten(text, chooser(**kinds))
+
+
+def graph(seed: int) -> str:
+    """Return a random graph of nodes that the target has, lacks, and lacks but for a rule."""
+    draw = random.Random(seed)
+    lines, names = [], ["x0", "x1"]
+    for number in range(draw.randint(9, 14)):
+        first, second = draw.choice(names[-2:]), draw.choice(names)
+        name = f"v{number}"
+        kind = draw.choice(
+            [
+                "Relu({})",
+                "Acos({})",
+                "Add({}, {})",
+                "CumSum<reverse=1>({}, axis)",
+                'Einsum<equation="ab->ab">({})',
+            ]
+        )
+        lines.append(f"{name} = {kind.format(first, second)}")
+        names.append(name)
+    outputs = ", ".join(f"float[3,2000] {name}" for name in names[-2:])
+    body = "\n".join(lines)
+    return f"g (float[3,2000] x0, float[3,2000] x1) => ({outputs}) <int64[4] p = {{0, 0, 0, 0}}, int64 axis = {{1}}> {{ {body} }}"
+
+
+class Exhaustive(PlannedChooser):
+    """Plans every choice that there is, in full, beside the one that is made."""
+
+    chosen_seconds = best_seconds = 0.0
+    choices = 0
+
+    def choose(self, model: ir.Model, forms: Mapping[ir.Node, LegalForm]) -> Collection[ir.Node]:
+        chosen = super().choose(model, forms)
+        self.chosen_seconds = seconds(model, forms, chosen)
+        every = [
+            subset
+            for count in range(len(forms) + 1)
+            for subset in itertools.combinations(forms, count)
+        ]
+        self.best_seconds = min(seconds(model, forms, subset) for subset in every)
+        self.choices = len(every)
+        return chosen
+
+
+def seconds(
+    model: ir.Model, forms: Mapping[ir.Node, LegalForm], chosen: Collection[ir.Node]
+) -> float:
+    placement = place(model, TARGET)
+    placement = replace(
+        placement,
+        reasons={n: r for n, r in placement.reasons.items() if n not in chosen},
+        supports=dict(placement.supports) | dict.fromkeys(chosen, Support(None)),
+    )
+    roles = Roles.of(model.graph)
+    written = {node: tuple(forms[node].graph) for node in chosen}
+    return measure(
+        model, placement, MACHINE, roles, lambda node: written.get(node, (node,))
+    ).seconds
+
+
+SECTIONS = 50e-9
+"""What the cut may misjudge: it knows copies exactly, and sections by what they add to a longer one. A copy takes
+10,000 ns."""
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_no_other_choice_makes_a_shorter_run(seed: int) -> None:
+    one = Exhaustive(MACHINE, LegalisationOptions(), graph="forward", resident={})
+    run_pipeline(parse(graph(seed)), TARGET, chooser=one)
+    assert one.chosen_seconds <= one.best_seconds + SECTIONS
+
+
+def test_the_random_graphs_have_choices() -> None:
+    choices = []
+    for seed in range(12):
+        one = Exhaustive(MACHINE, LegalisationOptions(), graph="forward", resident={})
+        run_pipeline(parse(graph(seed)), TARGET, chooser=one)
+        choices.append(one.choices)
+    assert sum(count >= 8 for count in choices) >= 6

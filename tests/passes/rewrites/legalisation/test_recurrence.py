@@ -1,0 +1,144 @@
+"""Recurrent layers step by step, against onnxruntime's own: rounded in another order in every step."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+import pytest
+
+from samba_onnx.passes.rewrites.infer_shapes import InferShapesPass
+from samba_onnx.passes.rewrites.legalisation.legalise import LegalisePass
+from tests.passes.rewrites.applying import numbers, run
+from tests.passes.rewrites.legalisation.legalising import TARGET, Everything, refusal
+
+ROUNDINGS = 2e-6
+"""Largest difference after five steps of numbers below one; each step adds about two units of float32."""
+STEPS, BATCH, INPUTS, HIDDEN = 5, 3, 4, 2
+GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
+
+
+def layer(operator: str, *, without: tuple[str, ...] = (), **attributes: Any) -> onnx.ModelProto:
+    """Return a layer with all its operands, but for those that are left out."""
+    ways = 2 if attributes.get("direction") == "bidirectional" else 1
+    gates, first = GATES[operator], bool(attributes.get("layout"))
+    state = (BATCH, ways, HIDDEN) if first else (ways, BATCH, HIDDEN)
+    operands: dict[str, np.ndarray] = {
+        "x": numbers(BATCH, STEPS, INPUTS) if first else numbers(STEPS, BATCH, INPUTS),
+        "w": numbers(ways, gates * HIDDEN, INPUTS, seed=1),
+        "r": numbers(ways, gates * HIDDEN, HIDDEN, seed=2),
+        "b": numbers(ways, 2 * gates * HIDDEN, seed=3),
+        "lengths": np.array([5, 2, 4], np.int32),
+        "h": numbers(*state, seed=4),
+    }
+    outputs = ["y", "y_h"]
+    if operator == "LSTM":
+        operands |= {"c": numbers(*state, seed=5), "p": numbers(ways, 3 * HIDDEN, seed=6)}
+        outputs.append("y_c")
+    names = ["" if name in without else name for name in operands]
+    node = onnx.helper.make_node(operator, names, outputs, hidden_size=HIDDEN, **attributes)
+    kept = {name: array for name, array in operands.items() if name not in without}
+    graph = onnx.helper.make_graph(
+        [node],
+        "g",
+        [
+            onnx.helper.make_tensor_value_info(
+                name, onnx.helper.np_dtype_to_tensor_dtype(array.dtype), array.shape
+            )
+            for name, array in kept.items()
+        ],
+        [onnx.helper.make_tensor_value_info(name, 1, None) for name in outputs],
+    )
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 21)])
+    model.ir_version = 10
+    return model, list(kept.values())
+
+
+def check(operator: str, *, without: tuple[str, ...] = (), **attributes: Any) -> None:
+    """Hold an unrolled layer against onnxruntime's; it does no layout, so that is done around it."""
+    proto, inputs = layer(operator, without=without, **attributes)
+    model = ir.from_proto(proto)
+    InferShapesPass()(model)
+    before = _by_onnx(proto, inputs) if attributes.get("layout") else run(model, inputs)
+    rewrite = LegalisePass(Everything())
+    assert rewrite(model).modified, rewrite.refusals.lines()
+    InferShapesPass()(model)
+    assert not any(TARGET.support(node).reason for node in model.graph)
+    for old, new in zip(before, run(model, inputs), strict=True):
+        np.testing.assert_allclose(new, old, rtol=0, atol=ROUNDINGS)
+
+
+def _by_onnx(proto: onnx.ModelProto, inputs: list[np.ndarray]) -> list[np.ndarray]:
+    """Return what onnxruntime computes with the batch second, the batch brought first again."""
+    plain = onnx.ModelProto()
+    plain.CopyFrom(proto)
+    node = plain.graph.node[0]
+    node.attribute.remove(next(item for item in node.attribute if item.name == "layout"))
+    moved = {"x", "h", "c"}
+    arrays = []
+    for value, array in zip(plain.graph.input, inputs, strict=True):
+        turned = array.swapaxes(0, 1) if value.name in moved else array
+        for dim, size in zip(value.type.tensor_type.shape.dim, turned.shape, strict=True):
+            dim.dim_value = size
+        arrays.append(np.ascontiguousarray(turned))
+    y, *states = run(ir.from_proto(plain), arrays)
+    return [y.transpose(2, 0, 1, 3), *(state.swapaxes(0, 1) for state in states)]
+
+
+@pytest.mark.parametrize("operator", ["RNN", "GRU", "LSTM"])
+@pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
+def test_every_direction_with_all_operands(operator: str, direction: str) -> None:
+    check(operator, direction=direction)
+
+
+@pytest.mark.parametrize("operator", ["RNN", "GRU", "LSTM"])
+@pytest.mark.parametrize(
+    "without", [("h", "c"), ("b",), ("lengths",), ("b", "lengths", "h", "c", "p")]
+)
+def test_operands_that_are_left_out(operator: str, without: tuple[str, ...]) -> None:
+    check(operator, without=without)
+
+
+@pytest.mark.parametrize("operator", ["RNN", "GRU", "LSTM"])
+def test_the_batch_may_come_first(operator: str) -> None:
+    check(operator, layout=1, direction="bidirectional", without=("lengths",))
+
+
+@pytest.mark.parametrize("without", [(), ("b", "h")])
+def test_a_reset_after_the_product(without: tuple[str, ...]) -> None:
+    check("GRU", linear_before_reset=1, without=without)
+
+
+def test_a_forget_gate_that_follows_the_input_gate() -> None:
+    check("LSTM", input_forget=1, without=("p",))
+
+
+@pytest.mark.parametrize("operator", ["RNN", "GRU", "LSTM"])
+def test_gates_within_bounds(operator: str) -> None:
+    check(operator, clip=0.3, without=("p",))
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ["Relu", "Softsign", "Softplus"],
+        ["HardSigmoid", "ScaledTanh", "Elu"],
+        ["LeakyRelu", "ThresholdedRelu", "Affine"],
+    ],
+)
+def test_other_activations(names: list[str]) -> None:
+    check(
+        "LSTM",
+        activations=names,
+        activation_alpha=[0.3, 0.7, 0.9],
+        activation_beta=[0.4, 0.6],
+        without=("p",),
+    )
+
+
+def test_long_sequences_stay() -> None:
+    text = """g (float[300,1,2] x, float[1,3,2] w, float[1,3,3] r) => (float[300,1,1,3] y)
+{ y = RNN<hidden_size=3>(x, w, r) }"""
+    assert refusal(text) == "RNN 'y': it has 300 steps, more than 256"

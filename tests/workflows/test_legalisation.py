@@ -1,0 +1,72 @@
+"""What users say about rules, and what a PEF with rewritten nodes computes and reports."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+import pytest
+
+import samba_onnx
+from samba_onnx.errors import UsageError
+from samba_onnx.workflows.choices import legalisation_options
+from tests.passes.rewrites.applying import parse
+
+GRAPH = """g (float[3,16] x) => (float[6,20] y) <int64[4] p = {3, 2, 0, 2}>
+{ a = Relu(x)
+ b = Pad<mode="reflect">(a, p)
+ y = Tanh(b) }""".replace("{3, 2, 0, 2}", "{2, 2, 1, 2}")
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    path = tmp_path / "model.onnx"
+    onnx.save(ir.to_proto(parse(GRAPH)), path)
+    return path
+
+
+def test_a_pef_computes_what_the_model_does_and_says_what_was_written(model: Path) -> None:
+    with samba_onnx.convert(model) as pef:
+        assert not pef.manifest.fallbacks
+        (rule,) = pef.manifest.legalised
+        assert (rule.rule, rule.operators, rule.transfers) == ("pad", {"Pad": 1}, 2)
+        assert samba_onnx.self_test(pef).passed
+        assert samba_onnx.verify(model, pef).passed
+
+
+def test_without_the_rule_the_transfers_are_those_that_it_saves(model: Path) -> None:
+    with_rule = samba_onnx.analyze(model)
+    without = samba_onnx.analyze(model, no_legalise=("pad",))
+    (rule,) = with_rule.legalised
+    copies = [len(m.graphs[0].run_transfers) for m in (without, with_rule)]
+    assert copies[0] - copies[1] == rule.transfers
+    sizes = [sum(t.bytes for t in m.graphs[0].run_transfers) for m in (without, with_rule)]
+    assert sizes[0] - sizes[1] == rule.bytes
+    assert without.legalised == ()
+
+
+@pytest.mark.parametrize(
+    ("legalise", "excluded", "message"),
+    [
+        ("some", (), "legalise is 'some': expected auto or all"),
+        (
+            "auto",
+            ("padding",),
+            "there is no rule 'padding' of legalisation: expected all, or one of",
+        ),
+        ("all", ("all",), "all rules of legalisation are asked for and excluded: choose one"),
+    ],
+)
+def test_what_is_no_choice_is_refused(
+    legalise: str, excluded: tuple[str, ...], message: str
+) -> None:
+    with pytest.raises(UsageError, match=message):
+        legalisation_options(legalise, excluded)
+
+
+def test_no_rule_at_all() -> None:
+    options = legalisation_options("auto", ("all",))
+    assert {"pad", "lstm", "resize"} <= options.excluded
+    assert np.array_equal([options.everything], [False])
