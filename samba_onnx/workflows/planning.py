@@ -25,6 +25,7 @@ from samba_onnx.passes.planning.plan import GraphPlan, plan
 from samba_onnx.passes.planning.sectioning import cut
 from samba_onnx.passes.planning.sharing import refuse_split_regions
 from samba_onnx.passes.targets import Target
+from samba_onnx.passes.watching import PassWatch
 from samba_onnx.pef.host_summary import HostSummary
 from samba_onnx.pef.manifest import Argin, Manifest, Producer, SourceModel, Symbol
 from samba_onnx.program.dataflow import Dataflow, name_of
@@ -64,6 +65,8 @@ class CompilerSettings:
     placement: str = "optimal"
     host: HostSummary = field(default_factory=load_host)
     """The CPU that fallbacks run on."""
+    guard: Callable[[ir.Model], PassWatch] | None = None
+    """Makes what looks at a model after every pass; None for nobody."""
     legalisation: LegalisationOptions = field(default_factory=LegalisationOptions)
 
     def __post_init__(self) -> None:
@@ -243,6 +246,7 @@ def _rewritten(
         graph=graph,
         chooser=chooser,
         progress=settings.progress,
+        watch=settings.guard(part.model) if settings.guard else None,
     )
 
 

@@ -77,6 +77,11 @@ def summary(table: Table) -> str:
     return "\n".join(lines) + "\n"
 
 
+def share(part: int, whole: int) -> str:
+    """Return a share in percent, rounded down: all is only said of all."""
+    return f"{part * 1000 // max(whole, 1) / 10:g} %"
+
+
 def _row(title: str, outcomes: list[Outcome]) -> str:
     nodes = sum(one.nodes for one in outcomes)
     on_rdu = sum(one.on_rdu for one in outcomes)
@@ -88,6 +93,6 @@ def _row(title: str, outcomes: list[Outcome]) -> str:
         whole,
         f"{sum(one.original for one in outcomes):,}",
         f"{nodes:,}",
-        f"{on_rdu:,} ({on_rdu / max(nodes, 1):.0%})",
+        f"{on_rdu:,} ({share(on_rdu, nodes)})",
     ]
     return f"| {' | '.join(map(str, cells))} |"

@@ -120,8 +120,8 @@ def test_a_table_is_read_as_it_was_written(tmp_path: Path) -> None:
     write(table, tmp_path / "t.json")
     assert read(tmp_path / "t.json") == table
     lines = summary(table).splitlines()
-    assert lines[-1] == "| all | 2 | 1 | 0 | 9 | 8 | 7 (88%) |"
+    assert lines[-1] == "| all | 2 | 1 | 0 | 9 | 8 | 7 (87.5 %) |"
     assert lines[-3:-1] == [
-        "| a | 1 | 0 | 0 | 0 | 0 | 0 (0%) |",
-        "| b | 1 | 1 | 0 | 9 | 8 | 7 (88%) |",
+        "| a | 1 | 0 | 0 | 0 | 0 | 0 (0 %) |",
+        "| b | 1 | 1 | 0 | 9 | 8 | 7 (87.5 %) |",
     ]
