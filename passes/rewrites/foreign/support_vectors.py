@@ -114,9 +114,9 @@ def _pair_weights(
     """Return the weight of each support vector in the score of each pair of classes.
 
     Args:
-        coefficients: Of a vector against each class that is not its own, ``[classes - 1, vectors]``.
-        sizes: Support vectors of each class, which follow each other.
-        pairs: Places of classes.
+        coefficients: The weight of a vector against each class that is not its own, ``[classes - 1, vectors]``.
+        sizes: How many support vectors each class has; they follow each other.
+        pairs: The places of the classes of each pair.
     """
     starts = np.concatenate([[0], np.cumsum(sizes)])
     weights = np.zeros((coefficients.shape[1], len(pairs)), np.float32)
