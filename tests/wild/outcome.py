@@ -87,8 +87,7 @@ def measure(subject: Subject, folder: Path) -> Outcome:
             folder / "subject.pef",
             dims=subject.dims,
             input_shapes=subject.shapes,
-            # What falls back is what cannot run, not what is quicker beside it.
-            placement="strict",
+            placement="strict",  # the table says what the target can run, not what pays there
         )
     except SambaError as error:
         return Outcome(REFUSED, reason=_PATHS.sub("...", f"{type(error).__name__}: {error}"))

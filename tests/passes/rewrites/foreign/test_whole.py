@@ -33,7 +33,10 @@ OTHERS: dict[str, Any] = {
     qualified(schema.domain, schema.name): schema
     for schema in onnxruntime_pybind11_state.get_all_operator_schema()
     if schema.domain in (BLOCKED_DOMAIN, CHANNELS_LAST_DOMAIN)
-    or qualified(schema.domain, schema.name) in operators_with_rules()
+    or (
+        schema.domain != ONNXRUNTIME_DOMAIN
+        and qualified(schema.domain, schema.name) in operators_with_rules()
+    )
 }
 """Operators of other domains that have a rule, or layouts of their own."""
 PREFERRED = ("tensor(float)", "tensor(int64)", "tensor(int32)", "tensor(uint8)", "tensor(float16)")
