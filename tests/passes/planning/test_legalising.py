@@ -162,12 +162,23 @@ def test_the_random_graphs_have_choices() -> None:
     assert sum(count >= 8 for count in choices) >= 6
 
 
-@pytest.mark.parametrize("everything", [False, True])
-def test_results_of_unknown_size_are_no_choice(everything: bool) -> None:
-    """Nothing is inferred of what a body leaves untyped, so that no copy of it can be planned."""
-    text = """g (float[4] x) => (float[4] y) <int64 n = {2}, bool c = {1}>
-{ h = Relu(x)
-  k = Loop(n, c, h) <body = b (int64 i, bool ci, s) => (co, t) { co = Identity(ci) t = Neg(s) }>
-  y = Relu(k) }"""
-    one = chooser(LegalisationOptions(everything=everything))
-    assert rewritten(text, one) == ["Relu", "Loop", "Relu"]
+@pytest.mark.parametrize(("unsized", "is_choice"), [("k", True), ("h", False)])
+def test_a_result_has_the_size_of_its_legal_form_and_an_operand_needs_its_own(
+    unsized: str, is_choice: bool
+) -> None:
+    """Nobody can plan the copy of a value of unknown size; what a rule writes states its results."""
+    model = parse(
+        f"g (float[8,4] x) => (float[10,4] y) {PAD} {{ h = Relu(x)\n {reflecting('h', 'k')} y = Relu(k) }}"
+    )
+    run_pipeline(model, TARGET, chooser=chooser(LegalisationOptions(excluded=frozenset({"pad"}))))
+    one = chooser()
+    (node,) = one.fallbacks(model)
+    form = one.finder.find(node)
+    assert isinstance(form, LegalForm)
+    (value,) = (v for n in model.graph for v in n.outputs if v.name == unsized)
+    value.shape = None
+
+    chosen = one.choose(model, {node: form})
+
+    assert (node in chosen) is is_choice
+    assert (value.shape is not None) is is_choice
