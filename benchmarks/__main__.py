@@ -9,10 +9,28 @@ import sys
 import tempfile
 from pathlib import Path
 
-from benchmarks import command_line, convert, inference, load, nodes, steady, training
+from benchmarks import (
+    command_line,
+    convert,
+    data_preparation,
+    inference,
+    load,
+    nodes,
+    steady,
+    training,
+)
 from benchmarks.table import Row, markdown
 
-PARTS = ("convert", "nodes", "steady", "load", "command_line", "inference", "training")
+PARTS = (
+    "convert",
+    "nodes",
+    "steady",
+    "load",
+    "command_line",
+    "inference",
+    "training",
+    "data_preparation",
+)
 
 
 def main() -> None:
@@ -35,6 +53,7 @@ def main() -> None:
         "inference": lambda: inference.rows(folder / "inference", quick=arguments.quick),
         "training": lambda: training.rows(folder / "training", quick=arguments.quick),
         "command_line": lambda: command_line.rows(folder / "cli", quick=arguments.quick),
+        "data_preparation": lambda: data_preparation.rows(folder / "data", quick=arguments.quick),
     }
     try:
         for part in wanted:

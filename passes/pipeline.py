@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import logging
 import time
@@ -30,7 +31,8 @@ from samba_onnx.passes.rewrites.bind_dimensions import (
 )
 from samba_onnx.passes.rewrites.interface import Interface
 from samba_onnx.passes.rewrites.refusals import ReasonedPass
-from samba_onnx.passes.rewrites.rewriting import WEIGHT, count_nodes
+from samba_onnx.passes.rewrites.rewriting import WEIGHT, count_nodes, mark_weights
+from samba_onnx.passes.watching import PassStep, PassWatch
 from samba_onnx.pef.dimensions import BoundDimension, DynamicDimension
 from samba_onnx.pef.rewriting import PassSummary
 from samba_onnx.program.program import DEFAULT_GRAPH
@@ -68,6 +70,7 @@ def run_pipeline(
     graph: str = DEFAULT_GRAPH,
     chooser: Chooser | None = None,
     progress: Callable[[str], None] | None = None,
+    watch: PassWatch | None = None,
 ) -> PipelineResult:
     """Run every pass that prepares a model for running on ``model``, in place.
 
@@ -76,9 +79,9 @@ def run_pipeline(
         target: Decides which operators are expanded.
         options: Sizes of dynamic dimensions.
         graph: Name of the graph that the model becomes, for the records of its dimensions.
-        chooser: Decides which nodes that the target refuses are written with other operators; None
-            leaves all as they are.
+        chooser: Decides which nodes that the target refuses are rewritten; None leaves all as they are.
         progress: Called with the name of each pass before it runs.
+        watch: Looks at the model after every pass that changed it; what it raises passes.
 
     Returns:
         The model with what happened to it.
@@ -88,17 +91,16 @@ def run_pipeline(
         InternalError: A pass failed or changed the interface.
     """
     defaults = _hide_defaults(model)
-    _mark_weights(model)
+    mark_weights(model)
     dynamic = dynamic_dimensions(model)
-    runner = _Runner(model, progress)
+    runner = _Runner(model, progress, watch)
     runner.run(RUNNING, PassContext(target, options or PipelineOptions(), chooser=chooser))
     for value, tensor in defaults.items():
         value.const_value = tensor
         model.graph.register_initializer(value)
     bound = bound_dimensions(model, dynamic, graph)
     notes = [assumption_note(bound)] if any(dimension.assumed for dimension in bound) else []
-    notes += [note for later in runner.notes.values() for note in dict.fromkeys(later)]
-    notes += _defaults_notes(defaults)
+    notes += [*runner.last_words(), *_defaults_notes(defaults)]
     return PipelineResult(
         model=model,
         passes=tuple(runner.summaries),
@@ -136,9 +138,15 @@ def run_training_pipeline(
 class _Runner:
     """Runs passes one by one, checks and records each."""
 
-    def __init__(self, model: ir.Model, progress: Callable[[str], None] | None) -> None:
+    def __init__(
+        self,
+        model: ir.Model,
+        progress: Callable[[str], None] | None,
+        watch: PassWatch | None = None,
+    ) -> None:
         self.model = model
         self.progress = progress
+        self.watch = watch
         self.summaries: list[PassSummary] = []
         self.notes: dict[str, tuple[str, ...]] = {}
         """By pass: when a pass runs again, its later word counts."""
@@ -153,21 +161,30 @@ class _Runner:
         Raises:
             InternalError: One failed or changed the interface.
         """
+        entries = tuple(entries)
+        binding = {place for place, entry in enumerate(entries) if entry.static_inputs}
+        self._binding = {id(entry) for entry in entries[: max(binding, default=0)]}
         for repetition, neighbours in itertools.groupby(entries, lambda entry: entry.repetition):
             group = list(neighbours)
             for _ in range(MOST_ROUNDS if repetition else 1):
                 changes = self._changes
                 for entry in group:
-                    self._run(entry, entry.make(context))
+                    self._run(entry, functools.partial(entry.make, context))
                 if changes == self._changes:
                     break
 
-    def _run(self, entry: PassEntry, rewrite: ir.passes.PassBase) -> None:
+    def last_words(self) -> list[str]:
+        """Return what passes, and who watches them, have to say after the last one."""
+        notes = [note for later in self.notes.values() for note in dict.fromkeys(later)]
+        return [*notes, *(self.watch.finish() if self.watch is not None else ())]
+
+    def _run(self, entry: PassEntry, make: Callable[[], ir.passes.PassBase]) -> None:
         """Run one pass, unless nothing has changed since it ran before.
 
         Raises:
             InternalError: It failed or changed the interface.
         """
+        rewrite = make()
         name = type(rewrite).__name__.removesuffix("Pass")
         if self._ran_at.get(name) == self._changes:
             return
@@ -208,6 +225,8 @@ class _Runner:
         self._ran_at[name] = self._changes  # one that changed something may find more to change
         self._changes += modified
         self.summaries.append(PassSummary(name, modified, before, after, seconds))
+        if modified and self.watch is not None:
+            self.watch.see(PassStep(name, self.model, make, id(entry) in self._binding))
 
 
 def _hide_defaults(model: ir.Model) -> dict[ir.Value, ir.TensorProtocol]:
@@ -239,17 +258,3 @@ def _defaults_notes(defaults: Iterable[ir.Value]) -> list[str]:
         return []
     shown = f"{', '.join(names[:3])}{', ...' if len(names) > 3 else ''}"
     return [f"{len(names)} inputs have defaults ({shown}) and stay inputs; they are not folded"]
-
-
-def _mark_weights(model: ir.Model) -> None:
-    """Mark the user's weights."""
-    for value in model.graph.initializers.values():
-        if value.const_value is not None and _is_weight(value.const_value):
-            value.meta[WEIGHT] = True
-
-
-def _is_weight(tensor: ir.TensorProtocol) -> bool:
-    """Return whether an initializer holds numbers, narrow integers for them, or many integers."""
-    dtype = tensor.dtype
-    quantized = dtype.is_integer() and dtype.bitwidth < 16 and tensor.size > 1
-    return dtype.is_floating_point() or quantized or tensor.size > 1024

@@ -30,6 +30,7 @@ The tree, with the builtin that each class also is::
     ├── ExecutionError (RuntimeError)       an engine failed, crashed or ran out of time
     │   └── AnomalyError (ArithmeticError)  a section made a NaN or an infinite number
     └── InternalError (AssertionError)      a promise of ours was broken: please report it
+        └── PassMismatchError               a pass of the compiler changed what a model computes
 
 A message says what was given, what was expected and what to do. The first five branches and
 ``DeviceError`` are the caller's to mend; ``InternalError`` is ours. What works but is not what was
@@ -67,6 +68,7 @@ __all__ = [
     "NotTracedError",
     "OutOfDeviceMemoryError",
     "OutputError",
+    "PassMismatchError",
     "PefChecksumError",
     "PefError",
     "PefFormatError",
@@ -279,6 +281,32 @@ class AnomalyError(ExecutionError, ArithmeticError):
 
 class InternalError(SambaError, AssertionError):
     """A promise of samba-onnx itself was broken; the message asks for a report."""
+
+
+class PassMismatchError(InternalError):
+    """A pass of the compiler changed what a model computes; only ``--check-passes`` finds out."""
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        passes: tuple[str, ...] = (),
+        reduction: Any = None,
+        **fields: Any,
+    ) -> None:
+        """Keep what the error is about.
+
+        Args:
+            message: See ``SambaError``.
+            passes: Names of the passes among which the guilty one is: one, unless the engine could not
+                run the model in between.
+            reduction: The smallest part of the model that the passes spoil, a
+                ``samba_onnx.workflows.reduction.Reduction``; None where no part of it shows the fault.
+            **fields: See ``SambaError``.
+        """
+        super().__init__(message, **fields)
+        self.passes = passes
+        self.reduction = reduction
 
 
 class SambaWarning(UserWarning):

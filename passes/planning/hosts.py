@@ -20,6 +20,13 @@ DEFAULT_HOST: Final = "default"
 """Name of the profile that is used where none is given."""
 _FILE: Final = Path(__file__).with_name("default_host.toml")
 _MAX_BYTES: Final = 1 << 16
+_SINGLE: Final = {
+    "bytes_per_second": "bytes/s",
+    "copy_bytes_per_second": "bytes/s",
+    "node_seconds": "s",
+    "call_seconds": "s",
+}
+"""Units of the figures that do not depend on a data type."""
 
 
 class _Strict(BaseModel):
@@ -62,13 +69,7 @@ class HostFile(_Strict):
     def figures(self) -> dict[str, tuple[HostFigure, str]]:
         """Return every figure with its unit, by name."""
         rates = {f"peak_flops.{k}": (v, "operations/s") for k, v in self.peak_flops.items()}
-        return {
-            **rates,
-            "bytes_per_second": (self.bytes_per_second, "bytes/s"),
-            "copy_bytes_per_second": (self.copy_bytes_per_second, "bytes/s"),
-            "node_seconds": (self.node_seconds, "s"),
-            "call_seconds": (self.call_seconds, "s"),
-        }
+        return {**rates, **{name: (getattr(self, name), unit) for name, unit in _SINGLE.items()}}
 
 
 def load_host(profile: str | os.PathLike[str] | HostSummary = DEFAULT_HOST) -> HostSummary:
@@ -134,6 +135,16 @@ def _summary(file: HostFile) -> HostSummary:
     )
 
 
+def figures(host: HostSummary) -> dict[str, tuple[float, str]]:
+    """Return the figures of a profile with their units, by name.
+
+    Args:
+        host: Any profile.
+    """
+    rates = {f"peak_flops.{k}": (v, "operations/s") for k, v in host.peak_flops.items()}
+    return {**rates, **{name: (getattr(host, name), unit) for name, unit in _SINGLE.items()}}
+
+
 def host_text(host: HostSummary, note: str) -> str:
     """Return a profile as a file that :func:`load_host` reads.
 
@@ -145,10 +156,9 @@ def host_text(host: HostSummary, note: str) -> str:
     def figure(value: float) -> str:
         return f'{{ value = {float(value)!r}, evidence = "measured", note = "{note}" }}'
 
-    single = ("bytes_per_second", "copy_bytes_per_second", "node_seconds", "call_seconds")
     lines = [
         f'name = "{host.name}"',
-        *(f"{key} = {figure(getattr(host, key))}" for key in single),
+        *(f"{key} = {figure(getattr(host, key))}" for key in _SINGLE),
         "",
         "[peak_flops]",
         *(f"{dtype} = {figure(value)}" for dtype, value in host.peak_flops.items()),

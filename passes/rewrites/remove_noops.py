@@ -8,6 +8,7 @@ from collections.abc import Callable
 import onnx_ir as ir
 
 from samba_onnx.facts.operators import Kind, operators
+from samba_onnx.passes.rewrites.float_twins import WHOLE
 from samba_onnx.passes.rewrites.interface import dimensions
 from samba_onnx.passes.rewrites.refusals import ReasonedPass, Refusal
 from samba_onnx.passes.rewrites.rewriting import (
@@ -56,6 +57,7 @@ class RemoveNoopsPass(ReasonedPass):
        axes of size 1 that stay.
     5. Two Transposes, or two Unsqueezes, in a row become one; of two Reshapes in a row the first is
        skipped; CastLike of a known type becomes Cast.
+    6. Whole numbers in float32 that become int32 and float32 again are what they were.
 
     A node whose output is a graph's output is kept as an Identity where the input cannot carry
     the output's name.
@@ -82,6 +84,8 @@ class RemoveNoopsPass(ReasonedPass):
                 modified = self.refusals.applied(node, _merge_transposes(node, before))
             elif node.op_type == "Reshape" and before.op_type in RESHAPING:
                 modified = self.refusals.applied(node, _skip_reshape(node, before))
+            elif node.op_type == "Cast" and before.op_type == "Cast":
+                modified = self.refusals.applied(node, _skip_integers(node, before))
             elif node.op_type == "Unsqueeze" and before.op_type == "Unsqueeze":
                 modified = self.refusals.applied(node, _merge_unsqueezes(model, node, before))
         if node.op_type in COMMUTATIVE and constant(first) is not None:
@@ -158,6 +162,23 @@ def _cast(node: ir.Node) -> Refusal | None:
         return Refusal("the type of its input is not known")
     if source.dtype != node.attributes["to"].as_int():
         return Refusal("it changes the type")
+    return None
+
+
+def _skip_integers(node: ir.Node, before: ir.Node) -> Refusal | None:
+    """Let a Cast read the whole numbers in float32 that the Cast before it makes int32 of."""
+    # Case 6.
+    source, whole = node.inputs[0], before.inputs[0]
+    if (
+        whole is None
+        or source is None
+        or WHOLE not in whole.meta
+        or whole.dtype != ir.DataType.FLOAT
+    ):
+        return Refusal("what its input was cast from is not known to be whole numbers")
+    if integer_attribute(before, "to", 0) != ir.DataType.INT32:
+        return Refusal("its input was cast to another type than int32")
+    node.replace_input_with(0, whole)
     return None
 
 

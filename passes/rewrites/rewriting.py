@@ -220,3 +220,21 @@ def replace_node_output(node: ir.Node, new: ir.Node) -> None:
             raise ValueError(f"output {extra.name!r} of node {node.name!r} is still read")
     node.resize_outputs(1)
     replace_node(node, new, new.outputs)
+
+
+def mark_weights(model: ir.Model) -> None:
+    """Mark the initializers of the main graph that hold the user's weights.
+
+    Args:
+        model: A model before any pass.
+    """
+    for value in model.graph.initializers.values():
+        if value.const_value is not None and _is_weight(value.const_value):
+            value.meta[WEIGHT] = True
+
+
+def _is_weight(tensor: ir.TensorProtocol) -> bool:
+    """Return whether an initializer holds numbers, narrow integers for them, or many integers."""
+    dtype = tensor.dtype
+    quantized = dtype.is_integer() and dtype.bitwidth < 16 and tensor.size > 1
+    return dtype.is_floating_point() or quantized or tensor.size > 1024

@@ -8,7 +8,9 @@ from samba_onnx.cli.signals import Interrupted, interruptible
 
 __all__ = ["main"]
 
-_ISOLATED = frozenset({"analyze", "convert", "diff", "run", "train-export", "verify"})
+_ISOLATED = frozenset(
+    {"analyze", "compare", "convert", "diff", "reduce", "run", "train-export", "verify"}
+)
 """Commands that hand what others made to native code."""
 
 

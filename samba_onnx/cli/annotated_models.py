@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from samba_onnx.cli.progress import Activity
@@ -25,19 +26,46 @@ def refuse_annotated(model: str, output: str | None) -> None:
         )
 
 
-def write_annotated(model: str, output: str, activity: Activity, **options: Any) -> None:
+def write_annotated(
+    model: str,
+    output: str,
+    activity: Activity,
+    *,
+    dims: Any,
+    input_shapes: Any,
+    keep_dynamic: bool,
+    float16: str | None,
+    legalise: str,
+    no_legalise: Sequence[str],
+    **choices: Any,
+) -> None:
     """Write a model with what became of each of its nodes.
 
     Args:
         model: Path of the ONNX model.
         output: The file to write.
         activity: Shows what goes on.
-        **options: Target, level and sizes, as ``samba_onnx.workflows.annotating.annotate`` takes them.
+        dims: Sizes of dynamic dimensions; of several, the first.
+        input_shapes: Shapes of inputs.
+        keep_dynamic: Whether other dimensions stay dynamic.
+        float16: The type in which float16 is computed.
+        legalise: ``auto`` or ``all``.
+        no_legalise: Rules of legalisation that are not applied.
+        **choices: Target, level and placement, as ``samba_onnx.workflows.choices.chosen_settings`` takes
+            them.
 
     Raises:
-        SambaError: As that function.
+        SambaError: As ``samba_onnx.workflows.annotating.annotate``.
     """
     from samba_onnx.workflows.annotating import annotate
+    from samba_onnx.workflows.choices import (
+        chosen_options,
+        chosen_settings,
+        legalisation_options,
+    )
 
     activity.step("annotate")
-    annotate(model, output, **options, progress=activity.step)
+    rules = legalisation_options(legalise, no_legalise)
+    settings = chosen_settings(progress=activity.step, legalisation=rules, **choices)
+    options = chosen_options(settings.target, dims, input_shapes, keep_dynamic, float16)
+    annotate(model, output, settings, options[0])

@@ -13,6 +13,8 @@ import typer
 
 import samba_onnx
 from samba_onnx.cli import (
+    calibrating,
+    comparing,
     conversion,
     data_preparation,
     differing,
@@ -20,6 +22,7 @@ from samba_onnx.cli import (
     linting,
     listings,
     programs,
+    reducing,
     running,
     trained_models,
     verifying,
@@ -122,10 +125,13 @@ def build_application(markup: Literal["rich"] | None = None) -> typer.Typer:
         inspection.inspect,
         running.run,
         verifying.verify,
+        comparing.compare,
+        reducing.reduce,
         differing.diff,
         trained_models.train_export,
         programs.exec_,
         linting.lint,
+        calibrating.calibrate,
         listings.ops,
         listings.targets,
     ):

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from samba_onnx.cli.annotated_models import refuse_annotated, write_annotated
+from samba_onnx.cli.calibrating import host_profile
+from samba_onnx.cli.checked_passes import CheckPassesOption, writing_the_guilty_part
 from samba_onnx.cli.display import Display, refuse_overwriting
 from samba_onnx.cli.failures import EXIT_NO, EXIT_YES, complain
+from samba_onnx.cli.limits import AcceptedLimits, accepted_limits
 from samba_onnx.cli.options import (
     TORCH,
     AnnotatedOption,
@@ -19,12 +21,14 @@ from samba_onnx.cli.options import (
     FailOption,
     FallbacksOption,
     Float16Option,
+    HostOption,
     InputShapeOption,
     JsonOption,
     KeepDynamicOption,
     LegaliseOption,
     LevelOption,
     NoLegaliseOption,
+    PlacementOption,
     PortableArgument,
     QuietOption,
     SampleInputOption,
@@ -33,7 +37,6 @@ from samba_onnx.cli.options import (
     TargetOption,
     TransferOption,
     VerboseOption,
-    parse_bytes,
     parse_input_shapes,
     parse_sizes,
 )
@@ -46,30 +49,6 @@ if TYPE_CHECKING:
 
     from samba_onnx.passes.planning.legalising import LegalisationOptions
     from samba_onnx.report import Report
-
-
-@dataclass(frozen=True)
-class AcceptedLimits:
-    """How much of a conversion the user accepts; more is exit status 1."""
-
-    fallbacks: int | None
-    transfer_bytes: int | None
-
-    def exceeded(self, report: Report) -> tuple[str, ...]:
-        """Return a sentence for every limit that the report exceeds."""
-        from samba_onnx.report.units import count_text
-
-        complaints = []
-        places = report.coverage.cpu_places
-        if self.fallbacks is not None and places > self.fallbacks:
-            count = count_text(places, "fallback")
-            complaints.append(f"{count} to the CPU, {self.fallbacks} allowed")
-        size = sum(total.bytes for total in report.transfers_per_run)
-        if self.transfer_bytes is not None and size > self.transfer_bytes:
-            complaints.append(
-                f"{size} bytes are transferred in every run, {self.transfer_bytes} allowed"
-            )
-        return tuple(complaints)
 
 
 def convert(
@@ -85,6 +64,8 @@ def convert(
     ] = None,
     target: TargetOption = "sn40l",
     level: LevelOption = "o3",
+    placement: PlacementOption = "optimal",
+    host: HostOption = "default",
     legalise: LegaliseOption = "auto",
     no_legalise: NoLegaliseOption = None,
     sample: Annotated[
@@ -115,6 +96,7 @@ def convert(
     fail_on_fallback: FailOption = False,
     max_fallbacks: FallbacksOption = None,
     max_transfer_bytes: TransferOption = None,
+    check_passes: CheckPassesOption = False,
     check: Annotated[
         bool,
         typer.Option(
@@ -152,8 +134,7 @@ def convert(
 ) -> int:
     """Convert a model into a PEF, and report what runs where.
 
-    Dynamic dimensions of which no option states a size become 1, and a note says which. A PyTorch model is put into evaluation mode, and its sizes are those of its example inputs; the
-    sample is what eager torch computes from them. Whatever a factory does, it does with the rights
+    Dynamic dimensions of which no option states a size become 1, and a note says which. A PyTorch model is put into evaluation mode, and its sizes are those of its example inputs; the sample is what eager torch computes from them. Whatever a factory does, it does with the rights
     of whoever runs this command; a .pt2 file runs nothing.
 
     Examples:
@@ -161,7 +142,7 @@ def convert(
       samba-port convert model.onnx -o out/m.pef --target sn30 --dim batch=8
       samba-port convert model.onnx --dim batch=1,8,32
       samba-port convert model.onnx --json report.json --fail-on-fallback
-      samba-port convert model.onnx --annotated where.onnx
+      samba-port convert model.onnx --annotated where.onnx --check-passes
       samba-port convert my_project.models:resnet -o resnet.pef
       samba-port convert exported.pt2
       samba-port convert my_project.training:lenet --train
@@ -169,7 +150,7 @@ def convert(
     A limit that is exceeded gives exit status 1; the PEF is written all the same.
     """
     display = Display(json, quiet, verbose)
-    limits = _limits(fail_on_fallback, max_fallbacks, max_transfer_bytes)
+    limits = accepted_limits(fail_on_fallback, max_fallbacks, max_transfer_bytes)
     batches = _spatial_batches(model, spatial_batches)
     dims, shapes = parse_sizes(dim), _shapes(input_shape, sample_input)
     sizes: dict[str, Any] = {"dims": dims, "input_shapes": shapes, "keep_dynamic": keep_dynamic}
@@ -177,13 +158,14 @@ def convert(
     if loss_index and not train:
         raise UsageError("--loss-index is for --train: a program that only runs has no losses")
     destination = output or _destination(model)
+    device = _device(target, level, placement, host)
     refuse_annotated(model, annotated)
     outputs = {"--output": destination, "the log": f"{destination}.log", "--json": json}
     refuse_overwriting(model, outputs={**outputs, "--annotated": annotated})
 
     from samba_onnx.report import Report
 
-    with Activity(quiet) as activity:
+    with Activity(quiet) as activity, writing_the_guilty_part(destination):
         if is_torch_model(model):
             _refuse_shapes(bool(dims or shapes or keep_dynamic or float16))
             _refuse_libraries(custom_ops)
@@ -191,14 +173,14 @@ def convert(
                 model,
                 destination,
                 activity.step,
-                target=target,
-                level=level,
+                **device,
                 legalisation=_legalisation(legalise, no_legalise),
                 sample=sample is not False,
                 check=check,
                 train=train,
                 loss_indices=loss_index,
                 spatial_batches=batches,
+                check_passes=check_passes,
             )
         else:
             _refuse_torch_options(check, train)
@@ -207,19 +189,19 @@ def convert(
             opened = compile_model(
                 model,
                 destination,
-                target=target,
-                level=level,
+                **device,
                 **sizes,
                 sample=sample,
                 sample_seconds=sample_seconds,
                 seed=seed,
                 custom_ops=custom_ops or (),
+                check_passes=check_passes,
                 progress=activity.step,
             )
         with opened as pef:
             report = Report.from_manifest(pef.manifest)
         if annotated is not None:
-            write_annotated(model, annotated, activity, target=target, level=level, **sizes)
+            write_annotated(model, annotated, activity, **device, **sizes)
     return _give(report, display, limits, "convert", written=destination)
 
 
@@ -227,6 +209,8 @@ def analyze(
     model: PortableArgument,
     target: TargetOption = "sn40l",
     level: LevelOption = "o3",
+    placement: PlacementOption = "optimal",
+    host: HostOption = "default",
     legalise: LegaliseOption = "auto",
     no_legalise: NoLegaliseOption = None,
     dim: DimOption = None,
@@ -250,11 +234,12 @@ def analyze(
       samba-port analyze model.onnx --json - --max-transfer-bytes 2MB
       samba-port analyze my_project.models:resnet
     """
-    limits = _limits(fail_on_fallback, max_fallbacks, max_transfer_bytes)
+    limits = accepted_limits(fail_on_fallback, max_fallbacks, max_transfer_bytes)
     batches = _spatial_batches(model, spatial_batches)
     dims, shapes = parse_sizes(dim), _shapes(input_shape, sample_input)
     sizes: dict[str, Any] = {"dims": dims, "input_shapes": shapes, "keep_dynamic": keep_dynamic}
     sizes |= {"float16": float16, "legalise": legalise, "no_legalise": no_legalise or ()}
+    device = _device(target, level, placement, host)
     refuse_annotated(model, annotated)
     refuse_overwriting(model, outputs={"--json": json, "--annotated": annotated})
 
@@ -266,24 +251,23 @@ def analyze(
             manifest = analyze_torch(
                 model,
                 activity.step,
-                target=target,
-                level=level,
+                **device,
                 legalisation=_legalisation(legalise, no_legalise),
                 spatial_batches=batches,
             )
         else:
             from samba_onnx.workflows.compiler import analyze as analyze_model
 
-            manifest = analyze_model(
-                model,
-                target=target,
-                level=level,
-                **sizes,
-                progress=activity.step,
-            )
+            manifest = analyze_model(model, **device, **sizes, progress=activity.step)
         if annotated is not None:
-            write_annotated(model, annotated, activity, target=target, level=level, **sizes)
+            write_annotated(model, annotated, activity, **device, **sizes)
     return _give(Report.from_manifest(manifest), Display(json, quiet, verbose), limits, "analyze")
+
+
+def _device(target: str, level: str, placement: str, host: str) -> dict[str, Any]:
+    """Return what a model is converted for, as all functions that convert take it."""
+    profile = host_profile(host)
+    return {"target": target, "level": level, "placement": placement, "host": profile}
 
 
 def _legalisation(legalise: str, no_legalise: list[str] | None) -> LegalisationOptions:
@@ -358,15 +342,6 @@ def _spatial_batches(model: str, batches: int | None) -> int:
             "Python, as the module that samba.from_onnx makes of it"
         )
     return batches or 0
-
-
-def _limits(
-    fail_on_fallback: bool, fallbacks: int | None, transfer_bytes: str | None
-) -> AcceptedLimits:
-    """Read the limits; ``--fail-on-fallback`` is ``--max-fallbacks 0``."""
-    return AcceptedLimits(
-        0 if fail_on_fallback else fallbacks, parse_bytes("--max-transfer-bytes", transfer_bytes)
-    )
 
 
 def _give(

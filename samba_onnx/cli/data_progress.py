@@ -63,7 +63,9 @@ class DataProgress:
         self._waiting += size
         self._articles += articles
         now = time.monotonic()
-        if self._progress is None or now - self._shown < REFRESH_SECONDS:
+        if self._progress is None or not self._progress.task_ids:
+            return
+        if now - self._shown < REFRESH_SECONDS:
             return
         rate = self._articles / max(now - self._begun, 1e-3)
         (task,) = self._progress.task_ids

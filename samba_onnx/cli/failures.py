@@ -10,7 +10,7 @@ import traceback
 from collections.abc import Callable, Sequence
 
 from samba_onnx.cli.signals import Interrupted, interruption
-from samba_onnx.errors import InternalError, SambaError
+from samba_onnx.errors import InternalError, PassMismatchError, SambaError
 
 COMMANDS = (
     "convert",
@@ -18,10 +18,13 @@ COMMANDS = (
     "inspect",
     "run",
     "verify",
+    "compare",
+    "reduce",
     "diff",
     "train-export",
     "exec",
     "lint",
+    "calibrate",
     "ops",
     "targets",
     "data-prep",
@@ -125,6 +128,9 @@ def _explain(error: Exception, name: str) -> int:
         with contextlib.suppress(OSError):
             flush_output()
         return EXIT_PIPE
+    if isinstance(error, PassMismatchError):
+        complain(name, f"error: {error}")
+        return EXIT_NO  # it was asked whether there is one
     if isinstance(error, InternalError):
         complain(name, f"internal error: {error}")
     elif isinstance(error, SambaError):

@@ -41,6 +41,24 @@ LevelOption = Annotated[
         help="o0: a section per operator; o3: sections as large as on-chip memory allows.",
     ),
 ]
+PlacementOption = Annotated[
+    str,
+    typer.Option(
+        "--placement",
+        metavar="optimal|strict",
+        help="optimal: nodes beside a fallback run on the CPU, too, where that saves time; strict: all "
+        "that the target supports runs on the RDU.",
+    ),
+]
+HostOption = Annotated[
+    str,
+    typer.Option(
+        "--host",
+        metavar="PROFILE",
+        help="CPU that fallbacks' times are modelled for: default; measured, by samba-port calibrate; "
+        "or a TOML file of your own.",
+    ),
+]
 LegaliseOption = Annotated[
     str,
     typer.Option(

@@ -35,45 +35,31 @@ def convert_torch(
     output: str,
     progress: Callable[[str], None],
     *,
-    target: str,
-    level: str,
-    legalisation: LegalisationOptions | None = None,
     sample: bool,
-    check: bool,
     train: bool,
     loss_indices: Sequence[int] | None = None,
-    spatial_batches: int = 0,
+    **options: Any,
 ) -> Pef:
-    """Convert a PyTorch model; the arguments are those of ``samba_onnx.workflows.porting.port``.
+    """Convert a PyTorch model.
 
     Args:
         model: A factory or a ``.pt2`` file.
         output: The PEF to write.
         progress: Called with the name of each step before it begins.
-        target: The device.
-        level: ``o0`` or ``o3``.
-        legalisation: Which rules write what the target lacks; None for those that make a run shorter.
         sample: Keep the example inputs with eager torch's outputs.
-        check: Compare what was exported with eager torch.
         train: The factory returns optimizers, too: convert for training.
         loss_indices: Outputs that training starts from; None chooses those that losses made.
-        spatial_batches: Mini-batches of a run in spatial mapping; 0 for section mapping.
+        **options: Target, level and checks, as ``samba_onnx.workflows.porting.port`` takes them.
 
     Raises:
         UsageError: torch is not installed, or an argument is wrong.
         ModelError: The model cannot be converted.
+        PassMismatchError: A pass changes what it computes.
     """
     _import_porting(progress)
     from samba_onnx.workflows import porting
 
-    options: dict[str, Any] = {
-        "target": target,
-        "level": level,
-        "legalisation": legalisation,
-        "check": check,
-        "spatial_batches": spatial_batches,
-        "progress": progress,
-    }
+    options["progress"] = progress
     with _prints_elsewhere():
         loaded = porting.load_torch_model(model, train=train)
         if train:
@@ -87,6 +73,8 @@ def analyze_torch(
     *,
     target: str,
     level: str,
+    placement: str = "optimal",
+    host: str = "default",
     legalisation: LegalisationOptions | None = None,
     spatial_batches: int = 0,
 ) -> Manifest:
@@ -97,6 +85,8 @@ def analyze_torch(
         progress: Called with the name of each step before it begins.
         target: The device.
         level: ``o0`` or ``o3``.
+        placement: ``optimal`` or ``strict``.
+        host: The CPU: ``default`` or the path of a profile.
         legalisation: Which rules write what the target lacks; None for those that make a run shorter.
         spatial_batches: Mini-batches of a run in spatial mapping; 0 for section mapping.
 
@@ -113,6 +103,8 @@ def analyze_torch(
             loaded,
             target=target,
             level=level,
+            placement=placement,
+            host=host,
             legalisation=legalisation,
             spatial_batches=spatial_batches,
             progress=progress,

@@ -28,6 +28,36 @@ if TYPE_CHECKING:
     from samba_onnx.workflows.verification import Verification
 
 
+InputFileOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--input",
+        "-i",
+        metavar="NAME=FILE",
+        help="Array for an input, from .npy, .npz or .json, in place of a random one; "
+        "repeatable; all inputs or none.",
+    ),
+]
+RtolOption = Annotated[
+    float | None,
+    typer.Option(
+        "--rtol",
+        metavar="R",
+        min=0.0,
+        help="Relative tolerance, in place of that of the type; see docs/cli.md.",
+    ),
+]
+AtolOption = Annotated[
+    float | None,
+    typer.Option(
+        "--atol",
+        metavar="A",
+        min=0.0,
+        help="Absolute tolerance, per unit of an output's largest magnitude.",
+    ),
+]
+
+
 def verify(
     files: Annotated[
         list[str],
@@ -36,35 +66,10 @@ def verify(
             help="The original model and the PEF; a PEF alone is tested with the sample inside it.",
         ),
     ],
-    input_file: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--input",
-            "-i",
-            metavar="NAME=FILE",
-            help="Array for an input, from .npy, .npz or .json, in place of a random one; "
-            "repeatable; all inputs or none.",
-        ),
-    ] = None,
+    input_file: InputFileOption = None,
     seed: SeedOption = 0,
-    rtol: Annotated[
-        float | None,
-        typer.Option(
-            "--rtol",
-            metavar="R",
-            min=0.0,
-            help="Relative tolerance, in place of that of the type; see docs/cli.md.",
-        ),
-    ] = None,
-    atol: Annotated[
-        float | None,
-        typer.Option(
-            "--atol",
-            metavar="A",
-            min=0.0,
-            help="Absolute tolerance, per unit of an output's largest magnitude.",
-        ),
-    ] = None,
+    rtol: RtolOption = None,
+    atol: AtolOption = None,
     threads: ThreadsOption = None,
     engine: EngineOption = "onnxruntime",
     custom_ops: CustomOpsOption = None,
@@ -116,7 +121,7 @@ def verify(
             verification = compare_with_original(
                 files[0],
                 pef,
-                inputs=_inputs(pef, input_file),
+                inputs=input_arrays(pef, input_file),
                 seed=seed,
                 rtol=rtol,
                 atol=atol,
@@ -130,8 +135,19 @@ def verify(
     return EXIT_YES if report.passed else EXIT_NO
 
 
-def _inputs(pef: Any, texts: list[str] | None) -> dict[str, Any] | None:
-    """Read input files; None where there are none, so that random ones are made."""
+def input_arrays(pef: Any, texts: list[str] | None) -> dict[str, Any] | None:
+    """Read input files.
+
+    Args:
+        pef: The open PEF whose inputs they are for.
+        texts: As ``x=x.npy``, each.
+
+    Returns:
+        Arrays by the model's input names; None where there are no files, so that random ones are made.
+
+    Raises:
+        UsageError: A file does not fit, or an input has none.
+    """
     if not texts:
         return None
     from samba_onnx.cli.arrays import read_inputs

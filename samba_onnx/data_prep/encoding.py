@@ -75,7 +75,7 @@ class RememberingEncoder:
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the ids of each text."""
-        results = [self._memory.encode(text) for text in texts]
+        results = self._memory.encode(texts)
         others = [place for place, ids in enumerate(results) if ids is None]
         if others:
             encoded = self._whole_texts.encode([texts[place] for place in others])

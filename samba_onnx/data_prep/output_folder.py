@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
+import os
 import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +16,7 @@ from typing import Any
 from samba_onnx.data_prep.hdf5_files import sha256_of
 from samba_onnx.data_prep.libraries import library
 from samba_onnx.data_prep.run_state import STATE_FILE
-from samba_onnx.errors import UsageError
+from samba_onnx.errors import OutputError, UsageError
 from samba_onnx.safety.files import atomic_output
 
 _OWN_FOLDERS = ("splits", "test_files", "tokenizer", "sha256", "json_error_log", "buckets")
@@ -81,8 +84,38 @@ class OutputFolder:
         return self.path / f"{name}.hdf5"
 
     def is_empty(self) -> bool:
-        """Whether there is nothing in it, or no folder."""
-        return not self.path.exists() or not any(self.path.iterdir())
+        """Whether there is nothing in it."""
+        return not any(self.path.iterdir())
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep other runs out of the folder, which is made if it is missing.
+
+        Raises:
+            UsageError: Another run is writing there.
+            OutputError: The folder cannot be made.
+        """
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except OSError as error:
+            message = f"{self.path}: cannot make this folder: {error.strerror}"
+            raise OutputError(message, path=self.path) from None
+        try:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise UsageError(
+                    f"{self.path}: another run is writing there: wait for it"
+                ) from None
+            yield
+        finally:
+            os.close(descriptor)
+
+    def remove_temporary(self) -> None:
+        """Remove what processes have left that were killed while they wrote."""
+        for item in self.path.glob(".*.tmp"):
+            item.unlink(missing_ok=True)
 
     def clear(self, files: Sequence[Path]) -> None:
         """Remove what an earlier run has left, and nothing else.
@@ -93,8 +126,6 @@ class OutputFolder:
         Raises:
             UsageError: The input is among it, or the folder holds what no run leaves.
         """
-        if not self.path.exists():
-            return
         items = list(self.path.iterdir())
         foreign = [item.name for item in items if not _is_own(item)]
         if foreign:

@@ -84,7 +84,8 @@ def pipeline(
     counts = split_counts(options.splits, sum(path.stat().st_size for path in files))
     require_lines(files, counts.total)
     run = _Run(files, folder, counts, options, reporter or Silence())
-    return run.run(tokenizer, config)
+    with folder.locked():
+        return run.run(tokenizer, config)
 
 
 def default_output(input_path: Path) -> Path:
@@ -146,6 +147,7 @@ class _Run:
             LOGGER.info("settings: %s", state.settings)
             if not self._folder.tokenizer.exists() or not state.splits:
                 save_tokenizer(tokenizer, config, self._folder.tokenizer)
+            self._folder.remove_temporary()
             self._split(state)
             results = self._prepare(state, record)
             return self._complete(results, record)
@@ -170,7 +172,6 @@ class _Run:
                 f"{folder.path}: the output folder is not empty: give another --output_path, or "
                 "--overwrite_output_path to replace the dataset in it"
             )
-        folder.path.mkdir(parents=True, exist_ok=True)
         state = RunState(folder.state, settings)
         state.write()
         return state

@@ -12,7 +12,7 @@ import numpy as np
 from samba_onnx.data_prep.libraries import library
 from samba_onnx.data_prep.reporting import Reporter
 from samba_onnx.data_prep.splitting import input_blocks, open_all
-from samba_onnx.errors import UsageError
+from samba_onnx.errors import InternalError, UsageError
 
 BUCKET_BYTES = 64 << 20
 """Bytes of text that are shuffled in memory at once, where not all is."""
@@ -71,6 +71,8 @@ def shuffle_large_file(
     count, buckets = _throw(input_blocks(files), size, folder, "bucket", order)
     lines = (line for bucket in buckets for line in _emptied(bucket, folder, order))
     _cut_into_files(lines, count, targets, reporter)
+    for _ in lines:  # there is none, but buckets are removed on the way to the end
+        raise InternalError("a shuffled line belongs to no file")
 
 
 def _throw(
@@ -102,9 +104,10 @@ def _emptied(bucket: Path, folder: Path, order: np.random.Generator) -> Iterator
     count, buckets = _throw(input_blocks([bucket]), size, folder, bucket.name, order)
     bucket.unlink()
     if count == 1:  # one line that is longer than a bucket
-        yield from (path.read_bytes() for path in buckets if path.stat().st_size)
+        texts = [path.read_bytes() for path in buckets]
         for path in buckets:
             path.unlink()
+        yield b"".join(texts)
         return
     for smaller in buckets:
         yield from _emptied(smaller, folder, order)

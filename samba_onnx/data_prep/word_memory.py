@@ -10,14 +10,22 @@ from __future__ import annotations
 
 import json
 import re
-from itertools import chain
+from collections.abc import Sequence
+from itertools import chain, islice
 from typing import Any
 
-MOST_WORDS = 200_000
-"""Words that are remembered at most, about 60 MB; later ones are encoded each time."""
+import numpy as np
 
-LONGEST_WORD = 64
-"""Characters of a word that is remembered: a longer one hardly comes again."""
+MOST_CHARACTERS = 2_000_000
+"""Characters of words that are remembered, about 80 MB in all; then those are kept that came last."""
+
+WORDS_AT_ONCE = 4000
+"""New words that are encoded as one text."""
+
+OTHER_SPACES = frozenset(
+    chr(code) for code in range(0x3001) if chr(code).isspace() and chr(code) != " "
+)
+"""Characters that Python takes for a space, among them all that Unicode does."""
 
 PATTERNS = frozenset(
     {
@@ -36,7 +44,10 @@ PATTERNS = frozenset(
 _PROCESSORS = frozenset({"ByteLevel", "TemplateProcessing"})
 """Post-processors that only add special tokens at the ends, or only touch offsets."""
 
-_LONE_SPACE = re.compile(r"(?<=\S)(?= \S)")
+_LONE_SPACE = re.compile(r"(?<=\S) (?=\S)")
+_PLAIN = re.compile(r"\S(?:[^ ]*\S)?")
+_SPACE = "\u0120"
+"""What byte-level tokenizers write for a space."""
 
 
 def splits_at_spaces(backend: str) -> bool:
@@ -94,29 +105,20 @@ def _cuts_at_spaces(pre_tokenizer: Any) -> bool:
 
 
 class _Words(dict[str, list[int]]):
-    """Ids by word, filled as words are asked for."""
+    """Ids by word; a word that is new gets a list that is empty until it is learned."""
 
-    def __init__(self, tokenizer: Any, before: str) -> None:
-        """Begin empty.
-
-        Args:
-            tokenizer: Encodes what is not here.
-            before: What stands before every word of these.
-        """
+    def __init__(self) -> None:
         super().__init__()
-        self._tokenizer = tokenizer
-        self._before = before
+        self.new: dict[str, list[int]] = {}
 
     def __missing__(self, word: str) -> list[int]:
-        encoding = self._tokenizer.encode(self._before + word, add_special_tokens=False)
-        ids: list[int] = encoding.ids
-        if len(self) < MOST_WORDS and len(word) <= LONGEST_WORD:
-            self[word] = ids
+        ids: list[int] = []
+        self[word] = self.new[word] = ids
         return ids
 
 
 class WordMemory:
-    """Encodes texts word by word."""
+    """Encodes texts word by word; what is new in many texts is encoded in one go."""
 
     def __init__(self, tokenizer: Any) -> None:
         """Begin without words.
@@ -124,26 +126,98 @@ class WordMemory:
         Args:
             tokenizer: A ``tokenizers.Tokenizer`` for which ``splits_at_spaces`` holds.
         """
-        self._first = _Words(tokenizer, "")
-        self._spaced = _Words(tokenizer, " ")
+        self._tokenizer = tokenizer
+        self._first = _Words()
+        """Ids of what a text begins with, where that is no single space."""
+        self._spaced = _Words()
+        """Ids of a space and a word, by the word."""
+        self._characters = 0
         added = [token.content for token in tokenizer.get_added_tokens_decoder().values()]
         self._added = re.compile("|".join(map(re.escape, added))) if added else None
-        body = tokenizer.encode("a", add_special_tokens=False).ids
+        vocabulary = tokenizer.get_vocab()
+        self._begins_with_space = np.zeros(max(vocabulary.values()) + 1, bool)
+        for token, number in vocabulary.items():
+            self._begins_with_space[number] = token.startswith(_SPACE)
+        body = self._encode("a")
         whole = tokenizer.encode("a").ids
         place = next(i for i in range(len(whole)) if whole[i : i + len(body)] == body)
         self._before, self._after = whole[:place], whole[place + len(body) :]
 
-    def encode(self, text: str) -> list[int] | None:
-        """Return the ids of a text; None if an added token stands in it, which must be cut out first."""
-        if self._added is not None and self._added.search(text):
-            return None
-        words = text.split()
-        spaced = text[:1] == " "
-        # Case 1: single spaces and no other space, which is most of all texts.
-        if words and " ".join(words) == text[spaced:]:
-            first = self._spaced[words[0]] if spaced else self._first[words[0]]
-            rest = map(self._spaced.__getitem__, words[1:])
-            return [*self._before, *first, *chain.from_iterable(rest), *self._after]
-        # Case 2: line breaks and the like stay inside of the parts.
-        parts = map(self._first.__getitem__, _LONE_SPACE.split(text))
-        return [*self._before, *chain.from_iterable(parts), *self._after]
+    def encode(self, texts: Sequence[str]) -> list[list[int] | None]:
+        """Return the ids of each text; None if an added token stands in it, which must be cut out first."""
+        added = self._added
+        cut = [None if added and added.search(text) else _cut(text) for text in texts]
+        first, spaced = self._first, self._spaced
+        pieces = [
+            None
+            if words is None
+            else [first[words[0]], *map(spaced.__getitem__, islice(words, 1, None))]
+            for words in cut
+        ]
+        self._learn()
+        results = [
+            None if lists is None else [*self._before, *chain.from_iterable(lists), *self._after]
+            for lists in pieces
+        ]
+        if self._characters > MOST_CHARACTERS:
+            self._forget([words for words in cut if words is not None])
+        return results
+
+    def _forget(self, cut: list[list[str]]) -> None:
+        """Remember nothing but the words of the latest texts: most of those that come often are there."""
+        latest = set(chain.from_iterable(islice(words, 1, None) for words in cut))
+        self._characters = sum(map(len, latest))
+        if self._characters > MOST_CHARACTERS // 2:
+            latest, self._characters = set(), 0
+        words = _Words()
+        words.update((word, self._spaced[word]) for word in latest)
+        self._first, self._spaced = _Words(), words
+
+    def _learn(self) -> None:
+        """Encode what is new."""
+        begins, new = self._first.new, self._spaced.new
+        self._first.new, self._spaced.new = {}, {}
+        for ids, encoded in zip(begins.values(), self._encode_each([*begins]), strict=True):
+            ids += encoded
+        # What has another space inside or at its end depends on what follows it.
+        plain = [word for word in new if _PLAIN.fullmatch(word)]
+        for begin in range(0, len(plain), WORDS_AT_ONCE):
+            words = plain[begin : begin + WORDS_AT_ONCE]
+            self._learn_in_one(words, [new[word] for word in words])
+        others = {word: ids for word, ids in new.items() if not ids}
+        encodings = self._encode_each([f" {word}" for word in others])
+        for ids, encoded in zip(others.values(), encodings, strict=True):
+            ids += encoded
+        self._characters += sum(map(len, begins)) + sum(map(len, new))
+
+    def _learn_in_one(self, words: list[str], lists: list[list[int]]) -> None:
+        """Encode words as one text, and cut its tokens where a space begins, if that is once a word."""
+        ids = self._encode(" " + " ".join(words))
+        begins = np.flatnonzero(self._begins_with_space[ids]).tolist()
+        if len(begins) == len(words):
+            for target, begin, end in zip(lists, begins, [*begins[1:], len(ids)], strict=True):
+                target += ids[begin:end]
+
+    def _encode_each(self, texts: list[str]) -> list[list[int]]:
+        encodings = self._tokenizer.encode_batch_fast(texts, add_special_tokens=False)
+        return [encoding.ids for encoding in encodings]
+
+    def _encode(self, text: str) -> list[int]:
+        ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
+        return ids
+
+
+def _cut(text: str) -> list[str]:
+    """Return what a text begins with, and what follows each of its single spaces."""
+    words = text.split(" ")
+    # Case 1: no two spaces beside each other, at the end, or beside a line break and the like.
+    if "" not in islice(words, 1, None):
+        others = OTHER_SPACES.intersection(text)
+        if not any(f" {space}" in text or f"{space} " in text for space in others):
+            return words
+    # Case 2: only some spaces are single ones.
+    words = _LONE_SPACE.split(text)
+    begin = words[0]
+    if begin[:1] == " " and not begin[1:2].isspace() and len(begin) > 1:
+        words[:1] = ["", begin[1:]]
+    return words

@@ -6,24 +6,30 @@ import json
 import sys
 from pathlib import Path
 
+from samba_onnx.report.calibration import CalibrationReport
 from samba_onnx.report.comparison import VerificationReport
 from samba_onnx.report.difference import DifferenceReport
 from samba_onnx.report.documents import json_schema
 from samba_onnx.report.lint import LintReport
+from samba_onnx.report.reduction import ReductionReport
 from samba_onnx.report.report import Report
 from samba_onnx.report.run import RunReport
 from samba_onnx.report.targets import OperatorTableReport, TargetListReport
 from samba_onnx.report.trained import TrainedModelReport
+from samba_onnx.report.values import ValueComparisonReport
 
 DOCUMENTS: dict[str, type] = {
     "report": Report,
     "run": RunReport,
     "verification": VerificationReport,
+    "values": ValueComparisonReport,
+    "reduction": ReductionReport,
     "difference": DifferenceReport,
     "operators": OperatorTableReport,
     "targets": TargetListReport,
     "trained": TrainedModelReport,
     "lint": LintReport,
+    "calibration": CalibrationReport,
 }
 """Records that are documents, by the name of their schema file."""
 

@@ -17,20 +17,13 @@ import onnx_ir as ir
 
 from samba_onnx.errors import UsageError
 from samba_onnx.loading import LoadedModel, load_model, onnx_program
+from samba_onnx.passes.order import PipelineOptions
 from samba_onnx.passes.planning.partitioning import Home
 from samba_onnx.pef.manifest import FallbackNode
 from samba_onnx.program.dataflow import name_of, subgraphs
 from samba_onnx.safety.files import atomic_output, printable
-from samba_onnx.workflows.choices import (
-    InputShapes,
-    chosen_options,
-    chosen_settings,
-    legalisation_options,
-)
-from samba_onnx.workflows.compiler import DEFAULT_TARGET
 from samba_onnx.workflows.packaging import PlannedGraph
-from samba_onnx.workflows.planning import Progress, plan_sizes
-from samba_onnx.workflows.sizes import Sizes
+from samba_onnx.workflows.planning import CompilerSettings, plan_sizes
 
 PLACEMENT: Final = "samba.placement"
 """Where a node runs: ``rdu``, ``cpu``, ``rdu, cpu`` for one that became nodes on both, or ``none``."""
@@ -79,69 +72,38 @@ class NodeAnnotation:
 def annotate(
     model: str | os.PathLike[str],
     output: str | os.PathLike[str],
-    *,
-    target: str = DEFAULT_TARGET,
-    level: str = "o3",
-    legalise: str = "auto",
-    no_legalise: Sequence[str] = (),
-    dims: Sizes | None = None,
-    input_shapes: InputShapes | None = None,
-    keep_dynamic: bool = False,
-    float16: str | None = None,
-    progress: Progress | None = None,
+    settings: CompilerSettings,
+    options: PipelineOptions | None = None,
 ) -> tuple[NodeAnnotation, ...]:
     """Write a model with what became of each of its nodes.
 
     Args:
         model: Path of an ONNX model.
         output: The model to write; in the folder of the original if that has data beside it.
-        target: A target's name, or the path of a profile.
-        level: ``o0`` or ``o3``.
-        legalise: ``auto`` or ``all``, as ``convert`` takes it.
-        no_legalise: Rules of legalisation that are not applied.
-        dims: Sizes of dynamic dimensions; of several, the first.
-        input_shapes: Shapes of inputs by name.
-        keep_dynamic: Whether other dimensions of inputs stay dynamic.
-        float16: The type in which float16 is computed, as ``convert`` takes it.
-        progress: Called with the name of each step before it begins.
+        settings: The device, the level and the placement; their own sizes are not looked at.
+        options: Sizes of dynamic dimensions; None leaves them dynamic.
 
     Returns:
         The annotations of the main graph's nodes, in their order in the file.
 
     Raises:
         ModelError: The model cannot be used.
-        TargetError: The target is unknown or malformed.
         UsageError: An option contradicts the model, or its data are not where the output is.
         OutOfDeviceMemoryError: The model does not fit into the target's memory.
         OutputError: The file cannot be written.
     """
-    rules = legalisation_options(legalise, no_legalise)
-    settings = chosen_settings(target, level, progress, legalisation=rules)
-    options = chosen_options(settings.target, dims, input_shapes, keep_dynamic, float16)[:1]
-    loaded, proto = _originals(model, output)
-    names = _mark(loaded.model)
-    planned = plan_sizes(lambda: onnx_program(loaded), options, loaded.summary, settings)
-    settings.progress("annotate")
-    fates = _fates(planned.graphs[0], names)
-    annotations = _describe_all(proto, fates, settings.target.summary.name)
-    _write(proto, output)
-    return annotations
-
-
-def _originals(
-    model: str | os.PathLike[str], output: str | os.PathLike[str]
-) -> tuple[LoadedModel, onnx.ModelProto]:
-    """Return the model to plan, and as it is written without its data, if it can be annotated there."""
     loaded = load_model(model)
     _refuse_converted(loaded)
     proto = onnx.load(model, load_external_data=False)
     _refuse_far_away(proto, Path(model), Path(output))
-    return loaded, proto
-
-
-def _write(proto: onnx.ModelProto, output: str | os.PathLike[str]) -> None:
+    names, sizes = _mark(loaded.model), [options or PipelineOptions()]
+    planned = plan_sizes(lambda: onnx_program(loaded), sizes, loaded.summary, settings)
+    fates = _fates(planned.graphs[0], names)
+    settings.progress("annotate")
+    annotations = _describe_all(proto, fates, settings.target.summary.name)
     with atomic_output(output) as file:
         file.write(proto.SerializeToString())
+    return annotations
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from samba_onnx.passes.targets import Target, load_target
 from samba_onnx.pef.host_summary import HostSummary
 from samba_onnx.safety.files import printable
 from samba_onnx.workflows.half_types import float16_type
+from samba_onnx.workflows.pass_guard import PassGuard
 from samba_onnx.workflows.planning import CompilerSettings, Progress, silent
 from samba_onnx.workflows.sizes import Sizes, each_size
 
@@ -59,6 +60,7 @@ def chosen_settings(
     placement: str = "optimal",
     host: str | os.PathLike[str] | HostSummary = DEFAULT_HOST,
     legalisation: LegalisationOptions | None = None,
+    check_passes: bool = False,
 ) -> CompilerSettings:
     """Look up target and host and check the level, before a model is loaded.
 
@@ -70,6 +72,7 @@ def chosen_settings(
         host: The CPU: ``default``, or a profile.
         legalisation: Which rules write what the target lacks with other operators; None for those that
             make a run shorter.
+        check_passes: Whether a model is run after every pass that changes it.
 
     Raises:
         TargetError: The target or the host is unknown or malformed.
@@ -82,6 +85,7 @@ def chosen_settings(
         placement=placement,
         host=load_host(host),
         legalisation=legalisation or LegalisationOptions(),
+        guard=PassGuard if check_passes else None,
     )
 
 

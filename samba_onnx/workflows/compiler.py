@@ -120,6 +120,7 @@ def convert(
     sample_seconds: float = SECONDS,
     seed: int = 0,
     custom_ops: Sequence[str | os.PathLike[str]] = (),
+    check_passes: bool = False,
     metadata: Mapping[str, str] | None = None,
     notes: Sequence[str] = (),
     progress: Progress | None = None,
@@ -158,6 +159,8 @@ def convert(
         seed: Seed of the sample's inputs.
         custom_ops: Shared libraries with operators of custom domains, in onnxruntime's form, for the
             sample and that trial; their code runs in the child processes only.
+        check_passes: Whether to run the model after every pass of the compiler that changes it, on
+            seeded inputs, and to refuse to go on when it computes something else.
         metadata: Key-value pairs to keep in the PEF.
         notes: Sentences to keep in the PEF, and to show in its report.
         progress: Called with the name of each step before it begins.
@@ -172,11 +175,12 @@ def convert(
             or a library is no file.
         OutOfDeviceMemoryError: The model does not fit into the target's memory.
         ExecutionError: onnxruntime crashes on the original model, or cannot prepare what was compiled.
+        PassMismatchError: ``check_passes`` found a pass that changes what the model computes.
         OutputError: The PEF cannot be written.
     """
     destination, libraries = _destination(model, output), library_paths(custom_ops)
     rules = legalisation_options(legalise, no_legalise)
-    settings = chosen_settings(target, level, progress, placement, host, rules)
+    settings = chosen_settings(target, level, progress, placement, host, rules, check_passes)
     options = chosen_options(settings.target, dims, input_shapes, keep_dynamic, float16)
     loaded, planned = _plan_onnx(model, settings, options)
     settings.progress("sample")
@@ -190,6 +194,9 @@ def convert(
         seconds=sample_seconds,
         graph=planned.manifest.graphs[0].name,
         custom_ops=libraries,
+        replaced=any(
+            step.name == "ReplaceFloat16" and step.modified for step in planned.manifest.passes
+        ),
     )
     manifest = replace(planned.manifest, notes=(*planned.manifest.notes, *notes))
     noted = replace(planned, manifest=manifest)
@@ -211,6 +218,7 @@ def compile_programs(
     metadata: Mapping[str, str] | None = None,
     residents: Mapping[str, Source] | None = None,
     sample: Sample | None = None,
+    check_passes: bool = False,
     progress: Progress | None = None,
 ) -> Pef:
     """Compile programs, the graphs of one PEF.
@@ -220,20 +228,17 @@ def compile_programs(
             device memory, in whichever program they are. The models of their parts are consumed.
         output: The PEF to write; its log goes beside it.
         target: A target's name, a path to a target profile, or a loaded target.
-        level: ``o0`` (one section per operator) or ``o3`` (sections as large as on-chip memory
-            allows).
-        placement: ``optimal``: a node that the target supports runs on the CPU, too, where a run then
-            takes less modelled time, beside one that it does not support; ``strict``: all that it
-            supports runs on the RDU, other than small islands of index arithmetic.
+        level: ``o0`` or ``o3``, as ``convert`` takes it.
+        placement: ``optimal`` or ``strict``, as ``convert`` takes it.
         host: The CPU that fallbacks' times are modelled for: ``default``, the path of a profile that
             ``samba-port calibrate`` wrote, or a loaded profile.
-        legalisation: Which rules write what the target lacks with other operators; None for those that make
-            a run shorter.
+        legalisation: Which rules write what the target lacks; None for those that make a run shorter.
         name: What reports call the source; that of the first program when empty.
         metadata: Key-value pairs to keep in the PEF, beside those of the programs.
         residents: Weights and other residents to keep in the PEF, by name: arrays, or functions that
             yield their bytes. Whoever runs the PEF loads the others.
         sample: Inputs and the original model's outputs, for self-tests.
+        check_passes: Whether to run each part after every pass that changes it.
         progress: Called with the name of each step before it begins.
 
     Returns:
@@ -245,7 +250,7 @@ def compile_programs(
         OutOfDeviceMemoryError: The programs do not fit into the target's memory.
         OutputError: The PEF cannot be written.
     """
-    settings = chosen_settings(target, level, progress, placement, host, legalisation)
+    settings = chosen_settings(target, level, progress, placement, host, legalisation, check_passes)
     planned = _plan_torch(programs, name, settings)
     return _write(planned, Path(output), metadata, sample or Sample(), settings.progress, residents)
 

@@ -25,6 +25,7 @@ from samba_onnx.passes.planning.plan import GraphPlan, plan
 from samba_onnx.passes.planning.sectioning import cut
 from samba_onnx.passes.planning.sharing import refuse_split_regions
 from samba_onnx.passes.targets import Target
+from samba_onnx.passes.watching import PassWatch
 from samba_onnx.pef.host_summary import HostSummary
 from samba_onnx.pef.manifest import Argin, Manifest, Producer, SourceModel, Symbol
 from samba_onnx.program.dataflow import Dataflow, name_of
@@ -64,6 +65,8 @@ class CompilerSettings:
     placement: str = "optimal"
     host: HostSummary = field(default_factory=load_host)
     """The CPU that fallbacks run on."""
+    guard: Callable[[ir.Model], PassWatch] | None = None
+    """Makes what looks at a model after every pass; None for nobody."""
     legalisation: LegalisationOptions = field(default_factory=LegalisationOptions)
 
     def __post_init__(self) -> None:
@@ -165,7 +168,8 @@ def plan_sizes(
         planned = _planned(program, [result], graphs, frozenset(), sized, known)
         record = replace(planned.plan.graph, model_names=names)
         planned = replace(planned, plan=replace(planned.plan, graph=record))
-        shared.add(planned.model.graph)
+        if len(options) > 1:  # content that is computed is read for it
+            shared.add(planned.model.graph)
         programs.append(program)
         results.append(result)
         graphs.append(planned)
@@ -243,6 +247,7 @@ def _rewritten(
         graph=graph,
         chooser=chooser,
         progress=settings.progress,
+        watch=settings.guard(part.model) if settings.guard else None,
     )
 
 

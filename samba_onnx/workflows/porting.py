@@ -122,6 +122,7 @@ def port(
     sample: bool = True,
     check: bool = True,
     spatial_batches: int = 0,
+    check_passes: bool = False,
     metadata: Mapping[str, str] | None = None,
     progress: Progress | None = None,
 ) -> Pef:
@@ -140,6 +141,8 @@ def port(
             PEF if they differ.
         spatial_batches: Mini-batches of a run in spatial mapping, without a sample, which would be of
             one; 0 for section mapping.
+        check_passes: Run the program after every pass of the compiler that changes it, and refuse to go
+            on when it computes something else.
         metadata: Key-value pairs to keep.
         progress: Called with the name of each step before it begins.
 
@@ -180,6 +183,7 @@ def port(
         metadata=metadata,
         residents=residents,
         sample=reference,
+        check_passes=check_passes,
         progress=report,
     )
 
@@ -195,6 +199,7 @@ def port_training(
     legalisation: LegalisationOptions | None = None,
     check: bool = True,
     spatial_batches: int = 0,
+    check_passes: bool = False,
     loss_indices: Sequence[int] | None = None,
     progress: Progress | None = None,
 ) -> Pef:
@@ -210,6 +215,7 @@ def port_training(
         legalisation: Which rules write what the target lacks; None for those that save time.
         check: Compare what was exported with eager torch, and refuse if it differs.
         spatial_batches: Mini-batches of a run in spatial mapping; 0 for section mapping.
+        check_passes: Run each part of the program after every pass that changes it.
         loss_indices: Outputs that training starts from; None for those that a loss made, or else all.
         progress: Called with the name of each step before it begins.
 
@@ -229,7 +235,7 @@ def port_training(
     program = dataclasses.replace(program, spatial_batches=spatial_batches)
     where: dict[str, Any] = {"target": target, "level": level, "placement": placement, "host": host}
     where |= {"legalisation": legalisation, "name": model.name, "progress": report}
-    return compile_programs([program], output, **where)
+    return compile_programs([program], output, check_passes=check_passes, **where)
 
 
 def _training_program(

@@ -73,7 +73,7 @@ def test_lines_of_json(kind: str, tmp_path_factory: pytest.TempPathFactory) -> N
     folder = tmp_path_factory.mktemp(kind)
     tokenizer = ALL[kind]()
 
-    @settings(max_examples=60, deadline=None)
+    @settings(max_examples=40, deadline=None)
     @given(st.lists(LINES, min_size=1, max_size=8), FLAGS)
     def compare(lines: list[str], flags: dict[str, Any]) -> None:
         source = folder / "lines.jsonl"

@@ -171,7 +171,7 @@ def test_the_profile_of_a_host_decides(without_cos: Target, tmp_path: Path) -> N
     """On a host where a node takes a second, nothing is worth moving."""
     text = Path(hosts.__file__).with_name("default_host.toml").read_text()
     slow = tmp_path / "slow.toml"
-    slow.write_text(text.replace("value = 2e-6", "value = 1.0"))
+    slow.write_text(text.replace("value = 0.2e-6", "value = 1.0"))
 
     manifest = analyze(random_model(1), target=without_cos, host=slow)
 

@@ -15,6 +15,7 @@ import onnx_ir as ir
 from numpy.typing import NDArray
 
 from samba_onnx.facts.domains import ONNXRUNTIME_DOMAIN
+from samba_onnx.passes.rewrites.float_twins import WHOLE
 from samba_onnx.passes.rewrites.foreign.convolutions import WINDOW, attributes_of
 from samba_onnx.passes.rewrites.foreign.drafting import CannotExpandError, Draft
 from samba_onnx.passes.rewrites.foreign.quantization import dequantize
@@ -103,6 +104,7 @@ def _sum_of_pieces(
     """Write the sum over an axis of both operands piece by piece, as int32."""
     if len(pieces) == 1:
         product = draft.op(operator, *operands, **attributes)
+        product.meta[WHOLE] = 0  # so that what casts it back needs no integers in between
         return draft.op("Cast", product, to=ir.DataType.INT32)
     parts = [
         draft.several("Split", len(pieces), operand, draft.integers(*pieces), axis=axis)

@@ -57,6 +57,9 @@ def quantized_average_pool(draft: Draft) -> ir.Value:
     value, rank = dequantized(draft, (0, 1, 2)), draft.rank(draft.operand(0))
     if not draft.integer("channels_last"):
         return quantized(draft, draft.op("AveragePool", value, **attributes), (3, 4), 0)
+    if draft.integer("ceil_mode") and draft.integer("count_include_pad"):
+        # Its two kernels differ: this one divides by what lies beyond the padding, too.
+        raise CannotExpandError("it counts what is beyond its padding, since its channels are last")
     pooled = draft.op("AveragePool", channels_first(draft, value, rank), **attributes)
     return quantized(draft, channels_last(draft, pooled, rank), (3, 4), 0)
 

@@ -38,6 +38,15 @@ def rule_of(node: ir.Node) -> Rule | None:
     return _RULES.get(qualified(node.domain, node.op_type))
 
 
+def rule_named(name: str) -> Rule:
+    """Return the rule of an operator that has one.
+
+    Args:
+        name: The operator, qualified by its domain.
+    """
+    return _RULES[name]
+
+
 def operators_with_rules() -> tuple[str, ...]:
     """Return the names of all operators that have a rule, sorted."""
     return tuple(sorted(_RULES))

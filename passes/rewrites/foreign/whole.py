@@ -105,6 +105,6 @@ def reason_of(node: ir.Node) -> str:
     return known or f"there is no rule for {qualified(node.domain, node.op_type)}"
 
 
-def operators_that_stay() -> tuple[str, ...]:
-    """Return the names of all operators whose reason is known, sorted."""
-    return tuple(sorted(qualified(ONNXRUNTIME_DOMAIN, name) for name in _REASONS))
+def operators_that_stay() -> Mapping[str, str]:
+    """Return the reasons of all operators that have one, by name, sorted."""
+    return {qualified(ONNXRUNTIME_DOMAIN, name): _REASONS[name] for name in sorted(_REASONS)}

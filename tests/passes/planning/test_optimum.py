@@ -85,7 +85,7 @@ def test_a_graph_of_supported_nodes_stays_on_the_rdu_however_small() -> None:
 
 @pytest.mark.parametrize(("size", "moves"), [(32, True), (256, False)])
 def test_work_that_takes_the_cpu_longer_than_copies_stays(size: int, moves: bool) -> None:
-    # Two copies take 20 µs and more, a product of 32 x 32 the default host 3 µs, one of 256 x 256 335 µs.
+    # Two copies take 20 µs and more, a product of 32 x 32 the default host 1 µs, one of 256 x 256 half a millisecond.
     text = f"""g (float[{size},{size}] x, float[{size},{size}] w, float[4096,4096] u)
         => (float[{size},{size}] y, float[4096,4096] v)
     {{ a = Cos(x) b = MatMul(a, w) y = Cos(b) v = MatMul(u, u) }}"""

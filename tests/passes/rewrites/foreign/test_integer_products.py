@@ -3,6 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 
 from samba_onnx.passes.rewrites.foreign.integer_products import EXACT
@@ -120,3 +121,12 @@ def test_sums(attributes: dict[str, Any]) -> None:
     )
     proto = one_node(MICROSOFT, "ReduceSumInteger", [value], ["y"], **attributes)
     assert_computes(proto, [value], expected.astype(np.int32), **EXACTLY)
+
+
+def test_what_becomes_a_number_again_stays_one() -> None:
+    operands = [unsigned(3, 8), signed(8, 5), point(7)]
+    proto = one_node("", "MatMulInteger", operands, ["a"], (1, 2))
+    proto.graph.node.append(onnx.helper.make_node("Cast", ["a"], ["y"], to=onnx.TensorProto.FLOAT))
+    proto.graph.output[0].name = "y"
+    model = assert_expands(proto, operands, **EXACTLY)
+    assert operators(model) == ["Cast", "Sub", "MatMul"]

@@ -103,3 +103,12 @@ def test_the_largest_of_windows_with_channels_last(make: Any) -> None:
     attributes = {"kernel_shape": [3, 2], "strides": [2, 1], "pads": [1, 0, 1, 0]}
     proto = one_node(MICROSOFT, "NhwcMaxPool", operands, ["y"], **attributes)
     assert_expands(proto, operands, rtol=0, atol=0)
+
+
+def test_means_that_onnxruntime_counts_otherwise_stay() -> None:
+    operands = [unsigned(1, 5, 5, 3), *FACTORS]
+    proto = one_node(
+        MICROSOFT, "QLinearAveragePool", operands, ["y"], (1, 2, 3, 4), kernel_shape=[2, 2],
+        strides=[2, 2], channels_last=1, count_include_pad=1, ceil_mode=1,
+    )  # fmt: skip
+    assert_stays(proto, "it counts what is beyond its padding")

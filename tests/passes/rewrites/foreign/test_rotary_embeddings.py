@@ -6,6 +6,7 @@ import pytest
 from tests.passes.rewrites.applying import numbers
 from tests.passes.rewrites.foreign.expanding import (
     MICROSOFT,
+    assert_computes,
     assert_expands,
     assert_stays,
     one_node,
@@ -56,3 +57,13 @@ def test_angles_of_sections_that_do_not_add_up_stay() -> None:
     operands = [numbers(2, 3, 5, 16), np.zeros((3, 2, 5), np.int64), numbers(20, 8), numbers(20, 8)]
     proto = one_node(MICROSOFT, "MRotaryEmbedding", operands, ["y"], mrope_section=[1, 2, 3])
     assert_stays(proto, "its sections [1, 2, 3] are not three that add up to 8")
+
+
+def test_values_that_come_with_their_turned_selves() -> None:
+    angles = numbers(2, 5, 8)
+    operands = [angles, *(numbers(2, 3, 5, 8, seed=n).astype(np.float16) for n in (1, 2, 3, 4))]
+    sine, cosine = (f(angles).astype(np.float16)[:, None] for f in (np.sin, np.cos))
+    expected = [operands[at] * cosine + operands[at + 1] * sine for at in (1, 3)]
+    proto = one_node(MICROSOFT, "GemmaRotaryEmbedding", operands, ["a", "b"])
+    # one rounding to float16 more or less
+    assert_computes(proto, operands, *expected, rtol=2e-3, atol=2e-3)

@@ -1,0 +1,52 @@
+"""A real Ray cluster of two workers makes the files that this machine's processes make."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from samba_onnx.data_prep import EngineKind
+from samba_onnx.errors import DataError
+from tests.data_prep.building import contents, pairs, run, write
+
+pytestmark = [
+    pytest.mark.slow,
+    # Ray and what it stands on warn about themselves.
+    pytest.mark.filterwarnings("ignore"),
+]
+ray = pytest.importorskip("ray", reason="pip install 'samba-onnx[ray]'")
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[None]:
+    paths = (str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", ""))
+    ray.init(
+        num_cpus=2,
+        include_dashboard=False,
+        logging_level="error",
+        log_to_driver=False,
+        runtime_env={"env_vars": {"PYTHONPATH": os.pathsep.join(paths)}},
+    )
+    yield
+    ray.shutdown()
+
+
+@pytest.mark.usefixtures("cluster")
+def test_a_cluster_makes_the_same_files(tmp_path: Path) -> None:
+    source = write(tmp_path / "corpus.jsonl", pairs(200))
+    run(source, tmp_path / "local", train=5)
+    result = run(source, tmp_path / "ray", train=5, engine=EngineKind.RAY, num_workers=2)
+    assert contents(tmp_path / "ray") == contents(tmp_path / "local")
+    assert result.metrics["train"].articles > 100
+
+
+@pytest.mark.usefixtures("cluster")
+def test_an_error_of_a_worker_names_the_line(tmp_path: Path) -> None:
+    lines = pairs(40)
+    lines[21] = "oops"
+    source = write(tmp_path / "corpus.jsonl", lines)
+    with pytest.raises(DataError, match=r"corpus\.jsonl:22: this is no JSON"):
+        run(source, tmp_path / "out", engine=EngineKind.RAY, num_workers=2, test=0)

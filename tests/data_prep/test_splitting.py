@@ -1,0 +1,135 @@
+"""Lines in turn or shuffled: all are there once, the same seed gives the same files."""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from samba_onnx.data_prep import shuffling, splitting
+from samba_onnx.data_prep.options import SplitOptions
+from samba_onnx.data_prep.reporting import Silence
+from samba_onnx.data_prep.shuffling import shuffle_in_memory, shuffle_large_file
+from samba_onnx.data_prep.splitting import SplitCounts, require_lines, split_counts, split_in_turn
+from samba_onnx.errors import DataError, UsageError
+
+GIGABYTE = 1 << 30
+Shuffler = Callable[[Sequence[Path], Sequence[Path], int], None]
+
+
+def in_memory(files: Sequence[Path], targets: Sequence[Path], seed: int) -> None:
+    shuffle_in_memory(files, targets, seed, Silence())
+
+
+def large_file(files: Sequence[Path], targets: Sequence[Path], seed: int) -> None:
+    folder = targets[0].parent / "buckets"
+    folder.mkdir(exist_ok=True)
+    shuffle_large_file(files, targets, folder, seed, Silence())
+    assert not list(folder.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("options", "size", "expected"),
+    [
+        (SplitOptions(), GIGABYTE, (32, 0, 0)),
+        (SplitOptions(), 10 * GIGABYTE, (128, 0, 0)),
+        (SplitOptions(), 100 * GIGABYTE, (256, 0, 0)),
+        (SplitOptions(dev_ratio=0.1), GIGABYTE, (32, 3, 0)),
+        (SplitOptions(dev_ratio=0.1, test_ratio=0.1), GIGABYTE, (32, 4, 4)),
+        (SplitOptions(num_training_splits=7, test_ratio=0.5), GIGABYTE, (7, 0, 7)),
+        (SplitOptions(5, 2, 1), GIGABYTE, (5, 2, 1)),
+        (SplitOptions(5), GIGABYTE, (5, 0, 0)),
+    ],
+)
+def test_numbers_of_files(options: SplitOptions, size: int, expected: tuple[int, int, int]) -> None:
+    assert split_counts(options, size) == SplitCounts(*expected)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (SplitOptions(num_dev_splits=1), "give all three"),
+        (SplitOptions(4, num_test_splits=1), "give all three"),
+        (SplitOptions(4, 1, 1, dev_ratio=0.1), "give one of them"),
+        (SplitOptions(dev_ratio=0.6, test_ratio=0.4), "something to train on"),
+        (SplitOptions(dev_ratio=-0.1), "from 0 to 1"),
+        (SplitOptions(0, 1, 1), "one to train on"),
+    ],
+)
+def test_numbers_that_contradict_themselves(options: SplitOptions, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        split_counts(options, 1000)
+
+
+def test_files_come_in_the_order_train_test_dev() -> None:
+    names = [name for _, name in SplitCounts(2, 1, 1).names()]
+    assert names == ["train_1_of_2", "train_2_of_2", "test_1_of_1", "dev_1_of_1"]
+
+
+def test_lines_go_round(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(splitting, "BLOCK_BYTES", 7)
+    lines = [f"line {number}\r\n" for number in range(11)] + ["a\rb\n", "the end"]
+    (tmp_path / "a").write_bytes("".join(lines[:6]).encode().removesuffix(b"\n"))
+    (tmp_path / "b").write_bytes("".join(lines[6:]).encode())
+    targets = [tmp_path / f"t{number}" for number in range(3)]
+    split_in_turn([tmp_path / "a", tmp_path / "b"], targets, Silence())
+    for number, target in enumerate(targets):
+        assert target.read_bytes().decode() == "".join(lines[number::3])
+
+
+@pytest.mark.parametrize("shuffle", [in_memory, large_file])
+def test_shuffling_keeps_every_line(
+    shuffle: Shuffler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shuffling, "BUCKET_BYTES", 64)
+    monkeypatch.setattr(shuffling, "MOST_BUCKETS", 4)  # buckets are thrown again, and again
+    lines = [f"line {number:03}\n" for number in range(200)] + ["x" * 300 + "\r\n", "the end"]
+    (tmp_path / "a").write_bytes("".join(lines).encode())
+    orders = {}
+    for seed in (1, 2, 1):
+        targets = [tmp_path / f"t{number}" for number in range(5)]
+        shuffle([tmp_path / "a"], targets, seed)
+        parts = [target.read_bytes().decode().split("\n") for target in targets]
+        assert all(part.pop() == "" for part in parts)
+        assert [len(part) for part in parts] == [41, 41, 40, 40, 40]
+        order = [line for part in parts for line in part]
+        assert sorted(order) == sorted(line.removesuffix("\n") for line in lines)
+        assert orders.setdefault(seed, order) == order
+    assert orders[1] != orders[2]
+
+
+@pytest.mark.parametrize("shuffle", [in_memory, large_file])
+def test_every_order_is_equally_likely(
+    shuffle: Shuffler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shuffling, "BUCKET_BYTES", 4)
+    (tmp_path / "a").write_text("1\n2\n3\n")
+    target = tmp_path / "t"
+    counts = collections.Counter[str]()
+    for seed in range(600):
+        shuffle([tmp_path / "a"], [target], seed)
+        counts[target.read_text()] += 1
+    assert len(counts) == 6
+    # Each of the six orders about 100 times; 50 is more than five standard deviations (9.1) away.
+    assert min(counts.values()) > 50
+
+
+def test_what_does_not_fit_into_memory_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import psutil
+
+    (tmp_path / "a").write_text("1\n2\n3\n")
+    memory = psutil.virtual_memory()._replace(available=5)
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: memory)
+    with pytest.raises(UsageError, match=r"6 bytes of text do not fit .* --shuffle=large_file"):
+        in_memory([tmp_path / "a"], [tmp_path / "t"], 0)
+
+
+def test_more_files_than_lines_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("1\n2\n3")
+    require_lines([tmp_path / "a"], 3)
+    with pytest.raises(DataError, match="3 lines cannot be split into 4 files"):
+        require_lines([tmp_path / "a"], 4)
