@@ -208,6 +208,8 @@ def test_what_the_engine_is_asked_to_prepare(
     for each in (plain, custom):
         tried = is_tried(each, wanted=wanted, custom_ops=("/own.so",))
         assert tried == (wanted is not False)
+    monkeypatch.setattr(reference_sample, "WEIGHT_BYTES", 0)
+    assert is_tried(plain, wanted=None)
     monkeypatch.setattr(reference_sample, "WEIGHT_BYTES", -1)
     assert is_tried(plain, wanted=wanted) == (wanted is True)
 
