@@ -167,6 +167,12 @@ def test_any_time_above_zero_may_be_given(asked: Any, seconds: float, legal: boo
     assert asked == []
 
 
+def test_a_sample_is_of_the_graph_that_is_named(asked: Any) -> None:
+    record = sampled(relu(), wanted=True, graph="other").record
+    assert record is not None
+    assert record.graph == "other"
+
+
 def test_who_wants_no_sample_gets_none_and_no_note(asked: Any) -> None:
     assert sampled(relu(), wanted=False) == Sample()
     assert asked == []
@@ -212,7 +218,6 @@ def test_what_the_engine_is_asked_to_prepare(
     assert is_tried(plain, wanted=None)
     monkeypatch.setattr(reference_sample, "WEIGHT_BYTES", -1)
     assert is_tried(plain, wanted=wanted) == (wanted is True)
-
 
 
 def test_an_original_that_takes_none_of_our_inputs_has_no_sample(
