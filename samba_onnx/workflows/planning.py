@@ -32,6 +32,7 @@ from samba_onnx.program.dataflow import Dataflow, name_of
 from samba_onnx.program.kinds import SectionType, SymbolKind
 from samba_onnx.program.program import Part, Program
 from samba_onnx.version import __version__
+from samba_onnx.workflows.changes import graph_changes
 from samba_onnx.workflows.packaging import PlannedGraph
 from samba_onnx.workflows.sizes import SharedWeights, size_name, with_own_names
 
@@ -120,7 +121,8 @@ def plan_programs(
         pairs = zip(program.parts, choosers, strict=True)
         rewritten = [_rewritten(program.name, part, settings, one) for part, one in pairs]
         pinned = frozenset(_names(program)) & shared
-        graphs.append(_planned(program, rewritten, graphs, changed, settings, pinned=pinned))
+        planned = _planned(program, rewritten, choosers, graphs, changed, settings, pinned=pinned)
+        graphs.append(planned)
         legalised += choosers
         results += rewritten
     return _whole(programs, results, legalised, graphs, source, settings)
@@ -165,7 +167,8 @@ def plan_sizes(
             taken = {symbol.name for graph in graphs for symbol in graph.plan.symbols}
             program, names = with_own_names(program, taken)
         known = shared.names(result.model.graph)
-        planned = _planned(program, [result], graphs, frozenset(), sized, known)
+        chooser = legalised[-1]
+        planned = _planned(program, [result], [chooser], graphs, frozenset(), sized, known)
         record = replace(planned.plan.graph, model_names=names)
         planned = replace(planned, plan=replace(planned.plan, graph=record))
         shared.add(planned.model.graph)
@@ -204,6 +207,8 @@ def _whole(
         _manifest(settings, source, plans),
         passes=tuple(summary for result in results for summary in result.passes),
         legalised=tuple(record for chooser in choosers for record in chooser.records),
+        changes=tuple(change for graph in graphs for change in graph.changes),
+        bounds=tuple(graph.bound for graph in graphs if graph.bound is not None),
         dynamic_dimensions=_each_once(result.dynamic_dimensions for result in results),
         bound_dimensions=tuple(bound for result in results for bound in result.bound_dimensions),
         notes=(
@@ -253,6 +258,7 @@ def _rewritten(
 def _planned(
     program: Program,
     rewritten: Sequence[PipelineResult],
+    choosers: Sequence[PlannedChooser],
     earlier: Sequence[PlannedGraph],
     changed: frozenset[str],
     settings: CompilerSettings,
@@ -290,11 +296,23 @@ def _planned(
             host=settings.host,
         )
 
-    strict = planned(joined)
-    if settings.placement == "strict":
-        return PlannedGraph(joined.model, strict)
-    proposal = _cheapest(joined, nodes, settings, pinned)
-    return PlannedGraph(joined.model, _better(strict, planned(proposal)) if proposal else strict)
+    chosen, optimal = planned(joined), settings.placement == "optimal"
+    proposal = _cheapest(joined, nodes, settings, pinned) if optimal else None
+    if proposal is not None:
+        chosen = _better(chosen, planned(proposal))
+    if not chosen.fallbacks:
+        return PlannedGraph(joined.model, chosen)
+    settings.progress("compare")
+    savings, bound = graph_changes(
+        program.name,
+        joined,
+        Machine(settings.target, settings.host, settings.level),
+        [record for chooser in choosers for record in chooser.records],
+        settings.legalisation,
+        pinned,
+        optimal=optimal,
+    )
+    return PlannedGraph(joined.model, chosen, savings, bound)
 
 
 def _cheapest(
