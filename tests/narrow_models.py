@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -164,7 +165,9 @@ def in_float16(model: onnx.ModelProto, *, keep_io_types: bool = False) -> onnx.M
     """Return a model in float16, by the tool that onnxruntime recommends."""
     from onnxconverter_common.float16 import convert_float_to_float16
 
-    half: onnx.ModelProto = convert_float_to_float16(model, keep_io_types=keep_io_types)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # numbers beyond float16 become its own, which is asked for
+        half: onnx.ModelProto = convert_float_to_float16(model, keep_io_types=keep_io_types)
     return half
 
 

@@ -20,7 +20,7 @@ from samba_onnx.runtime.engine.protocol import (
 )
 from samba_onnx.runtime.engine.registry import DEFAULT_ENGINE, make_engine
 from samba_onnx.runtime.engine.settings import engine_settings
-from samba_onnx.runtime.engine.widening import widened
+from samba_onnx.runtime.engine.unrounding import exact_form, needs_exact_form
 
 _ORIGINAL: Final = "the original model"
 
@@ -63,13 +63,13 @@ def refuse_unless_runnable(model: onnx.ModelProto, *, engine: str = DEFAULT_ENGI
 
 @dataclass(frozen=True)
 class OriginalModel:
-    """Somebody else's model, prepared as it is and, where it has numbers of 16 bits, in float32."""
+    """Somebody else's model, prepared as it is and, where that differs, in float32 without rounding."""
 
     engine: Engine
     computation: HostComputation
     wide: HostComputation | None
-    """What answers in float32; None where the model has no numbers of 16 bits, where nobody asked
-    for it, or where the engine cannot compute the model in float32."""
+    """What answers in float32; None where the model has no numbers of 16 bits and quantises nothing, where
+    nobody asked for it, or where the engine cannot compute the model so."""
 
     def run(self, feeds: Mapping[str, Any]) -> dict[str, Any]:
         """Run the model in its own types.
@@ -86,7 +86,7 @@ class OriginalModel:
         return _run(self.engine, self.computation, feeds, _ORIGINAL)
 
     def run_wide(self, feeds: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Run the model in float32.
+        """Run the model in float32, without rounding to whole numbers.
 
         Args:
             feeds: Values by input name, of the model's own types.
@@ -118,7 +118,7 @@ def open_original(
         model: A path (which may have external data beside it) or a model in memory.
         engine: Name of what runs it.
         threads: Threads inside operators; all cores where None.
-        wide: Whether to prepare it in float32, too, if it has numbers of 16 bits.
+        wide: Whether to prepare it in float32, too, if it has numbers of 16 bits or quantises.
         custom_ops: Shared libraries with operators of custom domains, in onnxruntime's form.
 
     Returns:
@@ -140,7 +140,7 @@ def _open_wide(engine: Engine, source: onnx.ModelProto | Path) -> HostComputatio
     else:
         proto = onnx.load(source, load_external_data=False)
         folder = str(source.absolute().parent)
-    wide = widened(proto)
+    wide = exact_form(proto) if needs_exact_form(proto) else None
     if wide is None:
         return None
     try:

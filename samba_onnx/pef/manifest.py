@@ -289,7 +289,8 @@ class ReferenceSample:
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     wide: tuple[str, ...]
-    """Outputs of 16 bits, of which there is what the original model answers in float32, too."""
+    """Outputs of 16 bits, or behind quantised numbers, of which there is what the original model answers
+    in float32 and without rounding, too."""
     depth: int
     """Operators that round, on the longest way through the original model."""
     rtol: float

@@ -34,7 +34,7 @@ def headline_text(
     fallback = tuple(total for total in per_run if total.cause is Cause.FALLBACK)
     share = percent_text(coverage.rdu_nodes, coverage.nodes)
     verb = "falls" if coverage.cpu_nodes == 1 else "fall"
-    chosen = _chosen(coverage)
+    chosen = _chosen(manifest)
     return (
         f"{start}{coverage.rdu_nodes:,} of {count_text(coverage.nodes, 'node')} on the RDU "
         f"({share}), {coverage.cpu_nodes:,} {verb} back to the CPU{chosen} in {places} "
@@ -42,10 +42,16 @@ def headline_text(
     )
 
 
-def _chosen(coverage: Coverage) -> str:
-    """Say how many of the nodes on the CPU are there because a run is then faster."""
-    count = coverage.cpu_supported_nodes
-    return f" ({count:,} of them to save time)" if count else ""
+def _chosen(manifest: Manifest) -> str:
+    """Say how many of the nodes on the CPU are there to save time, or run at load only."""
+    nodes = [node for fallback in manifest.fallbacks for node in fallback.reasons]
+    at_load = sum(node.at_load for node in nodes)
+    saving = sum(node.supported and not node.at_load for node in nodes)
+    parts = [f"{saving:,} of them to save time"] if saving else []
+    if at_load:
+        of_them = "" if parts else " of them"
+        parts.append(f"{at_load:,}{of_them} once, at load")
+    return f" ({', '.join(parts)})" if parts else ""
 
 
 def _run(manifest: Manifest) -> str:

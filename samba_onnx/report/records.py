@@ -73,6 +73,8 @@ class Coverage:
     """Fallbacks: connected groups of CPU nodes in the schedule."""
     cpu_supported_nodes: int
     """Nodes on the CPU that the target could run, and with which there a run takes less time."""
+    cpu_load_nodes: int
+    """Nodes on the CPU that are computed once, when weights are loaded, and not in every run."""
     operators: tuple[OperatorCoverage, ...]
     """By operator: those with CPU nodes first, then by operations and nodes."""
 

@@ -233,15 +233,15 @@ def _coverage(manifest: Manifest) -> Coverage:
             row.operator,
         )
     )
+    on_cpu = [node for fallback in manifest.fallbacks for node in fallback.reasons]
     return Coverage(
         rdu_nodes=rdu_nodes.total(),
         cpu_nodes=cpu_nodes.total(),
         rdu_flops=sum(section.flops for section in manifest.sections),
         cpu_flops=cpu_flops.total(),
         cpu_places=len(manifest.fallbacks),
-        cpu_supported_nodes=sum(
-            node.supported for fallback in manifest.fallbacks for node in fallback.reasons
-        ),
+        cpu_supported_nodes=sum(node.supported for node in on_cpu),
+        cpu_load_nodes=sum(node.at_load for node in on_cpu),
         operators=tuple(operators),
     )
 

@@ -32,8 +32,8 @@ class SampleRun:
     """For each run arrays by output name, in the model's order; empty when the model was not
     sampled."""
     wide: tuple[dict[str, npt.NDArray[Any]], ...]
-    """For each run what the model answers in float32; empty where it has no numbers of 16 bits, or
-    onnxruntime cannot compute it in float32."""
+    """For each run what the model answers in float32 without rounding; empty where it has no numbers of
+    16 bits and quantises nothing, or onnxruntime cannot compute it so."""
     not_sampled: str
     """Why there are no outputs: a value that is no tensor, an operator that onnxruntime lacks, an
     index out of range on random inputs; empty when there are outputs."""
@@ -57,7 +57,7 @@ def run_sample(
         inputs: For each run, one after the other, arrays by input name; strings as arrays of
             objects.
         outputs: Names of the outputs wanted; None for all.
-        wide: Whether to run it in float32, too, if it has numbers of 16 bits.
+        wide: Whether to run it in float32, too, if it has numbers of 16 bits or quantises.
         seconds: Wall-clock time after which all runs are given up.
         memory_bytes: Memory that they may take; None for most of what is available now.
         threads: Threads within one operator; None for onnxruntime's choice.

@@ -194,6 +194,9 @@ def convert(
         seconds=sample_seconds,
         graph=planned.manifest.graphs[0].name,
         custom_ops=libraries,
+        replaced=any(
+            step.name == "ReplaceFloat16" and step.modified for step in planned.manifest.passes
+        ),
     )
     manifest = replace(planned.manifest, notes=(*planned.manifest.notes, *notes))
     noted = replace(planned, manifest=manifest)

@@ -1,14 +1,22 @@
 """How far the outputs of a run are from those that were expected, and how far they may be.
 
-Three rules, by the type of an output:
+Four rules, by the type of an output:
 
-- Integers, booleans and texts must be equal.
+- Integers, booleans and texts must be equal. An index that follows from numbers of 16 bits, or from
+  quantised ones, may also be the one that it is without rounding; and a quantised number may be off by
+  a step, and by a multiple of what the original is.
 - float32, float64 and complex numbers may be off by ``atol * scale + rtol * |expected|``, where
   ``scale`` is the largest finite magnitude that is expected.
 - float16 and bfloat16 are compared with what the model answers in float32, element by element: by
   some roundings of the element's own magnitude, and by a multiple of the error that the model itself
   makes there in its 16-bit type. So a number that rounding cannot have lost may not be lost, however
   large others are; and what cancellation costs is measured, not guessed.
+- Floats behind quantised numbers are compared with what the model answers when nothing is rounded to
+  a whole number: by the tolerances of their type, and by a multiple of the error that quantising makes
+  in the model itself.
+
+The multiples are for numbers as they come from the device. What a PEF computes as a function is compared
+more closely, by :mod:`samba_onnx.workflows.verification`.
 """
 
 from __future__ import annotations
@@ -78,9 +86,12 @@ class Expectation:
     outputs: Mapping[str, Any]
     """Values by name: arrays, lists of them, or None."""
     wide: Mapping[str, Any] | None = None
-    """The same in float32, where outputs are of 16 bits and the model could be computed in it."""
+    """The same in float32 and without rounding to whole numbers, where the model has numbers of 16 bits
+    or quantises, and could be computed so."""
     depth: int = 1
     """Operators that round, on the longest way from an input to an output."""
+    coarser: float = 1.0
+    """How many times larger than in the original's 16-bit type a rounding on the device is."""
 
 
 @dataclass(frozen=True)
@@ -127,7 +138,7 @@ def compare_outputs(
         wanted, found = dict(_leaves(name, value)), dict(_leaves(name, actual.get(name)))
         wide = dict(_leaves(name, (expected.wide or {}).get(name)))
         outputs += [
-            _compared(leaf, found.get(leaf), array, wide.get(leaf), expected.depth, limits, run)
+            _compared(leaf, found.get(leaf), array, wide.get(leaf), expected, limits, run)
             for leaf, array in wanted.items()
         ]
         outputs += [_failed(leaf, found[leaf], run) for leaf in found if leaf not in wanted]
@@ -193,7 +204,7 @@ def _compared(
     actual: Array | None,
     expected: Array | None,
     wide: Array | None,
-    depth: int,
+    whole: Expectation,
     limits: ChosenTolerances,
     run: str,
 ) -> OutputComparison:
@@ -205,12 +216,16 @@ def _compared(
     if actual.dtype != expected.dtype and not texts:
         return _failed(name, expected, run)
     unit = rounding_unit(str(expected.dtype))
+    judged: _Judged
     if texts or expected.dtype in _INTEGERS:
-        errors, allowed, scale, tolerance = _exact(actual, expected)
-    elif unit is None or limits.chosen:
-        errors, allowed, scale, tolerance = _plain(actual, expected, limits)
+        judged = _of_integers(actual, expected, wide)
+    elif limits.chosen or (unit is None and (wide is None or expected.dtype.kind == "c")):
+        judged = _plain(actual, expected, limits)
+    elif unit is None:
+        judged = _quantised(actual, expected, np.asarray(wide), limits)
     else:
-        errors, allowed, scale, tolerance = _rounded(actual, expected, wide, unit, depth)
+        judged = _rounded(actual, expected, wide, unit * whole.coarser, whole)
+    errors, allowed, scale, tolerance = judged
     largest = float(errors.max(initial=0.0))
     mismatched = int(np.count_nonzero(errors > allowed))
     return OutputComparison(
@@ -249,6 +264,36 @@ def _exact(actual: Array, expected: Array) -> _Judged:
     return np.asarray(errors), np.zeros(expected.shape), 1.0, EQUAL
 
 
+def _of_integers(actual: Array, expected: Array, wide: Array | None) -> _Judged:
+    """Judge integers, which may also be those that come without rounding on the way to them."""
+    exact = _exact(actual, expected)
+    if wide is None:
+        return exact
+    if wide.dtype.kind != "f":  # an index of the largest number, say, of which rounding made two
+        same = np.asarray(actual == wide)
+        return np.where(same, 0.0, exact[0]), exact[1], exact[2], f"{EQUAL}, or as without rounding"
+    errors, _ = _distance(
+        actual.astype(np.float64), wide.astype(np.float64), wide.astype(np.float64)
+    )
+    own = _own_errors(expected.astype(np.float64), wide.astype(np.float64))
+    words = f"1 + {TIMES_OWN_ERROR:g} times the original's own error, against no rounding"
+    return errors, 1.0 + TIMES_OWN_ERROR * own, 1.0, words
+
+
+def _quantised(actual: Array, expected: Array, wide: Array, limits: ChosenTolerances) -> _Judged:
+    """Judge floats behind quantised numbers: by what quantising costs the original."""
+    relative, absolute = limits.plain()
+    own, right = expected.astype(np.float64), wide.astype(np.float64)
+    errors, magnitude = _distance(actual.astype(np.float64), right, own)
+    scale = float(magnitude.max(initial=0.0))
+    loss = TIMES_OWN_ERROR * _own_errors(own, right)
+    words = (
+        f"{relative:g} of each element + {absolute:g} of the largest + {TIMES_OWN_ERROR:g} times the "
+        "original's own error, against no rounding"
+    )
+    return errors, absolute * scale + relative * magnitude + loss, scale, words
+
+
 def _plain(actual: Array, expected: Array, limits: ChosenTolerances) -> _Judged:
     """Judge by a fraction of each element and of the largest one."""
     relative, absolute = limits.plain()
@@ -262,21 +307,25 @@ def _plain(actual: Array, expected: Array, limits: ChosenTolerances) -> _Judged:
 
 
 def _rounded(
-    actual: Array, expected: Array, wide: Array | None, unit: float, depth: int
+    actual: Array, expected: Array, wide: Array | None, unit: float, whole: Expectation
 ) -> _Judged:
     """Judge by roundings of the type, against a wider answer where there is one."""
-    dtype, roundings = expected.dtype, output_roundings(depth)
+    dtype, roundings = expected.dtype, output_roundings(whole.depth)
     left, own = actual.astype(np.float64), expected.astype(np.float64)
     right = own if wide is None else wide.astype(np.float64)
-    errors, magnitude = _distance(left, right, own)
-    words = f"{roundings:.3g} roundings of {dtype} (2^{int(np.log2(unit))}) of each element"
+    # What overflows in 16 bits may be the number that it is in more.
+    pattern = np.where(np.isfinite(right) & np.isfinite(left), right, own)
+    errors, magnitude = _distance(left, right, pattern)
+    kind = dtype if whole.coarser == 1 else "bfloat16"
+    words = f"{roundings:.3g} roundings of {kind} (2^{int(np.log2(unit))}) of each element"
     if wide is None:
         typical = math.sqrt(float((magnitude**2).sum()) / max(magnitude.size, 1))
         loss = np.asarray(roundings * unit * typical)
         words += " and of the root mean square"
     else:
-        loss = TIMES_OWN_ERROR * _own_errors(own, right)
-        words += f" + {TIMES_OWN_ERROR:g} times the original's own error, against float32"
+        times = TIMES_OWN_ERROR * whole.coarser
+        loss = times * _own_errors(own, right)
+        words += f" + {times:g} times the original's own error, against float32"
     return (
         errors,
         roundings * unit * magnitude + loss,

@@ -171,7 +171,8 @@ def plan_sizes(
         planned = _planned(program, [result], [chooser], graphs, frozenset(), sized, known)
         record = replace(planned.plan.graph, model_names=names)
         planned = replace(planned, plan=replace(planned.plan, graph=record))
-        shared.add(planned.model.graph)
+        if len(options) > 1:  # content that is computed is read for it
+            shared.add(planned.model.graph)
         programs.append(program)
         results.append(result)
         graphs.append(planned)

@@ -6,12 +6,13 @@ model that crashes or never ends shows itself, where it can do no harm.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import onnx_ir as ir
@@ -49,6 +50,8 @@ WEIGHT_BYTES = 1 << 30
 SECONDS = 60.0
 """Time for the sample unless the user gives more: no model of less than 1 GiB of weights that runs
 at all needs a tenth of it, and one that never ends should not be waited for longer."""
+_ROUNDING: Final = frozenset({"Round", "QuantizeLinear", "QLinearConv", "QLinearMatMul"})
+"""Operators of rewritten models that round to whole numbers."""
 RANDOM_OPERATORS = operators(random=[Randomness.ALWAYS])
 
 
@@ -73,6 +76,7 @@ def make_sample(
     seconds: float = SECONDS,
     graph: str = DEFAULT_GRAPH,
     custom_ops: Sequence[str] = (),
+    replaced: bool = False,
 ) -> Sample:
     """Run the original model on several sets of inputs and keep what it answered.
 
@@ -85,6 +89,7 @@ def make_sample(
         seconds: Wall-clock time after which the run is given up.
         graph: Name of the PEF's graph that the rewritten model became.
         custom_ops: Absolute paths of libraries with operators of custom domains.
+        replaced: Whether the original has float16 in place of which the rewritten model has another type.
 
     Returns:
         The sample, or a note that says why there is none.
@@ -99,20 +104,18 @@ def make_sample(
         raise UsageError(f"sample_seconds is {seconds}: expected a number of seconds above 0")
     if wanted is False:
         return Sample()
-    reason = _obstacle(model, explicit=wanted is True)
-    if reason:
+    if reason := _obstacle(model, explicit=wanted is True):
         return _without(reason)
     trial = functools.partial(run_sample, loaded.source(source), threads=1, seconds=seconds)
+    options = {"custom_ops": custom_ops, "wide": replaced or _is_rounded(model)}
     try:
-        inputs, run = _answered(functools.partial(trial, custom_ops=custom_ops), model, seed)
+        inputs, run = _answered(functools.partial(trial, **options), model, seed)
     except (UsageError, KeyError) as error:
         return _without(str(error))
     if run.not_sampled:
         return _without(run.not_sampled)
-    for outputs in run.outputs:
-        _check_outputs(model, outputs, loaded.path or loaded.summary.name)
-    depth = rounding_depth(model)
-    return keep_sample(inputs, run.outputs, run.wide, graph=graph, seed=seed, depth=depth)
+    _check_runs(model, run, loaded)
+    return _kept(inputs, run, graph, seed, rounding_depth(model))
 
 
 def is_tried(model: ir.Model, *, wanted: bool | None, custom_ops: Sequence[str] = ()) -> bool:
@@ -145,7 +148,7 @@ def keep_sample(
     Args:
         inputs: For each run what the model was given, by the names of the graph's inputs.
         outputs: For each run what it answered, by the names of the graph's outputs.
-        wide: For each run the same in float32; empty if nobody asked for it.
+        wide: For each run the same in float32 and without rounding; empty if nobody asked for it.
         graph: Name of the PEF's graph.
         seed: Seed of the first run's inputs; 0 where the user chose them.
         depth: Operators that round, on the longest way through the model.
@@ -155,9 +158,7 @@ def keep_sample(
     """
     if not all(can_be_sample(arrays) for arrays in (*inputs, *outputs)):
         return _without("its inputs or outputs are not all numbers")
-    narrow = [
-        name for name, array in outputs[0].items() if wide and rounding_unit(str(array.dtype))
-    ]
+    narrow = _differing(outputs, wide)
     runs = [
         {
             "input": list(arrays.values()),
@@ -178,6 +179,57 @@ def keep_sample(
     return Sample(record, encode_reference(runs))
 
 
+def _kept(
+    inputs: Sequence[Mapping[str, npt.NDArray[Any]]],
+    run: SampleRun,
+    graph: str,
+    seed: int,
+    depth: int,
+) -> Sample:
+    """Keep what the original answered, with a note on what rounding cost it."""
+    sample = keep_sample(inputs, run.outputs, run.wide, graph=graph, seed=seed, depth=depth)
+    return dataclasses.replace(sample, notes=(*sample.notes, *_own_error(run)))
+
+
+def _own_error(run: SampleRun) -> tuple[str, ...]:
+    """Say how far the outputs of the original are from what they are without rounding."""
+    worst = 0.0
+    for outputs, wide in zip(run.outputs, run.wide, strict=False):
+        for name, exact in wide.items():
+            if exact.dtype != np.float32 or exact.shape != outputs[name].shape or not exact.size:
+                continue
+            largest = float(np.abs(exact[np.isfinite(exact)]).max(initial=0.0))
+            with np.errstate(invalid="ignore"):
+                errors = np.abs(outputs[name].astype(np.float32) - exact)
+            error = float(errors[np.isfinite(errors)].max(initial=0.0))
+            worst = max(worst, error / largest if largest else 0.0)
+    if not worst:
+        return ()
+    return (
+        f"On the reference sample, rounding to 16 bits or to quantised numbers costs the original up to "
+        f"{worst:.2g} of the largest number of an output.",
+    )
+
+
+def _differing(
+    outputs: Sequence[Mapping[str, npt.NDArray[Any]]],
+    wide: Sequence[Mapping[str, npt.NDArray[Any]]],
+) -> list[str]:
+    """Return the outputs of 16 bits, and those that rounding changed."""
+    return [
+        name
+        for name, array in (outputs[0].items() if wide else ())
+        if wide[0][name].dtype == np.float32
+        and (
+            rounding_unit(str(array.dtype))
+            or any(
+                not np.array_equal(run[name], other[name], equal_nan=True)
+                for run, other in zip(outputs, wide, strict=True)
+            )
+        )
+    ]
+
+
 def _answered(
     trial: Callable[..., SampleRun], model: ir.Model, seed: int
 ) -> tuple[list[dict[str, npt.NDArray[Any]]], SampleRun]:
@@ -187,27 +239,29 @@ def _answered(
         [random_inputs(specifications, seed + number, legal) for number in range(RUNS)]
         for legal in (ranges, None)
     )
-    run = _run(trial, drawn, model)
+    run = _run(trial, drawn)
     if run.not_sampled and not _are_equal(drawn, plain):
-        return plain, _run(trial, plain, model)
+        return plain, _run(trial, plain)
     return drawn, run
 
 
 def _run(
-    trial: Callable[..., SampleRun],
-    inputs: Sequence[Mapping[str, npt.NDArray[Any]]],
-    model: ir.Model,
+    trial: Callable[..., SampleRun], inputs: Sequence[Mapping[str, npt.NDArray[Any]]]
 ) -> SampleRun:
-    """Run the original; of outputs of 16 bits also ask what they are in float32."""
-    wide = any(
-        value.dtype in (ir.DataType.FLOAT16, ir.DataType.BFLOAT16) for value in model.graph.outputs
-    )
     try:
-        return trial(inputs, wide=wide)
+        return trial(inputs)
     except ModelLimitError as error:
         raise ModelLimitError(
             f"{error}; give the sample more time (--sample-seconds) or leave it out (--no-sample)"
         ) from None
+
+
+def _is_rounded(model: ir.Model) -> bool:
+    """Return whether a rewritten model shows that the original rounds to 16 bits or to whole numbers."""
+    narrow = (ir.DataType.FLOAT16, ir.DataType.BFLOAT16)
+    return any(value.dtype in narrow for value in model.graph.outputs) or any(
+        node.op_type in _ROUNDING for node in model.graph
+    )
 
 
 def _are_equal(
@@ -219,6 +273,11 @@ def _are_equal(
         for name, array in run.items()
         if array.dtype.kind in "iub"
     )
+
+
+def _check_runs(model: ir.Model, run: SampleRun, loaded: LoadedModel) -> None:
+    for outputs in run.outputs:
+        _check_outputs(model, outputs, loaded.path or loaded.summary.name)
 
 
 def _check_outputs(

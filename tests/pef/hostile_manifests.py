@@ -271,7 +271,7 @@ CHANGES: dict[str, Change] = {
     "sample of no output": _put([NO_SUCH], "reference", "outputs"),
     "sample with fewer outputs": _put([], "reference", "outputs"),
     "sample of an output in float32 that it lacks": _put([NO_SUCH], "reference", "wide"),
-    "sample of a float32 output in float32": _put(["y"], "reference", "wide"),
+    "sample of an output in float32 without its arrays": _put(["y"], "reference", "wide"),
     "sample without runs": _put(0, "reference", "runs"),
     "sample of more runs than it holds": _put(2, "reference", "runs"),
     "sample of a million runs": _put(1_000_000, "reference", "runs"),

@@ -165,7 +165,7 @@ def test_nodes_on_the_cpu_by_choice_are_counted_and_named() -> None:
     manifest = detector()
     (fallback,) = manifest.fallbacks
     first, second = fallback.reasons
-    chosen = dataclasses.replace(second, supported=True, at_load=True, code="cheaper")
+    chosen = dataclasses.replace(second, supported=True, code="cheaper")
     moved = dataclasses.replace(fallback, reasons=(first, chosen))
     report = Report.from_manifest(dataclasses.replace(manifest, fallbacks=(moved,)))
     assert report.coverage.cpu_supported_nodes == 1
@@ -173,8 +173,32 @@ def test_nodes_on_the_cpu_by_choice_are_counted_and_named() -> None:
     nodes = [node for group in report.fallbacks for node in group.nodes]
     assert [(node.name, node.supported, node.at_load) for node in nodes] == [
         ("nms", False, False),
-        ("clip", True, True),
+        ("clip", True, False),
     ]
+
+
+@pytest.mark.parametrize(
+    ("at_load", "words"),
+    [
+        ((False, True), "(1 of them once, at load)"),
+        ((True, False), "(1 of them to save time, 1 once, at load)"),
+        ((True, True), "(2 of them once, at load)"),
+    ],
+)
+def test_nodes_that_are_computed_at_load_are_told_apart(
+    at_load: tuple[bool, bool], words: str
+) -> None:
+    manifest = detector()
+    (fallback,) = manifest.fallbacks
+    supported = (False, True)
+    reasons = tuple(
+        dataclasses.replace(node, supported=can, at_load=once)
+        for node, can, once in zip(fallback.reasons, supported, at_load, strict=True)
+    )
+    moved = dataclasses.replace(fallback, reasons=reasons)
+    report = Report.from_manifest(dataclasses.replace(manifest, fallbacks=(moved,)))
+    assert report.coverage.cpu_load_nodes == sum(at_load)
+    assert f"2 fall back to the CPU {words} in 1 place" in report.headline
 
 
 def test_what_nobody_measured_of_the_host_is_an_assumption(report: Report) -> None:

@@ -6,10 +6,14 @@ from pathlib import Path
 
 import onnx_ir as ir
 import pytest
+from onnx import TensorProto
 
+import samba_onnx
 from samba_onnx.errors import UsageError
+from samba_onnx.passes.rewrites.rewriting import SMALL
 from samba_onnx.passes.targets import load_target
 from samba_onnx.workflows.half_types import float16_type
+from tests.narrow_models import Net, in_float16
 
 
 def test_float32_is_taken_where_the_target_has_it(tmp_path: Path) -> None:
@@ -34,3 +38,21 @@ def test_a_choice_is_followed_or_refused(tmp_path: Path) -> None:
     path.write_text('extends = "sn40l"\nname = "mine"\ndtypes = ["bfloat16"]\n')
     with pytest.raises(UsageError, match="mine computes with bfloat16 only"):
         float16_type(load_target(path), "float32")
+
+
+def test_no_weight_is_converted_to_analyse(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model of gigabytes is analysed without its weights, whatever type they are to have."""
+
+    evaluate = ir.LazyTensor._evaluate
+
+    def read(tensor: ir.LazyTensor) -> ir.TensorProtocol:
+        assert tensor.size <= SMALL, f"{tensor.name} is read"
+        return evaluate(tensor)
+
+    monkeypatch.setattr(ir.LazyTensor, "_evaluate", read)
+    net = Net(0)
+    model = net.model({"x": (TensorProto.FLOAT, [4, 128])}, net.linear("x", 128, 128))
+    manifest = samba_onnx.analyze(in_float16(model))
+    reasons = [reason for stage in manifest.fallbacks for reason in stage.reasons]
+    assert {reason.op_type for reason in reasons} == {"Cast"}
+    assert any(note.startswith("float16 runs as float32") for note in manifest.notes)

@@ -340,3 +340,53 @@ def test_a_tensor_without_elements_agrees() -> None:
         empty = np.empty((0, 3), dtype_of(name))
         assert judged(empty, empty).passed
         assert judged(empty, empty, empty.astype(np.float32)).passed
+
+
+def test_floats_behind_quantised_numbers_may_be_off_by_what_quantising_costs() -> None:
+    """A step here or there is none of the compiler's; a multiple of what the model itself loses is."""
+    exact = numbers(0.5)
+    step = 0.05
+    answer = (np.round(exact / step) * step).astype(np.float32)
+    moved = answer.copy()
+    moved[::10] += step
+    output = judged(moved, answer, exact)
+    assert output.passed
+    assert output.tolerance.endswith("12 times the original's own error, against no rounding")
+    moved[3] += 20 * step
+    assert judged(moved, answer, exact).mismatched == 1
+
+
+def test_quantised_outputs_may_be_off_by_a_step() -> None:
+    exact = np.linspace(-20, 20, 200, dtype=np.float32)
+    answer = np.round(exact).astype(np.int8)
+    assert judged(answer + np.int8(1), answer, exact).passed
+    assert not judged(answer + np.int8(9), answer, exact).passed
+    assert not judged(answer + np.int8(1), answer).passed
+
+
+def test_an_index_may_be_the_one_that_it_is_without_rounding() -> None:
+    answer, exact = np.array([3, 4, 5]), np.array([3, 9, 5])
+    assert judged(np.array([3, 9, 5]), answer, exact).passed
+    assert judged(np.array([3, 4, 5]), answer, exact).passed
+    output = judged(np.array([3, 8, 5]), answer, exact)
+    assert (output.passed, output.mismatched) == (False, 1)
+
+
+def test_what_overflows_in_16_bits_may_be_the_number_that_it_is() -> None:
+    exact = np.array([1.0, 70000.0, 3.0], np.float32)
+    with np.errstate(over="ignore"):
+        answer = exact.astype(np.float16)
+    assert judged(answer, answer, exact).passed
+    lost = np.array([1.0, 60000.0, 3.0], np.float16)
+    assert not judged(lost, answer, exact).passed
+
+
+def test_a_coarser_type_on_the_device_may_be_off_by_its_own_roundings() -> None:
+    exact = numbers(0.5)
+    answer = exact.astype(np.float16)
+    coarse = (exact * (1 + 2.0**-6)).astype(np.float16)
+    one = Expectation({"y": answer}, {"y": exact}, 1, coarser=8.0)
+    (output,) = compare_outputs({"y": coarse}, one, ChosenTolerances())
+    assert output.passed
+    assert output.tolerance.startswith("5 roundings of bfloat16 (2^-8)")
+    assert not judged(coarse, answer, exact).passed

@@ -97,14 +97,13 @@ def test_a_pef_agrees_with_its_model_in_every_float(compiled: tuple[int, Path]) 
     element, path = compiled
     result = verify(network(element), path)
     assert (result.passed, result.against) == (True, "original")
-    assert result.runs == tuple(
-        f"seed {seed}, weights {weights}"
-        for weights in ("mapped", "prepacked")
-        for seed in (0, 1, 2)
-    )
+    ways = ["weights mapped", "weights prepacked"]
+    if element == TensorProto.FLOAT16:  # of bfloat16 constants are rounded when they are folded
+        ways.append("in float32 without rounding")
+    assert result.runs == tuple(f"seed {seed}, {way}" for way in ways for seed in (0, 1, 2))
     own = samba_onnx.self_test(path)
     assert own.passed
-    assert len(own.runs) == 6
+    assert len(own.runs) == len(result.runs)
     against_float32 = [output.tolerance.endswith("against float32") for output in own.outputs]
     assert against_float32 == [element != TensorProto.FLOAT] * 2
     if element != TensorProto.FLOAT:  # an addition, a product and a softmax

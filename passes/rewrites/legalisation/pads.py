@@ -11,6 +11,7 @@ import onnx_ir as ir
 from numpy.typing import NDArray
 
 from samba_onnx.passes.rewrites.foreign.drafting import CannotExpandError, Draft
+from samba_onnx.passes.rewrites.legalisation.bounds import refuse_large
 from samba_onnx.passes.rewrites.legalisation.registry import legalises
 
 
@@ -29,12 +30,15 @@ def pad(draft: Draft) -> ir.Value:
     rank = draft.rank(data)
     axes = draft.optional(3)
     chosen = range(rank) if axes is None else draft.known(axes, "its axes").numpy().tolist()
+    if len(pads) != 2 * len(chosen):
+        raise CannotExpandError(f"it states {len(pads)} pads for {len(chosen)} axes")
     if (pads < 0).any():
         raise CannotExpandError("a pad of it is negative")
     value = data
     for place, axis in enumerate(chosen):
         before, after = int(pads[place]), int(pads[place + len(pads) // 2])
         if before or after:
+            refuse_large(draft.size(data, axis) + before + after)
             places = _places(mode, draft.size(data, axis), before, after)
             value = draft.op("Gather", value, draft.constant(places), axis=axis % rank)
     return value

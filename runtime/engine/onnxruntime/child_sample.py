@@ -59,7 +59,7 @@ def sample(
         records: What it said about them, for each run.
         outputs: The folder where the output arrays shall go.
         names: The outputs wanted; None for all.
-        wide: Whether to run it in float32, too, if it has numbers of 16 bits.
+        wide: Whether to run it in float32, too, if it has numbers of 16 bits or quantises.
         threads: Threads of one operator; None for onnxruntime's choice.
         custom_ops: Paths of libraries with operators of custom domains.
 
@@ -149,7 +149,7 @@ def _session(model: Path, settings: EngineSettings) -> ort.InferenceSession:
 def _wide(
     model: Path, settings: EngineSettings, feeds: list[dict[str, Any]]
 ) -> list[Sequence[Any]]:
-    """Run a model in float32; return all outputs of each run, or no run where onnxruntime cannot."""
+    """Run a model in float32 without rounding; return all outputs of each run, or no run at all."""
     from samba_onnx.runtime.engine.onnxruntime.originals import wide_source
 
     source = wide_source(model)

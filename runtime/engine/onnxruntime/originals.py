@@ -14,7 +14,7 @@ from samba_onnx.facts.versions import NEWEST_RUNNABLE_IR, NEWEST_RUNNABLE_OPSET
 from samba_onnx.runtime.engine.lowerings.bfloat16 import lower_bfloat16, uses_bfloat16
 from samba_onnx.runtime.engine.lowerings.nodes import all_nodes
 from samba_onnx.runtime.engine.onnxruntime.sessions import ACCURACY, may_be_coarse
-from samba_onnx.runtime.engine.widening import widened
+from samba_onnx.runtime.engine.unrounding import exact_form, needs_exact_form
 
 __all__ = ["accurate_source", "runnable_source", "wide_source"]
 
@@ -119,7 +119,7 @@ def _is_older(node: onnx.NodeProto) -> bool:
 
 
 def wide_source(model: onnx.ModelProto | Path, folder: str = "") -> tuple[bytes, str] | None:
-    """Return a model that computes in float32 what it computes in float16 and bfloat16.
+    """Return a model that computes the same in float32, and without rounding to whole numbers.
 
     Args:
         model: In memory, or a file that may have external data beside it.
@@ -129,7 +129,7 @@ def wide_source(model: onnx.ModelProto | Path, folder: str = "") -> tuple[bytes,
         The serialised model and the folder of its external data; None where it has no such form.
     """
     proto, place = _read(model, folder)
-    wide = widened(proto)
+    wide = exact_form(proto) if needs_exact_form(proto) else None
     return None if wide is None else (wide.SerializeToString(), place)
 
 

@@ -1,0 +1,80 @@
+"""What a PEF computes as a function, compared with the original: rounding hides nothing there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from samba_onnx.facts.tolerances import rounding_unit
+from samba_onnx.pef import Pef
+from samba_onnx.pef.manifest import Graph
+from samba_onnx.runtime.engine.protocol import Engine
+from samba_onnx.workflows.output_errors import (
+    ChosenTolerances,
+    Expectation,
+    OutputComparison,
+    compare_outputs,
+)
+
+__all__ = ["coarseness", "compare_functions"]
+
+
+def compare_functions(
+    pef: Pef,
+    graph: Graph,
+    runs: Mapping[str, tuple[Mapping[str, Any], Expectation]],
+    limits: ChosenTolerances,
+    engine: Engine,
+) -> dict[str, tuple[OutputComparison, ...]]:
+    """Compare a graph and the original on some inputs, both in float32 and without rounding.
+
+    Args:
+        pef: The compiled model.
+        graph: One of its graphs.
+        runs: Inputs by the model's names, with what the original answers, by the name of the run.
+        limits: Tolerances that the user gave.
+        engine: What computes the graph.
+
+    Returns:
+        The comparisons by run; none where the original has nothing to round, or where either of them
+        cannot be computed so.
+    """
+    from samba_onnx.runtime.exact_graphs import open_exact
+
+    if not all(expected.wide for _, expected in runs.values()):
+        return {}
+    exact = open_exact(pef, graph, engine)
+    if exact is None:
+        return {}
+    compared: dict[str, tuple[OutputComparison, ...]] = {}
+    for name, (inputs, expected) in runs.items():
+        actual, wide = exact.run(inputs), dict(expected.wide or {})
+        if actual is not None:
+            run = f"{name}, in float32 without rounding"
+            kept = {output: actual.get(output) for output in wide}
+            compared[run] = compare_outputs(kept, Expectation(wide), limits, run)
+    return compared
+
+
+def coarseness(pef: Pef, graph: Graph) -> float:
+    """Return how many times larger a rounding on the device is than one of the model's own type.
+
+    Args:
+        pef: The compiled model.
+        graph: One of its graphs.
+
+    Returns:
+        8 where a model in float16 is computed in bfloat16; otherwise 1.
+    """
+    from samba_onnx.runtime.engine.lowerings.bfloat16 import uses_bfloat16
+
+    outer = {pef.symbol(name).type for name in (*graph.inputs, *graph.outputs)}
+    if "tensor(float16)" not in outer or "tensor(bfloat16)" in outer:
+        return 1.0
+    stages = dict.fromkeys(call.stage for call in graph.calls)
+    if not any(uses_bfloat16(pef.stage_model(stage)) for stage in stages):
+        return 1.0
+    narrow, wide = rounding_unit("float16"), rounding_unit("bfloat16")
+    assert narrow is not None
+    assert wide is not None
+    return wide / narrow
