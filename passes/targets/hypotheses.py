@@ -18,6 +18,13 @@ _SCALES: Final = {"": 1.0, "n": 1e-9, "u": 1e-6, "µ": 1e-6, "m": 1e-3} | {
 }
 _VALUE: Final = re.compile(r"(\d{1,15}(?:\.\d{1,9})?(?:e[+-]?\d{1,2})?) ?([numkMGTPµ]?)(s|B|B/s|)")
 
+_EXAMPLES: Final = {
+    "s": "2us",
+    "bytes": "64GB",
+    "bytes/s": "1.6TB/s",
+    "operations/s": "300T",
+}
+
 
 def hypothetical(target: Target, suppositions: Sequence[str]) -> Target:
     """Return a target as it would be if suppositions held.
@@ -114,9 +121,10 @@ def _value(name: str, text: str, unit: str) -> float:
     """Read a number with a decimal prefix, and with the figure's own unit or none."""
     match = _VALUE.fullmatch(text)
     spelled = {"s": "s", "B": "bytes", "B/s": "bytes/s"}
-    if match is None or (match[3] and spelled[match[3]] != unit):
+    # 2m would be minutes to one reader, and milliseconds to another.
+    if match is None or ((match[3] or unit == "s") and spelled.get(match[3]) != unit):
         raise UsageError(
-            f"--what-if {name}={printable(text)}: expected a number in {unit}, as 2e12, 1.5T or 2us"
+            f"--what-if {name}={printable(text)}: expected a number in {unit}, as {_EXAMPLES[unit]}"
         )
     value = float(match[1]) * _SCALES[match[2]]
     if not 0 < value < 1e30:

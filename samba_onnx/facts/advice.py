@@ -28,7 +28,6 @@ ADVICE: Final[dict[str, str]] = {
     "GridSample": "make the grid a constant (a buffer, not computed from inputs): it is then legalised",
     "If": "decide while the model is exported, or compute both sides and choose with torch.where",
     "ImageDecoder": _BEFORE,
-    "Inverse": "solve with a constant matrix that was inverted before, or " + _OUTSIDE,
     "Loop": _TRIPS,
     "MaxRoiPool": "pool regions on the host, or all positions of a static grid",
     "MaxUnpool": "use nearest upsampling and a mask, or ConvTranspose",

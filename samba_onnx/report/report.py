@@ -21,7 +21,7 @@ from samba_onnx.pef.manifest import (
 from samba_onnx.report.budgets import memory, modelled_time, spatial_notes
 from samba_onnx.report.changes import BoundReport, ChangeReport, bound_reports, change_reports
 from samba_onnx.report.headline import headline_text
-from samba_onnx.report.legalisation import LegalisationReport, legalisation
+from samba_onnx.report.legalisation import LegalisationReport, legalisation, pass_reports
 from samba_onnx.report.records import (
     SCHEMA_VERSION,
     AssumptionReport,
@@ -163,10 +163,7 @@ class Report:
             legalisation=legalisation(manifest),
             changes=change_reports(manifest),
             bounds=bound_reports(manifest),
-            passes=tuple(
-                PassReport(done.name, done.modified, done.nodes_before, done.nodes_after)
-                for done in manifest.passes
-            ),
+            passes=pass_reports(manifest),
             graphs=_graphs(manifest),
             regions=regions(manifest),
             members=tuple(
