@@ -19,7 +19,7 @@ from samba_onnx.passes.rewrites.legalisation.registry import legalises
     "Pad",
     name="pad",
     makes="a Gather by constant places for each axis that is padded",
-    needs="mode reflect, edge or wrap; constant pads, none of them negative; a reflection within the axis",
+    needs="mode reflect, edge or wrap; constant pads, not negative and positive at once; a reflection within the axis",
 )
 def pad(draft: Draft) -> ir.Value:
     """Write a Pad that repeats its operand."""
@@ -32,8 +32,8 @@ def pad(draft: Draft) -> ir.Value:
     chosen = range(rank) if axes is None else draft.known(axes, "its axes").numpy().tolist()
     if len(pads) != 2 * len(chosen):
         raise CannotExpandError(f"it states {len(pads)} pads for {len(chosen)} axes")
-    if (pads < 0).any():
-        raise CannotExpandError("a pad of it is negative")
+    if (pads < 0).any() and (pads > 0).any():
+        raise CannotExpandError("it pads and crops at once")
     value = data
     for place, axis in enumerate(chosen):
         before, after = int(pads[place]), int(pads[place + len(pads) // 2])
@@ -51,6 +51,8 @@ def _places(mode: str, size: int, before: int, after: int) -> NDArray[np.int64]:
         CannotExpandError: A reflection is as wide as the axis, which is not defined, or the mode is not known.
     """
     places = np.arange(-before, size + after, dtype=np.int64)
+    if max(before, after) <= 0 and len(places):
+        return places  # the mode says nothing of a crop
     if mode == "edge":
         return places.clip(0, size - 1)
     if mode == "wrap":
