@@ -1,7 +1,7 @@
 """Make data for the programs in this folder, in the formats that real data come in.
 
 Digits, in the four files of MNIST; and sums in words, as lines of JSON, as the tokenizer that reads
-them, and as the HDF5 files that SambaNova's data preparation makes of the two::
+them, and as the HDF5 files that the data preparation makes of the two::
 
     python examples/data.py digits data
     python examples/data.py sums data
@@ -14,18 +14,16 @@ from __future__ import annotations
 import argparse
 import gzip
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-import h5py
 import numpy as np
 import numpy.typing as npt
-import yaml
 from transformers import PreTrainedTokenizerFast
 
+from samba_onnx.data_prep import PreparationOptions, data_prep
+
 Bytes = npt.NDArray[np.uint8]
-Integers = npt.NDArray[np.int32]
 
 GLYPHS = (
     "01110 10001 10011 10101 11001 10001 01110",
@@ -49,8 +47,6 @@ NUMBERS = (
 """The numbers that two digits add up to."""
 
 END, PADDING, UNKNOWN = "<|endoftext|>", "<|pad|>", "<|unknown|>"
-PROMPT, COMPLETION, PAD, SEPARATOR = 0, 1, 2, 3
-"""What a token is, in ``token_type_ids``: SambaNova's data preparation numbers them so."""
 
 
 def draw_digits(count: int, random: np.random.Generator) -> tuple[Bytes, Bytes]:
@@ -134,89 +130,24 @@ def word_tokenizer() -> PreTrainedTokenizerFast:
     )
 
 
-def pack(
-    articles: Sequence[dict[str, str]], tokenizer: PreTrainedTokenizerFast, length: int
-) -> tuple[Integers, Integers]:
-    """Pack articles into sequences as SambaNova's data preparation does by default.
-
-    They follow each other, and are cut wherever a sequence ends; the last one is padded. Every
-    article ends with a separator.
-
-    Args:
-        articles: Prompts with their completions.
-        tokenizer: Makes tokens of them.
-        length: Tokens in a sequence.
-
-    Returns:
-        ``input_ids`` and ``token_type_ids``, both (sequences, length).
-    """
-    ids: list[int] = []
-    kinds: list[int] = []
-    for article in articles:
-        prompt = tokenizer.encode(article["prompt"])
-        completion = tokenizer.encode(article["completion"])
-        ids += [*prompt, *completion, tokenizer.eos_token_id]
-        kinds += [PROMPT] * len(prompt) + [COMPLETION] * len(completion) + [SEPARATOR]
-    missing = -len(ids) % length
-    ids += [tokenizer.pad_token_id] * missing
-    kinds += [PAD] * missing
-    return (
-        np.array(ids, np.int32).reshape(-1, length),
-        np.array(kinds, np.int32).reshape(-1, length),
-    )
-
-
-def write_hdf5(path: Path, ids: Integers, kinds: Integers) -> None:
-    """Write sequences as SambaNova's data preparation does.
-
-    Args:
-        path: The file.
-        ids: Token ids, (sequences, length).
-        kinds: What each token is, of the same shape.
-    """
-    with h5py.File(path, "w") as file:
-        for name, values in (("input_ids", ids), ("token_type_ids", kinds)):
-            file.create_dataset(
-                name, data=values, compression="gzip", maxshape=(None, values.shape[1])
-            )
-
-
-def write_sequences(
-    folder: Path, part: str, sequences: tuple[Integers, Integers], files: int
-) -> int:
-    """Share sequences between files, and return the smallest number of sequences of a file."""
-    shares = zip(*(np.array_split(values, files) for values in sequences), strict=True)
-    lengths = []
-    for number, (ids, kinds) in enumerate(shares, 1):
-        write_hdf5(folder / f"{part}_{number}_of_{files}.hdf5", ids, kinds)
-        lengths.append(len(ids))
-    return min(lengths)
-
-
 def make_sums(args: argparse.Namespace) -> None:
-    """Write lines of JSON, a tokenizer, and the HDF5 files that they make."""
+    """Write lines of JSON, a tokenizer, and the HDF5 files that the data preparation makes of both."""
     folder = args.folder / "sums"
     (folder / "hdf5").mkdir(parents=True, exist_ok=True)
     tokenizer = word_tokenizer()
     tokenizer.save_pretrained(folder / "tokenizer")
-    metadata: dict[str, Any] = {
-        "max_seq_length": args.max_seq_length,
-        "token_type_ids": True,
-        "vocab_size": len(tokenizer),
-        "tokenizer_model_type": "gpt2",
-    }
     random = np.random.default_rng(args.seed)
-    parts = (("train", args.train, args.files), ("dev", args.dev, 1), ("test", args.dev, 1))
-    for part, count, files in parts:
-        articles = list(draw_sums(count, random))
-        lines = "".join(f"{json.dumps(article)}\n" for article in articles)
+    for part, count in (("train", args.train), ("dev", args.dev), ("test", args.dev)):
+        lines = "".join(f"{json.dumps(article)}\n" for article in draw_sums(count, random))
         (folder / f"{part}.jsonl").write_text(lines, encoding="utf-8")
-        metadata[f"number_of_{'training' if part == 'train' else part}_files"] = files
         if part != "test":  # which stays text
-            sequences = pack(articles, tokenizer, args.max_seq_length)
-            smallest = write_sequences(folder / "hdf5", part, sequences, files)
-            metadata[f"max_batch_size_{part}"] = smallest
-    (folder / "hdf5" / "metadata.yaml").write_text(yaml.safe_dump(metadata, sort_keys=False))
+            data_prep(
+                folder / f"{part}.jsonl",
+                folder / "hdf5" / f"{part}_1_of_1.hdf5",
+                tokenizer,
+                PreparationOptions(max_seq_length=args.max_seq_length),
+                overwrite_output_path=True,
+            )
     print(f"{args.train}, {args.dev} and {args.dev} sums are in {folder}")
 
 
@@ -232,7 +163,6 @@ def parser() -> argparse.ArgumentParser:
     sums.set_defaults(make=make_sums)
     sums.add_argument("--dev", type=int, default=64, help="sums to evaluate on, and to test on")
     sums.add_argument("--max-seq-length", type=int, default=32, help="tokens in a sequence")
-    sums.add_argument("--files", type=int, default=2, help="HDF5 files to train on")
     for command in (digits, sums):
         command.add_argument("folder", type=Path, help="where to put a folder with the files")
         command.add_argument("--train", type=int, default=1600, help="images or sums to train on")

@@ -1,4 +1,4 @@
-"""Readers of the formats that ``data.py`` writes, as torch's data sets."""
+"""Readers of the formats that ``data.py`` writes; that of HDF5 is ``samba_onnx.data_prep``'s."""
 
 from __future__ import annotations
 
@@ -8,11 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import h5py
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import Tensor
 from torch.utils.data import Dataset
 
 
@@ -69,42 +66,6 @@ class Mnist(Dataset[tuple[Any, int]]):
         return image if self._transform is None else self._transform(image), int(
             self._labels[index]
         )
-
-
-class Sequences(Dataset[dict[str, Tensor]]):
-    """Token sequences from HDF5 files of SambaNova's data preparation."""
-
-    def __init__(self, folder: Path, part: str = "train") -> None:
-        """Read the files.
-
-        Args:
-            folder: Where they are.
-            part: ``train`` or ``dev``.
-
-        Raises:
-            FileNotFoundError: There are none.
-        """
-        paths = sorted(folder.glob(f"{part}_*_of_*.hdf5"), key=_number)
-        if not paths:
-            raise FileNotFoundError(f"{folder} has no {part}_1_of_N.hdf5")
-        contents: dict[str, list[Tensor]] = {"input_ids": [], "token_type_ids": []}
-        for path in paths:
-            with h5py.File(path) as file:
-                for name, tensors in contents.items():
-                    tensors.append(torch.from_numpy(file[name][:]))
-        self._contents = {name: torch.cat(tensors) for name, tensors in contents.items()}
-
-    def __len__(self) -> int:
-        """Return the number of sequences."""
-        return len(self._contents["input_ids"])
-
-    def __getitem__(self, index: int) -> dict[str, Tensor]:
-        """Return ``input_ids`` and ``token_type_ids`` of a sequence, int32 (length,)."""
-        return {name: values[index] for name, values in self._contents.items()}
-
-
-def _number(path: Path) -> int:
-    return int(path.stem.split("_")[1])
 
 
 def read_json_lines(path: Path) -> list[dict[str, str]]:

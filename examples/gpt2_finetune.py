@@ -22,7 +22,6 @@ from typing import Any
 
 import sambaflow.samba as samba
 import torch
-from formats import Sequences
 from gpt2_model import (
     add_model_arguments,
     load_checkpoint,
@@ -38,6 +37,8 @@ from sambaflow.sambacollections import OrderedSet
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 from transformers import GPT2LMHeadModel
+
+from samba_onnx.data_prep import HDF5Dataset
 
 IGNORED = -100
 """A label that has no loss."""
@@ -134,8 +135,8 @@ def make_optimizers(args: Namespace, model: GPT2ForFineTuning) -> list[samba.opt
 
 def batches(args: Namespace, part: str, epoch: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
     """Iterate over tokens, the tokens that follow them, and the types of those."""
-    loader = DataLoader(
-        Sequences(args.data_dir, part),
+    loader: DataLoader[Any] = DataLoader(
+        HDF5Dataset(args.data_dir, part, in_memory=True),  # type: ignore[arg-type]  # all that a loader asks for
         batch_size=args.batch_size,
         shuffle=part == "train",
         drop_last=True,

@@ -20,7 +20,6 @@ from typing import Any
 import sambaflow.samba as samba
 import sambaflow.samba.utils as utils
 import torch
-from formats import Sequences
 from safetensors import safe_open
 from safetensors.torch import save_file
 from sambaflow.samba.materialize import materialize
@@ -31,6 +30,8 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader
 from transformers import LlamaConfig, LlamaForCausalLM
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
+
+from samba_onnx.data_prep import HDF5Dataset
 
 COMPLETION, SEPARATOR = 1, 3
 """Types of the tokens that are learned, in ``token_type_ids``."""
@@ -171,8 +172,8 @@ def batches(
     args: argparse.Namespace, part: str, epoch: int = 0
 ) -> Iterator[tuple[dict[str, samba.SambaTensor], Tensor]]:
     """Yield named inputs, and what the token after each counts for, (batch * length,)."""
-    loader = DataLoader(
-        Sequences(args.data_dir, part),
+    loader: DataLoader[Any] = DataLoader(
+        HDF5Dataset(args.data_dir, part, in_memory=True),  # type: ignore[arg-type]  # all that a loader asks for
         args.batch_size,
         shuffle=part == "train",
         drop_last=True,
@@ -198,7 +199,7 @@ def learning_rate(args: argparse.Namespace, step: int, steps: int) -> float:
 def train(args: argparse.Namespace, model: LlamaForTraining) -> None:
     """Train on the RDU."""
     outputs: Any = model.output_tensors
-    lengths = len(Sequences(args.data_dir)) // args.batch_size
+    lengths = len(HDF5Dataset(args.data_dir)) // args.batch_size
     for epoch in range(args.num_epochs):
         total = 0.0
         for number, (inputs, weights) in enumerate(batches(args, "train", epoch)):

@@ -176,9 +176,16 @@ def in_qdq(
     seed: int = 0,
     *,
     per_channel: bool = True,
-    **options: Any,
+    operators: bool = False,
 ) -> onnx.ModelProto:
-    """Return a model quantised statically, by onnxruntime's tool."""
+    """Return a model quantised statically, by onnxruntime's tool.
+
+    Args:
+        make: Makes it in float32.
+        seed: Seed of its weights.
+        per_channel: Whether weights have a scale per channel.
+        operators: Whether it has operators on integers, as QLinearConv, in place of pairs.
+    """
     from onnxruntime.quantization import CalibrationDataReader, QuantFormat, quantize_static
 
     class Reader(CalibrationDataReader):  # type: ignore[misc]  # has no types
@@ -194,10 +201,20 @@ def in_qdq(
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "model.onnx")
         onnx.save(model, path)
-        quantize_static(
-            path, Path(folder, "q.onnx"), Reader(), quant_format=QuantFormat.QDQ,
-            per_channel=per_channel, **options,
-        )  # fmt: skip
+        form = QuantFormat.QOperator if operators else QuantFormat.QDQ
+        target = Path(folder, "q.onnx")
+        quantize_static(path, target, Reader(), quant_format=form, per_channel=per_channel)
+        return onnx.load(Path(folder, "q.onnx"))
+
+
+def in_dynamic(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Return a model whose products are quantised by the ranges of their operands, when it runs."""
+    from onnxruntime.quantization import quantize_dynamic
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "model.onnx")
+        onnx.save(model, path)
+        quantize_dynamic(path, Path(folder, "q.onnx"))
         return onnx.load(Path(folder, "q.onnx"))
 
 

@@ -14,6 +14,8 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([ROOT / "README.md", *ROOT.glob("docs/*.md"), ROOT / "CONTRIBUTING.md"])
+ELSEWHERE = {"data_preparation.md"}
+"""Pages whose samples read what a command has written before: they are tested where that is."""
 GUIDES = [ROOT / "docs" / "python.md"]
 """Pages whose samples follow one another; that on training is tested where training is."""
 MODEL = """
@@ -30,7 +32,7 @@ def _blocks(language: str) -> list[tuple[str, str]]:
         (page.name, body)
         for page in PAGES
         for found, body in FENCE.findall(page.read_text())
-        if found == language
+        if found == language and page.name not in ELSEWHERE
     ]
 
 

@@ -79,7 +79,9 @@ def test_what_should_run_on_the_rdu_does() -> None:
 
 
 def test_a_fallback_names_the_line_of_the_model() -> None:
-    manifest = samba_onnx.analyze(cached_onnx("lstm", "tiny"), no_legalise=("lstm",))
+    manifest = samba_onnx.analyze(
+        cached_onnx("lstm", "tiny"), no_legalise=("lstm",), placement="strict"
+    )
     reasons = [reason for fallback in manifest.fallbacks for reason in fallback.reasons]
     assert {(reason.op_type, reason.code) for reason in reasons} == {("LSTM", "operator")}
     assert all(reason.location.startswith("lstm.py:") for reason in reasons)

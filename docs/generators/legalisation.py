@@ -42,6 +42,30 @@ the sum over rules may be more than the difference to `--no-legalise all`. Why a
 Numbers are those of the original: equal where the table says so, to the last bit and for integers; otherwise sums are rounded in another
 order, within float32's own error. `samba-port verify` compares them.
 
+A rule writes at most 4,096 nodes in the place of one and constants of at most 4 million elements, and all rules together add at most
+16,384 nodes to a graph, so that a model with long loops still compiles in seconds.
+
+## What it brings
+
+A U-Net with five reflecting Pads, two Einsums, two Resizes, an LSTM of 32 steps and a GridSample, at 3 x 32 x 32, on `sn40l`; time is modelled:
+
+| export | rules | fallbacks | transfers | bytes | per run |
+|---|---|---|---|---|---|
+| torch's own, to ONNX | none | 9 | 19 | 622 kB | 425 µs |
+| | auto | 0 | 2 | 25 kB | 21 µs |
+| torch's older one, to ONNX | none | 9 | 19 | 622 kB | 425 µs |
+| | auto | 0 | 2 | 25 kB | 21 µs |
+| `module:factory` | none | 7 | 12 | 516 kB | 277 µs |
+| | auto | 1 | 2 | 25 kB | 36 µs |
+
+Programs that train are written so, too: a training step of an LSTM of 6 steps behind a reflecting pad makes 3 transfers in place of 15, and has no
+fallback in place of 4.
+
+The factory's GridSample stays: its grid is a buffer of the module, whose values are no part of a program. Ten thousand nodes with 500 Pads among
+them are analysed in one second more than without rules.
+
+## The rules
+
 `python -m docs.generators.legalisation` writes this page.
 
 | rule | operators | written as | needs | numbers |

@@ -52,7 +52,8 @@ def known_at_load(nodes: Iterable[ir.Node], roles: Roles) -> frozenset[ir.Node]:
 
     Returns:
         Those that read only initializers, residents that no run changes, and results of each other.
-        Operators that draw random numbers, carry graphs or are not known are none of them.
+        Operators that draw random numbers, carry graphs or are not known are none of them, and no node
+        whose results have no known type, for it must be stated what is kept.
     """
     known: set[ir.Value] = set()
     chosen: set[ir.Node] = set()
@@ -66,7 +67,9 @@ def known_at_load(nodes: Iterable[ir.Node], roles: Roles) -> frozenset[ir.Node]:
 def _is_fixed(node: ir.Node) -> bool:
     """Return whether a node with the same operands always has the same results."""
     row = facts(node.op_type, node.domain)
-    return row is not None and row.random is Randomness.NEVER and row.kind not in _UNKNOWN_WORK
+    if row is None or any(value.name and value.type is None for value in node.outputs):
+        return False
+    return row.random is Randomness.NEVER and row.kind not in _UNKNOWN_WORK
 
 
 def _is_known(value: ir.Value, known: Collection[ir.Value], roles: Roles) -> bool:

@@ -15,6 +15,7 @@ from samba_onnx.facts.domains import (
     is_custom,
     qualified,
 )
+from samba_onnx.passes.rewrites.foreign import rule_of
 from samba_onnx.passes.rewrites.interface import Dimension, dimensions
 from samba_onnx.passes.rewrites.rewriting import SMALL
 from samba_onnx.program.dataflow import subgraphs
@@ -56,8 +57,12 @@ class InferForeignTypesPass(ir.passes.InPlacePass):
         try:
             types = infer_output_types(proto)
         except SambaError as error:
-            operators = ", ".join(sorted({f"{node.domain}::{node.op_type}" for node in asked}))
-            self.notes.append(f"no types are known behind {operators}: {error}")
+            # What has a rule is expanded, whose results onnx infers, or has a note that says why not.
+            open_ended = [node for node in asked if rule_of(node) is None]
+            operators = {f"{node.domain}::{node.op_type}" for node in open_ended}
+            if operators:
+                names = ", ".join(sorted(operators))
+                self.notes.append(f"no types are known behind {names}: {error}")
             return ir.passes.PassResult(model, modified=False)
         known = {
             dim.value

@@ -9,7 +9,7 @@ from typing import Any, Final
 import onnx
 from onnx import helper
 
-from samba_onnx.runtime.engine.float_graphs import FloatGraph
+from samba_onnx.runtime.engine.float_graphs import CannotReadError, FloatGraph
 
 __all__ = ["RULES"]
 
@@ -28,14 +28,19 @@ def _dequantize(graph: FloatGraph, node: onnx.NodeProto) -> None:
 
 
 def _quantize_dynamically(graph: FloatGraph, node: onnx.NodeProto) -> None:
-    """Scale and zero point as ONNX defines them; the zero point is rounded, which costs nothing."""
+    """Scale and zero point as ONNX defines them, the zero point unrounded, too.
+
+    What is zero throughout has the scale 1, as onnxruntime chooses.
+    """
     number, nothing = node.input[0], graph.number(0.0)
     low = graph.add("Min", [graph.add("ReduceMin", [number], keepdims=0), nothing])
     high = graph.add("Max", [graph.add("ReduceMax", [number], keepdims=0), nothing])
-    most = graph.number(255.0)
-    scale = graph.add("Div", [graph.add("Sub", [high, low]), most], node.output[1])
-    zero = graph.add("Div", [graph.add("Sub", [nothing, low]), scale])
-    zero = graph.add("Round", [graph.add("Clip", [zero, nothing, most])], node.output[2])
+    most, width = graph.number(255.0), graph.add("Sub", [high, low])
+    steps = graph.add("Div", [width, most])
+    empty = graph.add("Equal", [width, nothing])
+    scale = graph.add("Where", [empty, graph.number(1.0), steps], node.output[1])
+    zero = graph.add("Div", [graph.add("Neg", [low]), scale])
+    zero = graph.add("Clip", [zero, nothing, most], node.output[2])
     graph.accumulated(zero)
     graph.quantised(number, scale, zero, (0.0, 255.0), node.output[0])
 
@@ -66,9 +71,7 @@ def _scaled_product(graph: FloatGraph, node: onnx.NodeProto) -> None:
     left = graph.scaled(node.input[0], *map(graph.single, node.input[1:3]))
     scale, zero = (graph.spread(name, 1, 0) for name in node.input[4:6])
     product = graph.add("MatMul", [left, graph.scaled(node.input[3], scale, zero)])
-    scale, zero = map(graph.single, node.input[6:8])
-    ends = graph.ends(node.input[7], node.output[0])
-    graph.quantised(product, scale, zero, ends, node.output[0])
+    _finished(graph, node, product, 6)
 
 
 def _scaled_convolution(graph: FloatGraph, node: onnx.NodeProto) -> None:
@@ -82,8 +85,32 @@ def _scaled_convolution(graph: FloatGraph, node: onnx.NodeProto) -> None:
         factor = graph.add("Mul", [image_scale, graph.spread(node.input[4], 1, 0)])
         inputs.append(graph.add("Mul", [graph.as_float(node.input[8]), factor]))
     result = graph.add("Conv", inputs, **_attributes(node))
-    scale, zero = map(graph.single, node.input[6:8])
-    graph.quantised(result, scale, zero, graph.ends(node.input[7], ""), node.output[0])
+    _finished(graph, node, result, 6)
+
+
+def _scaled_pair(graph: FloatGraph, node: onnx.NodeProto) -> None:
+    """A sum or product of onnxruntime's: two operands with scale and zero point each."""
+    sides = [
+        graph.scaled(node.input[place], *map(graph.single, node.input[place + 1 : place + 3]))
+        for place in (0, 3)
+    ]
+    result = graph.add(node.op_type.removeprefix("QLinear"), sides)
+    _finished(graph, node, result, 6)
+
+
+def _scaled_mean(graph: FloatGraph, node: onnx.NodeProto) -> None:
+    """The mean of each channel, which onnxruntime may also have last."""
+    if _attributes(node).get("channels_last"):
+        raise CannotReadError
+    value = graph.scaled(node.input[0], *map(graph.single, node.input[1:3]))
+    _finished(graph, node, graph.add("GlobalAveragePool", [value]), 3)
+
+
+def _finished(graph: FloatGraph, node: onnx.NodeProto, result: str, place: int) -> None:
+    """Quantise a result by the scale at a place, and the zero point behind it."""
+    scale, zero = map(graph.single, node.input[place : place + 2])
+    ends = graph.ends(node.input[place + 1], node.output[0])
+    graph.quantised(result, scale, zero, ends, node.output[0])
 
 
 RULES: Final[Mapping[str, Callable[[FloatGraph, onnx.NodeProto], None]]] = MappingProxyType(
@@ -92,8 +119,11 @@ RULES: Final[Mapping[str, Callable[[FloatGraph, onnx.NodeProto], None]]] = Mappi
         "DequantizeLinear": _dequantize,
         "DynamicQuantizeLinear": _quantize_dynamically,
         "MatMulInteger": _product,
+        "QLinearAdd": _scaled_pair,
         "QLinearConv": _scaled_convolution,
+        "QLinearGlobalAveragePool": _scaled_mean,
         "QLinearMatMul": _scaled_product,
+        "QLinearMul": _scaled_pair,
         "QuantizeLinear": _quantize,
     }
 )

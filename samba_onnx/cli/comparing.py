@@ -19,9 +19,12 @@ from samba_onnx.cli.options import (
     VerboseOption,
 )
 from samba_onnx.cli.progress import Activity
+from samba_onnx.cli.torch_models import compare_torch, is_torch_model
 from samba_onnx.cli.verifying import AtolOption, InputFileOption, RtolOption, input_arrays
+from samba_onnx.errors import UsageError
 
 if TYPE_CHECKING:
+    from samba_onnx.pef import Pef
     from samba_onnx.report.values import ValueComparisonReport, ValueErrorReport
     from samba_onnx.workflows.compared_values import ComparedValue, ValueComparison
 
@@ -33,7 +36,10 @@ _ADVICE: Final = (
 
 def compare(
     model: Annotated[
-        str, typer.Argument(metavar="MODEL", help="The ONNX model that the PEF was made of.")
+        str,
+        typer.Argument(
+            metavar="MODEL", help="What the PEF was made of: an ONNX model, factory or .pt2 file."
+        ),
     ],
     pef: Annotated[str, typer.Argument(metavar="PEF", help="The converted model.")],
     input_file: InputFileOption = None,
@@ -50,12 +56,14 @@ def compare(
 
     Both are executed section by section, each on its own values, and no more than one section's are in
     memory. The first value beyond the tolerance is where an error begins, with its node and the line of
-    the model.
+    the model. A PyTorch module runs in eager torch on its example inputs: compared are its layers, and
+    where the PEF trains the gradient of each parameter.
 
     Examples:
       samba-port compare model.onnx model.pef
       samba-port compare model.onnx model.pef --input x=x.npy -v
       samba-port compare model.onnx model.pef --json - | jq .first
+      samba-port compare my_project.models:resnet resnet.pef
 
     Exit status 1 means that a value is beyond the tolerance.
     """
@@ -63,19 +71,34 @@ def compare(
 
     from samba_onnx.pef import load_pef
     from samba_onnx.report.values_text import values_text
-    from samba_onnx.workflows.value_comparison import compare_values
 
-    options: dict[str, Any] = {"seed": seed, "rtol": rtol, "atol": atol, "threads": threads}
+    options: dict[str, Any] = {"seed": seed, "rtol": rtol, "atol": atol}
     with Activity(quiet) as activity, load_pef(pef) as opened:
-        activity.step("compare")
-        inputs, show = input_arrays(opened, input_file), activity.count
-        comparison = compare_values(
-            model, opened, inputs=inputs, custom_ops=custom_ops or (), progress=show, **options
-        )
+        if is_torch_model(model):
+            _refuse_onnx_options(bool(input_file or custom_ops or any(options.values())))
+            comparison = compare_torch(model, opened, activity.step, threads=threads)
+        else:
+            options |= {"inputs": input_arrays(opened, input_file), "custom_ops": custom_ops or ()}
+            comparison = _compare_onnx(model, opened, activity, threads=threads, **options)
     report = _report(comparison, Path(pef).name)
     display = Display(json, quiet, verbose)
     display.show(report.headline, lambda rows: values_text(report, rows), report)
     return EXIT_YES if report.passed else EXIT_NO
+
+
+def _compare_onnx(model: str, pef: Pef, activity: Activity, **options: Any) -> ValueComparison:
+    from samba_onnx.workflows.value_comparison import compare_values
+
+    activity.step("compare")
+    return compare_values(model, pef, progress=activity.count, **options)
+
+
+def _refuse_onnx_options(stated: bool) -> None:
+    if stated:
+        raise UsageError(
+            "--input, --seed, --rtol, --atol and --custom-ops are for ONNX models: a PyTorch module runs "
+            "on its example inputs, and is judged against float64"
+        )
 
 
 def _report(comparison: ValueComparison, pef: str) -> ValueComparisonReport:

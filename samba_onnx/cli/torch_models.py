@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from samba_onnx.passes.planning.legalising import LegalisationOptions
     from samba_onnx.pef import Pef
     from samba_onnx.pef.manifest import Manifest
+    from samba_onnx.workflows.compared_values import ValueComparison
 
 _FACTORY = re.compile(r"[^/\\\\:]+:[^/\\\\:]+")
 
@@ -109,6 +110,30 @@ def analyze_torch(
             spatial_batches=spatial_batches,
             progress=progress,
         )
+
+
+def compare_torch(
+    model: str, pef: Pef, progress: Callable[[str], None], *, threads: int | None
+) -> ValueComparison:
+    """Compare a PEF with the PyTorch model that it was made of.
+
+    Args:
+        model: A factory or a ``.pt2`` file; a factory with optimizers where the PEF trains.
+        pef: The PEF, open.
+        progress: Called with the name of each step before it begins.
+        threads: Threads within operators; all cores where None.
+
+    Raises:
+        UsageError: torch is not installed, or the PEF is not of this model.
+        ModelError: The model cannot be exported.
+    """
+    _import_porting(progress)
+    from samba_onnx.workflows import module_comparison, porting
+
+    with _prints_elsewhere():
+        loaded = porting.load_torch_model(model, train=module_comparison.trains(pef))
+        progress("compare")
+        return module_comparison.compare_module(loaded, pef, threads=threads)
 
 
 def export_trained(

@@ -68,8 +68,7 @@ def coarseness(pef: Pef, graph: Graph) -> float:
     """
     from samba_onnx.runtime.engine.lowerings.bfloat16 import uses_bfloat16
 
-    outer = {pef.symbol(name).type for name in (*graph.inputs, *graph.outputs)}
-    if "tensor(float16)" not in outer or "tensor(bfloat16)" in outer:
+    if not any(step.name == "ReplaceFloat16" and step.modified for step in pef.manifest.passes):
         return 1.0
     stages = dict.fromkeys(call.stage for call in graph.calls)
     if not any(uses_bfloat16(pef.stage_model(stage)) for stage in stages):

@@ -91,7 +91,7 @@ class Expectation:
     depth: int = 1
     """Operators that round, on the longest way from an input to an output."""
     coarser: float = 1.0
-    """How many times larger than in the original's 16-bit type a rounding on the device is."""
+    """How many times larger than in float16, which the original has, a rounding on the device is."""
 
 
 @dataclass(frozen=True)
@@ -221,10 +221,11 @@ def _compared(
         judged = _of_integers(actual, expected, wide)
     elif limits.chosen or (unit is None and (wide is None or expected.dtype.kind == "c")):
         judged = _plain(actual, expected, limits)
-    elif unit is None:
+    elif unit is None and whole.coarser == 1:
         judged = _quantised(actual, expected, np.asarray(wide), limits)
     else:
-        judged = _rounded(actual, expected, wide, unit * whole.coarser, whole)
+        own = unit or rounding_unit("float16") or 0.0
+        judged = _rounded(actual, expected, wide, own * whole.coarser, whole)
     errors, allowed, scale, tolerance = judged
     largest = float(errors.max(initial=0.0))
     mismatched = int(np.count_nonzero(errors > allowed))
@@ -318,13 +319,14 @@ def _rounded(
     errors, magnitude = _distance(left, right, pattern)
     kind = dtype if whole.coarser == 1 else "bfloat16"
     words = f"{roundings:.3g} roundings of {kind} (2^{int(np.log2(unit))}) of each element"
-    if wide is None:
+    loss = np.zeros(())
+    if wide is None or whole.coarser != 1:  # what the original loses says little of a coarser type
         typical = math.sqrt(float((magnitude**2).sum()) / max(magnitude.size, 1))
         loss = np.asarray(roundings * unit * typical)
         words += " and of the root mean square"
-    else:
+    if wide is not None:
         times = TIMES_OWN_ERROR * whole.coarser
-        loss = times * _own_errors(own, right)
+        loss = loss + times * _own_errors(own, right)
         words += f" + {times:g} times the original's own error, against float32"
     return (
         errors,

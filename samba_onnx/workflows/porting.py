@@ -18,12 +18,11 @@ from typing import Any
 import torch
 from torch import nn
 from torch.export import ExportedProgram
-from torch.optim import Optimizer
 
 from samba_onnx.errors import ModelError, UsageError
 from samba_onnx.export.capture.archives import SUFFIX, load_exported_program
 from samba_onnx.export.capture.modules import arguments
-from samba_onnx.export.programs.inference import Exported, export_inference, export_program
+from samba_onnx.export.programs.inference import Exported
 from samba_onnx.export.programs.training_steps import optimizer_list
 from samba_onnx.importing.checkpoints import export_trained, read_checkpoint
 from samba_onnx.passes.planning.hosts import DEFAULT_HOST
@@ -40,6 +39,7 @@ from samba_onnx.workflows.checking.own_inputs import fitting_runs
 from samba_onnx.workflows.compiler import DEFAULT_TARGET, analyze_programs, compile_programs
 from samba_onnx.workflows.planning import Progress
 from samba_onnx.workflows.reference_sample import Sample, keep_sample
+from samba_onnx.workflows.torch_models import TorchModel, export_model
 from samba_onnx.workflows.torch_programs import (
     Training,
     attached_losses,
@@ -56,23 +56,6 @@ __all__ = [
     "port_training",
     "read_checkpoint",
 ]
-
-
-@dataclasses.dataclass(frozen=True)
-class TorchModel:
-    """A module with example inputs."""
-
-    name: str
-    """What reports call it."""
-    module: nn.Module
-    args: tuple[Any, ...]
-    """Example inputs by position."""
-    keywords: Mapping[str, Any]
-    """Example inputs by keyword."""
-    exported: ExportedProgram | None = None
-    """The program that it was loaded from."""
-    optimizers: tuple[Optimizer, ...] = ()
-    """Optimizers of its parameters; empty for a module that only runs forward."""
 
 
 def load_torch_model(source: str, *, train: bool = False) -> TorchModel:
@@ -160,7 +143,7 @@ def port(
     """
     report = progress or (lambda _: None)
     report("export")
-    exported = _export(model)
+    exported = export_model(model)
     program = exported.program
     if check:
         report("compare with torch")
@@ -278,7 +261,7 @@ def analyze_torch(
     """
     if progress is not None:
         progress("export")
-    program = dataclasses.replace(_export(model).program, spatial_batches=spatial_batches)
+    program = dataclasses.replace(export_model(model).program, spatial_batches=spatial_batches)
     return analyze_programs(
         [program],
         target=target,
@@ -363,21 +346,6 @@ def _from_archive(path: str) -> TorchModel:
 def _sizes(program: ExportedProgram) -> list[Any]:
     values = [node.meta.get("val") for node in program.graph.find_nodes(op="placeholder")]
     return [size for value in values if isinstance(value, torch.Tensor) for size in value.shape]
-
-
-def _export(model: TorchModel) -> Exported:
-    if model.exported is not None:
-        return export_program(model.exported, model.module, _root(model))
-    return export_inference(model.module, dict(model.keywords) or model.args)
-
-
-def _root(model: TorchModel) -> str:
-    """Return the name of the class that was exported, else that of the file."""
-    assert model.exported is not None
-    for node in model.exported.graph.nodes:
-        for _, kind in (node.meta.get("nn_module_stack") or {}).values():
-            return str(kind).rpartition(".")[2].lower()
-    return "".join(c if c.isalnum() else "_" for c in Path(model.name).stem)
 
 
 def _contents(model: TorchModel, exported: Exported) -> dict[str, torch.Tensor]:

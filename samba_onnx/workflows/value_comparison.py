@@ -23,12 +23,13 @@ from samba_onnx.errors import ExecutionError, UsageError
 from samba_onnx.facts.domains import qualified
 from samba_onnx.loading import LoadedModel, load_model
 from samba_onnx.pef import Pef
-from samba_onnx.pef.manifest import Fallback, Graph, Section
+from samba_onnx.pef.manifest import Graph
 from samba_onnx.program.source_location import source_location
 from samba_onnx.runtime.sized_graphs import SizedGraphs
 from samba_onnx.workflows.both_sides import BothSides, plain_engine
 from samba_onnx.workflows.compared_values import ComparedValue, ValueComparison
 from samba_onnx.workflows.output_errors import ChosenTolerances
+from samba_onnx.workflows.pef_values import PefValues, run_once
 from samba_onnx.workflows.pieces import ModelPieces
 from samba_onnx.workflows.rounding_depth import rounding_depth
 from samba_onnx.workflows.sample_inputs import (
@@ -155,12 +156,8 @@ class _Stream:
         self._graph = graph
         self._limits = limits
         self._depth = rounding_depth(model)
-        stages = sides.pef.manifest.stages()
-        self._stages = [stages[call.stage] for call in graph.calls]
-        models = {stage.id: sides.pef.stage_model(stage.id) for stage in self._stages}
-        written = {
-            i: [n for node in m.graph.node for n in node.output if n] for i, m in models.items()
-        }
+        self._pef = PefValues(sides.engine, sides.pef, graph)
+        self._stages, written = self._pef.stages, self._pef.names
         original = sides.original
         self.shared = {
             number: [n for n in dict.fromkeys(map(graph.model_name, names)) if n in original.makers]
@@ -219,31 +216,21 @@ class _Stream:
         right = {symbols.get(name, name): value for name, value in feeds.items()}
         verdicts: dict[str, bool] = {}
         compared = []
-        for number, stage in enumerate(self._stages):
-            results = self._run_stage(number, stage, right)
+        for number, (stage, values) in enumerate(self._pef.run(right, self._wanted())):
+            results = {self._graph.model_name(name): value for name, value in values.items()}
             left |= self._run_original(number, left)
             compared += self._judged(stage.id, self.shared[stage.id], left, results, verdicts)
             _forget(left, self._last, number)
             progress(number + 1, len(self._stages))
         return sorted(compared, key=lambda value: value.position)
 
-    def _run_stage(
-        self, number: int, stage: Section | Fallback, values: dict[str, Any]
-    ) -> dict[str, Any]:
-        """Run a section or fallback; keep what later ones read, and return what is compared."""
-        names = {name: name for name in self.shared[stage.id]}
-        names.update({self._graph.model_name(name): name for name in self._graph.outputs})
-        wanted = dict.fromkeys([*stage.outputs, *(names[n] for n in self.shared[stage.id])])
-        model = _exposing(self._sides.pef.stage_model(stage.id), list(wanted))
-        for name in stage.inputs:
-            if name not in values:
-                values[name] = self._stored(name)
-        results = self._sides.run(self._sides.open_stage(model, stage), values)
-        later = {name for following in self._stages[number + 1 :] for name in following.inputs}
-        values.update({name: results[name] for name in stage.outputs})
-        for name in [name for name in values if name not in later]:
-            del values[name]
-        return {self._graph.model_name(name): value for name, value in results.items()}
+    def _wanted(self) -> dict[int, list[str]]:
+        """Return the values of each section that are compared, by the names that the PEF has for them."""
+        symbols = {self._graph.model_name(name): name for name in self._graph.outputs}
+        return {
+            number: [symbols.get(name, name) for name in names]
+            for number, names in self.shared.items()
+        }
 
     def _run_original(self, number: int, values: Mapping[str, Any]) -> dict[str, Any]:
         places = self._places[number]
@@ -254,17 +241,7 @@ class _Stream:
         outputs = [name for name in computed if self._last.get(name, -1) >= number]
         border = {name: values[name] for name in original.border(places) if name in values}
         piece = original.piece(places, border, outputs)
-        return self._sides.run(self._sides.open_original(piece), values)
-
-    def _stored(self, name: str) -> Any:
-        """Return a value that the PEF has without computing it."""
-        symbol = self._sides.pef.symbol(name)
-        if symbol.stored is None:
-            raise UsageError(
-                f"value {name!r} of {self._sides.pef.path} has no content: it is an input or a weight "
-                "that was not given"
-            )
-        return self._sides.pef.weight(name)
+        return run_once(self._sides.engine, self._sides.open_original(piece), values)
 
     def _judged(
         self,
@@ -340,18 +317,3 @@ def _forget(values: dict[str, Any], last: Mapping[str, int], number: int) -> Non
     """Drop values that no piece after this one reads."""
     for name in [name for name in values if last.get(name, -1) <= number]:
         del values[name]
-
-
-def _exposing(model: onnx.ModelProto, outputs: Sequence[str]) -> onnx.ModelProto:
-    """Return a stage's model with more outputs; is changed in place."""
-    declared = {
-        value.name: value
-        for value in (*model.graph.value_info, *model.graph.input, *model.graph.output)
-    }
-    values = [declared.get(name) or onnx.ValueInfoProto(name=name) for name in outputs]
-    inner = [value for value in model.graph.value_info if value.name not in set(outputs)]
-    del model.graph.output[:]
-    model.graph.output.extend(values)
-    del model.graph.value_info[:]
-    model.graph.value_info.extend(inner)
-    return model

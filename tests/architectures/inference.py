@@ -12,6 +12,8 @@ import torch
 from torch import Tensor
 
 import samba_onnx as samba
+from samba_onnx.facts.domains import qualified
+from samba_onnx.passes.targets.reasons import ReasonCode
 from samba_onnx.pef.manifest import Manifest
 from samba_onnx.pef.reader import load_pef
 from tests.architectures.building import Example, build, example_inputs, tensors
@@ -83,10 +85,15 @@ def compile_architecture(architecture: Architecture, folder: Path) -> Compiled:
 
 def described(manifest: Manifest, parameters: int, seconds: float) -> Compiled:
     """Return what the table says of a PEF."""
-    on_rdu = sum(section.nodes for section in manifest.sections)
-    on_cpu = sum(fallback.nodes for fallback in manifest.fallbacks)
-    operators = {operator for fallback in manifest.fallbacks for operator in fallback.operators}
-    return Compiled(parameters, on_rdu + on_cpu, on_rdu, tuple(sorted(operators)), seconds)
+    nodes = sum(stage.nodes for stage in manifest.stages().values())
+    fallen = fallen_operators(manifest)
+    return Compiled(parameters, nodes, nodes - len(fallen), tuple(sorted(set(fallen))), seconds)
+
+
+def fallen_operators(manifest: Manifest) -> tuple[str, ...]:
+    """Return the operators of nodes on the CPU, without those that are there to save time only."""
+    nodes = (node for fallback in manifest.fallbacks for node in fallback.reasons)
+    return tuple(qualified(n.domain, n.op_type) for n in nodes if n.code != ReasonCode.CHEAPER)
 
 
 def run_architecture(architecture: Architecture, folder: Path) -> Outcome:

@@ -17,7 +17,7 @@ from torch.optim import Optimizer
 
 import samba_onnx as samba
 from tests.architectures.building import Example, build, tensors
-from tests.architectures.inference import pef_path
+from tests.architectures.inference import fallen_operators, pef_path
 from tests.architectures.record import Architecture
 
 STEPS: Final = 5
@@ -169,7 +169,7 @@ def _on_device(example: Example, path: Path, device_rate: float) -> tuple[Course
     losses = [samba.session.run(given, outputs[:1])[0].torch().double() for _ in range(STEPS)]
     samba.session.to_cpu(module)
     manifest = samba.session._program.manifest
-    fallbacks = {operator for fallback in manifest.fallbacks for operator in fallback.operators}
+    fallbacks = set(fallen_operators(manifest))
     members = {name: samba.to_torch(value) for name, value in _members(module).items()}
     return Course(torch.stack(losses), members), tuple(sorted(fallbacks))
 

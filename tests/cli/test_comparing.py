@@ -77,3 +77,21 @@ def test_inputs_come_from_files(samba_port: SambaPort, model: Path, tmp_path: Pa
     result = samba_port("compare", model, tmp_path / "net.pef", *options)
     assert result.status == 0
     assert "Run on the inputs given." in result.out
+
+
+def test_a_factory_is_compared_layer_by_layer(samba_port: SambaPort, tmp_path: Path) -> None:
+    factory, pef, document = (
+        "tests.cli.factories:positional",
+        tmp_path / "f.pef",
+        tmp_path / "f.json",
+    )
+    assert samba_port("convert", factory, "-o", pef).status == 0
+    result = samba_port("compare", factory, pef, "--json", document)
+    assert (result.status, result.err) == (0, "")
+    assert "3 of 3 values of the original compared, all within the tolerance" in result.out
+    answer = json.loads(document.read_text())
+    jsonschema.validate(answer, json.loads((DOCS / "values.schema.json").read_text()))
+    assert "layer (Linear)" in {value["node"] for value in answer["values"]}
+    refused = samba_port("compare", factory, pef, "--rtol", 1)
+    assert (refused.status, refused.out) == (2, "")
+    assert "are for ONNX models" in refused.err

@@ -13,6 +13,7 @@ import pytest
 from transformers import AutoTokenizer
 
 from examples import data, formats
+from samba_onnx.data_prep import HDF5Dataset
 from tests.examples.mnist import read_array
 
 
@@ -52,24 +53,22 @@ def test_digits_can_be_told_apart() -> None:
 def test_sums_are_packed_as_by_the_data_preparation(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    sizes = ("--train", "40", "--dev", "5", "--max-seq-length", "16", "--files", "2")
+    sizes = ("--train", "40", "--dev", "5", "--max-seq-length", "16")
     make(monkeypatch, "sums", tmp_path, *sizes)
     folder = tmp_path / "sums"
     articles = formats.read_json_lines(folder / "train.jsonl")
     lines = (folder / "train.jsonl").read_text().splitlines()
     assert [json.loads(line) for line in lines] == articles
     tokenizer = AutoTokenizer.from_pretrained(folder / "tokenizer")
-    parts = [folder / "hdf5" / f"train_{number}_of_2.hdf5" for number in (1, 2)]
-    for path in parts:
-        with h5py.File(path) as file:
-            for name in ("input_ids", "token_type_ids"):
-                assert (file[name].dtype, file[name].compression) == (np.int32, "gzip")
-                assert file[name].maxshape == (None, 16)
+    with h5py.File(folder / "hdf5" / "train_1_of_1.hdf5") as file:
+        for name in ("input_ids", "token_type_ids"):
+            assert (file[name].dtype, file[name].compression) == (np.int32, "gzip")
+            assert file[name].maxshape == (None, 16)
     # Of 6 tokens each: four of the prompt, one that completes it, and the end.
-    sequences = formats.Sequences(folder / "hdf5")
+    sequences = HDF5Dataset(folder / "hdf5")
     items = [sequences[index] for index in range(len(sequences))]
-    ids = np.concatenate([item["input_ids"].numpy() for item in items])
-    kinds = np.concatenate([item["token_type_ids"].numpy() for item in items])
+    ids = np.concatenate([item["input_ids"] for item in items])
+    kinds = np.concatenate([item["token_type_ids"] for item in items])
     assert len(items) == 40 * 6 // 16
     assert tokenizer.decode(ids[:6]) == (
         f"{articles[0]['prompt']} {articles[0]['completion']} {tokenizer.eos_token}"
@@ -88,7 +87,7 @@ def test_the_same_seed_makes_the_same_files(
         for kind, *options in (("digits", "--test", "10", "--packed"), ("sums", "--dev", "10")):
             make(monkeypatch, kind, tmp_path / name, "--train", "10", "--seed", seed, *options)
     files = [path.relative_to(tmp_path / "a") for path in (tmp_path / "a").rglob("*.*")]
-    files = [file for file in files if (tmp_path / "a" / file).is_file()]
+    files = [file for file in files if (tmp_path / "a" / file).is_file() and file.suffix != ".log"]
     assert len(files) >= 11
     for file in files:
         content = (tmp_path / "a" / file).read_bytes()
@@ -108,5 +107,3 @@ def test_files_of_other_formats_are_refused(tmp_path: Path) -> None:
         formats.read_idx(tmp_path / "b")
     with pytest.raises(FileNotFoundError):
         formats.read_idx(tmp_path / "c")
-    with pytest.raises(FileNotFoundError, match="no train_1_of_N"):
-        formats.Sequences(tmp_path)

@@ -12,7 +12,7 @@ from onnx import numpy_helper
 
 import samba_onnx
 from samba_onnx.workflows.verification import Verification, verify
-from tests.narrow_models import bert, cnn, in_float16, in_qdq, llama, mlp
+from tests.narrow_models import bert, cnn, in_dynamic, in_float16, in_qdq, llama, mlp
 
 MAKERS: dict[str, Callable[[int], onnx.ModelProto]] = {
     "float16 MLP": lambda seed: in_float16(mlp(seed)),
@@ -24,8 +24,11 @@ MAKERS: dict[str, Callable[[int], onnx.ModelProto]] = {
     "QDQ CNN, a scale per channel": lambda seed: in_qdq(cnn, seed),
     "QDQ CNN, a scale per tensor": lambda seed: in_qdq(cnn, seed, per_channel=False),
     "QDQ BERT": lambda seed: in_qdq(bert, seed),
+    "dynamic MLP": lambda seed: in_dynamic(mlp(seed)),
+    "dynamic BERT": lambda seed: in_dynamic(bert(seed)),
+    "operators CNN": lambda seed: in_qdq(cnn, seed, operators=True),
 }
-FAST = ("float16 LLaMA", "QDQ CNN, a scale per channel")
+FAST = ("float16 LLaMA", "QDQ CNN, a scale per channel", "dynamic MLP")
 
 
 def verified(model: onnx.ModelProto, converted: onnx.ModelProto, folder: Path) -> Verification:
@@ -57,6 +60,19 @@ def test_right_conversions_of_several_kinds_and_seeds_pass(
     kind: str, seed: int, tmp_path: Path
 ) -> None:
     assert_right(MAKERS[kind](seed), tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("kind", [kind for kind in MAKERS if kind.startswith("float16")])
+def test_float16_in_bfloat16_passes_by_the_roundings_of_that(
+    kind: str, seed: int, tmp_path: Path
+) -> None:
+    model = MAKERS[kind](seed)
+    with samba_onnx.convert(model, tmp_path / "m.pef", float16="bfloat16") as pef:
+        for result in (verify(model, pef), samba_onnx.self_test(pef)):
+            assert [output for output in result.outputs if not output.passed] == []
+            assert "roundings of bfloat16" in result.outputs[0].tolerance
 
 
 def tensors(model: onnx.ModelProto, ending: str) -> Iterator[onnx.TensorProto]:

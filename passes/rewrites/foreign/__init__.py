@@ -19,11 +19,13 @@ from samba_onnx.passes.rewrites.foreign import (
     linear_models,
     normalizations,
     packed_weights,
+    position_biases,
     products,
     quantization,
     quantized_elements,
     quantized_products,
     rotary_embeddings,
+    support_vectors,
     tree_ensembles,
 )
 from samba_onnx.passes.rewrites.foreign.registry import rule_of
@@ -43,6 +45,7 @@ __all__ = [
     "linear_models",
     "normalizations",
     "packed_weights",
+    "position_biases",
     "products",
     "quantization",
     "quantized_elements",
@@ -50,5 +53,6 @@ __all__ = [
     "reason_of",
     "rotary_embeddings",
     "rule_of",
+    "support_vectors",
     "tree_ensembles",
 ]

@@ -42,6 +42,8 @@ def _weight(draft: Draft, block: int) -> ir.Value:
     """
     operand = draft.operand(1)
     tensor, shape = draft.known(operand, "its weight"), draft.shape(operand)
+    if len(shape) < 3:
+        raise CannotExpandError(f"its weight of {len(shape)} dimensions is none of a convolution")
     outputs, inputs, *window = shape
     single = inputs < block if draft.integer("group", 1) == 1 else inputs == 1
     if outputs % block or (not single and inputs % block):

@@ -75,7 +75,6 @@ _REASONS: Final[Mapping[str, str]] = {
     "QOrderedMatMul": _LAYOUT,
     "QuantizeBFP": _BLOCKS,
     "QuantizeWithOrder": _LAYOUT,
-    "RelativePositionBias": "no model that uses it was seen, and onnxruntime has no kernel to hold a rule against",
     "RemovePadding": _DATA,
     "RestorePadding": _PACKED,
     "Rfft": _SPECTRUM,

@@ -17,6 +17,7 @@ import numpy as np
 import onnx_ir as ir
 
 from samba_onnx.passes.rewrites.foreign.drafting import CannotExpandError, Draft
+from samba_onnx.passes.rewrites.legalisation.bounds import refuse_large
 from samba_onnx.passes.rewrites.legalisation.registry import legalises
 
 _TERM = re.compile(r"[A-Za-z]*(\.\.\.)?[A-Za-z]*")
@@ -101,6 +102,7 @@ def _diagonal(draft: Draft, value: ir.Value, labels: tuple[str, ...]) -> _Term:
         size = shape[first]
         if shape[second] != size:
             raise CannotExpandError(f"its label {twice!r} has two sizes")
+        refuse_large(size)
         rest = [at for at in range(len(names)) if at not in (first, second)]
         value = draft.op("Transpose", value, perm=[first, second, *rest])
         others = [shape[at] for at in rest]

@@ -135,6 +135,9 @@ class FormFinder:
             results = rule.draft(draft)
         except CannotExpandError as error:
             return Refusal(str(error))
+        except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+            # A model may say anything: operands of a wrong rank or number contradict its operator.
+            return Refusal(f"what it states contradicts its operator: {error or repr(error)}")
         outputs = own_outputs(draft, [results] if isinstance(results, ir.Value) else results)
         lost = [at for at, value in enumerate(outputs) if value is None and draft.is_read(at)]
         if lost:

@@ -13,6 +13,9 @@ from samba_onnx.passes.rewrites.refusals import ReasonedPass, Refusal
 from samba_onnx.passes.rewrites.rewriting import WEIGHT, add_initializer, constant, replace_node
 from samba_onnx.program.dataflow import reads
 
+MOST_ADDED = 1 << 14
+"""Nodes that all legal forms together have at most: unrolled loops take time to compile."""
+
 
 class Chooser(Protocol):
     """Decides which nodes are rewritten, by what a plan of the whole gains."""
@@ -36,7 +39,8 @@ class LegalisePass(ReasonedPass):
 
     1. A node of the main graph that the target refuses, and that a rule can write with operators of which the
        target runs every one, with the types and shapes that they have there.
-    2. The chooser takes it: all nodes together, for two neighbours on the CPU may gain what none gains alone.
+    2. All legal forms together are of a size that is compiled in seconds; first come, first served.
+    3. The chooser takes it: all nodes together, for two neighbours on the CPU may gain what none gains alone.
     """
 
     def __init__(self, chooser: Chooser | None) -> None:
@@ -49,17 +53,22 @@ class LegalisePass(ReasonedPass):
         if self.chooser is None:
             return ir.passes.PassResult(model, modified=False)
         forms: dict[ir.Node, LegalForm] = {}
+        room = MOST_ADDED
         for node in self.chooser.fallbacks(model):
             # Case 1.
             form = self.chooser.finder.find(node)
             rule = rule_for(node, self.chooser.finder.excluded)
+            # Case 2.
+            if isinstance(form, LegalForm) and len(form.graph) > room:
+                form = Refusal(f"the graph would grow by more than {MOST_ADDED:,} nodes")
             if isinstance(form, Refusal):
                 self.refusals.applied(node, form)
                 if rule is not None:
                     self.chooser.refuse(node, rule.name, form)
             else:
+                room -= len(form.graph)
                 forms[node] = form
-        # Case 2.
+        # Case 3.
         chosen = self.chooser.choose(model, forms) if forms else ()
         for node, form in forms.items():
             if node in chosen:

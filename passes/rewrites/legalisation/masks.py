@@ -11,6 +11,7 @@ import numpy as np
 import onnx_ir as ir
 
 from samba_onnx.passes.rewrites.foreign.drafting import CannotExpandError, Draft
+from samba_onnx.passes.rewrites.legalisation.bounds import refuse_large
 from samba_onnx.passes.rewrites.legalisation.registry import legalises
 
 
@@ -27,6 +28,7 @@ def cumsum(draft: Draft) -> ir.Value:
     axis = int(draft.known(draft.operand(1), "its axis").numpy().item()) % rank
     size, reverse = draft.size(value, axis), draft.integer("reverse")
     exclusive = draft.integer("exclusive")
+    refuse_large(size)
     if not reverse and not exclusive:
         raise CannotExpandError("it is refused for another reason than its order")
     backwards = draft.constant(np.arange(size - 1, -1, -1, dtype=np.int64))
@@ -51,6 +53,7 @@ def trilu(draft: Draft) -> ir.Value:
     value, diagonal = draft.operand(0), draft.optional(1)
     rows, columns = draft.size(value, -2), draft.size(value, -1)
     upper = draft.integer("upper", 1)
+    refuse_large(rows * columns)
     distance = np.arange(columns, dtype=np.int64) - np.arange(rows, dtype=np.int64)[:, None]
     number = draft.constant(np.array(0, np.int64)) if diagonal is None else diagonal
     if diagonal is not None and draft.rank(diagonal) > 0:
@@ -70,6 +73,7 @@ def one_hot(draft: Draft) -> ir.Value:
     """Write a OneHot."""
     indices, values = draft.operand(0), draft.operand(2)
     depth = int(draft.known(draft.operand(1), "its depth").numpy().item())
+    refuse_large(depth)
     rank = draft.rank(indices)
     axis = draft.integer("axis", -1) % (rank + 1)
     if draft.dtype(indices) != ir.DataType.INT64:

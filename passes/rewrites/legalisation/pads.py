@@ -11,6 +11,7 @@ import onnx_ir as ir
 from numpy.typing import NDArray
 
 from samba_onnx.passes.rewrites.foreign.drafting import CannotExpandError, Draft
+from samba_onnx.passes.rewrites.legalisation.bounds import refuse_large
 from samba_onnx.passes.rewrites.legalisation.registry import legalises
 
 
@@ -18,7 +19,7 @@ from samba_onnx.passes.rewrites.legalisation.registry import legalises
     "Pad",
     name="pad",
     makes="a Gather by constant places for each axis that is padded",
-    needs="mode reflect, edge or wrap; constant pads, none of them negative; a reflection within the axis",
+    needs="mode reflect, edge or wrap; constant pads, not negative and positive at once; a reflection within the axis",
 )
 def pad(draft: Draft) -> ir.Value:
     """Write a Pad that repeats its operand."""
@@ -29,12 +30,15 @@ def pad(draft: Draft) -> ir.Value:
     rank = draft.rank(data)
     axes = draft.optional(3)
     chosen = range(rank) if axes is None else draft.known(axes, "its axes").numpy().tolist()
-    if (pads < 0).any():
-        raise CannotExpandError("a pad of it is negative")
+    if len(pads) != 2 * len(chosen):
+        raise CannotExpandError(f"it states {len(pads)} pads for {len(chosen)} axes")
+    if (pads < 0).any() and (pads > 0).any():
+        raise CannotExpandError("it pads and crops at once")
     value = data
     for place, axis in enumerate(chosen):
         before, after = int(pads[place]), int(pads[place + len(pads) // 2])
         if before or after:
+            refuse_large(draft.size(data, axis) + before + after)
             places = _places(mode, draft.size(data, axis), before, after)
             value = draft.op("Gather", value, draft.constant(places), axis=axis % rank)
     return value
@@ -47,6 +51,8 @@ def _places(mode: str, size: int, before: int, after: int) -> NDArray[np.int64]:
         CannotExpandError: A reflection is as wide as the axis, which is not defined, or the mode is not known.
     """
     places = np.arange(-before, size + after, dtype=np.int64)
+    if max(before, after) <= 0 and len(places):
+        return places  # the mode says nothing of a crop
     if mode == "edge":
         return places.clip(0, size - 1)
     if mode == "wrap":

@@ -17,6 +17,8 @@ from samba_onnx.passes.rewrites.legalisation.registry import legalises
 
 MOST = 1 << 20
 """Places that are written out as constants at most: 8 MiB of indices."""
+MOST_TURNS = 16
+"""Updates of one place that are combined at most."""
 _COMBINE = {"add": "Add", "mul": "Mul", "max": "Max", "min": "Min"}
 
 Places = NDArray[np.int64]
@@ -50,7 +52,7 @@ def gather(draft: Draft) -> ir.Value:
     "ScatterND",
     name="scatter",
     makes="a Concat of the data and the updates in a row, and a Gather that takes the last that was written",
-    needs=f"constant indices, static shapes, at most {MOST:,} elements; each place once where updates are combined",
+    needs=f"constant indices, static shapes, at most {MOST:,} elements; at most {MOST_TURNS} updates of a place where they are combined",
 )
 def scatter(draft: Draft) -> ir.Value:
     """Write a ScatterElements or ScatterND of constant indices."""
@@ -68,15 +70,45 @@ def scatter(draft: Draft) -> ir.Value:
     new = draft.op("Reshape", updates, draft.integers(-1))
     reduction = draft.text("reduction", "none")
     if reduction != "none":
-        if len(np.unique(written)) < count:
-            raise CannotExpandError("it combines several updates of one place")
-        old = draft.op("Gather", flat, draft.constant(written), axis=0)
-        new = draft.op(_COMBINE[reduction], old, new)
-    source = row.ravel().copy()
-    source[written] = size + np.arange(count)  # of equal places the last one stays
+        return _combined(draft, flat, new, written, _COMBINE[reduction])
+    return _written(draft, flat, new, written)
+
+
+def _written(draft: Draft, flat: ir.Value, new: ir.Value, places: Places) -> ir.Value:
+    """Return a row in its shape, with new elements at some places; of equal places the last one stays."""
+    shape = draft.shape(draft.operand(0))
+    size = math.prod(shape)
+    source = np.arange(size, dtype=np.int64)
+    source[places] = size + np.arange(len(places))
     both = draft.op("Concat", flat, new, axis=0)
     result = draft.op("Gather", both, draft.constant(source), axis=0)
     return draft.op("Reshape", result, draft.integers(*shape))
+
+
+def _combined(
+    draft: Draft, flat: ir.Value, new: ir.Value, places: Places, operator: str
+) -> ir.Value:
+    """Return a row in its shape, with updates combined one after the other where a place has several."""
+    turns: list[list[int]] = []
+    seen: dict[int, int] = {}
+    for number, place in enumerate(places.tolist()):
+        turn = seen[place] = seen.get(place, -1) + 1
+        if turn == len(turns):
+            turns.append([])
+        turns[turn].append(number)
+    if len(turns) > MOST_TURNS:
+        raise CannotExpandError(f"it combines {len(turns):,} updates of one place")
+    size = math.prod(draft.shape(draft.operand(0)))
+    value = flat
+    for chosen in turns:
+        numbers = np.array(chosen, np.int64)
+        update = draft.op("Gather", new, draft.constant(numbers), axis=0)
+        old = draft.op("Gather", value, draft.constant(places[numbers]), axis=0)
+        both = draft.op("Concat", value, draft.op(operator, old, update), axis=0)
+        source = np.arange(size, dtype=np.int64)
+        source[places[numbers]] = size + np.arange(len(numbers))
+        value = draft.op("Gather", both, draft.constant(source), axis=0)
+    return draft.op("Reshape", value, draft.integers(*draft.shape(draft.operand(0))))
 
 
 def _along(indices: Places, axis: int, shape: tuple[int, ...]) -> tuple[Places, ...]:

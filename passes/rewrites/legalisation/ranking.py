@@ -12,6 +12,7 @@ import numpy as np
 import onnx_ir as ir
 
 from samba_onnx.passes.rewrites.foreign.drafting import CannotExpandError, Draft
+from samba_onnx.passes.rewrites.legalisation.bounds import refuse_large
 from samba_onnx.passes.rewrites.legalisation.registry import legalises
 
 LONGEST = 256
@@ -33,6 +34,8 @@ def topk(draft: Draft) -> list[ir.Value]:
     size = draft.size(data, axis)
     if size > LONGEST:
         raise CannotExpandError(f"its axis has {size:,} elements, more than {LONGEST}")
+    if not 0 < count <= size:
+        raise CannotExpandError(f"it takes {count:,} of {size:,} elements")
     last = [*(a for a in range(rank) if a != axis), axis]
     value = data if axis == rank - 1 else draft.op("Transpose", data, perm=last)
     ranks = _ranks(draft, value, size, rank, largest=bool(draft.integer("largest", 1)))
@@ -71,6 +74,7 @@ def argmax(draft: Draft) -> ir.Value:
     data = draft.operand(0)
     axis = draft.integer("axis", 0) % draft.rank(data)
     size, last = draft.size(data, axis), draft.integer("select_last_index")
+    refuse_large(size)
     if last:
         places = np.arange(size - 1, -1, -1, dtype=np.int64)
         data = draft.op("Gather", data, draft.constant(places), axis=axis)

@@ -15,6 +15,7 @@ import onnx_ir as ir
 
 from samba_onnx.passes.rewrites.foreign.drafting import CannotExpandError, Draft
 from samba_onnx.passes.rewrites.legalisation.activations import Activation, Activations
+from samba_onnx.passes.rewrites.legalisation.bounds import refuse_large
 from samba_onnx.passes.rewrites.legalisation.registry import legalises
 
 MOST_STEPS = 256
@@ -258,6 +259,7 @@ def _layer(
     if ways is None:
         raise CannotExpandError(f"its direction is {way!r}")
     hidden = draft.integer("hidden_size") or draft.size(draft.operand(2), -1)
+    refuse_large(hidden)
     functions = Activations(draft).all(defaults, len(ways))
     results = []
     for number, sign in enumerate(ways):

@@ -14,6 +14,7 @@ import numpy as np
 import onnx_ir as ir
 
 from samba_onnx.passes.rewrites.foreign.drafting import CannotExpandError, Draft
+from samba_onnx.passes.rewrites.legalisation.bounds import refuse_large
 from samba_onnx.passes.rewrites.legalisation.interpolation import (
     Axis,
     Floats,
@@ -40,8 +41,10 @@ def resize(draft: Draft) -> ir.Value:
     """Write a Resize."""
     axes, data = _axes(draft), draft.operand(0)
     transformation = draft.text("coordinate_transformation_mode", "half_pixel")
-    where = {axis: positions(one, transformation) for axis, one in axes.items()}
     mode = draft.text("mode", "nearest")
+    widths = (one.size if mode != "nearest" else 1 for one in axes.values())
+    refuse_large(1, *(w * one.resized for w, one in zip(widths, axes.values(), strict=True)))
+    where = {axis: positions(one, transformation) for axis, one in axes.items()}
     if mode == "nearest":
         rounding = draft.text("nearest_mode", "round_prefer_floor")
         value = _pick(draft, {a: nearest(one, where[a], rounding) for a, one in axes.items()})
@@ -152,6 +155,7 @@ def _extrapolate(
         form = [1] * rank
         form[axis] = one.resized
         within = within & inside(one, where[axis]).reshape(form)
+        refuse_large(within.size)
     if within.all():
         return value
     number = draft.scalar(draft.number("extrapolation_value", 0.0), draft.operand(0))

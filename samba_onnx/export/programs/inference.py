@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import operator
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -59,6 +59,9 @@ class Exported:
     """Name of every flat output of the module; None for one that is no tensor."""
     joint: Joint | None = None
     """Forward and backward in one graph, of a program that trains."""
+    values: Mapping[str, fx.Node] = field(default_factory=dict)
+    """Nodes of the captured graph by the names of the values that they became, of a program that only
+    runs forward."""
     losses: LossChoice | None = None
     """The outputs that training starts from; None for a program that only runs forward."""
 
@@ -199,7 +202,8 @@ class _Writer:
         original = self._graph
         self._take_dropouts_apart()
         values = self._operands()
-        results = translate(self._graph.graph_module, self._build, values)
+        made: dict[fx.Node, Any] = {}
+        results = translate(self._graph.graph_module, self._build, values, made)
         outputs = self._outputs(results)
         regions = self._updates(results)
         if not self._build.graph.outputs:
@@ -222,6 +226,7 @@ class _Writer:
             MappingProxyType(self._members),
             MappingProxyType(self._inputs),
             tuple(outputs),
+            values=MappingProxyType(_by_name(made)),
         )
 
     def _take_dropouts_apart(self) -> None:
@@ -329,6 +334,15 @@ class _Writer:
             self._members.setdefault(name, qualified)
             regions[updated] = self._regions.get(name, name)
         return regions
+
+
+def _by_name(made: Mapping[fx.Node, Any]) -> dict[str, fx.Node]:
+    """Return the nodes of which one value was made, by its name; of several the first, which made it."""
+    nodes: dict[str, fx.Node] = {}
+    for node, value in made.items():
+        if isinstance(value, ir.Value) and value.name:
+            nodes.setdefault(value.name, node)
+    return nodes
 
 
 def symbols(module: nn.Module, root: str) -> tuple[dict[str, str], dict[str, str]]:

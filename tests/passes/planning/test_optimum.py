@@ -165,6 +165,15 @@ def test_what_only_weights_decide_is_computed_on_the_host_that_reads_it() -> Non
     assert not known_at_load(case.model.graph, case.roles)
 
 
+def test_what_has_no_known_type_is_not_computed_at_load() -> None:
+    text = """g (float[4] x, float[4] w) => (float[4] y) { t = Neg(w) u = Abs(t) y = Sub(u, x) }"""
+    case = Case(text, residents=("w",))
+    nodes = list(case.model.graph)
+    assert known_at_load(nodes, case.roles) == set(nodes[:2])
+    nodes[0].outputs[0].type = None
+    assert not known_at_load(nodes, case.roles)
+
+
 def test_nodes_that_are_computed_at_load_run_with_their_first_reader() -> None:
     text = """g (float[4] x, float[4] w) => (float[4] y)
     { t = Neg(w) u = Abs(t) a = Cos(x) b = Relu(a) c = Sub(b, u) d = Cos(c) y = Relu(d) }"""

@@ -91,7 +91,7 @@ PRODUCTS = {
         { q, s, z = DynamicQuantizeLinear(x) i = MatMulInteger(q, w, z) f = Cast<to=1>(i)
         k = Mul(f, ws) y = Mul(k, s) }""",
         {"w": WEIGHT, "ws": FINE},
-        0.02,  # the ends of the range are those of a rounded zero point
+        1e-5,
     ),
     "scaled": (
         """g (float[2,4] x, float s, uint8 z, int8[4,3] w, int8 wz, float ws, float o, uint8 oz) => (float[2,3] y)

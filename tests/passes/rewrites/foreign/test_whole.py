@@ -10,9 +10,16 @@ import pytest
 from onnxruntime.capi import onnxruntime_pybind11_state
 
 from samba_onnx.errors import InternalError, SambaError
-from samba_onnx.facts.domains import ONNXRUNTIME_DOMAIN
+from samba_onnx.facts.domains import (
+    BLOCKED_DOMAIN,
+    CHANNELS_LAST_DOMAIN,
+    ML_DOMAIN,
+    ONNXRUNTIME_DOMAIN,
+    qualified,
+)
 from samba_onnx.passes.pipeline import run_pipeline
 from samba_onnx.passes.planning.placement import place
+from samba_onnx.passes.rewrites import expand_blocked_layouts
 from samba_onnx.passes.rewrites.foreign.registry import operators_with_rules
 from samba_onnx.passes.rewrites.foreign.whole import operators_that_stay
 from samba_onnx.passes.targets.target import load_target
@@ -22,6 +29,16 @@ SCHEMAS: dict[str, Any] = {
     for schema in onnxruntime_pybind11_state.get_all_operator_schema()
     if schema.domain == ONNXRUNTIME_DOMAIN
 }
+OTHERS: dict[str, Any] = {
+    qualified(schema.domain, schema.name): schema
+    for schema in onnxruntime_pybind11_state.get_all_operator_schema()
+    if schema.domain in (BLOCKED_DOMAIN, CHANNELS_LAST_DOMAIN)
+    or (
+        schema.domain != ONNXRUNTIME_DOMAIN
+        and qualified(schema.domain, schema.name) in operators_with_rules()
+    )
+}
+"""Operators of other domains that have a rule, or layouts of their own."""
 PREFERRED = ("tensor(float)", "tensor(int64)", "tensor(int32)", "tensor(uint8)", "tensor(float16)")
 
 
@@ -40,9 +57,8 @@ def _type(schema: Any, formal: Any) -> int:
     return int(onnx.TensorProto.DataType.Value(name.split("(")[-1].rstrip(")").upper()))
 
 
-def _model(name: str, rank: int, constants: bool) -> onnx.ModelProto | None:
+def _model(schema: Any, rank: int, constants: bool) -> onnx.ModelProto | None:
     """Return a model of one node with every operand, of ones of size 2; None where they are no tensors."""
-    schema = SCHEMAS[name]
     formals = [*schema.inputs, *schema.outputs]
     if not all(kind.startswith("tensor") for formal in formals for kind in formal.types):
         return None
@@ -56,12 +72,14 @@ def _model(name: str, rank: int, constants: bool) -> onnx.ModelProto | None:
             inputs.append(onnx.helper.make_tensor_value_info(f"x{number}", kind, [2] * rank))
     outputs = [f"y{number}" for number in range(len(schema.outputs))]
     node = onnx.helper.make_node(
-        name, [f"x{number}" for number in range(len(schema.inputs))], outputs,
-        domain=ONNXRUNTIME_DOMAIN, name="node",
+        schema.name, [f"x{number}" for number in range(len(schema.inputs))], outputs,
+        domain=schema.domain, name="node",
     )  # fmt: skip
     kinds = [onnx.ValueInfoProto(name=output) for output in outputs]
     graph = onnx.helper.make_graph([node], "g", inputs, kinds, weights)
-    imports = [onnx.helper.make_opsetid("", 21), onnx.helper.make_opsetid(ONNXRUNTIME_DOMAIN, 1)]
+    versions = {"": 21, ONNXRUNTIME_DOMAIN: 1, BLOCKED_DOMAIN: 1, CHANNELS_LAST_DOMAIN: 21}
+    versions |= {ML_DOMAIN: 3}
+    imports = [onnx.helper.make_opsetid(*pair) for pair in versions.items()]
     return onnx.helper.make_model(graph, opset_imports=imports, ir_version=10)
 
 
@@ -81,7 +99,7 @@ def _reasons(proto: onnx.ModelProto) -> list[str]:
 
 
 def _hold_reasons(name: str, rank: int, *, constants: bool) -> None:
-    proto = _model(name, rank, constants)
+    proto = _model(SCHEMAS[name], rank, constants)
     for reason in [] if proto is None else _reasons(proto):
         assert reason.startswith(
             f"com.microsoft::{name} is no operator of the table of sn40l, and it"
@@ -105,8 +123,22 @@ def test_operands_of_every_rank_are_a_reason_and_no_failure(
     _hold_reasons(name, rank, constants=constants)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(OTHERS))
+@pytest.mark.parametrize("constants", [True, False])
+def test_operands_of_other_operators_are_no_failure(
+    name: str, constants: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(expand_blocked_layouts, "channel_block", lambda: 2)
+    for rank in range(5):
+        proto = _model(OTHERS[name], rank, constants)
+        if proto is not None:
+            _reasons(proto)
+
+
 def test_the_reason_of_a_node_is_that_of_its_placement() -> None:
-    reasons = {name: _reasons(proto) for name in SCHEMAS if (proto := _model(name, 2, True))}
+    protos = {name: _model(SCHEMAS[name], 2, True) for name in ("Unique", "MatMulNBits")}
+    reasons = {name: _reasons(proto) for name, proto in protos.items() if proto is not None}
     assert reasons["Unique"] == [
         "com.microsoft::Unique is no operator of the table of sn40l, and it is not expanded: its "
         "output shape depends on the data, and the graph is static"

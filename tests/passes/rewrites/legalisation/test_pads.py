@@ -25,11 +25,17 @@ def test_integers_are_padded_alike() -> None:
     assert legalised(text, [np.arange(6)]) == ["Gather"]
 
 
+@pytest.mark.parametrize("mode", ["reflect", "edge", "wrap"])
+def test_a_crop_takes_what_it_leaves(mode: str) -> None:
+    body = f'<int64[8] p = {{0, 0, -1, 0, 0, 0, -1, -2}}> {{ y = Pad<mode="{mode}">(x, p) }}'
+    assert legalised(f"{HEAD} {body}", [numbers(1, 2, 4, 5)]) == ["Gather", "Gather"]
+
+
 @pytest.mark.parametrize(
     ("pads", "mode", "reason"),
     [
         ("0, 0, 0, 5, 0, 0, 0, 0", "reflect", "it reflects more than the axis has"),
-        ("0, 0, -1, 1, 0, 0, 0, 0", "edge", "a pad of it is negative"),
+        ("0, 0, -1, 1, 0, 0, 0, 0", "edge", "it pads and crops at once"),
     ],
 )
 def test_what_is_not_defined_alike_stays(pads: str, mode: str, reason: str) -> None:

@@ -44,10 +44,18 @@ def test_updates_along_an_axis_are_combined(reduction: str) -> None:
     assert {"max": "Max", "min": "Min", "mul": "Mul"}[reduction] in made
 
 
-def test_several_updates_of_one_place_are_not_combined() -> None:
-    text = """g (float[3] x, float[2] u) => (float[3] y) <int64[2] i = {1, 1}>
-{ y = ScatterElements<reduction="max">(x, i, u) }"""
-    assert refusal(text) == "ScatterElements 'y': it combines several updates of one place"
+def test_several_updates_of_one_place_are_combined_in_their_order() -> None:
+    text = """g (float[3] x, float[6] u) => (float[3] y) <int64[6] i = {1, 1, -1, 1, 0, 2}>
+{ y = ScatterElements<reduction="mul">(x, i, u) }"""
+    draw = np.random.default_rng(0)
+    inputs = [draw.standard_normal(size).astype(np.float32) for size in (3, 6)]
+    assert legalised(text, inputs).count("Mul") == 3
+
+
+def test_too_many_updates_of_one_place_stay() -> None:
+    text = f"""g (float[3] x, float[20] u) => (float[3] y) <int64[20] i = {{{", ".join("0" * 20)}}}>
+{{ y = ScatterElements<reduction="max">(x, i, u) }}"""
+    assert refusal(text) == "ScatterElements 'y': it combines 20 updates of one place"
 
 
 def test_computed_indices_stay() -> None:
