@@ -11,11 +11,13 @@ import onnx_ir as ir
 from onnx_ir.passes.common import RemoveUnusedNodesPass, TopologicalSortPass
 
 from samba_onnx.errors import InternalError
+from samba_onnx.passes.rewrites.batch_scans import BatchScansPass
 from samba_onnx.passes.rewrites.bind_dimensions import (
     BindDimensionsPass,
     BindOutputsPass,
 )
 from samba_onnx.passes.rewrites.convert_opset import ConvertOpsetPass
+from samba_onnx.passes.rewrites.drop_empty_operands import DropEmptyOperandsPass
 from samba_onnx.passes.rewrites.drop_zero_states import DropZeroStatesPass
 from samba_onnx.passes.rewrites.expand_blocked_layouts import ExpandBlockedLayoutsPass
 from samba_onnx.passes.rewrites.expand_foreign import ExpandForeignPass
@@ -44,6 +46,7 @@ from samba_onnx.passes.rewrites.remove_noops import RemoveNoopsPass
 from samba_onnx.passes.rewrites.replace_float16 import ReplaceFloat16Pass
 from samba_onnx.passes.rewrites.simplify_concats import SimplifyConcatsPass
 from samba_onnx.passes.rewrites.unpack_sequences import UnpackSequencesPass
+from samba_onnx.passes.rewrites.unroll_loops import UnrollLoopsPass
 
 if TYPE_CHECKING:
     from samba_onnx.passes.rewrites.expand_functions import Knows
@@ -124,7 +127,10 @@ _SIMPLIFY: tuple[PassEntry, ...] = (
     _plain(FoldShapesPass),
     _plain(FoldConstantsPass),
     _plain(InlineBranchesPass),
-    _plain(UnpackSequencesPass),
+    # Before: a Scan that is computed at once is no steps. Not for training: modules loop as the model does.
+    _plain(BatchScansPass, training=False),
+    PassEntry(lambda context: UnrollLoopsPass(context.target), training=False),
+    _plain(UnpackSequencesPass),  # behind: steps write into sequences
     _plain(SimplifyConcatsPass),
     _plain(DropZeroStatesPass),
     _plain(RemoveNoopsPass),
@@ -163,6 +169,7 @@ PIPELINE: tuple[PassEntry, ...] = (
     # While nodes are those of the model; not for training, which takes any size.
     _plain(RefuseImpossiblePass, training=False),
     _plain(ConvertOpsetPass),
+    _plain(DropEmptyOperandsPass),  # behind: older versions have all operands
     _INFER,
     # Before anything is folded: what is computed from constants is rounded as what runs is. Behind the
     # conversion, which sees to it that Cast names its type by a number.

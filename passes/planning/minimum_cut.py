@@ -72,6 +72,15 @@ class CutProblem:
         )
         return own + sum(value_cost(value, homes) for value in self.values)
 
+    def touching(self) -> dict[int, list[CutValue]]:
+        """Return the values that each node writes or reads, by position; those of some have none."""
+        found: dict[int, list[CutValue]] = {}
+        for value in self.values:
+            writer = () if isinstance(value.writer, Home) else (value.writer,)
+            for position in (*writer, *value.readers):
+                found.setdefault(position, []).append(value)
+        return found
+
     def solve(self) -> tuple[Home, ...]:
         """Return the cheapest homes; of several, those with the most nodes on the RDU.
 
@@ -82,12 +91,12 @@ class CutProblem:
         return _solve(self)
 
 
-def value_cost(value: CutValue, homes: Sequence[Home]) -> int:
+def value_cost(value: CutValue, homes: Sequence[Home] | Mapping[int, Home]) -> int:
     """Return what copies of one value cost.
 
     Args:
         value: The value.
-        homes: The home of every node.
+        homes: The home of every node that it touches, by position.
     """
     writer = value.writer if isinstance(value.writer, Home) else homes[value.writer]
     needed = value.ends.union(homes[reader] for reader in value.readers)

@@ -26,6 +26,7 @@ only has nothing to cut.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -38,7 +39,7 @@ from samba_onnx.facts.records import Randomness
 from samba_onnx.passes.planning.allocation import off_chip_tiers
 from samba_onnx.passes.planning.costs import cost, node_flops, value_bytes
 from samba_onnx.passes.planning.host_costs import host_seconds, known_at_load
-from samba_onnx.passes.planning.minimum_cut import CutProblem, CutValue, components
+from samba_onnx.passes.planning.minimum_cut import CutProblem, CutValue, components, value_cost
 from samba_onnx.passes.planning.partitioning import Home
 from samba_onnx.passes.planning.placement import Placement
 from samba_onnx.passes.planning.roles import Roles
@@ -93,10 +94,11 @@ def cheapest_placement(
     problem = view.problem(unsupported)
     homes = problem.solve()
     moved = [p for p, home in enumerate(homes) if home is Home.CPU]
+    touching = problem.touching()
     reasons: dict[ir.Node, Reason] = {}
     for component in components(problem, moved):
         if not unsupported.isdisjoint(component):
-            reasons |= view.explain(problem, component, unsupported)
+            reasons |= view.explain(problem, touching, component, unsupported)
     if reasons.keys() == placement.reasons.keys():
         return None
     return replace(placement, reasons={n: reasons[n] for n in flow.nodes if n in reasons})
@@ -133,13 +135,17 @@ class _View:
         )
 
     def explain(
-        self, problem: CutProblem, component: Sequence[int], unsupported: Collection[int]
+        self,
+        problem: CutProblem,
+        touching: Mapping[int, Sequence[CutValue]],
+        component: Sequence[int],
+        unsupported: Collection[int],
     ) -> Mapping[ir.Node, Reason]:
         """Return the reasons of nodes that run on the CPU together."""
         nodes, known = self.flow.nodes, self.placement.reasons
         tied = [position for position in component if position in unsupported]
         chosen = [position for position in component if nodes[position] not in known]
-        saved = _saving(problem, component, chosen) / _PER_SECOND
+        saved = _saving(problem, touching, component, chosen) / _PER_SECOND
         hint = next((h for p in tied if (h := known[nodes[p]].hint)), "")
         beside = nodes[tied[0]]
         reasons: dict[ir.Node, Reason] = {}
@@ -223,18 +229,18 @@ class _View:
         return CutValue(writer, self.flow.readers.get(value, ()), copy, copy, frozenset(ends))
 
 
-def _saving(problem: CutProblem, component: Sequence[int], chosen: Collection[int]) -> int:
+def _saving(
+    problem: CutProblem,
+    touching: Mapping[int, Sequence[CutValue]],
+    component: Sequence[int],
+    chosen: Collection[int],
+) -> int:
     """Return what it saves that the chosen nodes of a component are on the CPU, too."""
-    members, free = set(component), set(chosen)
-    values = [
-        value
-        for value in problem.values
-        if value.writer in members or not members.isdisjoint(value.readers)
-    ]
-    part = CutProblem(problem.rdu, problem.cpu, {}, tuple(values))
+    values = {id(v): v for position in component for v in touching.get(position, ())}.values()
 
     def total(on_cpu: Collection[int]) -> int:
-        homes = [Home.CPU if p in on_cpu else Home.RDU for p in range(len(problem.rdu))]
-        return part.cost(homes)
+        homes = defaultdict(lambda: Home.RDU, dict.fromkeys(on_cpu, Home.CPU))
+        own = sum(problem.cpu[p] if p in on_cpu else problem.rdu[p] for p in component)
+        return own + sum(value_cost(value, homes) for value in values)
 
-    return total(members - free) - total(members)
+    return total(set(component) - set(chosen)) - total(set(component))

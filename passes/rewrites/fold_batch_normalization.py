@@ -79,7 +79,20 @@ def _fold(model: ir.Model, node: ir.Node) -> Refusal | None:
     if shape is None:
         return Refusal("its channels are no axis of the weight before it")
     _rewrite(model, before, weight, tensor, factor.reshape(shape), bias * factor + shift)
-    return forward(node, source)
+    return _forward_by_name(node, source)
+
+
+def _forward_by_name(node: ir.Node, source: ir.Value) -> Refusal | None:
+    """Drop a node, and give what is read in its place its name.
+
+    The node before computes now what this one did: whoever compares values by their names must not take
+    it for what it was.
+    """
+    output = node.outputs[0]
+    name, refusal = output.name, forward(node, source)
+    if refusal is None and name:
+        output.name, source.name = None, name
+    return refusal
 
 
 def _is_training(node: ir.Node) -> bool:

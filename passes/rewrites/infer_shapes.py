@@ -148,7 +148,7 @@ class ShapeWriter:
         proto.op_type, proto.domain, proto.overload = node.op_type, node.domain, node.overload
         if node in self._unsafe:
             proto.op_type = "Div"
-        if node.domain == "" and node.op_type in _LIKE_FIRST_OPERAND:
+        if _is_like_first_operand(node):
             proto.op_type = "Identity"
             proto.input.append(self._name(node.inputs[0]))
             proto.output.append(self._name(node.outputs[0]))
@@ -170,6 +170,13 @@ class ShapeWriter:
             ir.serde.serialize_type_into(proto.type, value.type)
             if shape and value.shape is not None:
                 ir.serde.serialize_shape_into(proto.type, value.shape)
+
+
+def _is_like_first_operand(node: ir.Node) -> bool:
+    """Return whether a result has the type and shape of the first operand, which onnx does not tell."""
+    # Words that it leaves out make a vector shorter.
+    whole = node.op_type == "StringNormalizer" and "stopwords" not in node.attributes
+    return node.domain == "" and (whole or node.op_type in _LIKE_FIRST_OPERAND)
 
 
 def _inferred_types(graph: onnx.GraphProto) -> Iterator[tuple[str, onnx.TypeProto]]:

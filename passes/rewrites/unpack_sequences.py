@@ -28,6 +28,7 @@ class UnpackSequencesPass(ReasonedPass):
        that reads the sequence is SequenceAt with a constant place; pieces are of known sizes.
     2. SequenceAt of a SequenceConstruct, with a constant place, becomes the tensor.
     3. ConcatFromSequence of a SequenceConstruct becomes a Concat, of Unsqueezes for a new axis.
+    4. SequenceInsert into a SequenceConstruct or a SequenceEmpty becomes a SequenceConstruct.
     """
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
@@ -39,6 +40,8 @@ class UnpackSequencesPass(ReasonedPass):
                     modified |= self.refusals.applied(node, _split(model, node))
                 elif is_operator(node, "SequenceAt"):
                     modified |= self.refusals.applied(node, _take(node))
+                elif is_operator(node, "SequenceInsert"):
+                    modified |= self.refusals.applied(node, _insert(node))
                 elif is_operator(node, "ConcatFromSequence"):
                     modified |= self.refusals.applied(node, _concatenate(model, node))
         return ir.passes.PassResult(model, modified=modified)
@@ -110,6 +113,8 @@ def _constructed(node: ir.Node) -> list[ir.Value] | None:
     """Return the tensors of the sequence that a node reads, None where no node lists them."""
     sequence = node.inputs[0]
     maker = None if sequence is None else sequence.producer()
+    if maker is not None and is_operator(maker, "SequenceEmpty"):
+        return []
     if maker is None or not is_operator(maker, "SequenceConstruct"):
         return None
     tensors = [value for value in maker.inputs if value is not None]
@@ -127,10 +132,26 @@ def _take(node: ir.Node) -> Refusal | None:
     return forward(node, tensors[place])
 
 
+def _insert(node: ir.Node) -> Refusal | None:
+    # Case 4.
+    tensors, tensor = _constructed(node), node.inputs[1]
+    if tensors is None or tensor is None:
+        return Refusal("no SequenceConstruct lists the tensors of its sequence")
+    places = [len(tensors)]
+    if len(node.inputs) > 2 and node.inputs[2] is not None:
+        places = integers(node.inputs[2]) or []
+    if len(places) != 1 or not -len(tensors) <= places[0] <= len(tensors):
+        return Refusal("its place is not a constant, or beyond the sequence")
+    place = places[0] if places[0] >= 0 else places[0] + len(tensors)
+    sequence = ir.node("SequenceConstruct", [*tensors[:place], tensor, *tensors[place:]])
+    replace_node(node, sequence, sequence.outputs)
+    return None
+
+
 def _concatenate(model: ir.Model, node: ir.Node) -> Refusal | None:
     # Case 3.
     tensors = _constructed(node)
-    if tensors is None:
+    if not tensors:
         return Refusal("no SequenceConstruct lists the tensors of its sequence")
     axis = node.attributes["axis"].as_int()
     nodes: list[ir.Node] = []

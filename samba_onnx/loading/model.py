@@ -20,6 +20,7 @@ from samba_onnx.loading.detection import HEAD_BYTES, describe
 from samba_onnx.loading.file_tensors import ExternalFiles
 from samba_onnx.loading.lifting import lift_weights
 from samba_onnx.loading.normalising import normalise
+from samba_onnx.loading.zip_maps import without_zip_maps
 from samba_onnx.pef.manifest import SourceModel
 from samba_onnx.safety.files import open_regular, printable
 from samba_onnx.safety.graph_checks import check_model
@@ -39,8 +40,10 @@ class LoadedModel:
     """The file that it came from; None for a ``ModelProto``."""
     summary: SourceModel
     converted: Callable[[], onnx.ModelProto] | None = None
-    """Makes the model with all of its weights, converted to an operator set that engines run; None
-    where the model itself is of such a one."""
+    """Makes the model with all of its weights, converted to an operator set that engines run and with
+    tensors in the place of maps; None where the model itself is of such a one."""
+    notes: tuple[str, ...] = ()
+    """What of the model's interface is another one now, in sentences for people."""
 
     def source(self, given: str | os.PathLike[str] | onnx.ModelProto) -> Path | onnx.ModelProto:
         """Return what an engine runs in order to know what the original answers.
@@ -117,6 +120,9 @@ def _finish(
             proto = converted(proto)
             check_model(proto, external_size=files.size)
             runnable = functools.partial(_with_weights, proto, files)
+        proto, notes = without_zip_maps(proto)
+        if notes:
+            runnable = functools.partial(_with_weights, proto, files)
         owned = path is not None and runnable is None
         model = ir.from_proto(normalise(proto, owned=owned))
     except ModelError as error:
@@ -127,7 +133,7 @@ def _finish(
     _trim_inputs(model)
     for graph in (model.graph, *(function.graph for function in model.functions.values())):
         graph.sort()
-    return LoadedModel(model, path, summary, runnable)
+    return LoadedModel(model, path, summary, runnable, notes)
 
 
 def _with_weights(proto: onnx.ModelProto, files: ExternalFiles) -> onnx.ModelProto:

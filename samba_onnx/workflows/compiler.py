@@ -301,7 +301,9 @@ def _plan_onnx(
     loaded = load_model(model)
     # Passes change a model: every other graph begins with one of its own.
     models = itertools.chain([loaded], (load_model(model) for _ in options[1:]))
-    return loaded, plan_sizes(lambda: onnx_program(next(models)), options, loaded.summary, settings)
+    planned = plan_sizes(lambda: onnx_program(next(models)), options, loaded.summary, settings)
+    notes = (*loaded.notes, *planned.manifest.notes)
+    return loaded, replace(planned, manifest=replace(planned.manifest, notes=notes))
 
 
 def _plan_torch(

@@ -100,6 +100,8 @@ class PassGuard:
         """
         if self._refusal:
             raise self._mismatch(f"the engine refuses it: {self._refusal}")
+        if not self._checked:
+            return ()
         count = "1 pass" if self._checked == 1 else f"{self._checked} passes"
         return (f"After each of {count} that changed it, the model computed the same.",)
 

@@ -33,7 +33,9 @@ class ModelPieces:
         self.initializers = {tensor.name: tensor for tensor in graph.initializer}
         self.sparse = {tensor.values.name: tensor for tensor in graph.sparse_initializer}
         declared = (*graph.input, *graph.output, *graph.value_info)
-        self._types = {value.name: value for value in declared if value.type.WhichOneof("value")}
+        self._types: dict[str, onnx.ValueInfoProto] = {
+            value.name: value for value in declared if value.type.WhichOneof("value")
+        }
         self.inputs = [value.name for value in graph.input]
         outer = {*self.makers, *self.inputs, *self.initializers, *self.sparse}
         self.reads = [
@@ -87,8 +89,8 @@ class ModelPieces:
             outputs: Values that the model gives to the outside.
 
         Returns:
-            A model of the same operator sets; types of outputs that the whole does not declare are left
-            to whoever runs it.
+            A model of the same operator sets. Inputs have the shapes of the values; those of others, and
+            types that the whole does not declare, are left to whoever runs it.
 
         Raises:
             UsageError: A value is of a type that no input of a model can have.
@@ -99,17 +101,19 @@ class ModelPieces:
         inside = {name for place in places for name in self.nodes[place].output}
         for name in feeds:
             if name in read and name not in inside:
-                graph.input.append(self._declared(name) or _value_info(name, feeds[name]))
+                graph.input.append(self._fed(name, feeds[name]))
         kept = read.difference(feeds, inside)
         graph.initializer.extend(
             self.initializers[name] for name in kept & self.initializers.keys()
         )
         graph.sparse_initializer.extend(self.sparse[name] for name in kept & self.sparse.keys())
         graph.value_info.extend(
-            self._types[name] for name in sorted(inside.difference(outputs) & self._types.keys())
+            _without_shape(self._types[name])
+            for name in sorted(inside.difference(outputs) & self._types.keys())
         )
         for name in outputs:
-            graph.output.append(self._declared(name) or onnx.ValueInfoProto(name=name))
+            known = self._types.get(name)
+            graph.output.append(_without_shape(known) if known else onnx.ValueInfoProto(name=name))
         return onnx.ModelProto(
             ir_version=self.model.ir_version,
             opset_import=self.model.opset_import,
@@ -117,8 +121,21 @@ class ModelPieces:
             graph=graph,
         )
 
-    def _declared(self, name: str) -> onnx.ValueInfoProto | None:
-        return self._types.get(name)
+    def _fed(self, name: str, value: Any) -> onnx.ValueInfoProto:
+        """Return an input for a value; of what is no array, as the whole model declares it."""
+        known = self._types.get(name)
+        if known is not None and not isinstance(value, np.ndarray):
+            return known
+        return _value_info(name, value)
+
+
+def _without_shape(value: onnx.ValueInfoProto) -> onnx.ValueInfoProto:
+    """Return what a model says of a value without its shape, which may be that of other sizes."""
+    known = onnx.ValueInfoProto()
+    known.CopyFrom(value)
+    if known.type.WhichOneof("value") == "tensor_type":
+        known.type.tensor_type.ClearField("shape")
+    return known
 
 
 def _sorted(nodes: Sequence[onnx.NodeProto]) -> list[onnx.NodeProto]:

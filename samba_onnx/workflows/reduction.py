@@ -241,10 +241,10 @@ def smallest_failing(items: Sequence[int], fails: Callable[[Sequence[int]], bool
 
 
 def _with_types(part: onnx.ModelProto, values: Results) -> onnx.ModelProto:
-    """State the types of outputs that the whole model does not declare, from their values."""
+    """State types and shapes of outputs, from their values."""
     for output in part.graph.output:
         value = values[output.name]
-        if not output.type.WhichOneof("value") and isinstance(value, np.ndarray):
+        if isinstance(value, np.ndarray):
             number = (
                 onnx.TensorProto.STRING
                 if value.dtype.kind in "OUST"

@@ -1,4 +1,4 @@
-"""The command ``python -m tests.wild``: measure subjects and write the table, unless it gets worse."""
+"""The command ``python -m tests.wild``: measure subjects; write table and page, unless one gets worse."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from docs.generators.wild import PAGE, page
 from tests.wild.catalogue import SUBJECTS
 from tests.wild.outcome import Outcome, measure
 from tests.wild.table import difference, is_worse, read, summary, write
@@ -32,7 +33,9 @@ def main() -> int:
     if worse and not options.accept_worse:
         print(f"worse, so nothing is written (--accept-worse): {', '.join(worse)}", file=sys.stderr)
         return 1
-    write({name: row for name, row in (table | measured).items() if name in SUBJECTS})
+    table = {name: row for name, row in (table | measured).items() if name in SUBJECTS}
+    write(table)
+    PAGE.write_text(page(table))
     return 0
 
 

@@ -9,6 +9,8 @@ from typing import Final
 from tests.wild import transformers_exports  # noqa: F401  enters subjects of torch's exporters
 from tests.wild.half_precision import HALF
 from tests.wild.hand_written import WRITTEN
+from tests.wild.held_back import ONNX, ONNXSCRIPT
+from tests.wild.held_back import TOOLS as ONNXRUNTIME_TOOLS
 from tests.wild.optimized_by_onnxruntime import SESSION, TRANSFORMERS
 from tests.wild.quantized import QUANTIZED
 from tests.wild.sklearn_models import SKLEARN
@@ -24,6 +26,9 @@ TOOLS: Final = (
     SESSION,
     TRANSFORMERS,
     WRITTEN,
+    ONNX,
+    ONNXSCRIPT,
+    ONNXRUNTIME_TOOLS,
 )
 """Subjects by tool."""
 

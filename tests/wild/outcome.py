@@ -45,6 +45,8 @@ class Outcome:
     """Nodes on the CPU by operator."""
     reason: str = ""
     """Why it was refused."""
+    reasons: Mapping[str, str] = field(default_factory=dict, compare=False)
+    """Why a node of each operator is on the CPU: the first sentence of one; words may change."""
 
     @property
     def on_cpu(self) -> int:
@@ -104,9 +106,9 @@ def described(manifest: Manifest, result: str) -> Outcome:
         result: Of its verification.
     """
     (graph,) = manifest.graphs
-    fallen = collections.Counter(
-        node.op_type for fallback in manifest.fallbacks for node in fallback.reasons
-    )
+    on_cpu = [node for fallback in manifest.fallbacks for node in fallback.reasons]
+    fallen = collections.Counter(node.op_type for node in on_cpu)
+    reasons = {node.op_type: node.reason for node in reversed(on_cpu)}
     on_rdu = sum(section.nodes for section in manifest.sections)
     return Outcome(
         result,
@@ -116,4 +118,5 @@ def described(manifest: Manifest, result: str) -> Outcome:
         boundaries=len(graph.boundaries),
         bytes=sum(transfer.bytes for transfer in graph.run_transfers),
         fallbacks=dict(sorted(fallen.items())),
+        reasons=dict(sorted(reasons.items())),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import dataclasses
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -44,11 +45,9 @@ def difference(outcome: Outcome, expected: Outcome | None) -> str:
         return f"not in the table: {UPDATE}"
     if outcome == expected:
         return ""
-    changes = [
-        f"{name}: {old!r} -> {new!r}"
-        for (name, old), new in zip(vars(expected).items(), vars(outcome).values(), strict=True)
-        if old != new
-    ]
+    names = [field.name for field in dataclasses.fields(outcome) if field.compare]
+    pairs = [(name, getattr(expected, name), getattr(outcome, name)) for name in names]
+    changes = [f"{name}: {old!r} -> {new!r}" for name, old, new in pairs if old != new]
     if outcome.badness > expected.badness:
         return f"worse than the table: {'; '.join(changes)}"
     better = "better than" if outcome.badness < expected.badness else "not as in"
@@ -78,6 +77,11 @@ def summary(table: Table) -> str:
     return "\n".join(lines) + "\n"
 
 
+def share(part: int, whole: int) -> str:
+    """Return a share in percent, rounded down: all is only said of all."""
+    return f"{part * 1000 // max(whole, 1) / 10:g} %"
+
+
 def _row(title: str, outcomes: list[Outcome]) -> str:
     nodes = sum(one.nodes for one in outcomes)
     on_rdu = sum(one.on_rdu for one in outcomes)
@@ -89,6 +93,6 @@ def _row(title: str, outcomes: list[Outcome]) -> str:
         whole,
         f"{sum(one.original for one in outcomes):,}",
         f"{nodes:,}",
-        f"{on_rdu:,} ({on_rdu / max(nodes, 1):.0%})",
+        f"{on_rdu:,} ({share(on_rdu, nodes)})",
     ]
     return f"| {' | '.join(map(str, cells))} |"

@@ -177,3 +177,39 @@ def test_graphs_of_several_sizes_are_chosen_by_their_inputs(model: Path, tmp_pat
         outputs = {v.name: v.statistics.comparison.shape for v in result.values}
     assert result.passed
     assert outputs["y"] == (5, 4)
+
+
+def test_what_is_folded_together_is_compared_as_what_it_became(tmp_path: Path) -> None:
+    model = onnx.parser.parse_model(
+        """
+        <ir_version: 10, opset_import: ["" : 21]>
+        g (float[1, 2, 6, 6] x) => (float[1, 3, 4, 4] y) {
+            a = Conv(x, w) b = BatchNormalization(a, s, o, m, v) y = Relu(b)
+        }
+        """
+    )
+    generator = np.random.default_rng(2)
+    arrays = {name: generator.random(3, np.float32) + 0.5 for name in "somv"}
+    arrays["w"] = generator.standard_normal((3, 2, 3, 3), np.float32)
+    for name, array in arrays.items():
+        model.graph.initializer.append(onnx.numpy_helper.from_array(array, name))
+    with samba_onnx.convert(model, tmp_path / "g.pef", sample=False) as pef:
+        result = compare_values(model, pef)
+    assert result.passed
+    assert [value.name for value in result.values] == ["b", "y"]
+    assert result.gone == {"Conv": 1}
+
+
+def test_shapes_that_a_model_states_for_other_sizes_do_no_harm(tmp_path: Path) -> None:
+    model = onnx.parser.parse_model(
+        """
+        <ir_version: 10, opset_import: ["" : 21]>
+        g (float[n, 4] x) => (float[n, 4] y) <float[7, 4] a, float[7, 4] b>
+        { a = Relu(x) b = Exp(a) c = NonZero(b) d = Cast<to = 1>(c) e = ReduceSum<keepdims = 0>(d)
+          f = Mul(b, e) y = Neg(f) }
+        """
+    )
+    with samba_onnx.convert(model, tmp_path / "g.pef", dims={"n": 3}, level="o0") as pef:
+        result = compare_values(model, pef)
+    assert result.passed
+    assert len(result.values) >= 5

@@ -25,6 +25,7 @@ from samba_onnx.passes.rewrites.foreign import (
     quantized_elements,
     quantized_products,
     rotary_embeddings,
+    support_vectors,
     tree_ensembles,
 )
 from samba_onnx.passes.rewrites.foreign.registry import rule_of
@@ -52,5 +53,6 @@ __all__ = [
     "reason_of",
     "rotary_embeddings",
     "rule_of",
+    "support_vectors",
     "tree_ensembles",
 ]

@@ -57,6 +57,23 @@ def test_folded_into_the_weight(
     assert isinstance(used[0].const_value, ir.LazyTensor)
 
 
+def test_what_is_computed_has_the_name_of_the_normalisation() -> None:
+    weights = {name: numbers(4, seed=i) ** 2 + 0.1 for i, name in enumerate("sbmv")}
+    model = add_weights(
+        parse(
+            """g (float[2,3,8,8] x, float[4,3,3,3] w, float[4] s, float[4] b, float[4] m,
+            float[4] v) => (float[2,4,6,6] y) {
+            h = Conv(x, w) n = BatchNormalization(h, s, b, m, v) y = Relu(n) }"""
+        ),
+        {"w": numbers(4, 3, 3, 3), **weights},
+    )
+    inputs = [numbers(2, 3, 8, 8, seed=9)]
+    check(model, FoldBatchNormalizationPass(), inputs=inputs, rtol=1e-4, atol=1e-5)
+    assert operators(model) == ["Conv", "Relu"]
+    # Under its own name the convolution would be taken for what it was.
+    assert [value.name for node in model.graph for value in node.outputs] == ["n", "y"]
+
+
 def test_grouped_transpose_convolutions_stay() -> None:
     model = build("ConvTranspose", "2,4,5,5", (4, 2, 2, 2), None, "<group=2>")
     assert not FoldBatchNormalizationPass()(model).modified

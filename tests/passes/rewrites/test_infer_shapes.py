@@ -6,6 +6,7 @@ import pytest
 from samba_onnx.passes.rewrites.infer_shapes import InferShapesPass
 from samba_onnx.passes.rewrites.inference_limits import unsafe_nodes
 from samba_onnx.passes.rewrites.interface import dimensions
+from samba_onnx.passes.rewrites.rewriting import static_shape
 from samba_onnx.program.value_types import type_text
 from tests.passes.rewrites.applying import check, numbers, parse
 
@@ -303,3 +304,14 @@ def test_tensors_of_a_sequence_get_no_name_for_sizes_that_differ() -> None:
  y = Neg(p)
  z = Neg(q) }""")
     check(model, InferShapesPass(), inputs=[numbers(2, 7)])
+
+
+@pytest.mark.parametrize(("stopwords", "shape"), [("", (3,)), ("<stopwords = ['a']>", None)])
+def test_texts_that_are_only_normalised_stay_as_many(
+    stopwords: str, shape: tuple[int, ...] | None
+) -> None:
+    model = parse(
+        f"g (string[3] x) => (y) {{ n = StringNormalizer{stopwords.replace(chr(39), chr(34))}(x)\n y = Identity(n) }}"
+    )
+    InferShapesPass()(model)
+    assert static_shape(model.graph.outputs[0]) == shape

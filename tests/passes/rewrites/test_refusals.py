@@ -8,6 +8,8 @@ import onnx_ir as ir
 import pytest
 
 from samba_onnx.passes.pipeline import run_pipeline
+from samba_onnx.passes.rewrites.batch_scans import BatchScansPass
+from samba_onnx.passes.rewrites.drop_empty_operands import DropEmptyOperandsPass
 from samba_onnx.passes.rewrites.drop_zero_states import DropZeroStatesPass
 from samba_onnx.passes.rewrites.expand_functions import ExpandFunctionsPass
 from samba_onnx.passes.rewrites.fold_batch_normalization import FoldBatchNormalizationPass
@@ -21,9 +23,12 @@ from samba_onnx.passes.rewrites.merge_linears import MergeLinearsPass
 from samba_onnx.passes.rewrites.refusals import ReasonedPass, Refusal, Refusals
 from samba_onnx.passes.rewrites.remove_noops import RemoveNoopsPass
 from samba_onnx.passes.rewrites.unpack_sequences import UnpackSequencesPass
+from samba_onnx.passes.rewrites.unroll_loops import UnrollLoopsPass
 from tests.passes.rewrites.applying import Knows, KnowsAll, add_weights, numbers, parse
 
 BRANCHES = "<then_branch = t () => (float[2] a) { a = Neg(x) }, else_branch = e () => (float[2] b) { b = Abs(x) }>"  # fmt: skip
+
+STEP = "b (float[2] e) => (float[2] r) { r = Softmax(e) }"
 
 
 @pytest.mark.parametrize(
@@ -73,6 +78,21 @@ BRANCHES = "<then_branch = t () => (float[2] a) { a = Neg(x) }, else_branch = e 
             DropZeroStatesPass(),
             "(float[2,1,2] x, float[1,3,2] w, float[1,3,3] r, float[1,1,3] h) => (y) { y = RNN<hidden_size=3>(x, w, r,,, h) }",
             "RNN 'y': its initial state is not known to be zero",
+        ),
+        (
+            DropEmptyOperandsPass(),
+            "(float[1,1,2,2] x, float[4] s) => (y) { y = Resize(x,, s) }",
+            "Resize 'y': none of its operands is empty",
+        ),
+        (
+            UnrollLoopsPass(KnowsAll()),
+            f"(float[n,2] x) => (float[n,2] y) {{ y = Scan <num_scan_inputs = 1, body = {STEP}> (x) }}",
+            "Scan 'y': the length of what it reads is not known",
+        ),
+        (
+            BatchScansPass(),
+            f"(float[3,2] x) => (float[3,2] y) {{ y = Scan <num_scan_inputs = 1, body = {STEP}> (x) }}",
+            "Scan 'y': Softmax of its body is not computed for all steps at once",
         ),
         (
             InlineBranchesPass(),

@@ -35,10 +35,12 @@ def targets(number: int) -> np.ndarray:
 
 def written(estimator: Any, wanted: np.ndarray) -> onnx.ModelProto:
     """Return a fitted estimator as skl2onnx writes it, for a batch as large as the data."""
+    from sklearn.base import is_classifier
+
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         estimator.fit(features(), wanted)
-        options = {"zipmap": False} if hasattr(estimator, "predict_proba") else {}
+        options = {"zipmap": False} if is_classifier(estimator) else {}
         proto = skl2onnx.to_onnx(
             estimator, features(), target_opset={"": 21, "ai.onnx.ml": 3},
             options={id(estimator): options} if options else None,
@@ -52,13 +54,20 @@ def written(estimator: Any, wanted: np.ndarray) -> onnx.ModelProto:
 
 def estimators() -> dict[str, tuple[Any, np.ndarray]]:
     """Return estimators by name, each with what it is fitted to."""
-    from sklearn import ensemble, linear_model, tree
+    from sklearn import ensemble, linear_model, svm, tree
 
     return {
         "linear regression": (linear_model.LinearRegression(), targets(1)),
         "linear regression of two": (linear_model.LinearRegression(), targets(2)),
         "logistic regression of two": (linear_model.LogisticRegression(), classes(2)),
         "logistic regression of three": (linear_model.LogisticRegression(), classes(3)),
+        "support vectors": (svm.SVR(), targets(1)),
+        "linear support vectors": (svm.SVR(kernel="linear"), targets(1)),
+        "support vectors with a polynomial": (svm.SVR(kernel="poly", degree=2, coef0=0.5), targets(1)),
+        "support vectors with a sigmoid": (svm.SVR(kernel="sigmoid", gamma=0.1), targets(1)),
+        "support vectors of one class": (svm.OneClassSVM(nu=0.3), targets(1)),
+        "support vectors of three classes": (svm.SVC(), classes(3)),
+        "support vectors of four classes": (svm.SVC(kernel="poly", decision_function_shape="ovo"), classes(4)),
         "boosting of two classes": (ensemble.GradientBoostingClassifier(n_estimators=5, random_state=0), classes(2)),
         "tree": (tree.DecisionTreeRegressor(max_depth=4, random_state=0), targets(1)),
         "trees of two": (tree.DecisionTreeRegressor(random_state=0), targets(2)),
@@ -74,6 +83,19 @@ def estimators() -> dict[str, tuple[Any, np.ndarray]]:
 def test_estimators(name: str) -> None:
     estimator, wanted = estimators()[name]
     assert_expands(written(estimator, wanted), [features()], rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("estimator", ["SVC(probability=True)", "SVC() of two classes"])
+def test_support_vectors_whose_scores_are_found_by_iteration_or_of_two_stay_whole(
+    estimator: str,
+) -> None:
+    from sklearn.svm import SVC
+
+    two = estimator.endswith("classes")
+    machine = SVC() if two else SVC(probability=True, random_state=0)
+    model, notes = expanded(written(machine, classes(2 if two else 3)))
+    assert "SVMClassifier" in [node.op_type for node in model.graph]
+    assert "SVMClassifier is not expanded: it" in " ".join(notes)
 
 
 def test_an_ensemble_beyond_the_limit_stays_whole() -> None:

@@ -1,0 +1,89 @@
+"""Classifiers whose scores are maps have tensors of the same scores."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import helper
+
+import samba_onnx
+from samba_onnx.errors import InvalidModelError
+from samba_onnx.loading import load_model
+from samba_onnx.runtime.device import Device
+from samba_onnx.workflows.verification import verify
+
+X = np.random.default_rng(0).normal(size=(3, 2)).astype(np.float32)
+
+
+def classifier(**labels: Any) -> onnx.ModelProto:
+    """Return a classifier of three classes as skl2onnx writes it."""
+    integers = helper.make_node(
+        "LinearClassifier",
+        ["x"],
+        ["label", "scores"],
+        domain="ai.onnx.ml",
+        coefficients=[0.1, -0.4, 0.9, 0.3, -0.7, 0.2],
+        intercepts=[0.0, 0.1, -0.1],
+        classlabels_ints=[4, 5, 6],
+        post_transform="SOFTMAX",
+    )
+    maps = helper.make_node(
+        "ZipMap", ["scores"], ["output_probability"], domain="ai.onnx.ml", **labels
+    )
+    key = onnx.TensorProto.INT64 if "classlabels_int64s" in labels else onnx.TensorProto.STRING
+    number = helper.make_tensor_type_proto(onnx.TensorProto.FLOAT, [])
+    kind = helper.make_sequence_type_proto(helper.make_map_type_proto(key, number))
+    graph = helper.make_graph(
+        [integers, maps],
+        "g",
+        [helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [3, 2])],
+        [
+            helper.make_tensor_value_info("label", onnx.TensorProto.INT64, [3]),
+            helper.make_value_info("output_probability", kind),
+        ],
+    )
+    opsets = [helper.make_opsetid("", 21), helper.make_opsetid("ai.onnx.ml", 3)]
+    return helper.make_model(graph, opset_imports=opsets, ir_version=10)
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [{"classlabels_int64s": [4, 5, 6]}, {"classlabels_strings": ["ant", "bee", "cat"]}],
+)
+def test_columns_are_the_numbers_of_the_maps(labels: dict[str, list[Any]], tmp_path: Path) -> None:
+    model = classifier(**labels)
+    session = onnxruntime.InferenceSession(model.SerializeToString())
+    expected_label, maps = session.run(None, {"x": X})
+    path = tmp_path / "m.onnx"
+    onnx.save(model, path)
+    with samba_onnx.convert(path) as pef, Device(pef) as device:
+        outputs = device.run({"x": X})
+        assert verify(path, pef).passed
+        assert pef.manifest.reference is not None
+        (note,) = pef.manifest.notes
+    (classes,) = labels.values()
+    assert f"classes {', '.join(map(str, classes))}" in note
+    expected = [[row[name] for name in classes] for row in maps]
+    np.testing.assert_allclose(outputs["output_probability"], expected, rtol=1e-6)
+    np.testing.assert_array_equal(outputs["label"], expected_label)
+
+
+def test_the_model_of_the_user_stays_as_it_is() -> None:
+    model = classifier(classlabels_int64s=[4, 5, 6])
+    before = model.SerializeToString(deterministic=True)
+    load_model(model)
+    assert model.SerializeToString(deterministic=True) == before
+
+
+def test_a_map_that_something_else_makes_or_reads_is_refused() -> None:
+    model = classifier(classlabels_int64s=[4, 5, 6])
+    model.graph.node[1].output[0] = "maps"
+    copied = helper.make_node("Identity", ["maps"], ["output_probability"])
+    model.graph.node.append(copied)
+    with pytest.raises(InvalidModelError, match="zipmap"):
+        load_model(model)

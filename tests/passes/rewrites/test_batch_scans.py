@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+import pytest
+
+from samba_onnx.passes.rewrites.batch_scans import BatchScansPass
+from samba_onnx.passes.rewrites.infer_shapes import InferShapesPass
+from tests.passes.rewrites.applying import check, numbers, operators, parse
+
+POINTS, OTHERS = numbers(5, 3), numbers(4, 3, seed=1)
+
+
+def batched(
+    body: str, *, options: str = "", shape: str = "4,5", modified: bool = True
+) -> list[str]:
+    """Batch a Scan over four points that carries five others; return the operators that are left."""
+    model = parse(f"""g (float[5,3] a, float[4,3] b) => (float[5,3] last, float[{shape}] y)
+<int64[1] one = {{1}}, int64[1] front = {{0}}, int64[1] back = {{-1}}> {{
+  last, y = Scan <num_scan_inputs = 1, {options} body = {body}> (a, b)
+}}""")
+    InferShapesPass()(model)
+    check(model, BatchScansPass(), inputs=[POINTS, OTHERS], modified=modified)
+    return operators(model)
+
+
+def step(text: str, rank: int = 1, carried: str = "t = Identity(s)") -> str:
+    sizes = ",".join("nmk"[:rank])
+    return (
+        f"c (float[5,3] s, float[3] e) => (float[5,3] t, float[{sizes}] r) {{ {carried}\n {text} }}"
+    )
+
+
+@pytest.mark.parametrize("axis", ["one", "back"])
+def test_distances_of_all_pairs_are_computed_at_once(axis: str) -> None:
+    """As skl2onnx writes them."""
+    left = batched(step(f"d = Sub(s, e)\n r = ReduceSumSquare<keepdims = 0>(d, {axis})"))
+    assert sorted(set(left) - {"Identity"}) == ["ReduceSumSquare", "Sub", "Unsqueeze"]
+    assert len(left) <= 5
+
+
+def test_axes_that_are_kept_are_kept() -> None:
+    body = step("d = Sub(s, e)\n r = ReduceMax(d, front)", rank=2)
+    assert "ReduceMax" in batched(body, shape="4,1,3")
+
+
+def test_what_does_not_change_from_step_to_step_is_computed_once() -> None:
+    body = step("n = Neg(s)\n f = ReduceMean<keepdims = 0>(n, one)\n m = ReduceSum<keepdims = 0>(e, front)\n r = Add(m, f)")  # fmt: skip
+    assert "Scan" not in batched(body)
+
+
+def test_values_of_fewer_dimensions_are_aligned_behind_the_step() -> None:
+    # Of one dimension and of two, both different in every step.
+    body = step(
+        "d = Mul(s, e)\n q = Sqrt(d)\n p = Neg(e)\n c = Where(i, q, p)\n r = Pow(c, e)", rank=2
+    )
+    body = body.replace("c = Where(i, q, p)", "i = Less(d, p)\n q2 = Abs(d)\n c = Where(i, q2, p)")
+    body = body.replace("q = Sqrt(d)\n", "").replace("Pow(c, e)", "Mul(c, e)")
+    assert "Scan" not in batched(body, shape="4,5,3")
+
+
+@pytest.mark.parametrize(
+    ("body", "options"),
+    [
+        (step("r = ReduceSum<keepdims = 0>(s, one)"), ""),  # the same in every step
+        (step("r = ReduceSum<keepdims = 0>(s, one)", carried="t = Add(s, e)"), ""),
+        (step("d = Sub(s, e)\n r = ReduceSum<keepdims = 0>(d, one)"), "scan_input_directions = [1],"),
+        (step("d = Sub(s, e)\n h = Softmax(d)\n r = ReduceSum<keepdims = 0>(h, one)"), ""),
+    ],
+)  # fmt: skip
+def test_other_scans_stay(body: str, options: str) -> None:
+    assert batched(body, options=options, modified=False) == ["Scan"]
+
+
+def test_along_another_axis_it_stays() -> None:
+    body = step("d = Sub(s, e)\n r = ReduceSum<keepdims = 0>(d, one)")
+    left = batched(body, options="scan_output_axes = [1],", shape="5,4", modified=False)
+    assert left == ["Scan"]
