@@ -162,6 +162,20 @@ def _check_shape(
     )
 
 
+def is_static(node: ir.Node) -> bool:
+    """Return whether all that a node reads and writes are tensors of static shape, with elements."""
+    values = [value for value in (*node.inputs, *node.outputs) if value is not None]
+    return all(_is_static(value) for value in values if value.name or value.uses())
+
+
+def _is_static(value: ir.Value) -> bool:
+    if value.const_value is not None:
+        return 0 not in value.const_value.shape
+    if not isinstance(value.type, ir.TensorType) or value.shape is None:
+        return False
+    return all(isinstance(dim, int) and dim > 0 for dim in value.shape)
+
+
 def _check_attributes(node: ir.Node, row: OperatorRow, target: str) -> Reason | None:
     for name, allowed in row.attributes.items():
         attribute = node.attributes.get(name)

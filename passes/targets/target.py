@@ -57,6 +57,8 @@ class Target:
     """Oldest and newest version of the default operator set that the rows describe."""
     dtypes: tuple[str, ...]
     """Data types that it computes with."""
+    granted: frozenset[str] = frozenset()
+    """Operators that it is taken to run on tensors of static shape, whatever the rows say."""
 
     @functools.cached_property
     def _rows(self) -> Mapping[tuple[str, str], OperatorRow]:
@@ -112,6 +114,8 @@ class Target:
         Returns:
             The first reason against it, or the least evidence that its data types have.
         """
+        if qualified(node.domain, node.op_type) in self.granted and checks.is_static(node):
+            return Support(None, "assumed", experimental=True)
         reason = self._operator_reason(node)
         if reason is not None:
             return Support(reason)

@@ -41,6 +41,7 @@ from samba_onnx.cli.options import (
     parse_sizes,
 )
 from samba_onnx.cli.progress import Activity
+from samba_onnx.cli.supposing import WhatIfOption, show_supposed, supposed_target
 from samba_onnx.cli.torch_models import analyze_torch, convert_torch, is_factory, is_torch_model
 from samba_onnx.errors import UsageError
 
@@ -48,6 +49,8 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from samba_onnx.passes.planning.legalising import LegalisationOptions
+    from samba_onnx.passes.targets import Target
+    from samba_onnx.pef.manifest import Manifest
     from samba_onnx.report import Report
 
 
@@ -222,6 +225,7 @@ def analyze(
     fail_on_fallback: FailOption = False,
     max_fallbacks: FallbacksOption = None,
     max_transfer_bytes: TransferOption = None,
+    what_if: WhatIfOption = None,
     annotated: AnnotatedOption = None,
     json: JsonOption = None,
     quiet: QuietOption = False,
@@ -232,6 +236,7 @@ def analyze(
     Examples:
       samba-port analyze model.onnx --target sn10 --dim batch=8 --dim seq=128
       samba-port analyze model.onnx --json - --max-transfer-bytes 2MB
+      samba-port analyze model.onnx --what-if support=TopK --what-if link.latency=2us
       samba-port analyze my_project.models:resnet
     """
     limits = accepted_limits(fail_on_fallback, max_fallbacks, max_transfer_bytes)
@@ -242,26 +247,42 @@ def analyze(
     device = _device(target, level, placement, host)
     refuse_annotated(model, annotated)
     refuse_overwriting(model, outputs={"--json": json, "--annotated": annotated})
+    supposed = supposed_target(target, what_if)
+    display = Display(json, quiet, verbose)
 
     from samba_onnx.report import Report
 
     with Activity(quiet) as activity:
-        if is_torch_model(model):
-            _refuse_shapes(bool(dims or shapes or keep_dynamic or float16))
-            manifest = analyze_torch(
-                model,
-                activity.step,
-                **device,
-                legalisation=_legalisation(legalise, no_legalise),
-                spatial_batches=batches,
-            )
-        else:
-            from samba_onnx.workflows.compiler import analyze as analyze_model
 
-            manifest = analyze_model(model, **device, **sizes, progress=activity.step)
+        def plan(target: str | Target) -> Manifest:
+            return _planned(model, device | {"target": target}, sizes, batches, activity)
+
+        targets = (target,) if supposed is None else (target, supposed)
+        reports = [Report.from_manifest(plan(each)) for each in targets]
         if annotated is not None:
             write_annotated(model, annotated, activity, **device, **sizes)
-    return _give(Report.from_manifest(manifest), Display(json, quiet, verbose), limits, "analyze")
+    if supposed is not None:
+        return show_supposed(reports, what_if or (), display)
+    return _give(reports[0], display, limits, "analyze")
+
+
+def _planned(
+    model: str,
+    device: dict[str, Any],
+    sizes: dict[str, Any],
+    batches: int,
+    activity: Activity,
+) -> Manifest:
+    """Plan a model of either kind."""
+    if not is_torch_model(model):
+        from samba_onnx.workflows.compiler import analyze as analyze_model
+
+        return analyze_model(model, **device, **sizes, progress=activity.step)
+    _refuse_shapes(any(sizes[name] for name in ("dims", "input_shapes", "keep_dynamic", "float16")))
+    rules = _legalisation(sizes["legalise"], sizes["no_legalise"])
+    return analyze_torch(
+        model, activity.step, **device, legalisation=rules, spatial_batches=batches
+    )
 
 
 def _device(target: str, level: str, placement: str, host: str) -> dict[str, Any]:

@@ -12,6 +12,7 @@ import dataclasses
 import enum
 from dataclasses import dataclass
 
+from samba_onnx.pef.changes import Bound, Change
 from samba_onnx.pef.dimensions import BoundDimension, DynamicDimension
 from samba_onnx.pef.host_summary import HostSummary
 from samba_onnx.pef.rewriting import LegalisedRule, PassSummary
@@ -323,6 +324,10 @@ class Manifest:
     passes: tuple[PassSummary, ...] = ()
     legalised: tuple[LegalisedRule, ...] = ()
     """What each rule of legalisation brought, by graph and rule."""
+    changes: tuple[Change, ...] = ()
+    """What a run would save if the target ran what it refuses, by graph, the most first."""
+    bounds: tuple[Bound, ...] = ()
+    """What runs of graphs with fallbacks would cost without them."""
     dynamic_dimensions: tuple[DynamicDimension, ...] = ()
     bound_dimensions: tuple[BoundDimension, ...] = ()
     experimental: dict[str, int] = dataclasses.field(default_factory=dict)

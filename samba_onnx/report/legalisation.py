@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from samba_onnx.pef.manifest import Manifest
-from samba_onnx.report.records import record
+from samba_onnx.report.records import PassReport, record
 from samba_onnx.report.units import byte_text, printable, second_text
 
 if TYPE_CHECKING:
@@ -56,6 +56,18 @@ def legalisation(manifest: Manifest) -> tuple[LegalisationReport, ...]:
             refused=rule.refused,
         )
         for rule in manifest.legalised
+    )
+
+
+def pass_reports(manifest: Manifest) -> tuple[PassReport, ...]:
+    """Return what every pass did, in the order in which they ran.
+
+    Args:
+        manifest: A PEF's manifest.
+    """
+    return tuple(
+        PassReport(done.name, done.modified, done.nodes_before, done.nodes_after)
+        for done in manifest.passes
     )
 
 

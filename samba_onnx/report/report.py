@@ -19,8 +19,9 @@ from samba_onnx.pef.manifest import (
     Transfer,
 )
 from samba_onnx.report.budgets import memory, modelled_time, spatial_notes
+from samba_onnx.report.changes import BoundReport, ChangeReport, bound_reports, change_reports
 from samba_onnx.report.headline import headline_text
-from samba_onnx.report.legalisation import LegalisationReport, legalisation
+from samba_onnx.report.legalisation import LegalisationReport, legalisation, pass_reports
 from samba_onnx.report.records import (
     SCHEMA_VERSION,
     AssumptionReport,
@@ -116,6 +117,10 @@ class Report:
     """Scalars that a run may change."""
     legalisation: tuple[LegalisationReport, ...] = ()
     """What each rule brought that writes what the target lacks with other operators."""
+    changes: tuple[ChangeReport, ...] = ()
+    """What a run would save if the target ran what it refuses, the most first."""
+    bounds: tuple[BoundReport, ...] = ()
+    """What runs would cost without fallbacks, for graphs that have some and whose shapes are known."""
     schema_version: int = SCHEMA_VERSION
     """Version of this document's form."""
 
@@ -156,10 +161,9 @@ class Report:
             assumptions=_assumptions(manifest),
             notes=_notes(manifest),
             legalisation=legalisation(manifest),
-            passes=tuple(
-                PassReport(done.name, done.modified, done.nodes_before, done.nodes_after)
-                for done in manifest.passes
-            ),
+            changes=change_reports(manifest),
+            bounds=bound_reports(manifest),
+            passes=pass_reports(manifest),
             graphs=_graphs(manifest),
             regions=regions(manifest),
             members=tuple(

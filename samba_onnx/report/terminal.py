@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from samba_onnx.report.changes import change_first
 from samba_onnx.report.layout import ARROWS, CAUSES, indent, some, table, titled
 from samba_onnx.report.legalisation import brought_table, left_table
 from samba_onnx.report.records import FallbackReport, TransferTotal
@@ -48,6 +49,11 @@ def stack(report: Report, rows: int | None, blocks: Sequence[Block]) -> Renderab
         if content is not None:
             parts += [Text(""), content]
     return Group(*parts)
+
+
+def _changes(report: Report, rows: int | None) -> RenderableType | None:
+    """Say what to change first."""
+    return change_first(report.changes, report.bounds, rows)
 
 
 def _fallbacks(report: Report, rows: int | None) -> RenderableType | None:
@@ -290,6 +296,7 @@ def _passes(report: Report, rows: int | None) -> RenderableType | None:
 
 
 SUMMARY: tuple[Block, ...] = (
+    _changes,
     _fallbacks,
     _legalised,
     _not_legalised,

@@ -22,6 +22,7 @@ from samba_onnx.pef import (
     render_log,
     write_pef,
 )
+from samba_onnx.pef.changes import Bound, Change
 from samba_onnx.pef.manifest import Manifest, Symbol
 from samba_onnx.pef.sources import Source
 from samba_onnx.program.kinds import SymbolKind
@@ -40,6 +41,10 @@ class PlannedGraph:
     model: ir.Model
     """Its initializers are read one at a time."""
     plan: GraphPlan
+    changes: tuple[Change, ...] = ()
+    """What a run would save if the target ran what it refuses."""
+    bound: Bound | None = None
+    """What a run would cost without fallbacks; None where it has none, or where nobody knows."""
 
 
 @dataclass(frozen=True)

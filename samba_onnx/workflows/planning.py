@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
@@ -27,11 +26,12 @@ from samba_onnx.passes.planning.sharing import refuse_split_regions
 from samba_onnx.passes.targets import Target
 from samba_onnx.passes.watching import PassWatch
 from samba_onnx.pef.host_summary import HostSummary
-from samba_onnx.pef.manifest import Argin, Manifest, Producer, SourceModel, Symbol
+from samba_onnx.pef.manifest import Manifest, SourceModel
 from samba_onnx.program.dataflow import Dataflow, name_of
 from samba_onnx.program.kinds import SectionType, SymbolKind
 from samba_onnx.program.program import Part, Program
-from samba_onnx.version import __version__
+from samba_onnx.workflows.changes import graph_changes
+from samba_onnx.workflows.manifests import argin_records, graph_records
 from samba_onnx.workflows.packaging import PlannedGraph
 from samba_onnx.workflows.sizes import SharedWeights, size_name, with_own_names
 
@@ -120,7 +120,8 @@ def plan_programs(
         pairs = zip(program.parts, choosers, strict=True)
         rewritten = [_rewritten(program.name, part, settings, one) for part, one in pairs]
         pinned = frozenset(_names(program)) & shared
-        graphs.append(_planned(program, rewritten, graphs, changed, settings, pinned=pinned))
+        planned = _planned(program, rewritten, choosers, graphs, changed, settings, pinned=pinned)
+        graphs.append(planned)
         legalised += choosers
         results += rewritten
     return _whole(programs, results, legalised, graphs, source, settings)
@@ -165,7 +166,8 @@ def plan_sizes(
             taken = {symbol.name for graph in graphs for symbol in graph.plan.symbols}
             program, names = with_own_names(program, taken)
         known = shared.names(result.model.graph)
-        planned = _planned(program, [result], graphs, frozenset(), sized, known)
+        chooser = legalised[-1]
+        planned = _planned(program, [result], [chooser], graphs, frozenset(), sized, known)
         record = replace(planned.plan.graph, model_names=names)
         planned = replace(planned, plan=replace(planned.plan, graph=record))
         if len(options) > 1:  # content that is computed is read for it
@@ -202,9 +204,11 @@ def _whole(
     plans = [graph.plan for graph in graphs]
     refuse_split_regions(programs, plans)
     manifest = replace(
-        _manifest(settings, source, plans),
+        graph_records(settings.target, settings.host, settings.level, source, plans),
         passes=tuple(summary for result in results for summary in result.passes),
         legalised=tuple(record for chooser in choosers for record in chooser.records),
+        changes=tuple(change for graph in graphs for change in graph.changes),
+        bounds=tuple(graph.bound for graph in graphs if graph.bound is not None),
         dynamic_dimensions=_each_once(result.dynamic_dimensions for result in results),
         bound_dimensions=tuple(bound for result in results for bound in result.bound_dimensions),
         notes=(
@@ -212,7 +216,7 @@ def _whole(
             *(note for planned in plans for note in planned.notes),
             *(note for program in programs for note in program.notes),
         ),
-        argins=_argins(programs, plans),
+        argins=argin_records(programs, plans),
         metadata={key: text for program in programs for key, text in program.metadata.items()},
     )
     return PlannedPrograms(tuple(graphs), manifest)
@@ -254,6 +258,7 @@ def _rewritten(
 def _planned(
     program: Program,
     rewritten: Sequence[PipelineResult],
+    choosers: Sequence[PlannedChooser],
     earlier: Sequence[PlannedGraph],
     changed: frozenset[str],
     settings: CompilerSettings,
@@ -291,11 +296,33 @@ def _planned(
             host=settings.host,
         )
 
-    strict = planned(joined)
-    if settings.placement == "strict":
-        return PlannedGraph(joined.model, strict)
-    proposal = _cheapest(joined, nodes, settings, pinned)
-    return PlannedGraph(joined.model, _better(strict, planned(proposal)) if proposal else strict)
+    chosen, optimal = planned(joined), settings.placement == "optimal"
+    proposal = _cheapest(joined, nodes, settings, pinned) if optimal else None
+    if proposal is not None:
+        chosen = _better(chosen, planned(proposal))
+    graph = PlannedGraph(joined.model, chosen)
+    return _with_changes(graph, joined, choosers, settings, pinned) if chosen.fallbacks else graph
+
+
+def _with_changes(
+    graph: PlannedGraph,
+    joined: JoinedProgram,
+    choosers: Sequence[PlannedChooser],
+    settings: CompilerSettings,
+    pinned: frozenset[str],
+) -> PlannedGraph:
+    """Say of a graph with fallbacks what each of their reasons costs."""
+    settings.progress("compare")
+    savings, bound = graph_changes(
+        graph.plan.graph.name,
+        joined,
+        Machine(settings.target, settings.host, settings.level),
+        [record for chooser in choosers for record in chooser.records],
+        settings.legalisation,
+        pinned,
+        optimal=settings.placement == "optimal",
+    )
+    return replace(graph, changes=savings, bound=bound)
 
 
 def _cheapest(
@@ -335,60 +362,3 @@ def _placed(kind: SectionType, model: ir.Model, settings: CompilerSettings) -> P
 
 def _each_once(groups: Iterable[Iterable[Item]]) -> tuple[Item, ...]:
     return tuple(dict.fromkeys(item for group in groups for item in group))
-
-
-def _argins(programs: Sequence[Program], plans: Sequence[GraphPlan]) -> tuple[Argin, ...]:
-    """Return the argins that graphs have as inputs, each with the stages that read it."""
-    specs = {argin.name: argin for program in programs for argin in program.argins}
-    stages = [stage for planned in plans for stage in (*planned.sections, *planned.fallbacks)]
-    inputs = {name for planned in plans for name in planned.graph.inputs}
-    readers = {
-        name: tuple(sorted(stage.id for stage in stages if name in stage.inputs)) for name in specs
-    }
-    return tuple(
-        Argin(name, spec.type, spec.default, readers[name])
-        for name, spec in specs.items()
-        if name in inputs
-    )
-
-
-def _manifest(
-    settings: CompilerSettings, source: SourceModel, plans: Sequence[GraphPlan]
-) -> Manifest:
-    """Return the records of graphs; a symbol that several have is there once."""
-    experimental: Counter[str] = Counter()
-    for planned in plans:
-        experimental.update(planned.experimental)
-    return Manifest(
-        producer=Producer("samba-onnx", __version__),
-        target=settings.target.summary,
-        source=source,
-        level=settings.level,
-        graphs=tuple(planned.graph for planned in plans),
-        sections=tuple(section for planned in plans for section in planned.sections),
-        fallbacks=tuple(fallback for planned in plans for fallback in planned.fallbacks),
-        symbols=_symbols(plans),
-        regions=tuple(region for planned in plans for region in planned.regions),
-        experimental=dict(sorted(experimental.items())),
-        host=settings.host if any(planned.fallbacks for planned in plans) else None,
-    )
-
-
-def _symbols(plans: Sequence[GraphPlan]) -> tuple[Symbol, ...]:
-    symbols: dict[str, Symbol] = {}
-    for planned in plans:
-        for symbol in planned.symbols:
-            first = symbols.setdefault(symbol.name, symbol)
-            if (first.type, first.shape) != (symbol.type, symbol.shape):
-                raise UsageError(
-                    f"two graphs have a tensor {symbol.name!r}, of {first.type} "
-                    f"{list(first.shape or ())} and of {symbol.type} {list(symbol.shape or ())}; "
-                    "give one of them another name"
-                )
-            # Graphs of several sizes share weights, of which each may ask something else.
-            symbols[symbol.name] = replace(
-                first,
-                region=first.region or symbol.region,
-                baked=first.baked and symbol.baked,
-            )
-    return tuple(symbols.values())

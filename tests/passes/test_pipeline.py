@@ -11,6 +11,7 @@ from samba_onnx.errors import InternalError, UsageError
 from samba_onnx.passes import pipeline
 from samba_onnx.passes.order import RUNNING, PassContext, PassEntry, PipelineOptions
 from samba_onnx.passes.pipeline import run_pipeline
+from samba_onnx.passes.rewrites.rewriting import mark_weights
 from tests.backend_cases import BackendCase, assert_outputs, disk_cases, node_cases, run_onnxruntime
 from tests.passes.rewrites.applying import (
     TRACE,
@@ -119,7 +120,7 @@ def test_every_pass_keeps_traces_interface_and_results() -> None:
     for end in range(1, length + 1):
         model = mixed()
         runner = pipeline._Runner(model, None)
-        pipeline._mark_weights(model)
+        mark_weights(model)
         runner.run(RUNNING[:end], PassContext(KnowsAll()))
         assert all(TRACE in node.metadata_props for node in model.graph.all_nodes())
         if any(node.version for node in model.graph.all_nodes()):

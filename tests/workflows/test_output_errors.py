@@ -390,3 +390,33 @@ def test_a_coarser_type_on_the_device_may_be_off_by_its_own_roundings() -> None:
     assert output.passed
     assert output.tolerance.startswith("5 roundings of bfloat16 (2^-8)")
     assert not judged(coarse, answer, exact).passed
+
+
+@pytest.mark.parametrize(("off", "passed"), [(1, True), (2, False)])
+def test_integers_behind_floats_may_be_off_by_one_where_the_original_is_right(
+    off: int, passed: bool
+) -> None:
+    values = np.array([3, 40], np.int8)
+    one = Expectation({"y": values}, {"y": values.astype(np.float32)}, 1)
+    (output,) = compare_outputs({"y": values + np.int8(off)}, one, ChosenTolerances())
+    assert (output.passed, output.max_relative_error, output.of_allowed) == (passed, off, off)
+
+
+def test_floats_behind_quantised_numbers_are_judged_by_each_and_the_largest() -> None:
+    values = np.array([8.0, 0.5], np.float32)
+    one = Expectation({"y": values}, {"y": values}, 1)
+    limits = ChosenTolerances(defaults=(0.25, 0.125))
+    (output,) = compare_outputs({"y": values + np.float32([1.5, 0])}, one, limits)
+    assert output.of_allowed == 1.5 / (0.125 * 8 + 0.25 * 8)
+    small = Expectation({"y": values[1:]}, {"y": values[1:]}, 1)
+    (output,) = compare_outputs({"y": values[1:] * 2}, small, limits)
+    assert output.max_relative_error == 1.0
+
+
+def test_a_coarser_type_on_the_device_may_be_off_by_more_of_the_originals_error() -> None:
+    exact = np.array([1.0625], np.float32)
+    answer = np.array([1.0], np.float16)
+    one = Expectation({"y": answer}, {"y": exact}, 1, coarser=8.0)
+    off = 0.9 * TIMES_OWN_ERROR * 8 * 0.0625
+    (output,) = compare_outputs({"y": (exact + off).astype(np.float16)}, one, ChosenTolerances())
+    assert output.passed

@@ -19,7 +19,7 @@ from samba_onnx.loading import load_model
 from samba_onnx.program.program import DEFAULT_GRAPH
 from samba_onnx.safety.sampling import SampleRun
 from samba_onnx.workflows import reference_sample
-from samba_onnx.workflows.reference_sample import Sample, keep_sample, make_sample
+from samba_onnx.workflows.reference_sample import Sample, is_tried, keep_sample, make_sample
 from samba_onnx.workflows.sample_inputs import random_inputs
 from tests.safety.small_models import model, node, relu, value
 
@@ -167,6 +167,12 @@ def test_any_time_above_zero_may_be_given(asked: Any, seconds: float, legal: boo
     assert asked == []
 
 
+def test_a_sample_is_of_the_graph_that_is_named(asked: Any) -> None:
+    record = sampled(relu(), wanted=True, graph="other").record
+    assert record is not None
+    assert record.graph == "other"
+
+
 def test_who_wants_no_sample_gets_none_and_no_note(asked: Any) -> None:
     assert sampled(relu(), wanted=False) == Sample()
     assert asked == []
@@ -195,6 +201,23 @@ def test_very_large_weights_are_read_for_a_sample_on_request_only(
     assert sampled(proto, wanted=True).record is not None
     monkeypatch.setattr(reference_sample, "WEIGHT_BYTES", 48)
     assert sampled(proto).record is not None
+
+
+@pytest.mark.parametrize("wanted", [True, False, None])
+def test_what_the_engine_is_asked_to_prepare(
+    wanted: bool | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain, custom = (ir.from_proto(relu()) for _ in range(2))
+    next(iter(custom.graph)).domain = "mine"
+    assert is_tried(plain, wanted=wanted) == (wanted is not False)
+    assert not is_tried(custom, wanted=wanted)
+    for each in (plain, custom):
+        tried = is_tried(each, wanted=wanted, custom_ops=("/own.so",))
+        assert tried == (wanted is not False)
+    monkeypatch.setattr(reference_sample, "WEIGHT_BYTES", 0)
+    assert is_tried(plain, wanted=None)
+    monkeypatch.setattr(reference_sample, "WEIGHT_BYTES", -1)
+    assert is_tried(plain, wanted=wanted) == (wanted is True)
 
 
 def test_an_original_that_takes_none_of_our_inputs_has_no_sample(

@@ -92,7 +92,7 @@ def _binary(draft: Draft, labels: NDArray[np.int64]) -> tuple[ir.Value, ir.Value
     """
     if set(draft.list_of("class_ids")) != {0}:
         raise CannotExpandError("it scores the second of two classes apart from the first")
-    if min(draft.list_of("class_weights"), default=0.0) >= 0 and not draft.list_of("base_values"):
+    if min(draft.list_of("class_weights"), default=0.0) >= 0:
         raise CannotExpandError("its weights of one class are probabilities")
     trees = _read(draft, "class", 1)
     return binary(draft, _based(draft, _sums(draft, trees)), labels, total=0.0)

@@ -72,6 +72,29 @@ def test_operators_on_the_cpu_are_named() -> None:
         planned(model, roles(model), cpu=("ReduceSum",))
 
 
+def test_the_most_frequent_operators_on_the_cpu_are_listed() -> None:
+    model = sample("""g (float[2,4] x, float[4] w, float rate) => (float[2,4] y, float mean, float[4] new)
+    { a = Abs (x)  b = Neg (a)  c = Relu (b)  d = Tanh (c)  e = Tanh (d)
+      y = Exp (e)  mean = ReduceSum <keepdims=0> (y)  new = Sub (w, rate) }""")
+    on_cpu = ("Abs", "Neg", "Relu", "Tanh", "Exp")
+    message = r"but 6 operators run on the CPU \(Tanh, Abs, Neg, Relu\): Abs is not supported"
+    with pytest.raises(UsageError, match=message):
+        planned(model, roles(model), cpu=on_cpu)
+
+
+def test_an_argin_may_stand_before_an_input_that_is_refused() -> None:
+    model = sample()
+    x, w, rate = model.graph.inputs
+    y, mean, new = model.graph.outputs
+    kept = {w: SymbolKind.WEIGHT, new: SymbolKind.WEIGHT}
+    regions = {"new": "w", "x": "place"}
+    values = Roles(
+        (rate, x), (y, mean), kept, argins=frozenset([rate]), regions=regions, spatial_batches=3
+    )
+    with pytest.raises(UsageError, match="tensor 'x' is to share region 'place'"):
+        planned(model, values)
+
+
 def test_all_sections_must_fit_on_the_chip_together() -> None:
     model = sample()
     need = sum(section.sram_bytes for section in planned(model, roles(model)).sections)

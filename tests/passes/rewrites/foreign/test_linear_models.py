@@ -21,10 +21,17 @@ def test_one_score_decides_between_two_classes(transformation: str) -> None:
     assert_expands(proto, [ROWS], rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.parametrize("operand", [ROWS[:1], np.arange(6).reshape(2, 3)], ids=["one", "integers"])
+def test_a_batch_of_one_and_of_integers(operand: np.ndarray) -> None:
+    proto = one_node(LEARNING, "LinearClassifier", [operand], ["label", "scores"], **ONE_ROW)
+    assert_expands(proto, [operand], rtol=1e-6, atol=1e-6)
+
+
 @pytest.mark.parametrize(
     ("operand", "attributes"),
     [
         (ROWS, {"coefficients": [0.5, -2.0, 1.0]}),
+        (ROWS[0], {"coefficients": [0.5, -2.0, 1.0]}),
         (ROWS, {"coefficients": [1.0, 2, 3, 4, 5, 6], "targets": 2, "post_transform": "SOFTMAX"}),
         (ROWS, {"coefficients": [1.0, 2, 3], "intercepts": [0.5]}),
     ],

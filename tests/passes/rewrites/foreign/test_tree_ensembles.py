@@ -39,6 +39,7 @@ def regressor(**changes: Any) -> onnx.ModelProto:
 
 def classifier(weights: list[float], ids: list[int], **changes: Any) -> onnx.ModelProto:
     stated = attributes("class", ids, weights) | {"classlabels_int64s": [30, 10]} | changes
+    stated = {name: value for name, value in stated.items() if value is not None}
     return one_node(LEARNING, "TreeEnsembleClassifier", [ROWS], ["label", "scores"], **stated)
 
 
@@ -131,7 +132,10 @@ def test_nodes_that_are_reached_again_and_again_are_no_tree() -> None:
 
 @pytest.mark.parametrize("weights", [[1.0] * 5, [0.0, 2.0, 0.5, 0.25, 1.0]])
 def test_weights_of_one_class_that_are_never_negative_stay(weights: list[float]) -> None:
-    assert refusal(classifier(weights, [0] * 5)) == "its weights of one class are probabilities"
+    reason = "its weights of one class are probabilities"
+    assert refusal(classifier(weights, [0] * 5)) == reason
+    assert refusal(classifier(weights, [0] * 5, base_values=[-2.0])) == reason
+    assert refusal(classifier(weights, [0] * 5, class_weights=None)) == reason
 
 
 @pytest.mark.parametrize(

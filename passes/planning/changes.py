@@ -1,0 +1,126 @@
+"""What would change if the target ran what it refuses: one reason at a time, and all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import onnx_ir as ir
+
+from samba_onnx.facts.domains import qualified
+from samba_onnx.passes.planning.islands import demote_islands
+from samba_onnx.passes.planning.measuring import Measure, measure
+from samba_onnx.passes.planning.optimum import Machine, cheapest_placement
+from samba_onnx.passes.planning.placement import Placement
+from samba_onnx.passes.planning.roles import Roles
+from samba_onnx.passes.targets import Support
+from samba_onnx.passes.targets.checks import is_static
+from samba_onnx.passes.targets.reasons import ReasonCode
+from samba_onnx.pef.changes import Bound, Change
+from samba_onnx.program.dataflow import name_of
+
+_OF_VALUES: Final = frozenset(
+    {
+        ReasonCode.DYNAMIC_SHAPE,
+        ReasonCode.UNKNOWN_RANK,
+        ReasonCode.UNKNOWN_TYPE,
+        ReasonCode.VALUE_KIND,
+    }
+)
+"""Reasons that nobody lifts by another operator table: what the values are has to change."""
+_MOST_NODES: Final = 100_000
+"""Nodes that are placed to measure the changes of a graph, at most: plans of a large one take seconds."""
+_LEAST_CHANGES: Final = 3
+"""Changes that are measured however large the graph is."""
+
+Advise = Callable[[ir.Node], str]
+"""Returns what to write in the place of a node that falls back; empty where nothing is known."""
+
+
+@dataclass(frozen=True)
+class PlacedGraph:
+    """A graph as it is planned, of which plans with other placements are asked for."""
+
+    name: str
+    model: ir.Model
+    placement: Placement
+    """By what the target supports."""
+    roles: Roles
+    machine: Machine
+    pinned: Collection[str]
+    """Names of values that other graphs of the PEF know."""
+    optimal: bool
+    """Whether supported nodes may move to the CPU."""
+
+    def lifted(self, nodes: Collection[ir.Node]) -> Measure:
+        """Return what a run costs if the target ran some nodes that it refuses."""
+        supports = dict(self.placement.supports) | dict.fromkeys(nodes, Support(None))
+        reasons = {n: s.reason for n, s in supports.items() if s.reason is not None}
+        placement = Placement(reasons, supports)
+        target, level = self.machine.target, self.machine.level
+        strict = demote_islands(self.model, placement, target, level)
+        measures = [measure(self.model, strict, self.machine, self.roles)]
+        if self.optimal:
+            proposal = cheapest_placement(
+                self.model.graph, strict, self.roles, self.machine, self.pinned
+            )
+            if proposal is not None:
+                measures.append(measure(self.model, proposal, self.machine, self.roles))
+        return min(measures, key=lambda each: each.seconds)
+
+
+def changes(graph: PlacedGraph, advise: Advise) -> tuple[tuple[Change, ...], Bound | None]:
+    """Measure what each reason costs by planning without it.
+
+    Args:
+        graph: A graph and its placement.
+        advise: Returns what to write instead of a node.
+
+    Returns:
+        A change for each operator and reason that an operator table could lift, the one that saves most
+        first; of a large graph those with most nodes only. And what a run would cost if all nodes ran on
+        the RDU; None where they do.
+    """
+    groups: dict[tuple[ReasonCode, str], list[ir.Node]] = {}
+    refused = {n: s.reason for n, s in graph.placement.supports.items() if s.reason is not None}
+    for node, reason in refused.items():
+        if reason.code not in _OF_VALUES and is_static(node):
+            groups.setdefault((reason.code, qualified(node.domain, node.op_type)), []).append(node)
+    if not refused:
+        return (), None
+    now = graph.lifted(())
+    most = max(_LEAST_CHANGES, _MOST_NODES // max(len(graph.placement.supports), 1))
+    largest = sorted(groups.items(), key=lambda item: -len(item[1]))[:most]
+    measured = [_change(graph, now, key, nodes, advise) for key, nodes in largest]
+    ranked = sorted(measured, key=lambda change: (-change.seconds, -change.bytes))
+    return tuple(ranked), _bound(graph, refused)
+
+
+def _change(
+    graph: PlacedGraph,
+    now: Measure,
+    key: tuple[ReasonCode, str],
+    nodes: Sequence[ir.Node],
+    advise: Advise,
+) -> Change:
+    saved = now.minus(graph.lifted(nodes))
+    code, operator = key
+    return Change(
+        graph=graph.name,
+        code=code.value,
+        operator=operator,
+        nodes=tuple(name_of(node) for node in nodes),
+        transfers=saved.transfers,
+        bytes=saved.bytes,
+        seconds=saved.seconds,
+        advice=next((text for node in nodes if (text := advise(node))), ""),
+    )
+
+
+def _bound(graph: PlacedGraph, refused: Collection[ir.Node]) -> Bound | None:
+    """Return the cost of a run without fallbacks; None where values have no static shape."""
+    if not all(is_static(node) for node in refused):
+        return None
+    everything = graph.lifted(refused)
+    return Bound(graph.name, everything.transfers, everything.bytes, everything.seconds)

@@ -1,0 +1,132 @@
+"""Targets as they are not: with operators that they lack, or other hardware figures, to see what that would bring."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from samba_onnx.errors import UsageError
+from samba_onnx.facts.operators import facts
+from samba_onnx.passes.targets.target import Target, load_target
+from samba_onnx.pef.target_summary import Assumption, TargetSummary
+from samba_onnx.safety.files import printable
+
+_SCALES: Final = {"": 1.0, "n": 1e-9, "u": 1e-6, "µ": 1e-6, "m": 1e-3} | {
+    prefix: 1000.0**power for power, prefix in enumerate("kMGTP", 1)
+}
+_VALUE: Final = re.compile(r"(\d{1,15}(?:\.\d{1,9})?(?:e[+-]?\d{1,2})?) ?([numkMGTPµ]?)(s|B|B/s|)")
+
+_EXAMPLES: Final = {
+    "s": "2us",
+    "bytes": "64GB",
+    "bytes/s": "1.6TB/s",
+    "operations/s": "300T",
+}
+
+
+def hypothetical(target: Target, suppositions: Sequence[str]) -> Target:
+    """Return a target as it would be if suppositions held.
+
+    Args:
+        target: The target as it is.
+        suppositions: Each ``support=OPERATOR,...``: it runs these operators on tensors of static shape;
+            ``target=NAME``: it is another one, by name or path; or ``FIGURE=VALUE``, as
+            ``link.latency=2us`` or ``hbm.bytes_per_second=2TB/s``: it has another hardware figure. A
+            ``target`` is taken first, whatever its place.
+
+    Raises:
+        TargetError: There is no such target.
+        UsageError: A supposition is malformed, or names an operator or figure that there is not.
+    """
+    pairs = [_parted(text) for text in suppositions]
+    for name, value in pairs:
+        if name == "target":
+            target = load_target(value)
+    granted: set[str] = set()
+    for name, value in pairs:
+        if name == "support":
+            granted |= _operators(value)
+        elif name != "target":
+            target = replace(target, summary=_with_figure(target.summary, name, value))
+    return replace(target, granted=target.granted | granted) if granted else target
+
+
+def _parted(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name.strip() or not value.strip():
+        raise UsageError(
+            f"--what-if {printable(text)}: expected support=OPERATOR,..., target=NAME or "
+            "FIGURE=VALUE, as link.latency=2us"
+        )
+    return name.strip(), value.strip()
+
+
+def _operators(text: str) -> frozenset[str]:
+    names = frozenset(name.strip() for name in text.split(",") if name.strip())
+    for name in sorted(names):
+        # Of other domains nobody has a list.
+        if "::" not in name and facts(name, "") is None:
+            raise UsageError(
+                f"--what-if support={printable(text)}: ONNX has no operator {printable(name)!r}; write it "
+                "as the report does, as TopK or com.example::Operator"
+            )
+    return names
+
+
+def _with_figure(summary: TargetSummary, name: str, text: str) -> TargetSummary:
+    """Return hardware figures of which one has another value, which counts as assumed."""
+    units = _units(summary)
+    if name not in units:
+        raise UsageError(
+            f"--what-if {printable(name)}={printable(text)}: there is no such figure; expected support, "
+            f"target, or one of {', '.join(units)}"
+        )
+    value = _value(name, text, units[name])
+    notes = [figure for figure in summary.assumptions if figure.name != name]
+    changed = replace(
+        summary,
+        assumptions=(*notes, Assumption(name, value, units[name], "asked for by --what-if")),
+    )
+    owner, _, field = name.partition(".")
+    if name == "link.latency":
+        return replace(changed, link_latency_seconds=value)
+    if name == "link.bytes_per_second":
+        return replace(changed, link_bytes_per_second=value)
+    if owner == "peak_flops":
+        return replace(changed, peak_flops={**summary.peak_flops, field: value})
+    tiers = (
+        replace(tier, bytes=int(value))
+        if field == "bytes"
+        else replace(tier, bytes_per_second=value)
+        for tier in summary.tiers
+    )
+    pairs = zip(summary.tiers, tiers, strict=True)
+    return replace(changed, tiers=tuple(new if old.name == owner else old for old, new in pairs))
+
+
+def _units(summary: TargetSummary) -> dict[str, str]:
+    """Return the unit of every figure that a target has."""
+    return {
+        "link.latency": "s",
+        "link.bytes_per_second": "bytes/s",
+        **{f"{tier.name}.bytes": "bytes" for tier in summary.tiers},
+        **{f"{tier.name}.bytes_per_second": "bytes/s" for tier in summary.tiers},
+        **{f"peak_flops.{dtype}": "operations/s" for dtype in summary.peak_flops},
+    }
+
+
+def _value(name: str, text: str, unit: str) -> float:
+    """Read a number with a decimal prefix, and with the figure's own unit or none."""
+    match = _VALUE.fullmatch(text)
+    spelled = {"s": "s", "B": "bytes", "B/s": "bytes/s"}
+    # 2m would be minutes to one reader, and milliseconds to another.
+    if match is None or ((match[3] or unit == "s") and spelled.get(match[3]) != unit):
+        raise UsageError(
+            f"--what-if {name}={printable(text)}: expected a number in {unit}, as {_EXAMPLES[unit]}"
+        )
+    value = float(match[1]) * _SCALES[match[2]]
+    if not 0 < value < 1e30:
+        raise UsageError(f"--what-if {name}={printable(text)}: expected a number above 0")
+    return value

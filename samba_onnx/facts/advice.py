@@ -1,0 +1,64 @@
+"""What to write in the place of operators that no RDU runs, for the people whose models have them.
+
+Advice is about the model, in words of PyTorch and ONNX; what the compiler can write otherwise by itself is
+no advice, but a rule of legalisation.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+__all__ = ["ADVICE"]
+
+_MASK = "keep the shape: multiply by a mask, or torch.where(mask, x, 0), and select on the host"
+_OUTSIDE = "return what it reads as outputs of the model, and do this on the host after the run"
+_BEFORE = "do this on the host before the run, and give the model its result as an input"
+_NOISE = "draw the values on the host, and give them to the model as an input"
+_TENSOR = "keep a tensor with one more dimension (torch.stack), with a static number of elements"
+_TRIPS = "give the loop a constant number of iterations, or write it outside of forward"
+
+ADVICE: Final[dict[str, str]] = {
+    "ArgMax": "return the scores, and take the index on the host",
+    "Bernoulli": _NOISE,
+    "Compress": _MASK,
+    "ConcatFromSequence": _TENSOR,
+    "DFT": "a transform of static length is a product with a constant matrix; else " + _BEFORE,
+    "DeformConv": "use a Conv of the same size, or " + _OUTSIDE,
+    "Det": _OUTSIDE,
+    "GridSample": "make the grid a constant (a buffer, not computed from inputs): it is then legalised",
+    "If": "decide while the model is exported, or compute both sides and choose with torch.where",
+    "ImageDecoder": _BEFORE,
+    "Loop": _TRIPS,
+    "MaxRoiPool": "pool regions on the host, or all positions of a static grid",
+    "MaxUnpool": "use nearest upsampling and a mask, or ConvTranspose",
+    "MelWeightMatrix": _BEFORE,
+    "Multinomial": "return the logits, and sample on the host",
+    "NonMaxSuppression": "return boxes and scores as outputs of the model, and select on the host",
+    "NonZero": _MASK,
+    "Optional": "make it a tensor that is always there, as one of zeros with a mask",
+    "RandomNormal": _NOISE,
+    "RandomNormalLike": _NOISE,
+    "RandomUniform": _NOISE,
+    "RandomUniformLike": _NOISE,
+    "RegexFullMatch": _BEFORE,
+    "Resize": "state sizes or scales as constants: it is then legalised; or use ConvTranspose",
+    "ReverseSequence": "flip sequences of one static length, or pad on the other side on the host",
+    "RoiAlign": "align regions on the host, or all positions of a static grid",
+    "STFT": "frames of static length are products with a constant matrix; else " + _BEFORE,
+    "Scan": _TRIPS,
+    "SequenceAt": _TENSOR,
+    "SequenceConstruct": _TENSOR,
+    "SequenceEmpty": _TENSOR,
+    "SequenceErase": _TENSOR,
+    "SequenceInsert": _TENSOR,
+    "SequenceLength": _TENSOR,
+    "SequenceMap": _TENSOR,
+    "SplitToSequence": "split with static sizes (torch.split with numbers, not tensors)",
+    "StringConcat": _BEFORE,
+    "StringNormalizer": _BEFORE,
+    "StringSplit": _BEFORE,
+    "TfIdfVectorizer": _BEFORE,
+    "TopK": "take the largest by Max or ArgMax where k is 1, or return the scores and choose on the host",
+    "Unique": "do this on the host; on the device compare with a constant list of values",
+}
+"""By operator of ONNX's own domain."""

@@ -1,0 +1,39 @@
+"""What a manifest says about what would change if the target ran what it refuses."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Change:
+    """What a run would save if the target ran the nodes that it refuses for one reason.
+
+    Each change is planned alone, all other nodes as they are: of two that are of use together only,
+    neither saves anything.
+    """
+
+    graph: str
+    code: str
+    """Short name of the reason, as fallbacks have it."""
+    operator: str
+    """Operator of the nodes with its domain; empty for a reason that is about shapes or types of values."""
+    nodes: tuple[str, ...]
+    transfers: int
+    """Transfers of a run that would not be made."""
+    bytes: int
+    """Bytes that would not be copied."""
+    seconds: float
+    """Modelled seconds by which a run would be shorter."""
+    advice: str
+    """What to write instead; empty where nothing is known."""
+
+
+@dataclass(frozen=True)
+class Bound:
+    """What a run of a graph would cost if the target ran every node."""
+
+    graph: str
+    transfers: int
+    bytes: int
+    seconds: float

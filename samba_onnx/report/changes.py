@@ -1,0 +1,142 @@
+"""What to change first: what a run would save by reason, and the table that people read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from samba_onnx.pef.manifest import Manifest
+from samba_onnx.report.records import record
+from samba_onnx.report.units import byte_text, count_text, printable, second_text
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+
+@record
+class ChangeReport:
+    """What a run would save if the target ran the nodes that it refuses for one reason.
+
+    Found by planning again, all other nodes as they are: of two changes that are of use together only,
+    neither saves anything alone.
+    """
+
+    graph: str
+    """Graph that the nodes belong to."""
+    code: str
+    """Short name of the reason, as the fallbacks have it."""
+    operator: str
+    """``Op``, or ``domain::Op`` outside the default domain."""
+    nodes: tuple[str, ...]
+    """Names of the nodes after conversion."""
+    locations: tuple[str, ...]
+    """``file.py:line`` of the user's own model, each once; empty where the model does not carry it."""
+    transfers_saved: int
+    """Transfers of a run that would not be made."""
+    bytes_saved: int
+    """Bytes that would not be copied."""
+    seconds_saved: float
+    """Modelled seconds by which a run would be shorter."""
+    advice: str
+    """What to write instead; empty where nothing is known."""
+
+
+@record
+class BoundReport:
+    """What a run of a graph would cost if all of its nodes ran on the RDU."""
+
+    graph: str
+    """Name of the graph."""
+    transfers: int
+    """Transfers of a run."""
+    bytes: int
+    """Bytes of a run."""
+    seconds: float
+    """Modelled seconds of a run."""
+
+
+def change_reports(manifest: Manifest) -> tuple[ChangeReport, ...]:
+    """Return the changes of all graphs, the one that saves most first.
+
+    Args:
+        manifest: A PEF's manifest.
+    """
+    locations = {
+        node.name: node.location for fallback in manifest.fallbacks for node in fallback.reasons
+    }
+    changes = [
+        ChangeReport(
+            graph=change.graph,
+            code=change.code,
+            operator=change.operator,
+            nodes=change.nodes,
+            locations=tuple(
+                dict.fromkeys(place for node in change.nodes if (place := locations.get(node)))
+            ),
+            transfers_saved=change.transfers,
+            bytes_saved=change.bytes,
+            seconds_saved=change.seconds,
+            advice=change.advice,
+        )
+        for change in manifest.changes
+    ]
+    return tuple(sorted(changes, key=lambda change: -change.seconds_saved))
+
+
+def bound_reports(manifest: Manifest) -> tuple[BoundReport, ...]:
+    """Return what runs would cost without fallbacks, by graph.
+
+    Args:
+        manifest: A PEF's manifest.
+    """
+    return tuple(
+        BoundReport(bound.graph, bound.transfers, bound.bytes, bound.seconds)
+        for bound in manifest.bounds
+    )
+
+
+def change_first(
+    changes: Sequence[ChangeReport], bounds: Sequence[BoundReport], rows: int | None
+) -> RenderableType | None:
+    """Return the block that says what to change first.
+
+    Args:
+        changes: The records of a report.
+        bounds: What runs would cost without fallbacks.
+        rows: Rows of a long table; None for all.
+    """
+    from rich.console import Group
+    from rich.text import Text
+
+    from samba_onnx.report.layout import indent, some, table, titled
+
+    if not changes:
+        return None
+    shown = changes if rows is None else changes[: max(rows // 3, 1)]
+    cells = [
+        (
+            printable(f"{len(change.nodes):,} {change.operator} ({change.code})"),
+            f"{change.transfers_saved:,}",
+            byte_text(change.bytes_saved),
+            second_text(change.seconds_saved),
+            some(change.locations or change.nodes, None if rows is None else 2),
+        )
+        for change in shown
+    ]
+    lines: list[RenderableType] = [
+        table(("on the RDU, it would save", ">transfers", ">bytes", ">time", "at"), cells)
+    ]
+    advised = dict.fromkeys((change.operator, change.advice) for change in shown if change.advice)
+    lines += [indent(Text(printable(f"{operator}: {text}"))) for operator, text in advised]
+    left = len(changes) - len(shown)
+    if left:
+        lines.append(Text(f"… and {count_text(left, 'more change')} (-v shows all)", style="dim"))
+    lines += [
+        Text(
+            f"If every node ran on the RDU: {second_text(bound.seconds)} per run, "
+            f"{count_text(bound.transfers, 'transfer')}, {byte_text(bound.bytes)}"
+            + (f" ({printable(bound.graph)})" if len(bounds) > 1 else "")
+        )
+        for bound in bounds
+    ]
+    return titled("Change first", Group(*lines))

@@ -1,0 +1,85 @@
+"""What users of a model are told to change first: savings by reason, with what to write instead."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+import onnx_ir as ir
+
+from samba_onnx.facts.advice import ADVICE
+from samba_onnx.facts.domains import ONNX_DOMAINS
+from samba_onnx.passes.planning.changes import Advise, PlacedGraph, changes
+from samba_onnx.passes.planning.joining import JoinedProgram
+from samba_onnx.passes.planning.legalising import LegalisationOptions
+from samba_onnx.passes.planning.optimum import Machine
+from samba_onnx.passes.rewrites.legalisation.registry import rule_for
+from samba_onnx.pef.changes import Bound, Change
+from samba_onnx.pef.rewriting import LegalisedRule
+from samba_onnx.program.dataflow import name_of
+
+__all__ = ["advice", "graph_changes"]
+
+
+def graph_changes(
+    name: str,
+    joined: JoinedProgram,
+    machine: Machine,
+    rules: Sequence[LegalisedRule],
+    options: LegalisationOptions,
+    pinned: Collection[str],
+    *,
+    optimal: bool,
+) -> tuple[tuple[Change, ...], Bound | None]:
+    """Plan a graph without each of the reasons that nodes fall back for.
+
+    Args:
+        name: Name of the graph.
+        joined: The graph, placed by what the target supports.
+        machine: The device, the CPU and the level.
+        rules: What rules of legalisation did to the graph, and what they left.
+        options: What the user decided about rules.
+        pinned: Names of values that other graphs of the PEF know.
+        optimal: Whether supported nodes may move to the CPU.
+
+    Returns:
+        The changes, the one that saves most first, and what a run would cost without fallbacks; None
+        where there are none, or where shapes are not known.
+    """
+    graph = PlacedGraph(
+        name, joined.model, joined.placement, joined.roles, machine, pinned, optimal
+    )
+    return changes(graph, _adviser(rules, options))
+
+
+def _adviser(rules: Sequence[LegalisedRule], options: LegalisationOptions) -> Advise:
+    left = {node: rule.rule for rule in rules for node in rule.left}
+    refused = {node: reason for rule in rules for node, reason in rule.refused.items()}
+
+    def advise(node: ir.Node) -> str:
+        return advice(
+            node, options, left=name_of(node) in left, refusal=refused.get(name_of(node), "")
+        )
+
+    return advise
+
+
+def advice(node: ir.Node, options: LegalisationOptions, *, left: bool, refusal: str) -> str:
+    """Return what to do about a node that falls back.
+
+    Args:
+        node: The node.
+        options: What the user decided about rules of legalisation.
+        left: Whether a rule could have written it otherwise, and that would have made no run shorter.
+        refusal: Why its rule could not write it otherwise; empty where it could or there is none.
+
+    Returns:
+        One sentence without its full stop; empty where nothing is known.
+    """
+    rule = rule_for(node)
+    if rule is not None and rule.name in options.excluded:
+        return f"leave out --no-legalise {rule.name}: it becomes {rule.makes}"
+    if rule is not None and left:
+        return f"--legalise all writes it as {rule.makes}, which makes this run no shorter"
+    if rule is not None and refusal:
+        return f"what rule {rule.name} needs: {rule.needs}"
+    return ADVICE.get(node.op_type, "") if node.domain in ONNX_DOMAINS else ""

@@ -1,0 +1,94 @@
+"""The records of a whole PEF, put together from the plans of its graphs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+
+from samba_onnx.errors import UsageError
+from samba_onnx.passes.planning.plan import GraphPlan
+from samba_onnx.passes.targets import Target
+from samba_onnx.pef.host_summary import HostSummary
+from samba_onnx.pef.manifest import Argin, Manifest, Producer, SourceModel, Symbol
+from samba_onnx.program.program import Program
+from samba_onnx.version import __version__
+
+__all__ = ["argin_records", "graph_records"]
+
+
+def argin_records(programs: Sequence[Program], plans: Sequence[GraphPlan]) -> tuple[Argin, ...]:
+    """Return the argins that graphs have as inputs, each with the stages that read it.
+
+    Args:
+        programs: The graphs' programs, with what they say of argins.
+        plans: Their plans.
+    """
+    specs = {argin.name: argin for program in programs for argin in program.argins}
+    stages = [stage for planned in plans for stage in (*planned.sections, *planned.fallbacks)]
+    inputs = {name for planned in plans for name in planned.graph.inputs}
+    readers = {
+        name: tuple(sorted(stage.id for stage in stages if name in stage.inputs)) for name in specs
+    }
+    return tuple(
+        Argin(name, spec.type, spec.default, readers[name])
+        for name, spec in specs.items()
+        if name in inputs
+    )
+
+
+def graph_records(
+    target: Target,
+    host: HostSummary,
+    level: str,
+    source: SourceModel,
+    plans: Sequence[GraphPlan],
+) -> Manifest:
+    """Return the records of graphs; a symbol that several have is there once.
+
+    Args:
+        target: The device.
+        host: The CPU that fallbacks run on.
+        level: ``o0`` or ``o3``.
+        source: What reports say of where the programs come from.
+        plans: The graphs.
+
+    Raises:
+        UsageError: Two graphs have different tensors of one name.
+    """
+    experimental: Counter[str] = Counter()
+    for planned in plans:
+        experimental.update(planned.experimental)
+    return Manifest(
+        producer=Producer("samba-onnx", __version__),
+        target=target.summary,
+        source=source,
+        level=level,
+        graphs=tuple(planned.graph for planned in plans),
+        sections=tuple(section for planned in plans for section in planned.sections),
+        fallbacks=tuple(fallback for planned in plans for fallback in planned.fallbacks),
+        symbols=_symbols(plans),
+        regions=tuple(region for planned in plans for region in planned.regions),
+        experimental=dict(sorted(experimental.items())),
+        host=host if any(planned.fallbacks for planned in plans) else None,
+    )
+
+
+def _symbols(plans: Sequence[GraphPlan]) -> tuple[Symbol, ...]:
+    symbols: dict[str, Symbol] = {}
+    for planned in plans:
+        for symbol in planned.symbols:
+            first = symbols.setdefault(symbol.name, symbol)
+            if (first.type, first.shape) != (symbol.type, symbol.shape):
+                raise UsageError(
+                    f"two graphs have a tensor {symbol.name!r}, of {first.type} "
+                    f"{list(first.shape or ())} and of {symbol.type} {list(symbol.shape or ())}; "
+                    "give one of them another name"
+                )
+            # Graphs of several sizes share weights, of which each may ask something else.
+            symbols[symbol.name] = replace(
+                first,
+                region=first.region or symbol.region,
+                baked=first.baked and symbol.baked,
+            )
+    return tuple(symbols.values())
