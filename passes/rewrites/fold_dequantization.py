@@ -28,8 +28,8 @@ class FoldDequantizationPass(ReasonedPass):
     """Replace DequantizeLinear of a weight by the numbers that it stands for.
 
     1. Weight, scale and zero point are initializers; the result is float32, float16 or bfloat16.
-    2. The target lacks DequantizeLinear. One that has it reads the weight as it lies, with a quarter
-       of the bytes.
+    2. The target does not run DequantizeLinear of the weight's type. One that does reads the weight as it
+       lies, with a quarter of the bytes.
     3. Scales are of the whole weight, of an axis, or of blocks along an axis.
 
     Numbers are computed when they are written, one weight in memory at a time.
@@ -47,11 +47,10 @@ class FoldDequantizationPass(ReasonedPass):
     def call(self, model: ir.Model) -> ir.passes.PassResult:
         """Fold every weight that the target cannot read."""
         modified = False
-        if self.target.knows("", "DequantizeLinear"):
-            return ir.passes.PassResult(model, modified=False)
         for graph in list(each_graph(model)):
             for node in graph:
-                if is_operator(node, "DequantizeLinear"):
+                # Case 2.
+                if is_operator(node, "DequantizeLinear") and not self.target.runs(node):
                     modified |= self.refusals.applied(node, _fold(model, node))
         return ir.passes.PassResult(model, modified=modified)
 

@@ -111,7 +111,7 @@ class _Unrounding:
                 name in self._known for name in node.input if name
             ):
                 self._known.update(node.output)
-                self._graph.nodes.append(node)
+                self._keep(node)
             elif (rule := RULES.get(node.op_type)) and self._is_quantised(node):
                 rule(self._graph, node)
                 changed = True
@@ -123,6 +123,19 @@ class _Unrounding:
             self._model_graph.node.extend(nodes)
             self._declare()
         return changed
+
+    def _keep(self, node: onnx.NodeProto) -> None:
+        """Keep a node of constants.
+
+        What scales a weight is written out: onnxruntime makes of it and a product one with fewer digits.
+        """
+        if node.op_type == "DequantizeLinear":
+            try:
+                RULES[node.op_type](self._graph, node)
+            except CannotReadError:  # what was written for it is read by nobody
+                self._graph.nodes.append(node)
+        else:
+            self._graph.nodes.append(node)
 
     def _is_quantised(self, node: onnx.NodeProto) -> bool:
         """Return whether a node quantises, or reads what is quantised when the model runs."""

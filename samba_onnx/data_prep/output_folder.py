@@ -117,16 +117,18 @@ class OutputFolder:
         for item in self.path.glob(".*.tmp"):
             item.unlink(missing_ok=True)
 
-    def clear(self, files: Sequence[Path]) -> None:
+    def clear(self, files: Sequence[Path], log: Path | None = None) -> None:
         """Remove what an earlier run has left, and nothing else.
 
         Args:
             files: The input, which must not be among it.
+            log: A log of another name, which may lie there and stays.
 
         Raises:
             UsageError: The input is among it, or the folder holds what no run leaves.
         """
-        items = list(self.path.iterdir())
+        kept = None if log is None else log.resolve()
+        items = [item for item in self.path.iterdir() if item.resolve() != kept]
         foreign = [item.name for item in items if not _is_own(item)]
         if foreign:
             raise UsageError(

@@ -166,7 +166,7 @@ class _Run:
                 )
             return state
         if overwrites:
-            folder.clear(self._files)
+            folder.clear(self._files, self._options.log_file_path)
         elif not folder.is_empty():
             raise UsageError(
                 f"{folder.path}: the output folder is not empty: give another --output_path, or "

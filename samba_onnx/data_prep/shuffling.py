@@ -42,7 +42,9 @@ def shuffle_in_memory(
             f"shuffle on_RAM: {size} bytes of text do not fit into {free} bytes of free memory: "
             "give --shuffle=large_file"
         )
-    text = b"".join(input_blocks(files))
+    text = bytearray()  # which grows in place: joining pieces would need all of them twice
+    for block in input_blocks(files):
+        text += block
     order = np.random.default_rng(seed)
     count = text.count(b"\n") + (not text.endswith(b"\n"))
     _cut_into_files(_shuffled(text, order), count, targets, reporter)
@@ -113,16 +115,16 @@ def _emptied(bucket: Path, folder: Path, order: np.random.Generator) -> Iterator
         yield from _emptied(smaller, folder, order)
 
 
-def _shuffled(text: bytes, order: np.random.Generator) -> Iterator[bytes]:
+def _shuffled(text: bytes | bytearray, order: np.random.Generator) -> Iterator[bytes]:
     """Yield the lines of a text in random order, each with its line feed."""
     ends = _line_ends(text)
     begins = np.concatenate([[0], ends[:-1]])
     places = order.permutation(len(ends))
     for begin, end in zip(begins[places].tolist(), ends[places].tolist(), strict=True):
-        yield _whole_line(text[begin:end])
+        yield _whole_line(bytes(text[begin:end]))
 
 
-def _line_ends(text: bytes) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+def _line_ends(text: bytes | bytearray) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     """Return the places after the line feeds of a text, and its end if that is another place."""
     ends = np.flatnonzero(np.frombuffer(text, np.uint8) == ord("\n")) + 1
     if text and not text.endswith(b"\n"):

@@ -246,7 +246,10 @@ def test_nothing_is_replaced_unasked(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="the input would be overwritten"):
         run(inner, out, overwrite_output_path=True)
     inner.unlink()
-    run(source, out, overwrite_output_path=True, seed=3)
+    (out / "my.log").write_text("mine\n")
+    run(source, out, overwrite_output_path=True, seed=3, log_file_path=out / "my.log")
+    assert (out / "my.log").read_text().startswith("mine\n")
+    (out / "my.log").unlink()
     assert contents(out) == before
 
 

@@ -62,6 +62,41 @@ def test_right_conversions_of_several_kinds_and_seeds_pass(
     assert_right(MAKERS[kind](seed), tmp_path)
 
 
+QUANTISING = """
+extends = "sn40l"
+name = "mine"
+
+[operators.QuantizeLinear]
+assumed = ["float32", "int8"]
+source = "ours"
+
+[operators.DequantizeLinear]
+assumed = ["float32", "int8"]
+source = "ours"
+"""
+
+
+def test_a_target_whose_table_has_the_integers_keeps_them(tmp_path: Path) -> None:
+    """Weights stay in their bytes there, and what is quantised between two products is so as int8."""
+    (tmp_path / "mine.toml").write_text(QUANTISING)
+    model = in_qdq(mlp)
+    kinds = {}
+    for target in ("sn40l", str(tmp_path / "mine.toml")):
+        path = tmp_path / "m.pef"
+        with samba_onnx.convert(model, path, target=target, sample=False) as pef:
+            assert verify(model, pef).passed
+            assert not pef.manifest.fallbacks
+            nodes = [
+                node for one in pef.manifest.sections for node in pef.stage_model(one.id).graph.node
+            ]
+            operators = {node.op_type for node in nodes}
+            weights = {
+                symbol.type for symbol in pef.manifest.symbols if symbol.name.startswith("layer")
+            }
+            kinds[target] = ({"Round", "QuantizeLinear"} & operators, "tensor(int8)" in weights)
+    assert list(kinds.values()) == [({"Round"}, False), ({"QuantizeLinear"}, True)]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2])
 @pytest.mark.parametrize("kind", [kind for kind in MAKERS if kind.startswith("float16")])
