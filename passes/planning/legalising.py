@@ -27,7 +27,7 @@ from samba_onnx.passes.rewrites.legalisation.forms import FormFinder, LegalForm
 from samba_onnx.passes.rewrites.refusals import Refusal
 from samba_onnx.passes.targets import Support
 from samba_onnx.pef.rewriting import LegalisedRule
-from samba_onnx.program.dataflow import Dataflow, is_weight, name_of
+from samba_onnx.program.dataflow import Dataflow, is_weight, name_of, reads
 from samba_onnx.program.kinds import SymbolKind
 
 _RDU, _CPU = "rdu", "cpu"
@@ -89,9 +89,17 @@ class PlannedChooser:
 
         Args:
             model: The model that was asked about last.
-            forms: What may take the place of nodes that the target refuses.
+            forms: What may take the place of nodes that the target refuses. Those of nodes with a value
+                whose size nobody knows are no choice: it could not be copied to the device.
         """
         assert self._placement is not None
+        forms = {
+            node: forms[node]
+            for node in model.graph
+            if node in forms and _has_sizes(node, forms[node])
+        }
+        if not forms:
+            return ()
         view = _View(self, model, self._placement, forms, self._roles(model.graph))
         # What the start of a fallback costs depends on how nodes are grouped, which no cut knows:
         # the cut is a proposal beside the two that need none.
@@ -153,6 +161,15 @@ class PlannedChooser:
                 bytes=bought.bytes,
                 seconds=bought.seconds,
             )
+
+
+def _has_sizes(node: ir.Node, form: LegalForm) -> bool:
+    """Return whether all values of a node have sizes; its results may get theirs from its legal form."""
+    read = [value for value in node.outputs if value.uses() or value.is_graph_output()]
+    for value, result in zip(read, form.graph.outputs, strict=True):
+        if value_bytes(value) is None and value_bytes(result) is not None:
+            value.type, value.shape = result.type, result.shape
+    return all(value_bytes(value) is not None for value in (*reads(node), *read))
 
 
 @dataclass(frozen=True)

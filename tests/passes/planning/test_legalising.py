@@ -160,3 +160,25 @@ def test_the_random_graphs_have_choices() -> None:
         run_pipeline(parse(graph(seed)), TARGET, chooser=one)
         choices.append(one.choices)
     assert sum(count >= 8 for count in choices) >= 6
+
+
+@pytest.mark.parametrize(("unsized", "is_choice"), [("k", True), ("h", False)])
+def test_a_result_has_the_size_of_its_legal_form_and_an_operand_needs_its_own(
+    unsized: str, is_choice: bool
+) -> None:
+    """Nobody can plan the copy of a value of unknown size; what a rule writes states its results."""
+    model = parse(
+        f"g (float[8,4] x) => (float[10,4] y) {PAD} {{ h = Relu(x)\n {reflecting('h', 'k')} y = Relu(k) }}"
+    )
+    run_pipeline(model, TARGET, chooser=chooser(LegalisationOptions(excluded=frozenset({"pad"}))))
+    one = chooser()
+    (node,) = one.fallbacks(model)
+    form = one.finder.find(node)
+    assert isinstance(form, LegalForm)
+    (value,) = (v for n in model.graph for v in n.outputs if v.name == unsized)
+    value.shape = None
+
+    chosen = one.choose(model, {node: form})
+
+    assert (node in chosen) is is_choice
+    assert (value.shape is not None) is is_choice
