@@ -269,7 +269,7 @@ def test_two_runs_do_not_write_one_folder(tmp_path: Path, monkeypatch: pytest.Mo
 def test_a_full_disk_keeps_what_is_finished(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The system's error comes from HDF5's own write; `test_processes.py` lets a real one happen."""
+    """The error is the one that HDF5 raises on a file system without space."""
     from samba_onnx.data_prep.hdf5_files import SequenceFile
 
     source, out = write(tmp_path / "corpus.jsonl", LINES), tmp_path / "out"
