@@ -61,7 +61,8 @@ class Verification:
     """The comparison of all outputs."""
 
     against: str
-    """``original`` (the model itself) or ``sample`` (the reference inside the PEF)."""
+    """``original`` (the model itself), ``torch`` (the module itself, run by eager torch) or ``sample`` (the
+    reference inside the PEF)."""
     outputs: tuple[OutputComparison, ...]
     """One per output, in the graph's order: that of the run in which it is worst."""
     rtol: float
@@ -219,6 +220,41 @@ def self_test(
         limits = ChosenTolerances(rtol, atol, (sample.rtol, sample.atol))
         options = _DeviceOptions(threads, engine, custom_ops)
         return _compare_runs(opened, trials, "sample", limits, options)
+
+
+def verify_results(
+    pef: Pef,
+    run: str,
+    inputs: Mapping[str, Any],
+    outputs: Mapping[str, Any],
+    *,
+    against: str,
+    limits: ChosenTolerances,
+    threads: int | None = None,
+    engine: str = DEFAULT_ENGINE,
+) -> Verification:
+    """Compare the first graph of a PEF on the emulator with outputs that something else computed.
+
+    Args:
+        pef: The compiled model, open.
+        run: What reports call the run.
+        inputs: Arrays by input name.
+        outputs: Arrays by output name, which the inputs should give.
+        against: What computed the outputs, for the report.
+        limits: The tolerances.
+        threads: Threads of the emulator; all cores where None.
+        engine: Name of what executes sections and fallbacks.
+
+    Returns:
+        One comparison per output, with the tolerance that was used.
+
+    Raises:
+        PefError: The device copied something else than the PEF plans.
+        UsageError: An input does not fit, or there is no such engine.
+        ExecutionError: The engine fails on the PEF.
+    """
+    trial = _Trial(run, pef.manifest.graphs[0], inputs, Expectation(outputs))
+    return _compare_runs(pef, [trial], against, limits, _DeviceOptions(threads, engine, ()))
 
 
 def run_original(
