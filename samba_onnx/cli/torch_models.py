@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from samba_onnx.pef import Pef
     from samba_onnx.pef.manifest import Manifest
     from samba_onnx.workflows.compared_values import ValueComparison
-    from samba_onnx.workflows.verification import Verification
+    from samba_onnx.workflows.trials import Verification
 
 _FACTORY = re.compile(r"[^/\\\\:]+:[^/\\\\:]+")
 

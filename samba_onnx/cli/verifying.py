@@ -27,7 +27,7 @@ from samba_onnx.runtime.engine.registry import DEFAULT_ENGINE
 
 if TYPE_CHECKING:
     from samba_onnx.report.comparison import VerificationReport
-    from samba_onnx.workflows.verification import Verification
+    from samba_onnx.workflows.trials import Verification
 
 
 InputFileOption = Annotated[

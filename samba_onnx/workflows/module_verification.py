@@ -11,7 +11,8 @@ from samba_onnx.workflows.checking.outcome import NotComparableError
 from samba_onnx.workflows.checking.own_inputs import fitting_runs
 from samba_onnx.workflows.output_errors import ChosenTolerances
 from samba_onnx.workflows.torch_models import TorchModel, export_model
-from samba_onnx.workflows.verification import Verification, verify_results
+from samba_onnx.workflows.trials import Verification
+from samba_onnx.workflows.verification import verify_results
 
 
 @samba_calls()
