@@ -118,6 +118,26 @@ def compare_trials(
         UsageError: An input does not fit, or there is no such engine or library.
         ExecutionError: The engine fails on the PEF.
     """
+    graphs = dict.fromkeys(trial.graph.name for trial in trials)
+    compared = _on_device(pef, trials, limits, options)
+    engine = options.engine_of_functions()
+    for name in graphs:
+        own = [trial for trial in trials if trial.graph.name == name]
+        runs = {trial.name: (trial.inputs, trial.expected) for trial in own}
+        compared |= compare_functions(pef, own[0].graph, runs, limits, engine)
+    return Verification(
+        against,
+        worst_of(list(compared.values())),
+        *limits.plain(),
+        engine=options.engine,
+        runs=tuple(compared),
+    )
+
+
+def _on_device(
+    pef: Pef, trials: Sequence[Trial], limits: ChosenTolerances, options: DeviceOptions
+) -> dict[str, tuple[OutputComparison, ...]]:
+    """Run trials on the device in all ways in which it keeps weights; comparisons by run."""
     from samba_onnx.runtime.accounting import check_plan
     from samba_onnx.runtime.device import Device
 
@@ -141,15 +161,4 @@ def compare_trials(
                     check_plan(device.ledger, trial.graph, pef.manifest.graphs)
                     expected = dataclasses.replace(trial.expected, coarser=coarse[name])
                     compared[run] = compare_outputs(actual, expected, limits, run)
-    engine = options.engine_of_functions()
-    for name in graphs:
-        own = [trial for trial in trials if trial.graph.name == name]
-        runs = {trial.name: (trial.inputs, trial.expected) for trial in own}
-        compared |= compare_functions(pef, own[0].graph, runs, limits, engine)
-    return Verification(
-        against,
-        worst_of(list(compared.values())),
-        *limits.plain(),
-        engine=options.engine,
-        runs=tuple(compared),
-    )
+    return compared
