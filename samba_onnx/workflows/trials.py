@@ -56,7 +56,7 @@ class Verification:
 
 
 @dataclass(frozen=True)
-class Trial:
+class ExpectedRun:
     """Inputs of one run, with what they should give."""
 
     name: str
@@ -96,7 +96,7 @@ class DeviceOptions:
 
 def compare_trials(
     pef: Pef,
-    trials: Sequence[Trial],
+    trials: Sequence[ExpectedRun],
     against: str,
     limits: ChosenTolerances,
     options: DeviceOptions,
@@ -135,7 +135,7 @@ def compare_trials(
 
 
 def _on_device(
-    pef: Pef, trials: Sequence[Trial], limits: ChosenTolerances, options: DeviceOptions
+    pef: Pef, trials: Sequence[ExpectedRun], limits: ChosenTolerances, options: DeviceOptions
 ) -> dict[str, tuple[OutputComparison, ...]]:
     """Run trials on the device in all ways in which it keeps weights; comparisons by run."""
     from samba_onnx.runtime.accounting import check_plan

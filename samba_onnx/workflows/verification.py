@@ -38,7 +38,7 @@ from samba_onnx.workflows.sample_inputs import (
     pef_ranges,
     random_inputs,
 )
-from samba_onnx.workflows.trials import DeviceOptions, Trial, Verification, compare_trials
+from samba_onnx.workflows.trials import DeviceOptions, ExpectedRun, Verification, compare_trials
 
 if TYPE_CHECKING:
     import onnx
@@ -135,7 +135,7 @@ def self_test(
             )
         graph = next(graph for graph in opened.manifest.graphs if graph.name == sample.graph)
         trials = [
-            Trial(
+            ExpectedRun(
                 f"run {run} of the sample",
                 graph,
                 opened.reference_inputs(run),
@@ -181,7 +181,7 @@ def verify_results(
         UsageError: An input does not fit, or there is no such engine.
         ExecutionError: The engine fails on the PEF.
     """
-    trial = Trial(run, pef.manifest.graphs[0], inputs, Expectation(outputs))
+    trial = ExpectedRun(run, pef.manifest.graphs[0], inputs, Expectation(outputs))
     return compare_trials(pef, [trial], against, limits, DeviceOptions(threads, engine, ()))
 
 
@@ -254,9 +254,9 @@ def _opened(pef: Pef | str | os.PathLike[str]) -> Iterator[Pef]:
 
 def _trial(
     name: str, graph: Graph, original: OriginalModel, inputs: Mapping[str, Any], depth: int
-) -> Trial:
+) -> ExpectedRun:
     outputs = original.run(inputs)
-    return Trial(name, graph, inputs, Expectation(outputs, original.run_wide(inputs), depth))
+    return ExpectedRun(name, graph, inputs, Expectation(outputs, original.run_wide(inputs), depth))
 
 
 def _refuse_other_model(pef: Pef, model: ir.Model) -> None:
@@ -276,7 +276,7 @@ def _trials(
     model: ir.Model,
     inputs: Mapping[str, Any] | None,
     seed: int,
-) -> list[Trial]:
+) -> list[ExpectedRun]:
     """Run the original on the inputs that were given, or on several random ones."""
     depth = rounding_depth(model)
     graphs = pef.manifest.graphs
@@ -297,7 +297,7 @@ def _trials(
 
 def _drawn_trial(
     pef: Pef, graph: Graph, original: OriginalModel, seed: int, ranges: InputRanges, depth: int
-) -> Trial:
+) -> ExpectedRun:
     """Run the original on random inputs: with integers of 0 and 1 only where it takes no others."""
     name = f"{graph.name}, seed {seed}" if len(pef.manifest.graphs) > 1 else f"seed {seed}"
     specs = input_specs(pef, graph)
