@@ -254,7 +254,7 @@ def analyze_torch(
         host: The CPU: ``default`` or the path of a profile.
         legalisation: Which rules write what the target lacks; None for those that save time.
         spatial_batches: Mini-batches of a run in spatial mapping; 0 for section mapping.
-        loss_indices: Of a model with optimizers the outputs that training starts from; None for those that
+        loss_indices: With optimizers, the outputs that training starts from; None for those that
             a loss made, or else all.
         progress: Called with the name of each step before it begins.
 
