@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, cast
 
 import onnx_ir as ir
 from onnx_ir.passes.common import RemoveUnusedNodesPass
@@ -211,4 +211,4 @@ def _about(value: ir.Value | None) -> Iterator[Hashable]:
     if tensor is not None:
         small = tensor.size <= _KEY_ELEMENTS and not tensor.dtype.is_string()
         # A large one is known by itself, and the key keeps it: its id would be that of another once it is gone.
-        yield tensor.numpy().tobytes() if small else tensor
+        yield tensor.numpy().tobytes() if small else cast(Hashable, tensor)
