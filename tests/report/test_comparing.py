@@ -89,7 +89,7 @@ def test_figures_are_in_words() -> None:
         *("1 B", "1.0 s", "1 FLOP"),
     }
     assert amount_text(2, "boundaries") == "2 boundaries"
-    assert amount_text(4_089_184_256, "FLOP") == "4.09 GFLOP"
+    assert amount_text(4_089_184_256, "FLOP") == "4.1 GFLOP"
 
 
 def test_another_name_for_the_same_node_is_no_move() -> None:
