@@ -44,6 +44,7 @@ from samba_onnx.workflows.sample_inputs import (
     pef_ranges,
     random_inputs,
 )
+from samba_onnx.workflows.source_versions import other_version
 
 if TYPE_CHECKING:
     import onnx
@@ -72,6 +73,9 @@ class Verification:
     """Name of what executed the PEF, and the original."""
     runs: tuple[str, ...] = ()
     """Every run that was compared: its inputs, and how the device kept weights."""
+    other_version: str = ""
+    """Says that the model is another version of the one that the PEF was converted from, in a sentence; empty
+    where it is not, and where the PEF does not know."""
 
     @property
     def passed(self) -> bool:
@@ -166,7 +170,8 @@ def verify(
         _refuse_other_model(opened, loaded.model)
         original = options.open_original(loaded.source(model))
         trials = _trials(opened, original, loaded.model, inputs, seed)
-        return _compare_runs(opened, trials, "original", ChosenTolerances(rtol, atol), options)
+        compared = _compare_runs(opened, trials, "original", ChosenTolerances(rtol, atol), options)
+        return dataclasses.replace(compared, other_version=other_version(opened, loaded))
 
 
 def self_test(
