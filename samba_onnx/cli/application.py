@@ -13,6 +13,7 @@ import typer
 
 import samba_onnx
 from samba_onnx.cli import (
+    analyzing,
     calibrating,
     comparing,
     conversion,
@@ -121,7 +122,7 @@ def build_application(markup: Literal["rich"] | None = None) -> typer.Typer:
     application.callback(help=_help(_options))(_options)
     for function in (
         conversion.convert,
-        conversion.analyze,
+        analyzing.analyze,
         inspection.inspect,
         running.run,
         verifying.verify,

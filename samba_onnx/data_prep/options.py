@@ -10,8 +10,15 @@ from typing import Self, TypeVar
 
 from samba_onnx.errors import UsageError
 
+MOST_LENGTH = 1 << 24
+"""Tokens of a sequence at most: 64 MiB for each dataset, far beyond what any model reads at once."""
 MOST_WORKERS = 16
 """Worker processes at most, where nobody says how many."""
+
+
+def default_workers() -> int:
+    """Return how many processes prepare files where nobody says: as many as cores, within limits."""
+    return min(MOST_WORKERS, os.cpu_count() or 1)
 
 
 class PackingStyle(enum.Enum):
@@ -135,10 +142,11 @@ class PreparationOptions:
         """Refuse a sequence that holds nothing, and categories that are not told apart.
 
         Raises:
-            UsageError: ``max_seq_length`` is less than 1, or a category is named twice.
+            UsageError: ``max_seq_length`` is less than 1 or more than ``MOST_LENGTH``, or a category
+                is named twice.
         """
-        if self.max_seq_length < 1:
-            raise UsageError(f"max_seq_length {self.max_seq_length}: expected at least 1")
+        if not 1 <= self.max_seq_length <= MOST_LENGTH:
+            raise UsageError(f"max_seq_length {self.max_seq_length}: expected 1 to {MOST_LENGTH}")
         names = self.categories or ()
         if len(set(names)) != len(names):
             raise UsageError(f"categories {', '.join(names)}: a name stands there twice")
@@ -173,7 +181,8 @@ class DatasetOptions:
     """Whether the files of a kind end with equally many sequences, within one."""
     keep_split_jsonls: bool = False
     """Whether the text of each file stays under ``splits/``."""
-    num_workers: int = min(MOST_WORKERS, os.cpu_count() or 1)
+    num_workers: int = field(default_factory=default_workers)
+    """Processes, at least 1."""
     engine: EngineKind = EngineKind.LOCAL
     overwrite_output_path: bool = False
     log_file_path: Path | None = None
