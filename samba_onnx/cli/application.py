@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import os
 import sys
 import warnings
 from collections.abc import Callable, Sequence
@@ -13,6 +14,7 @@ import typer
 
 import samba_onnx
 from samba_onnx.cli import (
+    analyzing,
     calibrating,
     comparing,
     conversion,
@@ -28,6 +30,9 @@ from samba_onnx.cli import (
     verifying,
 )
 from samba_onnx.cli.failures import EXIT_USAGE, answer_or_complain
+
+COMPLETION_VARIABLE = "_SAMBA_PORT_COMPLETE"
+"""Set by the shell when it asks how a command line may go on; the parser reads it."""
 
 _PASSING_ON = {"ignore_unknown_options": True, "allow_interspersed_args": False}
 """For a command whose last arguments are the command line of another program."""
@@ -61,7 +66,7 @@ def run_command(arguments: Sequence[str]) -> int:
 
 def _dispatch(arguments: Sequence[str]) -> int:
     command = typer.main.get_command(build_application(_markup()))
-    if not arguments:
+    if not arguments and COMPLETION_VARIABLE not in os.environ:
         with contextlib.redirect_stdout(sys.stderr):
             _call(command, ["--help"])
         return EXIT_USAGE
@@ -113,7 +118,6 @@ def build_application(markup: Literal["rich"] | None = None) -> typer.Typer:
     """
     application = typer.Typer(
         name="samba-port",
-        add_completion=False,
         pretty_exceptions_enable=False,
         rich_markup_mode=markup,
         context_settings={"help_option_names": ["-h", "--help"]},
@@ -121,7 +125,7 @@ def build_application(markup: Literal["rich"] | None = None) -> typer.Typer:
     application.callback(help=_help(_options))(_options)
     for function in (
         conversion.convert,
-        conversion.analyze,
+        analyzing.analyze,
         inspection.inspect,
         running.run,
         verifying.verify,
