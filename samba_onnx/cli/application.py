@@ -24,6 +24,7 @@ from samba_onnx.cli import (
     programs,
     reducing,
     running,
+    surveying,
     trained_models,
     verifying,
 )
@@ -122,6 +123,7 @@ def build_application(markup: Literal["rich"] | None = None) -> typer.Typer:
     for function in (
         conversion.convert,
         conversion.analyze,
+        surveying.survey,
         inspection.inspect,
         running.run,
         verifying.verify,

@@ -42,8 +42,14 @@ from samba_onnx.cli.options import (
 )
 from samba_onnx.cli.progress import Activity
 from samba_onnx.cli.supposing import WhatIfOption, show_supposed, supposed_target
-from samba_onnx.cli.torch_models import analyze_torch, convert_torch, is_factory, is_torch_model
+from samba_onnx.cli.torch_models import analyze_torch, convert_torch
 from samba_onnx.errors import UsageError
+from samba_onnx.workflows.model_sources import (
+    configuration_file,
+    is_configuration,
+    is_factory,
+    is_torch_model,
+)
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -299,9 +305,11 @@ def _legalisation(legalise: str, no_legalise: list[str] | None) -> LegalisationO
 
 
 def _destination(model: str) -> str:
-    """Return where a PEF goes without being told: beside a file, into the working folder else."""
+    """Return where a PEF goes without being told: beside a file of a model, into the working folder else."""
     if is_factory(model):
         return f"{model.rpartition(':')[2].rpartition('.')[2]}.pef"
+    if is_configuration(model):
+        return f"{configuration_file(model).resolve().parent.name or 'model'}.pef"
     return str(Path(model).with_suffix(".pef"))
 
 

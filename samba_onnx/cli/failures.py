@@ -15,6 +15,7 @@ from samba_onnx.errors import InternalError, PassMismatchError, SambaError
 COMMANDS = (
     "convert",
     "analyze",
+    "survey",
     "inspect",
     "run",
     "verify",

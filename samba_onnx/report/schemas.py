@@ -14,6 +14,7 @@ from samba_onnx.report.lint import LintReport
 from samba_onnx.report.reduction import ReductionReport
 from samba_onnx.report.report import Report
 from samba_onnx.report.run import RunReport
+from samba_onnx.report.survey import SurveyReport
 from samba_onnx.report.targets import OperatorTableReport, TargetListReport
 from samba_onnx.report.trained import TrainedModelReport
 from samba_onnx.report.values import ValueComparisonReport
@@ -25,6 +26,7 @@ DOCUMENTS: dict[str, type] = {
     "values": ValueComparisonReport,
     "reduction": ReductionReport,
     "difference": DifferenceReport,
+    "survey": SurveyReport,
     "operators": OperatorTableReport,
     "targets": TargetListReport,
     "trained": TrainedModelReport,
