@@ -41,7 +41,7 @@ ROWS: list[tuple[str, dict[str, Any], str, dict[str, list[int]]]] = [
     ("vit", {**SMALL, "image_size": 32, "patch_size": 8}, "ViTForImageClassification", IMAGE),
     ("bart", {**STACKED, "vocab_size": 99}, "BartModel", TOKENS),
     ("t5", {"d_model": 16, "d_ff": 16, "num_layers": 1, "num_heads": 2, "d_kv": 8}, "T5ForConditionalGeneration", {**TOKENS, "decoder_input_ids": [1, 128]}),
-    ("whisper", {**STACKED, "vocab_size": 99, "max_source_positions": 50}, "WhisperForConditionalGeneration", SPEECH),
+    ("whisper", {**STACKED, "max_source_positions": 50}, "WhisperForConditionalGeneration", SPEECH),
     ("wav2vec2", {**SMALL, "num_conv_pos_embeddings": 16, "num_conv_pos_embedding_groups": 2}, "Wav2Vec2ForCTC", {"input_values": [1, 16_000]}),
     ("clip", {"text_config": SMALL, "vision_config": {**SMALL, "image_size": 32, "patch_size": 8}}, "CLIPModel", {"input_ids": [1, 77], **IMAGE}),
 ]  # fmt: skip
