@@ -28,6 +28,13 @@ def threads() -> list[threading.Thread]:
     return [thread for thread in threading.enumerate() if thread.name == "SambaLoader"]
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _collections_are_cheap() -> None:
+    """Leave what other tests keep alive out of them."""
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.fixture(autouse=True)
 def _no_thread_is_left() -> Iterator[None]:
     yield

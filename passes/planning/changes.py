@@ -9,6 +9,7 @@ from typing import Final
 import onnx_ir as ir
 
 from samba_onnx.facts.domains import qualified
+from samba_onnx.passes.planning.costs import value_bytes
 from samba_onnx.passes.planning.islands import demote_islands
 from samba_onnx.passes.planning.measuring import Measure, measure
 from samba_onnx.passes.planning.optimum import Machine, cheapest_placement
@@ -18,7 +19,7 @@ from samba_onnx.passes.targets import Support
 from samba_onnx.passes.targets.checks import is_static
 from samba_onnx.passes.targets.reasons import ReasonCode
 from samba_onnx.pef.changes import Bound, Change
-from samba_onnx.program.dataflow import name_of
+from samba_onnx.program.dataflow import name_of, reads
 
 _OF_VALUES: Final = frozenset(
     {
@@ -85,7 +86,7 @@ def changes(graph: PlacedGraph, advise: Advise) -> tuple[tuple[Change, ...], Bou
     groups: dict[tuple[ReasonCode, str], list[ir.Node]] = {}
     refused = {n: s.reason for n, s in graph.placement.supports.items() if s.reason is not None}
     for node, reason in refused.items():
-        if reason.code not in _OF_VALUES and is_static(node):
+        if reason.code not in _OF_VALUES and _has_sizes(node):
             groups.setdefault((reason.code, qualified(node.domain, node.op_type)), []).append(node)
     if not refused:
         return (), None
@@ -95,6 +96,12 @@ def changes(graph: PlacedGraph, advise: Advise) -> tuple[tuple[Change, ...], Bou
     measured = [_change(graph, now, key, nodes, advise) for key, nodes in largest]
     ranked = sorted(measured, key=lambda change: (-change.seconds, -change.bytes))
     return tuple(ranked), _bound(graph, refused)
+
+
+def _has_sizes(node: ir.Node) -> bool:
+    """Return whether all values of a node could be copied to a device: strings could not."""
+    values = (*reads(node), *(value for value in node.outputs if value.name))
+    return is_static(node) and all(value_bytes(value) is not None for value in values)
 
 
 def _change(
@@ -120,7 +127,7 @@ def _change(
 
 def _bound(graph: PlacedGraph, refused: Collection[ir.Node]) -> Bound | None:
     """Return the cost of a run without fallbacks; None where values have no static shape."""
-    if not all(is_static(node) for node in refused):
+    if not all(map(_has_sizes, refused)):
         return None
     everything = graph.lifted(refused)
     return Bound(graph.name, everything.transfers, everything.bytes, everything.seconds)

@@ -21,19 +21,9 @@ from samba_onnx.passes.rewrites.rewriting import (
 
 _ELEMENTWISE: Final = operators(kind=Kind.ELEMENTWISE)
 _REDUCING: Final = frozenset(
-    {
-        "ReduceL1",
-        "ReduceL2",
-        "ReduceLogSum",
-        "ReduceLogSumExp",
-        "ReduceMax",
-        "ReduceMean",
-        "ReduceMin",
-        "ReduceProd",
-        "ReduceSum",
-        "ReduceSumSquare",
-    }
+    name for name in operators(kind=Kind.REDUCE) if name.startswith("Reduce")
 )
+"""Those with axes; pools and losses reduce by rules of their own."""
 
 
 class BatchScansPass(ReasonedPass):

@@ -7,7 +7,7 @@ from typing import Any, Final
 import numpy as np
 import onnx_ir as ir
 
-from samba_onnx.facts.operators import Kind, operators
+from samba_onnx.facts.operators import CHOOSING, Kind, operators
 from samba_onnx.passes.rewrites.rewriting import (
     WEIGHT,
     add_initializer,
@@ -20,11 +20,7 @@ __all__ = ["WHOLE", "Twins", "put_before"]
 
 WHOLE: Final = "samba_onnx.whole"
 """Key in ``Value.meta`` of floats that hold whole numbers: the zero point that was added to them."""
-_CHOOSING: Final = frozenset(
-    {"Clip", "GlobalMaxPool", "Max", "MaxPool", "Min", "ReduceMax", "ReduceMin", "Where"}
-)
-"""Operators whose results are numbers of their operands, whichever are larger, or fit a condition."""
-_CARRYING: Final = _CHOOSING | (
+_CARRYING: Final = CHOOSING | (
     operators(exact_in_bfloat16=True)
     & (operators(kind=Kind.VIEW) | operators(kind=Kind.MOVE) | operators(kind=Kind.OVERWRITE))
 )

@@ -14,7 +14,7 @@ from typing import Final
 import onnx
 import onnx.inliner
 
-from samba_onnx.facts.operators import Kind, operators
+from samba_onnx.facts.operators import SAME_ON_FLOATS, Kind, operators
 from samba_onnx.runtime.engine.float_graphs import CannotReadError, FloatGraph
 from samba_onnx.runtime.engine.quantised_operators import RULES
 from samba_onnx.runtime.engine.widening import has_narrow_floats, widened
@@ -23,12 +23,7 @@ __all__ = ["exact_form", "needs_exact_form"]
 
 _T: Final = onnx.TensorProto
 _FLOATS: Final = frozenset({_T.FLOAT, _T.DOUBLE, _T.FLOAT16, _T.BFLOAT16})
-_CARRYING: Final = (
-    operators(kind=Kind.VIEW)
-    | operators(kind=Kind.MOVE)
-    | {"Add", "Clip", "Max", "MaxPool", "Min", "Mul", "ReduceMax", "ReduceMin", "ReduceSum", "Relu"}
-    | {"Sub", "Sum", "Where"}
-)
+_CARRYING: Final = operators(kind=Kind.VIEW) | operators(kind=Kind.MOVE) | SAME_ON_FLOATS
 """Operators of quantised numbers, or of sums of them, that mean the same on floats."""
 _SCALING: Final = frozenset({"Mul"})
 """Those of them that make other numbers of whole ones."""

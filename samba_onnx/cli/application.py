@@ -13,6 +13,7 @@ import typer
 
 import samba_onnx
 from samba_onnx.cli import (
+    analyzing,
     calibrating,
     comparing,
     conversion,
@@ -122,7 +123,7 @@ def build_application(markup: Literal["rich"] | None = None) -> typer.Typer:
     application.callback(help=_help(_options))(_options)
     for function in (
         conversion.convert,
-        conversion.analyze,
+        analyzing.analyze,
         surveying.survey,
         inspection.inspect,
         running.run,

@@ -85,7 +85,7 @@ def diff(
 
     sides = (before, after)
     with Activity(quiet) as activity:
-        reports = [_stored(side) for side in sides]
+        reports = [stored_report(side) for side in sides]
         other = next((report for report in reports if report is not None), None)
         options = {"target": target, "level": level, **stated}
         left, right = (
@@ -103,8 +103,16 @@ def _shown(side: str) -> str:
     return side if is_torch_model(side) else Path(side).name
 
 
-def _stored(side: str) -> Report | None:
-    """Return the report that a file holds, as a PEF or as JSON; None for a model."""
+def stored_report(side: str) -> Report | None:
+    """Return the report that a file holds, as a PEF or as JSON; None for a model.
+
+    Args:
+        side: Path of the file, or a factory.
+
+    Raises:
+        UsageError: It cannot be opened, or is a JSON document of another kind.
+        PefError: It is a damaged PEF.
+    """
     if is_torch_model(side):
         return None
     from samba_onnx.errors import UsageError

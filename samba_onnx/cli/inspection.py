@@ -10,6 +10,7 @@ from samba_onnx.cli.display import Display, refuse_overwriting
 from samba_onnx.cli.failures import EXIT_YES
 from samba_onnx.cli.options import JsonOption, PefArgument, QuietOption, VerboseOption
 from samba_onnx.cli.progress import Activity
+from samba_onnx.cli.wrong_files import refuse_model
 
 
 def inspect(
@@ -28,6 +29,7 @@ def inspect(
       samba-port inspect model.pef --verify -q
       samba-port inspect model.pef --json - | jq .graphs[0].schedule
     """
+    refuse_model(pef, "inspect")
     refuse_overwriting(pef, outputs={"--json": json})
 
     from samba_onnx.pef import load_pef

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Annotated
 
 import typer
@@ -137,29 +138,6 @@ SpatialBatchesOption = Annotated[
         rich_help_panel=TORCH,
     ),
 ]
-FailOption = Annotated[
-    bool,
-    typer.Option("--fail-on-fallback", help="No node may run on the CPU.", rich_help_panel=LIMITS),
-]
-FallbacksOption = Annotated[
-    int | None,
-    typer.Option(
-        "--max-fallbacks",
-        metavar="N",
-        min=0,
-        help="At most N fallbacks: groups of CPU nodes in the schedule.",
-        rich_help_panel=LIMITS,
-    ),
-]
-TransferOption = Annotated[
-    str | None,
-    typer.Option(
-        "--max-transfer-bytes",
-        metavar="N",
-        help="At most N bytes between host and RDU in every run; 1.5MB is understood.",
-        rich_help_panel=LIMITS,
-    ),
-]
 SeedOption = Annotated[
     int, typer.Option("--seed", metavar="N", min=0, help="Seed of the random inputs.")
 ]
@@ -182,6 +160,25 @@ CustomOpsOption = Annotated[
         metavar="LIBRARY",
         help="Shared library with operators of custom domains for onnxruntime; its code is executed; "
         "repeatable.",
+    ),
+]
+TrainOption = Annotated[
+    bool,
+    typer.Option(
+        "--train",
+        help="The function returns a module, inputs and an optimizer: convert for training. The "
+        "PEF carries no weights.",
+        rich_help_panel=TORCH,
+    ),
+]
+LossOption = Annotated[
+    list[int] | None,
+    typer.Option(
+        "--loss-index",
+        metavar="INDEX",
+        help="With --train: an output that training starts from, counted from 0 over all outputs; "
+        "may be given several times. Without, those that losses of torch made, or else all.",
+        rich_help_panel=TORCH,
     ),
 ]
 AnnotatedOption = Annotated[
@@ -219,7 +216,12 @@ VerboseOption = Annotated[
     ),
 ]
 
-_SUFFIXES = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
+_FACTORS: dict[str, int] = {"": 1} | {
+    prefix + binary: base**power
+    for power, prefix in enumerate("kmgt", start=1)
+    for binary, base in (("", 1000), ("i", 1024))
+}
+"""Bytes by prefix: of a thousand as in ``k``, of 1024 as in ``ki``."""
 
 
 def parse_dims(texts: Sequence[str] | None) -> dict[str, int]:
@@ -352,7 +354,8 @@ def parse_bytes(option: str, text: str | None) -> int | None:
 
     Args:
         option: For the message.
-        text: As ``1048576``, ``1.5MB`` or ``200k``, with decimal prefixes; None for no limit.
+        text: As ``1048576``, ``1.5MB`` or ``200k``, with decimal prefixes, or ``10KiB``, with binary ones, in
+            either case; None for no limit.
 
     Returns:
         Bytes, or None.
@@ -362,7 +365,8 @@ def parse_bytes(option: str, text: str | None) -> int | None:
     """
     if text is None:
         return None
-    match = re.fullmatch(r"(\d{1,18}(?:\.\d{1,9})?) ?([kmgt]?)b?", text.strip().lower(), re.ASCII)
+    pattern = r"(\d{1,18}(?:\.\d{1,9})?) ?((?:[kmgt]i?)?)b?"
+    match = re.fullmatch(pattern, text.strip().lower(), re.ASCII)
     if match is None:
-        raise UsageError(f"{option} {text}: expected a number of bytes, as 1048576 or 1.5MB")
-    return round(float(match[1]) * _SUFFIXES[match[2]])
+        raise UsageError(f"{option} {text}: expected a number of bytes, as 1048576, 1.5MB or 10KiB")
+    return round(Fraction(match[1]) * _FACTORS[match[2]])

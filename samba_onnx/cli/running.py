@@ -28,6 +28,7 @@ from samba_onnx.cli.options import (
     parse_sections,
 )
 from samba_onnx.cli.progress import Activity
+from samba_onnx.cli.wrong_files import refuse_model
 from samba_onnx.errors import UsageError
 
 if TYPE_CHECKING:
@@ -148,6 +149,7 @@ def run(
     inputs = input_file or []
     sources = (pef, *(text.rpartition("=")[2] for text in inputs), *([weights] if weights else ()))
     limits = parse_sections(section_types, section_ids)
+    refuse_model(pef, "run")
     refuse_overwriting(*sources, outputs={"--output": output, "--ledger": ledger, "--json": json})
 
     from samba_onnx.cli.arrays import check_output_path, write_outputs

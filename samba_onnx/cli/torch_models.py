@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from samba_onnx.pef import Pef
     from samba_onnx.pef.manifest import Manifest
     from samba_onnx.workflows.compared_values import ValueComparison
+    from samba_onnx.workflows.trials import Verification
 
 
 def convert_torch(
@@ -64,6 +65,8 @@ def analyze_torch(
     host: str = "default",
     legalisation: LegalisationOptions | None = None,
     spatial_batches: int = 0,
+    train: bool = False,
+    loss_indices: Sequence[int] | None = None,
 ) -> Manifest:
     """Analyze a PyTorch model; the arguments are those of ``samba_onnx.workflows.porting.analyze_torch``.
 
@@ -76,6 +79,8 @@ def analyze_torch(
         host: The CPU: ``default`` or the path of a profile.
         legalisation: Which rules write what the target lacks; None for those that make a run shorter.
         spatial_batches: Mini-batches of a run in spatial mapping; 0 for section mapping.
+        train: The factory returns optimizers, too: analyze the program that trains.
+        loss_indices: Outputs that training starts from; None chooses those that losses made.
 
     Raises:
         UsageError: torch is not installed, or an argument is wrong.
@@ -85,7 +90,7 @@ def analyze_torch(
     from samba_onnx.workflows import porting
 
     with _prints_elsewhere():
-        loaded = porting.load_torch_model(model)
+        loaded = porting.load_torch_model(model, train=train)
         return porting.analyze_torch(
             loaded,
             target=target,
@@ -94,8 +99,34 @@ def analyze_torch(
             host=host,
             legalisation=legalisation,
             spatial_batches=spatial_batches,
+            loss_indices=loss_indices,
             progress=progress,
         )
+
+
+def verify_torch(
+    model: str, pef: Pef, progress: Callable[[str], None], **options: Any
+) -> Verification:
+    """Compare the outputs of a PEF with those of the PyTorch model that it was made of.
+
+    Args:
+        model: A factory or a ``.pt2`` file.
+        pef: The PEF, open, with its weights.
+        progress: Called with the name of each step before it begins.
+        **options: Tolerances, threads and engine, as
+            ``samba_onnx.workflows.module_verification.verify_module`` takes them.
+
+    Raises:
+        UsageError: torch is not installed, or the PEF is not of this model.
+        ModelError: The model cannot be exported.
+    """
+    _import_porting(progress)
+    from samba_onnx.workflows import module_verification, porting
+
+    with _prints_elsewhere():
+        loaded = porting.load_torch_model(model)
+        progress("compare")
+        return module_verification.verify_module(loaded, pef, **options)
 
 
 def compare_torch(

@@ -20,12 +20,15 @@ from samba_onnx.cli.options import (
     VerboseOption,
 )
 from samba_onnx.cli.progress import Activity
+from samba_onnx.cli.torch_models import verify_torch
+from samba_onnx.cli.wrong_files import refuse_model
 from samba_onnx.errors import UsageError
 from samba_onnx.runtime.engine.registry import DEFAULT_ENGINE
+from samba_onnx.workflows.model_sources import is_torch_model
 
 if TYPE_CHECKING:
     from samba_onnx.report.comparison import VerificationReport
-    from samba_onnx.workflows.verification import Verification
+    from samba_onnx.workflows.trials import Verification
 
 
 InputFileOption = Annotated[
@@ -63,7 +66,8 @@ def verify(
         list[str],
         typer.Argument(
             metavar="[MODEL] PEF",
-            help="The original model and the PEF; a PEF alone is tested with the sample inside it.",
+            help="The original model, in ONNX or as convert takes one of PyTorch, and the PEF; a PEF alone is "
+            "tested with the sample inside it.",
         ),
     ],
     input_file: InputFileOption = None,
@@ -87,6 +91,7 @@ def verify(
       samba-port verify model.onnx model.pef
       samba-port verify model.onnx model.pef --input x=x.npy --rtol 1e-5
       samba-port verify model.onnx model.pef --engine reference
+      samba-port verify my_project.models:resnet resnet.pef
       samba-port verify model.pef
 
     Exit status 1 means that an output is beyond the tolerance.
@@ -95,6 +100,10 @@ def verify(
         raise UsageError(f"expected MODEL and PEF, or a PEF alone; got {len(files)} files")
     if len(files) == 1 and input_file:
         raise UsageError("--input needs MODEL and PEF: the sample inside a PEF has its own inputs")
+    _refuse_wrong_files(files)
+    of_torch = len(files) == 2 and is_torch_model(files[0])
+    if of_torch:
+        _refuse_options_of_onnx(input_file, seed, custom_ops)
     refuse_overwriting(*files, outputs={"--json": json})
 
     from samba_onnx.cli.residents import refuse_missing_weights
@@ -105,10 +114,21 @@ def verify(
 
     with Activity(quiet) as activity, load_pef(files[-1]) as pef:
         refuse_missing_weights(
-            pef, "samba.session.compile compared it with torch; samba-port run takes --weights"
+            pef,
+            "samba-port compare takes the factory and the PEF; samba-port run takes --weights",
         )
         activity.step("compare")
-        if len(files) == 1:
+        if of_torch:
+            verification = verify_torch(
+                files[0],
+                pef,
+                activity.step,
+                rtol=rtol,
+                atol=atol,
+                threads=threads,
+                engine=engine,
+            )
+        elif len(files) == 1:
             verification = self_test(
                 pef,
                 rtol=rtol,
@@ -133,6 +153,26 @@ def verify(
     display = Display(json, quiet, verbose)
     display.show(report.headline, lambda rows: verification_text(report, rows), report)
     return EXIT_YES if report.passed else EXIT_NO
+
+
+def _refuse_wrong_files(files: list[str]) -> None:
+    """Refuse a PEF and a model in the wrong order, and anything but a PEF as the last one."""
+    if len(files) == 2 and files[0].endswith(".pef"):
+        raise UsageError(
+            f"{files[0]} is a PEF: the model comes first, as in samba-port verify model.onnx model.pef"
+        )
+    refuse_model(files[-1], "verify")
+
+
+def _refuse_options_of_onnx(
+    input_file: list[str] | None, seed: int, custom_ops: list[str] | None
+) -> None:
+    """Refuse what has no effect on a PyTorch model, which runs on its example inputs."""
+    if input_file or seed or custom_ops:
+        raise UsageError(
+            "--input, --seed and --custom-ops are for ONNX models: a PyTorch model is compared on "
+            "its example inputs"
+        )
 
 
 def input_arrays(pef: Any, texts: list[str] | None) -> dict[str, Any] | None:
@@ -188,8 +228,10 @@ def _report(verification: Verification, pef: str) -> VerificationReport:
         )
         for output in verification.outputs
     )
-    original = f"the original on {verification.engine}"
-    what = original if verification.against == "original" else "the sample inside it"
+    what = {
+        "original": f"the original on {verification.engine}",
+        "torch": "the module in eager torch",
+    }.get(verification.against, "the sample inside it")
     failed = sum(not output.passed for output in outputs)
     worst = max((output.max_relative_error or 0.0 for output in outputs), default=0.0)
     if failed:

@@ -14,6 +14,22 @@ _PROMPT, _COMPLETION = "\x01prompt\x01", "\x01completion\x01"
 template would trim, or that stands in one."""
 
 
+def require_chat_template(tokenizer: Any) -> None:
+    """Refuse a tokenizer without a chat template, before hours go into splitting a text.
+
+    Args:
+        tokenizer: A tokenizer of transformers.
+
+    Raises:
+        DataError: It has none.
+    """
+    if not getattr(tokenizer, "chat_template", None):
+        raise DataError(
+            "apply_chat_template: this tokenizer has no chat template: give one that has, or leave "
+            "the option out"
+        )
+
+
 class ChatTemplate:
     """Puts the pairs of a chat into what the tokenizer's template writes.
 
@@ -31,8 +47,7 @@ class ChatTemplate:
             DataError: It has no chat template.
         """
         self._tokenizer = library("transformers").AutoTokenizer.from_pretrained(folder)
-        if not self._tokenizer.chat_template:
-            raise DataError("apply_chat_template: this tokenizer has no chat template")
+        require_chat_template(self._tokenizer)
         self._surroundings = functools.lru_cache(maxsize=256)(self._render)
 
     def apply(self, article: Article) -> tuple[Pair, ...]:

@@ -14,7 +14,7 @@ LOGGER = logging.getLogger("samba_onnx.data_prep")
 
 @contextlib.contextmanager
 def log_to(path: Path) -> Iterator[None]:
-    """Append what is logged meanwhile to a file.
+    """Append what is logged meanwhile to a file, with the error that ends it, if one does.
 
     Args:
         path: The file; its folder is made.
@@ -34,6 +34,9 @@ def log_to(path: Path) -> Iterator[None]:
     LOGGER.addHandler(handler)
     try:
         yield
+    except BaseException as error:
+        LOGGER.error("ended by %s: %s", type(error).__name__, error)  # noqa: TRY400  # the answer, not the code
+        raise
     finally:
         LOGGER.removeHandler(handler)
         LOGGER.setLevel(level)

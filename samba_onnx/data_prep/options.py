@@ -10,6 +10,8 @@ from typing import Self, TypeVar
 
 from samba_onnx.errors import UsageError
 
+MOST_LENGTH = 1 << 24
+"""Tokens of a sequence at most: 64 MiB for each dataset, far beyond what any model reads at once."""
 MOST_WORKERS = 16
 """Worker processes at most, where nobody says how many."""
 
@@ -135,10 +137,11 @@ class PreparationOptions:
         """Refuse a sequence that holds nothing, and categories that are not told apart.
 
         Raises:
-            UsageError: ``max_seq_length`` is less than 1, or a category is named twice.
+            UsageError: ``max_seq_length`` is less than 1 or more than ``MOST_LENGTH``, or a category
+                is named twice.
         """
-        if self.max_seq_length < 1:
-            raise UsageError(f"max_seq_length {self.max_seq_length}: expected at least 1")
+        if not 1 <= self.max_seq_length <= MOST_LENGTH:
+            raise UsageError(f"max_seq_length {self.max_seq_length}: expected 1 to {MOST_LENGTH}")
         names = self.categories or ()
         if len(set(names)) != len(names):
             raise UsageError(f"categories {', '.join(names)}: a name stands there twice")

@@ -113,8 +113,8 @@ class OutputFolder:
             os.close(descriptor)
 
     def remove_temporary(self) -> None:
-        """Remove what processes have left that were killed while they wrote."""
-        for item in self.path.glob(".*.tmp"):
+        """Remove what processes have left that were killed while they wrote, in folders as well."""
+        for item in self.path.rglob(".*.tmp"):
             item.unlink(missing_ok=True)
 
     def clear(self, files: Sequence[Path], log: Path | None = None) -> None:

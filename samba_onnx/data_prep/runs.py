@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from samba_onnx.data_prep.balancing import balance
+from samba_onnx.data_prep.chat import require_chat_template
 from samba_onnx.data_prep.engines import Job, make_engine
 from samba_onnx.data_prep.file_preparation import FileResult, FileTask
 from samba_onnx.data_prep.hdf5_files import sha256_of
@@ -74,12 +75,15 @@ def pipeline(
 
     Raises:
         UsageError: An option is wrong, or the output folder is not empty.
-        DataError: The input cannot be read; the error names file and line.
+        DataError: The input cannot be read, and the error names file and line; or the tokenizer lacks
+            the chat template that is to be applied.
         OutputError: A file cannot be written. What is finished stays.
         ExecutionError: A worker died.
     """
     options = options or DatasetOptions()
     files = find_input(input_path, folders=True)
+    if options.preparation.apply_chat_template:
+        require_chat_template(tokenizer)
     folder = OutputFolder(output_path or default_output(input_path))
     counts = split_counts(options.splits, sum(path.stat().st_size for path in files))
     require_lines(files, counts.total)
@@ -143,14 +147,37 @@ class _Run:
         record = describe_tokenizer(tokenizer, config, str(self._folder.tokenizer.absolute()))
         state = self._state(record)
         with log_to(self._options.log_file_path or self._folder.log):
-            LOGGER.info("samba-onnx %s prepares %s", __version__, self._files[0].parent)
+            LOGGER.info("samba-onnx %s prepares %s", __version__, self._input_text())
             LOGGER.info("settings: %s", state.settings)
             if not self._folder.tokenizer.exists() or not state.splits:
                 save_tokenizer(tokenizer, config, self._folder.tokenizer)
             self._folder.remove_temporary()
+            self._warn_of_ratios()
             self._split(state)
-            results = self._prepare(state, record)
+            try:
+                results = self._prepare(state, record)
+            finally:  # workers that were ended leave what they were writing
+                self._folder.remove_temporary()
             return self._complete(results, record)
+
+    def _input_text(self) -> str:
+        first, count = self._files[0], len(self._files)
+        return str(first) if count == 1 else f"{count} files of {first.parent}"
+
+    def _warn_of_ratios(self) -> None:
+        """Say so where a ratio asks for files of a kind, and comes to none."""
+        splits, counts = self._options.splits, self._counts
+        ratios = (("dev", splits.dev_ratio, counts.dev), ("test", splits.test_ratio, counts.test))
+        for kind, ratio, count in ratios:
+            if ratio and not count:
+                self._warn(
+                    f"{kind}_ratio {ratio} of {counts.total} files comes to no {kind} file: give a "
+                    "larger ratio, or more --num_training_splits"
+                )
+
+    def _warn(self, message: str) -> None:
+        LOGGER.warning(message)
+        self._reporter.warn(message)
 
     def _state(self, record: TokenizerRecord) -> RunState:
         """Return the state of an interrupted run like this, or a new one in an empty folder."""
@@ -299,8 +326,7 @@ class _Run:
             for number, reason in result.skipped:
                 LOGGER.warning("%s: line %d skipped: %s", name, number, reason)
         for message in line_warnings(sum(metrics.values(), Metrics()), self._folder.skipped):
-            LOGGER.warning(message)
-            self._reporter.warn(message)
+            self._warn(message)
         LOGGER.info("metrics\n%s", metrics_text(metrics))
 
 
@@ -314,13 +340,18 @@ def line_warnings(metrics: Metrics, skipped: Path) -> list[str]:
     messages = []
     if metrics.lines_replaced:
         messages.append(
-            f"{metrics.lines_replaced:,} lines have bytes that are not UTF-8: U+FFFD stands in their place"
+            f"bytes or characters that are not UTF-8 in {_lines(metrics.lines_replaced)}: U+FFFD stands "
+            "in their place"
         )
     if metrics.lines_skipped:
         messages.append(
-            f"{metrics.lines_skipped:,} lines could not be read and were skipped: they are in {skipped}"
+            f"skipped {_lines(metrics.lines_skipped)} that could not be read: see {skipped}"
         )
     return messages
+
+
+def _lines(count: int) -> str:
+    return f"{count:,} line{'' if count == 1 else 's'}"
 
 
 def _plain(value: Any) -> Any:

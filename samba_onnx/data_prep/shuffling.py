@@ -11,11 +11,13 @@ import numpy as np
 
 from samba_onnx.data_prep.libraries import library
 from samba_onnx.data_prep.reporting import Reporter
-from samba_onnx.data_prep.splitting import input_blocks, open_all
+from samba_onnx.data_prep.splitting import BLOCK_BYTES, input_blocks, open_all
 from samba_onnx.errors import InternalError, UsageError
 
 BUCKET_BYTES = 64 << 20
 """Bytes of text that are shuffled in memory at once, where not all is."""
+LINES_AT_ONCE = 1 << 16
+"""Lines whose places are Python's numbers at the same time: those take ten times an array's."""
 MOST_BUCKETS = 256
 """Files that are open at once while lines are thrown into buckets."""
 
@@ -120,13 +122,21 @@ def _shuffled(text: bytes | bytearray, order: np.random.Generator) -> Iterator[b
     ends = _line_ends(text)
     begins = np.concatenate([[0], ends[:-1]])
     places = order.permutation(len(ends))
-    for begin, end in zip(begins[places].tolist(), ends[places].tolist(), strict=True):
-        yield _whole_line(bytes(text[begin:end]))
+    for part in range(0, len(places), LINES_AT_ONCE):
+        some = places[part : part + LINES_AT_ONCE]
+        for begin, end in zip(begins[some].tolist(), ends[some].tolist(), strict=True):
+            yield _whole_line(bytes(text[begin:end]))
 
 
 def _line_ends(text: bytes | bytearray) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     """Return the places after the line feeds of a text, and its end if that is another place."""
-    ends = np.flatnonzero(np.frombuffer(text, np.uint8) == ord("\n")) + 1
+    characters = np.frombuffer(text, np.uint8)
+    # In pieces: a comparison of the whole text would be as large as the text.
+    parts = [
+        np.flatnonzero(characters[begin : begin + BLOCK_BYTES] == ord("\n")) + (begin + 1)
+        for begin in range(0, len(text), BLOCK_BYTES)
+    ]
+    ends = np.concatenate(parts) if parts else np.zeros(0, np.int64)
     if text and not text.endswith(b"\n"):
         ends = np.append(ends, len(text))
     return ends

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from samba_onnx.data_prep.chat import require_chat_template
 from samba_onnx.data_prep.file_preparation import FileTask, prepare_file
 from samba_onnx.data_prep.logs import LOGGER, log_to
 from samba_onnx.data_prep.metrics import Metrics, metrics_text
@@ -53,10 +54,13 @@ def data_prep(
 
     Raises:
         UsageError: An option is wrong, or the output exists.
-        DataError: The input cannot be read; the error names file and line.
+        DataError: The input cannot be read, and the error names file and line; or the tokenizer lacks
+            the chat template that is to be applied.
         OutputError: The output cannot be written; it is as it was.
     """
     options, reporter = options or PreparationOptions(), reporter or Silence()
+    if options.apply_chat_template:
+        require_chat_template(tokenizer)
     (source,) = find_input(input_path, folders=False)
     target = output_path or input_path.with_suffix(".hdf5")
     if target.suffix != ".hdf5":

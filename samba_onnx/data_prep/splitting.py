@@ -63,7 +63,7 @@ def split_counts(options: SplitOptions, size: int) -> SplitCounts:
         if options.dev_ratio is not None or options.test_ratio is not None:
             raise UsageError("numbers of splits and ratios were both given: give one of them")
     else:
-        if min(ratios) < 0 or sum(ratios) >= 1:
+        if not (min(ratios) >= 0 and sum(ratios) < 1):  # said so that NaN is refused, too
             raise UsageError(
                 f"dev_ratio {ratios[0]} and test_ratio {ratios[1]}: expected parts from 0 to 1 "
                 "that leave something to train on"
@@ -108,17 +108,16 @@ def require_lines(files: Sequence[Path], count: int) -> None:
     )
 
 
-def input_blocks(files: Sequence[Path], size: int = BLOCK_BYTES) -> Iterator[bytes]:
-    """Yield files, one after the other, in pieces of whole lines.
+def input_blocks(files: Sequence[Path]) -> Iterator[bytes]:
+    """Yield files, one after the other, in pieces of whole lines, of about ``BLOCK_BYTES`` each.
 
     The last line of a file gets the line feed that it may lack, unless nothing follows it.
 
     Args:
         files: The files.
-        size: Bytes of a piece, about.
     """
     for place, path in enumerate(files):
-        for block in read_blocks(path, size):
+        for block in read_blocks(path, BLOCK_BYTES):
             complete = block.endswith(b"\n") or place == len(files) - 1
             yield block if complete else block + b"\n"
 

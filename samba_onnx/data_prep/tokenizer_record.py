@@ -53,7 +53,7 @@ def load_tokenizer(name: str, special_tokens: str | None = None) -> tuple[Any, A
 
     Raises:
         UsageError: There is no such tokenizer, it has no end-of-sequence token, or the JSON is
-            broken.
+            broken or names tokens that a tokenizer does not have.
     """
     transformers = library("transformers")
     transformers.logging.set_verbosity_error()  # of texts that are longer than a model takes
@@ -66,7 +66,7 @@ def load_tokenizer(name: str, special_tokens: str | None = None) -> tuple[Any, A
             "save_pretrained of a tokenizer has written"
         ) from None
     if special_tokens is not None:
-        tokenizer.add_special_tokens(_special_tokens(special_tokens))
+        _add_special_tokens(tokenizer, special_tokens)
     if tokenizer.eos_token_id is None:
         raise UsageError(
             f"pretrained_tokenizer {name}: it has no end-of-sequence token, which ends every "
@@ -79,16 +79,29 @@ def load_tokenizer(name: str, special_tokens: str | None = None) -> tuple[Any, A
     return tokenizer, config
 
 
-def _special_tokens(text: str) -> dict[str, Any]:
-    try:
-        tokens = json.loads(text.replace("'", '"'))
-    except ValueError:
-        tokens = None
+def _add_special_tokens(tokenizer: Any, text: str) -> None:
+    tokens = _json(text)
+    if tokens is None:  # as scripts have it that quote the other way round
+        tokens = _json(text.replace("'", '"'))
     if not isinstance(tokens, dict):
         raise UsageError(
             f'special_tokens_dict {text}: expected a JSON object, as {{"pad_token": "<pad>"}}'
         )
-    return tokens
+    try:
+        tokenizer.add_special_tokens(tokens)
+    except (
+        TypeError,
+        ValueError,
+    ) as error:  # a key that transformers lacks, a value that is no text
+        raise UsageError(f"special_tokens_dict {text}: {error}") from None
+
+
+def _json(text: str) -> Any:
+    """Return what a text says as JSON; None where it is none."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return None
 
 
 def save_tokenizer(tokenizer: Any, config: Any, folder: Path) -> None:

@@ -24,8 +24,10 @@ from samba_onnx.facts.records import Facts, InPlace, Kind, Randomness
 from samba_onnx.facts.tensor_rows import TENSOR_ROWS
 
 __all__ = [
+    "CHOOSING",
     "FACTS",
     "INTEGER_DIVISIONS",
+    "SAME_ON_FLOATS",
     "Facts",
     "InPlace",
     "Kind",
@@ -59,6 +61,22 @@ FACTS: Final = table((*ELEMENTWISE_ROWS, *TENSOR_ROWS, *OTHER_ROWS))
 
 INTEGER_DIVISIONS: Final = frozenset({"Div", "Mod"})
 """Operators of which a zero among integers ends the process that computes them."""
+
+CHOOSING: Final = frozenset(
+    {"Clip", "GlobalMaxPool", "Max", "MaxPool", "Min", "ReduceMax", "ReduceMin", "Where"}
+)
+"""Operators whose results are numbers of their operands, whichever are larger, or fit a condition."""
+
+SAME_ON_FLOATS: Final = CHOOSING - {"GlobalMaxPool"} | {
+    "Add",
+    "Mul",
+    "ReduceSum",
+    "Relu",
+    "Sub",
+    "Sum",
+}
+"""Operators of whole numbers that compute the same on floats of these numbers: they choose, or add and
+multiply without rounding to whole numbers."""
 
 
 def facts(op_type: str, domain: str = "") -> Facts | None:

@@ -75,6 +75,14 @@ def share_text(figure: FigureChange) -> str:
     return f"{(figure.after - figure.before) / figure.before * 100:+.1f} %"
 
 
+def change_text(figure: FigureChange) -> str:
+    """Return what became of a figure, as ``cpu nodes 3 nodes → 5 nodes (+66.7 %)``."""
+    return (
+        f"{figure.name.replace('_', ' ')} {figure_text(figure.before, figure.unit)} → "
+        f"{figure_text(figure.after, figure.unit)} ({share_text(figure)})"
+    )
+
+
 _WATCHED: Final = {
     "cpu_nodes": "nodes",
     "fallbacks": "places",
@@ -149,12 +157,7 @@ def _headline(names: tuple[str, str], figures: tuple[FigureChange, ...]) -> str:
     worse = [figure for figure in changed if figure.worse]
     better = all(figure.after < figure.before for figure in changed)
     verdict = "worse" if worse else "better" if better else "not worse"
-    texts = [
-        f"{figure.name.replace('_', ' ')} {figure_text(figure.before, figure.unit)} → "
-        f"{figure_text(figure.after, figure.unit)} ({share_text(figure)})"
-        for figure in worse or changed
-    ]
-    return f"{start}{verdict}: {', '.join(texts)}"
+    return f"{start}{verdict}: {', '.join(map(change_text, worse or changed))}"
 
 
 def _circumstances(before: Report, after: Report) -> tuple[str, ...]:

@@ -43,7 +43,8 @@ class VerificationReport:
     passed: bool
     """Whether every output is within the tolerance."""
     against: str
-    """``original`` (the model itself) or ``sample`` (the reference inside the PEF)."""
+    """``original`` (the model itself), ``torch`` (the module itself, run by eager torch) or ``sample`` (the
+    reference inside the PEF)."""
     rtol: float
     """Relative tolerance of outputs in float32, float64 and complex numbers."""
     atol: float

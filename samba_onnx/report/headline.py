@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from samba_onnx.pef.manifest import Cause, Manifest
 from samba_onnx.report.records import Coverage, TransferTotal
+from samba_onnx.report.sizes import run_graphs
 from samba_onnx.report.units import byte_text, count_text, percent_text, printable, second_text
 
 
@@ -30,6 +33,8 @@ def headline_text(
             f"{start}{_all_nodes(coverage.rdu_nodes)} on the RDU in {sections}; "
             f"{_cost(per_run)} {_run(manifest)}"
         )
+    if not coverage.rdu_nodes:
+        return f"{start}nothing runs on the RDU: {_all_on_cpu(manifest, coverage.cpu_nodes)}"
     places = count_text(coverage.cpu_places, "place")
     fallback = tuple(total for total in per_run if total.cause is Cause.FALLBACK)
     share = percent_text(coverage.rdu_nodes, coverage.nodes)
@@ -59,6 +64,21 @@ def _run(manifest: Manifest) -> str:
     if any(graph.model_names for graph in manifest.graphs):
         return f"per run of the largest of {len(manifest.graphs)} graphs"
     return "per run"
+
+
+def _all_on_cpu(manifest: Manifest, nodes: int) -> str:
+    """Return ``all 5 nodes fall back to the CPU, 1.2 ms per run there``.
+
+    Without transfers there is nothing else that a run costs; their absence is no merit.
+    """
+    falls = "the only node falls" if nodes == 1 else f"all {nodes:,} nodes fall"
+    text = f"{falls} back to the CPU{_chosen(manifest)}"
+    called = Counter(call.stage for graph in run_graphs(manifest) for call in graph.calls)
+    seconds = sum(called[fallback.id] * fallback.seconds for fallback in manifest.fallbacks)
+    if not seconds:
+        return f"{text}, in a time that is not modelled"
+    least = "at least " if any(fallback.unmodelled for fallback in manifest.fallbacks) else ""
+    return f"{text}, {least}{second_text(seconds)} {_run(manifest)} there"
 
 
 def _all_nodes(nodes: int) -> str:

@@ -22,6 +22,7 @@ from samba_onnx.report.budgets import memory, modelled_time, spatial_notes
 from samba_onnx.report.changes import BoundReport, ChangeReport, bound_reports, change_reports
 from samba_onnx.report.headline import headline_text
 from samba_onnx.report.legalisation import LegalisationReport, legalisation, pass_reports
+from samba_onnx.report.limits import LimitReport
 from samba_onnx.report.records import (
     SCHEMA_VERSION,
     AssumptionReport,
@@ -121,6 +122,8 @@ class Report:
     """What a run would save if the target ran what it refuses, the most first."""
     bounds: tuple[BoundReport, ...] = ()
     """What runs would cost without fallbacks, for graphs that have some and whose shapes are known."""
+    limits: tuple[LimitReport, ...] = ()
+    """What became of each limit that the user of ``convert`` or ``analyze`` stated."""
     schema_version: int = SCHEMA_VERSION
     """Version of this document's form."""
 

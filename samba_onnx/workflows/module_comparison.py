@@ -48,7 +48,7 @@ from samba_onnx.workflows.torch_models import TorchModel, export_model
 from samba_onnx.workflows.torch_programs import attached_losses, named_inputs
 from samba_onnx.workflows.value_statistics import ValueStatistics, value_statistics
 
-TOLERANCE: Final = "a small multiple of torch's own error, against float64"
+JUDGED_BY: Final = "a small multiple of torch's own error, against float64"
 """What results of torch are judged by."""
 
 
@@ -307,7 +307,7 @@ def _judged(statistics: ValueStatistics, doubtful: bool, wrong: bool) -> ValueSt
     """Put the judge's verdict in the place of that of the plain tolerance."""
     if not doubtful:
         return statistics
-    changes: dict[str, Any] = {"passed": not wrong, "tolerance": TOLERANCE}
+    changes: dict[str, Any] = {"passed": not wrong, "tolerance": JUDGED_BY}
     if not wrong:
         changes |= {"mismatched": 0}
     return replace(statistics, comparison=replace(statistics.comparison, **changes))

@@ -244,30 +244,37 @@ def analyze_torch(
     host: str = DEFAULT_HOST,
     legalisation: LegalisationOptions | None = None,
     spatial_batches: int = 0,
+    loss_indices: Sequence[int] | None = None,
     progress: Progress | None = None,
 ) -> Manifest:
-    """Say how a torch model would convert, without writing or computing anything.
+    """Say how a torch model would convert, without writing or comparing anything.
 
     Args:
-        model: The module, in the mode in which it is to run.
+        model: The module, in the mode in which it is to run; with optimizers the program that trains is
+            analyzed.
         target: The device: a name or the path of a profile.
         level: ``o0`` or ``o3``.
         placement: ``optimal`` or ``strict``, as for ``convert``.
         host: The CPU: ``default`` or the path of a profile.
         legalisation: Which rules write what the target lacks; None for those that save time.
         spatial_batches: Mini-batches of a run in spatial mapping; 0 for section mapping.
+        loss_indices: With optimizers, the outputs that training starts from; None for those that
+            a loss made, or else all.
         progress: Called with the name of each step before it begins.
 
     Raises:
-        ModelError: The module cannot be exported.
+        ModelError: The module cannot be exported, or a loss cannot be differentiated.
         UsageError: Inputs do not fit, the level is unknown, or it cannot be mapped spatially.
         OutOfDeviceMemoryError: The model does not fit into the target's memory.
     """
-    if progress is not None:
-        progress("export")
-    program = dataclasses.replace(export_model(model).program, spatial_batches=spatial_batches)
+    report = progress or (lambda _: None)
+    if model.optimizers:
+        program = _training_program(model, loss_indices, False, report)
+    else:
+        report("export")
+        program = export_model(model).program
     return analyze_programs(
-        [program],
+        [dataclasses.replace(program, spatial_batches=spatial_batches)],
         target=target,
         level=level,
         placement=placement,

@@ -12,28 +12,22 @@ float32, without rounding to whole numbers. Rounding hides what a small fault do
 from __future__ import annotations
 
 import contextlib
-import dataclasses
-import itertools
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from samba_onnx.errors import ExecutionError, UsageError
 from samba_onnx.loading import load_model
 from samba_onnx.pef import Pef, load_pef
 from samba_onnx.pef.manifest import Graph
 from samba_onnx.program.dataflow import name_of
-from samba_onnx.runtime.engine.registry import DEFAULT_ENGINE, make_engine
+from samba_onnx.runtime.engine.registry import DEFAULT_ENGINE
 from samba_onnx.runtime.sized_graphs import SizedGraphs
-from samba_onnx.workflows.function_comparison import coarseness, compare_functions
 from samba_onnx.workflows.output_errors import (
     ChosenTolerances,
     Expectation,
-    OutputComparison,
     compare_outputs,
-    worst_of,
 )
 from samba_onnx.workflows.rounding_depth import rounding_depth
 from samba_onnx.workflows.sample_inputs import (
@@ -44,78 +38,13 @@ from samba_onnx.workflows.sample_inputs import (
     pef_ranges,
     random_inputs,
 )
+from samba_onnx.workflows.trials import DeviceOptions, ExpectedRun, Verification, compare_trials
 
 if TYPE_CHECKING:
     import onnx
     import onnx_ir as ir
 
     from samba_onnx.runtime.engine.evaluation import OriginalModel
-    from samba_onnx.runtime.engine.protocol import Engine
-
-WEIGHTS: Final[Mapping[str, bool]] = {"mapped": False, "prepacked": True}
-"""How the device keeps weights, by what reports call it."""
-
-
-@dataclass(frozen=True)
-class Verification:
-    """The comparison of all outputs."""
-
-    against: str
-    """``original`` (the model itself) or ``sample`` (the reference inside the PEF)."""
-    outputs: tuple[OutputComparison, ...]
-    """One per output, in the graph's order: that of the run in which it is worst."""
-    rtol: float
-    """Relative tolerance of outputs in float32, float64 and complex numbers."""
-    atol: float
-    """Absolute tolerance of the same per unit of the output's largest magnitude."""
-    engine: str = DEFAULT_ENGINE
-    """Name of what executed the PEF, and the original."""
-    runs: tuple[str, ...] = ()
-    """Every run that was compared: its inputs, and how the device kept weights."""
-
-    @property
-    def passed(self) -> bool:
-        """Whether every output is within the tolerance."""
-        return all(output.passed for output in self.outputs)
-
-
-@dataclass(frozen=True)
-class _Trial:
-    """Inputs of one run, with what they should give."""
-
-    name: str
-    graph: Graph
-    inputs: Mapping[str, Any]
-    """By the model's names."""
-    expected: Expectation
-
-
-@dataclass(frozen=True)
-class _DeviceOptions:
-    """How devices are made; as :class:`~samba_onnx.runtime.device.Device` takes it."""
-
-    threads: int | None
-    engine: str
-    custom_ops: Sequence[str | os.PathLike[str]]
-
-    def open_original(self, model: str | os.PathLike[str] | onnx.ModelProto) -> OriginalModel:
-        """Prepare the original on the same engine."""
-        from samba_onnx.runtime.engine.evaluation import open_original
-
-        return open_original(
-            model,
-            engine=self.engine,
-            threads=self.threads,
-            wide=True,
-            custom_ops=self.custom_ops,
-        )
-
-    def engine_of_functions(self) -> Engine:
-        """Make what computes a graph without the device."""
-        from samba_onnx.runtime.engine.settings import engine_settings
-
-        settings = engine_settings(self.threads, custom_ops=self.custom_ops)
-        return make_engine(self.engine, settings)
 
 
 def verify(
@@ -160,13 +89,13 @@ def verify(
             given, there is no such engine, or it cannot load a library.
         ExecutionError: The engine fails on the original or on the PEF.
     """
-    options = _DeviceOptions(threads, engine, custom_ops)
+    options = DeviceOptions(threads, engine, custom_ops)
     loaded = load_model(model)
     with _opened(pef) as opened:
         _refuse_other_model(opened, loaded.model)
         original = options.open_original(loaded.source(model))
         trials = _trials(opened, original, loaded.model, inputs, seed)
-        return _compare_runs(opened, trials, "original", ChosenTolerances(rtol, atol), options)
+        return compare_trials(opened, trials, "original", ChosenTolerances(rtol, atol), options)
 
 
 def self_test(
@@ -206,7 +135,7 @@ def self_test(
             )
         graph = next(graph for graph in opened.manifest.graphs if graph.name == sample.graph)
         trials = [
-            _Trial(
+            ExpectedRun(
                 f"run {run} of the sample",
                 graph,
                 opened.reference_inputs(run),
@@ -217,8 +146,43 @@ def self_test(
             for run in range(sample.runs)
         ]
         limits = ChosenTolerances(rtol, atol, (sample.rtol, sample.atol))
-        options = _DeviceOptions(threads, engine, custom_ops)
-        return _compare_runs(opened, trials, "sample", limits, options)
+        options = DeviceOptions(threads, engine, custom_ops)
+        return compare_trials(opened, trials, "sample", limits, options)
+
+
+def verify_results(
+    pef: Pef,
+    run: str,
+    inputs: Mapping[str, Any],
+    outputs: Mapping[str, Any],
+    *,
+    against: str,
+    limits: ChosenTolerances,
+    threads: int | None = None,
+    engine: str = DEFAULT_ENGINE,
+) -> Verification:
+    """Compare the first graph of a PEF on the emulator with outputs that something else computed.
+
+    Args:
+        pef: The compiled model, open.
+        run: What reports call the run.
+        inputs: Arrays by input name.
+        outputs: Arrays by output name, which the inputs should give.
+        against: What computed the outputs, for the report.
+        limits: The tolerances.
+        threads: Threads of the emulator; all cores where None.
+        engine: Name of what executes sections and fallbacks.
+
+    Returns:
+        One comparison per output, with the tolerance that was used.
+
+    Raises:
+        PefError: The device copied something else than the PEF plans.
+        UsageError: An input does not fit, or there is no such engine.
+        ExecutionError: The engine fails on the PEF.
+    """
+    trial = ExpectedRun(run, pef.manifest.graphs[0], inputs, Expectation(outputs))
+    return compare_trials(pef, [trial], against, limits, DeviceOptions(threads, engine, ()))
 
 
 def run_original(
@@ -290,9 +254,9 @@ def _opened(pef: Pef | str | os.PathLike[str]) -> Iterator[Pef]:
 
 def _trial(
     name: str, graph: Graph, original: OriginalModel, inputs: Mapping[str, Any], depth: int
-) -> _Trial:
+) -> ExpectedRun:
     outputs = original.run(inputs)
-    return _Trial(name, graph, inputs, Expectation(outputs, original.run_wide(inputs), depth))
+    return ExpectedRun(name, graph, inputs, Expectation(outputs, original.run_wide(inputs), depth))
 
 
 def _refuse_other_model(pef: Pef, model: ir.Model) -> None:
@@ -312,7 +276,7 @@ def _trials(
     model: ir.Model,
     inputs: Mapping[str, Any] | None,
     seed: int,
-) -> list[_Trial]:
+) -> list[ExpectedRun]:
     """Run the original on the inputs that were given, or on several random ones."""
     depth = rounding_depth(model)
     graphs = pef.manifest.graphs
@@ -333,7 +297,7 @@ def _trials(
 
 def _drawn_trial(
     pef: Pef, graph: Graph, original: OriginalModel, seed: int, ranges: InputRanges, depth: int
-) -> _Trial:
+) -> ExpectedRun:
     """Run the original on random inputs: with integers of 0 and 1 only where it takes no others."""
     name = f"{graph.name}, seed {seed}" if len(pef.manifest.graphs) > 1 else f"seed {seed}"
     specs = input_specs(pef, graph)
@@ -342,47 +306,3 @@ def _drawn_trial(
     except ExecutionError:
         plain = random_inputs(specs, seed)
         return _trial(f"{name}, integers 0 and 1", graph, original, plain, depth)
-
-
-def _compare_runs(
-    pef: Pef,
-    trials: Sequence[_Trial],
-    against: str,
-    limits: ChosenTolerances,
-    options: _DeviceOptions,
-) -> Verification:
-    from samba_onnx.runtime.accounting import check_plan
-    from samba_onnx.runtime.device import Device
-
-    # The reference engine has no layouts of its own: one way to keep weights is all.
-    ways = WEIGHTS if options.engine == DEFAULT_ENGINE else {"mapped": False}
-    compared: dict[str, tuple[OutputComparison, ...]] = {}
-    graphs = dict.fromkeys(trial.graph.name for trial in trials)
-    coarse = {graph.name: coarseness(pef, graph) for graph in pef.manifest.graphs}
-    for (weights, prepack), name in itertools.product(ways.items(), graphs):
-        with Device(
-            pef,
-            engine=options.engine,
-            threads=options.threads,
-            prepack=prepack,
-            custom_ops=options.custom_ops,
-        ) as device:
-            for trial in trials:
-                if trial.graph.name == name:
-                    run = f"{trial.name}, weights {weights}"
-                    actual = device.run(trial.inputs, graph=name)
-                    check_plan(device.ledger, trial.graph, pef.manifest.graphs)
-                    expected = dataclasses.replace(trial.expected, coarser=coarse[name])
-                    compared[run] = compare_outputs(actual, expected, limits, run)
-    engine = options.engine_of_functions()
-    for name in graphs:
-        own = [trial for trial in trials if trial.graph.name == name]
-        runs = {trial.name: (trial.inputs, trial.expected) for trial in own}
-        compared |= compare_functions(pef, own[0].graph, runs, limits, engine)
-    return Verification(
-        against,
-        worst_of(list(compared.values())),
-        *limits.plain(),
-        engine=options.engine,
-        runs=tuple(compared),
-    )

@@ -154,6 +154,43 @@ def test_analyze_reports_without_writing(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_verify_takes_the_module_that_the_pef_was_made_of(
+    samba_port: SambaPort, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    output = tmp_path / "net.pef"
+    convert = ("convert", f"{HERE}:positional", "-o", output, "-q", "--no-sample")
+    assert samba_port(*convert).status == 0
+    result = samba_port("verify", f"{HERE}:by_keyword", output, "--json", tmp_path / "v.json")
+    assert (result.status, result.err) == (0, "")
+    assert "net.pef: 2 outputs agree with the module in eager torch" in result.out
+    document = json.loads((tmp_path / "v.json").read_text())
+    assert (document["against"], len(document["outputs"])) == ("torch", 2)
+    # Another version of the same module: its weights are not those of the PEF.
+    changed = net()
+    with torch.no_grad():
+        changed.layer.weight += 1e-3
+    monkeypatch.setattr("tests.cli.factories.net", lambda: changed)
+    other = samba_port("verify", f"{HERE}:positional", output, "-q")
+    assert other.status == 1
+    assert "differ from the module in eager torch" in other.out
+
+
+def test_a_training_program_is_analyzed_as_it_is_compiled(
+    samba_port: SambaPort, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    program = (f"{HERE}:training", "--train", "--loss-index", 0, "--json", "-")
+    analyzed = samba_port("analyze", *program)
+    assert (analyzed.status, analyzed.err) == (0, "")
+    assert list(tmp_path.iterdir()) == []
+    compiled = samba_port("convert", *program, "-o", "t.pef")
+    left, right = json.loads(analyzed.out), json.loads(compiled.out)
+    assert {part["type"] for part in left["parts"]} >= {"FWD", "BCKWD", "OPT"}
+    differing = {name for name in left if left[name] != right[name]}
+    # Files exist only once they are written, and only convert compares with torch.
+    assert differing <= {"members", "notes"}
+
+
 @pytest.mark.parametrize("dynamic", [False, True])
 def test_exported_programs(samba_port: SambaPort, tmp_path: Path, dynamic: bool) -> None:
     module, (x, target) = net().eval(), batch()

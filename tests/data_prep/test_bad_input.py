@@ -52,7 +52,7 @@ def test_bad_lines_are_skipped_counted_and_kept(tmp_path: Path) -> None:
     assert kept == list(BAD)
     log = (tmp_path / "logs.log").read_text()
     assert "line 2 skipped: this is no JSON" in log
-    assert f"{len(BAD)} lines could not be read and were skipped" in log
+    assert f"skipped {len(BAD)} lines that could not be read" in log
 
 
 @pytest.mark.parametrize("shuffle", Shuffle)
@@ -93,6 +93,12 @@ def test_an_unknown_category_is_an_error_whatever_is_ignored(tmp_path: Path) -> 
         PreparationOptions(categories=("a", "a"))
 
 
+@pytest.mark.parametrize("length", [0, (1 << 24) + 1, 3_000_000_000])
+def test_lengths_that_no_memory_holds_are_refused(length: int) -> None:
+    with pytest.raises(UsageError, match=f"max_seq_length {length}: expected 1 to 16777216"):
+        PreparationOptions(max_seq_length=length)
+
+
 def test_bytes_that_are_not_utf8_are_replaced_and_counted(tmp_path: Path) -> None:
     source = tmp_path / "lines.txt"
     source.write_bytes(b"good\nb\xffd \xc3\n\xe9\ngood \xf0\x9f\x98\x80 too\n")
@@ -102,7 +108,7 @@ def test_bytes_that_are_not_utf8_are_replaced_and_counted(tmp_path: Path) -> Non
         expected = Rules(gpt2_like()).file(list(file), is_json=False)
     assert read_sequences(tmp_path / "lines.hdf5") == expected
     log = (tmp_path / "logs.log").read_text()
-    assert log.count("2 lines have bytes that are not UTF-8") == 1
+    assert log.count("not UTF-8 in 2 lines: U+FFFD") == 1
 
 
 def test_half_characters_of_json_are_replaced(tmp_path: Path) -> None:
@@ -160,6 +166,11 @@ def test_tokenizers_that_cannot_be_used(tmp_path: Path) -> None:
     for text in ("oops", "[1]"):
         with pytest.raises(UsageError, match="expected a JSON object"):
             load_tokenizer(str(tmp_path / "endless"), text)
+    for text in ('{"nonsense": "x"}', '{"pad_token": 3}', '{"extra_special_tokens": 3}'):
+        with pytest.raises(UsageError, match=r"^special_tokens_dict \{"):
+            load_tokenizer(str(tmp_path / "endless"), text)
+    tokenizer, _ = load_tokenizer(str(tmp_path / "endless"), '{"eos_token": "it\'s over"}')
+    assert tokenizer.eos_token == "it's over"
 
 
 def test_missing_libraries_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

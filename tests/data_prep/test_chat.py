@@ -10,7 +10,7 @@ import pytest
 
 from samba_onnx.data_prep import PreparationOptions, data_prep
 from samba_onnx.errors import DataError
-from tests.data_prep.building import write
+from tests.data_prep.building import run, write
 from tests.data_prep.reference import Rules, read_sequences
 from tests.data_prep.tokenizers_of_tests import END, gpt2_like, llama_like
 
@@ -110,7 +110,12 @@ def test_other_chats_are_refused(line: Any, message: str, tmp_path: Path) -> Non
         data_prep(source, None, llama_like(), PreparationOptions(apply_chat_template=True))
 
 
-def test_a_tokenizer_without_a_template_is_refused(tmp_path: Path) -> None:
+def test_a_tokenizer_without_a_template_is_refused_before_anything_is_written(
+    tmp_path: Path,
+) -> None:
     source = write(tmp_path / "chat.jsonl", [json.dumps(TURNS)])
     with pytest.raises(DataError, match="no chat template"):
         data_prep(source, None, gpt2_like(), PreparationOptions(apply_chat_template=True))
+    with pytest.raises(DataError, match="no chat template"):
+        run(source, tmp_path / "out", apply_chat_template=True)
+    assert list(tmp_path.iterdir()) == [source]

@@ -75,6 +75,25 @@ def test_files_of_a_kind_are_balanced(tmp_path: Path) -> None:
         assert read_sequences(tmp_path / "out" / f"train_{number}_of_3.hdf5") == sequences
 
 
+def test_a_ratio_that_comes_to_no_file_is_said(tmp_path: Path) -> None:
+    from samba_onnx.data_prep import DatasetOptions, SplitOptions, pipeline
+
+    source = write(tmp_path / "corpus.jsonl", LINES)
+    splits = SplitOptions(4, dev_ratio=0.1, test_ratio=0.1)
+    listener = Listener()
+    chosen = DatasetOptions(splits=splits, num_workers=1)
+    result = pipeline(source, tmp_path / "out", gpt2_like(), None, chosen, listener)
+    assert (result.metadata["number_of_dev_files"], result.metadata["number_of_test_files"]) == (
+        1,
+        0,
+    )
+    (warning,) = listener.warnings
+    assert warning.startswith("test_ratio 0.1 of 5 files comes to no test file")
+    log = (tmp_path / "out" / "logs.log").read_text()
+    assert warning in log
+    assert f"prepares {source}\n" in log
+
+
 def test_what_stands_beside_the_files(tmp_path: Path) -> None:
     source = write(tmp_path / "corpus.jsonl", LINES)
     out = tmp_path / "out"
@@ -181,8 +200,11 @@ def test_an_interrupted_run_goes_on_where_it_was(
         with pytest.raises(KeyboardInterrupt):
             run(source, out)
     assert (out / ".data_prep_state.json").exists()
+    assert "ERROR ended by KeyboardInterrupt" in (out / "logs.log").read_text()
     (out / "train_2_of_3.hdf5").write_bytes(b"damaged")
     (out / ".dev_1_of_1.hdf5.0.tmp").write_bytes(b"of a process that was killed")
+    (out / "json_error_log").mkdir()
+    (out / "json_error_log" / ".dev_1_of_1.log.0.tmp").write_bytes(b"of the same")
     with monkeypatch.context() as patch:
         prepared = stop_after(9, patch, AssertionError())
         listener = Listener()
@@ -269,7 +291,7 @@ def test_two_runs_do_not_write_one_folder(tmp_path: Path, monkeypatch: pytest.Mo
 def test_a_full_disk_keeps_what_is_finished(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The system's error comes from HDF5's own write; `test_processes.py` lets a real one happen."""
+    """The error is the one that HDF5 raises on a file system without space."""
     from samba_onnx.data_prep.hdf5_files import SequenceFile
 
     source, out = write(tmp_path / "corpus.jsonl", LINES), tmp_path / "out"

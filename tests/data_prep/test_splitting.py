@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -55,6 +56,8 @@ def test_numbers_of_files(options: SplitOptions, size: int, expected: tuple[int,
         (SplitOptions(4, 1, 1, dev_ratio=0.1), "give one of them"),
         (SplitOptions(dev_ratio=0.6, test_ratio=0.4), "something to train on"),
         (SplitOptions(dev_ratio=-0.1), "from 0 to 1"),
+        (SplitOptions(test_ratio=math.nan), "from 0 to 1"),
+        (SplitOptions(dev_ratio=math.nan, test_ratio=0.1), "from 0 to 1"),
         (SplitOptions(0, 1, 1), "one to train on"),
     ],
 )
@@ -84,6 +87,8 @@ def test_shuffling_keeps_every_line(
     shuffle: Shuffler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shuffling, "BUCKET_BYTES", 64)
+    monkeypatch.setattr(shuffling, "BLOCK_BYTES", 50)
+    monkeypatch.setattr(shuffling, "LINES_AT_ONCE", 7)
     monkeypatch.setattr(shuffling, "MOST_BUCKETS", 4)  # buckets are thrown again, and again
     lines = [f"line {number:03}\n" for number in range(200)] + ["x" * 300 + "\r\n", "the end"]
     (tmp_path / "a").write_bytes("".join(lines).encode())
@@ -126,6 +131,31 @@ def test_what_does_not_fit_into_memory_is_refused(
     monkeypatch.setattr(psutil, "virtual_memory", lambda: memory)
     with pytest.raises(UsageError, match=r"6 bytes of text do not fit .* --shuffle=large_file"):
         in_memory([tmp_path / "a"], [tmp_path / "t"], 0)
+
+
+def test_shuffling_in_memory_holds_the_text_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What comes on top are three numbers of 8 bytes a line, and blocks of a fixed size."""
+    import tracemalloc
+
+    line = b"x" * 9_999 + b"\n"
+    count = 1000
+    size = count * len(line)
+    for room in (shuffling, splitting):
+        monkeypatch.setattr(room, "BLOCK_BYTES", 1 << 18)
+    with open(tmp_path / "a", "wb") as file:
+        for _ in range(count):
+            file.write(line)
+    tracemalloc.start()
+    try:
+        in_memory([tmp_path / "a"], [tmp_path / "t"], 0)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    # The text grows by an eighth at a time; the output is buffered by 1 MiB.
+    assert peak < size * 9 / 8 + (1 << 20) + 4 * (1 << 18) + 200 * count
+    assert (tmp_path / "t").stat().st_size == size
 
 
 def test_more_files_than_lines_are_refused(tmp_path: Path) -> None:

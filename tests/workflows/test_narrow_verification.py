@@ -11,7 +11,8 @@ import pytest
 from onnx import numpy_helper
 
 import samba_onnx
-from samba_onnx.workflows.verification import Verification, verify
+from samba_onnx.workflows.trials import Verification
+from samba_onnx.workflows.verification import verify
 from tests.narrow_models import bert, cnn, in_dynamic, in_float16, in_qdq, llama, mlp
 
 MAKERS: dict[str, Callable[[int], onnx.ModelProto]] = {

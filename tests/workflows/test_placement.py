@@ -178,3 +178,18 @@ def test_the_profile_of_a_host_decides(without_cos: Target, tmp_path: Path) -> N
     assert manifest.host is not None
     assert manifest.host.node_seconds == 1.0
     assert not any(node.supported for f in manifest.fallbacks for node in f.reasons)
+
+
+def test_a_node_of_strings_is_no_change_that_could_be_planned() -> None:
+    """Strings have no size, so that nobody can say what their copies would cost."""
+    model = onnx.parser.parse_model(
+        '<ir_version: 10, opset_import: ["" : 21]> g (string[4] t, float[4,4] x) '
+        "=> (string[4] u, float[4,4] y) { u = StringNormalizer(t) r = Relu(x) y = Hardmax(r) }"
+    )
+
+    manifest = analyze(model, placement="strict")
+
+    assert {n.op_type for f in manifest.fallbacks for n in f.reasons} == {
+        "StringNormalizer",
+        "Hardmax",
+    }

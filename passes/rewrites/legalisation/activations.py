@@ -14,10 +14,11 @@ Activation = Callable[[ir.Value], ir.Value]
 _PLAIN = {name.lower(): name for name in ("Relu", "Tanh", "Sigmoid", "Softsign", "Softplus")}
 _ALPHA = {
     "leakyrelu": ("LeakyRelu", 0.01),
-    "thresholdedrelu": ("ThresholdedRelu", 1.0),
+    "thresholdedrelu": ("ThresholdedRelu", None),
     "elu": ("Elu", 1.0),
 }
-_BOTH = {"affine": (1.0, 0.0), "scaledtanh": (1.0, 1.0), "hardsigmoid": (0.2, 0.5)}
+_BOTH = {"affine": (None, None), "scaledtanh": (None, None), "hardsigmoid": (0.2, 0.5)}
+"""Defaults of both parameters; None where ONNX states none, or onnxruntime takes another: it must be stated."""
 
 
 @dataclass
@@ -57,12 +58,12 @@ class Activations:
             return lambda value: draft.op(_PLAIN[key], value)
         if key in _ALPHA:
             operator, default = _ALPHA[key]
-            alpha = self._alphas.pop(0) if self._alphas else default
+            alpha = _next(self._alphas, default, name)
             return lambda value: draft.op(operator, value, alpha=alpha)
         if key not in _BOTH:
             raise CannotExpandError(f"its activation {name!r} is not known")
-        alpha = self._alphas.pop(0) if self._alphas else _BOTH[key][0]
-        beta = self._betas.pop(0) if self._betas else _BOTH[key][1]
+        alpha = _next(self._alphas, _BOTH[key][0], name)
+        beta = _next(self._betas, _BOTH[key][1], name)
         if key == "hardsigmoid":
             return lambda value: draft.op("HardSigmoid", value, alpha=alpha, beta=beta)
         if key == "affine":
@@ -74,3 +75,12 @@ class Activations:
         draft, like = self.draft, self.draft.operand(0)
         value = draft.op("Mul", value, draft.scalar(factor, like))
         return draft.op("Add", value, draft.scalar(addend, like)) if addend else value
+
+
+def _next(parameters: list[float], default: float | None, name: str) -> float:
+    """Take the next parameter of a layer, or the default of an activation behind the last one."""
+    if parameters:
+        return parameters.pop(0)
+    if default is None:
+        raise CannotExpandError(f"its activation {name!r} has no parameters, and no defaults")
+    return default

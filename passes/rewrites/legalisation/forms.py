@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, cast
 
 import onnx_ir as ir
 from onnx_ir.passes.common import RemoveUnusedNodesPass
@@ -197,7 +197,7 @@ def _key(node: ir.Node) -> Hashable | None:
         for value in node.outputs
     ]
     attributes = sorted((name, str(item.value)) for name, item in node.attributes.items())
-    tensors = [id(i.value) for i in node.attributes.values() if i.type == ir.AttributeType.TENSOR]
+    tensors = [i.value for i in node.attributes.values() if i.type == ir.AttributeType.TENSOR]
     return (node.op_type, node.version, *operands, *outputs, *attributes, *tensors)
 
 
@@ -210,4 +210,5 @@ def _about(value: ir.Value | None) -> Iterator[Hashable]:
     tensor = constant(value)
     if tensor is not None:
         small = tensor.size <= _KEY_ELEMENTS and not tensor.dtype.is_string()
-        yield tensor.numpy().tobytes() if small else id(tensor)
+        # A large one is known by itself, and the key keeps it: its id would be that of another once it is gone.
+        yield tensor.numpy().tobytes() if small else cast(Hashable, tensor)

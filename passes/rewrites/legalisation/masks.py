@@ -45,7 +45,7 @@ def cumsum(draft: Draft) -> ir.Value:
 @legalises(
     "Trilu",
     name="trilu",
-    makes="a Where with a triangle: constant, or compared at run time where the diagonal is computed",
+    makes="a Where with a triangle, of truth values an And: constant, or compared at run time where the diagonal is computed",
     needs="static sizes of the last two axes",
 )
 def trilu(draft: Draft) -> ir.Value:
@@ -60,6 +60,8 @@ def trilu(draft: Draft) -> ir.Value:
         number = draft.op("Reshape", diagonal, draft.integers())
     comparison = "GreaterOrEqual" if upper else "LessOrEqual"
     kept = draft.op(comparison, draft.constant(distance), number)
+    if draft.dtype(value) == ir.DataType.BOOL:
+        return draft.op("And", kept, value)  # onnxruntime has no Where of truth values
     return draft.op("Where", kept, value, draft.scalar(0, value))
 
 
@@ -76,12 +78,14 @@ def one_hot(draft: Draft) -> ir.Value:
     refuse_large(depth)
     rank = draft.rank(indices)
     axis = draft.integer("axis", -1) % (rank + 1)
-    if draft.dtype(indices) != ir.DataType.INT64:
-        indices = draft.op("Cast", indices, to=ir.DataType.INT64)
+    dtype = draft.dtype(indices)
+    # A float that is no whole number is no class: a Cast would make it one.
+    if dtype.is_integer() and dtype != ir.DataType.INT64:
+        indices, dtype = draft.op("Cast", indices, to=ir.DataType.INT64), ir.DataType.INT64
     spread = draft.op("Unsqueeze", indices, draft.integers(axis))
-    classes = np.arange(depth, dtype=np.int64).reshape([-1] + [1] * (rank - axis))
+    classes = np.arange(depth).astype(dtype.numpy()).reshape([-1] + [1] * (rank - axis))
     is_class = draft.op("Equal", spread, draft.constant(classes))
-    from_end = draft.op("Equal", spread, draft.constant(classes - depth))
+    from_end = draft.op("Equal", spread, draft.constant((classes - depth).astype(dtype.numpy())))
     off = draft.op("Gather", values, draft.constant(np.array(0, np.int64)), axis=0)
     on = draft.op("Gather", values, draft.constant(np.array(1, np.int64)), axis=0)
     return draft.op("Where", draft.op("Or", is_class, from_end), on, off)

@@ -53,6 +53,7 @@ def gather(draft: Draft) -> ir.Value:
     name="scatter",
     makes="a Concat of the data and the updates in a row, and a Gather that takes the last that was written",
     needs=f"constant indices, static shapes, at most {MOST:,} elements; at most {MOST_TURNS} updates of a place where they are combined",
+    numbers="equal; NaN spreads through max and min, as ONNX's Max and Min define",
 )
 def scatter(draft: Draft) -> ir.Value:
     """Write a ScatterElements or ScatterND of constant indices."""

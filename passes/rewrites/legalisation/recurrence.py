@@ -298,7 +298,7 @@ def _run(
 
     Returns:
         The hidden state after each step in the order of the sequence, and the last states. Behind the end of a
-        sequence its state stays, and its results are zeros.
+        sequence its state stays, and its results are zeros; of an empty one the state is zero, too.
     """
     lengths = draft.optional(4)
     if lengths is not None:
@@ -313,7 +313,10 @@ def _run(
             is_inside = draft.op("Greater", lengths, draft.constant(np.array(number, np.int32)))
             shown = draft.op("Where", is_inside, shown, zero)
             new = tuple(
-                draft.op("Where", is_inside, after, zero if before is None else before)
+                # Step 0 is outside of an empty sequence alone, whose last states onnxruntime states as zeros.
+                draft.op(
+                    "Where", is_inside, after, zero if before is None or number == 0 else before
+                )
                 for before, after in zip(states, new, strict=True)
             )
         states = new

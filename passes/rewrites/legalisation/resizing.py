@@ -34,19 +34,22 @@ _CROPS = "tf_crop_and_resize"
     "Resize",
     name="resize",
     makes="nearest: Reshape and Expand for whole factors, else a Gather for each axis; linear and cubic: a product with a constant matrix for each axis",
-    needs="constant scales, sizes and crop; float32 for linear and cubic",
-    numbers="nearest equal; linear and cubic within a few roundings of float32",
+    needs="constant scales, sizes and crop; float32 for linear and cubic; an axis that changes its size, and no crop of one of scale 1",
+    numbers="nearest equal; linear and cubic within a few roundings of float32, where infinities and NaN spread along the axes",
 )
 def resize(draft: Draft) -> ir.Value:
     """Write a Resize."""
     axes, data = _axes(draft), draft.operand(0)
     transformation = draft.text("coordinate_transformation_mode", "half_pixel")
+    _refuse_ambiguous(axes, transformation, antialias=bool(draft.integer("antialias")))
     mode = draft.text("mode", "nearest")
     widths = (one.size if mode != "nearest" else 1 for one in axes.values())
     refuse_large(1, *(w * one.resized for w, one in zip(widths, axes.values(), strict=True)))
     where = {axis: positions(one, transformation) for axis, one in axes.items()}
     if mode == "nearest":
         rounding = draft.text("nearest_mode", "round_prefer_floor")
+        if transformation == "half_pixel_symmetric":
+            _refuse_ties(axes, where, rounding)
         value = _pick(draft, {a: nearest(one, where[a], rounding) for a, one in axes.items()})
     elif mode in ("linear", "cubic"):
         if draft.dtype(data) != ir.DataType.FLOAT:
@@ -87,6 +90,36 @@ def _axes(draft: Draft) -> dict[int, Axis]:
         if one != Axis(one.size, one.size, 1.0):
             axes[axis] = one
     return axes
+
+
+def _refuse_ambiguous(axes: Mapping[int, Axis], transformation: str, *, antialias: bool) -> None:
+    """Give up where onnxruntime computes something else than ONNX defines.
+
+    Raises:
+        CannotExpandError: An axis keeps its size, though its scale or crop is none that does, which onnxruntime does
+            not look at where it filters, or where all axes are so; or it would not crop one whose scale is 1.
+    """
+    kept = [one.size == one.resized for one in axes.values()]
+    if kept and (all(kept) or (antialias and any(kept))):
+        raise CannotExpandError(
+            "its scales or crop do not change the size of an axis, where runtimes differ"
+        )
+    if transformation == _CROPS and any(one.scale == 1.0 for one in axes.values()):
+        raise CannotExpandError("it crops an axis of scale 1, where runtimes differ")
+
+
+def _refuse_ties(axes: Mapping[int, Axis], where: Mapping[int, Floats], rounding: str) -> None:
+    """Give up where the last bit of a position decides which element is nearest.
+
+    Raises:
+        CannotExpandError: The offset that keeps an axis symmetric is no whole number of bits, and a position with it
+            lies on the border between two elements.
+    """
+    for axis, one in axes.items():
+        step = np.float32(one.size * 2.0**-22)
+        sides = [nearest(one, where[axis] + shift, rounding) for shift in (-step, step)]
+        if one.resized != one.scale * one.size and (sides[0] != sides[1]).any():
+            raise CannotExpandError("a position lies between two elements, where runtimes differ")
 
 
 def _stated_scales(draft: Draft, shape: list[int]) -> list[float]:

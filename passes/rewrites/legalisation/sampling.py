@@ -22,6 +22,8 @@ from samba_onnx.passes.rewrites.legalisation.registry import legalises
 MOST = 1 << 20
 """Elements that are taken at most: 8 MiB of places."""
 _CUBIC = np.float32(-0.75)
+_NEIGHBOURS = {"nearest": 1, "linear": 2, "cubic": 4}
+"""Elements of an axis that are mixed, by mode."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +48,7 @@ class _Sampling:
     name="gridsample",
     makes="a Gather of the neighbours of each place, Mul with their weights, and ReduceSum",
     needs=f"a constant grid, static shapes, at most {MOST:,} neighbours",
-    numbers="nearest equal; linear and cubic within a few roundings of float32",
+    numbers="nearest equal; linear and cubic within a few roundings of float32, where infinities and NaN spread to neighbours of weight 0",
 )
 def grid_sample(draft: Draft) -> ir.Value:
     """Write a GridSample."""
@@ -55,14 +57,10 @@ def grid_sample(draft: Draft) -> ir.Value:
     grid = draft.known(draft.operand(1), "its grid").numpy().astype(np.float32)
     mode = draft.text("mode", "linear").removeprefix("bi")
     how = _Sampling(mode, draft.text("padding_mode", "zeros"), bool(draft.integer("align_corners")))
-    if mode not in ("nearest", "linear", "cubic"):
+    if mode not in _NEIGHBOURS:
         raise CannotExpandError(f"its mode is {mode!r}")
-    if (
-        grid.size
-        // grid.shape[-1]
-        * {"nearest": 1, "linear": 2, "cubic": 4}[mode] ** grid.shape[-1]
-        > MOST
-    ):
+    axes = grid.shape[-1]
+    if grid.size // axes * _NEIGHBOURS[mode] ** axes > MOST:
         raise CannotExpandError(f"it takes more than {MOST:,} elements")
     places, weights = _neighbours(grid.reshape(len(grid), -1, grid.shape[-1]), shape[2:], how)
     if len(grid) > 1 and (places == places[:1]).all() and (weights == weights[:1]).all():
@@ -146,9 +144,8 @@ def _along(where: Floats, size: int, how: _Sampling) -> tuple[Places, Floats]:
         position = np.rint(position)
     low, high = how.ends(size)
     is_out = (position < low) | (position > high)
-    if (
-        how.padding == "border" and how.mode != "cubic"
-    ):  # the cubic kernel bounds its neighbours only
+    if how.padding == "border" and how.mode != "cubic":
+        # The cubic kernel bounds its neighbours only.
         position = np.where(is_out, position.clip(0, np.float32(size - 1)), position)
     elif how.padding == "reflection":
         position = np.where(is_out, _reflected(position, low, high), position)

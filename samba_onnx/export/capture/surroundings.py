@@ -8,6 +8,7 @@ from __future__ import annotations
 import collections
 import functools
 import gc
+import itertools
 import sys
 import weakref
 from collections.abc import Callable, Iterable, Iterator
@@ -191,8 +192,22 @@ def forget_tensors(module: nn.Module) -> None:
 
 def forget_traced() -> None:
     """Empty the caches of all functions that hold tensors without content: they compute again."""
-    for cache in [one for one in gc.get_objects() if type(one) is _CACHE]:
+    for cache in _caches():
         _clear(cache, _is_traced)
+
+
+def _caches() -> list[Any]:
+    """Return the functions of this process that keep what they returned."""
+    caches = [one for one in gc.get_objects() if type(one) is _CACHE]
+    if gc.get_freeze_count():
+        # What a server froze before it forked is not listed: such functions are looked for by their names.
+        modules = [one for one in list(sys.modules.values()) if isinstance(one, ModuleType)]
+        named = [value for module in modules for value in list(vars(module).values())]
+        # By type(), as isinstance() asks an object, and deprecated ones warn when they are asked.
+        classes = [one for one in named if issubclass(type(one), type)]
+        members = [list(vars(one).values()) for one in classes]
+        caches += [one for one in itertools.chain(named, *members) if type(one) is _CACHE]
+    return list({id(one): one for one in caches}.values())
 
 
 def _clear(cache: Any, belongs: Callable[[Any], bool]) -> None:

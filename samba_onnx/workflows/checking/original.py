@@ -36,7 +36,8 @@ from samba_onnx.workflows.checking.own_inputs import is_meaningless
 from samba_onnx.workflows.checking.staging import provisional
 from samba_onnx.workflows.compiler import convert
 from samba_onnx.workflows.sample_inputs import input_ranges, random_inputs
-from samba_onnx.workflows.verification import Verification, compare
+from samba_onnx.workflows.trials import Verification
+from samba_onnx.workflows.verification import compare
 
 _ALWAYS_RANDOM = operators(random=[Randomness.ALWAYS])
 # Without their third operand they do nothing.

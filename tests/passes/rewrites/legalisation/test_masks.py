@@ -27,6 +27,13 @@ def test_triangles_by_a_computed_diagonal(upper: int, diagonal: int) -> None:
     assert made == ["GreaterOrEqual" if upper else "LessOrEqual", "Where"]
 
 
+@pytest.mark.parametrize("upper", [0, 1])
+def test_triangles_of_truth_values(upper: int) -> None:
+    text = f"g (bool[4,5] x, int64 k) => (bool[4,5] y) {{ y = Trilu<upper={upper}>(x, k) }}"
+    made = legalised(text, [numbers(4, 5) > 0, np.array(1)])
+    assert made == ["GreaterOrEqual" if upper else "LessOrEqual", "And"]
+
+
 def test_triangles_of_types_that_trilu_lacks() -> None:
     text = "g (int16[4,5] x) => (int16[4,5] y) { y = Trilu<upper=0>(x) }"
     assert refusal(text.replace("int16", "uint8")).startswith("Trilu 'y': it would need what")
@@ -44,6 +51,13 @@ def test_classes_beyond_the_depth_are_off() -> None:
     text = """g (int64[3] x, float[2] v) => (float[a,b] y) <int64 depth = {2}>
 { y = OneHot(x, depth, v) }"""
     legalised(text, [np.array([2, -3, 1]), np.array([0, 1], np.float32)])
+
+
+def test_fractions_are_no_class() -> None:
+    text = """g (float[6] x, int64[2] v) => (int64[a,b] y) <int64 depth = {3}>
+{ y = OneHot(x, depth, v) }"""
+    indices = np.array([1, 0.5, -0.5, 2, -1, -1.5], np.float32)
+    legalised(text, [indices, np.array([0, 1])])
 
 
 def test_a_computed_depth_stays() -> None:

@@ -20,7 +20,13 @@ STEPS, BATCH, INPUTS, HIDDEN = 5, 3, 4, 2
 GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
 
 
-def layer(operator: str, *, without: tuple[str, ...] = (), **attributes: Any) -> onnx.ModelProto:
+def layer(
+    operator: str,
+    *,
+    without: tuple[str, ...] = (),
+    lengths: tuple[int, ...] = (5, 2, 4),
+    **attributes: Any,
+) -> tuple[onnx.ModelProto, list[np.ndarray]]:
     """Return a layer with all its operands, but for those that are left out."""
     ways = 2 if attributes.get("direction") == "bidirectional" else 1
     gates, first = GATES[operator], bool(attributes.get("layout"))
@@ -30,7 +36,7 @@ def layer(operator: str, *, without: tuple[str, ...] = (), **attributes: Any) ->
         "w": numbers(ways, gates * HIDDEN, INPUTS, seed=1),
         "r": numbers(ways, gates * HIDDEN, HIDDEN, seed=2),
         "b": numbers(ways, 2 * gates * HIDDEN, seed=3),
-        "lengths": np.array([5, 2, 4], np.int32),
+        "lengths": np.array(lengths, np.int32),
         "h": numbers(*state, seed=4),
     }
     outputs = ["y", "y_h"]
@@ -56,9 +62,15 @@ def layer(operator: str, *, without: tuple[str, ...] = (), **attributes: Any) ->
     return model, list(kept.values())
 
 
-def check(operator: str, *, without: tuple[str, ...] = (), **attributes: Any) -> None:
+def check(
+    operator: str,
+    *,
+    without: tuple[str, ...] = (),
+    lengths: tuple[int, ...] = (5, 2, 4),
+    **attributes: Any,
+) -> None:
     """Hold an unrolled layer against onnxruntime's; it does no layout, so that is done around it."""
-    proto, inputs = layer(operator, without=without, **attributes)
+    proto, inputs = layer(operator, without=without, lengths=lengths, **attributes)
     model = ir.from_proto(proto)
     InferShapesPass()(model)
     before = _by_onnx(proto, inputs) if attributes.get("layout") else run(model, inputs)
@@ -91,6 +103,11 @@ def _by_onnx(proto: onnx.ModelProto, inputs: list[np.ndarray]) -> list[np.ndarra
 @pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
 def test_every_direction_with_all_operands(operator: str, direction: str) -> None:
     check(operator, direction=direction)
+
+
+@pytest.mark.parametrize("operator", ["RNN", "GRU", "LSTM"])
+def test_empty_sequences_end_in_zeros(operator: str) -> None:
+    check(operator, direction="bidirectional", lengths=(0, 5, 1))
 
 
 @pytest.mark.parametrize("operator", ["RNN", "GRU", "LSTM"])
@@ -135,6 +152,23 @@ def test_other_activations(names: list[str]) -> None:
         activation_alpha=[0.3, 0.7, 0.9],
         activation_beta=[0.4, 0.6],
         without=("p",),
+    )
+
+
+@pytest.mark.parametrize("name", ["LeakyRelu", "Elu", "HardSigmoid"])
+def test_defaults_of_activations(name: str) -> None:
+    check("RNN", activations=[name])
+
+
+@pytest.mark.parametrize("name", ["ThresholdedRelu", "Affine", "ScaledTanh"])
+def test_activations_without_agreed_defaults_stay(name: str) -> None:
+    proto, _ = layer("RNN", activations=[name])
+    model = ir.from_proto(proto)
+    InferShapesPass()(model)
+    rewrite = LegalisePass(Everything())
+    assert not rewrite(model).modified
+    assert rewrite.refusals.lines() == (
+        f"RNN 'y': its activation {name!r} has no parameters, and no defaults",
     )
 
 

@@ -89,3 +89,40 @@ def test_infinities_stay_where_they_are() -> None:
     x = numbers(1, 2, 6, 5)
     x[0, 0, 0, 0] = np.inf
     legalised(text("12, 10", 'mode="nearest"'), [x])
+
+
+@pytest.mark.parametrize(
+    ("scales", "roi", "attributes"),
+    [
+        ("1.1, 1.0", "", 'mode="nearest", coordinate_transformation_mode="asymmetric"'),
+        ("1.1, 1.0", "", 'mode="linear"'),
+        ("1.1, 2.0", "", 'mode="linear", antialias=1'),
+        ("1.0, 1.0", "r", 'mode="linear", coordinate_transformation_mode="tf_crop_and_resize"'),
+    ],
+)
+def test_an_axis_that_keeps_its_size_stays_where_runtimes_differ(
+    scales: str, roi: str, attributes: str
+) -> None:
+    body = f"""g (float[4,6] x) => (float[a,b] y) <float[2] s = {{{scales}}}, float[4] r = {{0.1, 0, 0.9, 1}}>
+{{ y = Resize<{attributes}>(x, {roi}, s) }}"""
+    assert refusal(body).endswith("do not change the size of an axis, where runtimes differ")
+
+
+def test_a_position_between_two_elements_stays_where_runtimes_differ() -> None:
+    body = """g (float[4,5] x) => (float[a,b] y) <float[2] s = {2.0, 1.1}>
+{ y = Resize<coordinate_transformation_mode="half_pixel_symmetric", nearest_mode="floor">(x, , s) }"""
+    assert refusal(body) == (
+        "Resize 'y': a position lies between two elements, where runtimes differ"
+    )
+
+
+def test_a_crop_of_an_axis_of_scale_one_stays() -> None:
+    body = """g (float[4,6] x) => (float[a,b] y) <float[2] s = {1, 2}, float[4] r = {0.1, 0, 0.9, 1}>
+{ y = Resize<coordinate_transformation_mode="tf_crop_and_resize">(x, r, s) }"""
+    assert refusal(body) == "Resize 'y': it crops an axis of scale 1, where runtimes differ"
+
+
+def test_an_axis_that_keeps_its_size_beside_one_that_does_not() -> None:
+    body = """g (float[4,6] x) => (float[a,b] y) <float[2] s = {1.1, 2.0}>
+{ y = Resize<mode="linear">(x, , s) }"""
+    legalised(body, [numbers(4, 6)], atol=ROUNDINGS)

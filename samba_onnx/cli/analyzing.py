@@ -1,0 +1,157 @@
+"""``samba-port analyze``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from samba_onnx.cli.annotated_models import refuse_annotated, write_annotated
+from samba_onnx.cli.display import Display, refuse_overwriting
+from samba_onnx.cli.limits import (
+    BaselineOption,
+    FailOption,
+    FallbacksOption,
+    FlopsShareOption,
+    NodesShareOption,
+    TransferOption,
+    accepted_limits,
+    give_report,
+)
+from samba_onnx.cli.model_choices import (
+    device_choices,
+    legalisation_choices,
+    refuse_losses,
+    refuse_stated_shapes,
+    refuse_torch_options,
+    spatial_mini_batches,
+    stated_shapes,
+)
+from samba_onnx.cli.options import (
+    AnnotatedOption,
+    DimOption,
+    Float16Option,
+    HostOption,
+    InputShapeOption,
+    JsonOption,
+    KeepDynamicOption,
+    LegaliseOption,
+    LevelOption,
+    LossOption,
+    NoLegaliseOption,
+    PlacementOption,
+    PortableArgument,
+    QuietOption,
+    SampleInputOption,
+    SpatialBatchesOption,
+    TargetOption,
+    TrainOption,
+    VerboseOption,
+    parse_sizes,
+)
+from samba_onnx.cli.progress import Activity
+from samba_onnx.cli.supposing import WhatIfOption, show_supposed, supposed_target
+from samba_onnx.cli.torch_models import analyze_torch
+from samba_onnx.cli.wrong_files import refuse_pef
+from samba_onnx.errors import UsageError
+from samba_onnx.workflows.model_sources import is_torch_model
+
+if TYPE_CHECKING:
+    from samba_onnx.passes.targets import Target
+    from samba_onnx.pef.manifest import Manifest
+
+
+def analyze(
+    model: PortableArgument,
+    target: TargetOption = "sn40l",
+    level: LevelOption = "o3",
+    placement: PlacementOption = "optimal",
+    host: HostOption = "default",
+    legalise: LegaliseOption = "auto",
+    no_legalise: NoLegaliseOption = None,
+    dim: DimOption = None,
+    input_shape: InputShapeOption = None,
+    sample_input: SampleInputOption = None,
+    keep_dynamic: KeepDynamicOption = False,
+    float16: Float16Option = None,
+    train: TrainOption = False,
+    loss_index: LossOption = None,
+    spatial_batches: SpatialBatchesOption = None,
+    fail_on_fallback: FailOption = False,
+    max_fallbacks: FallbacksOption = None,
+    max_transfer_bytes: TransferOption = None,
+    min_rdu_nodes: NodesShareOption = None,
+    min_rdu_flops: FlopsShareOption = None,
+    baseline: BaselineOption = None,
+    what_if: WhatIfOption = None,
+    annotated: AnnotatedOption = None,
+    json: JsonOption = None,
+    quiet: QuietOption = False,
+    verbose: VerboseOption = 0,
+) -> int:
+    """Report what would run where; no weight is read or written.
+
+    Examples:
+      samba-port analyze model.onnx --target sn10 --dim batch=8 --dim seq=128
+      samba-port analyze model.onnx --json - --max-transfer-bytes 2MB
+      samba-port analyze model.onnx --what-if support=TopK --what-if link.latency=2us
+      samba-port analyze model.onnx --min-rdu-nodes 95 --baseline released.json
+      samba-port analyze my_project.models:resnet
+      samba-port analyze my_project.training:lenet --train
+    """
+    refuse_pef(model, "analyze")
+    limits = accepted_limits(
+        fail_on_fallback, max_fallbacks, max_transfer_bytes, min_rdu_nodes, min_rdu_flops, baseline
+    )
+    limits.refuse_other_target(target, level)
+    batches = spatial_mini_batches(model, spatial_batches)
+    dims, shapes = parse_sizes(dim), stated_shapes(input_shape, sample_input)
+    sizes: dict[str, Any] = {"dims": dims, "input_shapes": shapes, "keep_dynamic": keep_dynamic}
+    sizes |= {"float16": float16, "legalise": legalise, "no_legalise": no_legalise or ()}
+    device = device_choices(target, level, placement, host)
+    refuse_annotated(model, annotated)
+    refuse_overwriting(
+        model, *filter(None, [baseline]), outputs={"--json": json, "--annotated": annotated}
+    )
+    refuse_losses(loss_index, train)
+    if not is_torch_model(model):
+        refuse_torch_options(train)
+    supposed = supposed_target(target, what_if)
+    if supposed is not None and limits.stated:
+        raise UsageError(
+            "--what-if compares two plans and has no limits: state them without it, or see samba-port diff"
+        )
+    display = Display(json, quiet, verbose)
+
+    from samba_onnx.report import Report
+
+    training = {"spatial_batches": batches, "train": train, "loss_indices": loss_index}
+    with Activity(quiet) as activity:
+
+        def plan(target: str | Target) -> Manifest:
+            return _planned(model, device | {"target": target}, sizes, training, activity)
+
+        targets = (target,) if supposed is None else (target, supposed)
+        reports = [Report.from_manifest(plan(each)) for each in targets]
+        if annotated is not None:
+            write_annotated(model, annotated, activity, **device, **sizes)
+    if supposed is not None:
+        return show_supposed(reports, what_if or (), display)
+    return give_report(reports[0], display, limits, "analyze")
+
+
+def _planned(
+    model: str,
+    device: dict[str, Any],
+    sizes: dict[str, Any],
+    program: dict[str, Any],
+    activity: Activity,
+) -> Manifest:
+    """Plan a model of either kind; what is said of the program is for those of torch."""
+    if not is_torch_model(model):
+        from samba_onnx.workflows.compiler import analyze as analyze_model
+
+        return analyze_model(model, **device, **sizes, progress=activity.step)
+    refuse_stated_shapes(
+        any(sizes[name] for name in ("dims", "input_shapes", "keep_dynamic", "float16"))
+    )
+    rules = legalisation_choices(sizes["legalise"], sizes["no_legalise"])
+    return analyze_torch(model, activity.step, **device, legalisation=rules, **program)
