@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import Annotated
 
 import typer
@@ -264,7 +263,7 @@ KeepSplitsOption = Annotated[
     ),
 ]
 WorkersOption = Annotated[
-    int,
+    int | None,
     typer.Option(
         "--num_workers",
         metavar="N",
@@ -282,4 +281,3 @@ EngineOption = Annotated[
         rich_help_panel=FILES,
     ),
 ]
-WORKERS = min(16, os.cpu_count() or 1)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from samba_onnx.cli.data_options import (
-    WORKERS,
     AttentionBoundaryOption,
     BalanceOption,
     CategoriesOption,
@@ -93,7 +92,7 @@ def pipeline(
     seed: SeedOption = 0,
     do_not_balance_hdf5: BalanceOption = False,
     keep_split_jsonls: KeepSplitsOption = False,
-    num_workers: WorkersOption = WORKERS,
+    num_workers: WorkersOption = None,
     engine: EngineOption = "local",
     json: JsonOption = None,
     quiet: QuietOption = False,
@@ -211,7 +210,7 @@ def _run_pipeline(words: dict[str, Any]) -> int:
         load_tokenizer,
     )
     from samba_onnx.data_prep import pipeline as prepare
-    from samba_onnx.data_prep.options import choice
+    from samba_onnx.data_prep.options import choice, default_workers
 
     numbers = (
         "num_training_splits",
@@ -227,7 +226,7 @@ def _run_pipeline(words: dict[str, Any]) -> int:
         seed=words["seed"],
         balance=not words["do_not_balance_hdf5"],
         keep_split_jsonls=words["keep_split_jsonls"],
-        num_workers=words["num_workers"],
+        num_workers=default_workers() if words["num_workers"] is None else words["num_workers"],
         engine=choice(EngineKind, "--engine", words["engine"]),
         overwrite_output_path=words["overwrite_output_path"],
         log_file_path=_path(words["log_file_path"]),
@@ -333,8 +332,11 @@ def _display(words: dict[str, Any]) -> Display:
 
 
 def _headline(metrics: Any, output: str) -> str:
+    from samba_onnx.report.units import count_text
+
     total = sum(metrics, start=_nothing())
-    return f"{total.articles:,} articles became {total.sequences:,} sequences in {output}"
+    articles = count_text(total.articles, "article")
+    return f"{articles} became {count_text(total.sequences, 'sequence')} in {output}"
 
 
 def _nothing() -> Metrics:

@@ -16,6 +16,11 @@ MOST_WORKERS = 16
 """Worker processes at most, where nobody says how many."""
 
 
+def default_workers() -> int:
+    """Return how many processes prepare files where nobody says: as many as cores, within limits."""
+    return min(MOST_WORKERS, os.cpu_count() or 1)
+
+
 class PackingStyle(enum.Enum):
     """How articles share a sequence."""
 
@@ -176,7 +181,8 @@ class DatasetOptions:
     """Whether the files of a kind end with equally many sequences, within one."""
     keep_split_jsonls: bool = False
     """Whether the text of each file stays under ``splits/``."""
-    num_workers: int = min(MOST_WORKERS, os.cpu_count() or 1)
+    num_workers: int = field(default_factory=default_workers)
+    """Processes, at least 1."""
     engine: EngineKind = EngineKind.LOCAL
     overwrite_output_path: bool = False
     log_file_path: Path | None = None

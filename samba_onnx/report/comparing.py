@@ -18,7 +18,7 @@ from samba_onnx.report.difference import (
 )
 from samba_onnx.report.records import FallbackNodeReport, SectionReport
 from samba_onnx.report.report import Report
-from samba_onnx.report.units import byte_text, count_text, printable, second_text
+from samba_onnx.report.units import byte_text, count_text, flop_text, printable, second_text
 
 _NOISE: Final = 1e-12
 """A rise by a smaller share than this is the order in which numbers were added."""
@@ -56,16 +56,18 @@ def difference(
     )
 
 
-def figure_text(value: float, unit: str) -> str:
+def amount_text(value: float, unit: str) -> str:
     """Return a figure of a comparison for people, as ``1.2 MB`` or ``3 nodes``.
 
     Args:
         value: The figure.
-        unit: Its unit, as in the report: ``bytes``, ``s``, or what is counted.
+        unit: Its unit, as in the report: ``bytes``, ``s``, ``FLOP``, or what is counted.
     """
     if unit == "bytes":
         return byte_text(int(value))
-    return second_text(value) if unit == "s" else count_text(int(value), unit.removesuffix("s"))
+    if unit == "FLOP":
+        return flop_text(int(value))
+    return second_text(value) if unit == "s" else count_text(int(value), _ONE[unit], unit)
 
 
 def share_text(figure: FigureChange) -> str:
@@ -78,10 +80,20 @@ def share_text(figure: FigureChange) -> str:
 def change_text(figure: FigureChange) -> str:
     """Return what became of a figure, as ``cpu nodes 3 nodes → 5 nodes (+66.7 %)``."""
     return (
-        f"{figure.name.replace('_', ' ')} {figure_text(figure.before, figure.unit)} → "
-        f"{figure_text(figure.after, figure.unit)} ({share_text(figure)})"
+        f"{figure.name.replace('_', ' ')} {amount_text(figure.before, figure.unit)} → "
+        f"{amount_text(figure.after, figure.unit)} ({share_text(figure)})"
     )
 
+
+_ONE: Final = {
+    "nodes": "node",
+    "places": "place",
+    "boundaries": "boundary",
+    "transfers": "transfer",
+    "sections": "section",
+    "regions": "region",
+}
+"""What one of the things is called that figures count."""
 
 _WATCHED: Final = {
     "cpu_nodes": "nodes",

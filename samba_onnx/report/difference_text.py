@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from samba_onnx.report.comparing import figure_text, share_text
+from samba_onnx.report.comparing import amount_text, share_text
 from samba_onnx.report.difference import DifferenceReport, FallbackChange, FigureChange
 from samba_onnx.report.layout import ARROWS, some, table, titled
 from samba_onnx.report.units import byte_text, second_text
@@ -61,8 +61,8 @@ def _figures(report: DifferenceReport) -> list[Sequence[str]]:
     return [
         (
             figure.name.replace("_", " "),
-            figure_text(figure.before, figure.unit),
-            figure_text(figure.after, figure.unit),
+            amount_text(figure.before, figure.unit),
+            amount_text(figure.after, figure.unit),
             share_text(figure),
             _verdict(figure),
         )

@@ -134,7 +134,7 @@ def test_sequences_are_printed_as_text(folder: Path, samba_port: SambaPort) -> N
         (("--engine=spark",), "--engine spark: expected one of local, ray"),
         (("--packing_boundary=line",), "expected one of jsonl, prompt_completion_pair"),
         (("--input_packing_config=greedy",), "expected one of full, greedy::drop"),
-        (("--max_seq_length=0",), "max_seq_length 0: expected at least 1"),
+        (("--max_seq_length=0",), "max_seq_length 0: expected 1 to 16777216"),
         (("--num_workers=0",), "num_workers 0: expected at least 1"),
         (("--seed=-1",), "seed -1: expected at least 0"),
         (("--categories_path=corpus.jsonl",), "--categories_path corpus.jsonl: cannot be read"),

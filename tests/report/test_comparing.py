@@ -9,7 +9,7 @@ import pytest
 from samba_onnx.errors import UsageError
 from samba_onnx.pef.manifest import Manifest
 from samba_onnx.report import Report
-from samba_onnx.report.comparing import difference
+from samba_onnx.report.comparing import amount_text, difference
 from samba_onnx.report.difference import DifferenceReport
 from samba_onnx.report.difference_text import difference_text
 from samba_onnx.report.layout import render
@@ -79,6 +79,17 @@ def test_a_little_more_time_may_be_allowed() -> None:
     assert [figure.name for figure in answer.figures if figure.worse] == ["modelled_seconds"]
     assert not compared(manifest, slower, allowed_percent=1.0).worse
     assert not compared(slower, manifest).worse
+
+
+def test_figures_are_in_words() -> None:
+    figures = compared(detector(), detector()).figures
+    ones = {amount_text(1, figure.unit) for figure in figures}
+    assert ones == {
+        *("1 node", "1 place", "1 boundary", "1 transfer", "1 section", "1 region"),
+        *("1 B", "1.0 s", "1 FLOP"),
+    }
+    assert amount_text(2, "boundaries") == "2 boundaries"
+    assert amount_text(4_089_184_256, "FLOP") == "4.1 GFLOP"
 
 
 def test_another_name_for_the_same_node_is_no_move() -> None:
