@@ -13,9 +13,9 @@ import typer
 from samba_onnx.cli.calibrating import host_profile
 from samba_onnx.cli.display import Display, refuse_overwriting, write_file
 from samba_onnx.cli.failures import EXIT_NO, EXIT_YES, complain
+from samba_onnx.cli.limits import FailOption
 from samba_onnx.cli.options import (
     OUTPUT,
-    FailOption,
     HostOption,
     JsonOption,
     LegaliseOption,
