@@ -79,7 +79,7 @@ def run_analyses(
 
     Args:
         analyses: What to analyze, in this order.
-        options: Of ``samba-port analyze``, the same for all.
+        options: Options that every ``samba-port analyze`` gets.
         limits: How many run at a time, and what each may take.
         progress: Called with the number of those that ended, after each.
 

@@ -36,77 +36,88 @@ _EACH = "Limits of each analysis"
 _ODD = re.compile(r"[^A-Za-z0-9._-]+")
 
 
+ModelsArgument = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="MODELS...",
+        help="Folders with .onnx and .pt2 files and config.json of Hugging Face; such files; "
+        "package.module:factory; or .txt files with one of these in each line.",
+    ),
+]
+TargetsOption = Annotated[
+    str,
+    typer.Option(
+        "--targets", metavar="TARGET,...", help="Devices, or TOML files of your own, by commas."
+    ),
+]
+ReportsOption = Annotated[
+    str,
+    typer.Option(
+        "--output", "-o", metavar="FOLDER", help="Where the report of each analysis is kept."
+    ),
+]
+RetryOption = Annotated[
+    bool, typer.Option("--retry", help="Try again what failed in an earlier survey.")
+]
+FreshOption = Annotated[
+    bool, typer.Option("--fresh", help="Analyze everything again, changed or not.")
+]
+JobsOption = Annotated[
+    int | None,
+    typer.Option(
+        "--jobs",
+        "-j",
+        metavar="N",
+        min=1,
+        help="Analyses at a time; one for each core if left out.",
+        rich_help_panel=_EACH,
+    ),
+]
+TimeoutOption = Annotated[
+    float,
+    typer.Option(
+        "--timeout",
+        metavar="S",
+        min=0.001,
+        help="Seconds after which it is stopped.",
+        rich_help_panel=_EACH,
+    ),
+]
+MemoryOption = Annotated[
+    str | None,
+    typer.Option(
+        "--memory",
+        metavar="BYTES",
+        help="Memory that it may take, as 8GB; an even share of what is free if left out.",
+        rich_help_panel=_EACH,
+    ),
+]
+CsvOption = Annotated[
+    str | None,
+    typer.Option(
+        "--csv",
+        metavar="FILE",
+        help="Write a line for each model and target as CSV, too.",
+        rich_help_panel=OUTPUT,
+    ),
+]
+
+
 def survey(
-    models: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="MODELS...",
-            help="Folders with .onnx and .pt2 files and config.json of Hugging Face; such files; "
-            "package.module:factory; or .txt files with one of these in each line.",
-        ),
-    ],
-    targets: Annotated[
-        str,
-        typer.Option(
-            "--targets", metavar="TARGET,...", help="Devices, or TOML files of your own, by commas."
-        ),
-    ] = "sn40l",
+    models: ModelsArgument,
+    targets: TargetsOption = "sn40l",
     level: LevelOption = "o3",
     placement: PlacementOption = "optimal",
     host: HostOption = "default",
     legalise: LegaliseOption = "auto",
-    output: Annotated[
-        str,
-        typer.Option(
-            "--output", "-o", metavar="FOLDER", help="Where the report of each analysis is kept."
-        ),
-    ] = "survey",
-    retry: Annotated[
-        bool, typer.Option("--retry", help="Try again what failed in an earlier survey.")
-    ] = False,
-    fresh: Annotated[
-        bool, typer.Option("--fresh", help="Analyze everything again, changed or not.")
-    ] = False,
-    jobs: Annotated[
-        int | None,
-        typer.Option(
-            "--jobs",
-            "-j",
-            metavar="N",
-            min=1,
-            help="Analyses at a time; one for each core if left out.",
-            rich_help_panel=_EACH,
-        ),
-    ] = None,
-    timeout: Annotated[
-        float,
-        typer.Option(
-            "--timeout",
-            metavar="S",
-            min=0.001,
-            help="Seconds after which it is stopped.",
-            rich_help_panel=_EACH,
-        ),
-    ] = 600.0,
-    memory: Annotated[
-        str | None,
-        typer.Option(
-            "--memory",
-            metavar="BYTES",
-            help="Memory that it may take, as 8GB; an even share of what is free if left out.",
-            rich_help_panel=_EACH,
-        ),
-    ] = None,
+    output: ReportsOption = "survey",
+    retry: RetryOption = False,
+    fresh: FreshOption = False,
+    jobs: JobsOption = None,
+    timeout: TimeoutOption = 600.0,
+    memory: MemoryOption = None,
     fail_on_fallback: FailOption = False,
-    csv: Annotated[
-        str | None,
-        typer.Option(
-            "--csv",
-            metavar="FILE",
-            help="Write a line for each model and target as CSV, too.",
-            rich_help_panel=OUTPUT,
-        ),
-    ] = None,
+    csv: CsvOption = None,
     json: JsonOption = None,
     quiet: QuietOption = False,
     verbose: VerboseOption = 0,
@@ -124,14 +135,9 @@ def survey(
 
     Exit status 1 means that an analysis failed or, with --fail-on-fallback, that a node runs on the CPU.
     """
-    from samba_onnx.workflows.model_sources import find_models
-
     devices = _targets(targets)
     profile = host_profile(host)
-    names = find_models(models)
-    refuse_overwriting(*names, outputs={"--json": json, "--csv": csv, "--output": output})
-    if os.path.lexists(output) and not os.path.isdir(output):
-        raise UsageError(f"--output {output}: expected a folder")
+    names = _models(models, output, {"--json": json, "--csv": csv, "--output": output})
     limits = _limits(jobs, timeout, memory)
     settings = {"level": level, "placement": placement, "legalise": legalise, "host": profile}
     options = [word for name, value in settings.items() for word in (f"--{name}", value)]
@@ -139,16 +145,19 @@ def survey(
         activity.step("survey")
         analyses = _analyses(names, devices, settings, output)
         report = _survey(analyses, devices, options, limits, (retry, fresh), activity)
-    if csv is not None:
-        from samba_onnx.report.surveying import csv_text
-
-        write_file(csv, csv_text(report).encode("utf-8", "backslashreplace"))
-    from samba_onnx.report.survey_text import survey_text
-
-    Display(json, quiet, verbose).show(
-        report.headline, lambda rows: survey_text(report, rows), report
-    )
+    _show(report, csv, Display(json, quiet, verbose))
     return _status(report, fail_on_fallback)
+
+
+def _models(models: Sequence[str], folder: str, outputs: dict[str, str | None]) -> tuple[str, ...]:
+    """Return the models, none of which the command would write over."""
+    from samba_onnx.workflows.model_sources import find_models
+
+    names = find_models(models)
+    refuse_overwriting(*names, outputs=outputs)
+    if os.path.lexists(folder) and not os.path.isdir(folder):
+        raise UsageError(f"--output {folder}: expected a folder")
+    return names
 
 
 def _targets(text: str) -> tuple[str, ...]:
@@ -248,6 +257,16 @@ def _survey(
             error = each.error() or "the record of its failure cannot be read"
             survey.fail(each.model, each.target, str(each.failure), error)
     return survey.report()
+
+
+def _show(report: SurveyReport, csv: str | None, display: Display) -> None:
+    """Write the table and show the answer."""
+    from samba_onnx.report.survey_text import survey_text
+    from samba_onnx.report.surveying import csv_text
+
+    if csv is not None:
+        write_file(csv, csv_text(report).encode("utf-8", "backslashreplace"))
+    display.show(report.headline, lambda rows: survey_text(report, rows), report)
 
 
 def _status(report: SurveyReport, fail_on_fallback: bool) -> int:

@@ -30,7 +30,7 @@ class Survey:
         """Begin with no model.
 
         Args:
-            targets: Those that models are analyzed for, as they were named.
+            targets: Targets that models are analyzed for, as they were named.
         """
         self._targets = tuple(targets)
         self._entries: list[SurveyEntry] = []

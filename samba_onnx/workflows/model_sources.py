@@ -60,7 +60,7 @@ def find_models(names: Iterable[str]) -> tuple[str, ...]:
     """Return the models that names stand for.
 
     Args:
-        names: Of models; of folders, for all ONNX and ``.pt2`` files in and below them and every
+        names: Names of models; of folders, for all ONNX and ``.pt2`` files in and below them and every
             ``config.json`` with no such file beside it; of ``.txt`` files, for the names that stand in
             their lines.
 
@@ -129,8 +129,8 @@ def model_digest(model: str, settings: Mapping[str, str]) -> str:
     """Return what changes when the analysis of a model may come to another result.
 
     Args:
-        model: As ``find_models`` returns it. Of an ONNX file the content counts, of its external data
-            size and time of change; of a factory its name and the file of its module, but not what
+        model: As ``find_models`` returns it. The content counts of an ONNX file, size and time of change
+            of its external data; of a factory its name and the file of its module, but not what
             that imports; of a configuration its content and the versions of torch and transformers.
         settings: What else the result depends on, by name.
 
