@@ -20,6 +20,7 @@ Importing this package costs next to nothing: each name below loads its module o
 from __future__ import annotations
 
 import importlib
+import os
 from typing import TYPE_CHECKING, Any
 
 from samba_onnx.operator_names import FUNCTIONAL
@@ -136,6 +137,13 @@ __all__ = [
 ]
 __all__ += [name for name in FUNCTIONAL if name not in __all__]
 __all__.sort()
+
+_CHECKOUT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+if not os.path.isdir(os.path.join(__path__[0], "passes")) and os.path.isfile(
+    os.path.join(_CHECKOUT, "passes", "__init__.py")
+):
+    # An sdist, or a checkout whose links to passes/ and runtime/ are plain text files.
+    __path__.append(_CHECKOUT)
 
 _MODULES = ("functional", "graph", "nn", "optim", "sambaflow", "sambaloader", "utils")
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import subprocess
 import sys
+import tarfile
 import tomllib
 from pathlib import Path
 
@@ -67,3 +70,57 @@ def test_importing_loads_neither_torch_nor_onnxruntime(statement: str) -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     )
     assert answer.stdout.strip() == "set()"
+
+
+@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="an sdist does not know what is tracked")
+def test_an_sdist_has_all_that_is_tracked() -> None:
+    command = ["git", "-C", str(ROOT), "ls-files"]
+    tracked = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+    lines = (ROOT / "MANIFEST.in").read_text().splitlines()
+    words = [line.split() for line in lines if line and not line.startswith("#")]
+    folders = {word for verb, *rest in words if verb == "graft" for word in rest}
+    files = {word for verb, *rest in words if verb == "include" for word in rest}
+    # What setuptools adds itself: the package, what the project's table names, and the manifest.
+    files |= {"LICENSE", "MANIFEST.in", "README.md", "pyproject.toml"}
+    folders |= {"samba_onnx"}
+    missing = {name for name in tracked if name.split("/")[0] not in folders | files}
+    assert missing == set()
+    assert all((ROOT / name).exists() for name in folders | files)
+
+
+@pytest.mark.slow
+def test_an_unpacked_sdist_is_a_checkout_without_links(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    ignored = shutil.ignore_patterns(".*", "__pycache__", "*.egg-info", "build", "dist")
+    shutil.copytree(ROOT, source, symlinks=True, ignore=ignored)
+    shutil.copytree(ROOT / ".ci", source / ".ci")
+    build = "import sys; from setuptools.build_meta import build_sdist; build_sdist(sys.argv[1])"
+    subprocess.run(
+        [sys.executable, "-c", build, str(tmp_path)], cwd=source, capture_output=True, check=True
+    )
+    (archive,) = tmp_path.glob("*.tar.gz")
+    with tarfile.open(archive) as opened:
+        opened.extractall(tmp_path / "unpacked", filter="data")
+    (unpacked,) = (tmp_path / "unpacked").iterdir()
+    assert not (unpacked / "samba_onnx/passes").exists()
+    words = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "tests/test_packaging.py",
+    ]
+    environment = {name: text for name, text in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run(
+        [*words, "tests/cli/test_limits.py", "-m", "not slow"],
+        cwd=unpacked, env=environment, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-3000:]
+    code = "import samba_onnx.passes as p, samba_onnx.runtime as r; print(p.__file__, r.__file__)"
+    places = subprocess.run(
+        [sys.executable, "-c", code], cwd=unpacked, env=environment, capture_output=True, text=True,
+        check=True,
+    ).stdout.split()  # fmt: skip
+    assert places == [str(unpacked / room / "__init__.py") for room in ("passes", "runtime")]

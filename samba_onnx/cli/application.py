@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import os
 import sys
 import warnings
 from collections.abc import Callable, Sequence
@@ -30,6 +31,9 @@ from samba_onnx.cli import (
     verifying,
 )
 from samba_onnx.cli.failures import EXIT_USAGE, answer_or_complain
+
+COMPLETION_VARIABLE = "_SAMBA_PORT_COMPLETE"
+"""Set by the shell when it asks how a command line may go on; the parser reads it."""
 
 _PASSING_ON = {"ignore_unknown_options": True, "allow_interspersed_args": False}
 """For a command whose last arguments are the command line of another program."""
@@ -63,7 +67,7 @@ def run_command(arguments: Sequence[str]) -> int:
 
 def _dispatch(arguments: Sequence[str]) -> int:
     command = typer.main.get_command(build_application(_markup()))
-    if not arguments:
+    if not arguments and COMPLETION_VARIABLE not in os.environ:
         with contextlib.redirect_stdout(sys.stderr):
             _call(command, ["--help"])
         return EXIT_USAGE
@@ -115,7 +119,6 @@ def build_application(markup: Literal["rich"] | None = None) -> typer.Typer:
     """
     application = typer.Typer(
         name="samba-port",
-        add_completion=False,
         pretty_exceptions_enable=False,
         rich_markup_mode=markup,
         context_settings={"help_option_names": ["-h", "--help"]},

@@ -82,8 +82,10 @@ def answer_or_complain(action: Callable[[], int], arguments: Sequence[str]) -> i
     except KeyboardInterrupt:
         complain(name, "interrupted")
         return 130
-    except SystemExit:  # the parser's way to end when the output's reader is gone
-        return EXIT_PIPE
+    except (
+        SystemExit
+    ) as end:  # the parser's, after it completed; or when the output's reader is gone
+        return EXIT_PIPE if end.code else EXIT_YES
     return status
 
 
