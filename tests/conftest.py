@@ -8,8 +8,12 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from samba_onnx.pef.manifest import Manifest
 
 # Two spinning thread pools in one process starve each other.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
@@ -37,6 +41,24 @@ def _nothing_of_the_process_is_left() -> Iterator[None]:
         values.RANDOM.seed(None, values.FAITHFUL)
     if "samba_onnx.sessions.options" in sys.modules:
         sys.modules["samba_onnx.sessions.options"].SessionOptions.command_line = {}
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _every_manifest_fits_its_schema() -> Iterator[None]:
+    """Hold what tests of this process write as a PEF against the documented schema."""
+    from samba_onnx.pef import writer
+    from tests.pef.written_manifests import check_written
+
+    encode = writer.encode_manifest
+
+    def encode_and_check(manifest: Manifest) -> bytes:
+        text = encode(manifest)
+        check_written(text)
+        return text
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(writer, "encode_manifest", encode_and_check)
+        yield
 
 
 def pytest_collection_finish() -> None:

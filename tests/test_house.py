@@ -134,6 +134,8 @@ RECORD_ROOMS = (
     "samba_onnx/pef/dimensions.py",
     "samba_onnx/pef/host_summary.py",
     "samba_onnx/pef/manifest.py",
+    "samba_onnx/pef/original_files.py",
+    "samba_onnx/pef/stage_records.py",
     "samba_onnx/pef/target_summary.py",
     "passes/planning/",
 )

@@ -247,12 +247,18 @@ def _report(verification: Verification, pef: str) -> VerificationReport:
         runs=verification.runs,
         outputs=outputs,
         engine=verification.engine,
-        advice="" if verification.passed else _advice(verification.engine),
+        advice=_advice(verification),
+        other_version=verification.other_version,
     )
 
 
-def _advice(engine: str) -> str:
-    """Return how to tell an engine's fault from the compiler's, after outputs differed."""
+def _advice(verification: Verification) -> str:
+    """Return how to tell an engine's fault from the compiler's, after outputs of the same model differed."""
+    if verification.passed:
+        return ""
+    if verification.other_version:
+        return "convert the model again: the PEF is of another version of it"
+    engine = verification.engine
     if engine == DEFAULT_ENGINE:
         return (
             "to tell an engine's fault from the compiler's, run it again with --engine reference, "

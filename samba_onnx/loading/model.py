@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import os
 import secrets
@@ -22,6 +23,7 @@ from samba_onnx.loading.lifting import lift_weights
 from samba_onnx.loading.normalising import normalise
 from samba_onnx.loading.zip_maps import without_zip_maps
 from samba_onnx.pef.manifest import SourceModel
+from samba_onnx.pef.original_files import OriginalFile
 from samba_onnx.safety.files import open_regular, printable
 from samba_onnx.safety.graph_checks import check_model
 from samba_onnx.safety.old_opsets import converted, default_opset
@@ -44,6 +46,10 @@ class LoadedModel:
     tensors in the place of maps; None where the model itself is of such a one."""
     notes: tuple[str, ...] = ()
     """What of the model's interface is another one now, in sentences for people."""
+    digests: Callable[[], tuple[OriginalFile, ...]] = tuple
+    """Reads the model's file, and the files beside it with its external data, as a whole, and returns their
+    names, sizes and SHA-256; nothing for a ``ModelProto``. The files are those that were opened here, also
+    if others have their places now."""
 
     def source(self, given: str | os.PathLike[str] | onnx.ModelProto) -> Path | onnx.ModelProto:
         """Return what an engine runs in order to know what the original answers.
@@ -86,7 +92,10 @@ def load_model(source: str | os.PathLike[str] | onnx.ModelProto) -> LoadedModel:
     with open_regular(path) as file:
         proto = _parse(file, path, own)
         files.add(own, file)
-    return _finish(proto, path.name, path, files)
+    loaded = _finish(proto, path.name, path, files)
+    return dataclasses.replace(
+        loaded, digests=functools.partial(files.digests, own, printable(path.name))
+    )
 
 
 def _parse(file: BinaryIO, path: Path, own: str) -> onnx.ModelProto:

@@ -14,11 +14,13 @@ class Change:
     """
 
     graph: str
+    """The graph."""
     code: str
     """Short name of the reason, as fallbacks have it."""
     operator: str
     """Operator of the nodes with its domain; empty for a reason that is about shapes or types of values."""
     nodes: tuple[str, ...]
+    """The nodes, by name."""
     transfers: int
     """Transfers of a run that would not be made."""
     bytes: int
@@ -34,6 +36,10 @@ class Bound:
     """What a run of a graph would cost if the target ran every node."""
 
     graph: str
+    """The graph."""
     transfers: int
+    """Transfers of a run."""
     bytes: int
+    """Bytes that a run would copy."""
     seconds: float
+    """Modelled time of a run."""

@@ -6,6 +6,7 @@ mean the same by a valid PEF.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -33,6 +34,7 @@ from samba_onnx.safety.files import printable
 
 __all__ = ["check_manifest", "weights_layout"]
 
+_DIGEST = re.compile("[0-9a-f]{64}")
 _MOST_RUNS = 100
 """Runs of a reference sample; more than that would be no sample, but an attempt to waste time."""
 
@@ -291,6 +293,12 @@ def _check_model_names(graph: Graph) -> None:
 def _check_figures(manifest: Manifest) -> None:
     graphs = {graph.name for graph in manifest.graphs}
     _not_negative("the source model", nodes=manifest.source.nodes)
+    beside = manifest.source.files[1:]
+    _unique("file beside the source model", (file.name for file in beside))
+    for file in manifest.source.files:
+        _not_negative(f"file {file.name} of the source model", bytes=file.bytes)
+        if not _DIGEST.fullmatch(file.sha256):
+            _refuse(f"file {printable(file.name)} of the source model has no SHA-256")
     for step in manifest.passes:
         name = f"pass {step.name}"
         _not_negative(name, before=step.nodes_before, after=step.nodes_after)

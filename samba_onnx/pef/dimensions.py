@@ -10,6 +10,7 @@ class DynamicDimension:
     """A dimension that stayed dynamic, and the option that would make it static."""
 
     name: str
+    """Its name in the model."""
     inputs: tuple[str, ...]
     """Where it occurs, as ``input[axis]``."""
     option: str
@@ -21,11 +22,13 @@ class BoundDimension:
     """A dimension that is dynamic in the model, and has a size in a graph of the PEF."""
 
     graph: str
+    """The graph of that size."""
     name: str
     """Its name in the model; empty where it has none."""
     inputs: tuple[str, ...]
     """Where it occurs, as ``input[axis]``, with the model's own names."""
     size: int
+    """Its size."""
     assumed: bool
     """Whether nobody stated the size."""
     option: str

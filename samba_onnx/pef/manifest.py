@@ -8,16 +8,24 @@ modelled seconds, rates are per second.
 
 from __future__ import annotations
 
-import dataclasses
 import enum
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from samba_onnx.pef.changes import Bound, Change
+from samba_onnx.pef.decoding import MAY_BE_MISSING
 from samba_onnx.pef.dimensions import BoundDimension, DynamicDimension
 from samba_onnx.pef.host_summary import HostSummary
+from samba_onnx.pef.original_files import OriginalFile
 from samba_onnx.pef.rewriting import LegalisedRule, PassSummary
+from samba_onnx.pef.stage_records import Fallback, FallbackNode, Section, Stage
 from samba_onnx.pef.target_summary import TargetSummary
-from samba_onnx.program.kinds import LOADED_KINDS, RESIDENT_KINDS, SectionType, SymbolKind
+from samba_onnx.program.kinds import LOADED_KINDS, RESIDENT_KINDS, SymbolKind
+
+__all__ = [
+    "FORMAT_VERSION", "Argin", "Boundary", "Call", "Cause", "Direction", "Fallback", "FallbackNode", "Graph",
+    "Manifest", "Member", "Producer", "ReferenceSample", "Region", "Section", "SourceModel", "Stage", "Stored",
+    "Symbol", "Transfer",
+]  # fmt: skip
 
 FORMAT_VERSION = 1
 """Version of the PEF layout and manifest that this package writes and the newest that it reads."""
@@ -46,7 +54,9 @@ class Producer:
     """The program that wrote the PEF."""
 
     name: str
+    """``samba-onnx``."""
     version: str
+    """Its version."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +71,9 @@ class SourceModel:
     """Version of the default operator set before conversion."""
     nodes: int
     """Nodes in the graph as it was given, subgraphs and functions not counted."""
+    files: tuple[OriginalFile, ...] = field(default=(), metadata=MAY_BE_MISSING)
+    """The model's file, and behind it the files beside it that hold external data of it, by location;
+    none for a model that was in memory, and for one of torch."""
 
 
 @dataclass(frozen=True)
@@ -68,8 +81,11 @@ class Region:
     """A place in device memory; symbols that name the same region share it."""
 
     name: str
+    """Its name, unique in the PEF."""
     bytes: int
+    """Its size."""
     tier: str
+    """The level of device memory that it is in, by the name that the target has for it."""
     mutable: bool = False
     """Whether a section writes it; weights of an inference PEF are read-only."""
 
@@ -81,6 +97,7 @@ class Stored:
     offset: int
     """Bytes from the start of member ``weights.safetensors``."""
     bytes: int
+    """Length."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +105,9 @@ class Symbol:
     """A named value known to the PEF."""
 
     name: str
+    """Its name, unique in the PEF."""
     kind: SymbolKind
+    """What it is to the program."""
     type: str
     """ONNX's text form: ``tensor(float)``, ``tensor(bfloat16)``, ``seq(tensor(int64))``, ..."""
     shape: tuple[int | str | None, ...] | None
@@ -116,84 +135,6 @@ class Symbol:
 
 
 @dataclass(frozen=True)
-class FallbackNode:
-    """A node that runs on the CPU, and the reason."""
-
-    name: str
-    op_type: str
-    domain: str
-    code: str
-    """Short name of the reason, stable for machines, as ``operator`` or ``dynamic_shape``."""
-    reason: str
-    """One sentence for people."""
-    hint: str = ""
-    """What the user can do about it; may be empty."""
-    location: str = ""
-    """``file.py:line`` of the user's own model, when the model carries it."""
-    supported: bool = False
-    """Whether the target could run it, and a run takes less time with it on the CPU."""
-    at_load: bool = False
-    """Whether it computes from weights only: once, when they are loaded, and not in every run. All that
-    it reads are initializers of the fallback, residents that no run changes, and results of such nodes
-    of the same fallback."""
-
-
-@dataclass(frozen=True)
-class Stage:
-    """A piece of a graph that one call executes; the common part of Section and Fallback."""
-
-    id: int
-    """Unique over sections and fallbacks of the whole PEF."""
-    name: str
-    graph: str
-    member: str
-    """The PEF member that holds it as an ONNX model."""
-    inputs: tuple[str, ...]
-    """Symbols read, other than ``weights``, in the order of the ONNX model's inputs."""
-    outputs: tuple[str, ...]
-    """Symbols written, in the order of the ONNX model's outputs."""
-    weights: tuple[str, ...]
-    """Weight and constant symbols that are initializers of the ONNX model."""
-    operators: dict[str, int]
-    """Number of nodes by operator, ``domain::Op`` outside the default domain."""
-    operator_flops: dict[str, int] = dataclasses.field(default_factory=dict)
-    """Floating-point operations of one execution by operator (the keys of ``operators``), as far
-    as shapes are known; an operator without any may be missing."""
-
-    @property
-    def nodes(self) -> int:
-        """Number of nodes."""
-        return sum(self.operators.values())
-
-
-@dataclass(frozen=True)
-class Section(Stage):
-    """A piece of a graph that runs on the RDU in one go."""
-
-    type: SectionType = SectionType.FWD
-    flops: int = 0
-    bytes: int = 0
-    """Bytes read and written in off-chip device memory by one execution."""
-    seconds: float = 0.0
-    """Modelled: max(flops / peak, bytes / bandwidth)."""
-    sram_bytes: int = 0
-    """Weights and the largest set of live activations, as planned for on-chip memory."""
-
-
-@dataclass(frozen=True)
-class Fallback(Stage):
-    """A group of nodes that runs on the host CPU."""
-
-    type: SectionType = SectionType.FWD
-    reasons: tuple[FallbackNode, ...] = ()
-    seconds: float = 0.0
-    """Modelled time of one execution on the CPU, without the nodes that are computed at load and those
-    whose time is not modelled."""
-    unmodelled: int = 0
-    """Nodes whose time is not modelled: a size is not known, or what they do with it."""
-
-
-@dataclass(frozen=True)
 class Call:
     """One step of a graph's schedule."""
 
@@ -208,9 +149,13 @@ class Transfer:
     """One host→RDU or RDU→host copy, planned by the compiler or recorded by the runtime."""
 
     symbol: str
+    """What is copied."""
     bytes: int
+    """How much."""
     direction: Direction
+    """Which way."""
     cause: Cause
+    """Why."""
     seconds: float
     """Modelled: latency + bytes / bandwidth of the link."""
     call: int | None = None
@@ -223,19 +168,24 @@ class Graph:
     """A whole graph: its interface, its schedule and the transfers that it will make."""
 
     name: str
+    """Its name, unique in the PEF."""
     inputs: tuple[str, ...]
+    """Symbols that a run is given, in the order of the model."""
     outputs: tuple[str, ...]
+    """Symbols that a run returns, in the order of the model."""
     calls: tuple[Call, ...]
+    """The schedule, in the order of execution."""
     load_transfers: tuple[Transfer, ...]
     """Made once: weights and constants when the PEF is loaded, residents when they are given
     their values."""
     run_transfers: tuple[Transfer, ...]
     """Made by every run that is given all inputs and asked for all outputs."""
     boundaries: tuple[Boundary, ...] = ()
+    """Where the schedule passes between RDU and CPU."""
     spatial_batches: int = 0
     """Mini-batches for each of which a run executes the whole schedule, with all sections on the
     RDU at once (``--mapping spatial``); 0 for sections that are swapped in one after the other."""
-    model_names: dict[str, str] = dataclasses.field(default_factory=dict)
+    model_names: dict[str, str] = field(default_factory=dict)
     """The names that the model has for inputs and outputs, by symbol, where graphs for several sizes
     of one model need a symbol each; a name that is missing here is the symbol's own."""
 
@@ -257,8 +207,11 @@ class Boundary:
     after: int
     """Stage id of the consumer side."""
     symbols: tuple[str, ...]
+    """What is copied there."""
     bytes: int
+    """Bytes of all of them."""
     seconds: float
+    """Modelled time of the copies."""
 
 
 @dataclass(frozen=True)
@@ -269,9 +222,13 @@ class Argin:
     """
 
     name: str
+    """The symbol."""
     type: str
+    """ONNX's text form, as ``tensor(float)``."""
     default: float
+    """The value until another one is set."""
     stages: tuple[int, ...]
+    """Ids of the stages that read it."""
 
 
 @dataclass(frozen=True)
@@ -283,18 +240,24 @@ class ReferenceSample:
     """
 
     graph: str
+    """The graph that was run."""
     seed: int
     """Seed of the first run's inputs; the others have the next ones. 0 where the user chose them."""
     runs: int
+    """How many runs there are."""
     inputs: tuple[str, ...]
+    """Symbols of the inputs."""
     outputs: tuple[str, ...]
+    """Symbols of the outputs."""
     wide: tuple[str, ...]
     """Outputs of 16 bits, or behind quantised numbers, of which there is what the original model answers
     in float32 and without rounding, too."""
     depth: int
     """Operators that round, on the longest way through the original model."""
     rtol: float
+    """Relative tolerance of floats."""
     atol: float
+    """Absolute tolerance, per unit of the output's largest magnitude."""
 
 
 @dataclass(frozen=True)
@@ -302,8 +265,11 @@ class Member:
     """A file inside the PEF."""
 
     name: str
+    """Its name in the archive."""
     bytes: int
+    """Its size."""
     sha256: str
+    """SHA-256 of its content, in hexadecimal."""
 
 
 @dataclass(frozen=True)
@@ -311,17 +277,27 @@ class Manifest:
     """All that a PEF says about itself."""
 
     producer: Producer
+    """What wrote the PEF."""
     target: TargetSummary
+    """The device that it was compiled for."""
     source: SourceModel
+    """The model that it was made of."""
     level: str
     """Optimization level: ``o0`` or ``o3``."""
     graphs: tuple[Graph, ...]
+    """The graphs; a run executes one."""
     sections: tuple[Section, ...]
+    """What runs on the RDU."""
     fallbacks: tuple[Fallback, ...]
+    """What runs on the CPU."""
     symbols: tuple[Symbol, ...]
+    """All values that stages exchange, and their weights."""
     regions: tuple[Region, ...]
+    """All places in device memory."""
     argins: tuple[Argin, ...] = ()
+    """Scalars that keep their values from run to run."""
     passes: tuple[PassSummary, ...] = ()
+    """What the passes of the compiler did, in their order."""
     legalised: tuple[LegalisedRule, ...] = ()
     """What each rule of legalisation brought, by graph and rule."""
     changes: tuple[Change, ...] = ()
@@ -329,20 +305,24 @@ class Manifest:
     bounds: tuple[Bound, ...] = ()
     """What runs of graphs with fallbacks would cost without them."""
     dynamic_dimensions: tuple[DynamicDimension, ...] = ()
+    """Dimensions that have no size."""
     bound_dimensions: tuple[BoundDimension, ...] = ()
-    experimental: dict[str, int] = dataclasses.field(default_factory=dict)
+    """Dimensions that are dynamic in the model, and have a size here."""
+    experimental: dict[str, int] = field(default_factory=dict)
     """Nodes placed on the RDU whose support the vendor calls experimental, or that is observed or
     assumed rather than documented, by ``operator: evidence``."""
     notes: tuple[str, ...] = ()
     """Sentences for the report that belong nowhere else."""
     reference: ReferenceSample | None = None
-    metadata: dict[str, str] = dataclasses.field(default_factory=dict)
+    """A sample to test the PEF with; None without one."""
+    metadata: dict[str, str] = field(default_factory=dict)
     """Key-value pairs of the user (``pef_metadata`` in SambaFlow)."""
     members: tuple[Member, ...] = ()
     """Every other member of the file; filled in by the writer."""
     host: HostSummary | None = None
     """The CPU that fallbacks' times are modelled for; None for a PEF without fallbacks."""
     format_version: int = FORMAT_VERSION
+    """Version of the layout and of these records."""
 
     def stages(self) -> dict[int, Section | Fallback]:
         """Return sections and fallbacks by id."""

@@ -12,9 +12,13 @@ class PassSummary:
     """What one pass did."""
 
     name: str
+    """The pass."""
     modified: bool
+    """Whether it changed anything."""
     nodes_before: int
+    """Nodes of the graph before it."""
     nodes_after: int
+    """Nodes of the graph after it."""
     seconds: float | None = field(default=None, compare=False, metadata=NOT_STORED)
     """Wall-clock time that it took; None when it was read from a file. No part of a PEF, whose
     bytes follow from its input alone."""
@@ -29,7 +33,9 @@ class LegalisedRule:
     """
 
     rule: str
+    """The rule."""
     graph: str
+    """The graph."""
     nodes: tuple[str, ...]
     """Nodes that it wrote with operators of the target."""
     operators: dict[str, int]

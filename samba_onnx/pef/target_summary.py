@@ -15,7 +15,9 @@ class Tier:
     name: str
     """``sram``, ``hbm`` or ``ddr``."""
     bytes: int
+    """Its size."""
     bytes_per_second: float
+    """Its bandwidth."""
 
 
 @dataclass(frozen=True)
@@ -23,9 +25,13 @@ class Assumption:
     """A hardware figure that the vendor has not published, and the value that was used."""
 
     name: str
+    """The figure."""
     value: float
+    """What was taken for it."""
     unit: str
+    """Its unit."""
     note: str
+    """Why that value."""
 
 
 @dataclass(frozen=True)
@@ -33,12 +39,17 @@ class TargetSummary:
     """The hardware figures that the compiler used, so that a report needs no target file."""
 
     name: str
+    """The target."""
     tiers: tuple[Tier, ...]
+    """Levels of memory, the fastest first."""
     peak_flops: dict[str, float]
     """Operations per second by dtype (``bfloat16``, ``float32``, ...)."""
     link_bytes_per_second: float
+    """Bandwidth of the link to the host."""
     link_latency_seconds: float
+    """Taken by a copy however small."""
     assumptions: tuple[Assumption, ...] = ()
+    """Figures that the vendor has not published."""
 
     def tier(self, name: str) -> Tier:
         """Return the tier called ``name``.

@@ -57,5 +57,8 @@ class VerificationReport:
     """What executed the PEF and the original: ``onnxruntime`` or ``reference``."""
     advice: str = ""
     """How to find out whose fault it is; empty when all outputs are within the tolerance."""
+    other_version: str = ""
+    """Says that the model is another version of the one that the PEF was converted from, with the first digits
+    of both SHA-256; empty where it is the same, and where the PEF does not know."""
     schema_version: int = SCHEMA_VERSION
     """Version of this document's form."""

@@ -89,7 +89,12 @@ def verification_text(report: VerificationReport, rows: int | None = 12) -> Rend
         Text(""),
         *(Text(f"Tolerance of {tolerance}") for tolerance in tolerances),
         Text(f"Compared in {count_text(len(report.runs), 'run')}: {'; '.join(report.runs)}"),
-        *([Text(""), Text(report.advice)] if report.advice else []),
+        *(
+            part
+            for text in (report.other_version, report.advice)
+            if text
+            for part in (Text(""), Text(text))
+        ),
     )
 
 

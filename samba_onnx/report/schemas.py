@@ -11,6 +11,7 @@ from samba_onnx.report.comparison import VerificationReport
 from samba_onnx.report.difference import DifferenceReport
 from samba_onnx.report.documents import json_schema
 from samba_onnx.report.lint import LintReport
+from samba_onnx.report.manifest_schema import manifest_schema
 from samba_onnx.report.reduction import ReductionReport
 from samba_onnx.report.report import Report
 from samba_onnx.report.run import RunReport
@@ -35,13 +36,14 @@ DOCUMENTS: dict[str, type] = {
 
 
 def write_schemas(folder: Path) -> None:
-    """Write ``NAME.schema.json`` for every document.
+    """Write ``NAME.schema.json`` for every document, and for the manifest of a PEF.
 
     Args:
         folder: Where to.
     """
-    for name, document in DOCUMENTS.items():
-        text = json.dumps(json_schema(document), indent=2) + "\n"
+    schemas = {name: json_schema(document) for name, document in DOCUMENTS.items()}
+    for name, schema in {**schemas, "manifest": manifest_schema()}.items():
+        text = json.dumps(schema, indent=2) + "\n"
         (folder / f"{name}.schema.json").write_text(text, encoding="utf-8")
 
 

@@ -198,8 +198,9 @@ def convert(
             step.name == "ReplaceFloat16" and step.modified for step in planned.manifest.passes
         ),
     )
-    manifest = replace(planned.manifest, notes=(*planned.manifest.notes, *notes))
-    noted = replace(planned, manifest=manifest)
+    source = replace(planned.manifest.source, files=loaded.digests())
+    every_note = (*planned.manifest.notes, *notes)
+    noted = replace(planned, manifest=replace(planned.manifest, source=source, notes=every_note))
     tried = is_tried(planned.graphs[0].model, wanted=sample, custom_ops=libraries)
     trial = Trial(libraries) if tried else None
     return _write(noted, destination, metadata, reference, settings.progress, trial=trial)

@@ -48,6 +48,9 @@ class Verification:
     """Name of what executed the PEF, and the original."""
     runs: tuple[str, ...] = ()
     """Every run that was compared: its inputs, and how the device kept weights."""
+    other_version: str = ""
+    """Says that the model is another version of the one that the PEF was converted from, in a sentence; empty
+    where it is not, and where the PEF does not know."""
 
     @property
     def passed(self) -> bool:

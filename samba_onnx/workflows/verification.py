@@ -12,6 +12,7 @@ float32, without rounding to whole numbers. Rounding hides what a small fault do
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -38,6 +39,7 @@ from samba_onnx.workflows.sample_inputs import (
     pef_ranges,
     random_inputs,
 )
+from samba_onnx.workflows.source_versions import other_version
 from samba_onnx.workflows.trials import DeviceOptions, ExpectedRun, Verification, compare_trials
 
 if TYPE_CHECKING:
@@ -95,7 +97,8 @@ def verify(
         _refuse_other_model(opened, loaded.model)
         original = options.open_original(loaded.source(model))
         trials = _trials(opened, original, loaded.model, inputs, seed)
-        return compare_trials(opened, trials, "original", ChosenTolerances(rtol, atol), options)
+        compared = compare_trials(opened, trials, "original", ChosenTolerances(rtol, atol), options)
+        return dataclasses.replace(compared, other_version=other_version(opened, loaded))
 
 
 def self_test(

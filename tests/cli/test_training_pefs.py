@@ -17,6 +17,7 @@ import samba_onnx as samba
 from samba_onnx.pef import load_pef
 from tests.cli.conftest import SambaPort
 from tests.cli.factories import batch, net
+from tests.pef.independent_reader import reader
 
 DOCS = Path(__file__).parents[2] / "docs"
 # One float32 product of four terms.
@@ -205,4 +206,8 @@ def test_a_pef_of_convert_has_its_weights(
     document = json.loads(samba_port("inspect", path, "--json", "-").out)
     assert {row["source"] for row in document["residents"]} == {"pef"}
     assert [part["type"] for part in document["parts"]] == ["FWD"]
+    pef = reader().Pef(path)
+    outputs = pef.run(pef.sample("input"))
+    for name, value in pef.sample("output").items():  # torch's own
+        np.testing.assert_allclose(outputs[name], value, rtol=1e-5, atol=1e-6)
     assert "By section type" not in samba_port("inspect", path).out

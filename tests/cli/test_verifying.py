@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 
@@ -123,3 +124,36 @@ def test_the_other_engine_answers_by_its_name(samba_port: SambaPort, tmp_path: P
     refused = samba_port("run", pef, "--random", "0", "--engine", "tpu")
     assert (refused.status, refused.out) == (2, "")
     assert "engine 'tpu' does not exist; there are onnxruntime, reference" in refused.err
+
+
+def test_another_version_of_the_model_is_told_from_the_one_that_was_converted(
+    samba_port: SambaPort, tmp_path: Path
+) -> None:
+    """The sentence has both digests, as hashlib computes them; the numbers decide all the same."""
+    model = onnx.parser.parse_model(
+        '<ir_version: 10, opset_import: ["" : 21]>'
+        "g (float[4] x) => (float[4] y) <float[1] c = {2.0}> { y = Mul(x, c) }"
+    )
+    path, pef = tmp_path / "m.onnx", tmp_path / "m.pef"
+    onnx.save(model, path)
+    samba_onnx.convert(path, pef).close()
+    then = hashlib.sha256(path.read_bytes()).hexdigest()
+    document = json.loads(samba_port("verify", path, pef, "--json", "-").out)
+    assert document["other_version"] == ""
+
+    model.producer_name = "saved anew"
+    onnx.save(model, path)
+    now = hashlib.sha256(path.read_bytes()).hexdigest()
+    same = samba_port("verify", path, pef)
+    assert (same.status, same.err) == (0, "")
+    words = f"another version of the model that m.pef was converted from: the SHA-256 of m.onnx is {now[:12]}…"
+    assert f"{words}, and was {then[:12]}… then" in " ".join(same.out.split())
+
+    model.graph.initializer[0].float_data[0] = 3.0
+    onnx.save(model, path)
+    other = samba_port("verify", path, pef, "--json", "-")
+    assert other.status == 1
+    document = json.loads(other.out)
+    jsonschema.validate(document, json.loads((DOCS / "verification.schema.json").read_text()))
+    assert "another version" in document["other_version"]
+    assert document["advice"].startswith("convert the model again")

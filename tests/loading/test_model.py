@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import hashlib
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -48,6 +49,22 @@ def test_the_summary_says_where_it_came_from(tmp_path: Path) -> None:
     assert loaded.summary.name == "small.onnx"
     assert loaded.summary.producer == "maker 1.2"
     assert (loaded.summary.opset, loaded.summary.nodes) == (21, 1)
+
+
+def test_digests_are_those_of_whole_files(tmp_path: Path) -> None:
+    content_of_w = np.full((2, 3), 0.5, np.float32)
+    proto = with_weight(onnx.numpy_helper.from_array(content_of_w, "w"))
+    path = tmp_path / "m.onnx"
+    onnx.save(proto, path, save_as_external_data=True, location="w.bin", size_threshold=0)
+    loaded = load_model(path)
+    contents = {name: (tmp_path / name).read_bytes() for name in ("m.onnx", "w.bin")}
+    (tmp_path / "w.bin").unlink()  # what was opened counts, not what is there later
+    files = loaded.digests()
+    assert [(file.name, file.bytes, file.sha256) for file in files] == [
+        (name, len(content), hashlib.sha256(content).hexdigest())
+        for name, content in contents.items()
+    ]
+    assert load_model(with_weight(weight())).digests() == ()
 
 
 def test_a_model_in_memory_is_loaded_and_not_changed() -> None:

@@ -9,12 +9,14 @@ import pytest
 
 from samba_onnx.errors import InternalError, PefFormatError
 from samba_onnx.pef.codec import decode_manifest, encode_manifest
+from samba_onnx.pef.consistency import check_manifest
 from samba_onnx.pef.dimensions import DynamicDimension
 from samba_onnx.pef.manifest import (
     Argin,
     Manifest,
     Member,
 )
+from samba_onnx.pef.original_files import OriginalFile
 from samba_onnx.pef.rewriting import PassSummary
 from samba_onnx.pef.target_summary import Assumption
 from samba_onnx.program.kinds import SectionType
@@ -93,3 +95,37 @@ def test_how_long_a_pass_took_is_no_part_of_the_file() -> None:
     (read,) = decode_manifest(encode_manifest(timed)).passes
     assert read.seconds is None
     assert read == done
+
+
+def test_a_manifest_from_before_files_were_recorded_reads_the_same() -> None:
+    """The field is there exactly where it says something, so that old bytes are canonical still."""
+    old = manifest(weights_layout())
+    text = encode_manifest(old)
+    assert "files" not in json.loads(text)["source"]
+    assert decode_manifest(text).source.files == ()
+    files = (OriginalFile("toy.onnx", 3, "0" * 64),)
+    new = dataclasses.replace(old, source=dataclasses.replace(old.source, files=files))
+    text = encode_manifest(new)
+    assert decode_manifest(text) == new
+    empty = json.loads(text)
+    empty["source"]["files"] = []
+    with pytest.raises(PefFormatError, match=r"'source\.files': an empty field is left out"):
+        decode_manifest(json.dumps(empty, sort_keys=True, separators=(",", ":")).encode())
+
+
+@pytest.mark.parametrize(
+    ("files", "words"),
+    [
+        ((OriginalFile("m", -1, "0" * 64),), "m of the source model"),
+        ((OriginalFile("m", 1, "0" * 63),), "m of the source model has no SHA-256"),
+        ((OriginalFile("m", 1, "G" * 64),), "m of the source model has no SHA-256"),
+        ((OriginalFile("m", 1, "0" * 64),) * 3, "file beside the source model"),
+    ],
+)
+def test_impossible_files_of_the_source_are_refused(
+    files: tuple[OriginalFile, ...], words: str
+) -> None:
+    good = manifest(weights_layout())
+    wrong = dataclasses.replace(good, source=dataclasses.replace(good.source, files=files))
+    with pytest.raises(PefFormatError, match=words):
+        check_manifest(wrong)

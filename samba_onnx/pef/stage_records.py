@@ -1,0 +1,95 @@
+"""What a manifest says of sections and fallbacks, the pieces that calls execute."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+
+from samba_onnx.program.kinds import SectionType
+
+
+@dataclass(frozen=True)
+class FallbackNode:
+    """A node that runs on the CPU, and the reason."""
+
+    name: str
+    """Its name in the model."""
+    op_type: str
+    """Its operator."""
+    domain: str
+    """The operator's domain; empty for ONNX's own."""
+    code: str
+    """Short name of the reason, stable for machines, as ``operator`` or ``dynamic_shape``."""
+    reason: str
+    """One sentence for people."""
+    hint: str = ""
+    """What the user can do about it; may be empty."""
+    location: str = ""
+    """``file.py:line`` of the user's own model, when the model carries it."""
+    supported: bool = False
+    """Whether the target could run it, and a run takes less time with it on the CPU."""
+    at_load: bool = False
+    """Whether it computes from weights only: once, when they are loaded, and not in every run. All that
+    it reads are initializers of the fallback, residents that no run changes, and results of such nodes
+    of the same fallback."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A piece of a graph that one call executes; the common part of Section and Fallback."""
+
+    id: int
+    """Unique over sections and fallbacks of the whole PEF."""
+    name: str
+    """What reports call it."""
+    graph: str
+    """The graph that it belongs to."""
+    member: str
+    """The PEF member that holds it as an ONNX model."""
+    inputs: tuple[str, ...]
+    """Symbols read, other than ``weights``, in the order of the ONNX model's inputs."""
+    outputs: tuple[str, ...]
+    """Symbols written, in the order of the ONNX model's outputs."""
+    weights: tuple[str, ...]
+    """Weight and constant symbols that are initializers of the ONNX model."""
+    operators: dict[str, int]
+    """Number of nodes by operator, ``domain::Op`` outside the default domain."""
+    operator_flops: dict[str, int] = dataclasses.field(default_factory=dict)
+    """Floating-point operations of one execution by operator (the keys of ``operators``), as far
+    as shapes are known; an operator without any may be missing."""
+
+    @property
+    def nodes(self) -> int:
+        """Number of nodes."""
+        return sum(self.operators.values())
+
+
+@dataclass(frozen=True)
+class Section(Stage):
+    """A piece of a graph that runs on the RDU in one go."""
+
+    type: SectionType = SectionType.FWD
+    """Which part of a step it is."""
+    flops: int = 0
+    """Floating-point operations of one execution."""
+    bytes: int = 0
+    """Bytes read and written in off-chip device memory by one execution."""
+    seconds: float = 0.0
+    """Modelled: max(flops / peak, bytes / bandwidth)."""
+    sram_bytes: int = 0
+    """Weights and the largest set of live activations, as planned for on-chip memory."""
+
+
+@dataclass(frozen=True)
+class Fallback(Stage):
+    """A group of nodes that runs on the host CPU."""
+
+    type: SectionType = SectionType.FWD
+    """Which part of a step it is."""
+    reasons: tuple[FallbackNode, ...] = ()
+    """Its nodes, and why each is here."""
+    seconds: float = 0.0
+    """Modelled time of one execution on the CPU, without the nodes that are computed at load and those
+    whose time is not modelled."""
+    unmodelled: int = 0
+    """Nodes whose time is not modelled: a size is not known, or what they do with it."""
