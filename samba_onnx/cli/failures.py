@@ -10,6 +10,7 @@ import traceback
 from collections.abc import Callable, Sequence
 
 from samba_onnx.cli.signals import Interrupted, interruption
+from samba_onnx.cli.surroundings import blame
 from samba_onnx.errors import InternalError, PassMismatchError, SambaError
 
 COMMANDS = (
@@ -145,6 +146,8 @@ def _explain(error: Exception, name: str) -> int:
     elif hasattr(error, "format_message"):  # of typer's own parser, whatever it is built on
         message = error.format_message().rstrip(".")
         complain(name, f"error: {message} (see {name} --help)")
+    elif reason := blame(error):
+        complain(name, f"error: {reason} ({type(error).__name__}: {error})")
     else:
         complain(
             name,
