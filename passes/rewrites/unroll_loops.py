@@ -214,7 +214,7 @@ class _Steps:
         for value, axis, back in zip(self._read, axes, backwards, strict=True):
             index = np.array(self._count - 1 - step if back else step, np.int64)
             place = add_constant(self._model, f"{name}_step", index)
-            parts.append(self._made("Gather", [value, place], {"axis": axis}))
+            parts.append(self._add("Gather", [value, place], {"axis": axis}))
         return *states, *parts
 
     def _together(self, place: int, values: Sequence[ir.Value]) -> ir.Value:
@@ -225,10 +225,10 @@ class _Steps:
             values = values[::-1]
         name = f"{self._node.outputs[len(self._initial) + place].name}_axis"
         axes = add_integers(self._model, name, [axis])
-        rows = [self._made("Unsqueeze", [value, axes], {}) for value in values]
-        return self._made("Concat", rows, {"axis": axis})
+        rows = [self._add("Unsqueeze", [value, axes], {}) for value in values]
+        return self._add("Concat", rows, {"axis": axis})
 
-    def _made(
+    def _add(
         self, op_type: str, inputs: Sequence[ir.Value | None], attributes: dict[str, int]
     ) -> ir.Value:
         node = ir.node(op_type, inputs, attributes)

@@ -32,6 +32,8 @@ class Article:
     """Whether the last pair of the line is among them."""
     system: str | None = None
     """What a chat has before its first turn."""
+    replaced: bool = False
+    """Whether half characters were replaced in it."""
 
 
 class UnknownCategoryError(DataError):
@@ -59,6 +61,8 @@ class JsonReader:
         self._options = options
         names = options.categories
         self._ids = None if names is None else {name: i for i, name in enumerate(names)}
+        self._replaced = False
+        """Whether half characters were replaced in the line that is being read."""
 
     def read(self, line: str) -> Article:
         """Return what a line says.
@@ -78,13 +82,13 @@ class JsonReader:
             if not line.strip():
                 raise DataError("the line is empty: expected a JSON object") from None
             raise DataError(f"this is no JSON: {error}") from None
-        system = None
+        system, self._replaced = None, False
         if self._options.apply_chat_template:
             content, system = self._without_roles(content)
         items = content if isinstance(content, list) else [content]
         pairs = [self._pair(item) for item in items]
         kept = tuple(pair for pair in pairs if pair is not None)
-        return Article(kept, bool(pairs) and pairs[-1] is not None, system)
+        return Article(kept, bool(pairs) and pairs[-1] is not None, system, self._replaced)
 
     def _pair(self, item: Any) -> Pair | None:
         """Return a pair; None if it is skipped."""
@@ -93,14 +97,24 @@ class JsonReader:
         keyword = self._options.completion_keyword
         if keyword not in item:
             raise DataError(f"the completion {keyword!r} is missing: there are {_names(item)}")
-        completion = _text(item[keyword], keyword)
-        prompt = _text(item.get(self._options.prompt_keyword), self._options.prompt_keyword)
+        completion = self._text(item[keyword], keyword)
+        prompt = self._text(item.get(self._options.prompt_keyword), self._options.prompt_keyword)
         if not completion and not self._options.keep_prompt_only_sequences:
             return None
         if self._options.space_separator and not self._options.apply_chat_template:
             prompt = prompt.rstrip(" ")
             completion = completion and " " + completion.lstrip(" ")
         return Pair(prompt, completion, self._category(item))
+
+    def _text(self, value: Any, keyword: str) -> str:
+        """Return a text, empty for null."""
+        if value is None:
+            return ""
+        if not isinstance(value, str):
+            raise DataError(f"expected text in {keyword!r}, but this is {_kind(value)}")
+        text = replace_surrogates(value)
+        self._replaced = self._replaced or text is not value
+        return text
 
     def _category(self, item: dict[str, Any]) -> int:
         if self._ids is None or CATEGORY_KEYWORD not in item:
@@ -121,7 +135,7 @@ class JsonReader:
             return content, None
         system = None
         if messages[0]["role"] == "system":
-            system, messages = _text(messages[0].get("content"), "content"), messages[1:]
+            system, messages = self._text(messages[0].get("content"), "content"), messages[1:]
         roles = [message["role"] for message in messages]
         if not roles or roles != ["user", "assistant"] * (len(roles) // 2):
             raise DataError(
@@ -151,14 +165,6 @@ def replace_surrogates(text: str) -> str:
     except UnicodeEncodeError:
         return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return text
-
-
-def _text(value: Any, keyword: str) -> str:
-    if value is None:
-        return ""
-    if not isinstance(value, str):
-        raise DataError(f"expected text in {keyword!r}, but this is {_kind(value)}")
-    return replace_surrogates(value)
 
 
 def _names(item: dict[str, Any]) -> str:

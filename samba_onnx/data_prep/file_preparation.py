@@ -112,7 +112,7 @@ def _packed(
             articles=len(articles),
             input_tokens=tokens.planes.shape[1],
             lines_skipped=len(lines.texts) - len(articles),
-            lines_replaced=lines.replaced,
+            lines_replaced=lines.replaced + sum(article.replaced for article in articles),
         )
         yield Packed(packed.planes, packed.metrics + counts)
         progress(lines.size, len(lines.texts))

@@ -34,7 +34,8 @@ class Metrics:
     lines_skipped: int = 0
     """Lines that could not be read, and were kept aside."""
     lines_replaced: int = 0
-    """Lines with bytes or characters that are not UTF-8, which were replaced."""
+    """Lines with bytes that are not UTF-8, and lines with half characters, which JSON can escape: both
+    were replaced, and a line that has both counts twice."""
 
     def __add__(self, other: Self) -> Self:
         """Return the counts of both."""

@@ -57,6 +57,8 @@ def load_tokenizer(name: str, special_tokens: str | None = None) -> tuple[Any, A
     """
     transformers = library("transformers")
     transformers.logging.set_verbosity_error()  # of texts that are longer than a model takes
+    # Each of its many tries to reach the hub would be a line of its own, before our one that counts.
+    library("huggingface_hub.utils.logging").set_verbosity_error()
     try:
         tokenizer = transformers.AutoTokenizer.from_pretrained(name)
     except Exception as error:  # transformers has many, of many kinds

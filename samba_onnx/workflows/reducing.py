@@ -90,8 +90,8 @@ def reduce_pef(
     agreeing = {value.name for value in comparison.values if value.passed}
     between = reducer.between(comparison.first.name, agreeing)
     again = reducer.reduce(between)
-    found = again or reducer.with_values(between, wrong.actual, depth)
-    return PefReduction(comparison, found, again is not None)
+    reduction = again or reducer.with_values(between, wrong.actual, depth)
+    return PefReduction(comparison, reduction, again is not None)
 
 
 class _FirstWrong:

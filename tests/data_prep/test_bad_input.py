@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -112,10 +113,11 @@ def test_bytes_that_are_not_utf8_are_replaced_and_counted(tmp_path: Path) -> Non
 
 
 def test_half_characters_of_json_are_replaced(tmp_path: Path) -> None:
-    source = write(tmp_path / "lines.jsonl", ['{"completion": "a \\ud83d b \\ud83d\\ude00"}'])
-    data_prep(source, None, gpt2_like(), PreparationOptions(max_seq_length=8))
+    source = write(tmp_path / "lines.jsonl", ['{"completion": "a \\ud83d b \\ud83d\\ude00"}', GOOD])
+    result = data_prep(source, None, gpt2_like(), PreparationOptions(max_seq_length=8))
+    assert result.metrics.lines_replaced == 1
     whole = json.dumps({"completion": "a \N{REPLACEMENT CHARACTER} b \N{GRINNING FACE}"})
-    assert read_sequences(tmp_path / "lines.hdf5") == Rules(gpt2_like()).file([whole])
+    assert read_sequences(tmp_path / "lines.hdf5") == Rules(gpt2_like()).file([whole, GOOD])
 
 
 @pytest.mark.parametrize("ending", ["\n", "\r\n", "\r"])
@@ -153,6 +155,18 @@ def test_files_that_are_no_input(tmp_path: Path) -> None:
     data_prep(source, None, gpt2_like())
     with pytest.raises(UsageError, match="--overwrite_output_path replaces it"):
         data_prep(source, None, gpt2_like())
+
+
+def test_libraries_write_nothing_of_their_own(tmp_path: Path) -> None:
+    import huggingface_hub.utils.logging
+    import transformers
+
+    huggingface_hub.utils.logging.set_verbosity_warning()
+    transformers.logging.set_verbosity_warning()
+    gpt2_like().save_pretrained(tmp_path / "tokenizer")
+    load_tokenizer(str(tmp_path / "tokenizer"))
+    assert huggingface_hub.utils.logging.get_verbosity() == logging.ERROR
+    assert transformers.logging.get_verbosity() == logging.ERROR
 
 
 def test_tokenizers_that_cannot_be_used(tmp_path: Path) -> None:

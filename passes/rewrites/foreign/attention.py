@@ -160,6 +160,8 @@ def multi_head_attention(draft: Draft) -> tuple[ir.Value | None, ...]:
     """Attention of queries to keys and values, which may be another sequence's, and to a cache.
 
     Keys and values come as ``[batch, length, width]``, or by heads as a cache of another sequence does.
+    A cache counts whether or not the node returns it with what is new; onnxruntime's kernel reads other memory
+    in its place where the node does not.
     """
     draft.refuse_inputs(8, 9)
     number = draft.count("num_heads")

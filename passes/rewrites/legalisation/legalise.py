@@ -89,10 +89,10 @@ def put(model: ir.Model, node: ir.Node, form: LegalForm) -> None:
     copy = form.graph.clone()
     operands = reads(node)
     constants = [value for value in operands if constant(value) is not None]
-    given = [value for value in operands if constant(value) is None]
+    inputs = [value for value in operands if constant(value) is None]
     outputs = list(copy.outputs)
     copy.outputs.clear()
-    for old, new in zip(copy.inputs, given, strict=True):
+    for old, new in zip(copy.inputs, inputs, strict=True):
         _swap(outputs, old, new)
     for name, value in list(copy.initializers.items()):
         if name in form.operands:

@@ -112,8 +112,8 @@ def rnn(draft: Draft) -> list[ir.Value | None]:
         bias = None if biases is None else draft.op("Add", *biases)
         weights = own.recurrence()
 
-        def step(given: ir.Value, states: States) -> tuple[ir.Value, ...]:
-            total = own.clipped(own.plus_product(given, states[0], weights))
+        def step(contribution: ir.Value, states: States) -> tuple[ir.Value, ...]:
+            total = own.clipped(own.plus_product(contribution, states[0], weights))
             return (own.activations[0](total),)
 
         return own.input_product(value, bias), step
@@ -142,9 +142,9 @@ def gru(draft: Draft) -> list[ir.Value | None]:
             bias = draft.op("Add", biases[0], draft.op("Concat", gates_bias, same_time, axis=0))
         gates_weights, weights = own.pieces(own.recurrence(), [2 * size, size])
 
-        def step(given: ir.Value, states: States) -> tuple[ir.Value, ...]:
+        def step(contribution: ir.Value, states: States) -> tuple[ir.Value, ...]:
             hidden = states[0]
-            gates, candidate = own.pieces(given, [2 * size, size])
+            gates, candidate = own.pieces(contribution, [2 * size, size])
             gates = own.clipped(own.plus_product(gates, hidden, gates_weights))
             update, reset = own.pieces(own.activations[0](gates), [size] * 2)
             if after:
@@ -186,9 +186,9 @@ def lstm(draft: Draft) -> list[ir.Value | None]:
         weights = own.recurrence()
         holes = [None] * 3 if peepholes is None else own.pieces(peepholes, [own.size] * 3, axis=0)
 
-        def step(given: ir.Value, states: States) -> tuple[ir.Value, ...]:
+        def step(contribution: ir.Value, states: States) -> tuple[ir.Value, ...]:
             hidden, cell = states
-            total = own.plus_product(given, hidden, weights)
+            total = own.plus_product(contribution, hidden, weights)
             return _lstm_step(own, total, cell, holes)
 
         return own.input_product(value, bias), step
@@ -265,9 +265,9 @@ def _layer(
     for number, sign in enumerate(ways):
         own = _Direction(draft, number, hidden, functions[number])
         first = tuple(_initial(own, 5 + state, batch_first) for state in range(states))
-        given, step = begin(own, value)
+        contribution, step = begin(own, value)
         order = range(steps) if sign > 0 else range(steps - 1, -1, -1)
-        results.append(_run(draft, given, step, first, order))
+        results.append(_run(draft, contribution, step, first, order))
     return _joined(draft, results, batch_first)
 
 
@@ -282,7 +282,7 @@ def _initial(own: _Direction, position: int, batch_first: bool) -> ir.Value | No
 
 def _run(
     draft: Draft,
-    given: ir.Value,
+    contribution: ir.Value,
     step: Step,
     states: States,
     order: Sequence[int],
@@ -291,7 +291,7 @@ def _run(
 
     Args:
         draft: Where to.
-        given: What the input contributes in all steps.
+        contribution: What the input contributes in all steps.
         step: What one step does.
         states: The states before the first one.
         order: The steps in their order.
@@ -307,7 +307,7 @@ def _run(
     hidden: dict[int, ir.Value] = {}
     for number in order:
         place = draft.constant(np.array(number, np.int64))
-        new: States = step(draft.op("Gather", given, place, axis=0), states)
+        new: States = step(draft.op("Gather", contribution, place, axis=0), states)
         shown = new[0]
         if lengths is not None:
             is_inside = draft.op("Greater", lengths, draft.constant(np.array(number, np.int32)))

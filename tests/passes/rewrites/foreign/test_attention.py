@@ -5,9 +5,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.backend_cases import run_onnxruntime
 from tests.passes.rewrites.applying import numbers
 from tests.passes.rewrites.foreign.expanding import (
     MICROSOFT,
+    assert_computes,
     assert_expands,
     expanded,
     one_node,
@@ -116,6 +118,16 @@ def test_keys_and_values_in_one_tensor_stay() -> None:
     operands = [QUERY, numbers(BATCH, LENGTH, HEADS, 2, SIZE), VALUE]
     proto = one_node(MICROSOFT, "MultiHeadAttention", operands, ["y"], num_heads=HEADS)
     assert refusal(proto) == "its queries, keys and values are packed into one tensor"
+
+
+def test_a_cache_counts_where_nobody_asks_for_it_behind() -> None:
+    # Without its other outputs onnxruntime's kernel reads beyond the end of the new keys in place of the cache.
+    operands = [QUERY, KEY, VALUE, None, None, None, PAST_KEY, PAST_VALUE]
+    whole = one_node(MICROSOFT, "MultiHeadAttention", operands, ["y", "k", "v"], num_heads=HEADS)
+    inputs = [array for array in operands if array is not None]
+    expected = run_onnxruntime(whole.SerializeToString(), inputs)[0]
+    proto = one_node(MICROSOFT, "MultiHeadAttention", operands, ["y"], num_heads=HEADS)
+    assert_computes(proto, operands, expected)
 
 
 def test_a_bias_of_keys_that_are_split_already_stays() -> None:
