@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import onnx_ir as ir
 
 from samba_onnx.passes.rewrites.bind_dimensions import ASSUMED
+from samba_onnx.passes.targets.dimensions import EXAMPLE_SIZE
 from samba_onnx.pef.dimensions import BoundDimension, DynamicDimension
 
 
@@ -17,7 +18,9 @@ def dynamic_dimensions(model: ir.Model) -> tuple[DynamicDimension, ...]:
     for value in model.graph.inputs:
         if value.shape is None:
             continue
-        example = ",".join(str(dim) if isinstance(dim, int) else "1" for dim in value.shape)
+        example = ",".join(
+            str(dim if isinstance(dim, int) else EXAMPLE_SIZE) for dim in value.shape
+        )
         for axis, dim in enumerate(value.shape):
             if isinstance(dim, int):
                 continue
@@ -28,7 +31,8 @@ def dynamic_dimensions(model: ir.Model) -> tuple[DynamicDimension, ...]:
             else:
                 named.setdefault(dim.value, []).append(place)
     dimensions = [
-        DynamicDimension(name, tuple(places), f"--dim {name}=1") for name, places in named.items()
+        DynamicDimension(name, tuple(places), f"--dim {name}={EXAMPLE_SIZE}")
+        for name, places in named.items()
     ]
     return (*dimensions, *nameless)
 

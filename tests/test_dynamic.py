@@ -122,7 +122,7 @@ def test_a_dynamic_batch_runs_on_the_cpu_at_any_size(tmp_path: Path) -> None:
     manifest = run(model(CLASSIFIER, SIZES), tmp_path, feeds, keep_dynamic=True)
     assert not manifest.sections
     assert not manifest.graphs[0].run_transfers
-    assert hints(manifest) == {"--dim batch=8"}
+    assert hints(manifest) == {"--dim batch=1"}
     (found,) = manifest.dynamic_dimensions
     assert (found.name, found.inputs) == ("batch", ("x[0]",))
     assert inputs(manifest) == {"x": ("batch", 3, 8, 8)}
@@ -192,7 +192,7 @@ def test_the_half_that_is_static_runs_on_the_rdu(tmp_path: Path) -> None:
     manifest = run(given, tmp_path, feeds, dims={"batch": 2}, keep_dynamic=True)
     (section,), (fallback,) = manifest.sections, manifest.fallbacks
     assert (section.outputs, fallback.outputs) == (("y",), ("w",))
-    assert hints(manifest) == {"--dim other=8"}
+    assert hints(manifest) == {"--dim other=1"}
     assert [t.symbol for t in manifest.graphs[0].run_transfers] == ["x", "y"]
     assert not manifest.graphs[0].boundaries
 
@@ -200,7 +200,7 @@ def test_the_half_that_is_static_runs_on_the_rdu(tmp_path: Path) -> None:
 def test_following_the_hint_helps(tmp_path: Path) -> None:
     given = model(ATTENTION, SQUARE)
     (hint,) = hints(samba_onnx.analyze(given, keep_dynamic=True))
-    assert hint == "--dim batch=8 --dim seq=8"
+    assert hint == "--dim batch=1 --dim seq=1"
     dims = dict(option.strip().split("=") for option in hint.split("--dim ")[1:])
     sizes = {name: int(size) for name, size in dims.items()}
     assert not samba_onnx.analyze(given, dims=sizes).fallbacks

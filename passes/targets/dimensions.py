@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
-_EXAMPLE = 8
+EXAMPLE_SIZE = 1
+"""What hints state: the size that a dimension has unless an option says otherwise."""
 
 
 def dimension_hint(node: ir.Node, shape: ir.ShapeProtocol) -> str:
@@ -15,7 +16,7 @@ def dimension_hint(node: ir.Node, shape: ir.ShapeProtocol) -> str:
         shape: The operand's shape.
 
     Returns:
-        As ``--dim batch=8 --dim seq=8``, or as ``--input-shape x=8,3`` for nameless dimensions.
+        As ``--dim batch=1 --dim seq=1``, or as ``--input-shape x=1,3`` for nameless dimensions.
         Where a dimension follows from others, all that the graph's inputs have. Empty where every
         input is static: the shape then depends on the data.
     """
@@ -33,12 +34,12 @@ def dimension_hint(node: ir.Node, shape: ir.ShapeProtocol) -> str:
                 names.append(dim.value)
     own = [dim.value for dim in shape if not isinstance(dim, int)]
     if all(name in names for name in own):
-        return " ".join(f"--dim {name}={_EXAMPLE}" for name in names if name in own)
-    options = [f"--dim {name}={_EXAMPLE}" for name in names]
+        return " ".join(f"--dim {name}={EXAMPLE_SIZE}" for name in names if name in own)
+    options = [f"--dim {name}={EXAMPLE_SIZE}" for name in names]
     options += [_input_shape(value) for value in dict.fromkeys(nameless)]
     return " ".join(options)
 
 
 def _input_shape(value: ir.Value) -> str:
-    dims = (dim if isinstance(dim, int) else _EXAMPLE for dim in value.shape or ())
+    dims = (dim if isinstance(dim, int) else EXAMPLE_SIZE for dim in value.shape or ())
     return f"--input-shape {value.name}={','.join(map(str, dims))}"

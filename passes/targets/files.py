@@ -162,6 +162,14 @@ def _check_names(file: TargetFile, base: TargetFile, path: Path) -> None:
         if name not in base.operators:
             raise TargetError(f"{_label(path)}: remove: the base has no row {name!r}", path=path)
     if path.parent == FOLDER:  # may name operators that are newer than the installed onnx
+        both = sorted(file.operators.keys() & base.unsupported.keys())
+        if both:  # a user's own target may overrule; between our own tables one row is forgotten
+            raise TargetError(
+                f"{_label(path)}: operators.{both[0]}: a table that it extends has it among the "
+                "unsupported: take one of the two rows out",
+                path=path,
+                operator=both[0],
+            )
         return
     for section, names in (("operators", file.operators), ("unsupported", file.unsupported)):
         for name in names:

@@ -51,4 +51,4 @@ class Reason:
     message: str
     """One sentence that names the operator, what it has and what the target supports."""
     hint: str = ""
-    """What the user can do, as ``--dim batch=8``; may be empty."""
+    """What the user can do, as ``--dim batch=1``; may be empty."""

@@ -49,9 +49,10 @@ from samba_onnx.cli.options import (
 )
 from samba_onnx.cli.progress import Activity
 from samba_onnx.cli.supposing import WhatIfOption, show_supposed, supposed_target
-from samba_onnx.cli.torch_models import analyze_torch, is_torch_model
+from samba_onnx.cli.torch_models import analyze_torch
 from samba_onnx.cli.wrong_files import refuse_pef
 from samba_onnx.errors import UsageError
+from samba_onnx.workflows.model_sources import is_torch_model
 
 if TYPE_CHECKING:
     from samba_onnx.passes.targets import Target

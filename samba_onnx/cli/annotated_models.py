@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from samba_onnx.cli.progress import Activity
-from samba_onnx.cli.torch_models import is_torch_model
 from samba_onnx.errors import UsageError
+from samba_onnx.workflows.model_sources import is_torch_model
 
 
 def refuse_annotated(model: str, output: str | None) -> None:

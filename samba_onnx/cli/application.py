@@ -26,6 +26,7 @@ from samba_onnx.cli import (
     programs,
     reducing,
     running,
+    surveying,
     trained_models,
     verifying,
 )
@@ -126,6 +127,7 @@ def build_application(markup: Literal["rich"] | None = None) -> typer.Typer:
     for function in (
         conversion.convert,
         analyzing.analyze,
+        surveying.survey,
         inspection.inspect,
         running.run,
         verifying.verify,

@@ -57,8 +57,9 @@ from samba_onnx.cli.options import (
     parse_sizes,
 )
 from samba_onnx.cli.progress import Activity
-from samba_onnx.cli.torch_models import convert_torch, is_torch_model
+from samba_onnx.cli.torch_models import convert_torch
 from samba_onnx.cli.wrong_files import refuse_pef
+from samba_onnx.workflows.model_sources import is_torch_model
 
 
 def convert(

@@ -41,7 +41,7 @@ from samba_onnx.cli.data_options import (
     TrainingSplitsOption,
     WorkersOption,
 )
-from samba_onnx.cli.display import Display
+from samba_onnx.cli.display import Display, refuse_overwriting
 from samba_onnx.cli.failures import EXIT_YES
 from samba_onnx.cli.options import JsonOption, QuietOption, VerboseOption
 from samba_onnx.errors import UsageError
@@ -180,6 +180,7 @@ def decode(
     from samba_onnx.data_prep import decode as decoded
     from samba_onnx.data_prep import load_tokenizer
 
+    refuse_overwriting(file, outputs={"--json": json})
     display = Display(json, quiet, verbose)
     folder = pretrained_tokenizer or str(Path(file).parent / "tokenizer")
     tokenizer, _ = load_tokenizer(folder)
@@ -212,6 +213,7 @@ def _run_pipeline(words: dict[str, Any]) -> int:
     from samba_onnx.data_prep import pipeline as prepare
     from samba_onnx.data_prep.options import choice, default_workers
 
+    _refuse_overwriting(words)
     numbers = (
         "num_training_splits",
         "num_dev_splits",
@@ -254,6 +256,7 @@ def _run_data_prep(words: dict[str, Any]) -> int:
     from samba_onnx.data_prep import data_prep as prepare
     from samba_onnx.data_prep import load_tokenizer
 
+    _refuse_overwriting(words)
     options, silent = _preparation(words), words["silent"]
     with DataProgress(
         "samba-port data-prep data_prep", words["quiet"] or silent, silent
@@ -277,6 +280,15 @@ def _run_data_prep(words: dict[str, Any]) -> int:
             {"schema_version": 1, "headline": headline, "result": result},
         )
     return EXIT_YES
+
+
+def _refuse_overwriting(words: dict[str, Any]) -> None:
+    """Refuse a log or an answer that would go into a text or a list of categories."""
+    source = Path(words["input_path"])
+    sources = [*source.iterdir()] if source.is_dir() else [source]
+    texts = [*map(str, sources), words["categories_path"]]
+    outputs = {f"--{name}": words[name] for name in ("output_path", "log_file_path", "json")}
+    refuse_overwriting(*(text for text in texts if text is not None), outputs=outputs)
 
 
 def _preparation(words: dict[str, Any]) -> PreparationOptions:

@@ -19,7 +19,8 @@ from samba_onnx.cli.options import (
     parse_sizes,
 )
 from samba_onnx.cli.progress import Activity
-from samba_onnx.cli.torch_models import analyze_torch, is_torch_model
+from samba_onnx.cli.torch_models import analyze_torch
+from samba_onnx.workflows.model_sources import is_torch_model
 
 if TYPE_CHECKING:
     from samba_onnx.report import Report

@@ -10,11 +10,13 @@ import traceback
 from collections.abc import Callable, Sequence
 
 from samba_onnx.cli.signals import Interrupted, interruption
+from samba_onnx.cli.surroundings import blame
 from samba_onnx.errors import InternalError, PassMismatchError, SambaError
 
 COMMANDS = (
     "convert",
     "analyze",
+    "survey",
     "inspect",
     "run",
     "verify",
@@ -144,6 +146,8 @@ def _explain(error: Exception, name: str) -> int:
     elif hasattr(error, "format_message"):  # of typer's own parser, whatever it is built on
         message = error.format_message().rstrip(".")
         complain(name, f"error: {message} (see {name} --help)")
+    elif reason := blame(error):
+        complain(name, f"error: {reason} ({type(error).__name__}: {error})")
     else:
         complain(
             name,

@@ -8,8 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from samba_onnx.cli.calibrating import host_profile
 from samba_onnx.cli.options import parse_input_shapes
-from samba_onnx.cli.torch_models import is_factory, is_torch_model
 from samba_onnx.errors import UsageError
+from samba_onnx.workflows.model_sources import (
+    configuration_file,
+    is_configuration,
+    is_factory,
+    is_torch_model,
+)
 
 if TYPE_CHECKING:
     from samba_onnx.passes.planning.legalising import LegalisationOptions
@@ -47,13 +52,15 @@ def legalisation_choices(legalise: str, no_legalise: list[str] | None) -> Legali
 
 
 def default_destination(model: str) -> str:
-    """Return where a PEF goes without being told: beside a file, into the working folder else.
+    """Return where a PEF goes without being told: beside a file of a model, else into the working folder.
 
     Args:
-        model: A file or a factory.
+        model: A file, a factory, or a Hugging Face configuration, whose folder has the model's name.
     """
     if is_factory(model):
         return f"{model.rpartition(':')[2].rpartition('.')[2]}.pef"
+    if is_configuration(model):
+        return f"{configuration_file(model).resolve().parent.name or 'model'}.pef"
     return str(Path(model).with_suffix(".pef"))
 
 

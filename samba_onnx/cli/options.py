@@ -23,8 +23,9 @@ PortableArgument = Annotated[
     str,
     typer.Argument(
         metavar="MODEL",
-        help="An ONNX model; a .pt2 file of torch.export.save; or package.module:factory, a function "
-        "that returns a torch.nn.Module and its example inputs.",
+        help="An ONNX model; a .pt2 file of torch.export.save; package.module:factory, a function "
+        "that returns a torch.nn.Module and its example inputs; or a config.json of Hugging Face, of "
+        "which transformers builds a model with random weights.",
     ),
 ]
 PefArgument = Annotated[str, typer.Argument(metavar="PEF", help="A converted model.")]

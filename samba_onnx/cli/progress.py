@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
-    from rich.progress import Progress
+    from rich.progress import Progress, ProgressColumn
 
 DELAY_SECONDS = 1.0
 REFRESH_SECONDS = 0.1
@@ -85,29 +85,42 @@ class Activity:
     def _begin(self) -> None:
         """Start the display; runs in the timer's thread."""
         from rich.console import Console
-        from rich.progress import (
-            BarColumn,
-            Progress,
-            SpinnerColumn,
-            TextColumn,
-            TimeElapsedColumn,
-            TimeRemainingColumn,
-        )
+        from rich.progress import Progress
 
         with self._lock, contextlib.suppress(OSError):
             if not self._wanted:
                 return
-            self._progress = Progress(
-                SpinnerColumn(),
-                TextColumn("{task.description}", markup=False),
-                BarColumn(bar_width=24),
-                TimeElapsedColumn(),
-                TextColumn("elapsed,"),
-                TimeRemainingColumn(),
-                TextColumn("left"),
-                console=Console(stderr=True),
-                transient=True,
-            )
+            self._progress = Progress(*columns(), console=Console(stderr=True), transient=True)
             self._progress.add_task(self._step, total=None)
             self._refresh()
             self._progress.start()
+
+
+def columns() -> tuple[ProgressColumn, ...]:
+    """Return what the display shows: the step, the time that it took, and what is left where that is known."""
+    from rich.progress import (
+        BarColumn,
+        SpinnerColumn,
+        Task,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+    from rich.text import Text
+
+    class Left(TimeRemainingColumn):
+        """The time that is left, and nothing as long as nobody knows it."""
+
+        def render(self, task: Task) -> Text:
+            if task.total is None or task.time_remaining is None:
+                return Text("")
+            return Text.assemble(super().render(task), " left")
+
+    return (
+        SpinnerColumn(),
+        TextColumn("{task.description}", markup=False),
+        BarColumn(bar_width=24),
+        TimeElapsedColumn(),
+        TextColumn("elapsed"),
+        Left(),
+    )

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import re
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
@@ -18,18 +16,6 @@ if TYPE_CHECKING:
     from samba_onnx.pef.manifest import Manifest
     from samba_onnx.workflows.compared_values import ValueComparison
     from samba_onnx.workflows.trials import Verification
-
-_FACTORY = re.compile(r"[^/\\\\:]+:[^/\\\\:]+")
-
-
-def is_factory(model: str) -> bool:
-    """Return whether a text names a Python function, as ``package.module:factory``."""
-    return _FACTORY.fullmatch(model) is not None and not os.path.lexists(model)
-
-
-def is_torch_model(model: str) -> bool:
-    """Return whether a text names a PyTorch model: a factory, or a file of ``torch.export.save``."""
-    return is_factory(model) or model.endswith(".pt2")
 
 
 def convert_torch(
@@ -45,7 +31,7 @@ def convert_torch(
     """Convert a PyTorch model.
 
     Args:
-        model: A factory or a ``.pt2`` file.
+        model: A factory, a ``.pt2`` file or a Hugging Face configuration.
         output: The PEF to write.
         progress: Called with the name of each step before it begins.
         sample: Keep the example inputs with eager torch's outputs.
@@ -85,7 +71,7 @@ def analyze_torch(
     """Analyze a PyTorch model; the arguments are those of ``samba_onnx.workflows.porting.analyze_torch``.
 
     Args:
-        model: A factory or a ``.pt2`` file.
+        model: A factory, a ``.pt2`` file or a Hugging Face configuration.
         progress: Called with the name of each step before it begins.
         target: The device.
         level: ``o0`` or ``o3``.
@@ -149,7 +135,7 @@ def compare_torch(
     """Compare a PEF with the PyTorch model that it was made of.
 
     Args:
-        model: A factory or a ``.pt2`` file; a factory with optimizers where the PEF trains.
+        model: A factory, a ``.pt2`` file or a Hugging Face configuration; a factory with optimizers where the PEF trains.
         pef: The PEF, open.
         progress: Called with the name of each step before it begins.
         threads: Threads within operators; all cores where None.

@@ -20,10 +20,11 @@ from samba_onnx.cli.options import (
     VerboseOption,
 )
 from samba_onnx.cli.progress import Activity
-from samba_onnx.cli.torch_models import is_torch_model, verify_torch
+from samba_onnx.cli.torch_models import verify_torch
 from samba_onnx.cli.wrong_files import refuse_model
 from samba_onnx.errors import UsageError
 from samba_onnx.runtime.engine.registry import DEFAULT_ENGINE
+from samba_onnx.workflows.model_sources import is_torch_model
 
 if TYPE_CHECKING:
     from samba_onnx.report.comparison import VerificationReport

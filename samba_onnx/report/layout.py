@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
-from rich.console import Console, Group, RenderableType
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.measure import Measurement
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
@@ -81,10 +84,49 @@ def table(
         )
     shown = rows if limit is None or len(rows) <= limit + 1 else rows[:limit]
     for row in shown:
-        grid.add_row(*(Text(printable(cell), overflow="fold") for cell in row))
+        grid.add_row(*(_Cell(printable(cell)) for cell in row))
     if len(shown) == len(rows):
         return grid
     return Group(grid, Text(f"… and {len(rows) - len(shown):,} more ({more})", style="dim"))
+
+
+class _Cell:
+    """A text that breaks at blanks, or within a word behind one of ``/ . _ : -``, before it breaks anywhere else.
+
+    Names of values are long words of short ones: ``encoder.layers.3.self_attn_out`` is easier to read in
+    two lines that are words than in two that are not.
+    """
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
+        return Text(self._text).__rich_measure__(console, options)
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield Text("\n".join(broken(self._text, options.max_width)), overflow="fold")
+
+
+def broken(text: str, width: int) -> list[str]:
+    """Return a text in lines of at most so many columns, with nothing left out but blanks at their ends.
+
+    Args:
+        text: One line.
+        width: Columns; a piece of a word that is longer stays in one line, which whoever prints it folds.
+    """
+    lines, line = [], ""
+    for piece in re.findall(r"\s+|[^\s/._:-]*[/._:-]+|[^\s/._:-]+", text):
+        if line and cell_len(line) + cell_len(piece.rstrip()) > width:
+            # A whole word that fits goes into the next line in whole.
+            head, blank, word = line.rpartition(" ")
+            if blank and head.strip() and cell_len(word + piece) <= width:
+                lines.append(head.rstrip())
+                line = word
+            else:
+                lines.append(line.rstrip())
+                line = ""
+        line = (line + piece) if line else piece.lstrip()
+    return [*lines, line.rstrip()] if line or not lines else lines
 
 
 def some(names: Sequence[str], limit: int | None) -> str:

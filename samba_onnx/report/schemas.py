@@ -15,6 +15,7 @@ from samba_onnx.report.manifest_schema import manifest_schema
 from samba_onnx.report.reduction import ReductionReport
 from samba_onnx.report.report import Report
 from samba_onnx.report.run import RunReport
+from samba_onnx.report.survey import SurveyReport
 from samba_onnx.report.targets import OperatorTableReport, TargetListReport
 from samba_onnx.report.trained import TrainedModelReport
 from samba_onnx.report.values import ValueComparisonReport
@@ -26,6 +27,7 @@ DOCUMENTS: dict[str, type] = {
     "values": ValueComparisonReport,
     "reduction": ReductionReport,
     "difference": DifferenceReport,
+    "survey": SurveyReport,
     "operators": OperatorTableReport,
     "targets": TargetListReport,
     "trained": TrainedModelReport,

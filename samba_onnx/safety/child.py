@@ -20,7 +20,7 @@ from typing import Any
 
 from samba_onnx.safety.sandbox import ANSWER, REQUEST
 
-__all__ = ["main"]
+__all__ = ["die_with", "limit_process", "main"]
 
 _PR_SET_PDEATHSIG = 1
 _NOISE = re.compile(r"\[ONNXRuntimeError\] : \d+ : \w+ : (Load model from \S+ failed: ?)?")
@@ -30,8 +30,8 @@ _OUT_OF_MEMORY = ("bad allocation", "bad_alloc", "failed to allocate", "out of m
 def main(folder: Path) -> None:
     """Read the request in ``folder``, do it, and leave the answer there."""
     request = json.loads((folder / REQUEST).read_text(encoding="utf-8"))
-    _limit(request["memory_bytes"], request["cpu_seconds"])
-    _die_with(request["parent"])
+    limit_process(request["memory_bytes"], request["cpu_seconds"])
+    die_with(request["parent"])
     try:
         answer = _run(request["task"], request["arguments"])
     except MemoryError:
@@ -57,8 +57,13 @@ def _run(task: str, arguments: dict[str, Any]) -> dict[str, Any]:
     return answer
 
 
-def _limit(memory_bytes: int | None, cpu_seconds: int) -> None:
-    """Limit memory and time, and leave no core file."""
+def limit_process(memory_bytes: int | None, cpu_seconds: int) -> None:
+    """Limit memory and time of this process, and leave no core file.
+
+    Args:
+        memory_bytes: Private memory that it may take; None for no limit of ours.
+        cpu_seconds: Processor time of all its threads, after which the kernel ends it.
+    """
     if memory_bytes is not None:
         # Private writable memory: mapped weights do not count, what is allocated does.
         resource.setrlimit(resource.RLIMIT_DATA, (memory_bytes, memory_bytes))
@@ -69,7 +74,7 @@ def _limit(memory_bytes: int | None, cpu_seconds: int) -> None:
         Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
 
 
-def _die_with(parent: int) -> None:
+def die_with(parent: int) -> None:
     """Let the kernel end this process when its parent dies, however; do so now if it is dead."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)

@@ -21,7 +21,7 @@ from typing import Any
 from samba_onnx.errors import ExecutionError, InternalError, ModelLimitError
 from samba_onnx.safety.files import printable
 
-__all__ = ["available_memory", "memory_for_a_child", "run_child"]
+__all__ = ["available_memory", "child_environment", "memory_for_a_child", "run_child"]
 
 PACKAGE = "samba_onnx"
 """Where a child finds what it does: nothing else is imported for a task."""
@@ -111,7 +111,7 @@ def _run(folder: Path, seconds: float, doing: str) -> int:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=noise,
-            env=_environment(),
+            env=child_environment(),
             start_new_session=True,
         )
     try:
@@ -128,7 +128,7 @@ def _run(folder: Path, seconds: float, doing: str) -> int:
             child.wait()
 
 
-def _environment() -> dict[str, str]:
+def child_environment() -> dict[str, str]:
     """Return the environment in which the child finds this package and no output is coloured."""
     home = str(Path(__file__).resolve().parents[2])
     environment = dict(os.environ)

@@ -37,6 +37,8 @@ from samba_onnx.workflows.checking.inference import compare_with_eager
 from samba_onnx.workflows.checking.outcome import NotComparableError
 from samba_onnx.workflows.checking.own_inputs import fitting_runs
 from samba_onnx.workflows.compiler import DEFAULT_TARGET, analyze_programs, compile_programs
+from samba_onnx.workflows.configurations import from_configuration
+from samba_onnx.workflows.model_sources import is_configuration
 from samba_onnx.workflows.planning import Progress
 from samba_onnx.workflows.reference_sample import Sample, keep_sample
 from samba_onnx.workflows.torch_models import TorchModel, export_model
@@ -63,7 +65,7 @@ def load_torch_model(source: str, *, train: bool = False) -> TorchModel:
 
     Args:
         source: ``package.module:factory``, a function without parameters that returns a module and
-            its example inputs, or the path of a ``.pt2`` file.
+            its example inputs; the path of a ``.pt2`` file; or that of a Hugging Face configuration.
         train: The function returns optimizers, too: one, or a list.
 
     Returns:
@@ -80,6 +82,8 @@ def load_torch_model(source: str, *, train: bool = False) -> TorchModel:
                 "module, inputs, optimizer"
             )
         return _from_archive(source)
+    if is_configuration(source) and not train:
+        return from_configuration(source)
     module, inputs, *optimizers = _made(source, 3 if train else 2)
     if not isinstance(module, nn.Module):
         raise UsageError(

@@ -157,6 +157,33 @@ def test_bad_use_is_one_line(
     assert not (folder / "corpus").exists()
 
 
+@pytest.mark.parametrize("option", ["--log_file_path", "--json"])
+@pytest.mark.parametrize("source", ["corpus.jsonl", "texts"])
+def test_the_input_is_never_written_over(
+    option: str, source: str, folder: Path, samba_port: SambaPort
+) -> None:
+    (folder / "texts").mkdir()
+    write(folder / "texts" / "one.jsonl", LINES)
+    name = "corpus.jsonl" if source == "corpus.jsonl" else "texts/one.jsonl"
+    result = samba_port(
+        *("data-prep", "pipeline", f"--input_path={source}", "--pretrained_tokenizer=tokenizer"),
+        *("--output_path=out", option, name),
+    )
+    assert (result.status, result.out) == (2, "")
+    assert f"{option} {name} would overwrite the input {name}" in result.err
+    assert (folder / name).read_text().splitlines() == LINES
+    assert not (folder / "out").exists()
+
+
+def test_an_answer_does_not_replace_what_it_is_about(folder: Path, samba_port: SambaPort) -> None:
+    words = ("--pretrained_tokenizer=tokenizer", "--json", "corpus.jsonl")
+    for command in (("data_prep", "--input_path=corpus.jsonl"), ("decode", "corpus.jsonl")):
+        result = samba_port("data-prep", *command, *words)
+        assert result.status == 2
+        assert "--json corpus.jsonl would overwrite the input corpus.jsonl" in result.err
+    assert (folder / "corpus.jsonl").read_text().splitlines() == LINES
+
+
 def test_progress_shows_rate_and_remaining_time(
     capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

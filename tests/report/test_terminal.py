@@ -10,7 +10,7 @@ import pytest
 from samba_onnx.pef.manifest import FallbackNode, Manifest
 from samba_onnx.report import Report
 from samba_onnx.report.details import details
-from samba_onnx.report.layout import render, table
+from samba_onnx.report.layout import broken, render, table
 from samba_onnx.report.terminal import summary
 from tests.report.samples import all_on_rdu, detector
 
@@ -72,3 +72,29 @@ def test_long_tables_say_how_much_is_left() -> None:
 def test_one_row_more_than_the_limit_is_shown() -> None:
     rows = [(str(index),) for index in range(6)]
     assert "more" not in render(table((">n",), rows, limit=5), width=80)
+
+
+@pytest.mark.parametrize(
+    ("text", "width", "lines"),
+    [
+        ("short", 10, ["short"]),
+        ("", 10, [""]),
+        ("encoder.layers.3.self_attn_out", 16, ["encoder.layers.", "3.self_attn_out"]),
+        ("h → encoder.layers.3", 18, ["h →", "encoder.layers.3"]),
+        ("one two three", 8, ["one two", "three"]),
+        ("/model/Conv_output_0, y", 12, ["/model/Conv_", "output_0, y"]),
+        ("abcdefghij_k", 4, ["abcdefghij_", "k"]),
+    ],
+)
+def test_names_break_between_their_words(text: str, width: int, lines: list[str]) -> None:
+    assert broken(text, width) == lines
+
+
+@pytest.mark.parametrize("width", [20, 33, 80])
+def test_a_table_loses_nothing_of_long_names(width: int) -> None:
+    names = ["encoder.layers.3.self_attn.out_proj.weight", "a" * 50, "x y z"]
+    text = render(table(("name", ">bytes"), [(name, "1 MB") for name in names]), width=width)
+    lines = text.splitlines()
+    assert max(map(len, lines)) <= width
+    shown = "".join(line.replace("1 MB", "").replace(" ", "") for line in lines[1:])
+    assert shown == "".join(names).replace(" ", "")

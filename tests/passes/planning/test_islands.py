@@ -181,7 +181,7 @@ def test_the_reason_counts_copies_and_names_the_option(tmp_path: Path) -> None:
         "Concat computes 4 int64 values that only the host needs; on the RDU this island of 8 "
         "nodes would cost 3 transfers"
     )
-    assert concat.hint == nodes["Slice", "dynamic_shape"].hint == "--dim batch=8 --dim seq=8"
+    assert concat.hint == nodes["Slice", "dynamic_shape"].hint == "--dim batch=1 --dim seq=1"
     assert nodes["Floor", "island"].reason.startswith("Floor computes 1 float32 value that only")
     assert not manifest.sections
     assert not manifest.graphs[0].run_transfers

@@ -205,7 +205,7 @@ REFUSED = {
         "",
         ReasonCode.DYNAMIC_SHAPE,
         "input X has the dynamic shape [batch,3]",
-        "--dim batch=8",
+        "--dim batch=1",
     ),
     "nameless dimension": (
         "float[?,3] x",
@@ -214,7 +214,7 @@ REFUSED = {
         "",
         ReasonCode.DYNAMIC_SHAPE,
         "dynamic shape",
-        "--input-shape x=8,3",
+        "--input-shape x=1,3",
     ),
     "derived dimension": (
         "float[batch,seq] x",
@@ -223,7 +223,7 @@ REFUSED = {
         "int64[1] s = {-1}",
         ReasonCode.DYNAMIC_SHAPE,
         "",
-        "--dim batch=8 --dim seq=8",
+        "--dim batch=1 --dim seq=1",
     ),
     "empty": (
         "float[0,3] x",
