@@ -11,6 +11,7 @@ from onnx_ir.passes.common import InlinePass
 from samba_onnx.facts.domains import is_default
 from samba_onnx.passes.rewrites.opset_adapters import ADAPTERS, ALWAYS_POSSIBLE
 from samba_onnx.passes.rewrites.refusals import ReasonedPass, Refusal
+from samba_onnx.passes.rewrites.rewriting import integer_attribute, integers
 
 DEEPEST = 4
 """Levels of function bodies within function bodies that are looked into."""
@@ -118,7 +119,9 @@ def _schema(op_type: str, version: int) -> Any:
 
 
 def _body(node: ir.Node, version: int) -> Body | None:
-    """Return the body for one node, its types considered."""
+    """Return the body for one node, its types considered; None where it computes something else."""
+    if _strays(node):
+        return None
     types = []
     for value in node.inputs:
         proto = onnx.TypeProto()
@@ -128,6 +131,26 @@ def _body(node: ir.Node, version: int) -> Body | None:
                 ir.serde.serialize_shape_into(proto, value.shape)
         types.append(proto)
     return _body_of(ir.serde.serialize_node(node), types, version)
+
+
+def _strays(node: ir.Node) -> bool:
+    """Return whether onnx's body of a node computes other numbers than runtimes do.
+
+    1. AffineGrid with aligned corners divides by one less than each size, so that a size of 1 makes NaN.
+    2. Shrink casts its attributes to the type of its operand, which cuts off fractions of integers.
+    """
+    if node.domain != "":
+        return False
+    if node.op_type == "AffineGrid" and integer_attribute(node, "align_corners", 0):
+        sizes = integers(node.inputs[1])
+        return sizes is None or 1 in sizes[2:]
+    if node.op_type == "Shrink":
+        dtype = node.inputs[0].dtype if node.inputs[0] is not None else None
+        numbers = (node.attributes.get("bias"), node.attributes.get("lambd"))
+        stated = [0.0 if item is None else item.as_float() for item in numbers]
+        stated[1] = 0.5 if numbers[1] is None else stated[1]
+        return dtype is not None and dtype.is_integer() and not all(n.is_integer() for n in stated)
+    return False
 
 
 def _body_of(node: onnx.NodeProto, types: list[onnx.TypeProto], version: int) -> Body | None:

@@ -51,4 +51,4 @@ def other_version(pef: Pef, loaded: LoadedModel) -> str:
 
 def _digest(file: OriginalFile | None) -> str:
     """Return the first digits of a file's digest, or that there is none."""
-    return "none, without such a file" if file is None else f"{file.sha256[:_DIGITS]}…"
+    return "none (there is no such file)" if file is None else f"{file.sha256[:_DIGITS]}…"

@@ -39,7 +39,7 @@ DEFINED = tuple(
     *DEFINED,
     name="definition",
     makes="what ONNX's own definition of the operator is made of",
-    needs="a definition for its version and types, of operators that the target has or other rules write",
+    needs="a definition for its version and types that computes what runtimes do, of operators that the target has or other rules write",
     numbers="those of the definition",
 )
 def definition(draft: Draft) -> list[ir.Value | None]:
