@@ -81,5 +81,5 @@ def advice(node: ir.Node, options: LegalisationOptions, *, left: bool, refusal: 
     if rule is not None and left:
         return f"--legalise all writes it as {rule.makes}, which makes this run no shorter"
     if rule is not None and refusal:
-        return f"what rule {rule.name} needs: {rule.needs}"
+        return f"rule {rule.name} leaves it, as {refusal}; it needs {rule.needs}"
     return ADVICE.get(node.op_type, "") if node.domain in ONNX_DOMAINS else ""

@@ -90,7 +90,12 @@ def test_advice_is_about_operators_that_no_target_runs() -> None:
             "leave out --no-legalise pad",
         ),
         (LegalisationOptions(), True, "", "--legalise all writes it as"),
-        (LegalisationOptions(), False, "its pads are not constant", "what rule pad needs: "),
+        (
+            LegalisationOptions(),
+            False,
+            "its pads are not constant",
+            "rule pad leaves it, as its pads are not constant; it needs ",
+        ),
     ],
 )
 def test_advice_names_the_rule(
