@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import samba_onnx
-from samba_onnx.workflows import reducing
+from samba_onnx.workflows import both_sides, reducing, value_comparison
 from samba_onnx.workflows.reducing import reduce_pef
 from tests.workflows.broken_passes import BROKEN
 from tests.workflows.test_value_comparison import net, with_pass
@@ -35,7 +35,7 @@ def _recorded(monkeypatch: pytest.MonkeyPatch) -> tuple[list[object], list[objec
     """Return, once they are called, the threads that the engine and the comparison are given."""
     engines: list[object] = []
     comparisons: list[object] = []
-    engine, compare = reducing.plain_engine, reducing.compare_values
+    engine, compare = both_sides.plain_engine, value_comparison.compare_values
 
     def of_parts(threads: int | None) -> Any:
         engines.append(threads)

@@ -15,8 +15,8 @@ from samba_onnx.workflows.value_statistics import ValueStatistics, value_statist
 Array = npt.NDArray[Any]
 
 
-def _statistics(actual: Any, expected: Any, **limits: float) -> ValueStatistics:
-    return value_statistics("v", actual, expected, ChosenTolerances(**limits), 3)
+def _statistics(actual: Any, expected: Any, rtol: float | None = None) -> ValueStatistics:
+    return value_statistics("v", actual, expected, ChosenTolerances(rtol), 3)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "int32", "complex64"])
