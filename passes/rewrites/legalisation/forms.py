@@ -14,6 +14,7 @@ from typing import Protocol, cast
 import onnx_ir as ir
 from onnx_ir.passes.common import RemoveUnusedNodesPass
 
+from samba_onnx.passes.rewrites.bodies import MOST_NODES
 from samba_onnx.passes.rewrites.convert_opset import ConvertOpsetPass
 from samba_onnx.passes.rewrites.fold_constants import FoldConstantsPass
 from samba_onnx.passes.rewrites.fold_shapes import FoldShapesPass
@@ -31,8 +32,6 @@ from samba_onnx.program.dataflow import name_of, reads, subgraphs
 
 DEEPEST = 4
 """Rules that are applied to results of rules, at most."""
-MOST_NODES = 4096
-"""Nodes that take the place of one node at most: a bound on the time and size of an unrolled loop."""
 OLDEST = 18
 """Oldest version of the default operator set that the rules write for: axes of reductions are inputs."""
 _ROUNDS = 4
