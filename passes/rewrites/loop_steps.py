@@ -22,7 +22,7 @@ def write_steps(draft: Draft) -> list[ir.Value | None]:
     3. Without a step there is no tensor of all steps.
 
     Args:
-        draft: Of the node.
+        draft: What the node is to be replaced by.
 
     Returns:
         A value per output of the node.

@@ -217,7 +217,7 @@ def _product(node: ir.Node, known: _Known) -> Interval:
 
 
 def _quotient(node: ir.Node, known: _Known) -> Interval:
-    """Of integers, which are cut towards zero: nothing is farther from zero than what is divided."""
+    """Return where quotients of integers lie, which are cut towards zero."""
     number, divisor = _operand(node, 0, known), _operand(node, 1, known)
     dtype = node.outputs[0].dtype
     if dtype is None or not dtype.is_integer() or not number.is_finite:
