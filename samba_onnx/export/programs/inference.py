@@ -27,6 +27,7 @@ from samba_onnx.export.capture.modules import (
     export_module,
 )
 from samba_onnx.export.capture.modules import input_names as names_of
+from samba_onnx.export.capture.outputs import field_names
 from samba_onnx.export.decomposition.dropout_operands import with_dropout_operands
 from samba_onnx.export.differentiation.joint import Joint
 from samba_onnx.export.naming import SymbolClaims, dropout_name, operator_name, scope_name
@@ -219,6 +220,7 @@ class _Writer:
             residents=MappingProxyType(self._residents),
             regions=MappingProxyType(regions),
             argins=tuple(self._argins),
+            notes=original.notes,
         )
         return Exported(
             program,
@@ -300,12 +302,12 @@ class _Writer:
         return self._build.input(name, onnx_type(tensor.dtype), map(int, tensor.shape))
 
     def _outputs(self, results: Sequence[ir.Value | None]) -> list[str | None]:
-        names: list[str | None] = []
-        for node, value in zip(self._graph.outputs, results, strict=False):
-            names.append(
-                None if value is None else self._output(value, output_name(self._root, node))
-            )
-        return names
+        outputs = self._graph.outputs
+        proposals = output_names(self._root, outputs, self._graph.out_spec)
+        return [
+            None if value is None else self._output(value, proposal)
+            for value, proposal in zip(results[: len(outputs)], proposals, strict=True)
+        ]
 
     def _output(self, value: ir.Value, proposal: str) -> str:
         """Make a value an output under the proposed name, or under that with a number behind it."""
@@ -373,6 +375,25 @@ def symbols(module: nn.Module, root: str) -> tuple[dict[str, str], dict[str, str
         if isinstance(tensor, SambaTensor) and tensor.sn_region_name != names[path]
     }
     return names, regions
+
+
+def output_names(root: str, outputs: Sequence[Any], out_spec: pytree.TreeSpec) -> list[str]:
+    """Return what the flat outputs of a module are called.
+
+    Args:
+        root: As ``root_name`` returns it.
+        outputs: Nodes of its graph, or values that are no tensors.
+        out_spec: How they are nested.
+
+    Returns:
+        After the field of the dataclass or the part of the cache that it is in, as ``gpt__logits``; else
+        after module, operator and position, as ``output_name`` has it; empty for no tensor.
+    """
+    names = field_names(out_spec, len(outputs))
+    return [
+        joined(root, name) if name else output_name(root, node) if isinstance(node, fx.Node) else ""
+        for node, name in zip(outputs, names, strict=True)
+    ]
 
 
 def output_name(root: str, node: fx.Node) -> str:
