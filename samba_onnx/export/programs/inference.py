@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -27,15 +26,15 @@ from samba_onnx.export.capture.modules import (
     export_module,
 )
 from samba_onnx.export.capture.modules import input_names as names_of
-from samba_onnx.export.capture.outputs import field_names
 from samba_onnx.export.decomposition.dropout_operands import with_dropout_operands
 from samba_onnx.export.differentiation.joint import Joint
-from samba_onnx.export.naming import SymbolClaims, dropout_name, operator_name, scope_name
+from samba_onnx.export.naming import SymbolClaims, dropout_name
 from samba_onnx.export.programs.losses_rule import LossChoice
+from samba_onnx.export.programs.output_names import output_names
 from samba_onnx.export.translation.builder import GraphBuilder
 from samba_onnx.export.translation.dtypes import onnx_type
 from samba_onnx.export.translation.graphs import constant, live_nodes, translate
-from samba_onnx.facts.names import FreeNames, joined, root_name, updated_name, written_name
+from samba_onnx.facts.names import FreeNames, root_name, updated_name, written_name
 from samba_onnx.program.kinds import SectionType, SymbolKind
 from samba_onnx.program.program import DEFAULT_GRAPH, ArginSpec, Part, Program
 from samba_onnx.tensor import SambaTensor
@@ -375,36 +374,3 @@ def symbols(module: nn.Module, root: str) -> tuple[dict[str, str], dict[str, str
         if isinstance(tensor, SambaTensor) and tensor.sn_region_name != names[path]
     }
     return names, regions
-
-
-def output_names(root: str, outputs: Sequence[Any], out_spec: pytree.TreeSpec) -> list[str]:
-    """Return what the flat outputs of a module are called.
-
-    Args:
-        root: As ``root_name`` returns it.
-        outputs: Nodes of its graph, or values that are no tensors.
-        out_spec: How they are nested.
-
-    Returns:
-        After the field of the dataclass or the part of the cache that it is in, as ``gpt__logits``; else
-        after module, operator and position, as ``output_name`` has it; empty for no tensor.
-    """
-    names = field_names(out_spec, len(outputs))
-    return [
-        joined(root, name) if name else output_name(root, node) if isinstance(node, fx.Node) else ""
-        for node, name in zip(outputs, names, strict=True)
-    ]
-
-
-def output_name(root: str, node: fx.Node) -> str:
-    """Return what an output is called: module, operator and the position among its results.
-
-    Args:
-        root: As ``root_name`` returns it.
-        node: What the module returns, in a captured graph.
-    """
-    index = 0
-    while node.target is operator.getitem:
-        node, index = node.args[0], node.args[1]  # type: ignore[assignment]
-    kind = "identity" if node.op != "call_function" else operator_name(node)
-    return joined(scope_name(root, node), kind, "outputs", str(index))

@@ -29,8 +29,9 @@ from samba_onnx.export.differentiation.joint import (
     joint_graph,
 )
 from samba_onnx.export.naming import dropout_name
-from samba_onnx.export.programs.inference import Exported, output_names, renamed, symbols
+from samba_onnx.export.programs.inference import Exported, renamed, symbols
 from samba_onnx.export.programs.losses_rule import LossChoice, LossIndex, chosen_losses, find_losses
+from samba_onnx.export.programs.output_names import output_names
 from samba_onnx.export.programs.training_parts import (
     SymbolNames,
     is_tensor,
