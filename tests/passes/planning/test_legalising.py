@@ -173,6 +173,8 @@ def test_no_other_choice_makes_a_shorter_run(seed: int) -> None:
     one = Exhaustive(MACHINE, LegalisationOptions(), graph="forward", resident={})
     run_pipeline(parse(graph(seed)), TARGET, chooser=one)
     assert one.chosen_seconds <= one.best_seconds + SECTIONS
+    if one.after is not None:  # what is said of the choice is what it costs, in its legal forms
+        assert one.after.seconds == pytest.approx(one.chosen_seconds, rel=1e-12)
 
 
 def test_the_random_graphs_have_choices() -> None:
