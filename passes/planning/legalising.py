@@ -34,7 +34,7 @@ from samba_onnx.program.kinds import SymbolKind
 
 _RDU, _CPU = "rdu", "cpu"
 _FEW = 8
-"""Regions of values of which each is looked at alone."""
+"""Webs of values of which each is looked at alone."""
 _PICOSECONDS = 1e12
 """Capacities are whole numbers, so that cuts of equal cost are found equal."""
 
@@ -119,21 +119,21 @@ class PlannedChooser:
         self._brought = tuple(self._records(view, chosen, after))
         return chosen
 
-    def choose_regions(
+    def choose_webs(
         self,
         model: ir.Model,
         fallbacks: Sequence[Collection[ir.Node]],
         apply: Callable[[ir.Model, Collection[int]], None],
     ) -> Collection[int]:
-        """Return the regions of values that are narrowed.
+        """Return the webs of values that are narrowed.
 
         What that brings depends on the rules that come after it: copies of the model are legalised with and
-        without them. Of few regions each is left out that makes no run longer by being so.
+        without them. Of few webs each is left out that makes no run longer by being so.
 
         Args:
             model: The model that was asked about last.
-            fallbacks: By region, its nodes that the target refuses.
-            apply: Narrows the regions of some numbers in a copy of the model.
+            fallbacks: By web, its nodes that the target refuses.
+            apply: Narrows the webs of some numbers in a copy of the model.
         """
         every = frozenset(range(len(fallbacks)))
         measured = {each: self._narrowed(model, each, apply) for each in (frozenset(), every)}
@@ -159,7 +159,7 @@ class PlannedChooser:
         chosen: Collection[int],
         apply: Callable[[ir.Model, Collection[int]], None],
     ) -> Measure:
-        """Return what a run costs where some regions are narrow and other rules did what they can."""
+        """Return what a run costs where some webs are narrow and other rules did what they can."""
         copy = model.clone()
         apply(copy, chosen)
         other = PlannedChooser(

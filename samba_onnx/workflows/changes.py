@@ -54,7 +54,7 @@ def graph_changes(
 
 def _adviser(rules: Sequence[LegalisedRule], options: LegalisationOptions) -> Advise:
     left = {node: rule.rule for rule in rules for node in rule.left}
-    # A rule for the node itself comes before the one for its region.
+    # A rule for the node itself comes before the one for its web.
     ordered = sorted(rules, key=lambda rule: rule.rule != NARROW)
     refused = {
         node: (rule.rule, reason) for rule in ordered for node, reason in rule.refused.items()

@@ -57,7 +57,7 @@ class Exactness:
         """Start without knowing anything.
 
         Args:
-            bounds: Of the same graph.
+            bounds: What is known of values of the same graph.
         """
         self._bounds = bounds
         self._exact: dict[ir.Value, bool] = {}

@@ -15,14 +15,14 @@ import onnx_ir as ir
 from samba_onnx.passes.rewrites.legalisation.exactness import Exactness
 from samba_onnx.passes.rewrites.legalisation.forms import FormFinder
 from samba_onnx.passes.rewrites.legalisation.legalise import Chooser
-from samba_onnx.passes.rewrites.legalisation.regions import (
+from samba_onnx.passes.rewrites.legalisation.registry import narrows, rule_for
+from samba_onnx.passes.rewrites.legalisation.webs import (
     Narrowing,
-    Region,
+    Web,
     misfit,
     narrow,
-    regions,
+    webs,
 )
-from samba_onnx.passes.rewrites.legalisation.registry import narrows, rule_for
 from samba_onnx.passes.rewrites.refusals import ReasonedPass, Refusal
 from samba_onnx.program.bounds import Bounds, type_limits
 from samba_onnx.program.legal_inputs import legal_inputs
@@ -30,7 +30,7 @@ from samba_onnx.program.legal_inputs import legal_inputs
 NAME: Final = narrows(
     name="narrow",
     values="those of int64 and float64",
-    makes="the same nodes in int32 and float32, with Casts at the border of a region",
+    makes="the same nodes in int32 and float32, with Casts at the border of a web",
     needs=(
         "int64: a range within int32; float64: numbers of float32, or one sum, product, quotient or root of such that "
         "a Cast rounds to float32 next"
@@ -40,11 +40,11 @@ NAME: Final = narrows(
 
 
 class NarrowPass(ReasonedPass):
-    """Let regions of values of a type that the target lacks compute in a narrower one.
+    """Let webs of values of a type that the target lacks compute in a narrower one.
 
     1. A node that the target refuses would run, or be written by another rule, if its values were narrow.
     2. All values of one type variable at a node are proved to fit.
-    3. The chooser takes the region that the node is in.
+    3. The chooser takes the web that the node is in.
     """
 
     def __init__(self, chooser: Chooser | None) -> None:
@@ -75,19 +75,19 @@ class NarrowPass(ReasonedPass):
             own = list(copy.graph)
             places = {node: place for place, node in enumerate(model.graph)}
             nodes = {own[places[node]] for node in refused}
-            for number, region in enumerate(_useful(copy.graph, nodes, chooser.finder)):
+            for number, web in enumerate(_useful(copy.graph, nodes, chooser.finder)):
                 if number in chosen:
-                    narrow(copy, region)
+                    narrow(copy, web)
 
         # Case 3.
-        left = [[node for node in region.nodes if node in refused] for region in useful]
-        chosen = chooser.choose_regions(model, left, apply)
-        for number, region in enumerate(useful):
+        left = [[node for node in web.nodes if node in refused] for web in useful]
+        chosen = chooser.choose_webs(model, left, apply)
+        for number, web in enumerate(useful):
             if number in chosen:
-                narrow(model, region)
+                narrow(model, web)
             else:
                 why = Refusal("narrowing it would not make a run shorter")
-                self.refusals.applied(region.nodes[0], why)
+                self.refusals.applied(web.nodes[0], why)
         return ir.passes.PassResult(model, modified=bool(chosen))
 
 
@@ -113,20 +113,18 @@ def _narrowings(graph: ir.Graph) -> tuple[Narrowing, ...]:
     )
 
 
-def _useful(
-    graph: ir.Graph, refused: Collection[ir.Node], finder: FormFinder
-) -> tuple[Region, ...]:
-    """Return the regions with nodes that the target refuses for their type, and not only Casts at a border."""
+def _useful(graph: ir.Graph, refused: Collection[ir.Node], finder: FormFinder) -> tuple[Web, ...]:
+    """Return the webs with nodes that the target refuses for their type, and not only Casts at a border."""
     return tuple(
-        region
+        web
         for kinds in _narrowings(graph)
         if any(_helps(node, kinds, finder) for node in refused)
-        for region in regions(graph, kinds)
+        for web in webs(graph, kinds)
         if any(
             node in refused
             and _helps(node, kinds, finder)
-            and not (region.has_border and node.op_type == "Cast")
-            for node in region.nodes
+            and not (web.has_border and node.op_type == "Cast")
+            for node in web.nodes
         )
     )
 

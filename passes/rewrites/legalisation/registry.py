@@ -62,7 +62,7 @@ def legalises(
 
 
 def narrows(*, name: str, values: str, makes: str, needs: str, numbers: str) -> str:
-    """Enter a rule that is for regions of values, and applied by a pass of its own.
+    """Enter a rule that is for webs of values, and applied by a pass of its own.
 
     Args:
         name: What users call the rule.
@@ -79,7 +79,7 @@ def narrows(*, name: str, values: str, makes: str, needs: str, numbers: str) -> 
 
 
 def _undrafted(draft: Draft) -> ir.Value:
-    raise CannotExpandError("its rule is for regions, not for nodes")
+    raise CannotExpandError("its rule is for webs, not for nodes")
 
 
 def all_rules() -> tuple[Rule, ...]:

@@ -29,7 +29,7 @@ class Everything:
     def fallbacks(self, model: ir.Model) -> Collection[ir.Node]:
         return [node for node in model.graph if self.target.support(node).reason is not None]
 
-    def choose_regions(
+    def choose_webs(
         self,
         model: ir.Model,
         fallbacks: Sequence[Collection[ir.Node]],

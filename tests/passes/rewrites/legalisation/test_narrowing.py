@@ -1,4 +1,4 @@
-"""Regions of int64 and float64 in narrower types, held against onnxruntime on the original: equal, to the last bit."""
+"""Webs of int64 and float64 in narrower types, held against onnxruntime on the original: equal, to the last bit."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Regions of a graph that compute in a narrower type, with Casts at their borders.
+"""Webs of values of one type, and how they are computed in a narrower one, with Casts at their borders.
 
-A node's operands and results of one type variable change their type together, or not at all. A region is made of such
+A node's operands and results of one type variable change their type together, or not at all. A web is made of such
 groups of places, joined by the values that stand there.
 """
 
@@ -46,7 +46,7 @@ class Narrowing:
 
 
 @dataclass(frozen=True)
-class Slot:
+class WebEnd:
     """A place of a value at a node."""
 
     node: ir.Node
@@ -57,37 +57,37 @@ class Slot:
     def value(self) -> ir.Value:
         """The value that stands there."""
         value = (self.node.outputs if self.is_output else self.node.inputs)[self.position]
-        assert value is not None, "places without values are no slots"
+        assert value is not None, "places without values are no ends"
         return value
 
 
 @dataclass(frozen=True)
-class Region:
+class Web:
     """Places where values become narrow."""
 
     narrowing: Narrowing
-    slots: tuple[Slot, ...]
+    ends: tuple[WebEnd, ...]
 
     @property
     def nodes(self) -> tuple[ir.Node, ...]:
         """The nodes that have such places, each once."""
-        return tuple(dict.fromkeys(slot.node for slot in self.slots))
+        return tuple(dict.fromkeys(end.node for end in self.ends))
 
     @property
     def computed(self) -> tuple[ir.Value, ...]:
         """The values that become narrow where they are computed, each once."""
-        return tuple(dict.fromkeys(slot.value for slot in self.slots if slot.is_output))
+        return tuple(dict.fromkeys(end.value for end in self.ends if end.is_output))
 
     @property
     def entering(self) -> tuple[ir.Value, ...]:
         """The values that nodes read narrow and that are computed wide, or constants, each once."""
         own = set(self.computed)
-        read = (slot.value for slot in self.slots if not slot.is_output)
+        read = (end.value for end in self.ends if not end.is_output)
         return tuple(dict.fromkeys(value for value in read if value not in own))
 
     def outside(self, value: ir.Value) -> list[tuple[ir.Node, int]]:
         """Return the readers of a value, with the position of their operand, that read it wide."""
-        own = {(slot.node, slot.position) for slot in self.slots if not slot.is_output}
+        own = {(end.node, end.position) for end in self.ends if not end.is_output}
         return [(node, position) for node, position in value.uses() if (node, position) not in own]
 
     @property
@@ -97,7 +97,7 @@ class Region:
         return any(leaves) or any(constant(value) is None for value in self.entering)
 
 
-def groups(node: ir.Node, wide: ir.DataType, version: int) -> Iterator[tuple[Slot, ...]]:
+def groups(node: ir.Node, wide: ir.DataType, version: int) -> Iterator[tuple[WebEnd, ...]]:
     """Yield the places at a node whose types change together.
 
     Args:
@@ -117,7 +117,7 @@ def groups(node: ir.Node, wide: ir.DataType, version: int) -> Iterator[tuple[Slo
     variables = {constraint.type_param_str for constraint in schema.type_constraints}
     if not _STATEMENTS.isdisjoint(node.attributes) and node.op_type not in _TYPED:
         return  # it states a type by an attribute that nobody knows here
-    together: dict[str, list[Slot]] = {}
+    together: dict[str, list[WebEnd]] = {}
     for is_output, values, formal in (
         (False, node.inputs, schema.inputs),
         (True, node.outputs, schema.outputs),
@@ -125,12 +125,12 @@ def groups(node: ir.Node, wide: ir.DataType, version: int) -> Iterator[tuple[Slo
         for position, value in enumerate(values):
             kind = formal[min(position, len(formal) - 1)].type_str
             if value is not None and value.dtype is wide and kind in variables:
-                together.setdefault(kind, []).append(Slot(node, position, is_output))
+                together.setdefault(kind, []).append(WebEnd(node, position, is_output))
     yield from map(tuple, together.values())
 
 
-def regions(graph: ir.Graph, narrowing: Narrowing) -> tuple[Region, ...]:
-    """Return the regions of a graph whose values fit into the narrow type.
+def webs(graph: ir.Graph, narrowing: Narrowing) -> tuple[Web, ...]:
+    """Return the webs of a graph whose values fit into the narrow type.
 
     Args:
         graph: The main graph, with types.
@@ -141,48 +141,48 @@ def regions(graph: ir.Graph, narrowing: Narrowing) -> tuple[Region, ...]:
     """
     version = graph.opset_imports.get("", 0)
     narrow = [
-        slots
+        ends
         for node in graph
-        for slots in groups(node, narrowing.wide, version)
-        if all(narrowing.fits(slot.value) for slot in slots)
+        for ends in groups(node, narrowing.wide, version)
+        if all(narrowing.fits(end.value) for end in ends)
     ]
     joined: networkx.Graph[object] = networkx.Graph()
     joined.add_nodes_from(range(len(narrow)))
-    for number, slots in enumerate(narrow):
-        joined.add_edges_from((number, s.value) for s in slots if constant(s.value) is None)
+    for number, ends in enumerate(narrow):
+        joined.add_edges_from((number, s.value) for s in ends if constant(s.value) is None)
     parts = [
         sorted(item for item in part if isinstance(item, int))
         for part in networkx.connected_components(joined)
     ]
     return tuple(
-        Region(narrowing, tuple(slot for number in part for slot in narrow[number]))
+        Web(narrowing, tuple(end for number in part for end in narrow[number]))
         for part in sorted(parts)
     )
 
 
 def misfit(node: ir.Node, narrowing: Narrowing, version: int) -> Refusal | None:
     """Return why a node keeps the wide type; None if nothing keeps it from the narrow one."""
-    for slots in groups(node, narrowing.wide, version):
-        for slot in slots:
-            if not narrowing.fits(slot.value):
-                return Refusal(narrowing.reason(slot.value))
+    for ends in groups(node, narrowing.wide, version):
+        for end in ends:
+            if not narrowing.fits(end.value):
+                return Refusal(narrowing.reason(end.value))
     return None
 
 
-def narrow(model: ir.Model, region: Region) -> None:
-    """Let a region compute in the narrow type.
+def narrow(model: ir.Model, web: Web) -> None:
+    """Let a web compute in the narrow type.
 
     Args:
         model: The model; its interface stays what it is.
-        region: One of its main graph.
+        web: One of its main graph.
     """
-    kinds, computed = region.narrowing, region.computed
-    outside = {value: region.outside(value) for value in computed}
-    inside = [slot for slot in region.slots if not slot.is_output]
-    twins = {value: _entered(model, value, kinds) for value in region.entering}
-    for slot in inside:
-        if slot.value in twins:
-            slot.node.replace_input_with(slot.position, twins[slot.value])
+    kinds, computed = web.narrowing, web.computed
+    outside = {value: web.outside(value) for value in computed}
+    inside = [end for end in web.ends if not end.is_output]
+    twins = {value: _entered(model, value, kinds) for value in web.entering}
+    for end in inside:
+        if end.value in twins:
+            end.node.replace_input_with(end.position, twins[end.value])
     for value in computed:
         value.type = ir.TensorType(kinds.narrow)
         _state(value, kinds.narrow)
@@ -252,7 +252,7 @@ def _guard(model: ir.Model, value: ir.Value, legal: Interval) -> list[ir.Node]:
 def _leave(
     graph: ir.Graph, value: ir.Value, readers: list[tuple[ir.Node, int]], wide: ir.DataType
 ) -> None:
-    """Let readers outside of a region, and the graph's own outputs, have a value in the wide type."""
+    """Let readers outside of a web, and the graph's own outputs, have a value in the wide type."""
     node = _cast(value, wide)
     result = node.outputs[0]
     result.shape = value.shape
@@ -264,7 +264,7 @@ def _leave(
             if output is value:
                 graph.outputs[position] = result
     producer = value.producer()
-    assert producer is not None, "a region computes what it leaves"
+    assert producer is not None, "a web computes what it leaves"
     inherit([node], producer)
     graph.insert_after(producer, [node])
 
