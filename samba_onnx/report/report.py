@@ -18,7 +18,7 @@ from samba_onnx.pef.manifest import (
     Symbol,
     Transfer,
 )
-from samba_onnx.report.budgets import memory, modelled_time, spatial_notes
+from samba_onnx.report.budgets import memory, modelled_time, section_reports, spatial_notes
 from samba_onnx.report.changes import BoundReport, ChangeReport, bound_reports, change_reports
 from samba_onnx.report.fusion import FusionReport, fusion
 from samba_onnx.report.headline import headline_text
@@ -156,7 +156,7 @@ class Report:
             coverage=coverage,
             fallbacks=_fallbacks(manifest.fallbacks),
             boundaries=_boundaries(manifest),
-            sections=tuple(_section(section) for section in manifest.sections),
+            sections=section_reports(manifest),
             memory=memory(manifest),
             transfers_per_run=per_run,
             transfers_at_load=at_load,
@@ -264,23 +264,6 @@ def _operator_flops(stages: Iterable[Section | Fallback]) -> Counter[str]:
     for stage in stages:
         flops.update(stage.operator_flops)
     return flops
-
-
-def _section(section: Section) -> SectionReport:
-    """Return what the report says about one section."""
-    return SectionReport(
-        id=section.id,
-        name=section.name,
-        graph=section.graph,
-        type=section.type,
-        nodes=section.nodes,
-        flops=section.flops,
-        off_chip_bytes=section.bytes,
-        sram_bytes=section.sram_bytes,
-        modelled_seconds=section.seconds,
-        operators=section.operators,
-        rule=section.rule,
-    )
 
 
 def _fallbacks(fallbacks: Iterable[Fallback]) -> tuple[FallbackReport, ...]:

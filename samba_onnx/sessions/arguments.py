@@ -291,12 +291,17 @@ OTHER_IDLE: Final[Mapping[str, str]] = MappingProxyType(
         "visualize": "no plots are drawn; utils.tensorboard_debug writes what differs",
         "use_sambaloader": "every run that is measured has the same inputs, which no loader reads",
         "n_chips": "the emulator is one device",
-        "optimization_rules": "rules of fusion count at o1: give --o1, too",
-        "use_o1_default_rules": "rules of fusion count at o1: give --o1, too",
         "use_legacy_names": "names are always those of the module tree",
     }
 )
 """Of what programs ask functions of ``samba.utils`` and the session for, why nothing is done about it."""
+
+
+_AT_ANOTHER_LEVEL: Final = dict.fromkeys(
+    ("optimization_rules", "use_o1_default_rules"),
+    "rules of fusion count at o1: give --o1, or optim_level: o1, too",
+)
+"""Of arguments of one level, why they have no effect at another."""
 
 
 @functools.cache
@@ -307,4 +312,4 @@ def tell_idle(name: str) -> None:
         name: Attribute of the Namespace or keyword of a function, as the tables have it.
     """
     rows = {argument.name: argument.idle for argument in ARGUMENTS if argument.idle}
-    LOGGER.warning("%s has no effect: %s", name, {**OTHER_IDLE, **rows}[name])
+    LOGGER.warning("%s has no effect: %s", name, {**OTHER_IDLE, **_AT_ANOTHER_LEVEL, **rows}[name])

@@ -133,7 +133,7 @@ def level_of(options: Mapping[str, Any], level: str | None) -> str:
     if level is not None:
         return level
     setting = str(options.get("optim_level", "")).lower()
-    for name, spellings in (("o0", ("o0", "0")), (FUSING, (FUSING, "1"))):
+    for name, spellings in (("o0", ("o0", "0")), ("o1", ("o1", "1"))):
         if options.get(name) is True or setting in spellings:
             return name
     return "o3"

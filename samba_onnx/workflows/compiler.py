@@ -73,23 +73,18 @@ def analyze(
     Args:
         model: A path to an ONNX model, or the model in memory.
         target: A target's name, a path to a target profile, or a loaded target.
-        level: ``o0`` (one section per operator), ``o1`` (sections by rules of fusion) or ``o3`` (sections as
-            large as on-chip memory allows).
+        level: ``o0``, ``o1`` or ``o3``, as :func:`convert` explains.
         placement: ``optimal`` or ``strict``, as :func:`convert` explains.
         host: The CPU that fallbacks' times are modelled for: a profile, its path, or ``default``.
         legalise: ``auto`` or ``all``, as :func:`convert` explains.
         no_legalise: Rules of legalisation that are not applied.
         optimization_rules: A file of fusion rules for level ``o1``, as :func:`convert` takes it.
         default_rules: Whether those of the target count.
-        dims: Sizes of dynamic dimensions by name, as ``{"batch": 8}``; several, as
-            ``{"batch": (1, 8, 32)}``, make a graph for each, and ``Device.run`` takes the one that
-            fits its inputs.
+        dims: Sizes of dynamic dimensions by name, as ``{"batch": 8}``; several make a graph for each.
         input_shapes: Shapes of inputs by name, as ``{"x": (1, 3, 224, 224)}``; an empty name stands
             for the only input.
-        keep_dynamic: Whether other dimensions of inputs stay dynamic, for the CPU. Otherwise they
-            become 1, and a note says which.
-        float16: The type in which float16 is computed: ``float32``, ``bfloat16``, or ``cpu`` to leave it
-            to the host. None takes float32 where the target has it.
+        keep_dynamic: Whether other dimensions of inputs stay dynamic; otherwise they become 1.
+        float16: The type in which float16 is computed, as :func:`convert` takes it.
         progress: Called with the name of each step before it begins.
 
     Returns:
@@ -245,14 +240,12 @@ def compile_programs(
         target: A target's name, a path to a target profile, or a loaded target.
         level: ``o0``, ``o1`` or ``o3``, as ``convert`` takes it.
         placement: ``optimal`` or ``strict``, as ``convert`` takes it.
-        host: The CPU that fallbacks' times are modelled for: ``default``, the path of a profile that
-            ``samba-port calibrate`` wrote, or a loaded profile.
+        host: The CPU that fallbacks' times are modelled for, as ``convert`` takes it.
         legalisation: Which rules write what the target lacks; None for those that make a run shorter.
         fusion: Which rules of fusion count at ``o1``; None for those of the target.
         name: What reports call the source; that of the first program when empty.
         metadata: Key-value pairs to keep in the PEF, beside those of the programs.
-        residents: Weights and other residents to keep in the PEF, by name: arrays, or functions that
-            yield their bytes. Whoever runs the PEF loads the others.
+        residents: Weights and other residents to keep, by name: arrays, or functions that yield bytes.
         sample: Inputs and the original model's outputs, for self-tests.
         check_passes: Whether to run each part after every pass that changes it.
         progress: Called with the name of each step before it begins.

@@ -51,15 +51,16 @@ def chosen_rules(target: Target, level: str, options: FusionOptions) -> FusionRu
     own = NO_RULES if options.file is None else read_rules(options.file)
     with_defaults = options.file is None if options.defaults is None else options.defaults
     if not with_defaults or target.fusion_rules is None:
-        return _in_turn(own)
+        return own
     default = _of_target(target.fusion_rules)
     names = {rule.name for rule in own.rules}
     replaced = [rule.name for rule in default.rules if rule.name in names]
     notes = [
         f"rule {printable(name)!r} of the file takes the place of the target's" for name in replaced
     ]
-    rules = (*own.rules, *(rule for rule in default.rules if rule.name not in names))
-    return _in_turn(FusionRules(rules, (*own.notes, *default.notes, *notes)))
+    rules = [*own.rules, *(rule for rule in default.rules if rule.name not in names)]
+    rules.sort(key=lambda rule: -rule.priority)
+    return FusionRules(tuple(rules), (*own.notes, *default.notes, *notes))
 
 
 def _of_target(path: Path) -> FusionRules:
@@ -70,7 +71,3 @@ def _of_target(path: Path) -> FusionRules:
 @functools.cache
 def _built_in(path: Path) -> FusionRules:
     return read_rules(path)
-
-
-def _in_turn(rules: FusionRules) -> FusionRules:
-    return FusionRules(tuple(sorted(rules.rules, key=lambda rule: -rule.priority)), rules.notes)

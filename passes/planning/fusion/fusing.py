@@ -9,8 +9,8 @@ import onnx_ir as ir
 
 from samba_onnx.passes.planning.fusion.convexity import BlockOrder
 from samba_onnx.passes.planning.fusion.marks import convex_parts, marked
-from samba_onnx.passes.planning.fusion.matching import Match, Steps, Unit, embeddings
-from samba_onnx.passes.planning.fusion.patterns import Entry, FusionRule, Pattern
+from samba_onnx.passes.planning.fusion.matching import Match, StepBudget, Unit, embeddings
+from samba_onnx.passes.planning.fusion.patterns import PatternEntry, FusionRule, Pattern
 from samba_onnx.passes.planning.fusion.units import Units
 from samba_onnx.program.dataflow import Dataflow
 
@@ -84,10 +84,10 @@ class _Fusion:
         def accept(match: Match) -> bool:
             return self._join(rule, pattern, match)
 
-        for _ in embeddings(pattern, self.flow, units, Steps(), self._fits, accept):
+        for _ in embeddings(pattern, self.flow, units, StepBudget(), self._fits, accept):
             pass
 
-    def _fits(self, entry: Entry, unit: Unit) -> bool:
+    def _fits(self, entry: PatternEntry, unit: Unit) -> bool:
         return not entry.included or all(self._is_free(position) for position in unit)
 
     def _is_free(self, position: int) -> bool:

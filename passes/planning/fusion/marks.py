@@ -10,7 +10,7 @@ from samba_onnx.program.fusion_marks import read_mark
 
 
 @dataclass(frozen=True)
-class Mark:
+class FusionMark:
     """One use of ``op_fusion``: a module, or lines that ran once."""
 
     identity: str
@@ -19,7 +19,7 @@ class Mark:
     """What reports call it."""
 
 
-def marked(flow: Dataflow) -> dict[Mark, list[int]]:
+def marked(flow: Dataflow) -> dict[FusionMark, list[int]]:
     """Return the nodes of each mark.
 
     Args:
@@ -28,11 +28,11 @@ def marked(flow: Dataflow) -> dict[Mark, list[int]]:
     Returns:
         Positions, ascending, by mark in the order of their first nodes.
     """
-    positions: dict[Mark, list[int]] = {}
+    positions: dict[FusionMark, list[int]] = {}
     for position, node in enumerate(flow.nodes):
         mark = read_mark(node)
         if mark is not None:
-            positions.setdefault(Mark(*mark), []).append(position)
+            positions.setdefault(FusionMark(*mark), []).append(position)
     return positions
 
 
@@ -41,7 +41,7 @@ def convex_parts(flow: Dataflow, positions: Sequence[int]) -> list[list[int]]:
 
     Args:
         flow: Nodes in topological order.
-        positions: Those that are to be together, ascending.
+        positions: The nodes that are to be together, ascending.
 
     Returns:
         Positions by part, in an order in which the parts can run.

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol, TypeAlias
 
-from samba_onnx.passes.planning.fusion.patterns import Entry, Pattern
+from samba_onnx.passes.planning.fusion.patterns import PatternEntry, Pattern
 from samba_onnx.program.dataflow import Dataflow
 
 MOST_STEPS: Final = 2_000_000
@@ -31,15 +31,15 @@ Match: TypeAlias = Mapping[str, Unit | None]
 class UnitLookup(Protocol):
     """Tells what an entry of a pattern may be."""
 
-    def named(self, entry: Entry) -> Sequence[Unit]:
+    def named(self, entry: PatternEntry) -> Sequence[Unit]:
         """Return everything in the graph that an entry may be, in its order."""
 
-    def touching(self, entry: Entry, position: int) -> Iterator[Unit]:
+    def touching(self, entry: PatternEntry, position: int) -> Iterator[Unit]:
         """Yield what an entry may be of which a node is a part."""
 
 
 @dataclass
-class Steps:
+class StepBudget:
     """How much a search may still try."""
 
     left: int = MOST_STEPS
@@ -51,8 +51,8 @@ def embeddings(
     pattern: Pattern,
     flow: Dataflow,
     units: UnitLookup,
-    steps: Steps,
-    fits: Callable[[Entry, Unit], bool] = lambda entry, unit: True,
+    steps: StepBudget,
+    fits: Callable[[PatternEntry, Unit], bool] = lambda entry, unit: True,
     accept: Callable[[Match], bool] = lambda match: True,
 ) -> Iterator[Match]:
     """Yield the places where a pattern is.
@@ -88,8 +88,8 @@ class _Search:
     pattern: Pattern
     flow: Dataflow
     units: UnitLookup
-    steps: Steps
-    fits: Callable[[Entry, Unit], bool]
+    steps: StepBudget
+    fits: Callable[[PatternEntry, Unit], bool]
     accept: Callable[[Match], bool]
     found: dict[str, Unit | None] = field(default_factory=dict)
     taken: set[int] = field(default_factory=set)
@@ -150,7 +150,7 @@ class _Search:
         return name, self.units.named(self.pattern.entries[name])
 
     def _beside(
-        self, entry: Entry, unit: Unit, steps: Callable[[int], Sequence[int]]
+        self, entry: PatternEntry, unit: Unit, steps: Callable[[int], Sequence[int]]
     ) -> list[Unit]:
         near = dict.fromkeys(p for position in unit for p in steps(position) if p not in unit)
         return list(

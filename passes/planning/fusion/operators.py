@@ -11,7 +11,7 @@ from typing import Any, Final
 import onnx
 
 from samba_onnx.operator_names import FUNCTIONAL
-from samba_onnx.passes.planning.fusion.patterns import Entry, Pattern
+from samba_onnx.passes.planning.fusion.patterns import PatternEntry, Pattern
 
 _FILE: Final = "operators.yaml"
 
@@ -67,6 +67,8 @@ def _entry(
     children: tuple[str, ...] = (),
     matrix: bool = False,
     vector: bool = False,
-) -> Entry:
+) -> PatternEntry:
     operators = (op_type,) if isinstance(op_type, str) else tuple(op_type)
-    return Entry(operators, (child,) if child else tuple(children), matrix=matrix, vector=vector)
+    return PatternEntry(
+        operators, (child,) if child else tuple(children), matrix=matrix, vector=vector
+    )

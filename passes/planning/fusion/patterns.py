@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Entry:
+class PatternEntry:
     """One operator of a pattern."""
 
     operators: tuple[str, ...]
@@ -30,7 +30,7 @@ class Entry:
 class Pattern:
     """Operators by the names that a rule has for them, in the order of the file."""
 
-    entries: Mapping[str, Entry]
+    entries: Mapping[str, PatternEntry]
 
     @functools.cached_property
     def parents(self) -> Mapping[str, tuple[str, ...]]:

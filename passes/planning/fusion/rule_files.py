@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from samba_onnx.errors import UsageError
 from samba_onnx.passes.planning.fusion.operators import operator_names
-from samba_onnx.passes.planning.fusion.patterns import Entry, FusionRule, FusionRules
+from samba_onnx.passes.planning.fusion.patterns import PatternEntry, FusionRule, FusionRules
 from samba_onnx.passes.planning.fusion.variants import PatternError, check_pattern, variants
 from samba_onnx.safety.files import printable
 from samba_onnx.safety.yaml_files import YamlDocument, read_yaml
@@ -83,7 +83,7 @@ def read_rules(path: str | os.PathLike[str]) -> FusionRules:
         path: A file of YAML: rules by name.
 
     Returns:
-        Its rules in the order of the file, with notes on what it says without effect.
+        Its rules by priority, of equal ones in the order of the file, with notes on what it says without effect.
 
     Raises:
         UsageError: It cannot be read, or a rule is malformed; the message names the file, the rule and the
@@ -127,7 +127,7 @@ def _rules(document: YamlDocument, file: str) -> FusionRules:
     ]
     rules = [_rule(name, rule, file) for name, rule in content.items()]
     notes += _notes(rules, file)
-    return FusionRules(tuple(rules), tuple(notes))
+    return FusionRules(tuple(sorted(rules, key=lambda rule: -rule.priority)), tuple(notes))
 
 
 def _notes(rules: Sequence[FusionRule], file: str) -> list[str]:
@@ -198,7 +198,7 @@ def _check_operator(operator: str, rule: str, entry: str) -> bool:
     return names.matches_nothing(operator)
 
 
-def _stated(name: str, entry: EntryFile) -> Entry:
+def _stated(name: str, entry: EntryFile) -> PatternEntry:
     """Return an entry of a pattern; one that stands for others has no operator."""
     if entry.children is not None and entry.child is not None:
         raise PatternError("has child and children; expected one of them", name)
@@ -209,7 +209,7 @@ def _stated(name: str, entry: EntryFile) -> Entry:
         children or not entry.required or not entry.included
     ):
         raise PatternError("stands for its options: child, required and included are theirs", name)
-    return Entry(_operators(entry), children, entry.required, entry.included)
+    return PatternEntry(_operators(entry), children, entry.required, entry.included)
 
 
 def _heuristic_text(heuristic: str | HeuristicFile | None) -> str:
@@ -254,10 +254,10 @@ def _refused(rule: str, content: Mapping[Any, Any], error: ValidationError) -> _
         )
     if key and place[-1] != key:
         place.append(key)
-    if first["type"] == "missing":
-        return _RuleError(f"is missing; expected {_EXPECTED[key]}", *place)
     if key == "heuristic" and isinstance(content.get("heuristic"), Mapping):
         return _RuleError("expected name, and parameters that are texts, numbers or lists", *place)
+    if first["type"] == "missing":
+        return _RuleError(f"is missing; expected {_EXPECTED[key]}", *place)
     return _RuleError(f"is {_kind(first['input'])}; expected {_EXPECTED.get(key, 'text')}", *place)
 
 

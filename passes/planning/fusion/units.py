@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from samba_onnx.facts.domains import qualified
-from samba_onnx.passes.planning.fusion.matching import Steps, Unit, embeddings
+from samba_onnx.passes.planning.fusion.matching import StepBudget, Unit, embeddings
 from samba_onnx.passes.planning.fusion.operators import operator_names
-from samba_onnx.passes.planning.fusion.patterns import Entry, Pattern
+from samba_onnx.passes.planning.fusion.patterns import PatternEntry, Pattern
 from samba_onnx.program.dataflow import Dataflow, dimensions
 
 
@@ -26,14 +26,14 @@ class Units:
         self._named: dict[str, tuple[Unit, ...]] = {}
         self._at: dict[str, dict[int, list[Unit]]] = {}
 
-    def named(self, entry: Entry) -> Sequence[Unit]:
+    def named(self, entry: PatternEntry) -> Sequence[Unit]:
         """Return all that an entry of a rule may be, in the order of the graph, larger ones first."""
         if len(entry.operators) == 1:
             return self._of(entry.operators[0])
         every = dict.fromkeys(unit for name in entry.operators for unit in self._of(name))
         return sorted(every, key=_place)
 
-    def touching(self, entry: Entry, position: int) -> Iterator[Unit]:
+    def touching(self, entry: PatternEntry, position: int) -> Iterator[Unit]:
         """Yield what an entry may be of which a node is a part, larger units first."""
         seen: set[Unit] = set()
         for name in entry.operators:
@@ -60,7 +60,7 @@ class Units:
         """Yield the nodes of every place where a form is, in which nothing outside reads inner values."""
         nodes = _SingleNodes(self.flow, self._nodes)
         *_, last = form.entries
-        for found in embeddings(form, self.flow, nodes, Steps()):
+        for found in embeddings(form, self.flow, nodes, StepBudget()):
             final = found[last]
             unit = tuple(sorted(position for one in found.values() if one for position in one))
             if final and self._is_closed(unit, final[0]):
@@ -86,18 +86,18 @@ class _SingleNodes:
     flow: Dataflow
     nodes: dict[str, list[int]]
 
-    def named(self, entry: Entry) -> Sequence[Unit]:
+    def named(self, entry: PatternEntry) -> Sequence[Unit]:
         """Return the nodes that an entry of a form may be."""
         positions = sorted(p for name in entry.operators for p in self.nodes.get(name, ()))
         return [(position,) for position in positions if self._fits(entry, position)]
 
-    def touching(self, entry: Entry, position: int) -> Iterator[Unit]:
+    def touching(self, entry: PatternEntry, position: int) -> Iterator[Unit]:
         """Yield the node itself, if the entry may be it."""
         node = self.flow.nodes[position]
         if qualified(node.domain, node.op_type) in entry.operators and self._fits(entry, position):
             yield (position,)
 
-    def _fits(self, entry: Entry, position: int) -> bool:
+    def _fits(self, entry: PatternEntry, position: int) -> bool:
         if not (entry.matrix or entry.vector):
             return True
         operands = self.flow.nodes[position].inputs

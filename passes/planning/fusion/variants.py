@@ -9,7 +9,7 @@ from typing import Final
 
 import networkx
 
-from samba_onnx.passes.planning.fusion.patterns import Entry, Pattern
+from samba_onnx.passes.planning.fusion.patterns import PatternEntry, Pattern
 
 MOST_VARIANTS: Final = 64
 """Patterns that the options of one may stand for."""
@@ -23,18 +23,20 @@ class PatternError(Exception):
 
         Args:
             message: What was stated, and what was expected.
-            *place: Entry and key.
+            *place: PatternEntry and key.
         """
         super().__init__(message)
         self.place = place
 
 
-def check_pattern(entries: Mapping[str, Entry], options: Mapping[str, Sequence[str]]) -> None:
+def check_pattern(
+    entries: Mapping[str, PatternEntry], options: Mapping[str, Sequence[str]]
+) -> None:
     """Refuse a pattern that can be no section.
 
     Args:
         entries: Its entries by name.
-        options: Of the entries that are no operator, those that they stand for.
+        options: The entries that some of them stand for, which are no operator themselves.
 
     Raises:
         PatternError: An entry names another that does not exist, the entries go round in a circle or are not
@@ -66,7 +68,7 @@ def check_pattern(entries: Mapping[str, Entry], options: Mapping[str, Sequence[s
 
 
 def _references(
-    entries: Mapping[str, Entry], options: Mapping[str, Sequence[str]]
+    entries: Mapping[str, PatternEntry], options: Mapping[str, Sequence[str]]
 ) -> Iterator[tuple[str, str, str]]:
     """Yield the entries that entries name, with the key under which they do."""
     for name, entry in entries.items():
@@ -77,13 +79,13 @@ def _references(
 
 
 def variants(
-    entries: Mapping[str, Entry], options: Mapping[str, Sequence[str]]
+    entries: Mapping[str, PatternEntry], options: Mapping[str, Sequence[str]]
 ) -> tuple[Pattern, ...]:
     """Return the patterns without options that one with options stands for.
 
     Args:
         entries: The entries by name, of a pattern that was checked.
-        options: Of the entries that are no operator, those that they stand for.
+        options: The entries that some of them stand for, which are no operator themselves.
 
     Returns:
         A pattern for each combination, in the order of the options. What only feeds from an option that was
@@ -107,7 +109,9 @@ def variants(
 
 
 def _variant(
-    entries: Mapping[str, Entry], chosen: Mapping[str, str], options: Mapping[str, Sequence[str]]
+    entries: Mapping[str, PatternEntry],
+    chosen: Mapping[str, str],
+    options: Mapping[str, Sequence[str]],
 ) -> Pattern:
     gone = {other for name, others in options.items() for other in others if other != chosen[name]}
     gone -= set(chosen.values())
@@ -126,7 +130,7 @@ def _variant(
 
     return Pattern(
         {
-            name: Entry(
+            name: PatternEntry(
                 entry.operators,
                 tuple(dict.fromkeys(meant(c) for c in entry.children if meant(c) not in gone)),
                 entry.required,
