@@ -11,9 +11,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from samba_onnx.errors import UsageError
 from samba_onnx.export.capture.modules import Inputs
 from samba_onnx.export.capture.refusals import refuse_scripted
 from samba_onnx.export.programs.inference import export_inference
@@ -123,6 +125,7 @@ def recorded_program(
         )
         return _with_record(program, record)
     records = optimizer_records(model, optimizers)
+    _tell_of_mode(model, optimizers)
     program, losses = trained_program(model, inputs, records, training, check=check)
     record = GraphRecord(
         fingerprint(program).text(),
@@ -134,6 +137,18 @@ def recorded_program(
         built_in=built_in(model, inputs),
     )
     return _with_record(program, record)
+
+
+def _tell_of_mode(model: nn.Module, optimizers: Sequence[Optimizer]) -> None:
+    """Say that a model in evaluation mode is compiled to be trained, which is seldom meant."""
+    if not model.training and optimizers:
+        LOGGER.warning(
+            "%s is in evaluation mode, and is compiled with %s to be trained so: nothing is dropped, "
+            "and statistics of batches stay. Call train() before compiling, and before tracing; "
+            "leave it out to train with dropouts and statistics fixed.",
+            type(model).__name__,
+            ", ".join(type(optimizer).__name__ for optimizer in optimizers),
+        )
 
 
 def _with_record(program: Program, record: GraphRecord) -> Program:
@@ -188,6 +203,11 @@ def trained_program(
         ModelError: The module does what a program cannot do.
         UsageError: Inputs do not fit, or an optimizer has parameters of another model.
     """
+    if torch.is_inference_mode_enabled():
+        raise UsageError(
+            f"{type(model).__name__} is to be trained, within torch.inference_mode(), where torch "
+            "computes no gradients: compile and trace outside of it; torch.no_grad() is no obstacle"
+        )
     exported = export_training(
         model,
         inputs,

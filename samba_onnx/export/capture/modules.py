@@ -30,7 +30,12 @@ from samba_onnx.export.capture.known_values import KnownValues
 from samba_onnx.export.capture.loss_marks import loss_marks
 from samba_onnx.export.capture.outputs import with_plain_outputs
 from samba_onnx.export.capture.recording_rules import RuleRecorder
-from samba_onnx.export.capture.refusals import not_captured, refuse_unless_fitting, refused_calls
+from samba_onnx.export.capture.refusals import (
+    not_captured,
+    refuse_unless_fitting,
+    refused_calls,
+    without_tracebacks,
+)
 from samba_onnx.export.capture.running_statistics import followed_statistics
 from samba_onnx.export.capture.samba_calls import OwnTensors, samba_calls
 from samba_onnx.export.capture.surroundings import forget_tensors, forget_traced
@@ -241,6 +246,7 @@ def _traced(
                 values.replayed(),
                 whole_layers(),
                 refused_calls(),
+                without_tracebacks(),
                 followed_statistics(),
                 written_back(module),
                 with_plain_outputs(module),
