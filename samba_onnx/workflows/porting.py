@@ -214,7 +214,7 @@ def port_training(
         The PEF that was written, open for reading.
 
     Raises:
-        ModelError: The module cannot be exported, or a loss cannot be differentiated.
+        ModelError: The module cannot be exported or differentiated.
         ExportMismatchError: What was exported computes something else.
         EngineRefusalError: What was exported cannot be run.
         UsageError: Inputs do not fit, an optimizer cannot be compiled, or an output does not exist.
@@ -225,13 +225,8 @@ def port_training(
     program = _training_program(model, loss_indices, check, report)
     program = dataclasses.replace(program, spatial_batches=spatial_batches)
     where: dict[str, Any] = {"target": target, "level": level, "placement": placement, "host": host}
-    where |= {
-        "legalisation": legalisation,
-        "fusion": fusion,
-        "name": model.name,
-        "progress": report,
-    }
-    return compile_programs([program], output, check_passes=check_passes, **where)
+    where |= {"legalisation": legalisation, "fusion": fusion, "check_passes": check_passes}
+    return compile_programs([program], output, name=model.name, progress=report, **where)
 
 
 def _training_program(
@@ -260,8 +255,7 @@ def analyze_torch(
     """Say how a torch model would convert, without writing or comparing anything.
 
     Args:
-        model: The module, in the mode in which it is to run; with optimizers the program that trains is
-            analyzed.
+        model: The module, in its mode; with optimizers, the program that trains is analyzed.
         target: The device: a name or the path of a profile.
         level: ``o0``, ``o1`` or ``o3``.
         placement: ``optimal`` or ``strict``, as for ``convert``.

@@ -10,7 +10,7 @@ import onnx_ir as ir
 from samba_onnx.passes.planning.fusion.convexity import BlockOrder
 from samba_onnx.passes.planning.fusion.marks import convex_parts, marked
 from samba_onnx.passes.planning.fusion.matching import Match, StepBudget, Unit, embeddings
-from samba_onnx.passes.planning.fusion.patterns import PatternEntry, FusionRule, Pattern
+from samba_onnx.passes.planning.fusion.patterns import FusionRule, Pattern, PatternEntry
 from samba_onnx.passes.planning.fusion.units import Units
 from samba_onnx.program.dataflow import Dataflow
 

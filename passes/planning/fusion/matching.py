@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol, TypeAlias
 
-from samba_onnx.passes.planning.fusion.patterns import PatternEntry, Pattern
+from samba_onnx.passes.planning.fusion.patterns import Pattern, PatternEntry
 from samba_onnx.program.dataflow import Dataflow
 
 MOST_STEPS: Final = 2_000_000

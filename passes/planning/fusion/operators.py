@@ -11,7 +11,7 @@ from typing import Any, Final
 import onnx
 
 from samba_onnx.operator_names import FUNCTIONAL
-from samba_onnx.passes.planning.fusion.patterns import PatternEntry, Pattern
+from samba_onnx.passes.planning.fusion.patterns import Pattern, PatternEntry
 
 _FILE: Final = "operators.yaml"
 

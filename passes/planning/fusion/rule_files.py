@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from samba_onnx.errors import UsageError
 from samba_onnx.passes.planning.fusion.operators import operator_names
-from samba_onnx.passes.planning.fusion.patterns import PatternEntry, FusionRule, FusionRules
+from samba_onnx.passes.planning.fusion.patterns import FusionRule, FusionRules, PatternEntry
 from samba_onnx.passes.planning.fusion.variants import PatternError, check_pattern, variants
 from samba_onnx.safety.files import printable
 from samba_onnx.safety.yaml_files import YamlDocument, read_yaml

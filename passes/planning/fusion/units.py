@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from samba_onnx.facts.domains import qualified
 from samba_onnx.passes.planning.fusion.matching import StepBudget, Unit, embeddings
 from samba_onnx.passes.planning.fusion.operators import operator_names
-from samba_onnx.passes.planning.fusion.patterns import PatternEntry, Pattern
+from samba_onnx.passes.planning.fusion.patterns import Pattern, PatternEntry
 from samba_onnx.program.dataflow import Dataflow, dimensions
 
 

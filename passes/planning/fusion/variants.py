@@ -9,7 +9,7 @@ from typing import Final
 
 import networkx
 
-from samba_onnx.passes.planning.fusion.patterns import PatternEntry, Pattern
+from samba_onnx.passes.planning.fusion.patterns import Pattern, PatternEntry
 
 MOST_VARIANTS: Final = 64
 """Patterns that the options of one may stand for."""

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from samba_onnx.passes.planning.fusion.convexity import BlockOrder
 from samba_onnx.passes.planning.fusion.marks import convex_parts
 from samba_onnx.passes.planning.fusion.patterns import (
-    PatternEntry,
     FusionRule,
     FusionRules,
     Pattern,
+    PatternEntry,
 )
 from samba_onnx.passes.planning.partitioning import Home, partition
 from samba_onnx.passes.planning.sectioning import cut
