@@ -153,7 +153,7 @@ def port(
     if check:
         report("compare with torch")
         comparison = compare_with_eager(model.module, model.args, exported, model.keywords)
-        program = dataclasses.replace(program, notes=comparison.notes)
+        program = dataclasses.replace(program, notes=(*program.notes, *comparison.notes))
     residents = {name: to_array(tensor) for name, tensor in _contents(model, exported).items()}
     reference = Sample()
     if sample and not spatial_batches:
