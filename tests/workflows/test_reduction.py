@@ -189,6 +189,28 @@ def test_the_search_ends_after_so_many_trials(monkeypatch: pytest.MonkeyPatch) -
     assert part.trials == 2
 
 
+def test_an_input_that_keeps_its_default_is_a_weight_of_the_part() -> None:
+    """As every weight of a model of an old version is."""
+    model = onnx.parser.parse_model(
+        """
+        <ir_version: 3, opset_import: ["" : 21]>
+        g (float[2, 4] x, float[4] d) => (float[2, 4] y) <float[4] d = {4, 3, 2, 1}>
+        { a = Mul(x, d) y = Tanh(a) }
+        """
+    )
+
+    def doubled(part: onnx.ModelProto, feeds: Results) -> Results:
+        return {name: 2 * value for name, value in _answers(part, feeds).items()}
+
+    reducer = Reducer(model, {"x": X}, plain_engine(1), doubled, 2)
+    part = reducer.reduce([0])
+    assert part is not None
+    assert (_operators(part), list(part.inputs)) == (["Mul"], ["x"])
+    np.testing.assert_array_equal(part.expected["a"], X * np.array([4, 3, 2, 1], np.float32))
+    taken = reducer.with_values([0], {"a": X}, 2)
+    np.testing.assert_array_equal(_answers(taken.model, taken.inputs)["a"], part.expected["a"])
+
+
 def test_errors_are_measured_by_the_depth_of_the_model() -> None:
     def off_by(part: onnx.ModelProto, feeds: Results) -> Results:
         return {name: value * np.float16(1.02) for name, value in _answers(part, feeds).items()}
