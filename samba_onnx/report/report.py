@@ -197,6 +197,7 @@ _CAUSES = (
     Cause.INPUT,
     Cause.FALLBACK,
     Cause.OUTPUT,
+    Cause.REDUCE,
     Cause.WEIGHT,
     Cause.CONSTANT,
     Cause.EXPLICIT,

@@ -23,7 +23,7 @@ from samba_onnx.pef import Pef
 from samba_onnx.program.fingerprint import difference
 from samba_onnx.program.program import DEFAULT_GRAPH
 from samba_onnx.sessions.arguments import MAPPINGS
-from samba_onnx.sessions.data_parallel import check_data_parallel
+from samba_onnx.sessions.data_parallel import DataParallel, check_mode
 from samba_onnx.sessions.graph_traces import GraphTraces
 from samba_onnx.sessions.loaded import LoadedProgram
 from samba_onnx.sessions.onnx_models import input_symbols, is_onnx, model_source, onnx_fingerprint
@@ -64,6 +64,7 @@ class Tracer:
         mode: TraceMode,
         traces: GraphTraces,
         profiler: Profiler,
+        parallel: DataParallel,
     ) -> None:
         """Take what tracing depends on.
 
@@ -73,7 +74,9 @@ class Tracer:
             mode: Turned on while a module is looked at.
             traces: Traces of several graphs, which are compiled or loaded together.
             profiler: Measures the copies to the device.
+            parallel: Told the mode in which replicas combine gradients.
         """
+        self._parallel = parallel
         self._program = program
         self._state = state
         self._mode = mode
@@ -103,7 +106,7 @@ class Tracer:
         half; without it, they are refused there.
         """
         checked_mapping(mapping)
-        check_data_parallel(False, data_parallel_mode, False)
+        check_mode(data_parallel_mode)
         if pef:
             self.load(pef)
         record = self._record(mapping)
@@ -112,6 +115,7 @@ class Tracer:
         module = trained_module(model, listed, weights, losses, recorded)
         traced, steps = self._checked_trace(model, module, inputs, listed, record)
         self._program.open_device(steps)
+        self._parallel.traced_mode = data_parallel_mode
         self._state.adopt(traced, self._program.manifest)
         for optimizer in listed if steps is not None else ():
             self._state.promise(state_materializers(optimizer, parameter_names(module)))
