@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
-from samba_onnx.errors import UsageError
+from samba_onnx.errors import MissingLibraryError
 
 if TYPE_CHECKING:
     from samba_onnx.passes.planning.legalising import LegalisationOptions
@@ -218,6 +218,6 @@ def _require_torch() -> None:
     try:
         import torch  # noqa: F401
     except ImportError:
-        raise UsageError(
+        raise MissingLibraryError(
             "PyTorch models need torch: install it with pip install 'samba-onnx[torch]'"
         ) from None

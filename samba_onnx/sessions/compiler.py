@@ -113,6 +113,7 @@ class Compiler:
         options = self._options.with_settings(destination.settings)
         listed = optimizer_list(optimizers)
         trained = [] if inference or options.get("inference") else listed
+        is_onnx(model)  # refuses what is no model, before it is asked for a name
         path = output_path(options, model, destination.output)
         model = trained_module(model, trained, weights, losses)
         named = named_inputs(model, inputs)

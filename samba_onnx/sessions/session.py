@@ -424,7 +424,7 @@ class SambaSession:
                 as it is.
             hyperparam_dict: Numbers by name, as ``lr`` or ``p`` (the rate of all dropouts), or by
                 the name of an argin. They persist. Names that the program does not have are
-                ignored.
+                ignored; of those that are nobody's, a warning is logged once.
             data_parallel: Take part in a run of all processes of the group of
                 ``torch.distributed``: each is a replica with a batch of its own, and GRADNORM and OPT
                 see the means of their gradients. Masks of dropouts differ. See

@@ -7,10 +7,7 @@ and tests itself without the module.
 from __future__ import annotations
 
 import dataclasses
-import importlib
 import os
-import sys
-import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,7 +16,7 @@ import torch
 from torch import nn
 from torch.export import ExportedProgram
 
-from samba_onnx.errors import ModelError, UsageError
+from samba_onnx.errors import UsageError
 from samba_onnx.export.capture.archives import SUFFIX, load_exported_program
 from samba_onnx.export.capture.modules import arguments
 from samba_onnx.export.programs.inference import Exported
@@ -38,6 +35,7 @@ from samba_onnx.workflows.checking.outcome import NotComparableError
 from samba_onnx.workflows.checking.own_inputs import fitting_runs
 from samba_onnx.workflows.compiler import DEFAULT_TARGET, analyze_programs, compile_programs
 from samba_onnx.workflows.configurations import from_configuration
+from samba_onnx.workflows.factories import RETURNS, call_factory
 from samba_onnx.workflows.model_sources import is_configuration
 from samba_onnx.workflows.planning import Progress
 from samba_onnx.workflows.reference_sample import Sample, keep_sample
@@ -84,11 +82,11 @@ def load_torch_model(source: str, *, train: bool = False) -> TorchModel:
         return _from_archive(source)
     if is_configuration(source) and not train:
         return from_configuration(source)
-    module, inputs, *optimizers = _made(source, 3 if train else 2)
+    module, inputs, *optimizers = call_factory(source, 3 if train else 2)
     if not isinstance(module, nn.Module):
         raise UsageError(
             f"{source} returned {type(module).__name__} in place of a torch.nn.Module: it must "
-            f"{_RETURNS[train]}"
+            f"{RETURNS[train]}"
         )
     name = source.rpartition(":")[2]
     if train:
@@ -152,7 +150,7 @@ def port(
     if check:
         report("compare with torch")
         comparison = compare_with_eager(model.module, model.args, exported, model.keywords)
-        program = dataclasses.replace(program, notes=comparison.notes)
+        program = dataclasses.replace(program, notes=(*program.notes, *comparison.notes))
     residents = {name: to_array(tensor) for name, tensor in _contents(model, exported).items()}
     reference = Sample()
     if sample and not spatial_batches:
@@ -283,61 +281,6 @@ def analyze_torch(
         name=model.name,
         progress=progress,
     )
-
-
-_RETURNS = {
-    False: "return a module and its example inputs, as in return model, (image,)",
-    True: "return a module, its example inputs and an optimizer, as in return model, (image, "
-    "label), optimizer",
-}
-
-
-def _made(source: str, count: int) -> tuple[Any, ...]:
-    """Call a factory that returns so many things."""
-    place, _, attribute = source.rpartition(":")
-    if not all(part.isidentifier() for part in (*place.split("."), *attribute.split("."))):
-        raise UsageError(
-            f"{printable(source)!r} names no factory: give package.module:function, as in "
-            "samba-port convert my_project.models:resnet"
-        )
-    # As for python -m: what lies in the working folder can be imported.
-    if "" not in sys.path and os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())
-    try:
-        factory: Any = importlib.import_module(place)
-    except ModuleNotFoundError as error:
-        if error.name and (place == error.name or place.startswith(f"{error.name}.")):
-            raise UsageError(
-                f"there is no Python module {place!r}: run the command in the folder that holds it, "
-                "or install it"
-            ) from None
-        raise _failed(source, error) from error
-    except (Exception, SystemExit) as error:  # whatever the user's module raises
-        raise _failed(source, error) from error
-    for name in attribute.split("."):
-        if not hasattr(factory, name):
-            raise UsageError(f"module {place!r} has no {attribute!r}")
-        factory = getattr(factory, name)
-    if not callable(factory):
-        raise UsageError(f"{source} is {type(factory).__name__}, not a function")
-    try:
-        parts = factory()
-    except (Exception, SystemExit) as error:  # whatever the user's function raises
-        raise _failed(source, error) from error
-    if not isinstance(parts, tuple | list) or len(parts) != count:
-        what = type(parts).__name__
-        if isinstance(parts, tuple | list):
-            what += f" of {len(parts)}"
-        raise UsageError(f"{source} returned {what}: it must {_RETURNS[count == 3]}")
-    return tuple(parts)
-
-
-def _failed(source: str, error: BaseException) -> ModelError:
-    """Say where the user's own code failed."""
-    frame = traceback.extract_tb(error.__traceback__)[-1]
-    reason = " ".join(str(error).split())[:300]
-    place = f"{Path(frame.filename).name}:{frame.lineno}"
-    return ModelError(f"{source} failed at {place}: {type(error).__name__}: {reason}")
 
 
 def _from_archive(path: str) -> TorchModel:
