@@ -21,17 +21,18 @@ from samba_onnx.workflows.replicas import Replicas
 MODES: Final = tuple(mode.value for mode in ReductionMode)
 
 
-def check_mode(mode: str) -> None:
-    """Refuse a mode that there is not.
+def checked_mode(mode: str) -> str:
+    """Return a mode, unless there is no such.
 
     Args:
-        mode: Name of the way in which replicas combine gradients, one of ``MODES``.
+        mode: When replicas combine gradients, one of ``MODES``.
 
     Raises:
         UsageError: There is no such mode.
     """
     if mode not in MODES:
         raise UsageError(f"data_parallel_mode is {mode!r}; give one of {', '.join(MODES)}")
+    return mode
 
 
 class DataParallel:
@@ -71,7 +72,7 @@ class DataParallel:
         Raises:
             UsageError: There is no such mode, no group of processes, or its backend cannot be used.
         """
-        check_mode(mode)
+        checked_mode(mode)
         if not data_parallel:
             return None, 0
         replicas = Replicas()

@@ -23,7 +23,7 @@ from samba_onnx.pef import Pef
 from samba_onnx.program.fingerprint import difference
 from samba_onnx.program.program import DEFAULT_GRAPH
 from samba_onnx.sessions.arguments import MAPPINGS
-from samba_onnx.sessions.data_parallel import DataParallel, check_mode
+from samba_onnx.sessions.data_parallel import DataParallel, checked_mode
 from samba_onnx.sessions.graph_traces import GraphTraces
 from samba_onnx.sessions.host_steps import watch_steps
 from samba_onnx.sessions.loaded import LoadedProgram
@@ -107,7 +107,7 @@ class Tracer:
         half; without it, they are refused there.
         """
         checked_mapping(mapping)
-        check_mode(data_parallel_mode)
+        self._parallel.traced_mode = checked_mode(data_parallel_mode)
         if pef:
             self.load(pef)
         record = self._record(mapping)
@@ -116,7 +116,6 @@ class Tracer:
         module = trained_module(model, listed, weights, losses, recorded)
         traced, steps = self._checked_trace(model, module, inputs, listed, record)
         self._program.open_device(steps)
-        self._parallel.traced_mode = data_parallel_mode
         self._state.adopt(traced, self._program.manifest)
         for optimizer in listed if steps is not None else ():
             watch_steps(optimizer)
