@@ -9,8 +9,6 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from torch import nn
-
 from samba_onnx.sessions import SESSION
 from samba_onnx.sessions.fusion import fuse
 
@@ -25,15 +23,14 @@ def op_fusion(*arguments: Any, **hints: Any) -> AbstractContextManager[None]:
 
     Args:
         *arguments: A module and a name, or the name of a function.
-        **hints: ``func_name``, ``heuristic``, ``heuristic_params``, ``plugins`` and the like.
+        **hints: ``heuristic`` and ``func_name`` name the section; others, as ``heuristic_params`` and
+            ``plugins``, are kept without effect.
 
     Returns:
         A context that marks what is computed inside; behind a module one that does nothing, so that both
         forms may be written.
     """
-    words = [type(one).__name__ if isinstance(one, nn.Module) else one for one in arguments]
-    SESSION.record_hint("op_fusion", {**({"on": words} if words else {}), **hints})
-    return fuse(arguments, hints)
+    return fuse(SESSION, arguments, hints)
 
 
 def sdpa_directives(directives: Mapping[str, Any]) -> AbstractContextManager[None]:
