@@ -36,6 +36,8 @@ class Direction(enum.StrEnum):
 
     HOST_TO_RDU = "host_to_rdu"
     RDU_TO_HOST = "rdu_to_host"
+    RDU_TO_RDU = "rdu_to_rdu"
+    """From the device of one replica to that of another; only the ledger of a run has such ones."""
 
 
 class Cause(enum.StrEnum):
@@ -47,6 +49,8 @@ class Cause(enum.StrEnum):
     CONSTANT = "constant"
     FALLBACK = "fallback"
     EXPLICIT = "explicit"
+    REDUCE = "reduce"
+    """Gradients of several replicas are combined; how many there are only a run knows."""
 
 
 @dataclass(frozen=True)
@@ -146,7 +150,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Transfer:
-    """One host→RDU or RDU→host copy, planned by the compiler or recorded by the runtime."""
+    """One copy between host and RDU, or between RDUs, planned or recorded by the runtime."""
 
     symbol: str
     """What is copied."""

@@ -201,6 +201,7 @@ _CAUSES = (
     Cause.INPUT,
     Cause.FALLBACK,
     Cause.OUTPUT,
+    Cause.REDUCE,
     Cause.WEIGHT,
     Cause.CONSTANT,
     Cause.EXPLICIT,
