@@ -26,6 +26,7 @@ import onnx_ir as ir
 from samba_onnx.errors import UsageError
 from samba_onnx.passes.planning.costs import value_bytes
 from samba_onnx.passes.planning.partitioning import Group, Home
+from samba_onnx.passes.sharding.collectives import is_collective
 from samba_onnx.program.dataflow import Dataflow, implicit_inputs, is_weight
 
 if TYPE_CHECKING:
@@ -56,10 +57,21 @@ def cut(groups: Sequence[Group], target: Target, level: str) -> tuple[Group, ...
         elif level == "o0":
             pieces.extend(Group(home=Home.RDU, nodes=(node,)) for node in group.nodes)
         else:
+            runs = _between_collectives(group.nodes)
             pieces.extend(
-                Group(home=Home.RDU, nodes=nodes) for nodes in _cut(group.nodes, target, capacity)
+                Group(home=Home.RDU, nodes=nodes)
+                for run in runs
+                for nodes in _cut(run, target, capacity)
             )
     return tuple(pieces)
+
+
+def _between_collectives(nodes: Sequence[ir.Node]) -> list[tuple[ir.Node, ...]]:
+    """Return nodes in runs; one that exchanges values between RDUs is a run of its own."""
+    return [
+        tuple(run)
+        for _, run in itertools.groupby(nodes, key=lambda n: id(n) if is_collective(n) else 0)
+    ]
 
 
 def sram_bytes(nodes: Sequence[ir.Node], target: Target) -> int:

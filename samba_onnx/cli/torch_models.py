@@ -12,6 +12,7 @@ from samba_onnx.errors import UsageError
 
 if TYPE_CHECKING:
     from samba_onnx.passes.planning.legalising import LegalisationOptions
+    from samba_onnx.passes.sharding.programs import ParallelOptions
     from samba_onnx.pef import Pef
     from samba_onnx.pef.manifest import Manifest
     from samba_onnx.workflows.compared_values import ValueComparison
@@ -67,6 +68,7 @@ def analyze_torch(
     spatial_batches: int = 0,
     train: bool = False,
     loss_indices: Sequence[int] | None = None,
+    parallel: ParallelOptions | None = None,
 ) -> Manifest:
     """Analyze a PyTorch model; the arguments are those of ``samba_onnx.workflows.porting.analyze_torch``.
 
@@ -81,6 +83,7 @@ def analyze_torch(
         spatial_batches: Mini-batches of a run in spatial mapping; 0 for section mapping.
         train: The factory returns optimizers, too: analyze the program that trains.
         loss_indices: Outputs that training starts from; None chooses those that losses made.
+        parallel: For how many RDUs it is cut, and how; None for one.
 
     Raises:
         UsageError: torch is not installed, or an argument is wrong.
@@ -90,7 +93,7 @@ def analyze_torch(
     from samba_onnx.workflows import porting
 
     with _prints_elsewhere():
-        loaded = porting.load_torch_model(model, train=train)
+        loaded = porting.load_torch_model(model, train=train, weights=False)
         return porting.analyze_torch(
             loaded,
             target=target,
@@ -100,6 +103,7 @@ def analyze_torch(
             legalisation=legalisation,
             spatial_batches=spatial_batches,
             loss_indices=loss_indices,
+            parallel=parallel,
             progress=progress,
         )
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from samba_onnx.pef.hints import describe_hints
 from samba_onnx.pef.manifest import (
-    Cause,
     Direction,
     Fallback,
     FallbackNode,
@@ -21,8 +20,10 @@ from samba_onnx.pef.manifest import (
 from samba_onnx.report.budgets import memory, modelled_time, spatial_notes
 from samba_onnx.report.changes import BoundReport, ChangeReport, bound_reports, change_reports
 from samba_onnx.report.headline import headline_text
+from samba_onnx.report.layout import CAUSE_ORDER
 from samba_onnx.report.legalisation import LegalisationReport, legalisation, pass_reports
 from samba_onnx.report.limits import LimitReport
+from samba_onnx.report.parallel import ParallelReport, parallel
 from samba_onnx.report.records import (
     SCHEMA_VERSION,
     AssumptionReport,
@@ -124,6 +125,8 @@ class Report:
     """What runs would cost without fallbacks, for graphs that have some and whose shapes are known."""
     limits: tuple[LimitReport, ...] = ()
     """What became of each limit that the user of ``convert`` or ``analyze`` stated."""
+    parallel: ParallelReport | None = None
+    """How it was cut for several RDUs; null for one. All other sizes and times are those of one RDU."""
     schema_version: int = SCHEMA_VERSION
     """Version of this document's form."""
 
@@ -176,6 +179,7 @@ class Report:
             parts=parts(manifest),
             residents=residents(manifest),
             argins=argins(manifest),
+            parallel=parallel(manifest),
         )
 
     def to_json(self) -> str:
@@ -192,16 +196,6 @@ class Report:
 
 
 _SHAPE_CODES = frozenset({"dynamic_shape", "unknown_rank", "unknown_type"})
-
-_CAUSES = (
-    Cause.INPUT,
-    Cause.FALLBACK,
-    Cause.OUTPUT,
-    Cause.WEIGHT,
-    Cause.CONSTANT,
-    Cause.EXPLICIT,
-)
-"""In the order in which a reader meets them."""
 
 
 def _notes(manifest: Manifest) -> tuple[str, ...]:
@@ -340,7 +334,7 @@ def _totals(transfers: Iterable[Transfer]) -> tuple[TransferTotal, ...]:
     return tuple(
         sorted(
             total_transfers(transfers),
-            key=lambda total: (_CAUSES.index(total.cause), directions.index(total.direction)),
+            key=lambda total: (CAUSE_ORDER.index(total.cause), directions.index(total.direction)),
         )
     )
 

@@ -11,6 +11,7 @@ from samba_onnx.passes.order import PipelineOptions
 from samba_onnx.passes.planning.hosts import DEFAULT_HOST, load_host
 from samba_onnx.passes.planning.legalising import LegalisationOptions
 from samba_onnx.passes.rewrites.legalisation import all_rules
+from samba_onnx.passes.sharding.programs import ParallelOptions
 from samba_onnx.passes.targets import Target, load_target
 from samba_onnx.pef.host_summary import HostSummary
 from samba_onnx.safety.files import printable
@@ -61,6 +62,7 @@ def chosen_settings(
     host: str | os.PathLike[str] | HostSummary = DEFAULT_HOST,
     legalisation: LegalisationOptions | None = None,
     check_passes: bool = False,
+    parallel: ParallelOptions | None = None,
 ) -> CompilerSettings:
     """Look up target and host and check the level, before a model is loaded.
 
@@ -73,6 +75,7 @@ def chosen_settings(
         legalisation: Which rules write what the target lacks with other operators; None for those that
             make a run shorter.
         check_passes: Whether a model is run after every pass that changes it.
+        parallel: For how many RDUs programs are cut, and how; None for one RDU.
 
     Raises:
         TargetError: The target or the host is unknown or malformed.
@@ -86,6 +89,7 @@ def chosen_settings(
         host=load_host(host),
         legalisation=legalisation or LegalisationOptions(),
         guard=PassGuard if check_passes else None,
+        parallel=parallel,
     )
 
 

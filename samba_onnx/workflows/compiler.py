@@ -19,6 +19,7 @@ from samba_onnx.loading import LoadedModel, load_model, onnx_program
 from samba_onnx.passes.order import PipelineOptions
 from samba_onnx.passes.planning.hosts import DEFAULT_HOST
 from samba_onnx.passes.planning.legalising import LegalisationOptions
+from samba_onnx.passes.sharding.programs import ParallelOptions
 from samba_onnx.passes.targets import Target
 from samba_onnx.pef import Pef, load_pef
 from samba_onnx.pef.host_summary import HostSummary
@@ -32,7 +33,7 @@ from samba_onnx.workflows.choices import (
     chosen_settings,
     legalisation_options,
 )
-from samba_onnx.workflows.packaging import Trial, package
+from samba_onnx.workflows.packaging import Trial, package, weight_source
 from samba_onnx.workflows.planning import (
     CompilerSettings,
     PlannedPrograms,
@@ -63,6 +64,7 @@ def analyze(
     input_shapes: InputShapes | None = None,
     keep_dynamic: bool = False,
     float16: str | None = None,
+    parallel: ParallelOptions | None = None,
     progress: Progress | None = None,
 ) -> Manifest:
     """Say how a model would convert, without writing anything or reading its weights.
@@ -79,12 +81,11 @@ def analyze(
         dims: Sizes of dynamic dimensions by name, as ``{"batch": 8}``; several, as
             ``{"batch": (1, 8, 32)}``, make a graph for each, and ``Device.run`` takes the one that
             fits its inputs.
-        input_shapes: Shapes of inputs by name, as ``{"x": (1, 3, 224, 224)}``; an empty name stands
-            for the only input.
+        input_shapes: Shapes of inputs by name, as :func:`convert` takes them.
         keep_dynamic: Whether other dimensions of inputs stay dynamic, for the CPU. Otherwise they
             become 1, and a note says which.
-        float16: The type in which float16 is computed: ``float32``, ``bfloat16``, or ``cpu`` to leave it
-            to the host. None takes float32 where the target has it.
+        float16: The type in which float16 is computed, as :func:`convert` takes it.
+        parallel: For how many RDUs it is cut, and how; None for one RDU.
         progress: Called with the name of each step before it begins.
 
     Returns:
@@ -97,7 +98,7 @@ def analyze(
         OutOfDeviceMemoryError: The model does not fit into the target's memory.
     """
     rules = legalisation_options(legalise, no_legalise)
-    settings = chosen_settings(target, level, progress, placement, host, rules)
+    settings = chosen_settings(target, level, progress, placement, host, rules, parallel=parallel)
     options = chosen_options(settings.target, dims, input_shapes, keep_dynamic, float16)
     return _plan_onnx(model, settings, options)[1].manifest
 
@@ -123,6 +124,7 @@ def convert(
     check_passes: bool = False,
     metadata: Mapping[str, str] | None = None,
     notes: Sequence[str] = (),
+    parallel: ParallelOptions | None = None,
     progress: Progress | None = None,
 ) -> Pef:
     """Convert a model into a PEF.
@@ -163,6 +165,7 @@ def convert(
             seeded inputs, and to refuse to go on when it computes something else.
         metadata: Key-value pairs to keep in the PEF.
         notes: Sentences to keep in the PEF, and to show in its report.
+        parallel: For how many RDUs it is cut, and how; None for one RDU.
         progress: Called with the name of each step before it begins.
 
     Returns:
@@ -180,7 +183,9 @@ def convert(
     """
     destination, libraries = _destination(model, output), library_paths(custom_ops)
     rules = legalisation_options(legalise, no_legalise)
-    settings = chosen_settings(target, level, progress, placement, host, rules, check_passes)
+    settings = chosen_settings(
+        target, level, progress, placement, host, rules, check_passes, parallel
+    )
     options = chosen_options(settings.target, dims, input_shapes, keep_dynamic, float16)
     loaded, planned = _plan_onnx(model, settings, options)
     settings.progress("sample")
@@ -220,6 +225,7 @@ def compile_programs(
     residents: Mapping[str, Source] | None = None,
     sample: Sample | None = None,
     check_passes: bool = False,
+    parallel: ParallelOptions | None = None,
     progress: Progress | None = None,
 ) -> Pef:
     """Compile programs, the graphs of one PEF.
@@ -231,15 +237,14 @@ def compile_programs(
         target: A target's name, a path to a target profile, or a loaded target.
         level: ``o0`` or ``o3``, as ``convert`` takes it.
         placement: ``optimal`` or ``strict``, as ``convert`` takes it.
-        host: The CPU that fallbacks' times are modelled for: ``default``, the path of a profile that
-            ``samba-port calibrate`` wrote, or a loaded profile.
+        host: The CPU that fallbacks' times are modelled for, as ``convert`` takes it.
         legalisation: Which rules write what the target lacks; None for those that make a run shorter.
         name: What reports call the source; that of the first program when empty.
         metadata: Key-value pairs to keep in the PEF, beside those of the programs.
-        residents: Weights and other residents to keep in the PEF, by name: arrays, or functions that
-            yield their bytes. Whoever runs the PEF loads the others.
+        residents: Weights and other residents to keep in the PEF, by name; others are loaded later.
         sample: Inputs and the original model's outputs, for self-tests.
         check_passes: Whether to run each part after every pass that changes it.
+        parallel: For how many RDUs it is cut, and how; None for one RDU.
         progress: Called with the name of each step before it begins.
 
     Returns:
@@ -251,7 +256,9 @@ def compile_programs(
         OutOfDeviceMemoryError: The programs do not fit into the target's memory.
         OutputError: The PEF cannot be written.
     """
-    settings = chosen_settings(target, level, progress, placement, host, legalisation, check_passes)
+    settings = chosen_settings(
+        target, level, progress, placement, host, legalisation, check_passes, parallel
+    )
     planned = _plan_torch(programs, name, settings)
     return _write(planned, Path(output), metadata, sample or Sample(), settings.progress, residents)
 
@@ -265,6 +272,7 @@ def analyze_programs(
     host: str | os.PathLike[str] | HostSummary = DEFAULT_HOST,
     legalisation: LegalisationOptions | None = None,
     name: str = "",
+    parallel: ParallelOptions | None = None,
     progress: Progress | None = None,
 ) -> Manifest:
     """Say how programs would compile, without writing anything.
@@ -278,6 +286,7 @@ def analyze_programs(
         legalisation: Which rules write what the target lacks with other operators; None for those that make
             a run shorter.
         name: What reports call the source; that of the first program when empty.
+        parallel: For how many RDUs it is cut, and how; None for one RDU.
         progress: Called with the name of each step before it begins.
 
     Returns:
@@ -288,9 +297,10 @@ def analyze_programs(
         UsageError: The level or the placement is unknown, or programs contradict each other.
         OutOfDeviceMemoryError: The programs do not fit into the target's memory.
     """
-    return _plan_torch(
-        programs, name, chosen_settings(target, level, progress, placement, host, legalisation)
-    ).manifest
+    settings = chosen_settings(
+        target, level, progress, placement, host, legalisation, parallel=parallel
+    )
+    return _plan_torch(programs, name, settings).manifest
 
 
 def _plan_onnx(
@@ -329,6 +339,7 @@ def _write(
     trial: Trial | None = None,
 ) -> Pef:
     merged = {**planned.manifest.metadata, **(metadata or {})}
+    given = {name: weight_source(tensor) for name, tensor in planned.contents.items()}
     manifest = replace(planned.manifest, metadata=merged)
     package(
         destination,
@@ -336,7 +347,7 @@ def _write(
         manifest,
         sample,
         progress,
-        residents=residents,
+        residents={**given, **(residents or {})},
         trial=trial,
     )
     return load_pef(destination)

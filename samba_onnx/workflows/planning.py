@@ -23,6 +23,7 @@ from samba_onnx.passes.planning.placement import place
 from samba_onnx.passes.planning.plan import GraphPlan, plan
 from samba_onnx.passes.planning.sectioning import cut
 from samba_onnx.passes.planning.sharing import refuse_split_regions
+from samba_onnx.passes.sharding.programs import ParallelOptions
 from samba_onnx.passes.targets import Target
 from samba_onnx.passes.watching import PassWatch
 from samba_onnx.pef.host_summary import HostSummary
@@ -33,6 +34,7 @@ from samba_onnx.program.program import Part, Program
 from samba_onnx.workflows.changes import graph_changes
 from samba_onnx.workflows.manifests import argin_records, graph_records
 from samba_onnx.workflows.packaging import PlannedGraph
+from samba_onnx.workflows.parallel import ProgramCutter
 from samba_onnx.workflows.sizes import SharedWeights, size_name, with_own_names
 
 PLACEMENTS = ("optimal", "strict")
@@ -68,6 +70,8 @@ class CompilerSettings:
     guard: Callable[[ir.Model], PassWatch] | None = None
     """Makes what looks at a model after every pass; None for nobody."""
     legalisation: LegalisationOptions = field(default_factory=LegalisationOptions)
+    parallel: ParallelOptions | None = None
+    """For how many RDUs; None for one."""
 
     def __post_init__(self) -> None:
         """Check the level and the placement.
@@ -90,6 +94,8 @@ class PlannedPrograms:
     graphs: tuple[PlannedGraph, ...]
     manifest: Manifest
     """Complete but for what only the written file knows: members and the places of weights."""
+    contents: Mapping[str, ir.TensorProtocol] = field(default_factory=lambda: MappingProxyType({}))
+    """Whole content of residents of which every RDU has a shard, and which the model gives."""
 
 
 def plan_programs(
@@ -111,6 +117,7 @@ def plan_programs(
         InternalError: A pass failed or changed an interface.
     """
     changed = frozenset(region for program in programs for region in program.changed())
+    cutter = ProgramCutter(settings.parallel)
     shared = _shared_names(programs)
     results: list[PipelineResult] = []
     legalised: list[PlannedChooser] = []
@@ -119,12 +126,13 @@ def plan_programs(
         choosers = [_chooser(program, part, settings, changed) for part in program.parts]
         pairs = zip(program.parts, choosers, strict=True)
         rewritten = [_rewritten(program.name, part, settings, one) for part, one in pairs]
+        program = cutter.cut(program, rewritten)
         pinned = frozenset(_names(program)) & shared
         planned = _planned(program, rewritten, choosers, graphs, changed, settings, pinned=pinned)
         graphs.append(planned)
         legalised += choosers
         results += rewritten
-    return _whole(programs, results, legalised, graphs, source, settings)
+    return _whole(programs, results, legalised, graphs, source, settings, cutter)
 
 
 def plan_sizes(
@@ -156,6 +164,7 @@ def plan_sizes(
     legalised: list[PlannedChooser] = []
     graphs: list[PlannedGraph] = []
     shared = SharedWeights()
+    cutter = ProgramCutter(settings.parallel)
     for each in options:
         sized = replace(settings, options=each)
         program = replace(load(), name=size_name(each, options))
@@ -165,9 +174,9 @@ def plan_sizes(
         if graphs:
             taken = {symbol.name for graph in graphs for symbol in graph.plan.symbols}
             program, names = with_own_names(program, taken)
+        program = cutter.cut(program, [result])
         known = shared.names(result.model.graph)
-        chooser = legalised[-1]
-        planned = _planned(program, [result], [chooser], graphs, frozenset(), sized, known)
+        planned = _planned(program, [result], legalised[-1:], graphs, frozenset(), sized, known)
         record = replace(planned.plan.graph, model_names=names)
         planned = replace(planned, plan=replace(planned.plan, graph=record))
         if len(options) > 1:  # content that is computed is read for it
@@ -175,7 +184,7 @@ def plan_sizes(
         programs.append(program)
         results.append(result)
         graphs.append(planned)
-    return _whole(programs, results, legalised, graphs, source, settings)
+    return _whole(programs, results, legalised, graphs, source, settings, cutter)
 
 
 def _names(program: Program) -> tuple[str, ...]:
@@ -199,12 +208,13 @@ def _whole(
     graphs: Sequence[PlannedGraph],
     source: SourceModel,
     settings: CompilerSettings,
+    cutter: ProgramCutter,
 ) -> PlannedPrograms:
     """Put the graphs of a PEF together."""
     plans = [graph.plan for graph in graphs]
     refuse_split_regions(programs, plans)
     manifest = replace(
-        graph_records(settings.target, settings.host, settings.level, source, plans),
+        graph_records(settings.target, settings.host, settings.level, source, plans, cutter.record),
         passes=tuple(summary for result in results for summary in result.passes),
         legalised=tuple(record for chooser in choosers for record in chooser.records),
         changes=tuple(change for graph in graphs for change in graph.changes),
@@ -215,11 +225,12 @@ def _whole(
             *_each_once(result.notes for result in results),
             *(note for planned in plans for note in planned.notes),
             *(note for program in programs for note in program.notes),
+            *cutter.notes(),
         ),
         argins=argin_records(programs, plans),
         metadata={key: text for program in programs for key, text in program.metadata.items()},
     )
-    return PlannedPrograms(tuple(graphs), manifest)
+    return PlannedPrograms(tuple(graphs), manifest, cutter.contents)
 
 
 def _chooser(
@@ -277,6 +288,7 @@ def _planned(
         for part, result in pairs
         if part.has_weights
         for name in result.weight_names
+        if name in result.model.graph.initializers  # others are residents by now, in shards
     ]
     settings.progress("plan")
     taken = {symbol.name for graph in earlier for symbol in graph.plan.symbols}

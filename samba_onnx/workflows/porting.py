@@ -27,6 +27,7 @@ from samba_onnx.export.programs.training_steps import optimizer_list
 from samba_onnx.importing.checkpoints import export_trained, read_checkpoint
 from samba_onnx.passes.planning.hosts import DEFAULT_HOST
 from samba_onnx.passes.planning.legalising import LegalisationOptions
+from samba_onnx.passes.sharding.programs import ParallelOptions
 from samba_onnx.pef import Pef
 from samba_onnx.pef.manifest import Manifest
 from samba_onnx.program.program import Program
@@ -60,13 +61,14 @@ __all__ = [
 ]
 
 
-def load_torch_model(source: str, *, train: bool = False) -> TorchModel:
+def load_torch_model(source: str, *, train: bool = False, weights: bool = True) -> TorchModel:
     """Return the module that a text names.
 
     Args:
         source: ``package.module:factory``, a function without parameters that returns a module and
             its example inputs; the path of a ``.pt2`` file; or that of a Hugging Face configuration.
         train: The function returns optimizers, too: one, or a list.
+        weights: Whether the module of a configuration needs weights; without, it takes no memory for them.
 
     Returns:
         The module: in evaluation mode, or as it was returned with its optimizers.
@@ -83,7 +85,7 @@ def load_torch_model(source: str, *, train: bool = False) -> TorchModel:
             )
         return _from_archive(source)
     if is_configuration(source) and not train:
-        return from_configuration(source)
+        return from_configuration(source, weights=weights)
     module, inputs, *optimizers = _made(source, 3 if train else 2)
     if not isinstance(module, nn.Module):
         raise UsageError(
@@ -245,6 +247,7 @@ def analyze_torch(
     legalisation: LegalisationOptions | None = None,
     spatial_batches: int = 0,
     loss_indices: Sequence[int] | None = None,
+    parallel: ParallelOptions | None = None,
     progress: Progress | None = None,
 ) -> Manifest:
     """Say how a torch model would convert, without writing or comparing anything.
@@ -258,12 +261,12 @@ def analyze_torch(
         host: The CPU: ``default`` or the path of a profile.
         legalisation: Which rules write what the target lacks; None for those that save time.
         spatial_batches: Mini-batches of a run in spatial mapping; 0 for section mapping.
-        loss_indices: With optimizers, the outputs that training starts from; None for those that
-            a loss made, or else all.
+        loss_indices: With optimizers, the outputs that training starts from; None as for ``port_training``.
+        parallel: For how many RDUs it is cut; None for one.
         progress: Called with the name of each step before it begins.
 
     Raises:
-        ModelError: The module cannot be exported, or a loss cannot be differentiated.
+        ModelError: The module cannot be exported, or a loss not differentiated.
         UsageError: Inputs do not fit, the level is unknown, or it cannot be mapped spatially.
         OutOfDeviceMemoryError: The model does not fit into the target's memory.
     """
@@ -281,6 +284,7 @@ def analyze_torch(
         host=host,
         legalisation=legalisation,
         name=model.name,
+        parallel=parallel,
         progress=progress,
     )
 
