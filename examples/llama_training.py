@@ -114,7 +114,7 @@ def saved_values(folder: Path, name: str, parameter: samba.SambaTensor) -> Tenso
     index = folder / "model.safetensors.index.json"
     file = "model.safetensors"
     if index.exists():
-        file = json.loads(index.read_text())["weight_map"][name]
+        file = json.loads(index.read_text(encoding="utf-8"))["weight_map"][name]
     with safe_open(folder / file, framework="pt") as tensors:
         values: Tensor = tensors.get_tensor(name)
     return values.to(parameter.dtype)

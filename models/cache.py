@@ -88,7 +88,7 @@ def _key(name: str) -> str:
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
     """Hold an exclusive lock; the system lets it go even when the process is killed."""
-    with path.open("w") as file:
+    with path.open("w", encoding="utf-8") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
 

@@ -23,6 +23,7 @@ import importlib
 import os
 from typing import TYPE_CHECKING, Any
 
+from samba_onnx.errors import MissingLibraryError
 from samba_onnx.operator_names import FUNCTIONAL
 from samba_onnx.version import __version__
 
@@ -195,16 +196,29 @@ _HOMES |= dict.fromkeys(("SNType", *FUNCTIONAL), "samba_onnx.functional")
 def __getattr__(name: str) -> Any:
     """Load a public name on first use (PEP 562)."""
     if name in _MODULES:
-        return importlib.import_module(f"samba_onnx.{name}")
+        return _imported(f"samba_onnx.{name}", name)
     if name == "session":
-        value = importlib.import_module("samba_onnx.sessions").SESSION
+        value = _imported("samba_onnx.sessions", name).SESSION
     elif name in _HOMES:
-        value = getattr(importlib.import_module(_HOMES[name]), name)
+        value = getattr(_imported(_HOMES[name], name), name)
     else:
         raise AttributeError(f"module 'samba_onnx' has no attribute {name!r}")
     # Found without this function from now on: loops ask for the same names in every step.
     globals()[name] = value
     return value
+
+
+def _imported(module: str, name: str) -> Any:
+    """Import the module that a public name needs."""
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        raise MissingLibraryError(
+            f"samba_onnx.{name} needs torch, which is not installed: install it with "
+            "pip install 'samba-onnx[torch]'"
+        ) from None
 
 
 def __dir__() -> list[str]:

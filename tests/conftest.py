@@ -7,10 +7,13 @@ import gc
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+
+from tests.without_torch import HAS_TORCH, OnnxHalfModule, reason_to_leave_out, reason_to_skip
 
 if TYPE_CHECKING:
     from samba_onnx.pef.manifest import Manifest
@@ -109,3 +112,33 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             if rows[function] % table.kwargs["every"]:
                 item.add_marker(pytest.mark.exhaustive)
             rows[function] += 1
+
+
+if not HAS_TORCH:
+
+    def pytest_ignore_collect(collection_path: Path) -> bool | None:
+        """Leave out folders whose conftest.py needs torch."""
+        return True if reason_to_leave_out(collection_path) else None
+
+    def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> pytest.Module:
+        """Skip files of tests that need torch."""
+        return OnnxHalfModule.from_parent(parent, path=module_path)
+
+    def _skipping() -> Generator[None, object, object]:
+        try:
+            return (yield)
+        except ModuleNotFoundError as error:
+            reason = reason_to_skip(error)
+            if not reason:
+                raise
+        pytest.skip(reason)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_setup() -> Generator[None, object, object]:
+        """Skip a test whose fixtures need torch."""
+        return (yield from _skipping())
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_call() -> Generator[None, object, object]:
+        """Skip a test that needs torch."""
+        return (yield from _skipping())

@@ -34,6 +34,7 @@ LONG_FUNCTIONS = {
     "samba_onnx/cli/conversion.py:convert",
     "samba_onnx/cli/running.py:run",
     "samba_onnx/cli/running.py:_report",
+    "samba_onnx/cli/surveying.py:survey",
     "samba_onnx/cli/trained_models.py:train_export",
     "samba_onnx/cli/verifying.py:verify",
     # SambaFlow's functions: their arguments are documented one by one.
@@ -210,3 +211,26 @@ def test_guides_name_files_that_exist() -> None:
     assert len(paths) > 30
     missing = {path for path in paths if not (ROOT / path).exists()}
     assert {path for path in missing if not (ROOT / "runtime/engine" / path).exists()} == set()
+
+
+def _lacks_encoding(call: ast.Call) -> bool:
+    """Whether it reads or writes text and leaves the encoding to the system."""
+    if any(keyword.arg == "encoding" for keyword in call.keywords):
+        return False
+    if isinstance(call.func, ast.Attribute):
+        return call.func.attr == "read_text" or (
+            call.func.attr == "write_text" and len(call.args) == 1
+        )
+    modes = {one.value for one in call.args if isinstance(one, ast.Constant)}
+    return ast.unparse(call.func) == "open" and not modes & {"rb", "wb", "w+b", "ab", "xb"}
+
+
+def test_text_states_its_encoding() -> None:
+    """Windows would take another one than UTF-8."""
+    places = [
+        f"{name}:{node.lineno}"
+        for name in sources()
+        for node in ast.walk(tree(name))
+        if isinstance(node, ast.Call) and _lacks_encoding(node)
+    ]
+    assert places == []

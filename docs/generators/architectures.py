@@ -200,15 +200,15 @@ def main() -> None:
         results[job, name] = answer
         print(job, name, answer, flush=True)
         if options.results:
-            with options.results.open("a") as file:
+            with options.results.open("a", encoding="utf-8") as file:
                 file.write(json.dumps([job, name, answer]) + "\n")
-    options.page.write_text(page(list(ARCHITECTURES.values()), results))
+    options.page.write_text(page(list(ARCHITECTURES.values()), results), encoding="utf-8")
 
 
 def _read(path: Path | None) -> _Answers:
     if path is None or not path.exists():
         return {}
-    lines = map(json.loads, path.read_text().splitlines())
+    lines = map(json.loads, path.read_text(encoding="utf-8").splitlines())
     return {(job, name): answer for job, name, answer in lines}
 
 

@@ -43,7 +43,8 @@ Numbers are those of the original: equal where the table says so, to the last bi
 order, within float32's own error. `samba-port verify` compares them.
 
 A rule writes at most 4,096 nodes in the place of one and constants of at most 4 million elements, and all rules together add at most
-16,384 nodes to a graph, so that a model with long loops still compiles in seconds.
+16,384 nodes to a graph, so that a model with long loops still compiles in seconds. Loops and Scans of whose bodies the target has every
+operator are unrolled before the rules are looked at, whatever that costs, and within the same 4,096 nodes.
 
 ## What it brings
 

@@ -147,7 +147,7 @@ def main() -> None:
             sys.stdout.flush()
     sys.stdout.write(summary(rows) + "\n")
     if not printed:
-        PATH.write_text(render(rows))
+        PATH.write_text(render(rows), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -221,9 +221,9 @@ def main() -> None:
             sys.stdout.flush()
     path, new = PATHS[options.mode], {row.name for row in rows}
     if options.names:
-        rows += [row for row in read(path.read_text()) if row.name not in new]
+        rows += [row for row in read(path.read_text(encoding="utf-8")) if row.name not in new]
     sys.stdout.write(summary(rows) + "\n")
-    path.write_text(render(rows))
+    path.write_text(render(rows), encoding="utf-8")
 
 
 if __name__ == "__main__":

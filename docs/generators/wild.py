@@ -98,4 +98,4 @@ def _row(name: str, outcome: Outcome) -> str:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(page(read()))
+    PAGE.write_text(page(read()), encoding="utf-8")

@@ -17,6 +17,7 @@ import networkx
 import onnx_ir as ir
 
 from samba_onnx.facts.domains import qualified
+from samba_onnx.passes.planning.allocation import off_chip_tiers
 from samba_onnx.passes.planning.costs import cost, value_bytes
 from samba_onnx.passes.planning.host_costs import host_seconds
 from samba_onnx.passes.planning.measuring import Measure, measure
@@ -242,6 +243,6 @@ class _View:
     def _seconds(self, node: ir.Node) -> float:
         """Return what a legal form takes on the RDU, where its operands and results stay on the chip."""
         graph, summary = self.forms[node].graph, self.chooser.machine.target.summary
-        outside = next((tier.name for tier in summary.tiers if tier.name != "sram"), "sram")
+        outside = off_chip_tiers(summary)[0].name
         new = sum(value_bytes(value) or 0 for value in graph.initializers.values())
         return cost(graph, {outside: new}, summary).seconds

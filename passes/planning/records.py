@@ -96,6 +96,7 @@ def section_record(
         seconds=modelled.seconds,
         sram_bytes=sram_bytes(interface.group.nodes, target),
         collective=collective(interface.group.nodes),
+        rule=interface.group.rule,
     )
 
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import signal
 import subprocess
 import sys
 import tempfile
@@ -20,6 +18,7 @@ from samba_onnx.cli.display import write_file
 from samba_onnx.report.units import byte_text
 from samba_onnx.safety.files import printable
 from samba_onnx.safety.sandbox import child_environment
+from samba_onnx.safety.system import cause_of_death, kill_group, note_missing_protections
 
 POLL_SECONDS = 0.05
 _LONGEST = 500
@@ -86,6 +85,7 @@ def run_analyses(
     Raises:
         OutputError: The record of a failure cannot be written.
     """
+    note_missing_protections()
     waiting = deque(analyses)
     running: list[_Child] = []
     try:
@@ -158,8 +158,7 @@ class _Child:
         self._noise.close()
 
     def _end(self) -> None:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._process.pid, signal.SIGKILL)
+        kill_group(self._process)
         self._process.wait()
 
     def _error(self) -> str:
@@ -177,5 +176,6 @@ class _Child:
         last = next((line for line in reversed(lines) if line.strip()), "")
         if last:
             return printable(f"it ended with status {code}: {last}", _LONGEST)
-        how = f"was killed ({signal.Signals(-code).name})" if code < 0 else f"died (status {code})"
+        name, _ = cause_of_death(code)
+        how = f"was killed ({name})" if name else f"died (status {code})"
         return f"its process {how} without a message, most likely because {self._scarcity}"

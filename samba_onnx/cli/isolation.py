@@ -32,9 +32,12 @@ def isolated(action: Callable[[], int], name: str) -> int:
 
     Returns:
         The child's exit status; 2, with a message on standard error, if a signal killed it;
-        128 + N if it had to be killed after signal N.
+        128 + N if it had to be killed after signal N. On systems without fork, the action's own.
     """
     if not hasattr(os, "fork"):
+        from samba_onnx.safety.system import note_missing_protections
+
+        note_missing_protections()
         return action()
     flush_output()
     # The end that only this process holds closes with it, however it dies.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 
 from samba_onnx.cli import main
-from samba_onnx.safety.child import die_with, limit_process
+from samba_onnx.safety.system import die_with, do_not_note, limit_process
 
 
 def limited_main() -> int:
@@ -22,6 +22,7 @@ def limited_main() -> int:
         The exit status.
     """
     parent, memory_bytes, cpu_seconds = map(int, sys.argv[1:4])
+    do_not_note()
     limit_process(memory_bytes or None, cpu_seconds)
     die_with(parent)
     sys.argv[1:4] = []

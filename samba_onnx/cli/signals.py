@@ -41,7 +41,7 @@ def interruptible() -> None:
 
 def interruption() -> int | None:
     """Return the signal that asked the command to end, and do not raise it any more."""
-    signal.setitimer(signal.ITIMER_REAL, 0)
+    _raise_again_after(0)
     return _received[0] if _received else None
 
 
@@ -49,9 +49,16 @@ def _raise(number: int, frame: FrameType | None) -> None:
     for each in SIGNALS:
         signal.signal(each, signal.SIG_IGN)
     _received.append(number)
-    signal.signal(signal.SIGALRM, _raise_again)
-    signal.setitimer(signal.ITIMER_REAL, REPEAT_SECONDS)
+    _raise_again_after(REPEAT_SECONDS)
     raise Interrupted(number)
+
+
+def _raise_again_after(seconds: float) -> None:
+    """Set the timer, where the system has one; 0 stops it."""
+    if hasattr(signal, "setitimer"):
+        if seconds:
+            signal.signal(signal.SIGALRM, _raise_again)
+        signal.setitimer(signal.ITIMER_REAL, seconds)
 
 
 def _raise_again(number: int, frame: FrameType | None) -> None:

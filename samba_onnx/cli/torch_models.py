@@ -8,11 +8,9 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
-from samba_onnx.errors import UsageError
+from samba_onnx.errors import MissingLibraryError
 
 if TYPE_CHECKING:
-    from samba_onnx.passes.planning.legalising import LegalisationOptions
-    from samba_onnx.passes.sharding.programs import ParallelOptions
     from samba_onnx.pef import Pef
     from samba_onnx.pef.manifest import Manifest
     from samba_onnx.workflows.compared_values import ValueComparison
@@ -57,33 +55,15 @@ def convert_torch(
 
 
 def analyze_torch(
-    model: str,
-    progress: Callable[[str], None],
-    *,
-    target: str,
-    level: str,
-    placement: str = "optimal",
-    host: str = "default",
-    legalisation: LegalisationOptions | None = None,
-    spatial_batches: int = 0,
-    train: bool = False,
-    loss_indices: Sequence[int] | None = None,
-    parallel: ParallelOptions | None = None,
+    model: str, progress: Callable[[str], None], *, train: bool = False, **options: Any
 ) -> Manifest:
-    """Analyze a PyTorch model; the arguments are those of ``samba_onnx.workflows.porting.analyze_torch``.
+    """Analyze a PyTorch model.
 
     Args:
         model: A factory, a ``.pt2`` file or a Hugging Face configuration.
         progress: Called with the name of each step before it begins.
-        target: The device.
-        level: ``o0`` or ``o3``.
-        placement: ``optimal`` or ``strict``.
-        host: The CPU: ``default`` or the path of a profile.
-        legalisation: Which rules write what the target lacks; None for those that make a run shorter.
-        spatial_batches: Mini-batches of a run in spatial mapping; 0 for section mapping.
         train: The factory returns optimizers, too: analyze the program that trains.
-        loss_indices: Outputs that training starts from; None chooses those that losses made.
-        parallel: For how many RDUs it is cut, and how; None for one.
+        **options: Target, level and the like, as ``samba_onnx.workflows.porting.analyze_torch`` takes them.
 
     Raises:
         UsageError: torch is not installed, or an argument is wrong.
@@ -94,18 +74,7 @@ def analyze_torch(
 
     with _prints_elsewhere():
         loaded = porting.load_torch_model(model, train=train, weights=False)
-        return porting.analyze_torch(
-            loaded,
-            target=target,
-            level=level,
-            placement=placement,
-            host=host,
-            legalisation=legalisation,
-            spatial_batches=spatial_batches,
-            loss_indices=loss_indices,
-            parallel=parallel,
-            progress=progress,
-        )
+        return porting.analyze_torch(loaded, progress=progress, **options)
 
 
 def verify_torch(
@@ -222,6 +191,6 @@ def _require_torch() -> None:
     try:
         import torch  # noqa: F401
     except ImportError:
-        raise UsageError(
+        raise MissingLibraryError(
             "PyTorch models need torch: install it with pip install 'samba-onnx[torch]'"
         ) from None

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
-import os
 import re
 import shutil
 from collections.abc import Iterator, Sequence
@@ -18,6 +16,7 @@ from samba_onnx.data_prep.libraries import library
 from samba_onnx.data_prep.run_state import STATE_FILE
 from samba_onnx.errors import OutputError, UsageError
 from samba_onnx.safety.files import atomic_output
+from samba_onnx.safety.system import lock_folder
 
 _OWN_FOLDERS = ("splits", "test_files", "tokenizer", "sha256", "json_error_log", "buckets")
 _OWN_FILES = ("metadata.yaml", "category_to_id.json", "logs.log", STATE_FILE)
@@ -95,22 +94,18 @@ class OutputFolder:
             UsageError: Another run is writing there.
             OutputError: The folder cannot be made.
         """
-        try:
-            self.path.mkdir(parents=True, exist_ok=True)
-            descriptor = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        except OSError as error:
-            message = f"{self.path}: cannot make this folder: {error.strerror}"
-            raise OutputError(message, path=self.path) from None
-        try:
+        with contextlib.ExitStack() as stack:
             try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                self.path.mkdir(parents=True, exist_ok=True)
+                stack.enter_context(lock_folder(self.path))
             except BlockingIOError:
                 raise UsageError(
                     f"{self.path}: another run is writing there: wait for it"
                 ) from None
+            except OSError as error:
+                message = f"{self.path}: cannot make this folder: {error.strerror}"
+                raise OutputError(message, path=self.path) from None
             yield
-        finally:
-            os.close(descriptor)
 
     def remove_temporary(self) -> None:
         """Remove what processes have left that were killed while they wrote, in folders as well."""

@@ -17,6 +17,7 @@ from samba_onnx.errors import ModelFileError
 from samba_onnx.pef.original_files import OriginalFile
 from samba_onnx.pef.sources import FileRegion, file_chunks
 from samba_onnx.safety.files import open_beneath
+from samba_onnx.safety.system import read_into
 
 __all__ = ["ExternalFiles", "FileTensor", "HeldFile"]
 
@@ -44,7 +45,7 @@ class HeldFile:
         content = np.empty(length, np.uint8)
         done = 0
         while done < length:
-            count = os.preadv(self.descriptor, [content[done:].data], offset + done)
+            count = read_into(self.descriptor, content[done:].data, offset + done)
             if count == 0:
                 raise ModelFileError(
                     f"the model's file or external data was cut off at byte {offset + done} while "

@@ -12,6 +12,7 @@ import os
 from typing import BinaryIO
 
 from samba_onnx.errors import InvalidModelError, ModelLimitError
+from samba_onnx.safety.system import read_at
 
 __all__ = ["LIFT_BYTES", "lift_weights"]
 
@@ -87,7 +88,7 @@ class _Walker:
             return literal
         pieces: list[bytes] = []
         while start < stop:
-            pieces.append(os.pread(self._descriptor, stop - start, start))
+            pieces.append(read_at(self._descriptor, stop - start, start))
             if not pieces[-1]:
                 raise InvalidModelError("the file became shorter while it was read")
             start += len(pieces[-1])
@@ -157,7 +158,7 @@ class _Walker:
         """Return the number at an offset, and the offset behind it."""
         local = position - self._window_start
         if not 0 <= local <= len(self._window) - _LONGEST_VARINT:
-            self._window = os.pread(self._descriptor, _WINDOW, position)
+            self._window = read_at(self._descriptor, _WINDOW, position)
             self._window_start, local = position, 0
         value = shift = 0
         for byte in self._window[local : local + min(_LONGEST_VARINT, end - position)]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import zlib
 from collections import Counter
 from collections.abc import Sequence
@@ -14,6 +13,7 @@ from samba_onnx.pef.codec import MANIFEST_LIMIT, version_error
 from samba_onnx.pef.layout import DIRECTORY_LIMIT, MANIFEST_MEMBER
 from samba_onnx.pef.manifest import FORMAT_VERSION
 from samba_onnx.safety.files import printable
+from samba_onnx.safety.system import read_at
 
 __all__ = ["Envelope", "read_envelope"]
 
@@ -70,7 +70,7 @@ def _read(descriptor: int, offset: int, length: int) -> bytes:
     """Read exactly this range; lengths are bounded by the caller."""
     pieces: list[bytes] = []
     while length > 0:
-        piece = os.pread(descriptor, length, offset)
+        piece = read_at(descriptor, length, offset)
         if not piece:
             raise PefFormatError("the file became shorter while it was read")
         pieces.append(piece)

@@ -16,7 +16,7 @@ from samba_onnx.pef.decoding import MAY_BE_MISSING
 from samba_onnx.pef.dimensions import BoundDimension, DynamicDimension
 from samba_onnx.pef.host_summary import HostSummary
 from samba_onnx.pef.original_files import OriginalFile
-from samba_onnx.pef.rewriting import LegalisedRule, PassSummary
+from samba_onnx.pef.rewriting import FusionRuleSummary, LegalisedRule, PassSummary
 from samba_onnx.pef.sharding import Parallelism, Sharded
 from samba_onnx.pef.stage_records import Fallback, FallbackNode, Section, Stage
 from samba_onnx.pef.target_summary import TargetSummary
@@ -290,7 +290,7 @@ class Manifest:
     source: SourceModel
     """The model that it was made of."""
     level: str
-    """Optimization level: ``o0`` or ``o3``."""
+    """Optimization level: ``o0``, ``o1`` or ``o3``."""
     graphs: tuple[Graph, ...]
     """The graphs; a run executes one."""
     sections: tuple[Section, ...]
@@ -307,6 +307,9 @@ class Manifest:
     """What the passes of the compiler did, in their order."""
     legalised: tuple[LegalisedRule, ...] = ()
     """What each rule of legalisation brought, by graph and rule."""
+    fusion_rules: tuple[FusionRuleSummary, ...] = field(default=(), metadata=MAY_BE_MISSING)
+    """The rules of fusion of level ``o1``, in the order in which they were tried; sections say which of
+    them they are one for."""
     changes: tuple[Change, ...] = ()
     """What a run would save if the target ran what it refuses, by graph, the most first."""
     bounds: tuple[Bound, ...] = ()

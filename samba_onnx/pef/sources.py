@@ -11,6 +11,7 @@ from samba_onnx.errors import ModelFileError, UsageError
 from samba_onnx.facts.dtypes import tensor_element
 from samba_onnx.pef.packing import pack
 from samba_onnx.safety.files import open_regular, printable
+from samba_onnx.safety.system import read_into
 
 if TYPE_CHECKING:
     import numpy as np
@@ -175,7 +176,7 @@ def file_chunks(descriptor: int, offset: int, length: int) -> Iterator[memoryvie
     buffer = memoryview(bytearray(min(CHUNK, length)))
     done = 0
     while done < length:
-        count = os.preadv(descriptor, [buffer[: length - done]], offset + done)
+        count = read_into(descriptor, buffer[: length - done], offset + done)
         if count == 0:
             raise ModelFileError(f"a file ends {length - done} bytes too early at {offset + done}")
         yield buffer[:count]

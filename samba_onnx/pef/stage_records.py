@@ -82,6 +82,8 @@ class Section(Stage):
     """Weights and the largest set of live activations, as planned for on-chip memory."""
     collective: Collective | None = dataclasses.field(default=None, metadata=MAY_BE_MISSING)
     """What RDUs exchange in it, which is all that it does; None for a section of one RDU."""
+    rule: str = dataclasses.field(default="", metadata=MAY_BE_MISSING)
+    """The rule of fusion that it is one section for; empty where none is."""
 
 
 @dataclass(frozen=True)

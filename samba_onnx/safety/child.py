@@ -6,23 +6,18 @@ the folder.
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
 import importlib
 import json
-import os
 import re
-import resource
-import signal
 import sys
 from pathlib import Path
 from typing import Any
 
 from samba_onnx.safety.sandbox import ANSWER, REQUEST
+from samba_onnx.safety.system import die_with, do_not_note, limit_process
 
-__all__ = ["die_with", "limit_process", "main"]
+__all__ = ["main"]
 
-_PR_SET_PDEATHSIG = 1
 _NOISE = re.compile(r"\[ONNXRuntimeError\] : \d+ : \w+ : (Load model from \S+ failed: ?)?")
 _OUT_OF_MEMORY = ("bad allocation", "bad_alloc", "failed to allocate", "out of memory")
 
@@ -30,6 +25,7 @@ _OUT_OF_MEMORY = ("bad allocation", "bad_alloc", "failed to allocate", "out of m
 def main(folder: Path) -> None:
     """Read the request in ``folder``, do it, and leave the answer there."""
     request = json.loads((folder / REQUEST).read_text(encoding="utf-8"))
+    do_not_note()
     limit_process(request["memory_bytes"], request["cpu_seconds"])
     die_with(request["parent"])
     try:
@@ -55,32 +51,6 @@ def _run(task: str, arguments: dict[str, Any]) -> dict[str, Any]:
     module, _, function = task.partition(":")
     answer: dict[str, Any] = getattr(importlib.import_module(module), function)(**arguments)
     return answer
-
-
-def limit_process(memory_bytes: int | None, cpu_seconds: int) -> None:
-    """Limit memory and time of this process, and leave no core file.
-
-    Args:
-        memory_bytes: Private memory that it may take; None for no limit of ours.
-        cpu_seconds: Processor time of all its threads, after which the kernel ends it.
-    """
-    if memory_bytes is not None:
-        # Private writable memory: mapped weights do not count, what is allocated does.
-        resource.setrlimit(resource.RLIMIT_DATA, (memory_bytes, memory_bytes))
-    resource.setrlimit(resource.RLIMIT_CPU, (cpu_seconds, cpu_seconds + 5))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    with contextlib.suppress(OSError):
-        # Should the machine run out of memory all the same, this process goes first.
-        Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
-
-
-def die_with(parent: int) -> None:
-    """Let the kernel end this process when its parent dies, however; do so now if it is dead."""
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    # The interpreter takes a while to start: nobody tells of a parent that died meanwhile.
-    if os.getppid() != parent:
-        os._exit(1)
 
 
 if __name__ == "__main__":

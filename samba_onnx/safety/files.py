@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import IO, BinaryIO
 
 from samba_onnx.errors import ModelFileError, OutputError, SambaError
+from samba_onnx.safety import system
 
 __all__ = ["atomic_output", "open_beneath", "open_regular", "printable", "restored_on_failure"]
 
-_READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
 _KINDS = (
     (stat.S_ISDIR, "a folder"),
     (stat.S_ISFIFO, "a named pipe"),
@@ -63,7 +63,7 @@ def open_regular(
     try:
         # Before opening: to open a pipe waits for its writer, and to open a device can act on it.
         _require_regular(os.stat(path), name, what, error)
-        descriptor = os.open(path, _READ)
+        descriptor = os.open(path, system.READ)
     except SambaError as refusal:  # some of ours are a ValueError or an OSError as well
         refusal.path = os.fspath(path)
         raise
@@ -97,28 +97,15 @@ def open_beneath(folder: str | os.PathLike[str], location: str, *, what: str) ->
     """
     name = printable(location)
     parts = _plain_components(location, what)
+    descend = _descend if system.has_folder_descriptors() else _descend_by_path
     try:
-        parent = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    except OSError as reason:
-        raise ModelFileError(
-            f"{printable(folder)}: cannot open this folder: {_because(reason)}"
-        ) from None
-    try:
-        for part in parts[:-1]:
-            child = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=parent)
-            os.close(parent)
-            parent = child
-        status = os.stat(parts[-1], dir_fd=parent, follow_symlinks=False)
-        _require_regular(status, name, what, ModelFileError)
-        descriptor = os.open(parts[-1], _READ | os.O_NOFOLLOW, dir_fd=parent)
+        descriptor = descend(folder, parts, what)
     except OSError as reason:
         if isinstance(reason, SambaError):
             raise
         raise ModelFileError(
             f"{name}: cannot open this {what} in {printable(folder)}: {_because(reason)}"
         ) from None
-    finally:
-        os.close(parent)
     file = _as_file(descriptor, name, what, ModelFileError)
     if os.fstat(file.fileno()).st_nlink > 1:
         file.close()
@@ -127,6 +114,52 @@ def open_beneath(folder: str | os.PathLike[str], location: str, *, what: str) ->
             "copy it, so that the model's folder has a file of its own"
         )
     return file
+
+
+def _descend(folder: str | os.PathLike[str], parts: list[str], what: str) -> int:
+    """Open a file from folder to folder: whatever is exchanged meanwhile, it lies beneath the first one."""
+    try:
+        parent = system.open_folder(folder)
+    except OSError as reason:
+        raise _cannot_open_folder(folder, reason) from None
+    try:
+        for part in parts[:-1]:
+            child = system.open_folder(part, parent)
+            os.close(parent)
+            parent = child
+        status = os.stat(parts[-1], dir_fd=parent, follow_symlinks=False)
+        _require_regular(status, printable("/".join(parts)), what, ModelFileError)
+        return os.open(parts[-1], system.READ_NO_LINK, dir_fd=parent)
+    finally:
+        os.close(parent)
+
+
+def _descend_by_path(folder: str | os.PathLike[str], parts: list[str], what: str) -> int:
+    """Open a file by its path, having looked at each part of it; for systems without open folders.
+
+    A folder that is exchanged for a link between the look and the opening is not noticed.
+    """
+    system.note_missing_protections()
+    place = Path(folder)
+    try:
+        place.stat()
+    except OSError as reason:
+        raise _cannot_open_folder(folder, reason) from None
+    for part in parts[:-1]:
+        place /= part
+        status = place.lstat()
+        if not stat.S_ISDIR(status.st_mode) or system.is_redirected(status):
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+    place /= parts[-1]
+    status = place.lstat()
+    if system.is_redirected(status):
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+    _require_regular(status, printable("/".join(parts)), what, ModelFileError)
+    return os.open(place, system.READ_NO_LINK)
+
+
+def _cannot_open_folder(folder: object, reason: OSError) -> ModelFileError:
+    return ModelFileError(f"{printable(folder)}: cannot open this folder: {_because(reason)}")
 
 
 def _plain_components(location: str, what: str) -> list[str]:
@@ -140,6 +173,8 @@ def _plain_components(location: str, what: str) -> list[str]:
         raise ModelFileError(
             f"{name}: the location of {_one(what)} must be relative to the model's folder"
         )
+    if ":" in location and system.HAS_DRIVES:
+        raise ModelFileError(f"{name}: the location of {_one(what)} cannot hold a colon here")
     parts = [part for part in location.split("/") if part not in {"", "."}]
     if ".." in parts or not parts or location.endswith("/"):
         raise ModelFileError(
@@ -201,7 +236,7 @@ def atomic_output(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     try:
         with open(temporary, "w+b", opener=_new_file) as file:
             if mode is not None:
-                os.fchmod(file.fileno(), mode)
+                system.permit(file.fileno(), temporary, mode)
             yield file
             file.flush()
             os.fsync(file.fileno())
@@ -257,8 +292,7 @@ def restored_on_failure(path: str | os.PathLike[str]) -> Iterator[None]:
 
 def _new_file(path: str, _flags: int) -> int:
     """Open a file that must not exist yet."""
-    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    return os.open(path, flags, 0o666)
+    return os.open(path, system.NEW_FILE, 0o666)
 
 
 def _mode_of_destination(target: Path) -> int | None:
@@ -283,7 +317,9 @@ def _make_folders(folder: Path) -> list[Path]:
 
 def _flush_folder(folder: Path) -> None:
     """Make the rename itself durable, where the file system can."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    if not system.has_folder_descriptors():
+        return
+    descriptor = system.open_folder(folder)
     try:
         os.fsync(descriptor)
     except OSError as reason:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import signal
 import subprocess
 import sys
 import tempfile
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from samba_onnx.errors import ExecutionError, InternalError, ModelLimitError
+from samba_onnx.safety import system
 from samba_onnx.safety.files import printable
 
 __all__ = ["available_memory", "child_environment", "memory_for_a_child", "run_child"]
@@ -31,13 +31,6 @@ ANSWER, REQUEST, NOISE = "answer.json", "request.json", "stderr.txt"
 
 _SHARE_OF_MEMORY = 0.8
 """Of the memory that is available; the rest keeps the machine usable."""
-
-_SIGNS = {
-    "SIGFPE": "an integer division by zero, or by -1 of the smallest integer",
-    "SIGSEGV": "an access to memory that is not its own",
-    "SIGABRT": "a check inside of the library",
-    "SIGBUS": "a file that became shorter while it was read",
-}
 
 
 def run_child(
@@ -67,6 +60,7 @@ def run_child(
     """
     if not task.startswith(f"{PACKAGE}.") or ":" not in task:
         raise InternalError(f"there is no task {task!r} for a child; please report this")
+    system.note_missing_protections()
     request = {
         "task": task,
         "arguments": dict(arguments),
@@ -123,8 +117,7 @@ def _run(folder: Path, seconds: float, doing: str) -> int:
     finally:
         if child.returncode is None:
             # Its whole session: nothing that it may have started stays behind.
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(child.pid, signal.SIGKILL)
+            system.kill_group(child)
             child.wait()
 
 
@@ -140,15 +133,13 @@ def child_environment() -> dict[str, str]:
 
 def _read_answer(folder: Path, code: int, doing: str) -> dict[str, Any]:
     """Turn what the child left behind into its answer or into one error."""
-    if code < 0:
-        name = signal.Signals(-code).name
+    name, meaning = system.cause_of_death(code)
+    if name:
         if name in {"SIGKILL", "SIGXCPU"}:
             raise ModelLimitError(
                 f"{doing}: the child process was killed ({name}): it took too much memory or time"
             )
-        raise ExecutionError(
-            f"{doing}: the child process died of {name} ({_SIGNS.get(name, 'a fault')})"
-        )
+        raise ExecutionError(f"{doing}: the child process died of {name} ({meaning or 'a fault'})")
     try:
         answer = json.loads((folder / ANSWER).read_text(encoding="utf-8"))
     except (OSError, ValueError):

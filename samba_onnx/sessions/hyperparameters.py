@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
 import hashlib
+import logging
 import os
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
@@ -12,8 +14,11 @@ import torch
 from samba_onnx.errors import UsageError
 from samba_onnx.facts.names import RATE, SEED
 from samba_onnx.optim import HyperparameterValue
+from samba_onnx.optim.argins import COMMON_KEYS
 from samba_onnx.pef.manifest import Argin
 from samba_onnx.sessions.optimizer_steps import OptimizerSteps
+
+LOGGER: Final = logging.getLogger(__name__)
 
 DROPOUT_KEY: Final = "p"
 """Hyperparameter that sets the rate of every dropout."""
@@ -52,6 +57,8 @@ class Hyperparameters:
         self._checked: Mapping[str, HyperparameterValue] = {}
         self._kept: Mapping[str, HyperparameterValue] = {}
         """The hyperparameters that persist since the last run."""
+        self._told: set[str] = set()
+        """Keys of which was said that they have no effect."""
         self._runs = 0
         self._base = _base_seed()
 
@@ -64,7 +71,7 @@ class Hyperparameters:
         """Return hyperparameters as numbers, changing nothing.
 
         Keys that the program has no argin for are kept, too: programs send the same ones to every
-        graph.
+        graph. One that nothing here understands is told of, once.
 
         Args:
             numbers: Numbers by name; two for ``betas``.
@@ -87,6 +94,7 @@ class Hyperparameters:
         if is_plain and numbers == self._given:
             return self._checked
         checked = {str(name): _number(str(name), value) for name, value in numbers.items()}
+        self._tell_of_unknown(checked)
         for name in (DROPOUT_KEY, *self.rate_names):
             rate = checked.get(name, 0.0)
             if not (isinstance(rate, float) and 0.0 <= rate <= 1.0):
@@ -94,6 +102,23 @@ class Hyperparameters:
         if is_plain:
             self._given, self._checked = dict(numbers), checked
         return checked
+
+    def _tell_of_unknown(self, numbers: Iterable[str]) -> None:
+        """Warn of keys that are no hyperparameter of anything, as misspelt ones are."""
+        known = COMMON_KEYS | self._told | self._argins.keys() | {DROPOUT_KEY}
+        for name in numbers:
+            if name in known or self._optimizers.understands(name):
+                continue
+            self._told.add(name)
+            dropouts = (DROPOUT_KEY, *self.rate_names, *self.seed_names)
+            own = (*self._optimizers.keys, *(dropouts if self.rate_names else ()))
+            near = difflib.get_close_matches(name, own, 1)
+            names = near or own
+            LOGGER.warning(
+                "hyperparam_dict has %r, which sets nothing of this program: %sleave it out",
+                name,
+                f"give {', '.join(map(repr, names))}, or " if names else "it has none; ",
+            )
 
     def argins(
         self,

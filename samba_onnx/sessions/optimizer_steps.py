@@ -15,12 +15,13 @@ from samba_onnx.optim import (
     HyperparameterValue,
     OptimizerRecord,
     derive,
+    hyperparameter_names,
     steps_done,
     to_cpu,
     to_rdu,
     with_settings,
 )
-from samba_onnx.optim.argins import refuse_new_clipping, steps_after
+from samba_onnx.optim.argins import refuse_new_clipping, steps_after, understands
 from samba_onnx.sessions.host_settings import HostSettings
 
 NO_SCALARS: Final[Mapping[str, float]] = MappingProxyType({})
@@ -54,6 +55,20 @@ class OptimizerSteps:
         self._scalars: Mapping[str, float | list[float]] = NO_SCALARS
         """The scalars of the last step: the same object while what they were derived from is the same."""
         self._derived_from: tuple[object, object, int] = (None, None, 0)
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """Keys by which a run sets hyperparameters, as they are best written; each once."""
+        listed = (key for record in self._records for key in hyperparameter_names(record))
+        return tuple(dict.fromkeys(listed))
+
+    def understands(self, key: str) -> bool:
+        """Return whether a key sets anything of one of the optimizers.
+
+        Args:
+            key: A key of ``hyperparam_dict``.
+        """
+        return any(understands(record, key) for record in self._records)
 
     def argins(
         self, hyperparameters: Mapping[str, HyperparameterValue], step: bool, batches: int = 0

@@ -160,6 +160,7 @@ class Runner:
             )
             values = self._execute(prepared, arrays, numbers, train, output_grads)
             results = tuple(output_tensor(output, values) for output in fetches)
+            self._program.unread.ran(prepared.plan, outputs)
             if request is not None:
                 self._make_shortcut(request, inputs, outputs, results)
         self._profiler.end_event(event)

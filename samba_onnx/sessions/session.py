@@ -420,7 +420,7 @@ class SambaSession:
                 as it is.
             hyperparam_dict: Numbers by name, as ``lr`` or ``p`` (the rate of all dropouts), or by
                 the name of an argin. They persist. Names that the program does not have are
-                ignored.
+                ignored; of those that are nobody's, a warning is logged once.
             data_parallel: Run on several devices, each with a part of the batch.
             reduce_on_rdu: Add up gradients of several devices there, and not on the host.
             section_ids: Execute these sections only, in this order.

@@ -25,6 +25,7 @@ from samba_onnx.program.program import DEFAULT_GRAPH
 from samba_onnx.sessions.arguments import MAPPINGS
 from samba_onnx.sessions.data_parallel import check_data_parallel
 from samba_onnx.sessions.graph_traces import GraphTraces
+from samba_onnx.sessions.host_steps import watch_steps
 from samba_onnx.sessions.loaded import LoadedProgram
 from samba_onnx.sessions.onnx_models import input_symbols, is_onnx, model_source, onnx_fingerprint
 from samba_onnx.sessions.onnx_modules import Losses, trained_module
@@ -114,6 +115,7 @@ class Tracer:
         self._program.open_device(steps)
         self._state.adopt(traced, self._program.manifest)
         for optimizer in listed if steps is not None else ():
+            watch_steps(optimizer)
             self._state.promise(state_materializers(optimizer, parameter_names(module)))
         if transfer_device:
             self._transfer(traced)
@@ -347,7 +349,9 @@ def _check_same(
         return
     clause = difference(stored_fingerprint(record), traced.fingerprint)
     if clause and settings:
-        raise GraphMismatchError(f"{pef.path} was compiled from another {source}: {settings}")
+        raise GraphMismatchError(
+            f"{pef.path} was compiled from another {source}: {settings}. The first difference: {clause}"
+        )
     if clause:
         made_by = pef.manifest.producer.version
         other = "" if made_by == __version__ else f" (samba-onnx {made_by} wrote it)"

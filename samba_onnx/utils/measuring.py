@@ -86,7 +86,7 @@ def measure_performance(
         use_sambaloader=use_sambaloader,
         json_counters=json_counters,
     )
-    outputs = () if run_graph_only else traced_outputs(model)
+    outputs: Sequence[Any] = [] if run_graph_only else traced_outputs(model)
     # Without inputs, a run takes the values that the device has.
     inputs_of_a_run = None if run_graph_only else inputs
     forward = SectionType.FWD.value
@@ -102,7 +102,7 @@ def measure_performance(
         )
 
     if run_graph_only:
-        SESSION.run(inputs, ())
+        SESSION.run(inputs, [])
     count, (seconds,) = _timed([once], n_iterations, min_duration)
     result = Performance(batch_size * count / seconds, seconds / count)
     sys.stdout.write(
@@ -152,8 +152,8 @@ def measure_sections(
     traced_outputs(model)
     sections = SESSION.get_section_ids()[:num_sections]
     # Every section leaves its values on the device for those after it.
-    SESSION.run(inputs, (), data_parallel=data_parallel, reduce_on_rdu=reduce_on_rdu)
-    runs = [functools.partial(SESSION.run, None, (), section_ids=[number]) for number in sections]
+    SESSION.run(inputs, [], data_parallel=data_parallel, reduce_on_rdu=reduce_on_rdu)
+    runs = [functools.partial(SESSION.run, None, [], section_ids=[number]) for number in sections]
     # Once before the clock runs. Whole steps: backward sections alone would overwrite gradients.
     for run in runs:
         run()

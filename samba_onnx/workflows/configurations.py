@@ -36,6 +36,8 @@ SAMPLES = 16_000
 """Samples of a sound: one second as speech models hear it."""
 FRAMES = 128
 """Frames of a spectrogram, where the configuration states none."""
+_RESERVED = 8
+"""Positions that models may keep for themselves: whether these are too many only values tell."""
 _PARTS = ("text_config", "vision_config", "audio_config", "encoder", "decoder")
 """Where configurations of several models keep those of each."""
 _SEED = 0
@@ -66,6 +68,7 @@ def from_configuration(source: str, *, weights: bool = True) -> TorchModel:
     config = _configuration(source, name)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(_SEED)
+        weights = weights or _positions(config, 2 * LENGTH) <= LENGTH + _RESERVED
         try:
             module, inputs = _with_inputs(config, name, "cpu" if weights else "meta")
         except ModelError:
@@ -220,13 +223,18 @@ def _tokens(config: PretrainedConfig) -> list[Tensor]:
 
     Some models, as RoBERTa, keep the first positions for themselves.
     """
-    names = ("max_position_embeddings", "n_positions", "max_target_positions", "max_length")
-    length = min(LENGTH, _figure(config, names, LENGTH))
+    length = min(LENGTH, _positions(config, LENGTH))
     words = _figure(config, ("vocab_size",), 2)
     # Not the first few, which are padding and the like.
     return [
         torch.randint(min(3, words - 1), words, (1, size)) for size in (length, max(length // 2, 1))
     ]
+
+
+def _positions(config: PretrainedConfig, otherwise: int) -> int:
+    """Return how many tokens a text may have."""
+    names = ("max_position_embeddings", "n_positions", "max_target_positions", "max_length")
+    return _figure(config, names, otherwise)
 
 
 def _image_shapes(config: PretrainedConfig) -> list[tuple[int, ...]]:

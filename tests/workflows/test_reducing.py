@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import samba_onnx
+from samba_onnx.workflows import both_sides, reducing, value_comparison
 from samba_onnx.workflows.reducing import reduce_pef
 from tests.workflows.broken_passes import BROKEN
 from tests.workflows.test_value_comparison import net, with_pass
@@ -20,9 +22,32 @@ def model(tmp_path: Path) -> Path:
 
 def test_there_is_nothing_to_reduce_where_all_values_agree(model: Path, tmp_path: Path) -> None:
     with samba_onnx.convert(model, tmp_path / "net.pef") as pef:
-        result = reduce_pef(model, pef)
+        steps: list[str] = []
+        result = reduce_pef(model, pef, progress=steps.append)
+        assert steps == ["compare"]
     assert result.reduction is None
     assert result.comparison.passed
+    assert result.comparison.inputs == "random inputs of seed 0"
+    assert not result.converts_wrongly
+
+
+def _recorded(monkeypatch: pytest.MonkeyPatch) -> tuple[list[object], list[object]]:
+    """Return, once they are called, the threads that the engine and the comparison are given."""
+    engines: list[object] = []
+    comparisons: list[object] = []
+    engine, compare = both_sides.plain_engine, value_comparison.compare_values
+
+    def of_parts(threads: int | None) -> Any:
+        engines.append(threads)
+        return engine(threads)
+
+    def of_values(*operands: Any, **options: Any) -> Any:
+        comparisons.append(options["threads"])
+        return compare(*operands, **options)
+
+    monkeypatch.setattr(reducing, "plain_engine", of_parts)
+    monkeypatch.setattr(reducing, "compare_values", of_values)
+    return engines, comparisons
 
 
 @pytest.mark.parametrize("operator", ["Tanh", "Softmax"])
@@ -30,8 +55,13 @@ def test_what_the_compiler_does_wrong_is_one_node(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, operator: str
 ) -> None:
     with_pass(monkeypatch, BROKEN[operator])
+    engines, comparisons = _recorded(monkeypatch)
+    steps: list[str] = []
     with samba_onnx.convert(model, tmp_path / "net.pef", dims={"n": 3}) as pef:
-        result = reduce_pef(model, pef)
+        result = reduce_pef(model, pef, seed=3, threads=1, progress=steps.append)
+    assert steps == ["compare", "run the original", "reduce"]
+    assert (engines, comparisons) == ([1], [1])
+    assert result.comparison.inputs == "random inputs of seed 3"
     assert result.converts_wrongly
     assert result.reduction is not None
     assert [node.op_type for node in result.reduction.model.graph.node] == [operator]
@@ -44,8 +74,10 @@ def test_a_pef_of_another_compiler_is_reduced_to_what_lies_between_values_that_a
     with pytest.MonkeyPatch.context() as patch:
         with_pass(patch, BROKEN["Sub"])
         pef = samba_onnx.convert(model, tmp_path / "net.pef", dims={"n": 3})
+    x = np.linspace(-2, 2, 24, dtype=np.float32).reshape(3, 8)
     with pef:  # the passes are right again
-        result = reduce_pef(model, pef)
+        result = reduce_pef(model, pef, inputs={"x": x})
+    assert result.comparison.inputs == "the inputs given"
     assert not result.converts_wrongly
     reduction = result.reduction
     assert reduction is not None

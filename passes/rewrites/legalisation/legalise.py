@@ -11,7 +11,9 @@ from samba_onnx.passes.rewrites.legalisation.forms import FormFinder, LegalForm
 from samba_onnx.passes.rewrites.legalisation.registry import rule_for
 from samba_onnx.passes.rewrites.refusals import ReasonedPass, Refusal
 from samba_onnx.passes.rewrites.rewriting import WEIGHT, add_initializer, constant, replace_node
+from samba_onnx.program.bounds import Bounds
 from samba_onnx.program.dataflow import reads
+from samba_onnx.program.legal_inputs import legal_inputs
 
 MOST_ADDED = 1 << 14
 """Nodes that all legal forms together have at most: unrolled loops take time to compile."""
@@ -52,6 +54,7 @@ class LegalisePass(ReasonedPass):
         """Rewrite what is chosen."""
         if self.chooser is None:
             return ir.passes.PassResult(model, modified=False)
+        self.chooser.finder.bounds = Bounds(legal_inputs(model.graph), by_type=True)
         forms: dict[ir.Node, LegalForm] = {}
         room = MOST_ADDED
         for node in self.chooser.fallbacks(model):

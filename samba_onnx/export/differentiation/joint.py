@@ -24,7 +24,11 @@ from samba_onnx.export.decomposition.dropout import Draw, Site, refuse_randomnes
 from samba_onnx.export.decomposition.functionalizing import is_mutated
 from samba_onnx.export.decomposition.mutations import made_functional
 from samba_onnx.export.differentiation.decompositions import decompositions
-from samba_onnx.export.differentiation.parameter_hooks import after_accumulation, register_hooks
+from samba_onnx.export.differentiation.parameter_hooks import (
+    after_accumulation,
+    refuse_accumulator_hooks,
+    register_hooks,
+)
 from samba_onnx.export.differentiation.recording import ModuleTrace, OriginMarks, where
 from samba_onnx.export.differentiation.substitution import Substitution
 from samba_onnx.tensor.gradient_hooks import accumulation_hooks
@@ -107,9 +111,12 @@ def joint_graph(request: JointRequest) -> Joint:
         come from; those of the backward carry the key ``backward``.
 
     Raises:
-        GradientError: A loss reaches nothing to differentiate by, or an operator has no gradient.
+        GradientError: A loss reaches nothing to differentiate by, an operator has no gradient, or a
+            hook cannot be compiled.
         ModelError: Something other than dropout draws random numbers.
     """
+    for name in request.leaves.keys() & request.rules.members.keys():
+        refuse_accumulator_hooks(request.rules.members[name])
     trace = _Trace(request)
     table = decompositions()
     with _quiet():

@@ -10,7 +10,24 @@ from torch import Tensor
 from samba_onnx.errors import GradientError, SambaError
 from samba_onnx.export.capture.explanations import explained
 from samba_onnx.export.capture.gradient_rules import Known, checked_hook, code_place
-from samba_onnx.tensor.gradient_hooks import accumulation_hooks, gradient_hooks
+from samba_onnx.tensor.gradient_hooks import accumulation_hooks, accumulator_hooks, gradient_hooks
+
+
+def refuse_accumulator_hooks(parameter: Tensor) -> None:
+    """Refuse hooks on the step of autograd that accumulates a parameter's gradient.
+
+    Args:
+        parameter: The user's.
+
+    Raises:
+        GradientError: There is one; the message names its line.
+    """
+    for hook in accumulator_hooks(parameter):
+        raise GradientError(
+            f"the hook at {code_place(hook)} is registered on the step that accumulates a parameter's "
+            "gradient, which the device does not run: register it on the parameter, with "
+            "register_hook or register_post_accumulate_grad_hook"
+        )
 
 
 def register_hooks(parameter: Tensor, leaf: Tensor, known: Known) -> None:

@@ -38,6 +38,22 @@ from samba_onnx.program.source_location import STACK_TRACE
 _INLINED: Final = frozenset({"wrap_with_set_grad_enabled", "invoke_subgraph"})
 """Operators that call a graph of their own and change none of its values."""
 
+_OF_ONE_TYPE: Final = frozenset(
+    {
+        "addmm",
+        "baddbmm",
+        "bmm",
+        "conv1d",
+        "conv2d",
+        "conv3d",
+        "convolution",
+        "linear",
+        "matmul",
+        "mm",
+    }
+)
+"""ATen operators that refuse tensors of different types when they compute."""
+
 
 def translate(
     graph_module: fx.GraphModule,
@@ -166,6 +182,7 @@ class _Translator:
 
     def _translated(self, translation: Translation, node: fx.Node, operands: list[Any]) -> Any:
         outcomes = _outcomes(node.meta.get("val"))
+        _refuse_mixed(node, operands)
         context = Context(self.build, outcomes, str(node.target), _layout(node))
         try:
             answer = translation(context, *operands)
@@ -285,6 +302,20 @@ def _outcomes(value: Any) -> tuple[ResultSpec | None, ...]:
         else None
         for v in values
     )
+
+
+def _refuse_mixed(node: fx.Node, operands: list[Any]) -> None:
+    """Refuse operands of several types where torch's kernels do, but not its tracing."""
+    if _qualified(node.target)[1] not in _OF_ONE_TYPE:  # type: ignore[arg-type]
+        return
+    kinds = [element(operand) for operand in operands if isinstance(operand, ir.Value)]
+    if len(set(kinds)) > 1:
+        raise refused(
+            node,
+            f" is given {' and '.join(dict.fromkeys(kind.name for kind in kinds))}, which torch "
+            "computes in one type only: convert the input, or the module, as in x.to(torch.float32) "
+            "or model.float()",
+        )
 
 
 def _refusal(node: fx.Node) -> ModelError:

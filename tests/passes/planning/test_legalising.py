@@ -6,6 +6,7 @@ import itertools
 import random
 from collections.abc import Collection, Mapping
 from dataclasses import replace
+from typing import Any
 
 import onnx_ir as ir
 import pytest
@@ -67,7 +68,9 @@ def test_options_leave_out_a_rule_or_apply_it_at_any_price() -> None:
     text = f"g (float[8,4] x) => (float[10,4] y) {PAD} {{ h = Acos(x)\n {reflecting('h', 'k')} y = Acos(k) }}"
     one = chooser()
     assert "Pad" in rewritten(text, one)
-    assert [record.left for record in one.records] == [("k",)] or one.records[0].left
+    (record,) = one.records
+    assert (len(record.left), record.nodes, record.operators) == (1, (), {})
+    assert (record.transfers, record.bytes, record.seconds) == (0, 0, 0.0)
     everything = chooser(LegalisationOptions(everything=True))
     assert "Gather" in rewritten(text, everything)
     assert everything.records[0].seconds < 0
@@ -81,6 +84,25 @@ def test_what_stays_on_the_device_draws_its_readers_there() -> None:
     assert "Pad" in rewritten(text, chooser())
     kinds = {"x": SymbolKind.ACTIVATION, "y": SymbolKind.ACTIVATION}
     assert "Gather" in rewritten(text, chooser(**kinds))
+
+
+def test_the_host_knows_a_resident_that_no_run_changes() -> None:
+    """Then a fallback that reads it needs no copy; a section that writes it is asked for one."""
+    text = f"g (float[8,4] w, float[10,4] x) => (float[10,4] y) {PAD} {{ {reflecting('w', 'k')} y = Acos(k) }}"
+    kinds = {"w": SymbolKind.WEIGHT}
+
+    def transfers(**options: Any) -> int:
+        one = PlannedChooser(
+            MACHINE, LegalisationOptions(), graph="forward", resident=kinds, **options
+        )
+        rewritten(text, one)
+        assert one.before is not None
+        return one.before.transfers
+
+    assert transfers() == 0
+    assert transfers(changed=frozenset({"w"})) == 1
+    assert transfers(changed=frozenset({"region"})) == 0
+    assert transfers(changed=frozenset({"region"}), regions={"w": "region"}) == 1
 
 
 def graph(seed: int) -> str:

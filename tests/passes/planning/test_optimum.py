@@ -19,7 +19,7 @@ from samba_onnx.passes.planning.roles import Roles
 from samba_onnx.passes.planning.scheduling import run_transfers
 from samba_onnx.passes.planning.sectioning import cut
 from samba_onnx.passes.planning.stages import interfaces
-from samba_onnx.passes.targets.reasons import ReasonCode
+from samba_onnx.passes.targets.reasons import Reason, ReasonCode
 from samba_onnx.program.dataflow import Dataflow
 from samba_onnx.program.kinds import SymbolKind
 from tests.passes.planning.plan_samples import (
@@ -77,6 +77,59 @@ def test_a_small_node_between_two_fallbacks_joins_them_and_says_what_that_saves(
     assert reason.hint == "use another"
 
 
+@pytest.mark.parametrize(
+    ("level", "middle", "moved"),
+    [
+        ("o3", "Relu(b)", 0),
+        ("o3", "Add(b, r)", 16),
+        ("o3", "Add(b, i)", 16),
+        ("o0", "Relu(b)", 2 * 16),
+        ("o0", "Add(b, i)", 3 * 16),
+    ],
+)
+def test_what_a_section_reads_and_writes_is_saved_too(level: str, middle: str, moved: int) -> None:
+    """At o3 operands stay on the chip; but weights and residents are read in every run."""
+    case = Case(
+        f"""g (float[64] x, float[64,4] w, float[4,64] v, float[4] r) => (float[64] y)
+        <float[4] i = {{1, 2, 3, 4}}>
+        {{ a = MatMul(x, w) b = Cos(a) c = {middle} d = Cos(c) y = MatMul(d, v) }}""",
+        residents=("r",),
+    )
+    rate = 2.0**10
+    slow = [replace(t, bytes_per_second=rate) if t.name == "hbm" else t for t in figures().tiers]
+    slow = [replace(t, bytes_per_second=rate / 8) if t.name == "ddr" else t for t in slow]
+    found = case.propose(level, device=ToyTarget(replace(figures(), tiers=tuple(slow))))
+    cpu = host_seconds(case.model.graph[2], load_host())
+    saved = moved / rate + 2 * (LATENCY + 16 * 2.0**-20 + 16 / rate) - cpu  # type: ignore[operator]
+    assert f"save {saved * 1e6:.3g} µs" in found.reasons[case.model.graph[2]].message
+
+
+def test_several_nodes_are_counted_and_a_reason_without_a_hint_gives_none() -> None:
+    case = Case(
+        """g (float[64,64] x, float[64,64] w) => (float[64,64] y)
+        { a = MatMul(x, w) b = Cos(a) c = Relu(b) d = Neg(c) e = Cos(d) y = MatMul(e, w) }"""
+    )
+    plain = {node: replace(reason, hint="") for node, reason in case.placement.reasons.items()}
+    case.placement = replace(case.placement, reasons=plain)
+    reason = case.propose().reasons[case.model.graph[2]]
+    assert "'node_1': these 2 nodes there save " in reason.message
+    assert reason.hint == ""
+
+
+def test_nothing_moves_in_spatial_mapping_and_what_was_moved_stays() -> None:
+    text = """g (float[64,64] x, float[64,64] w) => (float[64,64] y)
+    { a = MatMul(x, w) b = Cos(a) c = Relu(b) d = Cos(c) y = MatMul(d, w) }"""
+    case = Case(text)
+    case.roles = replace(case.roles, spatial_batches=2)
+    assert case.propose() is None
+
+    case = Case(text)
+    relu = case.model.graph[2]
+    known = {**case.placement.reasons, relu: Reason(ReasonCode.CHEAPER, "moved before")}
+    case.placement = replace(case.placement, reasons=known)
+    assert case.propose(pinned=("c",)) is None
+
+
 def test_a_graph_of_supported_nodes_stays_on_the_rdu_however_small() -> None:
     text = "g (float[1] x) => (float[1] y) { a = Relu(x) y = Neg(a) }"
 
@@ -107,6 +160,11 @@ def test_the_bulk_of_the_arithmetic_stays_on_the_rdu_however_small() -> None:
     least = least.replace(")\n", ") < int64[1] start = {0}, int64[1] stop = {NUMBER} >\n")
 
     assert Case(equal).proposal() is None
+    # One operation is work, too; and what is left of 99 in a hundred, though less than one.
+    assert Case(equal.replace("[2]", "[1]")).proposal() is None
+    rest = """g (float[30] u, float[30] v, float[1] x) => (float y, float[1] z)
+    { y = MatMul(u, v) a = Cos(x) z = Neg(a) }"""
+    assert Case(rest).proposal() is None
     assert Case(moves).proposal() == {"a": "operator", "y": "cheaper"}
     assert (Case(least.replace("NUMBER", "64")).proposal() or {}).keys() == {"y", "c", "d"}
     assert (Case(least.replace("NUMBER", "8")).proposal() or {}).keys() == {"y", "c", "d", "z"}
