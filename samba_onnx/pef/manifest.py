@@ -38,7 +38,8 @@ class Direction(enum.StrEnum):
     HOST_TO_RDU = "host_to_rdu"
     RDU_TO_HOST = "rdu_to_host"
     RDU_TO_RDU = "rdu_to_rdu"
-    """From each of several RDUs to the next one, in an exchange between all of them."""
+    """From one RDU to the next one: in an exchange of a program of several RDUs, or between replicas, of which
+    only the ledger of a run knows."""
 
 
 class Cause(enum.StrEnum):
@@ -51,6 +52,9 @@ class Cause(enum.StrEnum):
     FALLBACK = "fallback"
     EXPLICIT = "explicit"
     COLLECTIVE = "collective"
+    """RDUs that execute one program together exchange a value."""
+    REDUCE = "reduce"
+    """Gradients of several replicas are combined; how many there are only a run knows."""
 
 
 @dataclass(frozen=True)
@@ -153,7 +157,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Transfer:
-    """One copy between host and RDU, or what an RDU sends to others; planned or recorded."""
+    """One copy between host and RDU, or between RDUs, planned or recorded by the runtime."""
 
     symbol: str
     """What is copied."""

@@ -26,6 +26,7 @@ CAUSE_ORDER = (
     Cause.FALLBACK,
     Cause.COLLECTIVE,
     Cause.OUTPUT,
+    Cause.REDUCE,
     Cause.WEIGHT,
     Cause.CONSTANT,
     Cause.EXPLICIT,

@@ -86,6 +86,66 @@ def test_what_stays_on_the_device_draws_its_readers_there() -> None:
     assert "Gather" in rewritten(text, chooser(**kinds))
 
 
+ISLAND = """g (float[64,64] x) => (float[64,64] y) <double half = {0.5}> {
+  h = Relu(x)
+  a = Cast<to=11>(h)
+  b = Mul(a, half)
+  c = Cast<to=1>(b)
+  y = Relu(c)
+}"""
+
+
+def test_a_web_of_float64_between_sections_is_narrowed() -> None:
+    one = chooser()
+    assert rewritten(ISLAND, one) == ["Relu", "Mul", "Relu"]
+    (record,) = one.records
+    assert (record.rule, record.operators, record.left) == ("narrow", {"Cast": 2, "Mul": 1}, ())
+    assert record.transfers == 2, "the copies around the fallback"
+    assert record.bytes == 2 * 64 * 64 * 4
+    assert record.seconds > 0
+    assert one.before is not None
+    assert one.before.transfers == 4
+
+
+def test_a_web_of_float64_that_saves_nothing_is_left() -> None:
+    outside = ISLAND.replace("Relu", "Acos")
+    one = chooser()
+    assert "Cast" in rewritten(outside, one)
+    (record,) = one.records
+    assert (record.rule, record.nodes, len(record.left)) == ("narrow", (), 3)
+    everything = chooser(LegalisationOptions(everything=True))
+    assert rewritten(outside, everything) == ["Acos", "Mul", "Acos"]
+    assert everything.records[0].seconds < 0
+
+
+def test_webs_are_left_as_the_user_says_and_where_nothing_is_proved() -> None:
+    excluded = chooser(LegalisationOptions(excluded=frozenset({"narrow"})))
+    assert "Cast" in rewritten(ISLAND, excluded)
+    assert excluded.records == ()
+    unproved = chooser()
+    assert "Cast" in rewritten(ISLAND.replace("Mul(a, half)", "Exp(a)"), unproved)
+    (record,) = unproved.records
+    assert record.nodes == ()
+    assert set(record.refused.values()) == {
+        "Exp of float32 may be further from 'b' than its rounding"
+    }
+
+
+def test_what_narrowing_brings_counts_the_rules_behind_it() -> None:
+    """A reflecting Pad of float64 is written by a rule of its own, once it is of float32."""
+    text = f"""g (float[64,64] x) => (float[66,64] y) {PAD} {{
+  h = Relu(x)
+  d = Cast<to=11>(h)
+  {reflecting("d", "b")}
+  c = Cast<to=1>(b)
+  y = Relu(c)
+}}"""
+    one = chooser()
+    assert "Gather" in rewritten(text, one)
+    assert {record.rule for record in one.records} == {"narrow", "pad"}
+    assert all(record.transfers == 2 for record in one.records)
+
+
 def test_the_host_knows_a_resident_that_no_run_changes() -> None:
     """Then a fallback that reads it needs no copy; a section that writes it is asked for one."""
     text = f"g (float[8,4] w, float[10,4] x) => (float[10,4] y) {PAD} {{ {reflecting('w', 'k')} y = Acos(k) }}"
