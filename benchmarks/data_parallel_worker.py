@@ -16,9 +16,9 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
-from torch import Tensor
 
 from benchmarks.training_models import TRAININGS, Training
+from benchmarks.training_worker import torch_step
 from benchmarks.turns import serve
 
 MODES = ("normal", "inorder", "optimal")
@@ -49,17 +49,7 @@ def ddp(training: Training) -> Step:
         training.build().train(), gradient_as_bucket_view=True
     )
     optimizer = training.optimize(torch.optim, model, foreach=training.foreach)
-    batch = training.draw()
-
-    def step() -> float:
-        result = model(**batch)
-        loss: Tensor = result[0] if isinstance(result, tuple) else result
-        optimizer.zero_grad(set_to_none=True)
-        loss.backward()
-        optimizer.step()
-        return float(loss.detach())
-
-    return step
+    return torch_step(model, optimizer, training.draw())
 
 
 def ours(training: Training, pef: str, mode: str) -> Step:

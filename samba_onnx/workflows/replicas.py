@@ -56,7 +56,7 @@ class Replicas:
         """Return the processes of the group that there is now.
 
         Args:
-            known: Those of some time ago; the same object as long as the group is the same.
+            known: What this returned before, which stays as long as the group is the same.
 
         Raises:
             UsageError: There is no group, or its backend combines what is on other devices only.
