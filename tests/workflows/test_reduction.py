@@ -182,7 +182,7 @@ def test_what_an_engine_refuses_is_a_fault_without_an_answer() -> None:
 def test_the_search_ends_after_so_many_trials(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reductions, "MOST_TRIALS", 1)
     reducer = _reducer()
-    assert reducer.reduce() is None  # nothing is left in order to tell what was found
+    assert reducer.reduce([1]) is None  # nothing is left in order to tell what was found
     monkeypatch.setattr(reductions, "MOST_TRIALS", 3)
     part = _reducer().reduce([1])
     assert part is not None
@@ -225,6 +225,12 @@ def test_errors_are_measured_by_the_depth_of_the_model() -> None:
     # Two per cent are some twenty roundings: few of a deep model, and many of a flat one.
     assert Reducer(model, {"x": x}, plain_engine(1), off_by, 1).reduce() is not None
     assert Reducer(model, {"x": x}, plain_engine(1), off_by, 10_000).reduce() is None
+    reducer, wrong = (
+        Reducer(model, {"x": x}, plain_engine(1), off_by, 1),
+        {"y": x * np.float16(1.02)},
+    )
+    flat, deep = (reducer.with_values([0], wrong, depth).outputs[0].passed for depth in (1, 10_000))
+    assert (flat, deep) == (False, True)
 
 
 def test_what_lies_between_a_value_and_those_that_agree() -> None:

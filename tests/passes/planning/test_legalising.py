@@ -165,6 +165,19 @@ def test_the_host_knows_a_resident_that_no_run_changes() -> None:
     assert transfers(changed=frozenset({"region"}), regions={"w": "region"}) == 1
 
 
+def test_what_a_legal_form_computes_is_what_its_section_takes() -> None:
+    """The product that an Einsum becomes costs what the same product costs that is written as one."""
+    head = "g (float[2048,2048] x, float[2048,2048] w) => (float[2048,2048] y)"
+    one = chooser()
+    text = f'{head} {{ h = Relu(x)\n k = Einsum<equation="ab,bc->ac">(h, w)\n y = Relu(k) }}'
+    assert "Einsum" not in rewritten(text, one)
+    assert one.after is not None
+    model = parse(f"{head} {{ h = Relu(x)\n k = MatMul(h, w)\n y = Relu(k) }}")
+    run_pipeline(model, TARGET)
+    expected = measure(model, place(model, TARGET), MACHINE, Roles.of(model.graph))
+    assert one.after == expected
+
+
 def graph(seed: int) -> str:
     """Return a random graph of nodes that the target has, lacks, and lacks but for a rule."""
     draw = random.Random(seed)
@@ -233,6 +246,8 @@ def test_no_other_choice_makes_a_shorter_run(seed: int) -> None:
     one = Exhaustive(MACHINE, LegalisationOptions(), graph="forward", resident={})
     run_pipeline(parse(graph(seed)), TARGET, chooser=one)
     assert one.chosen_seconds <= one.best_seconds + SECTIONS
+    if one.after is not None:  # what is said of the choice is what it costs, in its legal forms
+        assert one.after.seconds == pytest.approx(one.chosen_seconds, rel=1e-12)
 
 
 def test_the_random_graphs_have_choices() -> None:

@@ -62,6 +62,14 @@ def test_the_cost_of_homes_is_that_of_nodes_and_of_copies() -> None:
     assert (fed.cost((r,)), fed.cost((c,))) == (51, 60)
 
 
+@pytest.mark.parametrize("scale", [1, 1 << 40])
+def test_a_node_moves_where_a_copy_costs_less_than_the_difference(scale: int) -> None:
+    """The smallest cut is smaller than some edges, whatever bound they are cut off at."""
+    value = CutValue(Home.RDU, (0,), down=50 * scale, up=50 * scale)
+    assert CutProblem((100 * scale,), (0,), {}, (value,)).solve() == (Home.CPU,)
+    assert CutProblem((40 * scale,), (0,), {}, (value,)).solve() == (Home.RDU,)
+
+
 def test_values_are_listed_by_the_nodes_that_write_and_read_them() -> None:
     first, second = CutValue(0, (1, 2), 1, 1), CutValue(Home.CPU, (2,), 1, 1)
     problem = CutProblem((0,) * 4, (0,) * 4, {}, (first, second))

@@ -232,6 +232,34 @@ def test_what_has_no_known_type_is_not_computed_at_load() -> None:
     assert not known_at_load(nodes, case.roles)
 
 
+def test_a_resident_is_on_the_device_before_and_after_a_run() -> None:
+    """What the host reads of it is copied down, what the host writes of it is copied up."""
+    bulk = "m = MatMul(p, q)"
+    head = "g (float[64] x, float[64,64] p, float[64,64] q) => (float[64,64] m, float[64] y)"
+    first = f"{head} {{ {bulk} b = Neg(x) y = Cos(b) }}"
+    # Neg saves the copy of x to the device and that of b from it.
+    assert Case(first).proposal() == {"b": "cheaper", "y": "operator"}
+    case = Case(first)
+    x = case.model.graph.inputs[0]
+    residents = {x: SymbolKind.ACTIVATION}
+    case.roles = replace(case.roles, inputs=tuple(case.model.graph.inputs[1:]), residents=residents)
+    assert case.proposal() is None
+
+    last = f"{head} {{ {bulk} c = Cos(x) y = Neg(c) }}"
+    assert Case(last).proposal() == {"c": "operator", "y": "cheaper"}
+    case = Case(last)
+    m, y = case.model.graph.outputs
+    case.roles = replace(case.roles, outputs=(m,), residents={y: SymbolKind.ACTIVATION})
+    assert case.proposal() is None
+
+
+def test_a_result_that_the_host_and_a_section_read_is_copied_either_way() -> None:
+    text = """g (float[64] x, float[64,64] p, float[64,64] q) => (float[64] y, float[64] z, float[64,64] m)
+    { m = MatMul(p, q) c = Cos(x) y = Neg(c) z = Dropout(y) }"""
+    # Neg on the device: its operand up, and down its result. On the host: only up.
+    assert Case(text).proposal() == {"c": "operator", "y": "cheaper"}
+
+
 def test_nodes_that_are_computed_at_load_run_with_their_first_reader() -> None:
     text = """g (float[4] x, float[4] w) => (float[4] y)
     { t = Neg(w) u = Abs(t) a = Cos(x) b = Relu(a) c = Sub(b, u) d = Cos(c) y = Relu(d) }"""
@@ -247,6 +275,27 @@ def test_nodes_that_are_computed_at_load_run_with_their_first_reader() -> None:
         ["a"], ["b"], ["t", "u", "c", "d"], ["y"],
     ]  # fmt: skip
     assert len(group(flow, homes)) == len(groups)
+
+
+def test_what_is_computed_at_load_for_a_section_or_for_nobody_has_a_phase() -> None:
+    text = """g (float[4] x, float[4] w) => (float[4] y, float[4] v)
+    { t = Neg(w) v = Abs(w) a = Cos(x) b = Add(a, t) c = Cos(b) y = Relu(c) }"""
+    case = Case(text, residents=("w",))
+    flow = Dataflow.of(case.model.graph)
+    cpu = {"t", "v", "a", "c"}
+    homes = [Home.CPU if n.outputs[0].name in cpu else Home.RDU for n in flow.nodes]
+    late = known_at_load(case.model.graph, case.roles)
+    groups = group(flow, homes, late)
+    # The fallback before the section that reads t has it; what only the caller reads is anywhere.
+    assert [[n.outputs[0].name for n in g.nodes] for g in groups] == [
+        ["t", "v", "a"], ["b"], ["c"], ["y"],
+    ]  # fmt: skip
+    on_rdu = [
+        home if n.outputs[0].name != "t" else Home.RDU
+        for n, home in zip(flow.nodes, homes, strict=True)
+    ]
+    names = [{n.outputs[0].name for n in g.nodes} for g in group(flow, on_rdu, late)]
+    assert {"t", "b"} in names
 
 
 @pytest.mark.parametrize("level", ["o0", "o3"])

@@ -90,6 +90,11 @@ def test_a_node_behind_an_unknown_type_names_the_node_where_it_began() -> None:
         # Its own type is what is not known, of an operator that onnx knows: nothing to state.
         ("g (float[2,3] x) => (y) { y = Relu(x) }", "Relu: output Y has a type ", ""),
         (
+            "g (float[2,3] x) => (float[2,3] y) { a = Abs(x) y = Relu(a) }",
+            "could not be inferred; node 'first' (Abs) is the first without one",
+            "",
+        ),
+        (
             "g (x) => (float[2,3] y) { y = Relu(x) }",
             "could not be inferred; input 'x' of the model states none",
             "'x'",
@@ -98,7 +103,8 @@ def test_a_node_behind_an_unknown_type_names_the_node_where_it_began() -> None:
 )
 def test_what_is_not_known_without_a_node_before_it(text: str, message: str, hint: str) -> None:
     model = ir.from_onnx_text(f"{HEADER} {text}")
-    [reason] = place(model, load_target("sn10")).reasons.values()
+    model.graph[0].name = "first"
+    *_, reason = place(model, load_target("sn10")).reasons.values()
     assert reason.code is ReasonCode.UNKNOWN_TYPE
     assert message in reason.message
     assert (hint in reason.hint) if hint else not reason.hint
