@@ -44,6 +44,7 @@ from samba_onnx.cli.options import (
     SpatialBatchesOption,
     TargetOption,
     TrainOption,
+    TranslationsOption,
     VerboseOption,
     parse_sizes,
 )
@@ -73,6 +74,7 @@ def analyze(
     keep_dynamic: KeepDynamicOption = False,
     float16: Float16Option = None,
     train: TrainOption = False,
+    translations: TranslationsOption = None,
     loss_index: LossOption = None,
     spatial_batches: SpatialBatchesOption = None,
     fail_on_fallback: FailOption = False,
@@ -113,7 +115,7 @@ def analyze(
     )
     refuse_losses(loss_index, train)
     if not is_torch_model(model):
-        refuse_torch_options(train)
+        refuse_torch_options(train, translations)
     supposed = supposed_target(target, what_if)
     if supposed is not None and limits.stated:
         raise UsageError(
@@ -123,7 +125,12 @@ def analyze(
 
     from samba_onnx.report import Report
 
-    training = {"spatial_batches": batches, "train": train, "loss_indices": loss_index}
+    training: dict[str, Any] = {
+        "spatial_batches": batches,
+        "train": train,
+        "loss_indices": loss_index,
+    }
+    training |= {"translations": translations}
     with Activity(quiet) as activity:
 
         def plan(target: str | Target) -> Manifest:

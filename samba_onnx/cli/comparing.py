@@ -10,12 +10,14 @@ import typer
 
 from samba_onnx.cli.display import Display, refuse_overwriting
 from samba_onnx.cli.failures import EXIT_NO, EXIT_YES
+from samba_onnx.cli.model_choices import refuse_torch_options
 from samba_onnx.cli.options import (
     CustomOpsOption,
     JsonOption,
     QuietOption,
     SeedOption,
     ThreadsOption,
+    TranslationsOption,
     VerboseOption,
 )
 from samba_onnx.cli.progress import Activity
@@ -49,6 +51,7 @@ def compare(
     atol: AtolOption = None,
     threads: ThreadsOption = None,
     custom_ops: CustomOpsOption = None,
+    translations: TranslationsOption = None,
     json: JsonOption = None,
     quiet: QuietOption = False,
     verbose: VerboseOption = 0,
@@ -68,6 +71,8 @@ def compare(
 
     Exit status 1 means that a value is beyond the tolerance.
     """
+    if not is_torch_model(model):
+        refuse_torch_options(False, translations)
     refuse_overwriting(model, pef, outputs={"--json": json})
 
     from samba_onnx.pef import load_pef
@@ -77,7 +82,9 @@ def compare(
     with Activity(quiet) as activity, load_pef(pef) as opened:
         if is_torch_model(model):
             _refuse_onnx_options(bool(input_file or custom_ops or any(options.values())))
-            comparison = compare_torch(model, opened, activity.step, threads=threads)
+            comparison = compare_torch(
+                model, opened, activity.step, threads=threads, translations=translations
+            )
         else:
             options |= {"inputs": input_arrays(opened, input_file), "custom_ops": custom_ops or ()}
             comparison = _compare_onnx(model, opened, activity, threads=threads, **options)

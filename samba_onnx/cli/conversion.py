@@ -53,6 +53,7 @@ from samba_onnx.cli.options import (
     SpatialBatchesOption,
     TargetOption,
     TrainOption,
+    TranslationsOption,
     VerboseOption,
     parse_sizes,
 )
@@ -122,6 +123,7 @@ def convert(
         ),
     ] = True,
     train: TrainOption = False,
+    translations: TranslationsOption = None,
     loss_index: LossOption = None,
     spatial_batches: SpatialBatchesOption = None,
     annotated: AnnotatedOption = None,
@@ -181,12 +183,13 @@ def convert(
                 sample=sample is not False,
                 check=check,
                 train=train,
+                translations=translations,
                 loss_indices=loss_index,
                 spatial_batches=batches,
                 check_passes=check_passes,
             )
         else:
-            refuse_torch_options(train)
+            refuse_torch_options(train, translations)
             refuse_no_check(check)
             from samba_onnx.workflows.compiler import convert as compile_model
 

@@ -126,15 +126,21 @@ def refuse_libraries(libraries: list[str] | None) -> None:
         )
 
 
-def refuse_torch_options(train: bool) -> None:
-    """Refuse to make an ONNX model a program that trains.
+def refuse_torch_options(train: bool, translations: Sequence[str] | None = None) -> None:
+    """Refuse to make an ONNX model a program that trains, or to translate operators that it cannot have.
 
     Args:
-        train: Whether it was to be one.
+        train: Whether it was to be such a program.
+        translations: Files that register translations of operators of torch.
 
     Raises:
-        UsageError: It was.
+        UsageError: It was, or there are such files.
     """
+    if translations:
+        raise UsageError(
+            "--translations is for PyTorch models; operators of an ONNX model's custom domains come with "
+            "--custom-ops"
+        )
     if train:
         raise UsageError(
             "--train takes package.module:factory; an ONNX model is trained from Python, with "
