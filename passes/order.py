@@ -37,6 +37,7 @@ from samba_onnx.passes.rewrites.inline_branches import InlineBranchesPass
 from samba_onnx.passes.rewrites.inline_functions import InlineFunctionsPass
 from samba_onnx.passes.rewrites.interface import Dimension
 from samba_onnx.passes.rewrites.legalisation.legalise import LegalisePass
+from samba_onnx.passes.rewrites.legalisation.narrowing import NarrowPass
 from samba_onnx.passes.rewrites.lift_constants import LiftConstantsPass
 from samba_onnx.passes.rewrites.merge_duplicates import MergeInitializersPass, MergeNodesPass
 from samba_onnx.passes.rewrites.merge_linears import MergeLinearsPass
@@ -198,6 +199,8 @@ PIPELINE: tuple[PassEntry, ...] = (
     # What is still unknown of an output is what the model says of it.
     PassEntry(lambda context: BindOutputsPass(), training=False, static_outputs=True),
     # Behind: rules need static shapes and constants; a node that folds is no fallback.
+    PassEntry(lambda context: NarrowPass(context.chooser), training=False),
+    # Behind: what is of a type that the target has may need other operators.
     PassEntry(lambda context: LegalisePass(context.chooser), training=False),
     *_repeated(4, *_only_running(_SIMPLIFY), PassEntry(_INFER.make, training=False)),
     # Behind: which weights nothing else reads is known when everything is folded.

@@ -39,6 +39,26 @@ The report says for each rule which nodes it wrote, which it left, and what a ru
 time, all other rules applied (`legalisation` in the JSON). Of two nodes that are of use together only, each counts for both, so that
 the sum over rules may be more than the difference to `--no-legalise all`. Why a rule does not apply to a node is in the log at debug level.
 
+## Narrower types
+
+No chip has float64, and a target of one's own may lack int64. Rule `narrow` looks at webs: values of such a type that nodes join, which
+change their type together. Each value must be proved to fit, from constants, shapes, and what operators return: a place along an axis is
+less than its size, a truth value 0 or 1, a remainder less than its divisor, and sums and products of such lie between sums and products of
+the ends. What may leave its type may be anything. An input of int64 fits only where a lookup that always runs would refuse any other
+number; an illegal one is refused as before.
+
+A value of float64 fits if float32 has all its numbers: it comes from float32, from truth values or from small integers, by operators that
+select, negate or round to whole numbers, or by sums and products of whole numbers below 2^24. A sum, difference, product, quotient or square
+root of such may be anything if a Cast to float32 is all that reads it: rounded to 53 digits and then to 24, it is what float32 computes at
+once. The constant of a product or quotient may be one that float32 lacks, as 0.1. Everything else stays on the CPU, and the report says
+which value keeps it there: `float32 would round 'x' before it is read`. Inputs and outputs keep their types.
+
+Quotients and remainders of integers, which the vendor's table lacks, need the same proofs (rule `quotient`): the place of the largest of
+30 x 91 numbers becomes a row and a class on the RDU, and an input divided by a constant does not, as nothing says how large it is. A number
+that is cast to an integer type that cannot hold it, or NaN, has no result in ONNX, and is no part of a proof.
+
+## Numbers
+
 Numbers are those of the original: equal where the table says so, to the last bit and for integers; otherwise sums are rounded in another
 order, within float32's own error. `samba-port verify` compares them.
 
@@ -77,7 +97,7 @@ them are analysed in one second more than without rules.
 def legalisation_page() -> str:
     """Return the page."""
     rows = (
-        f"| `{rule.name}` | {', '.join(rule.operators)} | {rule.makes} | {rule.needs} | {rule.numbers} |\n"
+        f"| `{rule.name}` | {', '.join(rule.operators) or rule.values} | {rule.makes} | {rule.needs} | {rule.numbers} |\n"
         for rule in all_rules()
     )
     return _HEADER + "".join(rows)

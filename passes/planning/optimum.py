@@ -38,6 +38,7 @@ from samba_onnx.facts.operators import facts
 from samba_onnx.facts.records import Randomness
 from samba_onnx.passes.planning.allocation import off_chip_tiers
 from samba_onnx.passes.planning.costs import cost, node_flops, value_bytes
+from samba_onnx.passes.planning.fusion.patterns import NO_RULES, FusionRules
 from samba_onnx.passes.planning.host_costs import host_seconds, known_at_load
 from samba_onnx.passes.planning.minimum_cut import CutProblem, CutValue, components, value_cost
 from samba_onnx.passes.planning.partitioning import Home
@@ -62,7 +63,9 @@ class Machine:
     target: Target
     host: HostSummary
     level: str
-    """``o0`` or ``o3``."""
+    """``o0``, ``o1`` or ``o3``."""
+    rules: FusionRules = NO_RULES
+    """The rules of fusion of ``o1``."""
 
 
 def cheapest_placement(

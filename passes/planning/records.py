@@ -94,6 +94,7 @@ def section_record(
         bytes=modelled.bytes,
         seconds=modelled.seconds,
         sram_bytes=sram_bytes(interface.group.nodes, target),
+        rule=interface.group.rule,
     )
 
 

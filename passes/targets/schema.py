@@ -180,6 +180,8 @@ class TargetFile(_Strict):
     """Data types that the target computes with; rows are narrowed to them."""
     opsets: Pair | None = None
     """Oldest and newest version of the default operator set that the rows describe."""
+    fusion_rules: Text | None = None
+    """A file of fusion rules, relative to this one: those of level ``o1`` where the user has none."""
     hardware: HardwareFile = HardwareFile()
     operators: dict[str, RowFile] = {}
     """Rows by operator, ``domain::Operator`` outside the default domain; replaces the base's."""

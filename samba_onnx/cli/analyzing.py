@@ -6,6 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from samba_onnx.cli.annotated_models import refuse_annotated, write_annotated
 from samba_onnx.cli.display import Display, refuse_overwriting
+from samba_onnx.cli.fusion_options import (
+    DefaultRulesOption,
+    RulesOption,
+    fusion_choices,
+    torch_fusion,
+)
 from samba_onnx.cli.limits import (
     BaselineOption,
     FailOption,
@@ -68,6 +74,8 @@ def analyze(
     host: HostOption = "default",
     legalise: LegaliseOption = "auto",
     no_legalise: NoLegaliseOption = None,
+    optimization_rules: RulesOption = None,
+    use_o1_default_rules: DefaultRulesOption = False,
     dim: DimOption = None,
     input_shape: InputShapeOption = None,
     sample_input: SampleInputOption = None,
@@ -108,10 +116,13 @@ def analyze(
     dims, shapes = parse_sizes(dim), stated_shapes(input_shape, sample_input)
     sizes: dict[str, Any] = {"dims": dims, "input_shapes": shapes, "keep_dynamic": keep_dynamic}
     sizes |= {"float16": float16, "legalise": legalise, "no_legalise": no_legalise or ()}
+    sizes |= fusion_choices(level, optimization_rules, use_o1_default_rules)
     device = device_choices(target, level, placement, host)
     refuse_annotated(model, annotated)
     refuse_overwriting(
-        model, *filter(None, [baseline]), outputs={"--json": json, "--annotated": annotated}
+        model,
+        *filter(None, [baseline, optimization_rules]),
+        outputs={"--json": json, "--annotated": annotated},
     )
     refuse_losses(loss_index, train)
     if not is_torch_model(model):
@@ -161,4 +172,5 @@ def _planned(
         any(sizes[name] for name in ("dims", "input_shapes", "keep_dynamic", "float16"))
     )
     rules = legalisation_choices(sizes["legalise"], sizes["no_legalise"])
-    return analyze_torch(model, activity.step, **device, legalisation=rules, **program)
+    program = program | {"legalisation": rules, "fusion": torch_fusion(sizes)}
+    return analyze_torch(model, activity.step, **device, **program)

@@ -9,6 +9,12 @@ import typer
 from samba_onnx.cli.annotated_models import refuse_annotated, write_annotated
 from samba_onnx.cli.checked_passes import CheckPassesOption, writing_the_guilty_part
 from samba_onnx.cli.display import Display, refuse_overwriting
+from samba_onnx.cli.fusion_options import (
+    DefaultRulesOption,
+    RulesOption,
+    fusion_choices,
+    torch_fusion,
+)
 from samba_onnx.cli.limits import (
     BaselineOption,
     FailOption,
@@ -80,6 +86,8 @@ def convert(
     host: HostOption = "default",
     legalise: LegaliseOption = "auto",
     no_legalise: NoLegaliseOption = None,
+    optimization_rules: RulesOption = None,
+    use_o1_default_rules: DefaultRulesOption = False,
     sample: Annotated[
         bool | None,
         typer.Option(
@@ -143,6 +151,7 @@ def convert(
       samba-port convert model.onnx --json report.json --fail-on-fallback
       samba-port convert model.onnx --min-rdu-flops 99 --baseline released.json
       samba-port convert model.onnx --annotated where.onnx --check-passes
+      samba-port convert model.onnx --level o1 --optimization-rules rules.yaml
       samba-port convert my_project.models:resnet -o resnet.pef
       samba-port convert exported.pt2
       samba-port convert my_project.training:lenet --train
@@ -159,13 +168,16 @@ def convert(
     dims, shapes = parse_sizes(dim), stated_shapes(input_shape, sample_input)
     sizes: dict[str, Any] = {"dims": dims, "input_shapes": shapes, "keep_dynamic": keep_dynamic}
     sizes |= {"float16": float16, "legalise": legalise, "no_legalise": no_legalise or ()}
+    sizes |= fusion_choices(level, optimization_rules, use_o1_default_rules)
     refuse_losses(loss_index, train)
     destination = output or default_destination(model)
     device = device_choices(target, level, placement, host)
     refuse_annotated(model, annotated)
     outputs = {"--output": destination, "the log": f"{destination}.log", "--json": json}
     refuse_overwriting(
-        model, *filter(None, [baseline]), outputs={**outputs, "--annotated": annotated}
+        model,
+        *filter(None, [baseline, optimization_rules]),
+        outputs={**outputs, "--annotated": annotated},
     )
 
     from samba_onnx.report import Report
@@ -180,6 +192,7 @@ def convert(
                 activity.step,
                 **device,
                 legalisation=legalisation_choices(legalise, no_legalise),
+                fusion=torch_fusion(sizes),
                 sample=sample is not False,
                 check=check,
                 train=train,

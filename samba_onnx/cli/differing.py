@@ -9,6 +9,12 @@ import typer
 
 from samba_onnx.cli.display import Display, refuse_overwriting
 from samba_onnx.cli.failures import EXIT_NO, EXIT_YES
+from samba_onnx.cli.fusion_options import (
+    DefaultRulesOption,
+    RulesOption,
+    fusion_choices,
+    torch_fusion,
+)
 from samba_onnx.cli.options import (
     DimOption,
     InputShapeOption,
@@ -45,7 +51,7 @@ OtherLevelOption = Annotated[
     str | None,
     typer.Option(
         "--level",
-        metavar="o0|o3",
+        metavar="o0|o1|o3",
         help="Level that a model is analyzed with; that of the other side if left out.",
     ),
 ]
@@ -57,6 +63,8 @@ def diff(
     allow: AllowOption = 0.0,
     target: OtherTargetOption = None,
     level: OtherLevelOption = None,
+    optimization_rules: RulesOption = None,
+    use_o1_default_rules: DefaultRulesOption = False,
     dim: DimOption = None,
     input_shape: InputShapeOption = None,
     json: JsonOption = None,
@@ -77,7 +85,7 @@ def diff(
     Exit status 1 means worse: more nodes or groups of nodes on the CPU, boundaries, transfers or bytes
     per run, or more modelled time.
     """
-    refuse_overwriting(before, after, outputs={"--json": json})
+    refuse_overwriting(before, after, *filter(None, [optimization_rules]), outputs={"--json": json})
     stated = {"dims": parse_sizes(dim), "input_shapes": parse_input_shapes(input_shape)}
 
     from samba_onnx.report.comparing import difference
@@ -88,6 +96,7 @@ def diff(
         reports = [stored_report(side) for side in sides]
         other = next((report for report in reports if report is not None), None)
         options = {"target": target, "level": level, **stated}
+        options |= {"rules": optimization_rules, "default_rules": use_o1_default_rules}
         left, right = (
             report or _analyzed(side, other, options, activity)
             for side, report in zip(sides, reports, strict=True)
@@ -140,8 +149,11 @@ def _analyzed(
 
     target = options["target"] or (other.target if other else DEFAULT_TARGET)
     level = options["level"] or (other.level if other else "o3")
+    fusion = fusion_choices(level, options["rules"], options["default_rules"])
     if is_torch_model(model):
-        return Report.from_manifest(analyze_torch(model, activity.step, target=target, level=level))
+        rules = torch_fusion(fusion)
+        manifest = analyze_torch(model, activity.step, target=target, level=level, fusion=rules)
+        return Report.from_manifest(manifest)
     dims, shapes = options["dims"], options["input_shapes"]
     if other is not None and not dims and not shapes:
         dims, shapes = _sizes(other)
@@ -152,6 +164,7 @@ def _analyzed(
         dims=dims,
         input_shapes=shapes,
         progress=activity.step,
+        **fusion,
     )
     return Report.from_manifest(manifest)
 

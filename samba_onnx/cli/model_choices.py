@@ -25,7 +25,7 @@ def device_choices(target: str, level: str, placement: str, host: str) -> dict[s
 
     Args:
         target: The device.
-        level: ``o0`` or ``o3``.
+        level: ``o0``, ``o1`` or ``o3``.
         placement: ``optimal`` or ``strict``.
         host: The CPU, as ``--host`` names it.
 

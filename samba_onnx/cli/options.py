@@ -39,8 +39,9 @@ LevelOption = Annotated[
     str,
     typer.Option(
         "--level",
-        metavar="o0|o3",
-        help="o0: a section per operator; o3: sections as large as on-chip memory allows.",
+        metavar="o0|o1|o3",
+        help="o0: a section per operator; o1: sections by rules of fusion; o3: sections as large as on-chip "
+        "memory allows.",
     ),
 ]
 PlacementOption = Annotated[

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from samba_onnx.errors import MissingLibraryError
 
 if TYPE_CHECKING:
+    from samba_onnx.passes.planning.fusion.choosing import FusionOptions
     from samba_onnx.passes.planning.legalising import LegalisationOptions
     from samba_onnx.pef import Pef
     from samba_onnx.pef.manifest import Manifest
@@ -66,6 +67,7 @@ def analyze_torch(
     placement: str = "optimal",
     host: str = "default",
     legalisation: LegalisationOptions | None = None,
+    fusion: FusionOptions | None = None,
     spatial_batches: int = 0,
     train: bool = False,
     translations: Sequence[str] | None = None,
@@ -77,10 +79,11 @@ def analyze_torch(
         model: A factory, a ``.pt2`` file or a Hugging Face configuration.
         progress: Called with the name of each step before it begins.
         target: The device.
-        level: ``o0`` or ``o3``.
+        level: ``o0``, ``o1`` or ``o3``.
         placement: ``optimal`` or ``strict``.
         host: The CPU: ``default`` or the path of a profile.
         legalisation: Which rules write what the target lacks; None for those that make a run shorter.
+        fusion: Which rules of fusion count at ``o1``; None for those of the target.
         spatial_batches: Mini-batches of a run in spatial mapping; 0 for section mapping.
         train: The factory returns optimizers, too: analyze the program that trains.
         translations: Files that register translations of the user's own operators.
@@ -102,6 +105,7 @@ def analyze_torch(
             placement=placement,
             host=host,
             legalisation=legalisation,
+            fusion=fusion,
             spatial_batches=spatial_batches,
             loss_indices=loss_indices,
             progress=progress,

@@ -103,11 +103,15 @@ def flat_names(inputs: Any, name: str = "") -> Iterator[tuple[str, Any]]:
     paths, _ = torch.utils._pytree.tree_flatten_with_path(inputs)
     for path, leaf in paths:
         own = leaf.sn_name if isinstance(leaf, SambaTensor) else ""
-        yield own or SEPARATOR.join(filter(None, [name, *map(_key, path)])), leaf
+        yield own or SEPARATOR.join(filter(None, [name, *map(key_text, path)])), leaf
 
 
-def _key(entry: Any) -> str:
-    """One step of the path to a leaf: an index, a key or an attribute."""
+def key_text(entry: Any) -> str:
+    """Return one step of torch's path to a leaf as text: an index, a key or an attribute.
+
+    Args:
+        entry: As ``tree_flatten_with_path`` returns it.
+    """
     for attribute in ("key", "idx", "name"):
         if hasattr(entry, attribute):
             return str(getattr(entry, attribute))

@@ -16,7 +16,7 @@ from samba_onnx.pef.decoding import MAY_BE_MISSING
 from samba_onnx.pef.dimensions import BoundDimension, DynamicDimension
 from samba_onnx.pef.host_summary import HostSummary
 from samba_onnx.pef.original_files import OriginalFile
-from samba_onnx.pef.rewriting import LegalisedRule, PassSummary
+from samba_onnx.pef.rewriting import FusionRuleSummary, LegalisedRule, PassSummary
 from samba_onnx.pef.stage_records import Fallback, FallbackNode, Section, Stage
 from samba_onnx.pef.target_summary import TargetSummary
 from samba_onnx.program.kinds import LOADED_KINDS, RESIDENT_KINDS, SymbolKind
@@ -36,6 +36,8 @@ class Direction(enum.StrEnum):
 
     HOST_TO_RDU = "host_to_rdu"
     RDU_TO_HOST = "rdu_to_host"
+    RDU_TO_RDU = "rdu_to_rdu"
+    """From the device of one replica to that of another; only the ledger of a run has such ones."""
 
 
 class Cause(enum.StrEnum):
@@ -47,6 +49,8 @@ class Cause(enum.StrEnum):
     CONSTANT = "constant"
     FALLBACK = "fallback"
     EXPLICIT = "explicit"
+    REDUCE = "reduce"
+    """Gradients of several replicas are combined; how many there are only a run knows."""
 
 
 @dataclass(frozen=True)
@@ -146,7 +150,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Transfer:
-    """One host→RDU or RDU→host copy, planned by the compiler or recorded by the runtime."""
+    """One copy between host and RDU, or between RDUs, planned or recorded by the runtime."""
 
     symbol: str
     """What is copied."""
@@ -283,7 +287,7 @@ class Manifest:
     source: SourceModel
     """The model that it was made of."""
     level: str
-    """Optimization level: ``o0`` or ``o3``."""
+    """Optimization level: ``o0``, ``o1`` or ``o3``."""
     graphs: tuple[Graph, ...]
     """The graphs; a run executes one."""
     sections: tuple[Section, ...]
@@ -300,6 +304,9 @@ class Manifest:
     """What the passes of the compiler did, in their order."""
     legalised: tuple[LegalisedRule, ...] = ()
     """What each rule of legalisation brought, by graph and rule."""
+    fusion_rules: tuple[FusionRuleSummary, ...] = field(default=(), metadata=MAY_BE_MISSING)
+    """The rules of fusion of level ``o1``, in the order in which they were tried; sections say which of
+    them they are one for."""
     changes: tuple[Change, ...] = ()
     """What a run would save if the target ran what it refuses, by graph, the most first."""
     bounds: tuple[Bound, ...] = ()

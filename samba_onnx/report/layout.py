@@ -15,7 +15,11 @@ from rich.text import Text
 from samba_onnx.pef.manifest import Cause, Direction
 from samba_onnx.report.units import printable
 
-ARROWS = {Direction.HOST_TO_RDU: "host → RDU", Direction.RDU_TO_HOST: "RDU → host"}
+ARROWS = {
+    Direction.HOST_TO_RDU: "host → RDU",
+    Direction.RDU_TO_HOST: "RDU → host",
+    Direction.RDU_TO_RDU: "RDU → RDU",
+}
 CAUSES = {Cause.FALLBACK: "fallback boundary"}
 
 

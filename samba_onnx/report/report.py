@@ -18,8 +18,9 @@ from samba_onnx.pef.manifest import (
     Symbol,
     Transfer,
 )
-from samba_onnx.report.budgets import memory, modelled_time, spatial_notes
+from samba_onnx.report.budgets import memory, modelled_time, section_reports, spatial_notes
 from samba_onnx.report.changes import BoundReport, ChangeReport, bound_reports, change_reports
+from samba_onnx.report.fusion import FusionReport, fusion
 from samba_onnx.report.headline import headline_text
 from samba_onnx.report.legalisation import LegalisationReport, legalisation, pass_reports
 from samba_onnx.report.limits import LimitReport
@@ -75,7 +76,7 @@ class Report:
     target: str
     """Name of the target."""
     level: str
-    """Optimization level: ``o0`` or ``o3``."""
+    """Optimization level: ``o0``, ``o1`` or ``o3``."""
     coverage: Coverage
     """Nodes and operations on the RDU and on the CPU."""
     fallbacks: tuple[FallbackReport, ...]
@@ -122,6 +123,8 @@ class Report:
     """What a run would save if the target ran what it refuses, the most first."""
     bounds: tuple[BoundReport, ...] = ()
     """What runs would cost without fallbacks, for graphs that have some and whose shapes are known."""
+    fusion: tuple[FusionReport, ...] = ()
+    """What each rule of fusion matched, at level ``o1``."""
     limits: tuple[LimitReport, ...] = ()
     """What became of each limit that the user of ``convert`` or ``analyze`` stated."""
     schema_version: int = SCHEMA_VERSION
@@ -153,7 +156,7 @@ class Report:
             coverage=coverage,
             fallbacks=_fallbacks(manifest.fallbacks),
             boundaries=_boundaries(manifest),
-            sections=tuple(_section(section) for section in manifest.sections),
+            sections=section_reports(manifest),
             memory=memory(manifest),
             transfers_per_run=per_run,
             transfers_at_load=at_load,
@@ -176,6 +179,7 @@ class Report:
             parts=parts(manifest),
             residents=residents(manifest),
             argins=argins(manifest),
+            fusion=fusion(manifest),
         )
 
     def to_json(self) -> str:
@@ -197,6 +201,7 @@ _CAUSES = (
     Cause.INPUT,
     Cause.FALLBACK,
     Cause.OUTPUT,
+    Cause.REDUCE,
     Cause.WEIGHT,
     Cause.CONSTANT,
     Cause.EXPLICIT,
@@ -260,22 +265,6 @@ def _operator_flops(stages: Iterable[Section | Fallback]) -> Counter[str]:
     for stage in stages:
         flops.update(stage.operator_flops)
     return flops
-
-
-def _section(section: Section) -> SectionReport:
-    """Return what the report says about one section."""
-    return SectionReport(
-        id=section.id,
-        name=section.name,
-        graph=section.graph,
-        type=section.type,
-        nodes=section.nodes,
-        flops=section.flops,
-        off_chip_bytes=section.bytes,
-        sram_bytes=section.sram_bytes,
-        modelled_seconds=section.seconds,
-        operators=section.operators,
-    )
 
 
 def _fallbacks(fallbacks: Iterable[Fallback]) -> tuple[FallbackReport, ...]:

@@ -8,6 +8,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from samba_onnx.report.changes import change_first
+from samba_onnx.report.fusion import fusion_table
 from samba_onnx.report.layout import ARROWS, CAUSES, indent, some, table, titled
 from samba_onnx.report.legalisation import brought_table, left_table
 from samba_onnx.report.records import FallbackReport, TransferTotal
@@ -169,6 +170,11 @@ def _sections(report: Report, rows: int | None) -> RenderableType | None:
     return titled(title, table(columns, cells, limit=rows))
 
 
+def _fused(report: Report, rows: int | None) -> RenderableType | None:
+    """Show what rules of fusion matched, and which never did."""
+    return fusion_table(report.fusion, rows)
+
+
 def _parts(report: Report, rows: int | None) -> RenderableType | None:
     """Show the types of sections, where there are several."""
     return parts_table(report.parts)
@@ -303,6 +309,7 @@ SUMMARY: tuple[Block, ...] = (
     _boundaries,
     _coverage,
     _sections,
+    _fused,
     _parts,
     _memory,
     _residents,

@@ -33,6 +33,7 @@ from samba_onnx.sessions.turns import in_turn
 from samba_onnx.tensor.arrays import to_array
 from samba_onnx.workflows.checking.original import convert_compared
 from samba_onnx.workflows.checking.refusals import refuse_unless_prepared
+from samba_onnx.workflows.choices import FusionOptions
 from samba_onnx.workflows.compiler import compile_programs, convert
 from samba_onnx.workflows.records import GraphRecord, write_records
 from samba_onnx.workflows.torch_programs import (
@@ -231,6 +232,8 @@ def _compile_onnx(
     print_, _ = onnx_fingerprint(model, shapes)
     metadata = {**texts, **write_records({DEFAULT_GRAPH: GraphRecord(print_.text())})}
     options = {"input_shapes": shapes, "sample": False, "metadata": metadata, **where}
+    fusion: FusionOptions = options.pop("fusion")
+    options |= {"optimization_rules": fusion.file, "default_rules": fusion.defaults}
     if not check:
         convert(model, path, **options).close()
         return

@@ -20,7 +20,7 @@ from samba_onnx.runtime.plans import RunPlan
 from samba_onnx.runtime.prepared import PreparedRun
 from samba_onnx.runtime.requests import run_request, whole_request
 from samba_onnx.runtime.selection import SectionIds
-from samba_onnx.sessions.data_parallel import check_data_parallel
+from samba_onnx.sessions.data_parallel import DataParallel
 from samba_onnx.sessions.hyperparameters import NO_NUMBERS
 from samba_onnx.sessions.loaded import LoadedProgram
 from samba_onnx.sessions.profiler import RUN, Profiler, event_name
@@ -47,14 +47,22 @@ _Outputs = tuple[SambaTensor, ...]
 class Runner:
     """Runs the graphs of the loaded program."""
 
-    def __init__(self, program: LoadedProgram, state: TracedState, profiler: Profiler) -> None:
+    def __init__(
+        self,
+        program: LoadedProgram,
+        state: TracedState,
+        profiler: Profiler,
+        parallel: DataParallel,
+    ) -> None:
         """Take what running depends on.
 
         Args:
             program: Whose graphs are run.
             state: Knows what the tensors of graphs are called.
             profiler: Measures runs.
+            parallel: Knows the other replicas of the program.
         """
+        self._parallel = parallel
         self._program = program
         self._state = state
         self._profiler = profiler
@@ -82,13 +90,13 @@ class Runner:
             inputs: Tensors by ``sn_name``.
             outputs: Tensors or names whose values are wanted.
             numbers: Hyperparameters by name.
-            data_parallel: Whether several devices are to share the batch.
-            reduce_on_rdu: Whether gradients of several devices are added there.
+            data_parallel: Whether replicas combine their gradients.
+            reduce_on_rdu: Whether devices do that among themselves.
             section_ids: Sections to execute, like the types and calls that follow.
             section_types: Types of sections to execute.
             until_call: The call to stop before.
             from_call: The call to begin with.
-            data_parallel_mode: How several devices work together.
+            data_parallel_mode: When they combine them.
             train: Whether dropouts drop values.
             graph_name: The graph to run; None for the only one.
             output_grads: Gradients of the outputs, in their order.
@@ -97,13 +105,20 @@ class Runner:
         Returns:
             The values asked for, in that order.
         """
+        if isinstance(inputs, (nn.Module, onnx.ModelProto)):
+            # As the documented examples call it: the model first.
+            inputs, outputs, numbers = outputs, numbers or (), data_parallel or NO_NUMBERS
+            data_parallel = False
         request: Any = None
+        reduction, replica = self._parallel.reduction(
+            data_parallel, data_parallel_mode, reduce_on_rdu
+        )
         if (
             type(inputs) in _LISTS
             and type(outputs) in _LISTS
             and section_ids is _ALL_SECTIONS
             and type(section_types) in _LISTS
-            and not (data_parallel or detect_anomaly)
+            and not detect_anomaly
             and output_grads is None
             and until_call is None
             and from_call is None
@@ -115,6 +130,7 @@ class Runner:
                     tuple(map(_NAME, inputs)),
                     tuple(map(_MARK_NAME, marks)),
                     tuple(section_types) if section_types else None,
+                    reduction,
                 )
             except AttributeError:  # Names, or tensors of torch.
                 pass
@@ -126,22 +142,18 @@ class Runner:
                     with loaded.lock.mutex:
                         prepared = loaded.runs.ready(request)
                         if prepared is not None and prepared.shortcut is not None:
-                            results = self._repeat(prepared, inputs, marks, numbers, train)
+                            results = self._repeat(prepared, inputs, marks, numbers, train, replica)
                             if results is not None:
                                 return results
-        if isinstance(inputs, (nn.Module, onnx.ModelProto)):
-            # As the documented examples call it: the model first.
-            inputs, outputs, numbers = outputs, numbers or (), data_parallel or NO_NUMBERS
-            data_parallel = False
         if isinstance(section_types, str):
             section_types = (section_types,)
         elif not isinstance(section_types, Collection):
             # What is gone through twice: None, as for the device, and what can be read once only.
             section_types = tuple(section_types or ())
         event = self._profiler.start_event(event_name(section_types))
-        check_data_parallel(data_parallel, data_parallel_mode, reduce_on_rdu)
         with TURN.mutex:
             device = self._program.required_device()
+            self._parallel.join(device, reduction)
             graph = self._program.graph(graph_name)
             fetches = fetched_outputs(graph, self._state.graphs.get(graph.name), outputs)
             self._tell_of_switch(self._state.graphs.get(graph.name))
@@ -156,9 +168,10 @@ class Runner:
                     from_call=from_call,
                     until_call=until_call,
                     single=detect_anomaly,
+                    reduction=reduction,
                 )
             )
-            values = self._execute(prepared, arrays, numbers, train, output_grads)
+            values = self._execute(prepared, arrays, numbers, train, replica, output_grads)
             results = tuple(output_tensor(output, values) for output in fetches)
             self._program.unread.ran(prepared.plan, outputs)
             if request is not None:
@@ -198,10 +211,11 @@ class Runner:
         arrays: Mapping[str, Array],
         numbers: Any,
         train: bool,
+        replica: int,
         output_grads: Sequence[torch.Tensor] | None,
     ) -> dict[str, Any]:
         """Make a prepared run; what it was given persists when it has succeeded."""
-        checked, argins = self._scalars(prepared.plan, numbers, train)
+        checked, argins = self._scalars(prepared.plan, numbers, train, replica)
         if output_grads is not None:
             self._set_output_grads(prepared.plan.schedule.graph, output_grads)
         event = self._profiler.start_event(RUN)
@@ -219,6 +233,7 @@ class Runner:
         outputs: list[Marks],
         numbers: Any,
         train: bool,
+        replica: int,
     ) -> _Outputs | None:
         """Make a run that has a shortcut; None, and nothing was done, if it does not fit."""
         shortcut: Shortcut = prepared.shortcut
@@ -228,13 +243,13 @@ class Runner:
         self._tell_of_switch(self._state.graphs.get(prepared.plan.schedule.graph.name))
         if not (numbers or shortcut.is_noted):
             return shortcut.run(sources)
-        checked, argins = self._scalars(prepared.plan, numbers, train)
+        checked, argins = self._scalars(prepared.plan, numbers, train, replica)
         results = shortcut.run(sources, argins)
         self._note(prepared.plan, checked)
         return results
 
     def _scalars(
-        self, plan: RunPlan, numbers: Any, train: bool
+        self, plan: RunPlan, numbers: Any, train: bool, replica: int
     ) -> tuple[Mapping[str, HyperparameterValue], Mapping[str, Any]]:
         """Hyperparameters of a run, checked, and the argins that it sends with them."""
         hyperparameters = self._program.hyperparameters
@@ -242,7 +257,12 @@ class Runner:
         kinds = plan.section_types
         forward, step = SectionType.FWD in kinds, SectionType.OPT in kinds
         argins = hyperparameters.argins(
-            checked, train=train, forward=forward, step=step, batches=plan.batches
+            checked,
+            train=train,
+            forward=forward,
+            step=step,
+            batches=plan.batches,
+            replica=replica,
         )
         return checked, argins
 

@@ -12,6 +12,7 @@ import onnx_ir as ir
 from samba_onnx.errors import UsageError
 from samba_onnx.passes.order import PipelineOptions
 from samba_onnx.passes.pipeline import PipelineResult, run_pipeline
+from samba_onnx.passes.planning.fusion.patterns import NO_RULES, FusionRules
 from samba_onnx.passes.planning.host_costs import known_at_load
 from samba_onnx.passes.planning.hosts import load_host
 from samba_onnx.passes.planning.islands import demote_islands
@@ -21,12 +22,13 @@ from samba_onnx.passes.planning.optimum import Machine, cheapest_placement
 from samba_onnx.passes.planning.partitioning import Group, Home, group, partition
 from samba_onnx.passes.planning.placement import place
 from samba_onnx.passes.planning.plan import GraphPlan, plan
-from samba_onnx.passes.planning.sectioning import cut
+from samba_onnx.passes.planning.sectioning import LEVELS, cut
 from samba_onnx.passes.planning.sharing import refuse_split_regions
 from samba_onnx.passes.targets import Target
 from samba_onnx.passes.watching import PassWatch
 from samba_onnx.pef.host_summary import HostSummary
 from samba_onnx.pef.manifest import Manifest, SourceModel
+from samba_onnx.pef.rewriting import FusionRuleSummary
 from samba_onnx.program.dataflow import Dataflow, name_of
 from samba_onnx.program.kinds import SectionType, SymbolKind
 from samba_onnx.program.program import Part, Program
@@ -39,10 +41,6 @@ PLACEMENTS = ("optimal", "strict")
 """How nodes get their homes: ``optimal`` puts a node that the target supports on the CPU where a run
 then takes less modelled time, beside one that it does not support; ``strict`` puts all that it supports
 on the RDU, other than small islands of index arithmetic."""
-
-LEVELS = ("o0", "o3")
-"""Optimization levels: ``o0`` makes every operator its own section, ``o3`` makes sections as large
-as on-chip memory allows (compiler reference, ``--o0`` and ``--o3``)."""
 
 Item = TypeVar("Item")
 
@@ -68,6 +66,13 @@ class CompilerSettings:
     guard: Callable[[ir.Model], PassWatch] | None = None
     """Makes what looks at a model after every pass; None for nobody."""
     legalisation: LegalisationOptions = field(default_factory=LegalisationOptions)
+    rules: FusionRules = NO_RULES
+    """The rules of fusion of ``o1``."""
+
+    @property
+    def machine(self) -> Machine:
+        """What graphs are placed on."""
+        return Machine(self.target, self.host, self.level, self.rules)
 
     def __post_init__(self) -> None:
         """Check the level and the placement.
@@ -206,6 +211,10 @@ def _whole(
     manifest = replace(
         graph_records(settings.target, settings.host, settings.level, source, plans),
         passes=tuple(summary for result in results for summary in result.passes),
+        fusion_rules=tuple(
+            FusionRuleSummary(rule.name, rule.source, float(rule.priority), rule.heuristic)
+            for rule in settings.rules.rules
+        ),
         legalised=tuple(record for chooser in choosers for record in chooser.records),
         changes=tuple(change for graph in graphs for change in graph.changes),
         bounds=tuple(graph.bound for graph in graphs if graph.bound is not None),
@@ -213,6 +222,7 @@ def _whole(
         bound_dimensions=tuple(bound for result in results for bound in result.bound_dimensions),
         notes=(
             *_each_once(result.notes for result in results),
+            *settings.rules.notes,
             *(note for planned in plans for note in planned.notes),
             *(note for program in programs for note in program.notes),
         ),
@@ -231,7 +241,7 @@ def _chooser(
     # What one part leaves for a later one is on the device, as residents are.
     passed = dict.fromkeys(ends - exchanged, SymbolKind.ACTIVATION)
     return PlannedChooser(
-        Machine(settings.target, settings.host, settings.level),
+        settings.machine,
         settings.legalisation,
         graph=program.name,
         resident={**passed, **program.residents},
@@ -316,7 +326,7 @@ def _with_changes(
     savings, bound = graph_changes(
         graph.plan.graph.name,
         joined,
-        Machine(settings.target, settings.host, settings.level),
+        settings.machine,
         [record for chooser in choosers for record in chooser.records],
         settings.legalisation,
         pinned,
@@ -332,7 +342,7 @@ def _cheapest(
     pinned: frozenset[str],
 ) -> JoinedProgram | None:
     """Return the program with the placement that a cut proposes, None where it proposes nothing else."""
-    machine = Machine(settings.target, settings.host, settings.level)
+    machine = settings.machine
     graph, roles = joined.model.graph, joined.roles
     placement = cheapest_placement(graph, joined.placement, roles, machine, pinned)
     if placement is None:
@@ -341,7 +351,8 @@ def _cheapest(
     groups: list[Group] = []
     for kind, nodes in parts:
         homes = [Home.RDU if placement.on_rdu(node) else Home.CPU for node in nodes]
-        pieces = cut(group(Dataflow.of(nodes), homes, at_load), settings.target, settings.level)
+        whole = group(Dataflow.of(nodes), homes, at_load)
+        pieces = cut(whole, settings.target, settings.level, settings.rules)
         groups += [replace(piece, type=kind) for piece in pieces]
     return replace(joined, groups=tuple(groups), placement=placement)
 
@@ -354,9 +365,9 @@ def _better(strict: GraphPlan, other: GraphPlan) -> GraphPlan:
 
 def _placed(kind: SectionType, model: ir.Model, settings: CompilerSettings) -> PlacedPart:
     """Give every node its home, and cut the groups of the RDU into sections."""
-    target, level = settings.target, settings.level
-    placement = demote_islands(model, place(model, target), target, level)
-    groups = cut(partition(model, placement), target, level)
+    target, level, rules = settings.target, settings.level, settings.rules
+    placement = demote_islands(model, place(model, target), target, level, rules)
+    groups = cut(partition(model, placement), target, level, rules)
     return PlacedPart(kind, model, groups, placement)
 
 

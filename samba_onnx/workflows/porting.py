@@ -22,6 +22,7 @@ from samba_onnx.export.capture.modules import arguments
 from samba_onnx.export.programs.inference import Exported
 from samba_onnx.export.programs.training_steps import optimizer_list
 from samba_onnx.importing.checkpoints import export_trained, read_checkpoint
+from samba_onnx.passes.planning.fusion.choosing import FusionOptions
 from samba_onnx.passes.planning.hosts import DEFAULT_HOST
 from samba_onnx.passes.planning.legalising import LegalisationOptions
 from samba_onnx.pef import Pef
@@ -106,6 +107,7 @@ def port(
     placement: str = "optimal",
     host: str = DEFAULT_HOST,
     legalisation: LegalisationOptions | None = None,
+    fusion: FusionOptions | None = None,
     sample: bool = True,
     check: bool = True,
     spatial_batches: int = 0,
@@ -119,10 +121,11 @@ def port(
         model: The module, in the mode in which it is to run.
         output: The PEF to write.
         target: The device: a name or the path of a profile.
-        level: ``o0`` or ``o3``.
+        level: ``o0``, ``o1`` or ``o3``.
         placement: ``optimal`` or ``strict``, as for ``convert``.
         host: The CPU: ``default`` or the path of a profile.
         legalisation: Which rules write what the target lacks; None for those that save time.
+        fusion: Which rules of fusion count at ``o1``; None for those of the target.
         sample: Keep the example inputs with eager torch's outputs, for self-tests.
         check: Compute the outputs by what was exported and by eager torch, and refuse to write the
             PEF if they differ.
@@ -152,7 +155,7 @@ def port(
     if check:
         report("compare with torch")
         comparison = compare_with_eager(model.module, model.args, exported, model.keywords)
-        program = dataclasses.replace(program, notes=comparison.notes)
+        program = dataclasses.replace(program, notes=(*program.notes, *comparison.notes))
     residents = {name: to_array(tensor) for name, tensor in _contents(model, exported).items()}
     reference = Sample()
     if sample and not spatial_batches:
@@ -166,6 +169,7 @@ def port(
         placement=placement,
         host=host,
         legalisation=legalisation,
+        fusion=fusion,
         name=model.name,
         metadata=metadata,
         residents=residents,
@@ -184,6 +188,7 @@ def port_training(
     placement: str = "optimal",
     host: str = DEFAULT_HOST,
     legalisation: LegalisationOptions | None = None,
+    fusion: FusionOptions | None = None,
     check: bool = True,
     spatial_batches: int = 0,
     check_passes: bool = False,
@@ -196,10 +201,11 @@ def port_training(
         model: The module in training mode, with its optimizers.
         output: The PEF to write, without weights: ``trace_graph`` sends those of the module.
         target: The device: a name or the path of a profile.
-        level: ``o0`` or ``o3``.
+        level: ``o0``, ``o1`` or ``o3``.
         placement: ``optimal`` or ``strict``.
         host: The CPU: ``default`` or a profile.
         legalisation: Which rules write what the target lacks; None for those that save time.
+        fusion: Which rules of fusion count at ``o1``; None for those of the target.
         check: Compare what was exported with eager torch, and refuse if it differs.
         spatial_batches: Mini-batches of a run in spatial mapping; 0 for section mapping.
         check_passes: Run each part of the program after every pass that changes it.
@@ -210,7 +216,7 @@ def port_training(
         The PEF that was written, open for reading.
 
     Raises:
-        ModelError: The module cannot be exported, or a loss cannot be differentiated.
+        ModelError: The module cannot be exported or differentiated.
         ExportMismatchError: What was exported computes something else.
         EngineRefusalError: What was exported cannot be run.
         UsageError: Inputs do not fit, an optimizer cannot be compiled, or an output does not exist.
@@ -221,8 +227,8 @@ def port_training(
     program = _training_program(model, loss_indices, check, report)
     program = dataclasses.replace(program, spatial_batches=spatial_batches)
     where: dict[str, Any] = {"target": target, "level": level, "placement": placement, "host": host}
-    where |= {"legalisation": legalisation, "name": model.name, "progress": report}
-    return compile_programs([program], output, check_passes=check_passes, **where)
+    where |= {"legalisation": legalisation, "fusion": fusion, "check_passes": check_passes}
+    return compile_programs([program], output, name=model.name, progress=report, **where)
 
 
 def _training_program(
@@ -243,6 +249,7 @@ def analyze_torch(
     placement: str = "optimal",
     host: str = DEFAULT_HOST,
     legalisation: LegalisationOptions | None = None,
+    fusion: FusionOptions | None = None,
     spatial_batches: int = 0,
     loss_indices: Sequence[int] | None = None,
     progress: Progress | None = None,
@@ -250,13 +257,13 @@ def analyze_torch(
     """Say how a torch model would convert, without writing or comparing anything.
 
     Args:
-        model: The module, in the mode in which it is to run; with optimizers the program that trains is
-            analyzed.
+        model: The module, in its mode; with optimizers, the program that trains is analyzed.
         target: The device: a name or the path of a profile.
-        level: ``o0`` or ``o3``.
+        level: ``o0``, ``o1`` or ``o3``.
         placement: ``optimal`` or ``strict``, as for ``convert``.
         host: The CPU: ``default`` or the path of a profile.
         legalisation: Which rules write what the target lacks; None for those that save time.
+        fusion: Which rules of fusion count at ``o1``; None for those of the target.
         spatial_batches: Mini-batches of a run in spatial mapping; 0 for section mapping.
         loss_indices: With optimizers, the outputs that training starts from; None for those that
             a loss made, or else all.
@@ -280,6 +287,7 @@ def analyze_torch(
         placement=placement,
         host=host,
         legalisation=legalisation,
+        fusion=fusion,
         name=model.name,
         progress=progress,
     )

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from samba_onnx.errors import UsageError
-from samba_onnx.export.capture.modules import Inputs
+from samba_onnx.export.capture.modules import Captured, Inputs
 from samba_onnx.export.capture.refusals import refuse_scripted
 from samba_onnx.export.programs.inference import export_inference
 from samba_onnx.export.programs.losses_rule import LossChoice
@@ -171,7 +171,8 @@ def forward_program(model: nn.Module, inputs: Inputs, *, check: bool = False) ->
         UsageError: Inputs do not fit.
     """
     exported = export_inference(model, inputs, name=DEFAULT_GRAPH)
-    notes = compare_with_eager(model, inputs, exported).notes if check else ()
+    notes = logged_notes(model, exported.captured)
+    notes += compare_with_eager(model, inputs, exported).notes if check else ()
     program = dataclasses.replace(exported.program, notes=notes)
     return with_output_names(program, _output_names(model))
 
@@ -216,7 +217,8 @@ def trained_program(
         gradient_accumulation=training.gradient_accumulation,
     )
     assert exported.losses is not None
-    notes = _loss_notes(model, exported.losses, exported.outputs)
+    notes = logged_notes(model, exported.captured)
+    notes += _loss_notes(model, exported.losses, exported.outputs)
     notes += compare_training(model, inputs, exported).notes if check else ()
     program = dataclasses.replace(exported.program, notes=notes)
     program = with_output_names(program, _output_names(model))
@@ -225,6 +227,18 @@ def trained_program(
         updates = compare_updates(optimizers, whole.parts[len(program.parts) :])
         whole = dataclasses.replace(whole, notes=(*whole.notes, *updates.notes))
     return whole, exported.losses.positions
+
+
+def logged_notes(model: nn.Module, graph: Captured) -> tuple[str, ...]:
+    """Log what a module returns and its program does not, and return it for the program.
+
+    Args:
+        model: What was captured.
+        graph: As it was captured.
+    """
+    for note in graph.notes:
+        LOGGER.warning("%s", note)
+    return graph.notes
 
 
 def _loss_notes(

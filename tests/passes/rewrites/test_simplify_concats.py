@@ -31,6 +31,12 @@ def test_of_empty_operands_one_stays() -> None:
     assert simplified("c = Concat<axis=1>(e, e)\n y = Concat<axis=1>(x, c)") == [["x"]]
 
 
+def test_of_empty_operands_alone_the_first_stays() -> None:
+    model = parse("g (float[2,0] e) => (float[2,m] y) { y = Concat<axis=1>(e, e, e) }")
+    check(model, SimplifyConcatsPass(), inputs=[numbers(2, 0)])
+    assert [value is not None and value.name for value in model.graph[0].inputs] == ["e"]
+
+
 @pytest.mark.parametrize("inner", [1, -1])
 def test_neighbours_along_one_axis_become_one(inner: int) -> None:
     assert simplified(f"c = Concat<axis={inner}>(w, x)\n y = Concat<axis=1>(x, c, w)") == [
