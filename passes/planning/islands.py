@@ -21,6 +21,7 @@ from samba_onnx.passes.planning.roles import Roles
 from samba_onnx.passes.planning.scheduling import boundaries, run_transfers, schedule
 from samba_onnx.passes.planning.sectioning import cut
 from samba_onnx.passes.planning.stages import interfaces
+from samba_onnx.passes.sharding.collectives import is_collective
 from samba_onnx.passes.targets import Target
 from samba_onnx.passes.targets.reasons import Reason, ReasonCode
 from samba_onnx.passes.targets.rows import DTYPE_NAMES
@@ -139,6 +140,8 @@ class _View:
 
     def _may_move(self, position: int) -> bool:
         outputs = [v for v in self.flow.nodes[position].outputs if v.name]
+        if is_collective(self.flow.nodes[position]):
+            return False
         return all(_is_small(v) for v in (*self.flow.reads[position], *outputs)) and (
             all(self._operand_fits(v) for v in self.flow.reads[position])
             and all(self._result_fits(v) for v in outputs)

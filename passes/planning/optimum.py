@@ -45,6 +45,7 @@ from samba_onnx.passes.planning.partitioning import Home
 from samba_onnx.passes.planning.placement import Placement
 from samba_onnx.passes.planning.roles import Roles
 from samba_onnx.passes.planning.sectioning import data_reads
+from samba_onnx.passes.sharding.collectives import is_collective
 from samba_onnx.passes.targets import Target
 from samba_onnx.passes.targets.reasons import Reason, ReasonCode
 from samba_onnx.pef.host_summary import HostSummary
@@ -188,6 +189,8 @@ class _View:
         row = facts(node.op_type, node.domain)
         if row is None or row.random is not Randomness.NEVER:
             return True  # the host would draw other numbers
+        if is_collective(node):
+            return True  # the host has no other RDU's values
         values = (*(value for value in node.inputs if value is not None), *node.outputs)
         return any(name_of(value) in self.pinned for value in values)
 

@@ -29,6 +29,7 @@ from samba_onnx.passes.planning.costs import value_bytes
 from samba_onnx.passes.planning.fusion.fusing import Piece, fuse
 from samba_onnx.passes.planning.fusion.patterns import NO_RULES, FusionRules
 from samba_onnx.passes.planning.partitioning import Group, Home
+from samba_onnx.passes.sharding.collectives import is_collective
 from samba_onnx.program.dataflow import Dataflow, implicit_inputs, is_weight
 
 if TYPE_CHECKING:
@@ -71,13 +72,25 @@ def cut(
             pieces.extend(
                 Group(home=Home.RDU, nodes=nodes, rule=piece.rule)
                 for piece in next(fused)
-                for nodes in _fitting(piece.nodes, target, capacity)
+                for run in _between_collectives(piece.nodes)
+                for nodes in _fitting(run, target, capacity)
             )
         else:
+            runs = _between_collectives(group.nodes)
             pieces.extend(
-                Group(home=Home.RDU, nodes=nodes) for nodes in _cut(group.nodes, target, capacity)
+                Group(home=Home.RDU, nodes=nodes)
+                for run in runs
+                for nodes in _cut(run, target, capacity)
             )
     return tuple(pieces)
+
+
+def _between_collectives(nodes: Sequence[ir.Node]) -> list[tuple[ir.Node, ...]]:
+    """Return nodes in runs; one that exchanges values between RDUs is a run of its own."""
+    return [
+        tuple(run)
+        for _, run in itertools.groupby(nodes, key=lambda n: id(n) if is_collective(n) else 0)
+    ]
 
 
 def _fused(groups: Sequence[Group], rules: FusionRules) -> list[list[Piece]]:

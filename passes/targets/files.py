@@ -241,6 +241,8 @@ def _merge_hardware(base: HardwareFile, child: HardwareFile) -> HardwareFile:
         peak_flops={**base.peak_flops, **child.peak_flops},
         link_bytes_per_second=child.link_bytes_per_second or base.link_bytes_per_second,
         link_latency_seconds=child.link_latency_seconds or base.link_latency_seconds,
+        rdu_link_bytes_per_second=child.rdu_link_bytes_per_second or base.rdu_link_bytes_per_second,
+        rdu_link_latency_seconds=child.rdu_link_latency_seconds or base.rdu_link_latency_seconds,
     )
 
 

@@ -160,6 +160,10 @@ class HardwareFile(_Strict):
     link_bytes_per_second: Figure | None = None
     """Between host and RDU, each way."""
     link_latency_seconds: Figure | None = None
+    rdu_link_bytes_per_second: Figure | None = None
+    """From one RDU to the next one; a target that stands alone may have none."""
+    rdu_link_latency_seconds: Figure | None = None
+    """Latency of an exchange between all RDUs of a program."""
 
     @model_validator(mode="after")
     def _check_types(self) -> Self:

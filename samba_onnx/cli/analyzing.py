@@ -54,6 +54,7 @@ from samba_onnx.cli.options import (
     VerboseOption,
     parse_sizes,
 )
+from samba_onnx.cli.parallel_options import ChipsOption, TensorParallelOption, parallel_options
 from samba_onnx.cli.progress import Activity
 from samba_onnx.cli.supposing import WhatIfOption, show_supposed, supposed_target
 from samba_onnx.cli.torch_models import analyze_torch
@@ -85,6 +86,8 @@ def analyze(
     translations: TranslationsOption = None,
     loss_index: LossOption = None,
     spatial_batches: SpatialBatchesOption = None,
+    n_chips: ChipsOption = 1,
+    tensor_parallel: TensorParallelOption = None,
     fail_on_fallback: FailOption = False,
     max_fallbacks: FallbacksOption = None,
     max_transfer_bytes: TransferOption = None,
@@ -105,6 +108,7 @@ def analyze(
       samba-port analyze model.onnx --what-if support=TopK --what-if link.latency=2us
       samba-port analyze model.onnx --min-rdu-nodes 95 --baseline released.json
       samba-port analyze my_project.models:resnet
+      samba-port analyze Llama-3-70B/config.json --n-chips 8
       samba-port analyze my_project.training:lenet --train
     """
     refuse_pef(model, "analyze")
@@ -125,6 +129,7 @@ def analyze(
         outputs={"--json": json, "--annotated": annotated},
     )
     refuse_losses(loss_index, train)
+    parallel = parallel_options(n_chips, tensor_parallel)
     if not is_torch_model(model):
         refuse_torch_options(train, translations)
     supposed = supposed_target(target, what_if)
@@ -145,7 +150,8 @@ def analyze(
     with Activity(quiet) as activity:
 
         def plan(target: str | Target) -> Manifest:
-            return _planned(model, device | {"target": target}, sizes, training, activity)
+            chosen = device | {"target": target, "parallel": parallel}
+            return _planned(model, chosen, sizes, training, activity)
 
         targets = (target,) if supposed is None else (target, supposed)
         reports = [Report.from_manifest(plan(each)) for each in targets]

@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, Any
 from samba_onnx.errors import MissingLibraryError
 
 if TYPE_CHECKING:
-    from samba_onnx.passes.planning.fusion.choosing import FusionOptions
-    from samba_onnx.passes.planning.legalising import LegalisationOptions
     from samba_onnx.pef import Pef
     from samba_onnx.pef.manifest import Manifest
     from samba_onnx.workflows.compared_values import ValueComparison
@@ -62,32 +60,22 @@ def analyze_torch(
     model: str,
     progress: Callable[[str], None],
     *,
-    target: str,
-    level: str,
-    placement: str = "optimal",
-    host: str = "default",
-    legalisation: LegalisationOptions | None = None,
-    fusion: FusionOptions | None = None,
-    spatial_batches: int = 0,
     train: bool = False,
     translations: Sequence[str] | None = None,
-    loss_indices: Sequence[int] | None = None,
+    **options: Any,
 ) -> Manifest:
-    """Analyze a PyTorch model; the arguments are those of ``samba_onnx.workflows.porting.analyze_torch``.
+    """Analyze a PyTorch model.
 
     Args:
         model: A factory, a ``.pt2`` file or a Hugging Face configuration.
         progress: Called with the name of each step before it begins.
-        target: The device.
-        level: ``o0``, ``o1`` or ``o3``.
-        placement: ``optimal`` or ``strict``.
-        host: The CPU: ``default`` or the path of a profile.
-        legalisation: Which rules write what the target lacks; None for those that make a run shorter.
-        fusion: Which rules of fusion count at ``o1``; None for those of the target.
-        spatial_batches: Mini-batches of a run in spatial mapping; 0 for section mapping.
         train: The factory returns optimizers, too: analyze the program that trains.
-        translations: Files that register translations of the user's own operators.
-        loss_indices: Outputs that training starts from; None chooses those that losses made.
+    model: str,
+    progress: Callable[[str], None],
+    *,
+    train: bool = False,
+    translations: Sequence[str] | None = None,
+    **options: Any,
 
     Raises:
         UsageError: torch is not installed, or an argument is wrong.
@@ -97,19 +85,8 @@ def analyze_torch(
     from samba_onnx.workflows import porting
 
     with _prints_elsewhere():
-        loaded = porting.load_torch_model(model, train=train)
-        return porting.analyze_torch(
-            loaded,
-            target=target,
-            level=level,
-            placement=placement,
-            host=host,
-            legalisation=legalisation,
-            fusion=fusion,
-            spatial_batches=spatial_batches,
-            loss_indices=loss_indices,
-            progress=progress,
-        )
+        loaded = porting.load_torch_model(model, train=train, weights=False)
+        return porting.analyze_torch(loaded, progress=progress, **options)
 
 
 def verify_torch(

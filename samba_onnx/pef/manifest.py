@@ -17,6 +17,7 @@ from samba_onnx.pef.dimensions import BoundDimension, DynamicDimension
 from samba_onnx.pef.host_summary import HostSummary
 from samba_onnx.pef.original_files import OriginalFile
 from samba_onnx.pef.rewriting import FusionRuleSummary, LegalisedRule, PassSummary
+from samba_onnx.pef.sharding import Parallelism, Sharded
 from samba_onnx.pef.stage_records import Fallback, FallbackNode, Section, Stage
 from samba_onnx.pef.target_summary import TargetSummary
 from samba_onnx.program.kinds import LOADED_KINDS, RESIDENT_KINDS, SymbolKind
@@ -37,7 +38,8 @@ class Direction(enum.StrEnum):
     HOST_TO_RDU = "host_to_rdu"
     RDU_TO_HOST = "rdu_to_host"
     RDU_TO_RDU = "rdu_to_rdu"
-    """From the device of one replica to that of another; only the ledger of a run has such ones."""
+    """From one RDU to the next one: in an exchange of a program of several RDUs, or between replicas, of which
+    only the ledger of a run knows."""
 
 
 class Cause(enum.StrEnum):
@@ -49,6 +51,8 @@ class Cause(enum.StrEnum):
     CONSTANT = "constant"
     FALLBACK = "fallback"
     EXPLICIT = "explicit"
+    COLLECTIVE = "collective"
+    """RDUs that execute one program together exchange a value."""
     REDUCE = "reduce"
     """Gradients of several replicas are combined; how many there are only a run knows."""
 
@@ -131,6 +135,9 @@ class Symbol:
     batch_shape: tuple[int, ...] | None = None
     """Shape of one of the mini-batches that a value of a spatially mapped graph holds along the first
     dimension of ``shape``, of which sections see one at a time; None for a value that is no batch."""
+    sharded: Sharded | None = field(default=None, metadata=MAY_BE_MISSING)
+    """The whole of which ``shape`` is the part that each of several RDUs holds; None for a value that is
+    whole on each."""
 
     @property
     def stage_shape(self) -> tuple[int | str | None, ...] | None:
@@ -328,6 +335,8 @@ class Manifest:
     """Every other member of the file; filled in by the writer."""
     host: HostSummary | None = None
     """The CPU that fallbacks' times are modelled for; None for a PEF without fallbacks."""
+    parallel: Parallelism | None = field(default=None, metadata=MAY_BE_MISSING)
+    """How the program was cut for several RDUs; None for one."""
     format_version: int = FORMAT_VERSION
     """Version of the layout and of these records."""
 

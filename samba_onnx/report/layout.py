@@ -21,6 +21,17 @@ ARROWS = {
     Direction.RDU_TO_RDU: "RDU → RDU",
 }
 CAUSES = {Cause.FALLBACK: "fallback boundary"}
+CAUSE_ORDER = (
+    Cause.INPUT,
+    Cause.FALLBACK,
+    Cause.COLLECTIVE,
+    Cause.OUTPUT,
+    Cause.REDUCE,
+    Cause.WEIGHT,
+    Cause.CONSTANT,
+    Cause.EXPLICIT,
+)
+"""Causes in the order in which a reader meets them."""
 
 
 def render(content: RenderableType, *, width: int | None = None, color: bool = False) -> str:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from samba_onnx.pef.hints import describe_hints
 from samba_onnx.pef.manifest import (
-    Cause,
     Direction,
     Fallback,
     FallbackNode,
@@ -22,8 +21,10 @@ from samba_onnx.report.budgets import memory, modelled_time, section_reports, sp
 from samba_onnx.report.changes import BoundReport, ChangeReport, bound_reports, change_reports
 from samba_onnx.report.fusion import FusionReport, fusion
 from samba_onnx.report.headline import headline_text
+from samba_onnx.report.layout import CAUSE_ORDER
 from samba_onnx.report.legalisation import LegalisationReport, legalisation, pass_reports
 from samba_onnx.report.limits import LimitReport
+from samba_onnx.report.parallel import ParallelReport, parallel
 from samba_onnx.report.records import (
     SCHEMA_VERSION,
     AssumptionReport,
@@ -127,6 +128,8 @@ class Report:
     """What each rule of fusion matched, at level ``o1``."""
     limits: tuple[LimitReport, ...] = ()
     """What became of each limit that the user of ``convert`` or ``analyze`` stated."""
+    parallel: ParallelReport | None = None
+    """How it was cut for several RDUs; null for one. All other sizes and times are those of one RDU."""
     schema_version: int = SCHEMA_VERSION
     """Version of this document's form."""
 
@@ -172,13 +175,11 @@ class Report:
             passes=pass_reports(manifest),
             graphs=_graphs(manifest),
             regions=regions(manifest),
-            members=tuple(
-                MemberReport(member.name, member.bytes, member.sha256)
-                for member in manifest.members
-            ),
+            members=tuple(MemberReport(m.name, m.bytes, m.sha256) for m in manifest.members),
             parts=parts(manifest),
             residents=residents(manifest),
             argins=argins(manifest),
+            parallel=parallel(manifest),
             fusion=fusion(manifest),
         )
 
@@ -196,17 +197,6 @@ class Report:
 
 
 _SHAPE_CODES = frozenset({"dynamic_shape", "unknown_rank", "unknown_type"})
-
-_CAUSES = (
-    Cause.INPUT,
-    Cause.FALLBACK,
-    Cause.OUTPUT,
-    Cause.REDUCE,
-    Cause.WEIGHT,
-    Cause.CONSTANT,
-    Cause.EXPLICIT,
-)
-"""In the order in which a reader meets them."""
 
 
 def _notes(manifest: Manifest) -> tuple[str, ...]:
@@ -329,7 +319,7 @@ def _totals(transfers: Iterable[Transfer]) -> tuple[TransferTotal, ...]:
     return tuple(
         sorted(
             total_transfers(transfers),
-            key=lambda total: (_CAUSES.index(total.cause), directions.index(total.direction)),
+            key=lambda total: (CAUSE_ORDER.index(total.cause), directions.index(total.direction)),
         )
     )
 

@@ -13,6 +13,7 @@ from samba_onnx.passes.planning.fusion.choosing import FUSING, FusionOptions, ch
 from samba_onnx.passes.planning.hosts import DEFAULT_HOST, load_host
 from samba_onnx.passes.planning.legalising import LegalisationOptions
 from samba_onnx.passes.rewrites.legalisation import all_rules
+from samba_onnx.passes.sharding.programs import ParallelOptions
 from samba_onnx.passes.targets import Target, load_target
 from samba_onnx.pef.host_summary import HostSummary
 from samba_onnx.safety.files import printable
@@ -69,6 +70,7 @@ def chosen_settings(
     legalisation: LegalisationOptions | None = None,
     check_passes: bool = False,
     fusion: FusionOptions | None = None,
+    parallel: ParallelOptions | None = None,
 ) -> CompilerSettings:
     """Look up target and host and check the level, before a model is loaded.
 
@@ -82,6 +84,7 @@ def chosen_settings(
             make a run shorter.
         check_passes: Whether a model is run after every pass that changes it.
         fusion: Which rules of fusion count at ``o1``; None for those of the target.
+        parallel: For how many RDUs programs are cut, and how; None for one RDU.
 
     Raises:
         TargetError: The target or the host is unknown or malformed.
@@ -96,6 +99,7 @@ def chosen_settings(
         host=load_host(host),
         legalisation=legalisation or LegalisationOptions(),
         guard=PassGuard if check_passes else None,
+        parallel=parallel,
     )
     return replace(settings, rules=chosen_rules(device, level, fusion or FusionOptions()))
 

@@ -24,6 +24,7 @@ from samba_onnx.passes.planning.placement import place
 from samba_onnx.passes.planning.plan import GraphPlan, plan
 from samba_onnx.passes.planning.sectioning import LEVELS, cut
 from samba_onnx.passes.planning.sharing import refuse_split_regions
+from samba_onnx.passes.sharding.programs import ParallelOptions
 from samba_onnx.passes.targets import Target
 from samba_onnx.passes.watching import PassWatch
 from samba_onnx.pef.host_summary import HostSummary
@@ -35,6 +36,7 @@ from samba_onnx.program.program import Part, Program
 from samba_onnx.workflows.changes import graph_changes
 from samba_onnx.workflows.manifests import argin_records, graph_records
 from samba_onnx.workflows.packaging import PlannedGraph
+from samba_onnx.workflows.parallel import ProgramCutter
 from samba_onnx.workflows.sizes import SharedWeights, size_name, with_own_names
 
 PLACEMENTS = ("optimal", "strict")
@@ -66,6 +68,8 @@ class CompilerSettings:
     guard: Callable[[ir.Model], PassWatch] | None = None
     """Makes what looks at a model after every pass; None for nobody."""
     legalisation: LegalisationOptions = field(default_factory=LegalisationOptions)
+    parallel: ParallelOptions | None = None
+    """For how many RDUs; None for one."""
     rules: FusionRules = NO_RULES
     """The rules of fusion of ``o1``."""
 
@@ -95,6 +99,8 @@ class PlannedPrograms:
     graphs: tuple[PlannedGraph, ...]
     manifest: Manifest
     """Complete but for what only the written file knows: members and the places of weights."""
+    contents: Mapping[str, ir.TensorProtocol] = field(default_factory=lambda: MappingProxyType({}))
+    """Whole content of residents of which every RDU has a shard, and which the model gives."""
 
 
 def plan_programs(
@@ -116,6 +122,7 @@ def plan_programs(
         InternalError: A pass failed or changed an interface.
     """
     changed = frozenset(region for program in programs for region in program.changed())
+    cutter = ProgramCutter(settings.parallel)
     shared = _shared_names(programs)
     results: list[PipelineResult] = []
     legalised: list[PlannedChooser] = []
@@ -124,12 +131,13 @@ def plan_programs(
         choosers = [_chooser(program, part, settings, changed) for part in program.parts]
         pairs = zip(program.parts, choosers, strict=True)
         rewritten = [_rewritten(program.name, part, settings, one) for part, one in pairs]
+        program = cutter.cut(program, rewritten)
         pinned = frozenset(_names(program)) & shared
         planned = _planned(program, rewritten, choosers, graphs, changed, settings, pinned=pinned)
         graphs.append(planned)
         legalised += choosers
         results += rewritten
-    return _whole(programs, results, legalised, graphs, source, settings)
+    return _whole(programs, results, legalised, graphs, source, settings, cutter)
 
 
 def plan_sizes(
@@ -161,6 +169,7 @@ def plan_sizes(
     legalised: list[PlannedChooser] = []
     graphs: list[PlannedGraph] = []
     shared = SharedWeights()
+    cutter = ProgramCutter(settings.parallel)
     for each in options:
         sized = replace(settings, options=each)
         program = replace(load(), name=size_name(each, options))
@@ -170,9 +179,9 @@ def plan_sizes(
         if graphs:
             taken = {symbol.name for graph in graphs for symbol in graph.plan.symbols}
             program, names = with_own_names(program, taken)
+        program = cutter.cut(program, [result])
         known = shared.names(result.model.graph)
-        chooser = legalised[-1]
-        planned = _planned(program, [result], [chooser], graphs, frozenset(), sized, known)
+        planned = _planned(program, [result], legalised[-1:], graphs, frozenset(), sized, known)
         record = replace(planned.plan.graph, model_names=names)
         planned = replace(planned, plan=replace(planned.plan, graph=record))
         if len(options) > 1:  # content that is computed is read for it
@@ -180,7 +189,7 @@ def plan_sizes(
         programs.append(program)
         results.append(result)
         graphs.append(planned)
-    return _whole(programs, results, legalised, graphs, source, settings)
+    return _whole(programs, results, legalised, graphs, source, settings, cutter)
 
 
 def _names(program: Program) -> tuple[str, ...]:
@@ -204,12 +213,13 @@ def _whole(
     graphs: Sequence[PlannedGraph],
     source: SourceModel,
     settings: CompilerSettings,
+    cutter: ProgramCutter,
 ) -> PlannedPrograms:
     """Put the graphs of a PEF together."""
     plans = [graph.plan for graph in graphs]
     refuse_split_regions(programs, plans)
     manifest = replace(
-        graph_records(settings.target, settings.host, settings.level, source, plans),
+        graph_records(settings.target, settings.host, settings.level, source, plans, cutter.record),
         passes=tuple(summary for result in results for summary in result.passes),
         fusion_rules=tuple(
             FusionRuleSummary(rule.name, rule.source, float(rule.priority), rule.heuristic)
@@ -225,11 +235,12 @@ def _whole(
             *settings.rules.notes,
             *(note for planned in plans for note in planned.notes),
             *(note for program in programs for note in program.notes),
+            *cutter.notes(),
         ),
         argins=argin_records(programs, plans),
         metadata={key: text for program in programs for key, text in program.metadata.items()},
     )
-    return PlannedPrograms(tuple(graphs), manifest)
+    return PlannedPrograms(tuple(graphs), manifest, cutter.contents)
 
 
 def _chooser(
@@ -287,6 +298,7 @@ def _planned(
         for part, result in pairs
         if part.has_weights
         for name in result.weight_names
+        if name in result.model.graph.initializers  # others are residents by now, in shards
     ]
     settings.progress("plan")
     taken = {symbol.name for graph in earlier for symbol in graph.plan.symbols}

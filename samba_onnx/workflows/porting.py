@@ -61,13 +61,14 @@ __all__ = [
 ]
 
 
-def load_torch_model(source: str, *, train: bool = False) -> TorchModel:
+def load_torch_model(source: str, *, train: bool = False, weights: bool = True) -> TorchModel:
     """Return the module that a text names.
 
     Args:
         source: ``package.module:factory``, a function without parameters that returns a module and
             its example inputs; the path of a ``.pt2`` file; or that of a Hugging Face configuration.
         train: The function returns optimizers, too: one, or a list.
+        weights: Whether the module of a configuration needs weights; without, it takes no memory for them.
 
     Returns:
         The module: in evaluation mode, or as it was returned with its optimizers.
@@ -84,7 +85,7 @@ def load_torch_model(source: str, *, train: bool = False) -> TorchModel:
             )
         return _from_archive(source)
     if is_configuration(source) and not train:
-        return from_configuration(source)
+        return from_configuration(source, weights=weights)
     module, inputs, *optimizers = call_factory(source, 3 if train else 2)
     if not isinstance(module, nn.Module):
         raise UsageError(
@@ -244,33 +245,23 @@ def _training_program(
 def analyze_torch(
     model: TorchModel,
     *,
-    target: str = DEFAULT_TARGET,
-    level: str = "o3",
-    placement: str = "optimal",
-    host: str = DEFAULT_HOST,
-    legalisation: LegalisationOptions | None = None,
-    fusion: FusionOptions | None = None,
     spatial_batches: int = 0,
     loss_indices: Sequence[int] | None = None,
     progress: Progress | None = None,
+    **options: Any,
 ) -> Manifest:
     """Say how a torch model would convert, without writing or comparing anything.
 
     Args:
         model: The module, in its mode; with optimizers, the program that trains is analyzed.
-        target: The device: a name or the path of a profile.
-        level: ``o0``, ``o1`` or ``o3``.
-        placement: ``optimal`` or ``strict``, as for ``convert``.
-        host: The CPU: ``default`` or the path of a profile.
-        legalisation: Which rules write what the target lacks; None for those that save time.
-        fusion: Which rules of fusion count at ``o1``; None for those of the target.
         spatial_batches: Mini-batches of a run in spatial mapping; 0 for section mapping.
-        loss_indices: With optimizers, the outputs that training starts from; None for those that
-            a loss made, or else all.
+        loss_indices: With optimizers, the outputs that training starts from; None as for ``port_training``.
         progress: Called with the name of each step before it begins.
+        **options: Target, level, number of RDUs and all else that
+            ``samba_onnx.workflows.compiler.analyze_programs`` takes.
 
     Raises:
-        ModelError: The module cannot be exported, or a loss cannot be differentiated.
+        ModelError: The module cannot be exported, or a loss not differentiated.
         UsageError: Inputs do not fit, the level is unknown, or it cannot be mapped spatially.
         OutOfDeviceMemoryError: The model does not fit into the target's memory.
     """
@@ -280,17 +271,8 @@ def analyze_torch(
     else:
         report("export")
         program = export_model(model).program
-    return analyze_programs(
-        [dataclasses.replace(program, spatial_batches=spatial_batches)],
-        target=target,
-        level=level,
-        placement=placement,
-        host=host,
-        legalisation=legalisation,
-        fusion=fusion,
-        name=model.name,
-        progress=progress,
-    )
+    mapped = dataclasses.replace(program, spatial_batches=spatial_batches)
+    return analyze_programs([mapped], name=model.name, progress=progress, **options)
 
 
 def _from_archive(path: str) -> TorchModel:
