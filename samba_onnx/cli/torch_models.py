@@ -70,12 +70,8 @@ def analyze_torch(
         model: A factory, a ``.pt2`` file or a Hugging Face configuration.
         progress: Called with the name of each step before it begins.
         train: The factory returns optimizers, too: analyze the program that trains.
-    model: str,
-    progress: Callable[[str], None],
-    *,
-    train: bool = False,
-    translations: Sequence[str] | None = None,
-    **options: Any,
+        translations: Files that register translations of the user's own operators.
+        **options: Target, level and the like, as ``samba_onnx.workflows.porting.analyze_torch`` takes it.
 
     Raises:
         UsageError: torch is not installed, or an argument is wrong.
