@@ -28,6 +28,7 @@ from samba_onnx.cli.model_choices import (
     refuse_losses,
     refuse_stated_shapes,
     refuse_torch_options,
+    refuse_translations,
     spatial_mini_batches,
     stated_shapes,
 )
@@ -129,9 +130,10 @@ def analyze(
         outputs={"--json": json, "--annotated": annotated},
     )
     refuse_losses(loss_index, train)
+    refuse_translations(model, translations)
     parallel = parallel_options(n_chips, tensor_parallel)
     if not is_torch_model(model):
-        refuse_torch_options(train, translations)
+        refuse_torch_options(train)
     supposed = supposed_target(target, what_if)
     if supposed is not None and limits.stated:
         raise UsageError(

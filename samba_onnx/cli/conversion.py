@@ -34,6 +34,7 @@ from samba_onnx.cli.model_choices import (
     refuse_no_check,
     refuse_stated_shapes,
     refuse_torch_options,
+    refuse_translations,
     spatial_mini_batches,
     stated_shapes,
 )
@@ -170,6 +171,7 @@ def convert(
     sizes |= {"float16": float16, "legalise": legalise, "no_legalise": no_legalise or ()}
     sizes |= fusion_choices(level, optimization_rules, use_o1_default_rules)
     refuse_losses(loss_index, train)
+    refuse_translations(model, translations)
     destination = output or default_destination(model)
     device = device_choices(target, level, placement, host)
     refuse_annotated(model, annotated)
@@ -202,7 +204,7 @@ def convert(
                 check_passes=check_passes,
             )
         else:
-            refuse_torch_options(train, translations)
+            refuse_torch_options(train)
             refuse_no_check(check)
             from samba_onnx.workflows.compiler import convert as compile_model
 

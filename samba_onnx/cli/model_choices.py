@@ -126,21 +126,32 @@ def refuse_libraries(libraries: list[str] | None) -> None:
         )
 
 
-def refuse_torch_options(train: bool, translations: Sequence[str] | None = None) -> None:
-    """Refuse to make an ONNX model a program that trains, or to translate operators that it cannot have.
+def refuse_translations(model: str, files: Sequence[str] | None) -> None:
+    """Refuse translations of torch's operators for a model that has none.
 
     Args:
-        train: Whether it was to be such a program.
-        translations: Files that register translations of operators of torch.
+        model: What is converted, analyzed or compared.
+        files: Files that register translations; None for none.
 
     Raises:
-        UsageError: It was, or there are such files.
+        UsageError: There are such files, and the model is in ONNX.
     """
-    if translations:
+    if files and not is_torch_model(model):
         raise UsageError(
             "--translations is for PyTorch models; operators of an ONNX model's custom domains come with "
             "--custom-ops"
         )
+
+
+def refuse_torch_options(train: bool) -> None:
+    """Refuse to make an ONNX model a program that trains.
+
+    Args:
+        train: Whether it was to be one.
+
+    Raises:
+        UsageError: It was.
+    """
     if train:
         raise UsageError(
             "--train takes package.module:factory; an ONNX model is trained from Python, with "

@@ -10,7 +10,7 @@ import typer
 
 from samba_onnx.cli.display import Display, refuse_overwriting
 from samba_onnx.cli.failures import EXIT_NO, EXIT_YES
-from samba_onnx.cli.model_choices import refuse_torch_options
+from samba_onnx.cli.model_choices import refuse_translations
 from samba_onnx.cli.options import (
     CustomOpsOption,
     EngineOption,
@@ -107,8 +107,7 @@ def verify(
     of_torch = len(files) == 2 and is_torch_model(files[0])
     if of_torch:
         _refuse_options_of_onnx(input_file, seed, custom_ops)
-    else:
-        refuse_torch_options(False, translations)
+    refuse_translations(files[0], translations)
     refuse_overwriting(*files, outputs={"--json": json})
 
     from samba_onnx.cli.residents import refuse_missing_weights
