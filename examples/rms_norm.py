@@ -69,7 +69,7 @@ rms_norm.register_autograd(_differentiate, setup_context=_save)
 
 @translations.translates(rms_norm)
 def write_rms_norm(
-    context: translations.Context, rows: ir.Value, weight: ir.Value, eps: float
+    context: translations.TranslationContext, rows: ir.Value, weight: ir.Value, eps: float
 ) -> list[ir.Value]:
     """Write it in ONNX, node by node."""
     squares = context.op("ReduceMean", context.op("Mul", rows, rows), [-1], keepdims=1)

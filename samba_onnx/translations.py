@@ -28,16 +28,16 @@ from torch._ops import OpOverload, OpOverloadPacket
 from samba_onnx.errors import UsageError
 from samba_onnx.export.operators.custom import CustomRule, register
 from samba_onnx.export.operators.custom import unregister as _unregister
-from samba_onnx.export.operators.custom_context import Context
+from samba_onnx.export.operators.custom_context import TranslationContext
 from samba_onnx.export.operators.registry import Result, ResultSpec
 from samba_onnx.export.translation.builder import GraphBuilder
 
 __all__ = [
-    "Context",
     "GraphBuilder",
     "Operator",
     "Result",
     "ResultSpec",
+    "TranslationContext",
     "decomposes",
     "translates",
     "unregister",
@@ -53,7 +53,7 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 def translates(operator: Operator) -> Callable[[_Function], _Function]:
     """Register how an operator is written in ONNX; a decorator.
 
-    The function is called for each use of the operator, with a :class:`Context` and the arguments of
+    The function is called for each use of the operator, with a :class:`TranslationContext` and the arguments of
     the operator's schema in its order, defaults filled in: tensors as ``onnx_ir.Value`` with static
     shapes, everything else as torch has it. It returns a value for each result, of the type and shape
     that the operator's fake kernel states: one alone, or a list. Nothing of ONNX but its default

@@ -14,7 +14,7 @@ from samba_onnx.export.translation.inferred import infer_and_emit
 
 
 @dataclass(frozen=True)
-class Context(registry.Context):
+class TranslationContext(registry.Context):
     """Where a translation writes to, and what it has to return."""
 
     def op(

@@ -14,7 +14,7 @@ from samba_onnx.export.decomposition.rules import traced
 from samba_onnx.export.decomposition.tracing_logs import without_tracebacks
 from samba_onnx.export.naming import refused
 from samba_onnx.export.operators.custom import CustomRule
-from samba_onnx.export.operators.custom_context import Context
+from samba_onnx.export.operators.custom_context import TranslationContext
 from samba_onnx.export.operators.registry import ResultSpec
 from samba_onnx.export.translation.builder import element, sizes
 from samba_onnx.program.source_location import trace_location
@@ -23,7 +23,7 @@ from samba_onnx.program.source_location import trace_location
 def custom_results(
     rule: CustomRule,
     node: fx.Node,
-    context: Context,
+    context: TranslationContext,
     arguments: Sequence[Any],
     operands: Sequence[Any],
     nested: Callable[[fx.GraphModule], Any],
@@ -34,7 +34,7 @@ def custom_results(
         rule: A translation or a decomposition.
         node: The use, with ``meta["val"]`` on it and its operands.
         context: What a translation is given.
-        arguments: Those of the operator, in the order of its schema.
+        arguments: What the operator is called with, in the order of its schema.
         operands: The same, with values in the place of nodes.
         nested: Translates a graph that computes the node from its operands.
 

@@ -17,7 +17,7 @@ from samba_onnx.errors import InternalError, ModelError
 from samba_onnx.export.decomposition.rules import decomposed
 from samba_onnx.export.naming import fusion_mark, refused, scope_name
 from samba_onnx.export.operators.custom import find_custom
-from samba_onnx.export.operators.custom_context import Context as CustomContext
+from samba_onnx.export.operators.custom_context import TranslationContext
 from samba_onnx.export.operators.registry import (
     Context,
     Layout,
@@ -166,7 +166,9 @@ class _Translator:
             return self._translated(translation, node, operands)
         custom = find_custom(*_qualified(node.target))
         if custom is not None:
-            context = CustomContext(self.build, _outcomes(node.meta.get("val")), str(node.target))
+            context = TranslationContext(
+                self.build, _outcomes(node.meta.get("val")), str(node.target)
+            )
             return custom_results(
                 custom,
                 node,

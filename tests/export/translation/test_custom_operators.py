@@ -68,7 +68,7 @@ def no_rules() -> Iterator[None]:
     SESSION.reset()
 
 
-def write_swish(context: translations.Context, x: ir.Value, beta: float) -> ir.Value:
+def write_swish(context: translations.TranslationContext, x: ir.Value, beta: float) -> ir.Value:
     return context.op("Mul", x, context.op("Sigmoid", context.op("Mul", x, beta)))
 
 
@@ -87,7 +87,7 @@ def test_a_translation_computes_what_the_kernel_computes(named: Any, tmp_path: P
 
 def test_several_results_from_nodes_that_are_built(tmp_path: Path) -> None:
     @translations.translates(halves)
-    def write(context: translations.Context, x: ir.Value) -> list[ir.Value]:
+    def write(context: translations.TranslationContext, x: ir.Value) -> list[ir.Value]:
         one, other = context.ops("Split", x, [1, 2], outputs=2, axis=1)
         total = context.op("ReduceSum", context.build.concat([one, other], 1), [1], keepdims=0)
         assert [spec.shape for spec in context.results if spec] == [(2, 3), (2,)]
@@ -217,11 +217,11 @@ def test_an_operator_without_a_gradient_is_not_trained() -> None:
         recorded_program(model, INPUTS, [optimizer], Training())
 
 
-def first(context: translations.Context, x: ir.Value, beta: float) -> ir.Value:
+def first(context: translations.TranslationContext, x: ir.Value, beta: float) -> ir.Value:
     return x
 
 
-def second(context: translations.Context, x: ir.Value, beta: float) -> ir.Value:
+def second(context: translations.TranslationContext, x: ir.Value, beta: float) -> ir.Value:
     return x
 
 
