@@ -67,7 +67,10 @@ def reason_to_leave_out(folder: Path) -> str:
     try:
         importlib.import_module(".".join((*folder.relative_to(ROOT).parts, "conftest")))
     except ModuleNotFoundError as error:
-        return reason_to_skip(error)
+        reason = reason_to_skip(error)
+        if not reason:
+            raise
+        return reason
     return ""
 
 
