@@ -192,14 +192,29 @@ _HOMES |= dict.fromkeys(
 _HOMES |= dict.fromkeys(("SNType", *FUNCTIONAL), "samba_onnx.functional")
 
 
+def _load(module: str) -> Any:
+    """Import a module of this package; say which package is too old if that is why it fails."""
+    try:
+        return importlib.import_module(module)
+    except Exception as error:
+        from samba_onnx.version import outdated
+
+        old = outdated()
+        if old:
+            raise ImportError(
+                f"{'; '.join(old)}: upgrade with pip install --upgrade samba-onnx"
+            ) from error
+        raise
+
+
 def __getattr__(name: str) -> Any:
     """Load a public name on first use (PEP 562)."""
     if name in _MODULES:
-        return importlib.import_module(f"samba_onnx.{name}")
+        return _load(f"samba_onnx.{name}")
     if name == "session":
-        value = importlib.import_module("samba_onnx.sessions").SESSION
+        value = _load("samba_onnx.sessions").SESSION
     elif name in _HOMES:
-        value = getattr(importlib.import_module(_HOMES[name]), name)
+        value = getattr(_load(_HOMES[name]), name)
     else:
         raise AttributeError(f"module 'samba_onnx' has no attribute {name!r}")
     # Found without this function from now on: loops ask for the same names in every step.
