@@ -29,7 +29,7 @@ each = pytest.mark.parametrize("element", ELEMENT_TYPES.values(), ids=ELEMENT_TY
 
 @each
 def test_onnx_says_the_same(element: ElementType) -> None:
-    if element.name.upper() not in onnx.TensorProto.DataType.keys():
+    if not hasattr(onnx.TensorProto, element.name.upper()):
         pytest.skip(f"onnx {onnx.__version__} does not know the type")
     assert onnx.TensorProto.DataType.Value(element.name.upper()) == element.number
     known = ir.DataType(element.number)
