@@ -31,9 +31,7 @@ if TYPE_CHECKING:
 
 _T: Final = ir.DataType
 _INTEGERS: Final = frozenset(
-    getattr(_T, name)
-    for name in ("INT8", "UINT8", "INT16", "UINT16", "INT4", "UINT4", "INT2", "UINT2")
-    if hasattr(_T, name)  # the last two since onnx_ir 0.1.13
+    {_T.INT8, _T.UINT8, _T.INT16, _T.UINT16, _T.INT4, _T.UINT4, _T.INT2, _T.UINT2}
 )
 """Types of quantised numbers that float32 holds exactly."""
 _FLOATS: Final = frozenset({_T.FLOAT, _T.FLOAT16, _T.BFLOAT16})

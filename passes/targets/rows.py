@@ -11,7 +11,6 @@ import onnx
 import onnx_ir as ir
 
 from samba_onnx.facts.domains import qualified, split_name
-from samba_onnx.facts.versions import NEWEST_RUNNABLE_OPSET
 from samba_onnx.passes.targets.reasons import ReasonCode
 from samba_onnx.passes.targets.schema import (
     DTYPES,
@@ -179,14 +178,13 @@ def build_row(name: str, row: RowFile, dtypes: frozenset[str] | None) -> Operato
         The row with operands by position and data types narrowed to the target's.
 
     Raises:
-        ValueError: The row names an operand that the operator does not have in any version.
+        ValueError: The row names an operand that the operator does not have.
     """
     domain, op_type = split_name(name)
     signature = _signature(domain, op_type, row)
     stated = {**row.operands, **row.ranks, **dict.fromkeys((*row.static, *row.absent))}
     unknown = sorted(stated.keys() - {*signature.inputs, *signature.outputs})
-    # An older onnx does not know operands that are new since; no model that it reads has them.
-    if unknown and onnx.defs.onnx_opset_version() >= NEWEST_RUNNABLE_OPSET:
+    if unknown:
         known = ", ".join(dict.fromkeys((*signature.inputs, *signature.outputs)))
         raise ValueError(f"{name} has no operand {unknown[0]!r}; it has {known}")
     types = _types(row, dtypes)

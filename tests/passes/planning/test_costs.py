@@ -9,7 +9,6 @@ import pytest
 
 from samba_onnx.passes.planning.costs import cost, node_dtype, value_bytes
 from tests.passes.planning.plan_samples import figures, parse
-from tests.versions import needs
 
 FLOAT = ir.TensorType(ir.DataType.FLOAT)
 
@@ -34,10 +33,7 @@ def value(kind: ir.TypeProtocol | None, shape: list[int | str | None] | None) ->
         (ir.TensorType(ir.DataType.BFLOAT16), [3], 6),
         (ir.TensorType(ir.DataType.INT4), [3], 2),
         (ir.TensorType(ir.DataType.UINT4), [2, 2], 2),
-        pytest.param(
-            *(ir.TensorType(getattr(ir.DataType, "INT2", ir.DataType.INT4)), [5], 2),
-            marks=needs("onnx-ir", "0.1.13"),
-        ),
+        (ir.TensorType(ir.DataType.INT2), [5], 2),
         (ir.TensorType(ir.DataType.COMPLEX128), [2], 32),
         (ir.SequenceType(FLOAT), [2], None),
         (ir.OptionalType(FLOAT), [2], None),
