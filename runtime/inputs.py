@@ -79,6 +79,7 @@ class InputSpec:
             raise InputError(
                 f"input {self.name!r} has shape {list(array.shape)}, expected {self}; give that "
                 "shape, or convert the model for this one (--input-shape)"
+                f"{short_batch(array.shape, self.shape)}"
             )
         return array
 
@@ -125,6 +126,28 @@ def of_width(name: str, array: Array, dtype: np.dtype[Any]) -> Array:
 def _tell(name: str, given: str, compiled: str) -> None:
     """Log once that an input is converted."""
     LOGGER.warning("input %r is %s, compiled was %s: it is converted", name, given, compiled)
+
+
+def short_batch(shape: Sequence[int], compiled: Sequence[int | str | None] | None) -> str:
+    """Return what to do with the last batch of a dataset, to follow a message about its shape.
+
+    Args:
+        shape: The shape of an input as it was given.
+        compiled: The shape that it should have.
+
+    Returns:
+        Empty unless the shape has fewer rows than was compiled, and is the same otherwise.
+    """
+    if not shape or not compiled or tuple(shape[1:]) != tuple(compiled[1:]):
+        return ""
+    rows, size = shape[0], compiled[0]
+    if not isinstance(size, int) or rows >= size:
+        return ""
+    return (
+        f". A last batch of {rows} where {size} were compiled is left out, as "
+        f"DataLoader(..., drop_last=True) does, or filled up to {size} rows, whose results are "
+        "then ignored"
+    )
 
 
 def own_copy(value: Any) -> Any:

@@ -23,11 +23,12 @@ import importlib
 import os
 from typing import TYPE_CHECKING, Any
 
+from samba_onnx.errors import MissingLibraryError
 from samba_onnx.operator_names import FUNCTIONAL
 from samba_onnx.version import __version__
 
 if TYPE_CHECKING:
-    from samba_onnx import functional, graph, nn, optim, sambaflow, sambaloader, utils
+    from samba_onnx import functional, graph, nn, optim, sambaflow, sambaloader, translations, utils
     from samba_onnx.errors import SambaError
     from samba_onnx.functional import (
         SNType,
@@ -129,6 +130,7 @@ __all__ = [
     "sn_select",
     "sn_zipmapreduce",
     "to_torch",
+    "translations",
     "triu_fill",
     "utils",
     "verify",
@@ -145,7 +147,16 @@ if not os.path.isdir(os.path.join(__path__[0], "passes")) and os.path.isfile(
     # An sdist, or a checkout whose links to passes/ and runtime/ are plain text files.
     __path__.append(_CHECKOUT)
 
-_MODULES = ("functional", "graph", "nn", "optim", "sambaflow", "sambaloader", "utils")
+_MODULES = (
+    "functional",
+    "graph",
+    "nn",
+    "optim",
+    "sambaflow",
+    "sambaloader",
+    "translations",
+    "utils",
+)
 
 _HOMES = {
     "Device": "samba_onnx.runtime.device",
@@ -192,11 +203,31 @@ _HOMES |= dict.fromkeys(
 _HOMES |= dict.fromkeys(("SNType", *FUNCTIONAL), "samba_onnx.functional")
 
 
-def _load(module: str) -> Any:
-    """Import a module of this package; say which package is too old if that is why it fails."""
+def __getattr__(name: str) -> Any:
+    """Load a public name on first use (PEP 562)."""
+    if name in _MODULES:
+        return _imported(f"samba_onnx.{name}", name)
+    if name == "session":
+        value = _imported("samba_onnx.sessions", name).SESSION
+    elif name in _HOMES:
+        value = getattr(_imported(_HOMES[name], name), name)
+    else:
+        raise AttributeError(f"module 'samba_onnx' has no attribute {name!r}")
+    # Found without this function from now on: loops ask for the same names in every step.
+    globals()[name] = value
+    return value
+
+
+def _imported(module: str, name: str) -> Any:
+    """Import the module that a public name needs; say which package is missing or too old for it."""
     try:
         return importlib.import_module(module)
     except Exception as error:
+        if isinstance(error, ModuleNotFoundError) and error.name == "torch":
+            raise MissingLibraryError(
+                f"samba_onnx.{name} needs torch, which is not installed: install it with "
+                "pip install 'samba-onnx[torch]'"
+            ) from None
         from samba_onnx.version import outdated
 
         old = outdated()
@@ -205,21 +236,6 @@ def _load(module: str) -> Any:
                 f"{'; '.join(old)}: upgrade with pip install --upgrade samba-onnx"
             ) from error
         raise
-
-
-def __getattr__(name: str) -> Any:
-    """Load a public name on first use (PEP 562)."""
-    if name in _MODULES:
-        return _load(f"samba_onnx.{name}")
-    if name == "session":
-        value = _load("samba_onnx.sessions").SESSION
-    elif name in _HOMES:
-        value = getattr(_load(_HOMES[name]), name)
-    else:
-        raise AttributeError(f"module 'samba_onnx' has no attribute {name!r}")
-    # Found without this function from now on: loops ask for the same names in every step.
-    globals()[name] = value
-    return value
 
 
 def __dir__() -> list[str]:

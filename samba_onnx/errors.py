@@ -4,6 +4,7 @@ The tree, with the builtin that each class also is::
 
     SambaError
     ├── UsageError (ValueError)             an argument or option is wrong
+    │   └── MissingLibraryError (ImportError)   it needs a library that is not installed
     ├── UnsupportedSymbolError (ImportError)   a name of SambaFlow's is not here
     ├── ModelError (ValueError)             the model that was given cannot be used
     │   ├── ModelFileError (OSError)        its file or external data cannot be read safely
@@ -61,6 +62,7 @@ __all__ = [
     "InputError",
     "InternalError",
     "InvalidModelError",
+    "MissingLibraryError",
     "ModelError",
     "ModelFileError",
     "ModelLimitError",
@@ -148,6 +150,10 @@ class SambaError(Exception):
 
 class UsageError(SambaError, ValueError):
     """An argument or command-line option is wrong."""
+
+
+class MissingLibraryError(UsageError, ImportError):
+    """What was asked for needs a library of an extra, as torch, and it is not installed."""
 
 
 class UnsupportedSymbolError(SambaError, ImportError):

@@ -7,6 +7,7 @@ from types import ModuleType
 
 import pytest
 
+from samba_onnx.errors import MissingLibraryError
 from tests import without_torch
 from tests.without_torch import reason_to_skip
 
@@ -41,6 +42,12 @@ def asked_in(module: str, package: str = "torch") -> ModuleNotFoundError:
 def test_who_asks_for_what(module: str, package: str, reason: str) -> None:
     error = asked_in(module, package)
     assert reason_to_skip(error, has_torch=False) == reason
+    assert reason_to_skip(error, has_torch=True) == ""
+
+
+def test_what_users_are_told_is_a_reason_too() -> None:
+    error = MissingLibraryError("samba_onnx.nn needs torch")
+    assert reason_to_skip(error, has_torch=False) == "samba_onnx.nn needs torch"
     assert reason_to_skip(error, has_torch=True) == ""
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import onnx_ir as ir
 
+from samba_onnx.passes.planning.allocation import off_chip_tiers
 from samba_onnx.passes.planning.costs import cost, value_bytes
 from samba_onnx.passes.planning.host_costs import host_seconds, known_at_load
 from samba_onnx.passes.planning.islands import demote_islands
@@ -57,11 +58,11 @@ def measure(
     Returns:
         The sums. Off-chip traffic is taken to be of the fastest tier outside of the chip.
     """
-    target, level = machine.target, machine.level
-    final = demote_islands(model, placement, target, level)
-    stages = interfaces(model.graph, cut(partition(model, final), target, level), target)
+    target, level, rules = machine.target, machine.level, machine.rules
+    final = demote_islands(model, placement, target, level, rules)
+    stages = interfaces(model.graph, cut(partition(model, final), target, level, rules), target)
     transfers = run_transfers(roles, stages, target.summary)
-    outside = next((tier.name for tier in target.summary.tiers if tier.name != "sram"), "sram")
+    outside = off_chip_tiers(target.summary)[0].name
     seconds = sum(transfer.seconds for transfer in transfers)
     at_load = known_at_load(model.graph, roles)
     for stage in stages:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from samba_onnx.errors import UsageError
+from samba_onnx.errors import MissingLibraryError
 
 
 def library(name: str, extra: str = "data") -> Any:
@@ -19,14 +19,14 @@ def library(name: str, extra: str = "data") -> Any:
         The module.
 
     Raises:
-        UsageError: It is not installed; the message says how to install it.
+        MissingLibraryError: It is not installed; the message says how to install it.
     """
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name != name.partition(".")[0]:
             raise  # the library is there, but lacks one of its own
-        raise UsageError(
+        raise MissingLibraryError(
             f"data preparation needs {error.name}, which is not installed: "
             f"pip install 'samba-onnx[{extra}]'"
         ) from None

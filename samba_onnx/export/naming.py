@@ -11,6 +11,7 @@ from torch import fx
 
 from samba_onnx.errors import ModelError, UsageError
 from samba_onnx.facts.names import SEPARATOR, symbol_name
+from samba_onnx.program.fusion_marks import MARK
 from samba_onnx.program.source_location import trace_location
 from samba_onnx.tensor import SambaTensor
 
@@ -27,6 +28,16 @@ def scope_name(root: str, node: fx.Node) -> str:
     stack: Mapping[str, tuple[str, Any]] = node.meta.get("nn_module_stack") or {}
     path = next((path for path, _ in reversed(list(stack.values()))), "")
     return symbol_name(root, _CALL_NUMBER.sub("", path))
+
+
+def fusion_mark(node: fx.Node) -> dict[str, str]:
+    """Return the mark of ``op_fusion`` as metadata of what a node is written with; empty without one.
+
+    Args:
+        node: A node with torch's record of the modules that were being called.
+    """
+    stack: Mapping[str, tuple[str, Any]] = node.meta.get("nn_module_stack") or {}
+    return {MARK: stack[MARK][1]} if MARK in stack else {}
 
 
 def dropout_name(root: str, node: fx.Node, kind: str) -> str:
@@ -103,11 +114,15 @@ def flat_names(inputs: Any, name: str = "") -> Iterator[tuple[str, Any]]:
     paths, _ = torch.utils._pytree.tree_flatten_with_path(inputs)
     for path, leaf in paths:
         own = leaf.sn_name if isinstance(leaf, SambaTensor) else ""
-        yield own or SEPARATOR.join(filter(None, [name, *map(_key, path)])), leaf
+        yield own or SEPARATOR.join(filter(None, [name, *map(key_text, path)])), leaf
 
 
-def _key(entry: Any) -> str:
-    """One step of the path to a leaf: an index, a key or an attribute."""
+def key_text(entry: Any) -> str:
+    """Return one step of torch's path to a leaf as text: an index, a key or an attribute.
+
+    Args:
+        entry: As ``tree_flatten_with_path`` returns it.
+    """
     for attribute in ("key", "idx", "name"):
         if hasattr(entry, attribute):
             return str(getattr(entry, attribute))

@@ -67,6 +67,28 @@ def hyperparameter_names(record: OptimizerRecord) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
+def understands(record: OptimizerRecord, key: str) -> bool:
+    """Return whether a key sets anything of an optimizer.
+
+    Args:
+        record: The optimizer, as it was when the program was compiled.
+        key: A key of ``hyperparam_dict``, in any of the ways in which it may be written.
+    """
+    probe: Mapping[str, HyperparameterValue] = {key: (0.0, 0.0)}
+    names = (*HYPERPARAMETERS[record.kind], *FLAGS[record.kind])
+    settings = (_setting(group, name, probe) for group in record.groups for name in names)
+    clips = _setting(record, MAX_GRAD_NORM, probe)
+    return clips is not None or any(setting is not None for setting in settings)
+
+
+COMMON_KEYS: Final = frozenset(
+    {MAX_GRAD_NORM, "betas"}
+    | {name for names in HYPERPARAMETERS.values() for name in names}
+    | {str(flag) for flags in FLAGS.values() for flag in flags}
+)
+"""Keys of all optimizers: programs send them to every graph, also where no optimizer has them."""
+
+
 def derive(
     record: OptimizerRecord,
     hyperparameters: Mapping[str, HyperparameterValue],

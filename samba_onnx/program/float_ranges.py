@@ -14,9 +14,10 @@ from typing import Final
 import onnx_ir as ir
 
 from samba_onnx.facts.operators import Kind, operators
+from samba_onnx.program.bounds import Bounds
 from samba_onnx.program.constraints import Demand
 from samba_onnx.program.dataflow import name_of
-from samba_onnx.program.intervals import Bounds, Interval
+from samba_onnx.program.intervals import Interval
 from samba_onnx.program.inversions import INVERSIONS
 
 __all__ = ["float_ranges"]

@@ -16,9 +16,10 @@ import numpy as np
 import onnx_ir as ir
 from numpy.typing import NDArray
 
+from samba_onnx.program.bounds import Bounds
 from samba_onnx.program.constraints import LEGAL
 from samba_onnx.program.dataflow import name_of, subgraphs
-from samba_onnx.program.intervals import Bounds, Interval
+from samba_onnx.program.intervals import Interval
 from samba_onnx.program.inversions import INVERSIONS
 from samba_onnx.program.program import Program
 

@@ -11,9 +11,9 @@ import onnx_ir as ir
 
 from samba_onnx.facts.operators import operators
 from samba_onnx.facts.records import Kind
+from samba_onnx.program.bounds import Bounds, summands
 from samba_onnx.program.constraints import Demand
-from samba_onnx.program.dataflow import dimensions
-from samba_onnx.program.intervals import Bounds, Interval, axis_size
+from samba_onnx.program.intervals import Interval
 
 __all__ = ["INVERSIONS"]
 
@@ -115,23 +115,10 @@ def _size(node: ir.Node, wanted: Interval, bounds: Bounds) -> Sequence[Demand]:
 def _addends(node: ir.Node, wanted: Interval, bounds: Bounds) -> Sequence[Demand]:
     """CumSum, ReduceSum: each element may be the whole's share."""
     value = node.inputs[0]
-    count = _count(node)
+    count = summands(node)
     if value is None or count is None or not wanted.low <= 0 <= wanted.high:
         return []
     return [(value, Interval(wanted.low / count, wanted.high / count))]
-
-
-def _count(node: ir.Node) -> int | None:
-    """Return how many elements are added up at most; None if it is not known."""
-    axes = None if len(node.inputs) < 2 or node.inputs[1] is None else node.inputs[1]
-    constant = None if axes is None else ir.convenience.get_const_tensor(axes)
-    if constant is not None and constant.size:
-        sizes = [axis_size(node.inputs[0], int(axis)) for axis in constant.numpy().reshape(-1)]
-    else:
-        shape = None if node.inputs[0] is None else dimensions(node.inputs[0])
-        sizes = [size if isinstance(size, int) else None for size in shape or (None,)]
-    known = [size for size in sizes if size is not None]
-    return max(1, math.prod(known)) if len(known) == len(sizes) else None
 
 
 _KEPT: Final = (

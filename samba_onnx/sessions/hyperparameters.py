@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
 import hashlib
+import logging
 import os
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
@@ -12,8 +14,11 @@ import torch
 from samba_onnx.errors import UsageError
 from samba_onnx.facts.names import RATE, SEED
 from samba_onnx.optim import HyperparameterValue
+from samba_onnx.optim.argins import COMMON_KEYS
 from samba_onnx.pef.manifest import Argin
 from samba_onnx.sessions.optimizer_steps import OptimizerSteps
+
+LOGGER: Final = logging.getLogger(__name__)
 
 DROPOUT_KEY: Final = "p"
 """Hyperparameter that sets the rate of every dropout."""
@@ -52,6 +57,8 @@ class Hyperparameters:
         self._checked: Mapping[str, HyperparameterValue] = {}
         self._kept: Mapping[str, HyperparameterValue] = {}
         """The hyperparameters that persist since the last run."""
+        self._told: set[str] = set()
+        """Keys of which was said that they have no effect."""
         self._runs = 0
         self._base = _base_seed()
 
@@ -64,7 +71,7 @@ class Hyperparameters:
         """Return hyperparameters as numbers, changing nothing.
 
         Keys that the program has no argin for are kept, too: programs send the same ones to every
-        graph.
+        graph. One that nothing here understands is told of, once.
 
         Args:
             numbers: Numbers by name; two for ``betas``.
@@ -87,6 +94,7 @@ class Hyperparameters:
         if is_plain and numbers == self._given:
             return self._checked
         checked = {str(name): _number(str(name), value) for name, value in numbers.items()}
+        self._tell_of_unknown(checked)
         for name in (DROPOUT_KEY, *self.rate_names):
             rate = checked.get(name, 0.0)
             if not (isinstance(rate, float) and 0.0 <= rate <= 1.0):
@@ -94,6 +102,23 @@ class Hyperparameters:
         if is_plain:
             self._given, self._checked = dict(numbers), checked
         return checked
+
+    def _tell_of_unknown(self, numbers: Iterable[str]) -> None:
+        """Warn of keys that are no hyperparameter of anything, as misspelt ones are."""
+        known = COMMON_KEYS | self._told | self._argins.keys() | {DROPOUT_KEY}
+        for name in numbers:
+            if name in known or self._optimizers.understands(name):
+                continue
+            self._told.add(name)
+            dropouts = (DROPOUT_KEY, *self.rate_names, *self.seed_names)
+            own = (*self._optimizers.keys, *(dropouts if self.rate_names else ()))
+            near = difflib.get_close_matches(name, own, 1)
+            names = near or own
+            LOGGER.warning(
+                "hyperparam_dict has %r, which sets nothing of this program: %sleave it out",
+                name,
+                f"give {', '.join(map(repr, names))}, or " if names else "it has none; ",
+            )
 
     def argins(
         self,
@@ -103,6 +128,7 @@ class Hyperparameters:
         forward: bool,
         step: bool,
         batches: int = 0,
+        replica: int = 0,
     ) -> Mapping[str, float | list[float]]:
         """Return what a run sends to the device.
 
@@ -113,6 +139,7 @@ class Hyperparameters:
             step: Whether it executes optimizer sections.
             batches: Mini-batches of the run, in spatial mapping: each draws masks of its own and is
                 a step of its own, as if it were a run. 0 for a run of one batch.
+            replica: Number of the replica: each draws masks of its own.
 
         Returns:
             Values by argin, in a mapping that is not changed any more; lists of those that differ
@@ -138,10 +165,10 @@ class Hyperparameters:
         for name in self.rate_names:
             rate = values.get(name, values.get(DROPOUT_KEY, self._argins[name].default))
             chosen[name] = float(rate) if train else 0.0  # type: ignore[arg-type]
-        return chosen | self._seeds(values, forward, batches)
+        return chosen | self._seeds(values, forward, batches, replica)
 
     def _seeds(
-        self, values: Mapping[str, HyperparameterValue], forward: bool, batches: int
+        self, values: Mapping[str, HyperparameterValue], forward: bool, batches: int, replica: int
     ) -> dict[str, float | list[float]]:
         """Seeds of dropouts, as for ``argins``."""
         chosen: dict[str, float | list[float]] = {}
@@ -149,9 +176,10 @@ class Hyperparameters:
             if name in values:
                 chosen[name] = int(values[name])  # type: ignore[arg-type]
             elif forward and batches:
-                chosen[name] = [self._seed(name, self._runs + index) for index in range(batches)]
+                runs = range(self._runs, self._runs + batches)
+                chosen[name] = [self._seed(name, run, replica) for run in runs]
             elif forward:
-                chosen[name] = self._seed(name, self._runs)
+                chosen[name] = self._seed(name, self._runs, replica)
         return chosen
 
     def keep(
@@ -182,15 +210,30 @@ class Hyperparameters:
         """Note that the host's state of the optimizers was sent: steps are counted on from it."""
         self._optimizers.resume()
 
+    @property
+    def steps_done(self) -> tuple[int, list[tuple[int, ...]]]:
+        """Forward runs so far, of which each draws other masks, and the steps of each optimizer."""
+        return self._runs, self._optimizers.counts
+
+    def resume_from(self, steps_done: tuple[int, list[tuple[int, ...]]]) -> None:
+        """Note that the device has the state that another replica's has.
+
+        Args:
+            steps_done: As that replica's ``steps_done`` has them.
+        """
+        self._runs, counts = steps_done
+        self._optimizers.resume_from(counts)
+
     def reset_random(self) -> None:
         """Draw the same masks again as from the beginning."""
         self._runs = 0
         self._base = _base_seed()
 
-    def _seed(self, name: str, run: int) -> int:
-        """A positive int32 that differs from run to run and from dropout to dropout."""
-        text = f"{self._base} {run} {name}".encode()
-        return int.from_bytes(hashlib.blake2b(text, digest_size=4).digest(), "little") >> 1
+    def _seed(self, name: str, run: int, replica: int) -> int:
+        """A positive int32 that differs from run to run, dropout to dropout and replica to replica."""
+        # The first replica draws what a device alone would.
+        text = f"{self._base} {run} {name}" + (f" {replica}" if replica else "")
+        return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=4).digest(), "little") >> 1
 
 
 def _number(name: str, value: Any) -> HyperparameterValue:

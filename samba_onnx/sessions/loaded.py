@@ -22,6 +22,7 @@ from samba_onnx.sessions.profiler import INIT_RUNTIME, SET_PEF, Profiler
 from samba_onnx.sessions.runtime_profile import level
 from samba_onnx.sessions.store import SessionStore
 from samba_onnx.sessions.turns import TURN
+from samba_onnx.sessions.unread_outputs import UnreadOutputs
 from samba_onnx.tensor import DEVICE
 
 LOGGER: Final = logging.getLogger(__name__)
@@ -49,6 +50,8 @@ class LoadedProgram:
         """Scalars that runs send to the device; they persist as long as the program."""
         self.overwrites: GradientOverwrites | None = None
         """Watches over the gradients of the device; None without one."""
+        self.unread = UnreadOutputs()
+        """Watches over runs without outputs."""
         self._graphs: dict[str, Graph] = {}
         self._inputs: dict[str, dict[str, Symbol]] = {}
         self.only_graph = ""
@@ -109,6 +112,7 @@ class LoadedProgram:
         self.device = device
         self.hyperparameters = Hyperparameters(pef.manifest.argins, optimizers)
         self.overwrites = GradientOverwrites(pef.manifest)
+        self.unread = UnreadOutputs(pef.manifest.symbols)
         DEVICE.attach(SessionStore(device, pef.manifest, self._profiler))
         return device
 

@@ -33,9 +33,13 @@ def is_onnx(model: object) -> bool:
         return False
     if isinstance(model, (onnx.ModelProto, str, os.PathLike)):
         return True
+    what = type(model).__name__
+    if isinstance(model, type):
+        what = f"the class {model.__name__}, and not a module of it, as {model.__name__}() makes"
+    elif model is None:
+        what = "None, which is also what from_torch_model_ returns: it changes a model in place"
     raise UsageError(
-        f"the model is {type(model).__name__}; give a torch.nn.Module, an onnx.ModelProto or the "
-        "path to an ONNX file"
+        f"the model is {what}; give a torch.nn.Module, an onnx.ModelProto or the path to an ONNX file"
     )
 
 

@@ -15,12 +15,13 @@ from samba_onnx.optim import (
     HyperparameterValue,
     OptimizerRecord,
     derive,
+    hyperparameter_names,
     steps_done,
     to_cpu,
     to_rdu,
     with_settings,
 )
-from samba_onnx.optim.argins import refuse_new_clipping, steps_after
+from samba_onnx.optim.argins import refuse_new_clipping, steps_after, understands
 from samba_onnx.sessions.host_settings import HostSettings
 
 NO_SCALARS: Final[Mapping[str, float]] = MappingProxyType({})
@@ -54,6 +55,20 @@ class OptimizerSteps:
         self._scalars: Mapping[str, float | list[float]] = NO_SCALARS
         """The scalars of the last step: the same object while what they were derived from is the same."""
         self._derived_from: tuple[object, object, int] = (None, None, 0)
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """Keys by which a run sets hyperparameters, as they are best written; each once."""
+        listed = (key for record in self._records for key in hyperparameter_names(record))
+        return tuple(dict.fromkeys(listed))
+
+    def understands(self, key: str) -> bool:
+        """Return whether a key sets anything of one of the optimizers.
+
+        Args:
+            key: A key of ``hyperparam_dict``.
+        """
+        return any(understands(record, key) for record in self._records)
 
     def argins(
         self, hyperparameters: Mapping[str, HyperparameterValue], step: bool, batches: int = 0
@@ -137,6 +152,21 @@ class OptimizerSteps:
         for optimizer in self._optimizers:
             setattr(optimizer, _COUNTS, steps_done(optimizer))
         self._counts = self._known_counts() or self._counts
+
+    @property
+    def counts(self) -> list[tuple[int, ...]]:
+        """Steps that the state of each group of each optimizer on the device stands for."""
+        return self._known_counts() or self._counts
+
+    def resume_from(self, counts: Sequence[tuple[int, ...]]) -> None:
+        """Note that the state on the device is another replica's.
+
+        Args:
+            counts: The steps that it stands for, as ``counts`` has them there.
+        """
+        self._counts = list(counts)
+        for optimizer, steps in zip(self._optimizers, counts, strict=False):
+            setattr(optimizer, _COUNTS, steps)
 
     def _known_counts(self) -> list[tuple[int, ...]]:
         return [device_steps(optimizer) for optimizer in self._optimizers]

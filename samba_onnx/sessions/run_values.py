@@ -11,7 +11,7 @@ from samba_onnx.errors import InputError, UsageError
 from samba_onnx.facts.dtypes import tensor_element
 from samba_onnx.pef.manifest import Graph, Symbol
 from samba_onnx.runtime.elements import Array
-from samba_onnx.runtime.inputs import describe, fits, of_width
+from samba_onnx.runtime.inputs import describe, fits, of_width, short_batch
 from samba_onnx.sessions.traced import TracedGraph, matches
 from samba_onnx.tensor import DEVICE, SambaTensor
 from samba_onnx.tensor.arrays import from_array, to_array
@@ -165,6 +165,6 @@ def _checked(tensor: torch.Tensor, name: str, symbol: Symbol) -> Array:
             raise InputError(
                 f"input {name!r} is {tensor.dtype} of shape {list(tensor.shape)}, compiled was "
                 f"{describe(symbol.type, symbol.shape)}{parts}: give that shape and dtype, or "
-                "compile for this one"
+                f"compile for this one{short_batch(tensor.shape, symbol.shape)}"
             )
         return array

@@ -23,8 +23,9 @@ from samba_onnx.pef import Pef
 from samba_onnx.program.fingerprint import difference
 from samba_onnx.program.program import DEFAULT_GRAPH
 from samba_onnx.sessions.arguments import MAPPINGS
-from samba_onnx.sessions.data_parallel import check_data_parallel
+from samba_onnx.sessions.data_parallel import DataParallel, checked_mode
 from samba_onnx.sessions.graph_traces import GraphTraces
+from samba_onnx.sessions.host_steps import watch_steps
 from samba_onnx.sessions.loaded import LoadedProgram
 from samba_onnx.sessions.onnx_models import input_symbols, is_onnx, model_source, onnx_fingerprint
 from samba_onnx.sessions.onnx_modules import Losses, trained_module
@@ -64,6 +65,7 @@ class Tracer:
         mode: TraceMode,
         traces: GraphTraces,
         profiler: Profiler,
+        parallel: DataParallel,
     ) -> None:
         """Take what tracing depends on.
 
@@ -73,7 +75,9 @@ class Tracer:
             mode: Turned on while a module is looked at.
             traces: Traces of several graphs, which are compiled or loaded together.
             profiler: Measures the copies to the device.
+            parallel: Told the mode in which replicas combine gradients.
         """
+        self._parallel = parallel
         self._program = program
         self._state = state
         self._mode = mode
@@ -103,7 +107,7 @@ class Tracer:
         half; without it, they are refused there.
         """
         checked_mapping(mapping)
-        check_data_parallel(False, data_parallel_mode, False)
+        self._parallel.traced_mode = checked_mode(data_parallel_mode)
         if pef:
             self.load(pef)
         record = self._record(mapping)
@@ -114,6 +118,7 @@ class Tracer:
         self._program.open_device(steps)
         self._state.adopt(traced, self._program.manifest)
         for optimizer in listed if steps is not None else ():
+            watch_steps(optimizer)
             self._state.promise(state_materializers(optimizer, parameter_names(module)))
         if transfer_device:
             self._transfer(traced)
@@ -347,7 +352,9 @@ def _check_same(
         return
     clause = difference(stored_fingerprint(record), traced.fingerprint)
     if clause and settings:
-        raise GraphMismatchError(f"{pef.path} was compiled from another {source}: {settings}")
+        raise GraphMismatchError(
+            f"{pef.path} was compiled from another {source}: {settings}. The first difference: {clause}"
+        )
     if clause:
         made_by = pef.manifest.producer.version
         other = "" if made_by == __version__ else f" (samba-onnx {made_by} wrote it)"

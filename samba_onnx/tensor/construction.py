@@ -38,7 +38,9 @@ def check_origin(
     if tensor is None:
         return
     if not isinstance(tensor, Tensor):
-        raise UsageError(f"{kind} was given {type(tensor).__name__}; wrap a torch.Tensor")
+        what = f"{type(tensor).__module__}.{type(tensor).__name__}".removeprefix("builtins.")
+        make = "torch.from_numpy(array)" if what == "numpy.ndarray" else "torch.tensor(values)"
+        raise UsageError(f"{kind} was given {what}; wrap a torch.Tensor, as {make} makes one")
     if dtype is not None:
         raise UsageError(f"{kind} was given a tensor and dtype {dtype}; convert the tensor first")
 

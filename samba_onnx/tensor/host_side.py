@@ -186,7 +186,8 @@ class HostSide:
         if make is None:
             raise UsageError(
                 f"tensor {_name(tensor)!r} of shape {shape} has no data: set its data, or "
-                "give it a materializer"
+                "give it a materializer; the values of a traced output are in what session.run "
+                "returns"
             )
         positional, keywords = _arguments(make, tensor)
         values = make(*positional, **keywords)

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Mapping
-from typing import Any
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
 
+import numpy as np
 import torch
 from torch import nn
 
 from samba_onnx.errors import InputError, UsageError
 from samba_onnx.facts.names import joined
 from samba_onnx.tensor import SambaTensor
+
+LOGGER: Final = logging.getLogger(__name__)
 
 
 def name_inputs(model: object, inputs: Any) -> Any:
@@ -27,23 +31,24 @@ def name_inputs(model: object, inputs: Any) -> Any:
         SambaTensors that had no name have one afterwards.
 
     Raises:
-        UsageError: Inputs are of another kind, or two different tensors have one name.
+        UsageError: Inputs are of another kind, as arrays of numpy, or two different tensors have
+            one name.
     """
     if isinstance(inputs, torch.Tensor):
         inputs = (inputs,)
-    named: Any
     if isinstance(inputs, Mapping):
-        named = {key: _name(value, str(key)) for key, value in inputs.items()}
+        arguments = [(str(key), value) for key, value in inputs.items()]
     elif isinstance(inputs, (list, tuple)):
-        names = _parameters(model, len(inputs))
-        named = tuple(_name(value, name) for value, name in zip(inputs, names, strict=True))
+        arguments = list(zip(_parameters(model, len(inputs)), inputs, strict=True))
     else:
         raise UsageError(
-            f"inputs are {type(inputs).__name__}; give a tuple of tensors in the order of the "
+            f"inputs are {_kind(inputs)}; give a tuple of tensors in the order of the "
             "model's parameters, or a dict of tensors by parameter"
         )
+    named = tuple(_name(value, name) for name, value in arguments)
     _check_unique(named)
-    return named
+    _tell_of_shared(model, [name for name, _ in arguments], named)
+    return dict(zip(inputs, named, strict=True)) if isinstance(inputs, Mapping) else named
 
 
 def tensors_of(inputs: Any) -> Iterator[SambaTensor]:
@@ -73,7 +78,7 @@ def by_name(inputs: Any) -> dict[str, torch.Tensor]:
         Tensors by name.
 
     Raises:
-        InputError: Something is no tensor, or has no name.
+        InputError: Something is no tensor, or has no name, or two tensors have one name.
     """
     tensors: dict[str, torch.Tensor] = {}
     _collect(inputs, "", tensors)
@@ -90,13 +95,21 @@ def _collect(value: Any, key: str, tensors: dict[str, torch.Tensor]) -> None:
                 f"an input of shape {list(value.shape)} has no name, and inputs are told apart by "
                 "name: make it with samba.from_torch_tensor(tensor, name='...')"
             )
-        tensors[name] = value
+        if tensors.setdefault(name, value) is not value:
+            raise InputError(
+                f"two inputs of this run are called {name!r}, and inputs are told apart by name: "
+                "leave one out, or give each the name that it was compiled with"
+            )
     elif isinstance(value, Mapping):
         for inner, item in value.items():
             _collect(item, str(inner), tensors)
     elif isinstance(value, (list, tuple)):
         for item in value:
             _collect(item, "", tensors)
+    elif isinstance(value, np.ndarray):
+        what = f"input {key!r}" if key else "an input"
+        name = key or "..."
+        raise InputError(f"{what} is {_kind(value)}; {_as_tensor(name)}")
     else:
         what = f"input {key!r}" if key else "an input"
         raise InputError(
@@ -120,7 +133,20 @@ def _name(value: Any, name: str) -> Any:
         if hasattr(value, "_fields"):
             return type(value)(*items)
         return type(value)(items)
+    if isinstance(value, np.ndarray):
+        raise UsageError(f"input {name!r} is {_kind(value)}; {_as_tensor(name)}")
     return value
+
+
+def _kind(value: object) -> str:
+    """Return what is no tensor, in words."""
+    if isinstance(value, np.ndarray):
+        return f"a numpy array, {value.dtype} of shape {list(value.shape)}"
+    return type(value).__name__
+
+
+def _as_tensor(name: str) -> str:
+    return f"give a tensor, as in samba.from_torch_tensor(torch.from_numpy(array), name={name!r})"
 
 
 def _parameters(model: object, count: int) -> list[str]:
@@ -142,4 +168,22 @@ def _check_unique(inputs: Any) -> None:
             raise UsageError(
                 f"two inputs are called {tensor.sn_name!r}; inputs are told apart by name: give "
                 "each its own"
+            )
+
+
+def _tell_of_shared(model: object, names: Sequence[str], values: Sequence[Any]) -> None:
+    """Say which arguments are one tensor: the program has one input for them, in every run."""
+    by_tensor: dict[str, list[str]] = {}
+    for name, value in zip(names, values, strict=True):
+        if isinstance(value, SambaTensor):
+            by_tensor.setdefault(value.sn_name, []).append(name)
+    for tensor, arguments in by_tensor.items():
+        if len(arguments) > 1:
+            LOGGER.warning(
+                "%s is given one tensor, %r, as %s: the program has one input for them, and runs "
+                "cannot give them different values. Where they are to differ, give each a tensor "
+                "and a name of its own.",
+                type(model).__name__,
+                tensor,
+                " and ".join(map(repr, arguments)),
             )

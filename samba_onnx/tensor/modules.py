@@ -22,6 +22,8 @@ BUFFERS: Final[dict[str, SambaTensor]] = {}
 """Buffers of all converted modules by name; they share memory with the modules' own."""
 
 _NAME: Final = "_samba_name"
+_OUTPUTS: Final = "output_tensors"
+"""Attribute of a model: its traced outputs."""
 
 _REPLACEMENTS: Final = WeakIdKeyDictionary()
 """SambaParameters by the parameter that they replaced: whatever else has it gets the same one."""
@@ -54,7 +56,8 @@ def from_torch_model_(model: nn.Module, parent_module_prefix: str | None = None)
         UsageError: ``model`` is no module, or has parameters without a shape yet.
     """
     if not isinstance(model, nn.Module):
-        raise UsageError(f"from_torch_model_ was given {type(model).__name__}; give a module")
+        what = f"the class {model.__name__}" if isinstance(model, type) else type(model).__name__
+        raise UsageError(f"from_torch_model_ was given {what}; give a module, as Net() makes one")
     for name, parameter in model.named_parameters():
         if nn.parameter.is_lazy(parameter):
             raise UsageError(
@@ -67,6 +70,9 @@ def from_torch_model_(model: nn.Module, parent_module_prefix: str | None = None)
             # By attribute: recurrent modules keep a second list of their parameters up to date so.
             setattr(module, key, _samba_parameter(parameter))
     _name_members(model, root)
+    if not hasattr(model, _OUTPUTS):
+        # So that a run that comes before trace_graph says so, and not that there is no attribute.
+        setattr(model, _OUTPUTS, ())
 
 
 def member_names(model: nn.Module, root: str) -> dict[str, str]:

@@ -368,6 +368,7 @@ class SambaTensor(torch.Tensor):
     # torch's methods.
 
     T = property(torch_methods.transposed)
+    backward = torch_methods.backward
     __getitem__ = torch_methods.getitem
     __setitem__ = torch_methods.setitem
     new_empty = torch_methods.new_empty  # type: ignore[assignment]

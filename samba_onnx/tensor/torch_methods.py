@@ -70,6 +70,35 @@ def setitem(self: SambaTensor, x: Any, update: float | Tensor) -> None:
     Tensor.__setitem__(self, _index(x), update)
 
 
+def backward(
+    self: SambaTensor,
+    gradient: Tensor | None = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    inputs: Any = None,
+) -> None:
+    """Compute gradients on the host, of what the model itself computed there.
+
+    Args:
+        self: A tensor that was computed of parameters.
+        gradient: Gradient of the tensor; None for one of a single element.
+        retain_graph: Keep what another call will need; ``create_graph`` when None.
+        create_graph: Whether gradients can be differentiated in turn.
+        inputs: Leaves to compute gradients of; None for all.
+
+    Raises:
+        UsageError: The tensor was computed on the device, or of no parameter.
+    """
+    if not self.requires_grad:
+        raise UsageError(
+            f"backward() of tensor {self.name!r}, which was not computed of parameters on the host, as "
+            "results of samba.session.run and traced tensors are not. The device computes gradients "
+            "by section type BCKWD, which runs without section_types have: leave backward() out; or "
+            "call it on the loss that the model itself returns on the host"
+        )
+    Tensor.backward(self, gradient, retain_graph, create_graph, inputs)  # type: ignore[no-untyped-call]
+
+
 def new_empty(
     self: SambaTensor,
     size: int | Iterable[int],

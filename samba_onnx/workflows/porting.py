@@ -7,10 +7,7 @@ and tests itself without the module.
 from __future__ import annotations
 
 import dataclasses
-import importlib
 import os
-import sys
-import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,12 +16,13 @@ import torch
 from torch import nn
 from torch.export import ExportedProgram
 
-from samba_onnx.errors import ModelError, UsageError
+from samba_onnx.errors import UsageError
 from samba_onnx.export.capture.archives import SUFFIX, load_exported_program
 from samba_onnx.export.capture.modules import arguments
 from samba_onnx.export.programs.inference import Exported
 from samba_onnx.export.programs.training_steps import optimizer_list
 from samba_onnx.importing.checkpoints import export_trained, read_checkpoint
+from samba_onnx.passes.planning.fusion.choosing import FusionOptions
 from samba_onnx.passes.planning.hosts import DEFAULT_HOST
 from samba_onnx.passes.planning.legalising import LegalisationOptions
 from samba_onnx.pef import Pef
@@ -38,6 +36,7 @@ from samba_onnx.workflows.checking.outcome import NotComparableError
 from samba_onnx.workflows.checking.own_inputs import fitting_runs
 from samba_onnx.workflows.compiler import DEFAULT_TARGET, analyze_programs, compile_programs
 from samba_onnx.workflows.configurations import from_configuration
+from samba_onnx.workflows.factories import RETURNS, call_factory
 from samba_onnx.workflows.model_sources import is_configuration
 from samba_onnx.workflows.planning import Progress
 from samba_onnx.workflows.reference_sample import Sample, keep_sample
@@ -48,25 +47,28 @@ from samba_onnx.workflows.torch_programs import (
     named_inputs,
     recorded_program,
 )
+from samba_onnx.workflows.translation_files import load_translations
 
 __all__ = [
     "TorchModel",
     "analyze_torch",
     "export_trained",
     "load_torch_model",
+    "load_translations",
     "port",
     "port_training",
     "read_checkpoint",
 ]
 
 
-def load_torch_model(source: str, *, train: bool = False) -> TorchModel:
+def load_torch_model(source: str, *, train: bool = False, weights: bool = True) -> TorchModel:
     """Return the module that a text names.
 
     Args:
         source: ``package.module:factory``, a function without parameters that returns a module and
             its example inputs; the path of a ``.pt2`` file; or that of a Hugging Face configuration.
         train: The function returns optimizers, too: one, or a list.
+        weights: Whether the module of a configuration needs weights; without, it takes no memory for them.
 
     Returns:
         The module: in evaluation mode, or as it was returned with its optimizers.
@@ -83,12 +85,12 @@ def load_torch_model(source: str, *, train: bool = False) -> TorchModel:
             )
         return _from_archive(source)
     if is_configuration(source) and not train:
-        return from_configuration(source)
-    module, inputs, *optimizers = _made(source, 3 if train else 2)
+        return from_configuration(source, weights=weights)
+    module, inputs, *optimizers = call_factory(source, 3 if train else 2)
     if not isinstance(module, nn.Module):
         raise UsageError(
             f"{source} returned {type(module).__name__} in place of a torch.nn.Module: it must "
-            f"{_RETURNS[train]}"
+            f"{RETURNS[train]}"
         )
     name = source.rpartition(":")[2]
     if train:
@@ -106,6 +108,7 @@ def port(
     placement: str = "optimal",
     host: str = DEFAULT_HOST,
     legalisation: LegalisationOptions | None = None,
+    fusion: FusionOptions | None = None,
     sample: bool = True,
     check: bool = True,
     spatial_batches: int = 0,
@@ -119,10 +122,11 @@ def port(
         model: The module, in the mode in which it is to run.
         output: The PEF to write.
         target: The device: a name or the path of a profile.
-        level: ``o0`` or ``o3``.
+        level: ``o0``, ``o1`` or ``o3``.
         placement: ``optimal`` or ``strict``, as for ``convert``.
         host: The CPU: ``default`` or the path of a profile.
         legalisation: Which rules write what the target lacks; None for those that save time.
+        fusion: Which rules of fusion count at ``o1``; None for those of the target.
         sample: Keep the example inputs with eager torch's outputs, for self-tests.
         check: Compute the outputs by what was exported and by eager torch, and refuse to write the
             PEF if they differ.
@@ -152,7 +156,7 @@ def port(
     if check:
         report("compare with torch")
         comparison = compare_with_eager(model.module, model.args, exported, model.keywords)
-        program = dataclasses.replace(program, notes=comparison.notes)
+        program = dataclasses.replace(program, notes=(*program.notes, *comparison.notes))
     residents = {name: to_array(tensor) for name, tensor in _contents(model, exported).items()}
     reference = Sample()
     if sample and not spatial_batches:
@@ -166,6 +170,7 @@ def port(
         placement=placement,
         host=host,
         legalisation=legalisation,
+        fusion=fusion,
         name=model.name,
         metadata=metadata,
         residents=residents,
@@ -184,6 +189,7 @@ def port_training(
     placement: str = "optimal",
     host: str = DEFAULT_HOST,
     legalisation: LegalisationOptions | None = None,
+    fusion: FusionOptions | None = None,
     check: bool = True,
     spatial_batches: int = 0,
     check_passes: bool = False,
@@ -196,10 +202,11 @@ def port_training(
         model: The module in training mode, with its optimizers.
         output: The PEF to write, without weights: ``trace_graph`` sends those of the module.
         target: The device: a name or the path of a profile.
-        level: ``o0`` or ``o3``.
+        level: ``o0``, ``o1`` or ``o3``.
         placement: ``optimal`` or ``strict``.
         host: The CPU: ``default`` or a profile.
         legalisation: Which rules write what the target lacks; None for those that save time.
+        fusion: Which rules of fusion count at ``o1``; None for those of the target.
         check: Compare what was exported with eager torch, and refuse if it differs.
         spatial_batches: Mini-batches of a run in spatial mapping; 0 for section mapping.
         check_passes: Run each part of the program after every pass that changes it.
@@ -210,7 +217,7 @@ def port_training(
         The PEF that was written, open for reading.
 
     Raises:
-        ModelError: The module cannot be exported, or a loss cannot be differentiated.
+        ModelError: The module cannot be exported or differentiated.
         ExportMismatchError: What was exported computes something else.
         EngineRefusalError: What was exported cannot be run.
         UsageError: Inputs do not fit, an optimizer cannot be compiled, or an output does not exist.
@@ -221,8 +228,8 @@ def port_training(
     program = _training_program(model, loss_indices, check, report)
     program = dataclasses.replace(program, spatial_batches=spatial_batches)
     where: dict[str, Any] = {"target": target, "level": level, "placement": placement, "host": host}
-    where |= {"legalisation": legalisation, "name": model.name, "progress": report}
-    return compile_programs([program], output, check_passes=check_passes, **where)
+    where |= {"legalisation": legalisation, "fusion": fusion, "check_passes": check_passes}
+    return compile_programs([program], output, name=model.name, progress=report, **where)
 
 
 def _training_program(
@@ -238,32 +245,23 @@ def _training_program(
 def analyze_torch(
     model: TorchModel,
     *,
-    target: str = DEFAULT_TARGET,
-    level: str = "o3",
-    placement: str = "optimal",
-    host: str = DEFAULT_HOST,
-    legalisation: LegalisationOptions | None = None,
     spatial_batches: int = 0,
     loss_indices: Sequence[int] | None = None,
     progress: Progress | None = None,
+    **options: Any,
 ) -> Manifest:
     """Say how a torch model would convert, without writing or comparing anything.
 
     Args:
-        model: The module, in the mode in which it is to run; with optimizers the program that trains is
-            analyzed.
-        target: The device: a name or the path of a profile.
-        level: ``o0`` or ``o3``.
-        placement: ``optimal`` or ``strict``, as for ``convert``.
-        host: The CPU: ``default`` or the path of a profile.
-        legalisation: Which rules write what the target lacks; None for those that save time.
+        model: The module, in its mode; with optimizers, the program that trains is analyzed.
         spatial_batches: Mini-batches of a run in spatial mapping; 0 for section mapping.
-        loss_indices: With optimizers, the outputs that training starts from; None for those that
-            a loss made, or else all.
+        loss_indices: With optimizers, the outputs that training starts from; None as for ``port_training``.
         progress: Called with the name of each step before it begins.
+        **options: Target, level, number of RDUs and all else that
+            ``samba_onnx.workflows.compiler.analyze_programs`` takes.
 
     Raises:
-        ModelError: The module cannot be exported, or a loss cannot be differentiated.
+        ModelError: The module cannot be exported, or a loss not differentiated.
         UsageError: Inputs do not fit, the level is unknown, or it cannot be mapped spatially.
         OutOfDeviceMemoryError: The model does not fit into the target's memory.
     """
@@ -273,71 +271,8 @@ def analyze_torch(
     else:
         report("export")
         program = export_model(model).program
-    return analyze_programs(
-        [dataclasses.replace(program, spatial_batches=spatial_batches)],
-        target=target,
-        level=level,
-        placement=placement,
-        host=host,
-        legalisation=legalisation,
-        name=model.name,
-        progress=progress,
-    )
-
-
-_RETURNS = {
-    False: "return a module and its example inputs, as in return model, (image,)",
-    True: "return a module, its example inputs and an optimizer, as in return model, (image, "
-    "label), optimizer",
-}
-
-
-def _made(source: str, count: int) -> tuple[Any, ...]:
-    """Call a factory that returns so many things."""
-    place, _, attribute = source.rpartition(":")
-    if not all(part.isidentifier() for part in (*place.split("."), *attribute.split("."))):
-        raise UsageError(
-            f"{printable(source)!r} names no factory: give package.module:function, as in "
-            "samba-port convert my_project.models:resnet"
-        )
-    # As for python -m: what lies in the working folder can be imported.
-    if "" not in sys.path and os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())
-    try:
-        factory: Any = importlib.import_module(place)
-    except ModuleNotFoundError as error:
-        if error.name and (place == error.name or place.startswith(f"{error.name}.")):
-            raise UsageError(
-                f"there is no Python module {place!r}: run the command in the folder that holds it, "
-                "or install it"
-            ) from None
-        raise _failed(source, error) from error
-    except (Exception, SystemExit) as error:  # whatever the user's module raises
-        raise _failed(source, error) from error
-    for name in attribute.split("."):
-        if not hasattr(factory, name):
-            raise UsageError(f"module {place!r} has no {attribute!r}")
-        factory = getattr(factory, name)
-    if not callable(factory):
-        raise UsageError(f"{source} is {type(factory).__name__}, not a function")
-    try:
-        parts = factory()
-    except (Exception, SystemExit) as error:  # whatever the user's function raises
-        raise _failed(source, error) from error
-    if not isinstance(parts, tuple | list) or len(parts) != count:
-        what = type(parts).__name__
-        if isinstance(parts, tuple | list):
-            what += f" of {len(parts)}"
-        raise UsageError(f"{source} returned {what}: it must {_RETURNS[count == 3]}")
-    return tuple(parts)
-
-
-def _failed(source: str, error: BaseException) -> ModelError:
-    """Say where the user's own code failed."""
-    frame = traceback.extract_tb(error.__traceback__)[-1]
-    reason = " ".join(str(error).split())[:300]
-    place = f"{Path(frame.filename).name}:{frame.lineno}"
-    return ModelError(f"{source} failed at {place}: {type(error).__name__}: {reason}")
+    mapped = dataclasses.replace(program, spatial_batches=spatial_batches)
+    return analyze_programs([mapped], name=model.name, progress=progress, **options)
 
 
 def _from_archive(path: str) -> TorchModel:

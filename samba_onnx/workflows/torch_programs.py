@@ -11,10 +11,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from samba_onnx.export.capture.modules import Inputs
+from samba_onnx.errors import UsageError
+from samba_onnx.export.capture.modules import Captured, Inputs
 from samba_onnx.export.capture.refusals import refuse_scripted
 from samba_onnx.export.programs.inference import export_inference
 from samba_onnx.export.programs.losses_rule import LossChoice
@@ -123,6 +125,7 @@ def recorded_program(
         )
         return _with_record(program, record)
     records = optimizer_records(model, optimizers)
+    _tell_of_mode(model, optimizers)
     program, losses = trained_program(model, inputs, records, training, check=check)
     record = GraphRecord(
         fingerprint(program).text(),
@@ -134,6 +137,18 @@ def recorded_program(
         built_in=built_in(model, inputs),
     )
     return _with_record(program, record)
+
+
+def _tell_of_mode(model: nn.Module, optimizers: Sequence[Optimizer]) -> None:
+    """Say that a model in evaluation mode is compiled to be trained, which is seldom meant."""
+    if not model.training and optimizers:
+        LOGGER.warning(
+            "%s is in evaluation mode, and is compiled with %s to be trained so: nothing is dropped, "
+            "and statistics of batches stay. Call train() before compiling, and before tracing; "
+            "leave it out to train with dropouts and statistics fixed.",
+            type(model).__name__,
+            ", ".join(type(optimizer).__name__ for optimizer in optimizers),
+        )
 
 
 def _with_record(program: Program, record: GraphRecord) -> Program:
@@ -156,7 +171,8 @@ def forward_program(model: nn.Module, inputs: Inputs, *, check: bool = False) ->
         UsageError: Inputs do not fit.
     """
     exported = export_inference(model, inputs, name=DEFAULT_GRAPH)
-    notes = compare_with_eager(model, inputs, exported).notes if check else ()
+    notes = logged_notes(model, exported.captured)
+    notes += compare_with_eager(model, inputs, exported).notes if check else ()
     program = dataclasses.replace(exported.program, notes=notes)
     return with_output_names(program, _output_names(model))
 
@@ -188,6 +204,11 @@ def trained_program(
         ModelError: The module does what a program cannot do.
         UsageError: Inputs do not fit, or an optimizer has parameters of another model.
     """
+    if torch.is_inference_mode_enabled():
+        raise UsageError(
+            f"{type(model).__name__} is to be trained, within torch.inference_mode(), where torch "
+            "computes no gradients: compile and trace outside of it; torch.no_grad() is no obstacle"
+        )
     exported = export_training(
         model,
         inputs,
@@ -196,7 +217,8 @@ def trained_program(
         gradient_accumulation=training.gradient_accumulation,
     )
     assert exported.losses is not None
-    notes = _loss_notes(model, exported.losses, exported.outputs)
+    notes = logged_notes(model, exported.captured)
+    notes += _loss_notes(model, exported.losses, exported.outputs)
     notes += compare_training(model, inputs, exported).notes if check else ()
     program = dataclasses.replace(exported.program, notes=notes)
     program = with_output_names(program, _output_names(model))
@@ -205,6 +227,18 @@ def trained_program(
         updates = compare_updates(optimizers, whole.parts[len(program.parts) :])
         whole = dataclasses.replace(whole, notes=(*whole.notes, *updates.notes))
     return whole, exported.losses.positions
+
+
+def logged_notes(model: nn.Module, graph: Captured) -> tuple[str, ...]:
+    """Log what a module returns and its program does not, and return it for the program.
+
+    Args:
+        model: What was captured.
+        graph: As it was captured.
+    """
+    for note in graph.notes:
+        LOGGER.warning("%s", note)
+    return graph.notes
 
 
 def _loss_notes(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,8 @@ import onnx_ir as ir
 from numpy.typing import NDArray
 
 from samba_onnx.passes.rewrites.rewriting import constant, static_shape
+from samba_onnx.program.bounds import Bounds
+from samba_onnx.program.intervals import Interval
 
 
 class CannotExpandError(Exception):
@@ -27,13 +30,17 @@ class Draft:
     Constants are Constant nodes, which a later pass lifts.
     """
 
-    def __init__(self, node: ir.Node) -> None:
+    def __init__(
+        self, node: ir.Node, known: Mapping[ir.Value, Interval] = MappingProxyType({})
+    ) -> None:
         """Start without nodes.
 
         Args:
             node: What is to be replaced.
+            known: Where values of its graph are known to lie.
         """
         self.node = node
+        self._known = known
         self.nodes: list[ir.Node] = []
         """What was written, in topological order."""
 
@@ -171,6 +178,10 @@ class Draft:
         if value.dtype is None:
             raise UnknownShapeError(f"the type of {value.name!r} is unknown")
         return value.dtype
+
+    def interval(self, value: ir.Value) -> Interval:
+        """Return where an operand lies whatever the inputs of the model; all numbers if nothing is known."""
+        return Bounds(self._known, by_type=True).of(value)
 
     def rank(self, value: ir.Value) -> int:
         """Return the number of dimensions of an operand.

@@ -14,25 +14,28 @@ from typing import Protocol, cast
 import onnx_ir as ir
 from onnx_ir.passes.common import RemoveUnusedNodesPass
 
+from samba_onnx.passes.rewrites.bodies import MOST_NODES
 from samba_onnx.passes.rewrites.convert_opset import ConvertOpsetPass
 from samba_onnx.passes.rewrites.fold_constants import FoldConstantsPass
 from samba_onnx.passes.rewrites.fold_shapes import FoldShapesPass
 from samba_onnx.passes.rewrites.foreign.drafting import CannotExpandError, Draft, own_outputs
 from samba_onnx.passes.rewrites.infer_shapes import InferShapesPass
 from samba_onnx.passes.rewrites.inline_branches import InlineBranchesPass
+from samba_onnx.passes.rewrites.legalisation.proofs import NARROW, inner_narrowings, useful_webs
 from samba_onnx.passes.rewrites.legalisation.registry import rule_for
+from samba_onnx.passes.rewrites.legalisation.webs import narrow
 from samba_onnx.passes.rewrites.lift_constants import LiftConstantsPass
 from samba_onnx.passes.rewrites.refusals import Refusal
 from samba_onnx.passes.rewrites.remove_noops import RemoveNoopsPass
 from samba_onnx.passes.rewrites.rewriting import constant, replace_node
 from samba_onnx.passes.rewrites.simplify_concats import SimplifyConcatsPass
 from samba_onnx.passes.rewrites.unpack_sequences import UnpackSequencesPass
+from samba_onnx.program.bounds import Bounds
 from samba_onnx.program.dataflow import name_of, reads, subgraphs
+from samba_onnx.program.intervals import Interval
 
 DEEPEST = 4
 """Rules that are applied to results of rules, at most."""
-MOST_NODES = 4096
-"""Nodes that take the place of one node at most: a bound on the time and size of an unrolled loop."""
 OLDEST = 18
 """Oldest version of the default operator set that the rules write for: axes of reductions are inputs."""
 _ROUNDS = 4
@@ -82,6 +85,8 @@ class FormFinder:
     target: Supports
     excluded: frozenset[str] = frozenset()
     """Names of rules that are not to be used."""
+    bounds: Bounds = field(default_factory=Bounds)
+    """What is known of values of the graph that is asked about."""
     _known: dict[Hashable, LegalForm | Refusal] = field(default_factory=dict)
 
     def find(self, node: ir.Node) -> LegalForm | Refusal:
@@ -90,7 +95,7 @@ class FormFinder:
         Args:
             node: A node of a graph, with inferred types, that the target refuses.
         """
-        key = _key(node)
+        key = _key(node, self.bounds)
         if key is None:
             return self._find(node)
         if key not in self._known:
@@ -105,10 +110,14 @@ class FormFinder:
         if version < OLDEST:
             return Refusal(f"the model keeps opset {version}, and rules write for {OLDEST}")
         model, operands = _alone(node)
+        own = [value for value in reads(node) if constant(value) is None]
+        known = {
+            copy: self.bounds.of(value) for copy, value in zip(model.graph.inputs, own, strict=True)
+        }
         pending = list(model.graph)
         for _ in range(DEEPEST):
             for inner in pending:
-                refusal = self._write(inner)
+                refusal = self._write(inner, known)
                 if refusal is not None:
                     return refusal
             if len(model.graph) > MOST_NODES:
@@ -116,7 +125,7 @@ class FormFinder:
                     f"it would become {len(model.graph):,} nodes, more than {MOST_NODES:,}"
                 )
             _simplify(model)
-            pending = [inner for inner in model.graph if self.target.support(inner).reason]
+            pending = self._narrowed(model, known)
             if not pending:
                 left = model.graph.initializers.values()
                 places = {name_of(v): at for at, v in enumerate(operands) if v in left}
@@ -124,13 +133,26 @@ class FormFinder:
         reason = self.target.support(pending[0]).reason
         return Refusal(f"rules would have to be applied too often: {reason and reason.message}")
 
-    def _write(self, node: ir.Node) -> Refusal | None:
+    def _narrowed(self, model: ir.Model, known: Mapping[ir.Value, Interval]) -> list[ir.Node]:
+        """Let places that rules wrote be int32 where the target lacks int64; return what it still refuses."""
+        refused = [inner for inner in model.graph if self.target.support(inner).reason]
+        if not refused or NARROW in self.excluded:
+            return refused
+        kinds = inner_narrowings(known)
+        useful = useful_webs(model.graph, kinds, refused, self.target, self.excluded)
+        for web in useful:
+            narrow(model, web)
+        if useful:
+            _simplify(model)
+        return [inner for inner in model.graph if self.target.support(inner).reason]
+
+    def _write(self, node: ir.Node, known: Mapping[ir.Value, Interval]) -> Refusal | None:
         """Let a rule write a node of the copy."""
         rule = rule_for(node, self.excluded)
         if rule is None:
             reason = self.target.support(node).reason
             return Refusal(f"it would need what the target lacks: {reason and reason.message}")
-        draft = Draft(node)
+        draft = Draft(node, known)
         try:
             results = rule.draft(draft)
         except CannotExpandError as error:
@@ -186,12 +208,14 @@ def _simplify(model: ir.Model) -> None:
     RemoveUnusedNodesPass()(model)
 
 
-def _key(node: ir.Node) -> Hashable | None:
+def _key(node: ir.Node, bounds: Bounds) -> Hashable | None:
     """Return what the legal form of a node depends on; None for one with subgraphs."""
     if next(subgraphs(node), None) is not None:
         return None
     seen: dict[ir.Value | None, int] = {None: -1}
-    operands = [(seen.setdefault(value, len(seen)), *_about(value)) for value in node.inputs]
+    operands = [
+        (seen.setdefault(value, len(seen)), *_about(value, bounds)) for value in node.inputs
+    ]
     outputs = [
         (str(value.type), str(value.shape), bool(value.uses()) or value.is_graph_output())
         for value in node.outputs
@@ -201,13 +225,15 @@ def _key(node: ir.Node) -> Hashable | None:
     return (node.op_type, node.version, *operands, *outputs, *attributes, *tensors)
 
 
-def _about(value: ir.Value | None) -> Iterator[Hashable]:
+def _about(value: ir.Value | None, bounds: Bounds) -> Iterator[Hashable]:
     """Yield what is known of an operand."""
     if value is None:
         return
     yield str(value.type)
     yield str(value.shape)
     tensor = constant(value)
+    if tensor is None and value.dtype is not None and value.dtype.is_integer():
+        yield bounds.of(value)
     if tensor is not None:
         small = tensor.size <= _KEY_ELEMENTS and not tensor.dtype.is_string()
         # A large one is known by itself, and the key keeps it: its id would be that of another once it is gone.

@@ -11,9 +11,9 @@ from typing import Any
 import onnx
 import onnx_ir as ir
 
+from samba_onnx.passes.rewrites.bodies import Values, copy_nodes
 from samba_onnx.passes.rewrites.expand_functions import function_of
 from samba_onnx.passes.rewrites.foreign.drafting import CannotExpandError, Draft
-from samba_onnx.passes.rewrites.legalisation.bodies import Values, copy_nodes
 from samba_onnx.passes.rewrites.legalisation.registry import legalises
 
 _LEFT = frozenset({"Bernoulli", "SequenceMap"})

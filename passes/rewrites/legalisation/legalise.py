@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Protocol
 
 import onnx_ir as ir
@@ -11,7 +11,9 @@ from samba_onnx.passes.rewrites.legalisation.forms import FormFinder, LegalForm
 from samba_onnx.passes.rewrites.legalisation.registry import rule_for
 from samba_onnx.passes.rewrites.refusals import ReasonedPass, Refusal
 from samba_onnx.passes.rewrites.rewriting import WEIGHT, add_initializer, constant, replace_node
+from samba_onnx.program.bounds import Bounds
 from samba_onnx.program.dataflow import reads
+from samba_onnx.program.legal_inputs import legal_inputs
 
 MOST_ADDED = 1 << 14
 """Nodes that all legal forms together have at most: unrolled loops take time to compile."""
@@ -29,6 +31,20 @@ class Chooser(Protocol):
 
     def choose(self, model: ir.Model, forms: Mapping[ir.Node, LegalForm]) -> Collection[ir.Node]:
         """Return the nodes whose legal forms take their place."""
+
+    def choose_webs(
+        self,
+        model: ir.Model,
+        fallbacks: Sequence[Collection[ir.Node]],
+        apply: Callable[[ir.Model, Collection[int]], None],
+    ) -> Collection[int]:
+        """Return the numbers of the webs of values that are narrowed.
+
+        Args:
+            model: The model that was asked about last.
+            fallbacks: By web, its nodes that would run on the CPU.
+            apply: Narrows the webs of some numbers in a copy of the model.
+        """
 
     def refuse(self, node: ir.Node, rule: str, refusal: Refusal) -> None:
         """Keep why a rule leaves a node."""
@@ -52,6 +68,7 @@ class LegalisePass(ReasonedPass):
         """Rewrite what is chosen."""
         if self.chooser is None:
             return ir.passes.PassResult(model, modified=False)
+        self.chooser.finder.bounds = Bounds(legal_inputs(model.graph), by_type=True)
         forms: dict[ir.Node, LegalForm] = {}
         room = MOST_ADDED
         for node in self.chooser.fallbacks(model):

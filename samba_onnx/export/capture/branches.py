@@ -229,7 +229,7 @@ def eager(
     ):
 
         def run() -> Any:
-            return plain_outputs(module, module(*positional, **named))
+            return plain_outputs(module, module(*positional, **named), positional, named)
 
         outputs = run()
         if ending is not None:

@@ -23,25 +23,34 @@ from torch.utils import _pytree as pytree
 from samba_onnx.errors import ModelError, SambaError, UsageError
 from samba_onnx.export.capture.assignments import written_back
 from samba_onnx.export.capture.branches import Values, ValuesNeededError
+from samba_onnx.export.capture.caches import register_caches
 from samba_onnx.export.capture.conforming import check_sizes, decomposed, written_constant
 from samba_onnx.export.capture.fake_members import fake, fake_members
+from samba_onnx.export.capture.fusion_marks import apply_marks
 from samba_onnx.export.capture.identities import restore_identities
 from samba_onnx.export.capture.known_values import KnownValues
 from samba_onnx.export.capture.loss_marks import loss_marks
 from samba_onnx.export.capture.outputs import with_plain_outputs
 from samba_onnx.export.capture.recording_rules import RuleRecorder
-from samba_onnx.export.capture.refusals import not_captured, refuse_unless_fitting, refused_calls
+from samba_onnx.export.capture.refusals import (
+    not_captured,
+    refuse_unless_fitting,
+    refused_calls,
+)
 from samba_onnx.export.capture.running_statistics import followed_statistics
 from samba_onnx.export.capture.samba_calls import OwnTensors, samba_calls
 from samba_onnx.export.capture.surroundings import forget_tensors, forget_traced
 from samba_onnx.export.capture.unchecked import Unchecked
 from samba_onnx.export.capture.whole_layers import whole_layers
 from samba_onnx.export.decomposition.functionalizing import functionalized
+from samba_onnx.export.decomposition.tracing_logs import without_tracebacks
 from samba_onnx.export.naming import flat_names
 from samba_onnx.functional import device_limits
 
 _SPECIALISED: Final = "samba_specialised"
 """Key of a graph's metadata: whether values of inputs decided what is in it."""
+_NOTES: Final = "samba_notes"
+"""Key of a graph's metadata: what is said of outputs that are not in it."""
 _DATA: Final = torch.Tensor.data.__get__  # type: ignore[attr-defined]
 _SET_DATA: Final = torch.Tensor.data.__set__  # type: ignore[attr-defined]
 
@@ -99,6 +108,8 @@ class Captured:
     """How the flat outputs are nested."""
     is_specialised: bool = False
     """Whether what it does depends on values of the inputs that it was captured with."""
+    notes: tuple[str, ...] = ()
+    """Sentences about what the module returns and the graph does not."""
 
     @property
     def outputs(self) -> tuple[Any, ...]:
@@ -144,6 +155,7 @@ def arguments(inputs: Inputs) -> tuple[tuple[Any, ...], dict[str, Any]]:
     Raises:
         UsageError: They are neither.
     """
+    register_caches()
     if isinstance(inputs, torch.Tensor):
         return (inputs,), {}
     if isinstance(inputs, Mapping):
@@ -231,6 +243,7 @@ def _traced(
     mode = FakeTensorMode(allow_non_fake_inputs=True)
     positional, named = pytree.tree_map(lambda leaf: fake(leaf, mode), (args, dict(keywords)))
     constants = KnownValues(values)
+    notes: dict[str, None] = {}
     forget_tensors(module)
     try:
         with fake_members(module, mode), device_limits(), warnings.catch_warnings(), Unchecked():
@@ -241,9 +254,10 @@ def _traced(
                 values.replayed(),
                 whole_layers(),
                 refused_calls(),
+                without_tracebacks(),
                 followed_statistics(),
                 written_back(module),
-                with_plain_outputs(module),
+                with_plain_outputs(module, notes),
                 _DataAsValue(),
                 loss_marks(),
                 noted,
@@ -261,6 +275,8 @@ def _traced(
         if constants.are_kept:
             forget_traced()
     restore_identities(program)
+    apply_marks(program, module)
+    program.graph_module.meta[_NOTES] = tuple(notes)
     return program
 
 
@@ -303,6 +319,7 @@ def captured(program: ExportedProgram, names: Sequence[str]) -> Captured:
         names: Names of its flat inputs.
     """
     is_specialised = bool(program.graph_module.meta.get(_SPECIALISED))
+    notes = tuple(program.graph_module.meta.get(_NOTES, ()))
     graph_module = functionalized(program.graph_module)
     if graph_module is None:
         program = decomposed(program)
@@ -329,6 +346,7 @@ def captured(program: ExportedProgram, names: Sequence[str]) -> Captured:
         MappingProxyType(constants),
         program.call_spec.out_spec,
         is_specialised,
+        notes,
     )
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import inspect
+import itertools
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
+import numpy as np
 import torch
 from torch import nn
 from torch._functorch import eager_transforms
@@ -36,6 +38,9 @@ _CALLS: Final = (
     ),
 )
 """Functions of torch that whatever cannot be traced calls first, and what is said of it."""
+
+_HOST_DEVICES: Final = frozenset({"cpu", "meta"})
+"""Where tensors may be: ``meta`` is nowhere, for their sizes alone."""
 
 
 @contextlib.contextmanager
@@ -77,6 +82,12 @@ def refuse_unless_fitting(
                 f"an input of {type(module).__name__} is a dataclass, {type(leaf).__name__}: give "
                 "tensors, in tuples, lists and dicts"
             )
+        if isinstance(leaf, np.ndarray):
+            raise UsageError(
+                f"an input of {type(module).__name__} is a numpy array, {leaf.dtype} of shape "
+                f"{list(leaf.shape)}: give tensors, as torch.from_numpy(array) makes them"
+            )
+    _refuse_elsewhere(module, args, keywords)
     signature = inspect.signature(module.forward)
     try:
         signature.bind(*args, **keywords)
@@ -86,6 +97,24 @@ def refuse_unless_fitting(
             f"the inputs ({', '.join(arguments_text) or 'none'}) do not fit "
             f"{type(module).__name__}.forward{signature}: {error}"
         ) from error
+
+
+def _refuse_elsewhere(
+    module: nn.Module, args: tuple[Any, ...], keywords: Mapping[str, Any]
+) -> None:
+    """Refuse tensors in the memory of an accelerator, out of which nothing here computes."""
+    inputs = (
+        (f"an input of {type(module).__name__}", leaf)
+        for leaf in pytree.tree_leaves((args, dict(keywords)))
+    )
+    parameters = ((f"parameter {name!r}", one) for name, one in module.named_parameters())
+    buffers = ((f"buffer {name!r}", one) for name, one in module.named_buffers())
+    for what, tensor in itertools.chain(parameters, buffers, inputs):
+        if isinstance(tensor, torch.Tensor) and tensor.device.type not in _HOST_DEVICES:
+            raise UsageError(
+                f"{what} is on {tensor.device}: models are compiled and compared on the host's CPU, "
+                "and run on an emulator there; move them first, with model.cpu() and tensor.cpu()"
+            )
 
 
 def refuse_scripted(module: nn.Module) -> None:

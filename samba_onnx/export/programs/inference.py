@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -29,12 +28,13 @@ from samba_onnx.export.capture.modules import (
 from samba_onnx.export.capture.modules import input_names as names_of
 from samba_onnx.export.decomposition.dropout_operands import with_dropout_operands
 from samba_onnx.export.differentiation.joint import Joint
-from samba_onnx.export.naming import SymbolClaims, dropout_name, operator_name, scope_name
+from samba_onnx.export.naming import SymbolClaims, dropout_name
 from samba_onnx.export.programs.losses_rule import LossChoice
+from samba_onnx.export.programs.output_names import output_names
 from samba_onnx.export.translation.builder import GraphBuilder
 from samba_onnx.export.translation.dtypes import onnx_type
 from samba_onnx.export.translation.graphs import constant, live_nodes, translate
-from samba_onnx.facts.names import FreeNames, joined, root_name, updated_name, written_name
+from samba_onnx.facts.names import FreeNames, root_name, updated_name, written_name
 from samba_onnx.program.kinds import SectionType, SymbolKind
 from samba_onnx.program.program import DEFAULT_GRAPH, ArginSpec, Part, Program
 from samba_onnx.tensor import SambaTensor
@@ -219,6 +219,7 @@ class _Writer:
             residents=MappingProxyType(self._residents),
             regions=MappingProxyType(regions),
             argins=tuple(self._argins),
+            notes=original.notes,
         )
         return Exported(
             program,
@@ -300,12 +301,12 @@ class _Writer:
         return self._build.input(name, onnx_type(tensor.dtype), map(int, tensor.shape))
 
     def _outputs(self, results: Sequence[ir.Value | None]) -> list[str | None]:
-        names: list[str | None] = []
-        for node, value in zip(self._graph.outputs, results, strict=False):
-            names.append(
-                None if value is None else self._output(value, output_name(self._root, node))
-            )
-        return names
+        outputs = self._graph.outputs
+        proposals = output_names(self._root, outputs, self._graph.out_spec)
+        return [
+            None if value is None else self._output(value, proposal)
+            for value, proposal in zip(results[: len(outputs)], proposals, strict=True)
+        ]
 
     def _output(self, value: ir.Value, proposal: str) -> str:
         """Make a value an output under the proposed name, or under that with a number behind it."""
@@ -373,17 +374,3 @@ def symbols(module: nn.Module, root: str) -> tuple[dict[str, str], dict[str, str
         if isinstance(tensor, SambaTensor) and tensor.sn_region_name != names[path]
     }
     return names, regions
-
-
-def output_name(root: str, node: fx.Node) -> str:
-    """Return what an output is called: module, operator and the position among its results.
-
-    Args:
-        root: As ``root_name`` returns it.
-        node: What the module returns, in a captured graph.
-    """
-    index = 0
-    while node.target is operator.getitem:
-        node, index = node.args[0], node.args[1]  # type: ignore[assignment]
-    kind = "identity" if node.op != "call_function" else operator_name(node)
-    return joined(scope_name(root, node), kind, "outputs", str(index))

@@ -57,10 +57,12 @@ class LossChoice:
             f"output {position} {names[position]!r}" + (f" ({source})" if source else "")
             for position, source in zip(self.positions, sources, strict=True)
         )
-        return (
-            f"Training starts from {losses}: {self.basis.value}. "
-            "Name others in loss_indices, or by --loss-index."
-        )
+        sentence = f"Training starts from {losses}: {self.basis.value}. "
+        if self.is_doubtful:
+            sentence += (
+                "A model that is trained returns its loss, as F.cross_entropy(logits, label). "
+            )
+        return sentence + "Name others in loss_indices, or by --loss-index."
 
 
 def find_losses(

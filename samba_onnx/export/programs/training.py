@@ -29,8 +29,9 @@ from samba_onnx.export.differentiation.joint import (
     joint_graph,
 )
 from samba_onnx.export.naming import dropout_name
-from samba_onnx.export.programs.inference import Exported, output_name, renamed, symbols
+from samba_onnx.export.programs.inference import Exported, renamed, symbols
 from samba_onnx.export.programs.losses_rule import LossChoice, LossIndex, chosen_losses, find_losses
+from samba_onnx.export.programs.output_names import output_names
 from samba_onnx.export.programs.training_parts import (
     SymbolNames,
     is_tensor,
@@ -198,9 +199,11 @@ def _names(
     free.reserve(map(gradient_name, names.values()))
     for end in (updated_name, written_name):
         free.reserve(map(end, names.values()))
+    returned = flat_outputs(exported)
+    proposals = output_names(root, returned, exported.call_spec.out_spec)
     outputs = tuple(
-        free.take(output_name(root, output)) if is_tensor(output) else None
-        for output in flat_outputs(exported)
+        free.take(name) if is_tensor(output) else None
+        for output, name in zip(returned, proposals, strict=True)
     )
     return SymbolNames(root, names, regions, outputs, free)
 

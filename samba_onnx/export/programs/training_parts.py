@@ -17,7 +17,7 @@ from samba_onnx.export.capture.conforming import check_sizes
 from samba_onnx.export.differentiation.joint import Joint, JointRequest
 from samba_onnx.export.differentiation.partitioning import Half, partition
 from samba_onnx.export.naming import SymbolClaims, place
-from samba_onnx.export.programs.inference import output_name
+from samba_onnx.export.programs.output_names import output_name
 from samba_onnx.export.translation.builder import GraphBuilder, element, sizes
 from samba_onnx.export.translation.dtypes import onnx_type
 from samba_onnx.export.translation.graphs import constant, translate

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import torch
 from torch import nn
@@ -32,11 +33,16 @@ def optimizer_list(optimizers: Optimizer | Sequence[Optimizer] | None) -> list[O
         UsageError: One of them is no optimizer.
     """
     several = [] if optimizers is None else optimizers
-    listed = [several] if isinstance(several, Optimizer) else list(several)
+    is_list = isinstance(several, Iterable) and not isinstance(several, type)
+    listed: list[Any] = list(several) if is_list else [several]  # type: ignore[arg-type]
     for optimizer in listed:
         if not isinstance(optimizer, Optimizer):
+            what = type(optimizer).__name__
+            if isinstance(optimizer, type):
+                what = f"the class {optimizer.__name__}"
             raise UsageError(
-                f"an optimizer is {type(optimizer).__name__}; give one of samba.optim, or a list"
+                f"an optimizer is {what}; give one, as samba.optim.SGD(model.parameters(), lr=0.1) "
+                "makes it, or a list"
             )
     return listed
 

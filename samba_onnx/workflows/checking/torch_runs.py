@@ -163,7 +163,7 @@ class TorchRuns:
             context,
         ):
             returned = self.module(*args, **keywords)
-            outputs = pytree.tree_leaves(plain_outputs(self.module, returned))
+            outputs = pytree.tree_leaves(plain_outputs(self.module, returned, args, keywords))
             results = self._outputs(outputs)
             if self.trains:
                 own = {n: twins[id(parameters[p])] for n, p in self._parameters(parameters)}

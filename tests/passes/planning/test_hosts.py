@@ -10,8 +10,10 @@ import onnx_ir as ir
 import pytest
 
 from samba_onnx.errors import TargetError
-from samba_onnx.passes.planning.host_costs import host_seconds
+from samba_onnx.passes.planning import hosts
+from samba_onnx.passes.planning.host_costs import host_seconds, known_at_load
 from samba_onnx.passes.planning.hosts import DEFAULT_HOST, figures, host_text, load_host
+from samba_onnx.passes.planning.roles import Roles
 from samba_onnx.pef.host_summary import HostSummary
 from tests.passes.planning.plan_samples import parse
 
@@ -58,9 +60,58 @@ def test_what_is_wrong_with_a_profile_is_said_by_its_key(
     assert str(path) in str(caught.value)
 
 
-def test_a_profile_that_does_not_exist_says_how_to_make_one() -> None:
+@pytest.mark.parametrize("path", ["nowhere.toml", "no\0where.toml"])
+def test_a_profile_that_does_not_exist_says_how_to_make_one(path: str) -> None:
     with pytest.raises(TargetError, match="samba-port calibrate --output FILE"):
-        load_host("nowhere.toml")
+        load_host(path)
+
+
+def _refusal(path: Path, text: str) -> str:
+    path.write_text(text)
+    with pytest.raises(TargetError) as caught:
+        load_host(path)
+    assert caught.value.path == str(path)
+    return str(caught.value)
+
+
+def test_a_refusal_names_the_file_the_key_and_what_is_wrong(tmp_path: Path) -> None:
+    path, text = tmp_path / "own.toml", host_text(ROUND, "by hand")
+    start = f"host file {path}: "
+    assert _refusal(path, "own = 1\n" + text) == f"{start}own: unknown key"
+    assert _refusal(path, text.replace("float32", "float33")) == (
+        f"{start}file: unknown data type 'float33' in peak_flops"
+    )
+    assert _refusal(path, text.replace("call_seconds = ", "call_seconds")).startswith(
+        f"{start}not valid TOML: Expected '=' after a key"
+    )
+    with pytest.raises(TargetError) as caught:
+        load_host(tmp_path)
+    assert " a host file" in str(caught.value)
+
+
+def test_a_profile_may_be_so_large_and_no_larger(tmp_path: Path) -> None:
+    path, text = tmp_path / "own.toml", host_text(ROUND, "by hand")
+    most = 1 << 16
+    path.write_text(text + "#" * (most - len(text)))
+    assert load_host(path) == ROUND
+    assert _refusal(path, text + "#" * (most + 1 - len(text))) == (
+        f"host file {path}: larger than 65536 bytes, so no host file"
+    )
+
+
+def test_every_figure_has_a_unit() -> None:
+    assert figures(ROUND) == {
+        "peak_flops.float32": (1e9, "operations/s"),
+        "peak_flops.int8": (4e9, "operations/s"),
+        "bytes_per_second": (1e8, "bytes/s"),
+        "copy_bytes_per_second": (1e7, "bytes/s"),
+        "node_seconds": (1e-3, "s"),
+        "call_seconds": (1e-2, "s"),
+    }
+    default = Path(hosts.__file__).with_name("default_host.toml")
+    units = {each.name: each.unit for each in load_host(default).assumptions}
+    assert units["host.peak_flops.float32"] == "operations/s"
+    assert units["host.node_seconds"] == "s"
 
 
 @pytest.mark.parametrize(
@@ -86,6 +137,36 @@ def test_a_node_takes_its_start_and_the_longer_of_work_and_memory(
     found = host_seconds(model.graph[0], ROUND)
 
     assert found == (None if seconds is None else pytest.approx(1e-3 + seconds, rel=1e-12))
+
+
+def test_a_result_that_nobody_reads_takes_no_memory_and_another_domain_is_unknown() -> None:
+    x = ir.Value(name="x", type=ir.TensorType(ir.DataType.FLOAT), shape=ir.Shape([100, 100]))
+    node = ir.node("Relu", [x], num_outputs=2)
+    for value, name in zip(node.outputs, ("y", ""), strict=True):
+        value.name, value.type, value.shape = name, x.type, x.shape
+    node.outputs[1].shape = None
+    assert host_seconds(node, ROUND) == pytest.approx(1e-3 + 8e-4, rel=1e-12)
+    node.domain = "com.example"
+    assert host_seconds(node, ROUND) is None
+
+
+def test_what_draws_numbers_or_is_unknown_is_not_computed_at_load() -> None:
+    model = parse(
+        """g (float[2] x) => (float[2] y) <float[2] w = {1, 2}, int64 i = {0}> {
+        a = Neg(w)
+        r = RandomUniformLike(w)
+        b = com.example.Neg(w)
+        s = SequenceConstruct(w)
+        t = Abs(a)
+        u = Add(t, x)
+        y = Add(u, r)
+        }"""
+    )
+    for node in model.graph:
+        for value in node.outputs:
+            value.type = ir.TensorType(ir.DataType.FLOAT)
+    late = known_at_load(model.graph, Roles.of(model.graph))
+    assert {node.outputs[0].name for node in late} == {"a", "t"}
 
 
 def test_data_types_have_rates_of_their_own_and_else_that_of_float32() -> None:

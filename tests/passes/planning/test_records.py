@@ -7,8 +7,11 @@ from dataclasses import replace
 import onnx_ir as ir
 import pytest
 
+from samba_onnx.passes.planning.host_costs import host_seconds
+from samba_onnx.passes.planning.hosts import load_host
 from samba_onnx.passes.planning.partitioning import partition
 from samba_onnx.passes.planning.plan import GraphPlan, plan
+from samba_onnx.passes.targets.reasons import Reason, ReasonCode
 from samba_onnx.program.kinds import SectionType
 from samba_onnx.program.source_location import STACK_TRACE
 from tests.passes.planning.plan_samples import named, parse, placement, target
@@ -40,3 +43,56 @@ def test_a_node_on_the_cpu_is_told_with_the_users_line() -> None:
     model.graph[1].metadata_props[STACK_TRACE] = 'File "model.py", line 7, in forward'
     (fallback,) = planned(model).fallbacks
     assert [reason.location for reason in fallback.reasons] == ["model.py:7"]
+
+
+def test_what_a_fallback_takes_is_its_start_and_its_nodes_but_those_computed_at_load() -> None:
+    text = """g (float[4] x) => (float[4] y, float[4] z) <float[4] w = {1, 2, 3, 4}> {
+    a = Cos(x)
+    b = com.example.Own(a)
+    c = Relu(b)
+    t = Cos(w)
+    y = Add(c, t)
+    z = Neg(c)
+    }"""
+    model = named(parse(text))
+    for node in model.graph:
+        for value in node.outputs:
+            value.type, value.shape = ir.TensorType(ir.DataType.FLOAT), ir.Shape([4])
+    homes = placement(model, ("Cos", "Own"))
+    moved = {node: Reason(ReasonCode.CHEAPER, "cheaper") for node in model.graph[-1:]}
+    homes = replace(homes, reasons={**homes.reasons, **moved})
+    found = plan(
+        model,
+        partition(model, homes),
+        target(),
+        graph_name="g",
+        weight_names=(),
+        placement=homes,
+    ).fallbacks
+    nodes = {node.name: node for fallback in found for node in fallback.reasons}
+    assert {name: (node.supported, node.at_load) for name, node in nodes.items()} == {
+        "node_0": (False, False),
+        "node_1": (False, False),
+        "node_3": (False, True),
+        "node_5": (True, False),
+    }
+    host = load_host()
+    (cos,) = (node for node in model.graph if node.name == "node_0")
+    (neg,) = (node for node in model.graph if node.name == "node_5")
+    for fallback in found:
+        names = {node.name for node in fallback.reasons}
+        parts = [host_seconds(node, host) or 0.0 for node in (cos, neg) if node.name in names]
+        start = host.call_seconds if names - {"node_3"} else 0.0
+        assert fallback.seconds == pytest.approx(start + sum(parts), rel=1e-12)
+        assert fallback.unmodelled == ("node_1" in names)
+
+
+def test_a_fallback_of_what_is_computed_at_load_alone_takes_no_time() -> None:
+    text = """g (float[4] x) => (float[4] y) <float[4] w = {1, 2, 3, 4}>
+    { t = Cos(w) y = Add(t, x) }"""
+    model = named(parse(text))
+    for value in model.graph[0].outputs:
+        value.type, value.shape = ir.TensorType(ir.DataType.FLOAT), ir.Shape([4])
+    (fallback,) = planned(model).fallbacks
+    assert [node.at_load for node in fallback.reasons] == [True]
+    assert (fallback.seconds, fallback.unmodelled) == (0.0, 0)

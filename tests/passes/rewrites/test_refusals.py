@@ -87,7 +87,7 @@ STEP = "b (float[2] e) => (float[2] r) { r = Softmax(e) }"
         (
             UnrollLoopsPass(KnowsAll()),
             f"(float[n,2] x) => (float[n,2] y) {{ y = Scan <num_scan_inputs = 1, body = {STEP}> (x) }}",
-            "Scan 'y': the length of what it reads is not known",
+            "Scan 'y': dimension 0 of 'x' is not static",
         ),
         (
             BatchScansPass(),

@@ -13,11 +13,11 @@ BODY = """body = b (int64 i, bool c, float[2,3] s) => (bool d, float[2,3] t, flo
 HEAD = "g (float[2,3] x) => (float[2,3] y, float[a,b,e] z)"
 
 
-def test_a_loop_becomes_its_trips() -> None:
+def test_a_loop_becomes_its_steps() -> None:
     text = f"{HEAD} <int64 n = {{4}}, bool go = {{1}}> {{ y, z = Loop<{BODY}>(n, go, x) }}"
     made = legalised(text, [numbers(2, 3)])
     assert made.count("Add") == 4
-    assert "Cast" not in made, "the number of a trip is a constant"
+    assert "Cast" not in made, "the number of a step is a constant"
 
 
 def test_a_condition_may_be_left_out() -> None:
@@ -28,11 +28,11 @@ def test_a_condition_may_be_left_out() -> None:
 @pytest.mark.parametrize(
     ("constants", "body", "reason"),
     [
-        ("int64 n = {400}", BODY, "it has 400 trips, more than 256"),
+        ("int64 n = {820}", BODY, "its 820 steps have more than 4,096 nodes"),
         (
             "int64 n = {0}",
             BODY,
-            "it makes no trip, and returns tensors without elements",
+            "it makes no step, and returns tensors without elements",
         ),
         (
             "int64 n = {3}",
@@ -46,15 +46,15 @@ def test_loops_that_stay(constants: str, body: str, reason: str) -> None:
     assert refusal(text) == f"Loop 'y': {reason}"
 
 
-def test_a_number_of_trips_that_is_computed_stays() -> None:
+def test_a_number_of_steps_that_is_computed_stays() -> None:
     text = f"{HEAD.replace('x)', 'x, int64 n)')} {{ y, z = Loop<{BODY}>(n, , x) }}"
-    assert refusal(text) == "Loop 'y': its number of trips 'n' is not constant"
+    assert refusal(text) == "Loop 'y': its number of steps 'n' is not constant"
 
 
 @pytest.mark.parametrize(
     ("back_in", "back_out", "axis_in", "axis_out"), [(0, 0, 0, 0), (1, 0, 1, 1), (0, 1, 0, 2)]
 )
-def test_a_scan_becomes_its_trips(back_in: int, back_out: int, axis_in: int, axis_out: int) -> None:
+def test_a_scan_becomes_its_steps(back_in: int, back_out: int, axis_in: int, axis_out: int) -> None:
     shape = "5,2,3" if axis_in == 0 else "2,5,3"
     text = f"""g (float[2,3] s, float[{shape}] x) => (float[2,3] y, float[a,b,c] z)
 {{ y, z = Scan<num_scan_inputs=1, scan_input_axes=[{axis_in}], scan_output_axes=[{axis_out}], scan_input_directions=[{back_in}], scan_output_directions=[{back_out}],

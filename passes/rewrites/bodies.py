@@ -1,8 +1,9 @@
-"""Copies of the nodes of a body, for rules that put one or several of them in the place of a node."""
+"""Copies of the nodes of a body, for rewrites that put one or several of them in the place of a node."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Final
 
 import onnx_ir as ir
 
@@ -11,12 +12,17 @@ from samba_onnx.program.dataflow import subgraphs
 
 Values = dict["ir.Value | None", "ir.Value | None"]
 
+MOST_NODES: Final = 4096
+"""Nodes that take the place of one node at most: a bound on the time and size of unrolled loops, whoever unrolls
+them. An LSTM of 128 steps that is written in single operators has 2,048."""
+
 
 def copy_nodes(
     draft: Draft,
     nodes: Iterable[ir.Node],
     values: Values,
     attributes: Mapping[str, ir.Attr] | None = None,
+    suffix: str = "",
 ) -> None:
     """Write copies of nodes.
 
@@ -25,6 +31,7 @@ def copy_nodes(
         nodes: The nodes of a body in topological order.
         values: What values of the body are in the draft, in and out; what is missing is of outside.
         attributes: The attributes of a function's call, by name; None where nodes have no references to such.
+        suffix: What names of copies have behind those of the body; without it they have none.
     """
     for node in nodes:
         own = [
@@ -37,13 +44,20 @@ def copy_nodes(
             node.op_type,
             [values.get(value, value) for value in node.inputs],
             [_copied(item, values) for item in own],
+            overload=node.overload,
             num_outputs=len(node.outputs),
             version=node.version,
+            name=_suffixed(node.name, suffix),
+            metadata_props=dict(node.metadata_props),
         )
         draft.nodes.append(new)
         for before, after in zip(node.outputs, new.outputs, strict=True):
-            after.type = before.type
+            after.type, after.name = before.type, _suffixed(before.name, suffix)
             values[before] = after
+
+
+def _suffixed(name: str | None, suffix: str) -> str | None:
+    return f"{name}{suffix}" if name and suffix else None
 
 
 def _resolved(item: ir.Attr, attributes: Mapping[str, ir.Attr] | None) -> ir.Attr | None:

@@ -1,0 +1,102 @@
+"""Quotients and remainders of integers: a quotient of float32, which integers put right.
+
+Evidence: the vendor's table has ``div`` of bfloat16 and float32 only, and no ``remainder``; Floor, and sums, products and
+comparisons of integers, are in its table or assumed as elementary arithmetic. No document says how the RDU rounds a
+quotient: one of at most 2^21 is less than one off, whether a quotient of float32 is rounded correctly or is a product
+with a reciprocal, and one step in integers makes it exact.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import onnx_ir as ir
+
+from samba_onnx.passes.rewrites.foreign.drafting import CannotExpandError, Draft
+from samba_onnx.passes.rewrites.legalisation.registry import legalises
+from samba_onnx.program.bounds import type_limits
+from samba_onnx.program.intervals import Interval
+
+_MOST: Final = 1 << 21
+"""The largest quotient: four roundings of at most 2^-24 each, as of a reciprocal, make it wrong by one half."""
+
+
+@dataclass(frozen=True)
+class _Division:
+    """A quotient that is rounded down, and what remains: the sign of the divisor, which is positive."""
+
+    quotient: ir.Value
+    rest: ir.Value
+
+
+@legalises(
+    "Div",
+    "Mod",
+    name="quotient",
+    makes="a quotient of float32, its Floor, and a step up or down by what remains of integers",
+    needs=f"integers whose ranges are proved: a quotient of at most {_MOST:,}, a divisor that is not 0 and has one sign",
+)
+def quotient(draft: Draft) -> ir.Value:
+    """Write a Div or a Mod of integers."""
+    number, divisor = draft.operand(0), draft.operand(1)
+    if not draft.dtype(number).is_integer():
+        raise CannotExpandError("its operands are no integers, which are all that the rule divides")
+    above, below = draft.interval(number), draft.interval(divisor)
+    if below.low <= 0 <= below.high:
+        raise CannotExpandError(f"its divisor {divisor.name!r} may be 0")
+    _refuse_large(number, above, min(abs(below.low), abs(below.high)) * _MOST)
+    limits = type_limits(draft.dtype(number))
+    _refuse_large(
+        divisor, below, limits.high // 2
+    )  # so that a rest that is one step off is of the type
+    if below.high < 0:  # of two negatives the quotient is the same, and the rest a negative
+        if not above.negated().is_inside(limits):
+            raise CannotExpandError(f"its operand {number.name!r} may have no negative")
+        number, divisor = draft.op("Neg", number), draft.op("Neg", divisor)
+        above = above.negated()
+    floored = _floored(draft, number, divisor)
+    is_cut = draft.node.op_type == "Div" or draft.integer("fmod") != 0
+    if is_cut and above.low < 0:
+        floored = _cut(draft, number, divisor, floored)
+    if draft.node.op_type == "Div":
+        return floored.quotient
+    return draft.op("Neg", floored.rest) if below.high < 0 else floored.rest
+
+
+def _refuse_large(value: ir.Value, interval: Interval, limit: float) -> None:
+    most = max(abs(interval.low), abs(interval.high))
+    if most > limit:
+        what = f"as large as {most:,}" if math.isfinite(most) else "any integer"
+        raise CannotExpandError(f"its operand {value.name!r} may be {what}")
+
+
+def _floored(draft: Draft, number: ir.Value, divisor: ir.Value) -> _Division:
+    """Write a quotient that is rounded down, and its rest from 0 to the divisor."""
+    dtype = draft.dtype(draft.operand(0))
+    operands = [draft.op("Cast", value, to=ir.DataType.FLOAT) for value in (number, divisor)]
+    near = draft.op("Cast", draft.op("Floor", draft.op("Div", *operands)), to=dtype)
+    rest = draft.op("Sub", number, draft.op("Mul", near, divisor))
+    zero = draft.scalar(0, draft.operand(0))
+    up = draft.op("Cast", draft.op("GreaterOrEqual", rest, divisor), to=dtype)
+    down = draft.op("Cast", draft.op("Less", rest, zero), to=dtype)
+    step = draft.op("Sub", up, down)
+    exact = draft.op("Add", near, step)
+    return _Division(exact, draft.op("Sub", rest, draft.op("Mul", step, divisor)))
+
+
+def _cut(draft: Draft, number: ir.Value, divisor: ir.Value, floored: _Division) -> _Division:
+    """Write a quotient that is rounded towards zero: one more of a negative number, if something remains."""
+    zero = draft.scalar(0, draft.operand(0))
+    dtype = draft.dtype(draft.operand(0))
+    remains: Sequence[ir.Value] = (
+        draft.op("Less", number, zero),
+        draft.op("Greater", floored.rest, zero),
+    )
+    step = draft.op("Cast", draft.op("And", *remains), to=dtype)
+    return _Division(
+        draft.op("Add", floored.quotient, step),
+        draft.op("Sub", floored.rest, draft.op("Mul", step, divisor)),
+    )

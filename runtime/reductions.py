@@ -1,0 +1,360 @@
+"""The reductions of one device: gradients in its memory, combined with those of other replicas.
+
+With each bucket goes one number more: whether the host wrote weights of this device since the last
+reduction. So all replicas notice together, before any of them makes a step, that some of them were given
+weights and others not, or other ones.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+import numpy as np
+
+from samba_onnx.errors import UsageError
+from samba_onnx.pef.gradients import GradientBucket, gradient_buckets, host_transfer, ring_transfer
+from samba_onnx.pef.manifest import Direction, Manifest, Transfer
+from samba_onnx.program.kinds import SymbolKind
+from samba_onnx.runtime.elements import Array
+from samba_onnx.runtime.ledger import Ledger
+from samba_onnx.runtime.memory import DeviceMemory
+from samba_onnx.runtime.reducing import GradientReducer, GradientReduction, PendingReduction
+from samba_onnx.runtime.reduction_plans import ReductionPlan, Start
+from samba_onnx.runtime.residency import Residency
+
+NO_NAMES: Final[frozenset[str]] = frozenset()
+_ALIKE: Final = frozenset({SymbolKind.WEIGHT, SymbolKind.OPTIMIZER_STATE})
+_NEARLY_ALL: Final = 0.999
+"""More than any share of fewer than a thousand replicas but all."""
+
+
+@dataclass(frozen=True)
+class _Stretch:
+    """Gradients that lie side by side: what is reduced in one go."""
+
+    names: tuple[str, ...]
+    values: Array
+    """All of them as they lie in device memory, and what is between them."""
+    has_note: bool
+    """Whether the last of the values is no gradient, but says whether the host wrote weights."""
+    host: Array | None
+    """A copy on the host, where the host reduces it."""
+    before: tuple[Transfer, ...]
+    """The ledger's records of the copies that its reduction begins with."""
+    after: tuple[Transfer, ...]
+    """Records of the copies that its reduction ends with."""
+
+
+class Reductions:
+    """Reduces gradients where plans say so, and knows which ones are unreduced."""
+
+    def __init__(
+        self, manifest: Manifest, memory: DeviceMemory, values: Residency, ledger: Ledger
+    ) -> None:
+        """Let the gradients of each bucket lie side by side.
+
+        Args:
+            manifest: Says what replicas share.
+            memory: The device's memory; nothing uses gradients yet.
+            values: Told that gradients have new values.
+            ledger: Copies are entered there.
+        """
+        self.buckets = {graph.name: gradient_buckets(manifest, graph) for graph in manifest.graphs}
+        """The buckets of each graph, in the order of reduction."""
+        self._reducer: GradientReducer | None = None
+        self._equal = _equal_residents(manifest)
+        self._host_wrote = False
+        """Whether the host wrote what replicas must have alike, since they last reduced."""
+        self._target = manifest.target
+        self._memory = memory
+        self._values = values
+        self._ledger = ledger
+        self._unreduced = NO_NAMES
+        self._owed = NO_NAMES
+        """Unreduced gradients that a run of several replicas left, for another one to reduce."""
+        self._latest: ReductionPlan | None = None
+        """The plan of the last run that had to do with gradients; runs alike change nothing."""
+        self._stretches: dict[tuple[Start, GradientReduction], tuple[_Stretch, ...]] = {}
+        for buckets in self.buckets.values():
+            for bucket in buckets:
+                memory.lay_together(bucket.symbols)
+
+    @property
+    def reducer(self) -> GradientReducer | None:
+        """Who takes the means; None for a device that works alone.
+
+        It is set when all replicas have the same weights and states of optimizers.
+        """
+        return self._reducer
+
+    @reducer.setter
+    def reducer(self, reducer: GradientReducer | None) -> None:
+        self._reducer, self._host_wrote = reducer, False
+
+    def host_wrote(self, names: Collection[str]) -> None:
+        """Note that the host gave symbols new values.
+
+        Args:
+            names: Names of the symbols.
+        """
+        if self._reducer is not None and not self._equal.isdisjoint(names):
+            self._host_wrote = True
+
+    def check(self, plan: ReductionPlan | None, reduction: GradientReduction | None) -> None:
+        """Refuse a run that would let replicas part ways.
+
+        Args:
+            plan: What the run does with gradients.
+            reduction: How it combines them; None for a run of this device alone.
+
+        Raises:
+            UsageError: It would step with gradients that a run of several replicas left unreduced;
+                or it is to reduce, and there is nobody to do it.
+        """
+        if reduction is not None and self.reducer is None:
+            raise UsageError(
+                f"the run combines gradients of {reduction.replicas} replicas, but the device knows no "
+                "others: give device.reductions a reducer"
+            )
+        if plan is not None and reduction is None and plan.reads & self._owed:
+            name = min(plan.reads & self._owed)
+            raise UsageError(
+                f"a run with data_parallel=True computed gradient {name!r}, and left it unreduced; "
+                "this run would update with what this replica alone has: give data_parallel=True "
+                "to it, too"
+            )
+
+    def begin(
+        self,
+        plan: ReductionPlan | None,
+        reduction: GradientReduction | None,
+        *,
+        silent: bool = False,
+    ) -> ReductionRun | None:
+        """Return what reduces gradients between the steps of a run.
+
+        Args:
+            plan: What the run does with gradients.
+            reduction: How it combines them; None for a run of this device alone.
+            silent: Whether somebody else enters the copies in the ledger.
+
+        Returns:
+            What the run tells of its steps; None where there is nothing to reduce.
+        """
+        if plan is None or reduction is None or not plan.starts:
+            return None
+        enter = _ignore if silent else self._enter
+        return ReductionRun(plan, self, lambda start: self._find(start, reduction), enter)
+
+    def start(self, stretch: _Stretch) -> PendingReduction:
+        """Begin to reduce a stretch of memory.
+
+        Args:
+            stretch: Gradients with their place.
+        """
+        assert self._reducer is not None, "check() was called"
+        if stretch.has_note:
+            stretch.values[-1] = self._host_wrote
+        if stretch.host is None:
+            return self._reducer.start(stretch.values)
+        stretch.host[...] = stretch.values
+        return self._reducer.start(stretch.host)
+
+    def finish(self, stretch: _Stretch) -> None:
+        """Put means where the gradients are, and hear whether hosts wrote weights.
+
+        Args:
+            stretch: What was reduced.
+
+        Raises:
+            UsageError: Some replicas were given weights and others not, or other ones.
+        """
+        if stretch.host is not None:
+            stretch.values[...] = stretch.host
+        share = float(stretch.values[-1]) if stretch.has_note else 0.0
+        if share:
+            self._compare(share)
+
+    def _compare(self, share: float) -> None:
+        """Refuse to go on with replicas that have different weights.
+
+        Args:
+            share: What part of them was given some; they all come here.
+
+        Raises:
+            UsageError: Not all of them were, or not the same.
+        """
+        assert self._reducer is not None, "start() was called"
+        # The mean of N ones may be a rounding less.
+        if share < _NEARLY_ALL:
+            who = "the program wrote weights to the devices of some replicas, and not of others"
+        elif not self._reducer.agree(self._digest()):
+            who = "the program wrote different weights to the devices of replicas"
+        else:
+            self._host_wrote = False
+            return
+        raise UsageError(
+            f"{who}, so that they are no replicas any more: let all of them call to_rdu, "
+            "load_sharded_checkpoint and their like, with the same values"
+        )
+
+    def _digest(self) -> bytes:
+        """Return what only equal weights and states of optimizers have."""
+        digest, places = hashlib.blake2b(), dict[str, str]()
+        for name in sorted(self._equal):
+            places.setdefault(self._memory.region(name), name)
+        for name in places.values():
+            items = np.ascontiguousarray(self._memory.whole(name).items)
+            digest.update(items.view(np.uint8).data)
+        return digest.digest()
+
+    def interleaved(
+        self,
+        steps: Sequence[Callable[[], None]],
+        plan: ReductionPlan,
+        reduction: GradientReduction | None,
+    ) -> list[Callable[[], None]]:
+        """Return steps with what comes between them, for a run that enters its copies itself.
+
+        Args:
+            steps: What executes the steps of the run, in order.
+            plan: What the run does with gradients; the same whatever ran before.
+            reduction: How it combines them; None for a run of this device alone.
+        """
+        calls: list[Callable[[], None]] = [partial(self.check, plan, reduction)]
+        run = self.begin(plan, reduction, silent=True)
+        for number in range(len(steps) + 1):
+            if run is not None and (number in plan.starts or number in plan.waits):
+                calls.append(partial(run.before, number))
+            calls += steps[number : number + 1]
+        return [*calls, partial(self.note, plan, reduction)]
+
+    def note(self, plan: ReductionPlan, reduction: GradientReduction | None) -> None:
+        """Note that a run succeeded.
+
+        Args:
+            plan: What it did with gradients.
+            reduction: How it combined them; None for a run of this device alone.
+        """
+        if plan is self._latest:
+            return
+        self._latest = plan
+        self._unreduced = (self._unreduced - plan.settled) | plan.left
+        self._owed -= plan.settled
+        if reduction is not None:
+            self._owed |= plan.left
+
+    def _enter(self, transfers: Iterable[Transfer], names: Sequence[str]) -> None:
+        for transfer in transfers:
+            self._ledger.enter(transfer)
+        # What the host knew of them is old.
+        self._values.written_on_device(names)
+
+    def _find(self, start: Start, reduction: GradientReduction) -> tuple[_Stretch, ...]:
+        """Return the stretches of memory that a start means now; none if all is reduced already."""
+        if start.is_old:
+            names = tuple(name for name in start.names if name in self._unreduced)
+            start = Start(start.bucket, names)
+        key = (start, reduction)
+        stretches = self._stretches.get(key)
+        if stretches is None:
+            stretches = tuple(self._describe(start, reduction))
+            self._stretches[key] = stretches
+        return stretches
+
+    def _describe(self, start: Start, reduction: GradientReduction) -> Iterator[_Stretch]:
+        for names in _neighbours(start.bucket, start.names):
+            arrays = [self._memory.tensor(name).items for name in names]
+            values = self._memory.stretch(names)
+            has_note = names[-1] == start.bucket.symbols[-1]
+            values = values if has_note else values[:-1]
+            sizes = [array.nbytes for array in arrays]
+            if reduction.on_rdu:
+                ring = ring_transfer(
+                    start.bucket, sizes, values.itemsize, reduction.replicas, self._target
+                )
+                yield _Stretch(names, values, has_note, None, (ring,), ())
+                continue
+            up, down = (
+                tuple(
+                    host_transfer(name, size, direction, start.bucket.call, self._target)
+                    for name, size in zip(names, sizes, strict=True)
+                )
+                for direction in (Direction.HOST_TO_RDU, Direction.RDU_TO_HOST)
+            )
+            yield _Stretch(names, values, has_note, values.copy(), down, up)
+
+
+class ReductionRun:
+    """The reductions of one run, in the order that its plan has."""
+
+    def __init__(
+        self,
+        plan: ReductionPlan,
+        device: Reductions,
+        find: Callable[[Start], tuple[_Stretch, ...]],
+        enter: Callable[[Iterable[Transfer], Sequence[str]], None],
+    ) -> None:
+        """Begin before the first step.
+
+        Args:
+            plan: What begins and what is waited for before each step.
+            device: Takes the means.
+            find: Returns the memory that is reduced.
+            enter: Is told of the copies, and whose values they are.
+        """
+        self._plan = plan
+        self._device = device
+        self._find = find
+        self._enter = enter
+        self._flying: dict[int, list[tuple[_Stretch, PendingReduction]]] = {}
+
+    def before(self, step: int) -> None:
+        """Do what comes before a step: begin some reductions, and wait for some.
+
+        Args:
+            step: Its number in the run; the number of steps for the end of the run.
+        """
+        for start in self._plan.starts.get(step, ()):
+            flights = self._flying.setdefault(start.bucket.index, [])
+            flights += [(one, self._begin(one)) for one in self._find(start)]
+        for bucket in sorted(self._plan.waits.get(step, ())):
+            for stretch, pending in self._flying.pop(bucket, ()):
+                pending.wait()
+                self._device.finish(stretch)
+                self._enter(stretch.after, stretch.names)
+
+    def _begin(self, stretch: _Stretch) -> PendingReduction:
+        self._enter(stretch.before, ())
+        return self._device.start(stretch)
+
+
+def _equal_residents(manifest: Manifest) -> frozenset[str]:
+    """Return what replicas have alike: weights and states of optimizers."""
+    residents = manifest.residents()
+    return frozenset(
+        symbol.name
+        for symbol in manifest.symbols
+        if symbol.kind in _ALIKE and symbol.name in residents
+    )
+
+
+def _ignore(_transfers: Iterable[Transfer], _names: Sequence[str]) -> None:
+    """Enter nothing: a run that is replayed enters all its copies at once."""
+
+
+def _neighbours(bucket: GradientBucket, names: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    """Yield names that follow each other in a bucket."""
+    places: Mapping[str, int] = {name: place for place, name in enumerate(bucket.symbols)}
+    group: list[str] = []
+    for name in names:
+        if group and places[name] != places[group[-1]] + 1:
+            yield tuple(group)
+            group = []
+        group.append(name)
+    if group:
+        yield tuple(group)

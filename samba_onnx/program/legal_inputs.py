@@ -1,0 +1,53 @@
+"""Inputs that can hold no integers but places of an axis: with others, a node that always runs stops with an error.
+
+Unlike index ranges, from which inputs are drawn, these are never narrower than what is legal.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import onnx_ir as ir
+
+from samba_onnx.facts.operators import operators
+from samba_onnx.facts.records import Kind
+from samba_onnx.program.constraints import LEGAL
+from samba_onnx.program.intervals import Interval
+
+__all__ = ["legal_inputs"]
+
+_LOOKUPS: Final = ("Gather", "GatherElements", "ScatterElements")
+"""Operators that take every element of their second operand as a place along one axis."""
+_WHOLE: Final = operators(kind=Kind.VIEW) | {"Expand", "Tile", "Transpose"}
+"""Operators whose result has every element of their first operand."""
+
+
+def legal_inputs(graph: ir.Graph) -> dict[ir.Value, Interval]:
+    """Return the intervals that inputs of a graph lie in whenever the graph has a result.
+
+    Args:
+        graph: A main graph, all of whose nodes run, with shapes; it is looked at, not changed.
+
+    Returns:
+        By input of integers; those that nothing is proved of are missing.
+    """
+    inputs = set(graph.inputs)
+    proved: dict[ir.Value, Interval] = {}
+    for node in graph:
+        if node.domain or node.op_type not in _LOOKUPS:
+            continue
+        for value, interval in LEGAL[node.op_type](node):
+            origin = _origin(value)
+            if origin in inputs and origin is not None and interval != Interval():
+                proved[origin] = proved.get(origin, Interval()).within(interval)
+    return {value: interval for value, interval in proved.items() if not interval.is_empty}
+
+
+def _origin(value: ir.Value | None) -> ir.Value | None:
+    """Return the value that one has all elements of."""
+    while value is not None:
+        node = value.producer()
+        if node is None or node.domain or node.op_type not in _WHOLE:
+            return value
+        value = node.inputs[0]
+    return None

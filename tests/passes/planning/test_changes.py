@@ -1,0 +1,67 @@
+"""What is planned where nodes that fall back are taken for supported, and which reasons are measured."""
+
+from __future__ import annotations
+
+import onnx_ir as ir
+import pytest
+
+from samba_onnx.passes.planning import changes as module
+from samba_onnx.passes.planning.changes import PlacedGraph, changes
+from samba_onnx.passes.planning.hosts import load_host
+from samba_onnx.passes.planning.measuring import measure
+from samba_onnx.passes.planning.optimum import Machine
+from tests.passes.planning.plan_samples import target
+from tests.passes.planning.test_optimum import Case
+
+CHAIN = """g (float[64,64] x, float[64,64] w) => (float[64,64] y)
+{ a = MatMul(x, w) b = Cos(a) c = Relu(b) d = Sin(c) e = Neg(d) f = Sin(e) y = MatMul(f, w) }"""
+MACHINE = Machine(target(), load_host(), "o3")
+
+
+def placed(text: str = CHAIN, *, pinned: tuple[str, ...] = (), optimal: bool = True) -> PlacedGraph:
+    case = Case(text, cpu=("Cos", "Sin"))
+    return PlacedGraph("g", case.model, case.placement, case.roles, MACHINE, pinned, optimal)
+
+
+def quiet(node: ir.Node) -> str:
+    return ""
+
+
+def test_a_plan_moves_supported_nodes_where_that_is_allowed_and_cheaper() -> None:
+    graph = placed()
+    strict = measure(graph.model, graph.placement, MACHINE, graph.roles)
+    # Two inputs, to each of three fallbacks and back, and the result; or to the host and back once.
+    assert strict.transfers == placed(optimal=False).lifted(()).transfers == 9
+    assert graph.lifted(()).transfers == 5
+    assert graph.lifted(()).seconds < strict.seconds
+    assert placed(pinned=("c", "e")).lifted(()) == strict
+    everything = graph.lifted([n for n in graph.model.graph if n.op_type in ("Cos", "Sin")])
+    assert everything.transfers == 3
+
+
+def test_of_a_large_graph_the_reasons_with_most_nodes_are_measured(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found, bound = changes(placed(), quiet)
+    assert {change.operator: len(change.nodes) for change in found} == {"Cos": 1, "Sin": 2}
+    assert bound is not None
+    monkeypatch.setattr(module, "_MOST_NODES", 0)
+    monkeypatch.setattr(module, "_LEAST_CHANGES", 1)
+    found, bound = changes(placed(), quiet)
+    assert [change.operator for change in found] == ["Sin"]
+    assert bound is not None
+    monkeypatch.setattr(module, "_MOST_NODES", 1)
+    monkeypatch.setattr(module, "_LEAST_CHANGES", 0)
+    found, _ = changes(placed("g (float[4] x) => (float[4] y) { y = Cos(x) }"), quiet)
+    assert [change.operator for change in found] == ["Cos"]
+
+
+def test_the_reason_that_saves_most_comes_first_with_the_first_advice_that_there_is() -> None:
+    found, _ = changes(
+        placed(), lambda node: {"f": "write it so"}.get(node.outputs[0].name or "", "")
+    )
+    assert [(change.operator, change.advice) for change in found] == [
+        ("Sin", "write it so"),
+        ("Cos", ""),
+    ]
+    assert found[0].seconds > found[1].seconds

@@ -1,0 +1,49 @@
+"""What a run is planned to cost: copies, starts and nodes of fallbacks, and sections, added up by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from samba_onnx.passes.planning.costs import cost
+from samba_onnx.passes.planning.host_costs import host_seconds
+from samba_onnx.passes.planning.hosts import load_host
+from samba_onnx.passes.planning.measuring import Measure, measure
+from samba_onnx.passes.planning.optimum import Machine
+from tests.passes.planning.plan_samples import LATENCY, LINK, figures, target
+from tests.passes.planning.test_optimum import Case
+
+MACHINE = Machine(target(), load_host(), "o3")
+
+
+def measured(
+    text: str, *, residents: tuple[str, ...] = (), cpu: tuple[str, ...] = ("Cos",)
+) -> Measure:
+    case = Case(text, residents=residents, cpu=cpu)
+    return measure(case.model, case.placement, MACHINE, case.roles)
+
+
+def test_one_measure_is_more_than_another() -> None:
+    assert Measure(5, 100, 2.0).minus(Measure(2, 30, 0.5)) == Measure(3, 70, 1.5)
+
+
+def test_a_run_is_its_copies_its_fallbacks_and_its_sections() -> None:
+    text = "g (float[64] x) => (float[64] y) { a = Relu(x) b = Cos(a) c = Sin(b) y = Neg(c) }"
+    found = measured(text, cpu=("Cos", "Sin"))
+    host, nodes = load_host(), list(Case(text).model.graph)
+    assert (found.transfers, found.bytes) == (4, 4 * 256)
+    cpu = sum(host_seconds(node, host) or 0.0 for node in nodes[1:3])
+    # Each section reads and writes 256 bytes of the fastest memory outside of the chip.
+    rdu = sum(cost([nodes[place]], {"hbm": 512}, figures()).seconds for place in (0, 3))
+    copies = 4 * (LATENCY + 256 / LINK)
+    assert found.seconds == pytest.approx(copies + host.call_seconds + cpu + rdu, rel=1e-12)
+
+
+def test_what_is_computed_at_load_and_what_nobody_can_tell_take_no_time() -> None:
+    host = load_host()
+    late = "g (float[4] x, float[4] w) => (float[4] y) { t = Cos(w) y = Add(t, x) }"
+    late_seconds = measured(late, residents=("w",)).seconds
+    text = "g (float[4] x, float[4] t) => (float[4] y) { y = Add(t, x) }"
+    # Two copies of 16 bytes either way, and one of the result.
+    assert late_seconds == pytest.approx(measured(text).seconds, rel=1e-12)
+    unknown = "g (float[4] x) => (float[4] y) { y = com.example.Own(x) }"
+    assert measured(unknown, cpu=("Own",)) == Measure(0, 0, host.call_seconds)
