@@ -16,7 +16,7 @@ import onnx_ir as ir
 
 from samba_onnx.facts.domains import ALL_GATHER, ALL_REDUCE, SAMBA_DOMAIN
 from samba_onnx.passes.rewrites.rewriting import inherit, static_shape
-from samba_onnx.passes.sharding.collectives import RDUS, SHARDED
+from samba_onnx.passes.sharding.collectives import CONTENT, RDUS, SHARDED
 from samba_onnx.passes.sharding.cuts import Cut, names_in
 from samba_onnx.passes.sharding.layouts import (
     WHOLE,
@@ -323,6 +323,7 @@ class Sharder:
         self._shapes[result] = shape
         self._decide(result, sharding)
         self.graph.inputs.append(result)
+        result.meta[CONTENT] = True
         name = name_of(result)
         self.cut.contents[name] = tensor
         is_weight = tensor.dtype.is_floating_point()

@@ -13,7 +13,7 @@ from samba_onnx.program.kinds import LOADED_KINDS, SymbolKind
 if TYPE_CHECKING:
     from samba_onnx.pef import Pef
     from samba_onnx.pef.manifest import Fallback, Section
-    from samba_onnx.runtime.device import Device
+    from samba_onnx.runtime.parallel_device import AnyDevice
 
 _MASTER = "__master"
 
@@ -122,13 +122,13 @@ def _states(
         elif symbol.name.endswith(_MASTER) and base is not None:
             states[symbol.name] = np.asarray(base, spec.dtype)
         else:
-            shape = [size if isinstance(size, int) else 0 for size in symbol.shape or ()]
+            shape = [size if isinstance(size, int) else 0 for size in symbol.whole_shape or ()]
             states[symbol.name] = np.zeros(shape, spec.dtype)
     return states
 
 
 def set_gradients(
-    device: Device, manifest: Manifest, executed: Sequence[Section | Fallback]
+    device: AnyDevice, manifest: Manifest, executed: Sequence[Section | Fallback]
 ) -> None:
     """Set the gradients that a run reads before it computes them.
 
@@ -153,7 +153,7 @@ def set_gradients(
             if symbol.kind is not SymbolKind.GRADIENT or symbol.region in known:
                 continue
             if symbol.region not in computed or symbol.region in written:
-                shape = [size if isinstance(size, int) else 0 for size in symbol.shape or ()]
+                shape = [size if isinstance(size, int) else 0 for size in symbol.whole_shape or ()]
                 value = np.full(shape, symbol.region not in computed, InputSpec(symbol).dtype)
                 device.write(symbol.name, value)
                 known.add(symbol.region)
