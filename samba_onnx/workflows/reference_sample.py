@@ -330,10 +330,10 @@ def _weight_bytes(model: ir.Model) -> int:
     return sum(tensor.nbytes for tensor in tensors if tensor is not None)
 
 
-def _dimensions(value: ir.Value) -> tuple[int | None, ...] | None:
+def _dimensions(value: ir.Value) -> tuple[int | str | None, ...] | None:
     """Return the sizes of a whole output, None for those that vary; None where its rank is unknown."""
     sharded = value.meta.get(SHARDED)
-    return sharded.shape if sharded else dimensions(value.shape)
+    return dimensions(value.shape) if sharded is None else tuple(sharded.shape)
 
 
 def _specifications(model: ir.Model) -> dict[str, tuple[str, tuple[int, ...]]]:
