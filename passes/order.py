@@ -69,6 +69,8 @@ class PipelineOptions:
     """Size of dynamic dimensions of inputs that these leave dynamic; None leaves them so."""
     float16: ir.DataType | None = None
     """Type in which float16 is computed; None leaves it as it is."""
+    keep_linears: bool = False
+    """Whether linear layers of one operand stay apart, for rules of fusion that name each of them."""
 
 
 @dataclass(frozen=True)
@@ -204,7 +206,7 @@ PIPELINE: tuple[PassEntry, ...] = (
     PassEntry(lambda context: LegalisePass(context.chooser), training=False),
     *_repeated(4, *_only_running(_SIMPLIFY), PassEntry(_INFER.make, training=False)),
     # Behind: which weights nothing else reads is known when everything is folded.
-    _plain(MergeLinearsPass, training=False),
+    PassEntry(lambda context: MergeLinearsPass(context.options.keep_linears), training=False),
     *_repeated(2, _plain(HoistOverSplitPass, training=False), *_SIMPLIFY, _INFER),
     # Behind: keys are split off in one order with queries and values.
     *_repeated(3, _plain(MergeReshapedTransposesPass, training=False), *_SIMPLIFY, _INFER),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -27,7 +28,7 @@ from samba_onnx.runtime.engine.registry import DEFAULT_ENGINE
 from samba_onnx.workflows.model_sources import is_torch_model
 
 if TYPE_CHECKING:
-    from samba_onnx.report.comparison import VerificationReport
+    from samba_onnx.report.comparison import OutputErrorReport, VerificationReport
     from samba_onnx.workflows.trials import Verification
 
 
@@ -226,6 +227,7 @@ def _report(verification: Verification, pef: str) -> VerificationReport:
             output.mismatched,
             output.elements,
             output.passed,
+            None if output.steps is None else known(output.steps),
         )
         for output in verification.outputs
     )
@@ -234,14 +236,13 @@ def _report(verification: Verification, pef: str) -> VerificationReport:
         "torch": "the module in eager torch",
     }.get(verification.against, "the sample inside it")
     failed = sum(not output.passed for output in outputs)
-    worst = max((output.max_relative_error or 0.0 for output in outputs), default=0.0)
     if failed:
         verdict = f"{failed} of {count_text(len(outputs), 'output')} differ from {what}"
     else:
         verb = "agrees" if len(outputs) == 1 else "agree"
         verdict = f"{count_text(len(outputs), 'output')} {verb} with {what}"
     return VerificationReport(
-        headline=f"{printable(pef)}: {verdict}; largest relative error {worst:.2g}",
+        headline=f"{printable(pef)}: {verdict}; {_distance_text(outputs)}",
         passed=verification.passed,
         against=verification.against,
         rtol=verification.rtol,
@@ -252,6 +253,22 @@ def _report(verification: Verification, pef: str) -> VerificationReport:
         advice=_advice(verification),
         other_version=verification.other_version,
     )
+
+
+def _distance_text(outputs: Sequence[OutputErrorReport]) -> str:
+    """Return how far outputs are from those expected: quantised ones in steps, others by their magnitude."""
+    quantised = [output.steps for output in outputs if output.steps is not None]
+    others = [output.max_relative_error or 0.0 for output in outputs if output.steps is None]
+    parts = (
+        [f"largest relative error {max(others, default=0.0):.2g}"]
+        if others or not quantised
+        else []
+    )
+    if quantised:
+        count = max(quantised)
+        noun = "step" if count == 1 else "steps"
+        parts.append(f"quantised numbers at most {count:.3g} {noun} apart")
+    return "; ".join(parts)
 
 
 def _advice(verification: Verification) -> str:

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import weakref
 from typing import Final
 
 import numpy as np
 
 from samba_onnx.errors import ScheduleError, UsageError
-from samba_onnx.facts.dtypes import tensor_element
 from samba_onnx.pef.manifest import Manifest
-from samba_onnx.program.kinds import LOADED_KINDS
+from samba_onnx.program.kinds import LOADED_KINDS, SectionType
 from samba_onnx.runtime.device import Device
 from samba_onnx.runtime.elements import Array
+from samba_onnx.runtime.plans import RunPlan
 from samba_onnx.runtime.reducing import GradientReduction, ReductionMode
 from samba_onnx.sessions.loaded import LoadedProgram
+from samba_onnx.sessions.turns import in_turn
 from samba_onnx.workflows.replicas import Replicas
 
 MODES: Final = tuple(mode.value for mode in ReductionMode)
+_GOING_ON: Final = frozenset({SectionType.BCKWD, SectionType.GRADNORM, SectionType.OPT})
+"""Types of sections that read what a forward pass left."""
 
 
 def checked_mode(mode: str) -> str:
@@ -38,9 +42,9 @@ def checked_mode(mode: str) -> str:
 class DataParallel:
     """What a session knows of the other replicas of its program.
 
-    They are found by the first run with ``data_parallel=True`` after a program was traced. All of
-    them make it, and then they all have the weights, buffers, states of optimizers and counts of
-    steps that replica 0 has on its device.
+    They find each other when a program is traced that was launched with ``--data-parallel``, else in
+    the first run with ``data_parallel=True``. From then on they all have the weights, buffers, states of
+    optimizers and counts of steps that replica 0 had on its device.
     """
 
     def __init__(self, program: LoadedProgram) -> None:
@@ -51,15 +55,21 @@ class DataParallel:
         """
         self._program = program
         self._replicas: Replicas | None = None
-        self._joined: Device | None = None
-        """The device that has what replica 0 has."""
+        self._joined: weakref.ref[Device] | None = None
+        """The device that began with what replica 0 has."""
         self.traced_mode = ReductionMode.NORMAL.value
         """The mode that the program was traced with, which counts for runs that name no other."""
 
+    @property
+    def rank(self) -> int:
+        """The number of this replica; 0 before it found others."""
+        device, replicas = self._program.device, self._replicas
+        return replicas.rank if replicas is not None and self._is_joined(device) else 0
+
     def reduction(
         self, data_parallel: bool, mode: str, reduce_on_rdu: bool
-    ) -> tuple[GradientReduction | None, int]:
-        """Return how a run combines gradients, and the number of this replica.
+    ) -> GradientReduction | None:
+        """Return how a run combines gradients.
 
         Args:
             data_parallel: Whether replicas share the work.
@@ -67,40 +77,63 @@ class DataParallel:
             reduce_on_rdu: Whether devices do it among themselves, or their hosts.
 
         Returns:
-            None and 0 for a run of one device.
+            None for a run of one device.
 
         Raises:
             UsageError: There is no such mode, no group of processes, or its backend cannot be used.
         """
         checked_mode(mode)
         if not data_parallel:
-            return None, 0
-        replicas = Replicas()
+            return None
+        replicas = Replicas.current(self._replicas)
         if replicas.size == 1:
-            return None, 0
-        self._replicas = replicas
+            return None
+        if replicas is not self._replicas:
+            self._replicas, self._joined = replicas, None
         chosen = ReductionMode(self.traced_mode if mode == ReductionMode.NORMAL else mode)
-        return GradientReduction(chosen, replicas.size, bool(reduce_on_rdu)), replicas.rank
+        return GradientReduction(chosen, replicas.size, bool(reduce_on_rdu))
 
-    def join(self, device: Device, reduction: GradientReduction | None) -> None:
+    @in_turn
+    def join_traced(self) -> None:
+        """Let a program that was just traced begin with what replica 0 has, if there are others."""
+        if Replicas.exist() and self.reduction(True, self.traced_mode, False) is not None:
+            self._join(self._program.required_device(), is_late=False)
+
+    def join(self, device: Device, reduction: GradientReduction | None, plan: RunPlan) -> None:
         """Let this replica begin with what replica 0 has, unless it did already.
 
         Args:
             device: The device of the session.
-            reduction: What a run was found to be; None for one of this device alone.
+            reduction: What ``reduction`` returned for a run; None for one of this device alone.
+            plan: The run.
 
         Raises:
-            UsageError: Replicas have different PEFs.
+            UsageError: Replicas have different PEFs; or they had different weights when a run without
+                ``data_parallel`` computed what this one goes on with.
         """
+        if reduction is not None and not self._is_joined(device):
+            goes_on = SectionType.FWD not in plan.section_types and _GOING_ON & plan.section_types
+            forward_runs, _ = self._program.hyperparameters.steps_done
+            self._join(device, is_late=bool(goes_on and forward_runs))
+
+    def _join(self, device: Device, *, is_late: bool) -> None:
         replicas = self._replicas
-        if reduction is None or replicas is None or device is self._joined:
-            return
+        assert replicas is not None, "reduction() was called"
         self._refuse_other_programs(replicas)
-        _share_residents(replicas, device, self._program.manifest)
+        differs = _share_residents(replicas, device, self._program.manifest)
+        if is_late and any(replicas.of_all(differs)):
+            raise UsageError(
+                "replicas had different weights when they ran FWD, and this run goes on with what it "
+                "left: give data_parallel=True to the run of FWD, too, or --data-parallel to the "
+                "program, so that replicas begin alike when they are traced"
+            )
         hyperparameters = self._program.hyperparameters
         hyperparameters.resume_from(replicas.from_first(hyperparameters.steps_done))
         device.reductions.reducer = replicas
-        self._joined = device
+        self._joined = weakref.ref(device)
+
+    def _is_joined(self, device: Device | None) -> bool:
+        return device is not None and self._joined is not None and self._joined() is device
 
     def _refuse_other_programs(self, replicas: Replicas) -> None:
         pef = self._program.required_pef()
@@ -119,25 +152,31 @@ def _print(manifest: Manifest) -> str:
     return hashlib.sha256(repr(manifest).encode()).hexdigest()
 
 
-def _share_residents(replicas: Replicas, device: Device, manifest: Manifest) -> None:
-    """Let all devices have what that of replica 0 has; each value is copied from there, or to it."""
+def _share_residents(replicas: Replicas, device: Device, manifest: Manifest) -> bool:
+    """Let all devices have what that of replica 0 has; return whether this one had anything else.
+
+    Each value is copied from the device of replica 0, or to that of another one.
+    """
     residents = manifest.residents()
-    kinds = {symbol.name: symbol.kind for symbol in manifest.symbols}
-    own: dict[str, Array] = {}
     planned = {move.symbol for graph in manifest.graphs for move in graph.load_transfers}
-    if replicas.rank == 0:
-        for name in sorted(planned & residents):
-            if kinds[name] in LOADED_KINDS:
-                # Without transfer_device a program may have loaded some of them only.
-                with contextlib.suppress(ScheduleError):
-                    own[name] = device.read(name)
-    symbols = {symbol.name: symbol for symbol in manifest.symbols}
+    symbols = {
+        symbol.name: symbol
+        for symbol in manifest.symbols
+        if symbol.kind in LOADED_KINDS and symbol.name in planned & residents
+    }
+    own: dict[str, Array] = {}
+    for name in symbols if replicas.rank == 0 else ():
+        # Without transfer_device a program may have loaded some of them only.
+        with contextlib.suppress(ScheduleError):
+            own[name] = device.read(name)
+    differs = False
     for name in replicas.from_first(list(own)):
         if replicas.rank == 0:
             replicas.broadcast(own[name])
             continue
-        element, shape = tensor_element(symbols[name].type), symbols[name].shape
-        assert element is not None, "residents are tensors of numbers"
-        array = np.empty([size for size in shape or () if isinstance(size, int)], element.numpy)
+        before = device.memory.whole(name).load()
+        array = np.empty_like(before)
         replicas.broadcast(array)
+        differs = differs or array.tobytes() != before.tobytes()
         device.load({name: array})
+    return differs

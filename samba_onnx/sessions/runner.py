@@ -107,12 +107,10 @@ class Runner:
         """
         if isinstance(inputs, (nn.Module, onnx.ModelProto)):
             # As the documented examples call it: the model first.
-            inputs, outputs, numbers = outputs, numbers or (), data_parallel or NO_NUMBERS
-            data_parallel = False
+            given, inputs, outputs = data_parallel, outputs, numbers or ()
+            data_parallel, numbers = given is True, {} if given is True else given or NO_NUMBERS
         request: Any = None
-        reduction, replica = self._parallel.reduction(
-            data_parallel, data_parallel_mode, reduce_on_rdu
-        )
+        reduction = self._parallel.reduction(data_parallel, data_parallel_mode, reduce_on_rdu)
         if (
             type(inputs) in _LISTS
             and type(outputs) in _LISTS
@@ -142,7 +140,7 @@ class Runner:
                     with loaded.lock.mutex:
                         prepared = loaded.runs.ready(request)
                         if prepared is not None and prepared.shortcut is not None:
-                            results = self._repeat(prepared, inputs, marks, numbers, train, replica)
+                            results = self._repeat(prepared, inputs, marks, numbers, train)
                             if results is not None:
                                 return results
         if isinstance(section_types, str):
@@ -153,7 +151,6 @@ class Runner:
         event = self._profiler.start_event(event_name(section_types))
         with TURN.mutex:
             device = self._program.required_device()
-            self._parallel.join(device, reduction)
             graph = self._program.graph(graph_name)
             fetches = fetched_outputs(graph, self._state.graphs.get(graph.name), outputs)
             self._tell_of_switch(self._state.graphs.get(graph.name))
@@ -171,7 +168,8 @@ class Runner:
                     reduction=reduction,
                 )
             )
-            values = self._execute(prepared, arrays, numbers, train, replica, output_grads)
+            self._parallel.join(device, reduction, prepared.plan)
+            values = self._execute(prepared, arrays, numbers, train, output_grads)
             results = tuple(output_tensor(output, values) for output in fetches)
             self._program.unread.ran(prepared.plan, outputs)
             if request is not None:
@@ -211,11 +209,10 @@ class Runner:
         arrays: Mapping[str, Array],
         numbers: Any,
         train: bool,
-        replica: int,
         output_grads: Sequence[torch.Tensor] | None,
     ) -> dict[str, Any]:
         """Make a prepared run; what it was given persists when it has succeeded."""
-        checked, argins = self._scalars(prepared.plan, numbers, train, replica)
+        checked, argins = self._scalars(prepared.plan, numbers, train)
         if output_grads is not None:
             self._set_output_grads(prepared.plan.schedule.graph, output_grads)
         event = self._profiler.start_event(RUN)
@@ -233,7 +230,6 @@ class Runner:
         outputs: list[Marks],
         numbers: Any,
         train: bool,
-        replica: int,
     ) -> _Outputs | None:
         """Make a run that has a shortcut; None, and nothing was done, if it does not fit."""
         shortcut: Shortcut = prepared.shortcut
@@ -243,13 +239,13 @@ class Runner:
         self._tell_of_switch(self._state.graphs.get(prepared.plan.schedule.graph.name))
         if not (numbers or shortcut.is_noted):
             return shortcut.run(sources)
-        checked, argins = self._scalars(prepared.plan, numbers, train, replica)
+        checked, argins = self._scalars(prepared.plan, numbers, train)
         results = shortcut.run(sources, argins)
         self._note(prepared.plan, checked)
         return results
 
     def _scalars(
-        self, plan: RunPlan, numbers: Any, train: bool, replica: int
+        self, plan: RunPlan, numbers: Any, train: bool
     ) -> tuple[Mapping[str, HyperparameterValue], Mapping[str, Any]]:
         """Hyperparameters of a run, checked, and the argins that it sends with them."""
         hyperparameters = self._program.hyperparameters
@@ -262,7 +258,7 @@ class Runner:
             forward=forward,
             step=step,
             batches=plan.batches,
-            replica=replica,
+            replica=self._parallel.rank,
         )
         return checked, argins
 

@@ -98,11 +98,11 @@ class SambaSession:
         self._program = LoadedProgram(self._profiler)
         self._state = TracedState()
         self._compiler = Compiler(self._options, self._mode, self._traces)
-        parallel = DataParallel(self._program)
+        self._parallel = DataParallel(self._program)
         self._tracer = Tracer(
-            self._program, self._state, self._mode, self._traces, self._profiler, parallel
+            self._program, self._state, self._mode, self._traces, self._profiler, self._parallel
         )
-        self._runner = Runner(self._program, self._state, self._profiler, parallel)
+        self._runner = Runner(self._program, self._state, self._profiler, self._parallel)
         self._access = TensorAccess(self._program, self._state)
         self._writer = OnnxWriter(self._state)
         self.optim_dict: dict[str, SambaTensor] = self._state.optimizer_states
@@ -336,10 +336,15 @@ class SambaSession:
         transfer_device: bool = True,
         weights: Collection[str] | None = None,
         losses: Losses = None,
+        distributed: bool = False,
     ) -> tuple[SambaTensor, ...]:
-        """Prepare a model to run; see ``samba.utils.trace_graph``."""
+        """Prepare a model to run; see ``samba.utils.trace_graph``.
+
+        With ``distributed``, or for a program that was launched with ``--data-parallel``, all
+        processes of the group begin with what process 0 transfers.
+        """
         command_line = self._options.command_line
-        return self._tracer.trace(
+        outputs = self._tracer.trace(
             model,
             inputs,
             optimizers,
@@ -353,6 +358,9 @@ class SambaSession:
             losses=losses,
             inference=bool(command_line.get("inference")),
         )
+        if transfer_device and (distributed or command_line.get("data_parallel")):
+            self._parallel.join_traced()
+        return outputs
 
     def trace_multigraph(
         self,

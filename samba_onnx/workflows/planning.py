@@ -268,7 +268,7 @@ def _rewritten(
     return run_pipeline(
         part.model,
         settings.target,
-        settings.options,
+        replace(settings.options, keep_linears=settings.rules.name_parallel_linears()),
         graph=graph,
         chooser=chooser,
         progress=settings.progress,

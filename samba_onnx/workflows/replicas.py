@@ -32,18 +32,38 @@ class Replicas:
         Raises:
             UsageError: There is none, or its backend combines what is on other devices only.
         """
-        if not (dist.is_available() and dist.is_initialized()):
+        if not self.exist():
             raise UsageError(
                 "data_parallel=True needs a group of processes, one per replica: launch the program "
                 "with torchrun or mpirun and give it --data-parallel, call "
                 "torch.distributed.init_process_group first, or leave data_parallel out"
             )
+        self._group = dist.group.WORLD
         self.rank = dist.get_rank()
         """The number of this replica."""
         self.size = dist.get_world_size()
         """How many there are."""
         backend = _host_backend(str(dist.get_backend_config(dist.group.WORLD)))
         self._averages = backend in _AVERAGING
+
+    @staticmethod
+    def exist() -> bool:
+        """Return whether this process is in a group."""
+        return dist.is_available() and dist.is_initialized()
+
+    @classmethod
+    def current(cls, known: Replicas | None) -> Replicas:
+        """Return the processes of the group that there is now.
+
+        Args:
+            known: What this returned before, which stays as long as the group is the same.
+
+        Raises:
+            UsageError: There is no group, or its backend combines what is on other devices only.
+        """
+        if known is not None and cls.exist() and known._group is dist.group.WORLD:
+            return known
+        return cls()
 
     def start(self, values: Array) -> PendingMean:
         """Begin to replace every number by its mean over all replicas; see ``runtime.GradientReducer``.

@@ -14,6 +14,7 @@ COMPARED = {
     "Logistic regression": "logreg",
     "Convolutional network": "convnet",
     "Llama on shapes": "llama_training",
+    "Several replicas": "replicas",
 }
 """Sections whose commands another test runs, to compare what they make with eager torch."""
 

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from samba_onnx.errors import UsageError
+from samba_onnx.errors import AnomalyError, UsageError
 from samba_onnx.pef import gradients
 from samba_onnx.pef.gradients import reduction_transfers
-from samba_onnx.pef.manifest import Cause
+from samba_onnx.pef.manifest import Cause, Direction
+from samba_onnx.program.kinds import SectionType
 from samba_onnx.runtime.device import Device
 from samba_onnx.runtime.requests import run_request
 from tests.runtime.replicas import (
@@ -244,3 +246,37 @@ def test_a_device_alone_moves_nothing(stack: ExitStack, tmp_path: Path) -> None:
     np.testing.assert_allclose(
         device.read("w2"), W2 - LR * ((X[0, 0] @ W1).T @ DY[0, 0]), rtol=1e-5, atol=1e-5
     )
+
+
+@pytest.mark.parametrize("on_rdu", [True, False])
+def test_gradients_of_fallbacks_are_reduced_on_the_device(
+    stack: ExitStack, tmp_path: Path, on_rdu: bool
+) -> None:
+    """The host computed a gradient and wants it again: what it knew of it is not what was reduced."""
+    plan = two_layers()
+    plan = replace(plan, pieces=[replace(p, on_rdu=p.type is SectionType.FWD) for p in plan.pieces])
+    how = reduction(on_rdu=on_rdu)
+    replicas = trained(
+        stack, tmp_path, plan, lambda device, number, rank: run(device, X[number, rank], how)
+    )
+    for device, _ in replicas:
+        for got, exact in zip(weights(device), joined(2), strict=True):
+            np.testing.assert_allclose(got, exact, **CLOSE)
+        manifest = device._pef.manifest
+        expected = reduction_transfers(manifest, manifest.graphs[0], 2, on_rdu=on_rdu)
+        assert reduced(device) == list(expected)
+        again = [
+            move.symbol
+            for move in device.ledger.run()
+            if move.cause is Cause.FALLBACK and move.direction is Direction.RDU_TO_HOST
+        ]
+        assert {"w1__grad", "w2__grad"} <= set(again)
+
+
+def test_a_failing_section_is_not_hidden_by_a_reduction(stack: ExitStack, tmp_path: Path) -> None:
+    (device, member), _ = open_replicas(stack, tmp_path, two_layers())
+    device.write("y__grad", DY[0, 0] * np.nan)
+    request = run_request(None, ["x"], [], single=True, reduction=reduction("inorder"))
+    with pytest.raises(AnomalyError, match="w2__grad"):
+        device.execute(device.prepare(request), {"x": X[0, 0]})
+    assert member.events == []

@@ -16,6 +16,8 @@ import samba_onnx as samba
 from samba_onnx.errors import UsageError
 from samba_onnx.pef import load_pef
 from samba_onnx.pef.manifest import Manifest
+from samba_onnx.report import Report
+from samba_onnx.sambaflow.samba import directives
 from samba_onnx.sessions import SambaSession
 from samba_onnx.sessions.arguments import tell_idle
 from samba_onnx.sessions.options import level_of
@@ -138,3 +140,89 @@ def test_a_program_that_trains_at_o1(session: SambaSession, tmp_path: Path) -> N
     session.to_cpu(model, optimizer)
     for one, other in zip(model.parameters(), twin.parameters(), strict=True):
         torch.testing.assert_close(one.data, other.data, **TOLERANCE)
+
+
+class Layers(nn.Module):
+    """Two blocks, of which lines mark a part each time that they run."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList([Block(), Block()])
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for block in self.blocks:
+            with directives.op_fusion(func_name="encoder", plugins=["lib.so"]):
+                x = torch.sigmoid(block(x)) * 2
+        return x
+
+
+def sections(manifest: Manifest, kind: str = "FWD") -> list[tuple[str, int]]:
+    return [(s.rule, s.nodes) for s in manifest.sections if s.type.value == kind]
+
+
+def notes_of(manifest: Manifest) -> str:
+    return " ".join(Report.from_manifest(manifest).notes)
+
+
+def test_a_module_is_one_section(session: SambaSession, tmp_path: Path) -> None:
+    model, inputs = nn.Sequential(Block(), Block()).eval(), (samba.ones(2, 4, name="x"),)
+    directives.op_fusion(model[1], "Encoder")
+    bare = {"use_o1_default_rules": False}
+
+    def compiled(level: str) -> Manifest:
+        path = session.compile(
+            model, inputs, output=tmp_path / "m.pef", level=level, config_dict=bare
+        )
+        with load_pef(path) as pef:
+            return pef.manifest
+
+    manifest = compiled("o1")
+    assert sections(manifest) == [*[("", 1)] * 4, ("op_fusion(Encoder)", 4)]
+    assert "op_fusion" not in notes_of(manifest)
+    assert manifest.sections[-1].name.endswith(":op_fusion(Encoder)")
+    (report,) = Report.from_manifest(manifest).fusion
+    assert (report.rule, report.source, report.nodes) == ("op_fusion(Encoder)", "op_fusion", 4)
+    directives.op_fusion(model[1], "Encoder")
+    other = compiled("o0")
+    assert all(section.rule == "" for section in other.sections)
+    assert "op_fusion" in notes_of(other)
+
+
+def test_lines_are_one_section_each_time_that_they_run(
+    session: SambaSession, tmp_path: Path
+) -> None:
+    model, inputs = Layers().eval(), (samba.ones(2, 4, name="x"),)
+    path = session.compile(model, inputs, output=tmp_path / "m.pef", level="o1")
+    with load_pef(path) as pef:
+        manifest = pef.manifest
+    assert sections(manifest) == [("op_fusion(encoder)", 6), ("op_fusion(encoder)", 6)]
+    assert '{"plugins": ["lib.so"]}' in notes_of(manifest)
+    assert "func_name" not in notes_of(manifest)
+    samba.utils.trace_graph(model, inputs, pef=path)
+    values = torch.randn(2, 4)
+    (result,) = session.run([samba.from_torch_tensor(values, name="x")], list(model.output_tensors))
+    torch.testing.assert_close(samba.to_torch(result), model(values).detach(), rtol=1e-5, atol=1e-6)
+
+
+def test_marks_of_a_program_that_trains_are_sections_of_both_halves(
+    session: SambaSession, tmp_path: Path
+) -> None:
+    model = Regression()
+    directives.op_fusion(model.inner, "Inner")
+    samba.from_torch_model_(model)
+    optimizer = samba.optim.SGD(model.parameters(), lr=0.1)
+    inputs = (samba.randn(4, 6, name="x"), samba.randint(3, (4,), name="y"))
+    path = session.compile(model, inputs, optimizer, output=tmp_path / "t.pef", level="o1")
+    with load_pef(path) as pef:
+        manifest = pef.manifest
+    for kind in ("FWD", "BCKWD"):
+        assert any(rule == "op_fusion(Inner)" for rule, _ in sections(manifest, kind))
+    assert not any(rule for rule, _ in sections(manifest, "OPT"))
+
+
+def test_marks_outside_of_what_is_compiled_are_still_hints(
+    session: SambaSession, tmp_path: Path
+) -> None:
+    directives.op_fusion(Block(), "Elsewhere")
+    manifest = compiled(session, tmp_path, level="o1")
+    assert "Elsewhere" in notes_of(manifest)

@@ -96,3 +96,23 @@ def test_manifests_without_fusion_are_as_they_were() -> None:
     manifest = samba_onnx.analyze(cached_onnx("mlp", "tiny"))
     assert manifest.fusion_rules == ()
     assert Report.from_manifest(manifest).fusion == ()
+
+
+def test_projections_stay_apart_for_rules_that_name_them(tmp_path: Path) -> None:
+    """Without such a rule they are one product, which no pattern of three matches."""
+    (tmp_path / "rules.yaml").write_text("""
+qkv:
+    priority: 5
+    pattern:
+        norm: {op_type: rms_norm, children: [query, key, value]}
+        query: {op_type: linear}
+        key: {op_type: linear}
+        value: {op_type: linear}
+""")
+    path = cached_onnx("llama", "tiny")
+    own = samba_onnx.analyze(path, level="o1", optimization_rules=tmp_path / "rules.yaml")
+    fused = [section.operators["MatMul"] for section in own.sections if section.rule]
+    assert fused == [3, 3]
+    default = samba_onnx.analyze(path, level="o1")
+    assert sum(s.operators.get("Split", 0) for s in default.sections) == 2
+    assert not any("Split" in section.operators for section in own.sections)

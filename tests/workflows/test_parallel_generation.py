@@ -14,6 +14,7 @@ import pytest
 import torch
 import transformers
 
+import samba_onnx as samba
 from models.generation import Decoder
 from samba_onnx.export.programs.inference import export_inference
 from samba_onnx.passes.sharding.programs import ParallelOptions
@@ -41,11 +42,10 @@ def program(model: Decoder, name: str, tokens: int, *, cached: bool) -> Program:
     blank = torch.zeros(BATCH, KEPT, ROWS, WIDTH)
     cache = (tuple((blank.clone(), blank.clone()) for _ in range(2)),) if cached else ()
     position = torch.full((BATCH, 1), PROMPT)
-    ids = torch.ones(BATCH, tokens, dtype=torch.int64)
+    ids = samba.from_torch_tensor(torch.ones(BATCH, tokens, dtype=torch.int64), name=f"{name}_ids")
     exported = export_inference(model, (ids, position, *cache), name=name).program
     kept = (*exported.inputs[2:], *exported.outputs[1:])
-    places = {"tokens": f"{name}_tokens"}
-    places |= {value: f"cache{number % 4}" for number, value in enumerate(kept)}
+    places = {value: f"cache{number % 4}" for number, value in enumerate(kept)}
     return dataclasses.replace(exported, regions={**exported.regions, **places})
 
 
@@ -71,7 +71,7 @@ def test_tokens_are_those_of_torch(rdus: int, tmp_path: Path) -> None:
     ):
         residents = pef.manifest.residents()
         device.load({name: value for name, value in weights.items() if name in residents})
-        given = {"tokens": ids.numpy(), "position": position.numpy()}
+        given = {"prompt_ids": ids.numpy(), "position": position.numpy()}
         logits = device.run(given, [outputs[0]], graph="prompt")[outputs[0]]
         expected, *flat = model(ids, position)
         for _ in range(4):
@@ -79,7 +79,7 @@ def test_tokens_are_those_of_torch(rdus: int, tmp_path: Path) -> None:
             ids = expected.argmax(-1, keepdim=True)
             cache = tuple(zip(flat[::2], flat[1::2], strict=True))
             expected, *flat = model(ids, position, cache)
-            given = {"tokens": ids.numpy(), "position": position.numpy()}
+            given = {"token_ids": ids.numpy(), "position": position.numpy()}
             logits = device.run(given, [outputs[1]], graph="token")[outputs[1]]
             position = position + 1
         token = pef.manifest.graphs[1]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import onnx_ir as ir
 
@@ -13,6 +15,8 @@ from samba_onnx.passes.planning.fusion.matching import Match, StepBudget, Unit, 
 from samba_onnx.passes.planning.fusion.patterns import FusionRule, Pattern, PatternEntry
 from samba_onnx.passes.planning.fusion.units import Units
 from samba_onnx.program.dataflow import Dataflow
+
+LOGGER: Final = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -84,8 +88,11 @@ class _Fusion:
         def accept(match: Match) -> bool:
             return self._join(rule, pattern, match)
 
-        for _ in embeddings(pattern, self.flow, units, StepBudget(), self._fits, accept):
+        steps = StepBudget()
+        for _ in embeddings(pattern, self.flow, units, steps, self._fits, accept):
             pass
+        if steps.exhausted:
+            LOGGER.debug("rule %r fits in too many ways: some places were given up", rule.name)
 
     def _fits(self, entry: PatternEntry, unit: Unit) -> bool:
         return not entry.included or all(self._is_free(position) for position in unit)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,9 @@ class FusionRule:
                 yield from entry.operators
 
 
+_LINEARS: Final = frozenset({"linear", "addmm", "mm", "Gemm"})
+
+
 @dataclass(frozen=True, eq=False)
 class FusionRules:
     """The rules of a compilation."""
@@ -78,6 +82,15 @@ class FusionRules:
     """In the order in which they are tried."""
     notes: tuple[str, ...] = ()
     """Sentences for the report about what files say without effect."""
+
+    def name_parallel_linears(self) -> bool:
+        """Return whether a pattern has several linear layers of one operand, as queries, keys and values."""
+        return any(
+            sum(not _LINEARS.isdisjoint(pattern.entries[c].operators) for c in entry.children) > 1
+            for rule in self.rules
+            for pattern in rule.patterns
+            for entry in pattern.entries.values()
+        )
 
 
 NO_RULES = FusionRules()

@@ -101,9 +101,9 @@ class Exactness:
     def _is_exact(self, value: ir.Value, seen: Callable[[ir.Value], bool]) -> bool:
         array = _content(value)
         if array is not None:
-            return bool(
-                np.array_equal(array.astype(np.float32).astype(array.dtype), array, equal_nan=True)
-            )
+            with np.errstate(over="ignore"):  # what overflows is not equal
+                narrow = array.astype(np.float32).astype(array.dtype)
+            return np.array_equal(narrow, array, equal_nan=True)
         node = value.producer()
         if value.dtype in _NARROW:
             return True

@@ -26,6 +26,7 @@ from samba_onnx.export.capture.branches import Values, ValuesNeededError
 from samba_onnx.export.capture.caches import register_caches
 from samba_onnx.export.capture.conforming import check_sizes, decomposed, written_constant
 from samba_onnx.export.capture.fake_members import fake, fake_members
+from samba_onnx.export.capture.fusion_marks import apply_marks
 from samba_onnx.export.capture.identities import restore_identities
 from samba_onnx.export.capture.known_values import KnownValues
 from samba_onnx.export.capture.loss_marks import loss_marks
@@ -274,6 +275,7 @@ def _traced(
         if constants.are_kept:
             forget_traced()
     restore_identities(program)
+    apply_marks(program, module)
     program.graph_module.meta[_NOTES] = tuple(notes)
     return program
 

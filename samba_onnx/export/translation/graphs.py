@@ -15,7 +15,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 import samba_onnx.export.operators  # noqa: F401  fills the table
 from samba_onnx.errors import InternalError, ModelError
 from samba_onnx.export.decomposition.rules import decomposed
-from samba_onnx.export.naming import refused, scope_name
+from samba_onnx.export.naming import fusion_mark, refused, scope_name
 from samba_onnx.export.operators.registry import (
     Context,
     Layout,
@@ -130,7 +130,7 @@ class _Translator:
             self.build.scope = scope_name(self.root, node)
         trace = node.meta.get("stack_trace")
         if trace:
-            self.build.metadata = {STACK_TRACE: trace}
+            self.build.metadata = {STACK_TRACE: trace} | fusion_mark(node)
 
     def _attribute(self, graph_module: fx.GraphModule, node: fx.Node) -> Any:
         content: Any = graph_module

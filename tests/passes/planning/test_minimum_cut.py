@@ -150,6 +150,12 @@ def test_costs_beyond_thirty_two_bits_are_rounded_not_wrapped() -> None:
     assert problem.cost(problem.solve()) == brute_force(problem)[0]
 
 
+def test_copies_of_many_large_values_add_up_without_wrapping() -> None:
+    most = 1 << 40
+    values = tuple(CutValue(Home.RDU, (0,), down=2 * most, up=0) for _ in range(8))
+    assert CutProblem((most,), (0,), {}, values).solve() == (Home.RDU,)
+
+
 def test_components_are_what_no_value_connects() -> None:
     values = (
         CutValue(0, (2, 3), 1, 1),

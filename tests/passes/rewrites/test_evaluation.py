@@ -277,3 +277,11 @@ def test_a_gather_in_batches_is_that_of_each_batch() -> None:
     places = np.array([[[0], [2]], [[1], [1]]])
     (result,) = evaluated("GatherND", data, places, attributes={"batch_dims": 1})
     np.testing.assert_array_equal(result, [data[0, [0, 2]], data[1, [1, 1]]])
+
+
+def test_a_gather_in_batches_is_measured_by_what_one_of_them_takes() -> None:
+    data, many = np.zeros((2, 3, 5), np.int8), MOST // 10
+    places = np.zeros((2, many, 1), np.int64)
+    (result,) = evaluated("GatherND", data, places, attributes={"batch_dims": 1})
+    assert isinstance(result, np.ndarray)
+    assert result.size == 2 * many * 5

@@ -61,3 +61,21 @@ def test_an_empty_operand_along_another_axis_is_an_error_and_stays_one() -> None
     SimplifyConcatsPass()(model)
     assert operators(model) == ["Concat"]
     assert len(model.graph[0].inputs) == 2
+
+
+def test_an_axis_from_the_end_is_the_same_axis_for_an_empty_operand() -> None:
+    model = parse("g (float[0,3] e, float[2,3] x) => (float[2,3] y) { y = Concat<axis=-2>(e, x) }")
+    check(model, SimplifyConcatsPass(), inputs=[numbers(0, 3), numbers(2, 3)])
+    assert [value is not None and value.name for value in model.graph[0].inputs] == ["x"]
+
+
+@pytest.mark.parametrize(("inner", "merges"), [(1, True), (0, False), (-1, False)])
+def test_operands_of_unknown_rank_are_joined_along_the_very_same_axis(
+    inner: int, merges: bool
+) -> None:
+    model = parse(
+        f"""g (float[2,3] x) => (y)
+        {{ c = Concat<axis={inner}>(x, x) y = Concat<axis=1>(c, x) }}"""
+    )
+    SimplifyConcatsPass()(model)
+    assert (len(model.graph[-1].inputs) == 3) is merges

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 
 import pytest
@@ -166,11 +167,16 @@ def test_sections_that_would_wait_for_each_other_are_not_made(tmp_path: Path) ->
 
 
 def test_two_sections_that_would_wait_for_each_other(tmp_path: Path) -> None:
-    """Each is possible alone; together they would wait in a circle."""
-    text = "pair: {priority: 1, pattern: {a: {op_type: [abs, sqrt], child: s}, s: {op_type: [neg, exp]}}}"
+    """Each is possible alone; together, either would read what the other writes."""
+    text = """
+      first: {priority: 2, pattern: {a: {op_type: abs, child: s}, s: {op_type: add}}}
+      second: {priority: 1, pattern: {a: {op_type: sqrt, child: s}, s: {op_type: sub}}}
+    """
     graph = """g (float[4] x, float[4] w) => (y, z) {
-        a = Abs(x) c = Sqrt(w) d = Add(a, c) y = Neg(d) z = Exp(c) }"""
-    assert matched(tmp_path, text, graph) == ["Abs", "pair: Sqrt Exp", "Add", "Neg"]
+        a = Abs(x) c = Sqrt(w) y = Add(a, c) z = Sub(c, a) }"""
+    assert matched(tmp_path, text, graph) == ["Sqrt", "first: Abs Add", "Sub"]
+    other = text.replace("priority: 1", "priority: 3")
+    assert matched(tmp_path, other, graph) == ["Abs", "second: Sqrt Sub", "Add"]
 
 
 def test_a_match_does_not_reach_into_another_group(tmp_path: Path) -> None:
@@ -209,7 +215,7 @@ def test_a_match_that_does_not_fit_on_the_chip_is_cut(tmp_path: Path) -> None:
     assert all(len(p.nodes) == 1 or sram_bytes(p.nodes, target()) < needed for p in pieces)
 
 
-def test_a_search_without_end_is_given_up(tmp_path: Path) -> None:
+def test_a_search_without_end_is_given_up(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Thirty children of one kind fit in more ways than anybody can try, and the last is not there."""
     children = [f"c{i}" for i in range(30)]
     entries = "\n".join(f"          {name}: {{op_type: relu}}" for name in children)
@@ -224,7 +230,9 @@ def test_a_search_without_end_is_given_up(tmp_path: Path) -> None:
     """
     nodes = " ".join(f"v{i} = Relu(a)" for i in range(31))
     graph = f"g (float[4] x) => (v0, t) {{ a = Abs(x) {nodes} t = Tanh(x) }}"
-    assert not any("wide" in section for section in matched(tmp_path, text, graph))
+    with caplog.at_level(logging.DEBUG):
+        assert not any("wide" in section for section in matched(tmp_path, text, graph))
+    assert "rule 'wide' fits in too many ways" in caplog.text
 
 
 def test_the_answer_does_not_depend_on_the_order_of_independent_nodes(tmp_path: Path) -> None:

@@ -169,6 +169,27 @@ def test_islands_that_stay(text: str, reason: str) -> None:
     assert reason in refusals(text)
 
 
+@pytest.mark.parametrize(("most", "fits"), [(2**24 - 2, True), (2**24, False)])
+def test_whole_numbers_up_to_what_float32_has_all_of(most: int, fits: bool) -> None:
+    text = f"""g (bool[3] m) => (float[3] y) <double most = {{{most}}}> {{
+  a = Cast<to=11>(m)
+  c = Add(a, most)
+  d = Abs(c)
+  y = Cast<to=1>(d)
+}}"""
+    mask = np.array([True, False, True])
+    if fits:
+        assert refused(narrowed(text, [mask]), TARGET) == []
+    else:
+        assert "Add 'c': float32 would round 'c' before it is read" in refusals(text)
+
+
+@pytest.mark.parametrize("factor", ["1e-40", "1e40"])
+def test_factors_that_float32_has_not_with_all_digits_stay(factor: str) -> None:
+    text = f"{ISLAND} d = Mul(a, c)\n y = Cast<to=1>(d) }}".replace("{0.1}", f"{{{factor}}}")
+    assert "Mul 'd': float32 would round its constant 'c'" in refusals(text)
+
+
 def test_numbers_from_outside_stay() -> None:
     text = "g (double[4] x) => (double[4] y) { y = Neg(x) }"
     assert refusals(text) == ("Neg 'y': 'x' may be any number of float64",)
