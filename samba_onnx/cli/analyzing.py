@@ -28,6 +28,7 @@ from samba_onnx.cli.model_choices import (
     refuse_losses,
     refuse_stated_shapes,
     refuse_torch_options,
+    refuse_translations,
     spatial_mini_batches,
     stated_shapes,
 )
@@ -50,6 +51,7 @@ from samba_onnx.cli.options import (
     SpatialBatchesOption,
     TargetOption,
     TrainOption,
+    TranslationsOption,
     VerboseOption,
     parse_sizes,
 )
@@ -82,6 +84,7 @@ def analyze(
     keep_dynamic: KeepDynamicOption = False,
     float16: Float16Option = None,
     train: TrainOption = False,
+    translations: TranslationsOption = None,
     loss_index: LossOption = None,
     spatial_batches: SpatialBatchesOption = None,
     n_chips: ChipsOption = 1,
@@ -127,6 +130,7 @@ def analyze(
         outputs={"--json": json, "--annotated": annotated},
     )
     refuse_losses(loss_index, train)
+    refuse_translations(model, translations)
     parallel = parallel_options(n_chips, tensor_parallel)
     if not is_torch_model(model):
         refuse_torch_options(train)
@@ -139,7 +143,12 @@ def analyze(
 
     from samba_onnx.report import Report
 
-    training = {"spatial_batches": batches, "train": train, "loss_indices": loss_index}
+    training: dict[str, Any] = {
+        "spatial_batches": batches,
+        "train": train,
+        "loss_indices": loss_index,
+    }
+    training |= {"translations": translations}
     with Activity(quiet) as activity:
 
         def plan(target: str | Target) -> Manifest:

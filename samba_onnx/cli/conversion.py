@@ -34,6 +34,7 @@ from samba_onnx.cli.model_choices import (
     refuse_no_check,
     refuse_stated_shapes,
     refuse_torch_options,
+    refuse_translations,
     spatial_mini_batches,
     stated_shapes,
 )
@@ -59,6 +60,7 @@ from samba_onnx.cli.options import (
     SpatialBatchesOption,
     TargetOption,
     TrainOption,
+    TranslationsOption,
     VerboseOption,
     parse_sizes,
 )
@@ -131,6 +133,7 @@ def convert(
         ),
     ] = True,
     train: TrainOption = False,
+    translations: TranslationsOption = None,
     loss_index: LossOption = None,
     spatial_batches: SpatialBatchesOption = None,
     n_chips: ChipsOption = 1,
@@ -173,6 +176,7 @@ def convert(
     sizes |= fusion_choices(level, optimization_rules, use_o1_default_rules)
     refuse_losses(loss_index, train)
     parallel = parallel_options(n_chips, tensor_parallel)
+    refuse_translations(model, translations)
     destination = output or default_destination(model)
     device = device_choices(target, level, placement, host)
     refuse_annotated(model, annotated)
@@ -199,6 +203,7 @@ def convert(
                 sample=sample is not False,
                 check=check,
                 train=train,
+                translations=translations,
                 loss_indices=loss_index,
                 spatial_batches=batches,
                 check_passes=check_passes,

@@ -150,6 +150,8 @@ def _analyzed(
     target = options["target"] or (other.target if other else DEFAULT_TARGET)
     level = options["level"] or (other.level if other else "o3")
     fusion = fusion_choices(level, options["rules"], options["default_rules"])
+    if other is not None and options["rules"] is None:
+        _refuse_other_rules(other, level, target)
     if is_torch_model(model):
         rules = torch_fusion(fusion)
         manifest = analyze_torch(model, activity.step, target=target, level=level, fusion=rules)
@@ -167,6 +169,25 @@ def _analyzed(
         **fusion,
     )
     return Report.from_manifest(manifest)
+
+
+def _refuse_other_rules(other: Report, level: str, target: str) -> None:
+    """Refuse to analyze with the target's rules of fusion what is held against a file's."""
+    if level != other.level:
+        return
+    from samba_onnx.passes.targets import load_target
+
+    own = load_target(target).fusion_rules
+    known = {"op_fusion"} | ({own.name} if own else set())
+    files = [rule.source for rule in other.fusion if rule.source not in known]
+    if files:
+        from samba_onnx.errors import UsageError
+        from samba_onnx.safety.files import printable
+
+        raise UsageError(
+            f"the other side has sections by the rules of {printable(files[0])}: give that file, too, with "
+            "--optimization-rules"
+        )
 
 
 def _sizes(report: Report) -> tuple[dict[str, Any], dict[str, Any]]:

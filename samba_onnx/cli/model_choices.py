@@ -126,6 +126,23 @@ def refuse_libraries(libraries: list[str] | None) -> None:
         )
 
 
+def refuse_translations(model: str, files: Sequence[str] | None) -> None:
+    """Refuse translations of torch's operators for a model that has none.
+
+    Args:
+        model: What is converted, analyzed or compared.
+        files: Files that register translations; None for none.
+
+    Raises:
+        UsageError: There are such files, and the model is in ONNX.
+    """
+    if files and not is_torch_model(model):
+        raise UsageError(
+            "--translations is for PyTorch models; operators of an ONNX model's custom domains come with "
+            "--custom-ops"
+        )
+
+
 def refuse_torch_options(train: bool) -> None:
     """Refuse to make an ONNX model a program that trains.
 

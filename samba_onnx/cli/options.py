@@ -163,6 +163,16 @@ CustomOpsOption = Annotated[
         "repeatable.",
     ),
 ]
+TranslationsOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--translations",
+        metavar="FILE",
+        help="Python file that registers translations of your own operators of torch; it is executed; "
+        "repeatable.",
+        rich_help_panel=TORCH,
+    ),
+]
 TrainOption = Annotated[
     bool,
     typer.Option(

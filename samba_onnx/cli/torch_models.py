@@ -24,6 +24,7 @@ def convert_torch(
     *,
     sample: bool,
     train: bool,
+    translations: Sequence[str] | None = None,
     loss_indices: Sequence[int] | None = None,
     **options: Any,
 ) -> Pef:
@@ -35,6 +36,7 @@ def convert_torch(
         progress: Called with the name of each step before it begins.
         sample: Keep the example inputs with eager torch's outputs.
         train: The factory returns optimizers, too: convert for training.
+        translations: Files that register translations of the user's own operators.
         loss_indices: Outputs that training starts from; None chooses those that losses made.
         **options: Target, level and checks, as ``samba_onnx.workflows.porting.port`` takes them.
 
@@ -43,7 +45,7 @@ def convert_torch(
         ModelError: The model cannot be converted.
         PassMismatchError: A pass changes what it computes.
     """
-    _import_porting(progress)
+    _import_porting(progress, translations)
     from samba_onnx.workflows import porting
 
     options["progress"] = progress
@@ -55,7 +57,12 @@ def convert_torch(
 
 
 def analyze_torch(
-    model: str, progress: Callable[[str], None], *, train: bool = False, **options: Any
+    model: str,
+    progress: Callable[[str], None],
+    *,
+    train: bool = False,
+    translations: Sequence[str] | None = None,
+    **options: Any,
 ) -> Manifest:
     """Analyze a PyTorch model.
 
@@ -63,13 +70,14 @@ def analyze_torch(
         model: A factory, a ``.pt2`` file or a Hugging Face configuration.
         progress: Called with the name of each step before it begins.
         train: The factory returns optimizers, too: analyze the program that trains.
-        **options: Target, level and the like, as ``samba_onnx.workflows.porting.analyze_torch`` takes them.
+        translations: Files that register translations of the user's own operators.
+        **options: Target, level and the like, as ``samba_onnx.workflows.porting.analyze_torch`` takes it.
 
     Raises:
         UsageError: torch is not installed, or an argument is wrong.
         ModelError: The model cannot be exported.
     """
-    _import_porting(progress)
+    _import_porting(progress, translations)
     from samba_onnx.workflows import porting
 
     with _prints_elsewhere():
@@ -78,7 +86,12 @@ def analyze_torch(
 
 
 def verify_torch(
-    model: str, pef: Pef, progress: Callable[[str], None], **options: Any
+    model: str,
+    pef: Pef,
+    progress: Callable[[str], None],
+    *,
+    translations: Sequence[str] | None = None,
+    **options: Any,
 ) -> Verification:
     """Compare the outputs of a PEF with those of the PyTorch model that it was made of.
 
@@ -86,6 +99,7 @@ def verify_torch(
         model: A factory or a ``.pt2`` file.
         pef: The PEF, open, with its weights.
         progress: Called with the name of each step before it begins.
+        translations: Files that register translations of the user's own operators.
         **options: Tolerances, threads and engine, as
             ``samba_onnx.workflows.module_verification.verify_module`` takes them.
 
@@ -93,7 +107,7 @@ def verify_torch(
         UsageError: torch is not installed, or the PEF is not of this model.
         ModelError: The model cannot be exported.
     """
-    _import_porting(progress)
+    _import_porting(progress, translations)
     from samba_onnx.workflows import module_verification, porting
 
     with _prints_elsewhere():
@@ -103,7 +117,12 @@ def verify_torch(
 
 
 def compare_torch(
-    model: str, pef: Pef, progress: Callable[[str], None], *, threads: int | None
+    model: str,
+    pef: Pef,
+    progress: Callable[[str], None],
+    *,
+    threads: int | None,
+    translations: Sequence[str] | None = None,
 ) -> ValueComparison:
     """Compare a PEF with the PyTorch model that it was made of.
 
@@ -112,12 +131,13 @@ def compare_torch(
         pef: The PEF, open.
         progress: Called with the name of each step before it begins.
         threads: Threads within operators; all cores where None.
+        translations: Files that register translations of the user's own operators.
 
     Raises:
         UsageError: torch is not installed, or the PEF is not of this model.
         ModelError: The model cannot be exported.
     """
-    _import_porting(progress)
+    _import_porting(progress, translations)
     from samba_onnx.workflows import module_comparison, porting
 
     with _prints_elsewhere():
@@ -178,13 +198,17 @@ def _prints_elsewhere() -> AbstractContextManager[object]:
     return contextlib.redirect_stdout(sys.stderr)
 
 
-def _import_porting(progress: Callable[[str], None]) -> None:
-    """Import torch and what ports its models, and begin to load one."""
+def _import_porting(
+    progress: Callable[[str], None], translations: Sequence[str] | None = None
+) -> None:
+    """Import torch and what ports its models, register users' translations, and begin to load a model."""
     progress("import torch")
     _require_torch()
-    from samba_onnx.workflows import porting  # noqa: F401
+    from samba_onnx.workflows import porting
 
     progress("load")
+    with _prints_elsewhere():
+        porting.load_translations(translations or ())
 
 
 def _require_torch() -> None:

@@ -11,6 +11,7 @@ import typer
 
 from samba_onnx.cli.display import Display, refuse_overwriting
 from samba_onnx.cli.failures import EXIT_NO, EXIT_YES
+from samba_onnx.cli.model_choices import refuse_translations
 from samba_onnx.cli.options import (
     CustomOpsOption,
     EngineOption,
@@ -18,6 +19,7 @@ from samba_onnx.cli.options import (
     QuietOption,
     SeedOption,
     ThreadsOption,
+    TranslationsOption,
     VerboseOption,
 )
 from samba_onnx.cli.progress import Activity
@@ -78,6 +80,7 @@ def verify(
     threads: ThreadsOption = None,
     engine: EngineOption = "onnxruntime",
     custom_ops: CustomOpsOption = None,
+    translations: TranslationsOption = None,
     json: JsonOption = None,
     quiet: QuietOption = False,
     verbose: VerboseOption = 0,
@@ -105,6 +108,7 @@ def verify(
     of_torch = len(files) == 2 and is_torch_model(files[0])
     if of_torch:
         _refuse_options_of_onnx(input_file, seed, custom_ops)
+    refuse_translations(files[0], translations)
     refuse_overwriting(*files, outputs={"--json": json})
 
     from samba_onnx.cli.residents import refuse_missing_weights
@@ -128,6 +132,7 @@ def verify(
                 atol=atol,
                 threads=threads,
                 engine=engine,
+                translations=translations,
             )
         elif len(files) == 1:
             verification = self_test(

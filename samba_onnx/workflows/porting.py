@@ -48,12 +48,14 @@ from samba_onnx.workflows.torch_programs import (
     named_inputs,
     recorded_program,
 )
+from samba_onnx.workflows.translation_files import load_translations
 
 __all__ = [
     "TorchModel",
     "analyze_torch",
     "export_trained",
     "load_torch_model",
+    "load_translations",
     "port",
     "port_training",
     "read_checkpoint",

@@ -48,6 +48,9 @@ def test_the_report_of_every_command_says_what_rules_matched(
     assert report["level"] == "o1"
     same = samba_port("diff", model.with_suffix(".pef"), model, "--optimization-rules", rules)
     assert same.status == 0
+    other = samba_port("diff", model.with_suffix(".pef"), model)
+    assert other.status == 2
+    assert "rules of rules.yaml: give that file, too, with --optimization-rules" in other.err
     default = samba_port("analyze", model, "--level", "o1", "--json", "-")
     assert {s["rule"] for s in json.loads(default.out)["sections"]} == {"linear_activation", ""}
     both = samba_port("analyze", model, *stated, "--use-o1-default-rules", "--json", "-")

@@ -16,9 +16,10 @@ from samba_onnx.pef.log import render_log
 from samba_onnx.report import Report
 from samba_onnx.workflows.sample_inputs import input_specs, pef_ranges, random_inputs
 from samba_onnx.workflows.verification import compare, run_original
+from tests.rows import others_slow
 
 
-@pytest.mark.parametrize("name", sorted(MODELS))
+@pytest.mark.parametrize("name", others_slow(sorted(MODELS), ("gpt2", "lenet", "llama", "unet")))
 def test_sections_are_fewer_than_operators_and_more_than_at_o3(name: str) -> None:
     counts = [
         len(samba_onnx.analyze(cached_onnx(name, "tiny"), level=level).sections)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -203,6 +204,7 @@ def test_what_cannot_run_between_two_passes_is_compared_after_the_next() -> None
     assert caught.value.passes == ("TanhToNoSuchOperator", "ReluToNorThisOne")
     # The first refusal is what is said.
     assert "computes: the engine refuses it: " in str(caught.value)
+    assert "the model between two passes" not in str(caught.value)
     assert "NoSuchOperator" in str(caught.value).partition("refuses it: ")[2].partition(";")[0]
 
 
@@ -252,3 +254,93 @@ def test_large_weights_are_fed(most: int, monkeypatch: pytest.MonkeyPatch) -> No
     with pytest.raises(PassMismatchError, match="of output 'y' are off"):
         guard.see(_step(model, "Tanh", "Erf"))
     assert model.graph.initializers.keys() >= {"w"}
+
+
+def _looked_up(rows: int = 10) -> ir.Model:
+    model = ir.from_onnx_text(
+        f"""
+        <ir_version: 10, opset_import: ["" : 21]>
+        g (int64[64] i, float[{rows}, 2] w) => (float[64, 2] y) {{ y = Gather(w, i) }}
+        """
+    )
+    value = model.graph.inputs.pop()
+    value.const_value = ir.tensor(
+        np.arange(2.0 * rows, dtype=np.float32).reshape(rows, 2), name="w"
+    )
+    model.graph.register_initializer(value)
+    return model
+
+
+def _with_rows(model: ir.Model, first: int) -> PassStep:
+    """Return a step that changed all rows of a table from one on, and does nothing when it is asked again."""
+    weight = model.graph.initializers["w"]
+    assert weight.const_value is not None
+    rows = weight.const_value.numpy().copy()
+    rows[first:] += 1
+    weight.const_value = ir.tensor(rows, name="w")
+    return PassStep("Table", model, lambda: Rename("a", "b"), False)
+
+
+def test_rows_of_a_table_are_all_looked_up_and_a_fault_may_be_of_no_part() -> None:
+    model = _looked_up()
+    guard = PassGuard(model)
+    with pytest.raises(PassMismatchError, match=r"largest; no part of it alone shows it; please"):
+        guard.see(_with_rows(model, 3))
+
+
+def test_where_those_fail_the_first_two_rows_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    def chosen(specs: Any, seed: int, ranges: Any = None) -> dict[str, Any]:
+        return random_inputs(specs, seed, ranges) if ranges is None else {"i": np.full(64, 99)}
+
+    monkeypatch.setattr(pass_guard, "random_inputs", chosen)
+    model = _looked_up()
+    guard = PassGuard(model)
+    guard.see(_with_rows(model, 2))
+    assert guard.finish()
+    with pytest.raises(PassMismatchError):
+        guard.see(_with_rows(model, 1))
+
+
+def test_a_model_that_fails_when_it_runs_is_refused_by_the_reason() -> None:
+    model = _looked_up()
+    guard = PassGuard(model)
+    guard.see(_with_rows(model, 10))
+    guard.see(_with_rows(model, 10))
+    assert "each of 2 passes" in guard.finish()[0]
+    weight = model.graph.initializers["w"]
+    weight.const_value = ir.tensor(np.zeros((1, 2), np.float32), name="w")
+    weight.shape = ir.Shape([1, 2])
+    guard.see(PassStep("Table", model, lambda: Rename("a", "b"), False))
+    with pytest.raises(PassMismatchError, match="the engine refuses it: ") as caught:
+        guard.finish()
+    reason = str(caught.value).partition("refuses it: ")[2]
+    assert "out of data bounds" in reason
+    assert "the model" not in reason.partition(";")[0]
+
+
+def test_halves_of_a_deep_model_may_be_off_by_its_roundings() -> None:
+    chain = " ".join(f"h{n + 1} = Mul(h{n}, k)" for n in range(300))
+    for depth, passes in ((300, True), (1, False)):
+        text = chain.split(" h")[0] if depth == 1 else chain
+        model = ir.from_onnx_text(
+            f"""
+            <ir_version: 10, opset_import: ["" : 21]>
+            g (float16[4] h0, float16[1] k, float16[1] w) => (float16[4] y)
+            {{ {text} y = Mul(h{depth}, w) }}"""
+        )
+        for name in "wk":
+            value = next(value for value in model.graph.inputs if value.name == name)
+            model.graph.inputs.remove(value)
+            value.const_value = ir.tensor(np.ones(1, np.float16), name=name)
+            model.graph.register_initializer(value)
+        guard = PassGuard(model)
+        # 0.7 %: some fourteen roundings to 11 bits.
+        model.graph.initializers["w"].const_value = ir.tensor(
+            np.full(1, 1.007, np.float16), name="w"
+        )
+        step = PassStep("Scale", model, lambda: Rename("a", "b"), False)
+        if passes:
+            guard.see(step)
+        else:
+            with pytest.raises(PassMismatchError):
+                guard.see(step)

@@ -36,7 +36,6 @@ from samba_onnx.export.capture.refusals import (
     not_captured,
     refuse_unless_fitting,
     refused_calls,
-    without_tracebacks,
 )
 from samba_onnx.export.capture.running_statistics import followed_statistics
 from samba_onnx.export.capture.samba_calls import OwnTensors, samba_calls
@@ -44,6 +43,7 @@ from samba_onnx.export.capture.surroundings import forget_tensors, forget_traced
 from samba_onnx.export.capture.unchecked import Unchecked
 from samba_onnx.export.capture.whole_layers import whole_layers
 from samba_onnx.export.decomposition.functionalizing import functionalized
+from samba_onnx.export.decomposition.tracing_logs import without_tracebacks
 from samba_onnx.export.naming import flat_names
 from samba_onnx.functional import device_limits
 

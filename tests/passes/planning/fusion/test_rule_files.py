@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -136,3 +137,12 @@ def test_which_rules_count(tmp_path: Path) -> None:
     for options in (FusionOptions(path), FusionOptions(None, True)):
         with pytest.raises(UsageError, match="they count at level o1"):
             chosen_rules(target, "o0", options)
+
+
+def test_the_file_of_the_documentation_can_be_used(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[4] / "docs" / "fusion.md").read_text(encoding="utf-8")
+    (text,) = re.findall(r"^```yaml\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    found = rules(tmp_path, text)
+    assert [(rule.name, len(rule.patterns)) for rule in found.rules] == [("mlp", 1), ("head", 2)]
+    (note,) = found.notes
+    assert "SAFE_GEMM" in note
