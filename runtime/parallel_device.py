@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, TypeVar
 
 from samba_onnx.errors import LostRduError, UsageError
 from samba_onnx.pef.manifest import Symbol
@@ -14,30 +14,28 @@ from samba_onnx.runtime.device import Device
 from samba_onnx.runtime.elements import Array
 from samba_onnx.runtime.exchanges import Exchange, Rdu
 from samba_onnx.runtime.inputs import InputSpec
-from samba_onnx.runtime.ledger import Ledger
-from samba_onnx.runtime.locking import DeviceLock, Mutex
-from samba_onnx.runtime.memory import DeviceMemory
-from samba_onnx.runtime.profile import Profile
+from samba_onnx.runtime.locking import DeviceLock, Mutex, refuse_in_children
+from samba_onnx.runtime.prepared import PreparedRun, PreparedRuns
+from samba_onnx.runtime.requests import RunRequest
 from samba_onnx.runtime.shards import assembled, shard_of
 
-__all__ = ["AnyDevice", "ParallelDevice", "open_device"]
+__all__ = ["ParallelDevice", "open_device"]
 
 Result = TypeVar("Result")
 
 _CORES: Final = os.cpu_count() or 1
 
 
-class ParallelDevice:
+class ParallelDevice(Device):
     """As many emulated RDUs as a PEF was compiled for.
 
     It is used as a :class:`Device` is: values are given and returned whole, and each RDU gets its shards.
-    Every RDU executes in a thread of its own; where the schedule has an exchange, all of them meet.
+    Every RDU executes in a thread of its own; where the schedule has an exchange, all of them meet. Ledger,
+    memory, profile and registers are those of the first RDU: the others copy, use and have as much.
     """
 
     devices: tuple[Device, ...]
-    """The RDUs, in their order. All copy and exchange the same number of bytes."""
-    lock: DeviceLock
-    """Held for as long as something is done."""
+    """The RDUs, in their order."""
 
     def __init__(
         self, pef: Pef, *, threads: int | None = None, mutex: Mutex | None = None, **options: Any
@@ -68,28 +66,11 @@ class ParallelDevice:
             Device(pef, threads=own, rdu=Rdu(number, self._exchange), **options)
             for number in range(parallel.rdus)
         )
+        first = self.devices[0]
+        self.ledger, self.memory, self.profile = first.ledger, first.memory, first.profile
+        self.registers, self.reductions, self.runs = first.registers, first.reductions, _NoReplays()
         self._pool = ThreadPoolExecutor(parallel.rdus, thread_name_prefix="rdu")
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_exception: object) -> None:
-        self.close()
-
-    @property
-    def ledger(self) -> Ledger:
-        """Every copy of the first RDU, exchanges included; the others have copied as much."""
-        return self.devices[0].ledger
-
-    @property
-    def memory(self) -> DeviceMemory:
-        """Memory of the first RDU; the others use as much."""
-        return self.devices[0].memory
-
-    @property
-    def profile(self) -> Profile:
-        """Measured seconds of the first RDU by call; an exchange includes the time of waiting."""
-        return self.devices[0].profile
+        refuse_in_children(self)
 
     def close(self) -> None:
         """Release sessions and values of all RDUs."""
@@ -111,6 +92,44 @@ class ParallelDevice:
         whole = {name: self._checked(name, value) for name, value in values.items()}
         self._all(lambda number, device: device.load(self._shards(whole, number)))
 
+    def prepare(self, request: RunRequest) -> PreparedRun:
+        """Return what a request executes on the first RDU; the others execute the same.
+
+        Args:
+            request: What is asked for.
+
+        Raises:
+            SambaError: As :meth:`Device.prepare` raises it.
+        """
+        return self._all(lambda number, device: device.prepare(request))[0]
+
+    def execute(
+        self,
+        prepared: PreparedRun,
+        inputs: Mapping[str, Any],
+        argins: Mapping[str, Any] | None = None,
+    ) -> dict[str, Any]:
+        """Make a prepared run on all RDUs.
+
+        Args:
+            prepared: From :meth:`prepare` of this device.
+            inputs: A whole value for every input that its request names.
+            argins: Numbers by the names of argins.
+
+        Returns:
+            Whole host values by name, in the order asked for.
+
+        Raises:
+            SambaError: As :meth:`Device.execute` raises it.
+        """
+        whole = {name: self._checked(name, value) for name, value in inputs.items()}
+        request = prepared.request
+
+        def one(number: int, device: Device) -> dict[str, Any]:
+            return device.execute(device.prepare(request), self._shards(whole, number), argins)
+
+        return self._joined(self._all(one))
+
     def run(
         self,
         inputs: Mapping[str, Any] | None = None,
@@ -131,9 +150,14 @@ class ParallelDevice:
             SambaError: As :meth:`Device.run` raises it.
         """
         whole = {name: self._checked(name, value) for name, value in (inputs or {}).items()}
-        results = self._all(
-            lambda number, device: device.run(self._shards(whole, number), outputs, **options)
-        )
+
+        def one(number: int, device: Device) -> dict[str, Any]:
+            return device.run(self._shards(whole, number), outputs, **options)
+
+        return self._joined(self._all(one))
+
+    def _joined(self, results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        """Put the outputs of all RDUs together."""
         return {
             name: self._assembled(name, [each[name] for each in results]) for name in results[0]
         }
@@ -210,11 +234,23 @@ class ParallelDevice:
         return assembled(shards, None if symbol is None else symbol.sharded)
 
 
-AnyDevice = Device | ParallelDevice
-"""What runs a PEF."""
+class _NoReplays(PreparedRuns):
+    """The prepared runs of several RDUs, each of which keeps its own."""
+
+    def __init__(self) -> None:
+        """Begin with none, and stay so."""
+        self._runs = {}
+
+    def ready(self, request: tuple[Hashable, ...]) -> PreparedRun | None:
+        """Return None: each RDU replays its own run.
+
+        Args:
+            request: Any.
+        """
+        return None
 
 
-def open_device(pef: Pef, **options: Any) -> AnyDevice:
+def open_device(pef: Pef, **options: Any) -> Device:
     """Load a PEF onto as many RDUs as it was compiled for.
 
     Args:

@@ -16,6 +16,7 @@ import numpy as np
 import onnx_ir as ir
 
 from samba_onnx.facts.domains import ALL_GATHER, ALL_REDUCE, SAMBA_DOMAIN
+from samba_onnx.facts.names import GRADIENT
 from samba_onnx.facts.operators import facts
 from samba_onnx.facts.records import Kind
 from samba_onnx.passes.rewrites.rewriting import inherit
@@ -130,7 +131,7 @@ class Sharder(CutValues):
             reason: Why, for people; empty where nothing would be cut anyway.
         """
         operands = [value for value in node.inputs if value is not None]
-        if reason and any(self.sharding(value) != WHOLE for value in operands):
+        if reason and any(self.sharding(value).axes for value in operands):
             self.note(reason)
         for place, value in enumerate(node.inputs):
             if value is not None:
@@ -269,7 +270,7 @@ class Sharder(CutValues):
             if kept(name_of(value)):
                 self.cut.regions[self._region(name_of(value))] = self.sharding(value)
         for place, value in enumerate(self.graph.outputs):
-            wanted = self.cut.regions.get(self._region(name_of(value)), self.sharding(value))
+            wanted = self._wanted(value)
             given = self.need(value, WHOLE if wanted.partial else wanted)
             if given is not value:
                 given.name, value.name = value.name, self._free(f"{value.name}_before")
@@ -279,6 +280,15 @@ class Sharder(CutValues):
         for name, value in list(self.graph.initializers.items()):
             if not value.uses() and not value.is_graph_output() and not value.is_graph_input():
                 del self.graph.initializers[name]
+
+    def _wanted(self, value: ir.Value) -> Sharding:
+        """Return how an output lies: as its region does, a gradient as what it is a gradient of, or as it is."""
+        name = name_of(value)
+        for other in (name, name.removesuffix(GRADIENT)):
+            known = self.cut.regions.get(self._region(other))
+            if known is not None:
+                return known
+        return self.sharding(value)
 
     def _drop_unused(self) -> None:
         """Drop nodes whose results nobody reads any more, and inputs that were added for nothing."""

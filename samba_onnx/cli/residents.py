@@ -13,7 +13,7 @@ from samba_onnx.program.kinds import LOADED_KINDS, SymbolKind
 if TYPE_CHECKING:
     from samba_onnx.pef import Pef
     from samba_onnx.pef.manifest import Fallback, Section
-    from samba_onnx.runtime.parallel_device import AnyDevice
+    from samba_onnx.runtime.device import Device
 
 _MASTER = "__master"
 
@@ -128,7 +128,7 @@ def _states(
 
 
 def set_gradients(
-    device: AnyDevice, manifest: Manifest, executed: Sequence[Section | Fallback]
+    device: Device, manifest: Manifest, executed: Sequence[Section | Fallback]
 ) -> None:
     """Set the gradients that a run reads before it computes them.
 

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from samba_onnx.pef import Pef
     from samba_onnx.pef.manifest import Fallback, Graph, Manifest, Section
     from samba_onnx.report.run import RunReport
+    from samba_onnx.runtime.device import Device
     from samba_onnx.runtime.inputs import InputSpec
-    from samba_onnx.runtime.parallel_device import AnyDevice
 
 PREPACK_FROM = 10
 """From so many iterations on, weights are copied into the layout that kernels like best: it costs
@@ -307,7 +307,7 @@ def _random(
 
 
 def _iterate(
-    device: AnyDevice,
+    device: Device,
     graph: Graph,
     inputs: Mapping[str, Any],
     iterations: int,
@@ -330,7 +330,7 @@ def _iterate(
 def _report(
     pef: Pef,
     graph: Graph,
-    device: AnyDevice,
+    device: Device,
     outputs: Mapping[str, Any],
     load_seconds: float,
     seconds: Sequence[float],

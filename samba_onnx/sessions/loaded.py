@@ -14,6 +14,7 @@ from samba_onnx.pef import Pef, load_pef
 from samba_onnx.pef.manifest import Graph, Manifest, Symbol
 from samba_onnx.runtime.device import Device
 from samba_onnx.runtime.ledger import Ledger
+from samba_onnx.runtime.parallel_device import open_device
 from samba_onnx.runtime.profile import Profile
 from samba_onnx.sessions.gradient_overwrites import GradientOverwrites
 from samba_onnx.sessions.hyperparameters import Hyperparameters
@@ -101,7 +102,7 @@ class LoadedProgram:
         """
         pef = self.required_pef()
         with self._profiler.event(INIT_RUNTIME):
-            device = Device(
+            device = open_device(
                 pef,
                 threads=torch.get_num_threads(),
                 time_sections=level() == "DETAILED",
