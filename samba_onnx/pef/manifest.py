@@ -354,6 +354,12 @@ class Manifest:
         stages: tuple[Section | Fallback, ...] = (*self.sections, *self.fallbacks)
         return {stage.id: stage for stage in stages}
 
+    def whole(self) -> Manifest:
+        """Return the manifest with symbols as the host sees them: itself for a program of one RDU."""
+        if self.parallel is None:
+            return self
+        return replace(self, symbols=tuple(symbol.whole() for symbol in self.symbols))
+
     def residents(self) -> frozenset[str]:
         """Return the symbols that stay in device memory between runs, and are no initializers.
 
