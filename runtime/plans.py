@@ -182,8 +182,7 @@ class RunPlanner:
         manifest = pef.manifest
         refuse_unless_member(manifest.parallel, rdu)
         self._pef, self._rdu = pef, rdu
-        self._memory = memory
-        self._merge = merge
+        self._memory, self._merge = memory, merge
         self._constant = _frozen_residents(manifest) if settings.prepack else frozenset()
         self._fixed = manifest.fixed_residents()
         self._sharers = sharers(manifest.symbols)
