@@ -65,6 +65,8 @@ fallback in place of 4.
 The factory's GridSample stays: its grid is a buffer of the module, whose values are no part of a program. Ten thousand nodes with 500 Pads among
 them are analysed in one second more than without rules.
 
+Runs of 47 architectures of `transformers` before there were rules, and now: [boundaries.md](boundaries.md).
+
 ## The rules
 
 `python -m docs.generators.legalisation` writes this page.
