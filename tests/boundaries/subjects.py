@@ -20,9 +20,9 @@ __all__ = ["CAPTURED", "OPSET", "SUBJECTS", "export"]
 OPSET: Final = 20
 _KINDS: Final = MappingProxyType(
     {
-        "text, encoder": "albert deberta-v2 modernbert canine tapas yoso xlnet big_bird",
-        "text, decoder": "bloom cpmant falcon gemma3_text gpt_neox_japanese opt phi3 qwen3",
-        "text, both": "bart prophetnet t5",
+        "text encoder": "albert deberta-v2 modernbert canine tapas yoso xlnet big_bird",
+        "text decoder": "bloom cpmant falcon gemma3_text gpt_neox_japanese opt phi3 qwen3",
+        "text to text": "bart prophetnet t5",
         "mixture of experts": "deepseek_v3 gpt_oss jetmoe llama4_text minimax_m2 mixtral",
         "state space": "jamba mamba mamba2 qwen3_next rwkv",
         "vision": "convnextv2 dinov3_vit dpt efficientnet segformer swinv2 timesformer vit_mae",
