@@ -12,6 +12,7 @@ from pathlib import Path
 from benchmarks import (
     command_line,
     convert,
+    data_parallel,
     data_preparation,
     inference,
     load,
@@ -29,6 +30,7 @@ PARTS = (
     "command_line",
     "inference",
     "training",
+    "data_parallel",
     "data_preparation",
 )
 
@@ -52,6 +54,7 @@ def main() -> None:
         "load": lambda: load.rows(folder / "load", quick=arguments.quick),
         "inference": lambda: inference.rows(folder / "inference", quick=arguments.quick),
         "training": lambda: training.rows(folder / "training", quick=arguments.quick),
+        "data_parallel": lambda: data_parallel.rows(folder / "parallel", quick=arguments.quick),
         "command_line": lambda: command_line.rows(folder / "cli", quick=arguments.quick),
         "data_preparation": lambda: data_preparation.rows(folder / "data", quick=arguments.quick),
     }

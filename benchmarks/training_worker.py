@@ -7,11 +7,13 @@ unless it exists.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.optim import Optimizer
 
 from benchmarks.training_models import TRAININGS, Training
 from benchmarks.turns import serve
@@ -30,7 +32,19 @@ def eager(training: Training, *, compiled: bool = False) -> Callable[[], float]:
     model = training.build().train()
     optimizer = training.optimize(torch.optim, model, foreach=training.foreach)
     batch = training.draw()
-    forward = torch.compile(model) if compiled else model
+    return torch_step(torch.compile(model) if compiled else model, optimizer, batch)
+
+
+def torch_step(
+    forward: Callable[..., Any], optimizer: Optimizer, batch: Mapping[str, Tensor]
+) -> Callable[[], float]:
+    """Return a step of torch that returns the loss.
+
+    Args:
+        forward: Computes the loss first, of the batch.
+        optimizer: Updates the parameters.
+        batch: Inputs by name, the same for every step.
+    """
 
     def step() -> float:
         result = forward(**batch)

@@ -17,6 +17,7 @@ import sambaflow.samba as samba
 import sambaflow.samba.utils as utils
 import torch
 from formats import Mnist
+from replicas import mean, part_of, say
 from sambaflow.samba.sambaloader import SambaLoader
 from sambaflow.samba.utils.argparser import parse_app_args
 from sambaflow.samba.utils.pef_utils import get_pefmeta
@@ -87,10 +88,15 @@ def normalize(image: npt.NDArray[np.uint8]) -> Tensor:
 
 
 def get_loader(args: argparse.Namespace, train: bool, epoch: int = 0) -> DataLoader[Any]:
-    """Return batches of images and labels; those to train on in another order every epoch."""
+    """Return batches of images and labels; those to train on in another order every epoch.
+
+    A replica trains on its part of the images.
+    """
     dataset = Mnist(args.data_dir, train, transform=normalize)
+    part = part_of(dataset, args.seed + epoch) if train else None
     order = torch.Generator().manual_seed(args.seed + epoch)
-    return DataLoader(dataset, args.batch_size, shuffle=train, drop_last=True, generator=order)
+    shuffle = train and part is None
+    return DataLoader(dataset, args.batch_size, shuffle, part, drop_last=True, generator=order)
 
 
 def save_checkpoint(
@@ -98,6 +104,8 @@ def save_checkpoint(
 ) -> None:
     """Write parameters and the optimizer's state, as the RDU has them, to ``<epoch>.pt``."""
     samba.session.to_cpu(model, [optimizer])
+    if not utils.is_main_process():
+        return
     args.ckpt_dir.mkdir(parents=True, exist_ok=True)
     content = {
         "epoch": epoch,
@@ -129,16 +137,17 @@ def train(
         losses = []
         loader = get_loader(args, train=True, epoch=epoch)
         for image, label in SambaLoader(loader, ["image", "label"]):
-            loss, _ = samba.session.run(
+            value, _ = samba.session.run(
                 input_tensors=[image, label],
                 output_tensors=model.output_tensors,
                 hyperparam_dict=hyperparams,
                 data_parallel=args.data_parallel,
                 reduce_on_rdu=args.reduce_on_rdu,
             )
-            losses.append(samba.to_torch(loss).item())
+            losses.append(samba.to_torch(value).item())
         accuracy = evaluate(args, model)
-        print(f"Epoch {epoch + 1}: loss {np.mean(losses):.6f}, test accuracy {accuracy:.4f}")
+        loss = mean(float(np.mean(losses)))
+        say(f"Epoch {epoch + 1}: loss {loss:.6f}, test accuracy {accuracy:.4f}")
         if args.ckpt_dir:
             save_checkpoint(args, model, optimizer, epoch + 1)
 

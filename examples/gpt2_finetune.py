@@ -29,6 +29,7 @@ from gpt2_model import (
     patch_model,
     save_checkpoint,
 )
+from replicas import mean, part_of, say
 from sambaflow.logging import samba_logger
 from sambaflow.samba import utils
 from sambaflow.samba.utils.argparser import parse_app_args
@@ -135,10 +136,13 @@ def make_optimizers(args: Namespace, model: GPT2ForFineTuning) -> list[samba.opt
 
 def batches(args: Namespace, part: str, epoch: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
     """Iterate over tokens, the tokens that follow them, and the types of those."""
+    dataset: Any = HDF5Dataset(args.data_dir, part, in_memory=True)
+    own = part_of(dataset, args.seed + epoch) if part == "train" else None
     loader: DataLoader[Any] = DataLoader(
-        HDF5Dataset(args.data_dir, part, in_memory=True),  # type: ignore[arg-type]  # all that a loader asks for
+        dataset,
         batch_size=args.batch_size,
-        shuffle=part == "train",
+        shuffle=part == "train" and own is None,
+        sampler=own,
         drop_last=True,
         generator=torch.Generator().manual_seed(args.seed + epoch),
     )
@@ -207,9 +211,9 @@ def train(args: Namespace, model: GPT2ForFineTuning, outputs: Sequence[samba.Sam
             rate = args.learning_rate * min(1.0, step / max(1, args.warmup_steps))
             scale = loss_scale(types, args.prompt_loss_weight)
             loss = train_step(args, to_samba(args, ids, labels), outputs, scale, rate)
-            print(f"epoch {epoch + 1} step {step} loss {loss:.8f}")
-    if args.save:
-        samba.session.to_cpu(model)
+            say(f"epoch {epoch + 1} step {step} loss {mean(loss):.8f}")
+    samba.session.to_cpu(model)
+    if args.save and utils.is_main_process():
         save_checkpoint(model, args.save)
 
 

@@ -20,6 +20,7 @@ from typing import Any
 import sambaflow.samba as samba
 import sambaflow.samba.utils as utils
 import torch
+from replicas import mean, part_of, say
 from safetensors import safe_open
 from safetensors.torch import save_file
 from sambaflow.samba.materialize import materialize
@@ -172,10 +173,13 @@ def batches(
     args: argparse.Namespace, part: str, epoch: int = 0
 ) -> Iterator[tuple[dict[str, samba.SambaTensor], Tensor]]:
     """Yield named inputs, and what the token after each counts for, (batch * length,)."""
+    dataset: Any = HDF5Dataset(args.data_dir, part, in_memory=True)
+    own = part_of(dataset, args.seed + epoch) if part == "train" else None
     loader: DataLoader[Any] = DataLoader(
-        HDF5Dataset(args.data_dir, part, in_memory=True),  # type: ignore[arg-type]  # all that a loader asks for
+        dataset,
         args.batch_size,
-        shuffle=part == "train",
+        shuffle=part == "train" and own is None,
+        sampler=own,
         drop_last=True,
         generator=torch.Generator().manual_seed(args.seed + epoch),
     )
@@ -199,16 +203,22 @@ def learning_rate(args: argparse.Namespace, step: int, steps: int) -> float:
 def train(args: argparse.Namespace, model: LlamaForTraining) -> None:
     """Train on the RDU."""
     outputs: Any = model.output_tensors
-    lengths = len(HDF5Dataset(args.data_dir)) // args.batch_size
+    lengths = len(HDF5Dataset(args.data_dir)) // utils.get_world_size() // args.batch_size
     for epoch in range(args.num_epochs):
         total = 0.0
         for number, (inputs, weights) in enumerate(batches(args, "train", epoch)):
             step = epoch * lengths + number
             rate = learning_rate(args, step, args.num_epochs * lengths)
             outputs[0].sn_grad = weights
-            (losses,) = samba.session.run(inputs, outputs[0], hyperparam_dict={"lr": rate})
+            (losses,) = samba.session.run(
+                inputs,
+                outputs[0],
+                hyperparam_dict={"lr": rate},
+                data_parallel=args.data_parallel,
+                reduce_on_rdu=args.reduce_on_rdu,
+            )
             total += (samba.to_torch(losses) * weights).sum().item()
-        print(f"Epoch {epoch + 1}: loss {total / lengths:.6f}")
+        say(f"Epoch {epoch + 1}: loss {mean(total / lengths):.6f}")
     if args.save:
         save(args.save, model)
 
@@ -216,6 +226,8 @@ def train(args: argparse.Namespace, model: LlamaForTraining) -> None:
 def save(folder: Path, model: LlamaForTraining) -> None:
     """Write the model, as the RDU has it, into a folder that transformers can load."""
     samba.session.to_cpu(model)
+    if not utils.is_main_process():
+        return
     folder.mkdir(parents=True, exist_ok=True)
     model.config.save_pretrained(folder)
     tensors = {

@@ -16,6 +16,7 @@ import sambaflow.samba as samba
 import sambaflow.samba.utils as utils
 import torch
 from formats import Mnist
+from replicas import mean, part_of, say
 from sambaflow.samba.utils.argparser import parse_app_args
 from sambaflow.samba.utils.benchmark_acc import AccuracyReport
 from sambaflow.samba.utils.dataset.mnist import dataset_transform
@@ -68,10 +69,12 @@ def get_inputs(args: argparse.Namespace) -> tuple[samba.SambaTensor, samba.Samba
     return image.bfloat16().float(), label
 
 
-def get_loader(args: argparse.Namespace, train: bool) -> DataLoader[Any]:
-    """Return batches of the images to train on, or of those to test on."""
+def get_loader(args: argparse.Namespace, train: bool, epoch: int = 0) -> DataLoader[Any]:
+    """Return batches of the images to train on, of which a replica has a part, or to test on."""
     dataset = Mnist(args.data_dir, train, transform=dataset_transform(vars(args)))
-    return DataLoader(dataset, args.batch_size, shuffle=train, drop_last=True)
+    part = part_of(dataset, args.seed + epoch) if train else None
+    shuffle = train and part is None
+    return DataLoader(dataset, args.batch_size, shuffle, part, drop_last=True)
 
 
 def run_step(
@@ -95,15 +98,14 @@ def run_step(
 
 def train(args: argparse.Namespace, model: LogReg) -> None:
     """Train on the RDU, and then see on the host how good the model is."""
-    loader = get_loader(args, train=True)
     for epoch in range(args.num_epochs):
-        total = 0.0
+        loader, total = get_loader(args, train=True, epoch=epoch), 0.0
         for images, labels in loader:
             loss, _ = run_step(args, model, images, labels)
             total += samba.to_torch(loss).item()
-        print(f"Epoch [{epoch + 1}/{args.num_epochs}], Loss: {total / len(loader):.6f}")
+        say(f"Epoch [{epoch + 1}/{args.num_epochs}], Loss: {mean(total / len(loader)):.6f}")
     samba.session.to_cpu(model)
-    if args.ckpt_file:
+    if args.ckpt_file and utils.is_main_process():
         args.ckpt_file.parent.mkdir(parents=True, exist_ok=True)
         torch.save(model.state_dict(), args.ckpt_file)
     correct = count = 0
@@ -128,8 +130,8 @@ def infer(args: argparse.Namespace, model: LogReg) -> None:
 def report(args: argparse.Namespace, correct: int, count: int) -> None:
     """Say how many images were told right, to people and to machines."""
     accuracy = correct / count
-    print(f"Test Accuracy: {100 * accuracy:.2f}")
-    if args.acc_report_json:
+    say(f"Test Accuracy: {100 * accuracy:.2f}")
+    if args.acc_report_json and utils.is_main_process():
         AccuracyReport(
             val_accuracy=accuracy,
             batch_size=args.batch_size,

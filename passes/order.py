@@ -37,6 +37,7 @@ from samba_onnx.passes.rewrites.inline_branches import InlineBranchesPass
 from samba_onnx.passes.rewrites.inline_functions import InlineFunctionsPass
 from samba_onnx.passes.rewrites.interface import Dimension
 from samba_onnx.passes.rewrites.legalisation.legalise import LegalisePass
+from samba_onnx.passes.rewrites.legalisation.narrowing import NarrowPass
 from samba_onnx.passes.rewrites.lift_constants import LiftConstantsPass
 from samba_onnx.passes.rewrites.merge_duplicates import MergeInitializersPass, MergeNodesPass
 from samba_onnx.passes.rewrites.merge_linears import MergeLinearsPass
@@ -68,6 +69,8 @@ class PipelineOptions:
     """Size of dynamic dimensions of inputs that these leave dynamic; None leaves them so."""
     float16: ir.DataType | None = None
     """Type in which float16 is computed; None leaves it as it is."""
+    keep_linears: bool = False
+    """Whether linear layers of one operand stay apart, for rules of fusion that name each of them."""
 
 
 @dataclass(frozen=True)
@@ -198,10 +201,12 @@ PIPELINE: tuple[PassEntry, ...] = (
     # What is still unknown of an output is what the model says of it.
     PassEntry(lambda context: BindOutputsPass(), training=False, static_outputs=True),
     # Behind: rules need static shapes and constants; a node that folds is no fallback.
+    PassEntry(lambda context: NarrowPass(context.chooser), training=False),
+    # Behind: what is of a type that the target has may need other operators.
     PassEntry(lambda context: LegalisePass(context.chooser), training=False),
     *_repeated(4, *_only_running(_SIMPLIFY), PassEntry(_INFER.make, training=False)),
     # Behind: which weights nothing else reads is known when everything is folded.
-    _plain(MergeLinearsPass, training=False),
+    PassEntry(lambda context: MergeLinearsPass(context.options.keep_linears), training=False),
     *_repeated(2, _plain(HoistOverSplitPass, training=False), *_SIMPLIFY, _INFER),
     # Behind: keys are split off in one order with queries and values.
     *_repeated(3, _plain(MergeReshapedTransposesPass, training=False), *_SIMPLIFY, _INFER),

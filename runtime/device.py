@@ -23,6 +23,7 @@ from samba_onnx.runtime.mini_batches import argin_series
 from samba_onnx.runtime.plans import RunPlanner
 from samba_onnx.runtime.prepared import PreparedRun, PreparedRuns
 from samba_onnx.runtime.profile import Profile
+from samba_onnx.runtime.reductions import Reductions
 from samba_onnx.runtime.registers import Registers
 from samba_onnx.runtime.requests import RunRequest, run_request
 from samba_onnx.runtime.residency import Residency
@@ -55,6 +56,8 @@ class Device:
     """Measured seconds by call; filled when the device times its sections."""
     registers: Registers
     """The argins."""
+    reductions: Reductions
+    """Combines gradients with those of other replicas, once it has a reducer."""
     runs: PreparedRuns
     """Runs that were made before, for callers that make them many times; they hold ``lock``."""
     lock: DeviceLock
@@ -98,17 +101,17 @@ class Device:
         self._pef, manifest, self._sizes = pef, pef.manifest, SizedGraphs(pef.manifest)
         self.memory = DeviceMemory(manifest.target.tiers, manifest.regions, manifest.symbols)
         self.lock = DeviceLock(mutex)
-        self.ledger = Ledger(self.lock)
-        self.profile = Profile(self.lock)
+        self.ledger, self.profile = Ledger(self.lock), Profile(self.lock)
         self._values = Residency(manifest, self.memory, self.ledger)
+        self.reductions = Reductions(manifest, self.memory, self._values, self.ledger)
         self._contents = Contents(pef, self._values)
         self._contents.load_stored()
         self.registers = Registers(manifest, self.memory)
         self._contents.load_argins(self.registers)
-        timed = self.profile if time_sections else None
-        self._execution = Execution(self._contents, self._values, self.memory, timed)
+        parts = self._values, self.memory, self.reductions
+        self._execution = Execution(self._contents, *parts, self.profile if time_sections else None)
         planner = RunPlanner(pef, self.memory, engine, settings, merge=not time_sections)
-        self.runs = PreparedRuns(planner, self._values, self.memory, self.ledger)
+        self.runs = PreparedRuns(planner, *parts, self.ledger)
         refuse_in_children(self)
 
     def __enter__(self) -> Self:
@@ -296,18 +299,18 @@ class Device:
         inputs = self._contents.with_defaults(plan.schedule.graph.inputs, inputs)
         checked = check_inputs(plan.specs, inputs)
         plan.check_available(self._values, names, checked)
+        self.reductions.check(plan.reductions, prepared.request.reduction)
         self.ledger.begin_run()
         self.registers.set(registers)
         for name, value in checked.items():
             self._execution.take_input(plan.schedule, name, value)
         try:
-            self._execution.execute_all(plan, series, self.registers, watch=prepared.request.single)
+            self._execution.execute_all(plan, series, self.registers, prepared.request)
             self._join_verification()
             results = {name: self._execution.fetch(plan, name) for name in names}
         finally:
             self._values.release_host(plan.host_residents)
-        if plan.whole:
-            self._values.release_host(plan.results)
+        self._values.release_host(plan.results if plan.whole else ())
         return tuple(checked), results
 
     @in_turn

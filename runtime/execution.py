@@ -15,7 +15,9 @@ from samba_onnx.runtime.memory import DeviceMemory
 from samba_onnx.runtime.mini_batches import each_batch
 from samba_onnx.runtime.plans import Bound, RunPlan
 from samba_onnx.runtime.profile import CallTime, Profile
+from samba_onnx.runtime.reductions import Reductions
 from samba_onnx.runtime.registers import Registers
+from samba_onnx.runtime.requests import RunRequest
 from samba_onnx.runtime.residency import Residency
 from samba_onnx.runtime.schedule import GraphSchedule, Step
 
@@ -24,9 +26,15 @@ class Execution:
     """Executes steps on the values of one device."""
 
     def __init__(
-        self, contents: Contents, values: Residency, memory: DeviceMemory, profile: Profile | None
+        self,
+        contents: Contents,
+        values: Residency,
+        memory: DeviceMemory,
+        reductions: Reductions,
+        profile: Profile | None,
     ) -> None:
         """Take the parts of a device; ``profile`` is filled with the times of single calls."""
+        self._reductions = reductions
         self._contents = contents
         self._values = values
         self._memory = memory
@@ -57,8 +65,7 @@ class Execution:
         plan: RunPlan,
         series: Sequence[Mapping[str, Any]],
         registers: Registers,
-        *,
-        watch: bool,
+        request: RunRequest,
     ) -> None:
         """Execute all steps of a plan, for every mini-batch where there are several.
 
@@ -66,17 +73,25 @@ class Execution:
             plan: What is executed.
             series: Argins of every mini-batch, from ``argin_series``.
             registers: Where these are set.
-            watch: Whether to look for numbers that are none, as ``watch`` does.
+            request: Says whether to look for numbers that are none, as ``watch`` does, and how
+                gradients are combined with those of other replicas.
 
         Raises:
             AnomalyError: A step wrote a NaN or an infinite number.
             ExecutionError: An operator failed.
         """
-        execute = self.watch if watch else self.execute
+        execute, reduction = self.watch if request.single else self.execute, request.reduction
         for numbers in each_batch(plan, self._memory, series):
             registers.set(numbers)
-            for bound in plan.steps:
+            run = self._reductions.begin(plan.reductions, reduction)
+            for number, bound in enumerate(plan.steps):
+                if run is not None:
+                    run.before(number)
                 execute(plan.schedule, bound)
+            if run is not None:
+                run.before(len(plan.steps))
+            if plan.reductions is not None:
+                self._reductions.note(plan.reductions, reduction)
 
     def execute(self, schedule: GraphSchedule, bound: Bound) -> None:
         """Execute a step, with the copies that it needs before and after.

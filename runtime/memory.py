@@ -175,6 +175,8 @@ class DeviceMemory:
         self._symbols = {symbol.name: symbol for symbol in symbols if symbol.region}
         self._tensors: dict[str, DeviceTensor] = {}
         self._wholes: dict[str, DeviceTensor] = {}
+        self._stretches: dict[str, tuple[Array, int]] = {}
+        """For regions that were laid together: the memory that they lie in, and where they begin."""
         for region in regions:
             self._reserve(region)
 
@@ -242,6 +244,40 @@ class DeviceMemory:
         """Return the name of a symbol's region."""
         return self._symbols[symbol].region
 
+    def lay_together(self, symbols: Sequence[str]) -> None:
+        """Let the regions of symbols lie side by side, so that all of them can be seen as one array.
+
+        Args:
+            symbols: Names of symbols with regions that nothing uses yet; others stay where they are.
+        """
+        regions = [self._regions[self._symbols[name].region] for name in symbols]
+        fresh = [region for region in regions if region.name not in self._buffers]
+        whole, begin = _aligned(sum(map(_aligned_bytes, fresh))), 0
+        for region in fresh:
+            self._buffers[region.name] = whole[begin : begin + region.bytes]
+            self._stretches[region.name] = whole, begin
+            begin += _aligned_bytes(region)
+
+    def stretch(self, symbols: Sequence[str]) -> Array:
+        """Return what neighbours hold as one array, with the few bytes that are between them.
+
+        Args:
+            symbols: Names that follow each other in one call of :meth:`lay_together`; of one type,
+                whose elements share no bytes.
+
+        Returns:
+            One dimension, of the elements' type, in device memory.
+        """
+        first, last = self._symbols[symbols[0]], self._symbols[symbols[-1]]
+        whole, begin = self._stretches[first.region]
+        other, last_begin = self._stretches[last.region]
+        if other is not whole:
+            raise InternalError(
+                f"{first.name!r} and {last.name!r} do not lie side by side; please report this"
+            )
+        end = last_begin + self.whole(last.name).items.nbytes
+        return whole[begin:end].view(self.whole(first.name).element.numpy)
+
     def _reserve(self, region: Region) -> None:
         tier = self._tiers.get(region.tier)
         if tier is None:
@@ -270,6 +306,11 @@ class DeviceMemory:
             buffer = _aligned(region.bytes)
             self._buffers[region.name] = buffer
         return buffer
+
+
+def _aligned_bytes(region: Region) -> int:
+    """Return the size of a region with what it takes for the next one to be aligned as well."""
+    return region.bytes + -region.bytes % ALIGNMENT
 
 
 def _aligned(size: int) -> Array:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from samba_onnx.errors import InputError, ScheduleError, UsageError
+from samba_onnx.pef.gradients import gradient_buckets
 from samba_onnx.pef.manifest import Manifest
 from samba_onnx.pef.reader import Pef
 from samba_onnx.program.kinds import LOADED_KINDS, SectionType, SymbolKind
@@ -17,9 +18,10 @@ from samba_onnx.runtime.engine.steps import DeviceStep, HostStep, StepFactory
 from samba_onnx.runtime.inputs import InputSpec
 from samba_onnx.runtime.memory import DeviceMemory
 from samba_onnx.runtime.mini_batches import refuse_partial_steps
+from samba_onnx.runtime.reduction_plans import ReductionPlan, ReductionPlanner, reduction_place
 from samba_onnx.runtime.requests import RunRequest
 from samba_onnx.runtime.residency import Residency, sharers
-from samba_onnx.runtime.schedule import GraphSchedule, Step
+from samba_onnx.runtime.schedule import NO_CUTS, GraphSchedule, Step
 from samba_onnx.runtime.selection import (
     Sweep,
     section_types_of,
@@ -51,6 +53,8 @@ class RunPlan:
     """Residents whose values the host knows."""
     section_types: frozenset[SectionType]
     """Types of the sections and fallbacks that it executes."""
+    reductions: ReductionPlan | None = None
+    """What it does with the gradients that replicas share; None where it touches none."""
 
     @property
     def batches(self) -> int:
@@ -180,6 +184,10 @@ class RunPlanner:
         self._fixed = manifest.fixed_residents()
         self._sharers = sharers(manifest.symbols)
         self._schedules = {graph.name: GraphSchedule(manifest, graph) for graph in manifest.graphs}
+        self._reductions = {
+            name: ReductionPlanner(schedule, gradient_buckets(manifest, schedule.graph))
+            for name, schedule in self._schedules.items()
+        }
         steps = [
             (graph, step)
             for graph, schedule in self._schedules.items()
@@ -221,8 +229,20 @@ class RunPlanner:
             request.until_call,
         )
         merge = self._merge and not request.single
-        steps = [step for calls in sweeps for step in schedule.steps(calls, merge=merge)]
-        return self._plan(schedule, sweeps, steps)
+        mode = None if request.reduction is None else request.reduction.mode
+        planner = self._reductions[schedule.graph.name]
+        steps = planner.ordered(
+            [
+                step
+                for calls in sweeps
+                for step in schedule.steps(
+                    calls, merge=merge, cuts=NO_CUTS if mode is None else planner.cuts(calls)
+                )
+            ],
+            mode,
+        )
+        place = None if mode is None else _reduction_place(request, steps)
+        return self._plan(schedule, sweeps, steps, planner.plan(steps, mode, place))
 
     def forget_values(self, names: Collection[str]) -> None:
         """Let sessions go that have one of these residents for a constant.
@@ -246,7 +266,11 @@ class RunPlanner:
         return known
 
     def _plan(
-        self, schedule: GraphSchedule, sweeps: tuple[Sweep, ...], steps: Sequence[Step]
+        self,
+        schedule: GraphSchedule,
+        sweeps: tuple[Sweep, ...],
+        steps: Sequence[Step],
+        reductions: ReductionPlan | None,
     ) -> RunPlan:
         needs, results, lost = self._flow(schedule, steps)
         bound = tuple((step, self._session(schedule.graph.name, step)) for step in steps)
@@ -266,6 +290,7 @@ class RunPlanner:
             whole,
             self._fixed,
             types,
+            reductions,
         )
 
     def _flow(
@@ -319,6 +344,15 @@ def _overwritten(schedule: GraphSchedule, name: str, call: int) -> ScheduleError
         f"{schedule.title(call)} reads {name!r}, whose place another section of this run writes "
         f"before: {mend} first"
     )
+
+
+def _reduction_place(request: RunRequest, steps: Sequence[Step]) -> int | None:
+    """Return the number of the step before which a request asks for REDUCE, if it does."""
+    if request.section_types is None and (
+        request.section_ids is not None or (request.from_call, request.until_call) != (None, None)
+    ):
+        return None
+    return reduction_place([step.stages[0].type for step in steps], request.section_types)
 
 
 def _frozen_residents(manifest: Manifest) -> frozenset[str]:

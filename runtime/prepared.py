@@ -23,6 +23,7 @@ from samba_onnx.errors import DeviceError
 from samba_onnx.runtime.ledger import Ledger
 from samba_onnx.runtime.memory import DeviceMemory
 from samba_onnx.runtime.plans import RunPlan, RunPlanner
+from samba_onnx.runtime.reductions import Reductions
 from samba_onnx.runtime.replay import Replay, make_replay
 from samba_onnx.runtime.requests import RunRequest
 from samba_onnx.runtime.residency import Residency
@@ -53,7 +54,12 @@ class PreparedRuns:
     """The prepared runs of one device, by request."""
 
     def __init__(
-        self, planner: RunPlanner, values: Residency, memory: DeviceMemory, ledger: Ledger
+        self,
+        planner: RunPlanner,
+        values: Residency,
+        memory: DeviceMemory,
+        reductions: Reductions,
+        ledger: Ledger,
     ) -> None:
         """Begin without any.
 
@@ -61,8 +67,10 @@ class PreparedRuns:
             planner: Makes what a request executes; it has the sessions.
             values: Knows where every value of the device is.
             memory: The device's memory.
+            reductions: Combines gradients with those of other replicas.
             ledger: The device's ledger.
         """
+        self._reductions = reductions
         self._planner = planner
         self._values = values
         self._memory = memory
@@ -130,7 +138,13 @@ class PreparedRuns:
             and set(inputs) == set(prepared.request.inputs)
         ):
             replay = make_replay(
-                prepared.plan, inputs, prepared.outputs, self._memory, self._ledger
+                prepared.plan,
+                inputs,
+                prepared.outputs,
+                self._memory,
+                self._ledger,
+                self._reductions,
+                prepared.request.reduction,
             )
         prepared.replay = replay
         prepared.state = _NOWHERE if replay is None else state

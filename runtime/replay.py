@@ -20,6 +20,8 @@ from samba_onnx.runtime.inputs import InputSpec
 from samba_onnx.runtime.ledger import Ledger
 from samba_onnx.runtime.memory import DeviceMemory
 from samba_onnx.runtime.plans import RunPlan
+from samba_onnx.runtime.reducing import GradientReduction
+from samba_onnx.runtime.reductions import Reductions
 
 _ARRAY = np.ndarray
 
@@ -99,6 +101,8 @@ def make_replay(
     outputs: Sequence[str],
     memory: DeviceMemory,
     ledger: Ledger,
+    reductions: Reductions,
+    reduction: GradientReduction | None,
 ) -> Replay | None:
     """Return the last run as one that can be replayed.
 
@@ -108,27 +112,31 @@ def make_replay(
         outputs: Names of the outputs that were fetched.
         memory: The device's memory.
         ledger: Whose last run it was.
+        reductions: What combined its gradients with those of other replicas.
+        reduction: How; None for a run of one device.
 
     Returns:
         The replay; None if values passed over the link in any other way than from inputs to the
-        device and from the device to outputs.
+        device, from the device to outputs, and to reduce the gradients of this run.
     """
     schedule = plan.schedule
     steps = tuple(session for _, session in plan.steps if isinstance(session, DeviceStep))
     stays = any(name in schedule.host_readers or name in schedule.graph.outputs for name in inputs)
     transfers = ledger.run()
     copies = [(name, Cause.INPUT) for name in inputs] + [(name, Cause.OUTPUT) for name in outputs]
-    if (
-        len(steps) != len(plan.steps)
-        or stays
-        or [(move.symbol, move.cause) for move in transfers] != copies
-    ):
+    others = [(move.symbol, move.cause) for move in transfers if move.cause is not Cause.REDUCE]
+    if len(steps) != len(plan.steps) or stays or others != copies:
         return None
+    executed: list[Callable[[], None]] = [step.run for step in steps]
+    if plan.reductions is not None:
+        if not plan.reductions.is_fixed:
+            return None
+        executed = reductions.interleaved(executed, plan.reductions, reduction)
     specs = [plan.specs[name] for name in inputs]
     return Replay(
         tuple((spec.name, spec.dtype, spec.shape, spec) for spec in specs),
         tuple(memory.tensor(name).storing() for name in inputs),
-        tuple(step.run for step in steps),
+        tuple(executed),
         tuple((name, memory.tensor(name).loading()) for name in outputs),
         transfers,
         ledger,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Hashable, Set
 from typing import Any, NamedTuple, TypeAlias
 
+from samba_onnx.runtime.reducing import GradientReduction
 from samba_onnx.runtime.selection import SectionIds, SectionTypes
 
 HashableIds: TypeAlias = "int | tuple[HashableIds, ...] | frozenset[HashableIds] | None"
@@ -30,6 +31,8 @@ class RunRequest(NamedTuple):
     until_call: int | None = None
     single: bool = False
     """Whether every call is executed on its own, to look at what it wrote."""
+    reduction: GradientReduction | None = None
+    """How gradients are combined with those of other replicas; None for a run of one device."""
 
 
 def run_request(
@@ -42,6 +45,7 @@ def run_request(
     from_call: int | None = None,
     until_call: int | None = None,
     single: bool = False,
+    reduction: GradientReduction | None = None,
 ) -> RunRequest:
     """Return the request of a run.
 
@@ -54,12 +58,15 @@ def run_request(
         from_call: Id of the first call to execute; None for the first of the schedule.
         until_call: Id of the call before which the run ends; None for the end of the schedule.
         single: Whether every call is executed on its own.
+        reduction: How gradients are combined with those of other replicas; None for one device.
     """
     names: Any = outputs if outputs is None or isinstance(outputs, str) else tuple(outputs)
     ids = None if section_ids is None else _hashable(section_ids)
     types = None if section_types is None else _hashable(section_types)
     input_names = tuple(inputs) if inputs else ()
-    return RunRequest(graph, input_names, names, ids, types, from_call, until_call, single)
+    return RunRequest(
+        graph, input_names, names, ids, types, from_call, until_call, single, reduction
+    )
 
 
 def whole_request(
@@ -67,6 +74,7 @@ def whole_request(
     inputs: tuple[str, ...],
     outputs: tuple[str, ...],
     section_types: tuple[str, ...] | None,
+    reduction: GradientReduction | None = None,
 ) -> tuple[Hashable, ...]:
     """Return the plain tuple that equals the request of a run without further restrictions.
 
@@ -77,8 +85,9 @@ def whole_request(
         inputs: Names of the inputs that are given.
         outputs: Names of the outputs that are wanted.
         section_types: Types of the sections to execute, in the order of execution; None for all.
+        reduction: How gradients are combined with those of other replicas; None for one device.
     """
-    return graph, inputs, outputs, None, section_types, None, None, False
+    return graph, inputs, outputs, None, section_types, None, None, False, reduction
 
 
 def _hashable(items: Any) -> Any:

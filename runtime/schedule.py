@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
 
 from samba_onnx.pef.manifest import Call, Fallback, Graph, Manifest, Section
 from samba_onnx.program.kinds import SectionType, SymbolKind
 from samba_onnx.runtime.inputs import InputSpec
 
+NO_CUTS: Final[Mapping[int, int]] = MappingProxyType({})
+"""Steps end for no other reason than those of :class:`GraphSchedule`."""
 _TRANSIENT = frozenset({SymbolKind.ACTIVATION, SymbolKind.INPUT, SymbolKind.OUTPUT})
 
 
@@ -57,12 +61,19 @@ class GraphSchedule:
             for name in stage.inputs:
                 self._readers.setdefault(name, set()).add(stage.id)
 
-    def steps(self, calls: Sequence[Call] | None = None, *, merge: bool) -> tuple[Step, ...]:
+    def steps(
+        self,
+        calls: Sequence[Call] | None = None,
+        *,
+        merge: bool,
+        cuts: Mapping[int, int] = NO_CUTS,
+    ) -> tuple[Step, ...]:
         """Group calls into steps.
 
         Args:
             calls: In the schedule's order; all when None.
             merge: Whether neighbouring calls of one home may share a step.
+            cuts: Numbers by the ids of calls; calls with different ones do not share a step.
 
         Returns:
             The steps in order; every call is in exactly one.
@@ -71,7 +82,11 @@ class GraphSchedule:
         for call in self.graph.calls if calls is None else calls:
             stage = self.stages[call.stage]
             group = groups[-1] if merge and groups else None
-            if group is None or not group.may_take(stage):
+            if (
+                group is None
+                or cuts.get(group.calls[-1]) != cuts.get(call.id)
+                or not group.may_take(stage)
+            ):
                 group = _Group(self)
                 groups.append(group)
             group.take(call.id, stage)

@@ -51,7 +51,7 @@ def select_sweeps(
         UsageError: Both ids and types are given, or an id is no integer.
         ScheduleError: An id, type or call does not exist in the graph, or no call is left.
     """
-    ids, types = _flat_ids(section_ids), _type_names(section_types)
+    ids, types = _flat_ids(section_ids), type_names(section_types)
     if ids and types:
         raise UsageError(
             f"section_ids {ids} and section_types {types} were both given: give one of them, not both"
@@ -82,6 +82,18 @@ def section_types_of(
         sweeps: What is executed.
     """
     return frozenset(stages[call.stage].type for calls in sweeps for call in calls)
+
+
+def type_names(section_types: SectionTypes) -> list[str]:
+    """Return names of section types in capital letters, in their order; none for None.
+
+    Args:
+        section_types: One name, or several.
+    """
+    if section_types is None:
+        return []
+    names = [section_types] if isinstance(section_types, str) else section_types
+    return [str(name).upper() for name in names]
 
 
 def _sweeps(
@@ -121,7 +133,7 @@ def _sweeps_of_types(
 ) -> list[Sweep]:
     """The calls whose sections are of some types; none for REDUCE alone where there is none."""
     kinds = {call.id: stages[call.stage].type.value for call in graph.calls}
-    # Gradients of one device are their own sum: programs for several devices ask for it, too.
+    # It is no section of a PEF: between its neighbours replicas reduce as many gradients as there are.
     present = [name for name in types if name != SectionType.REDUCE or name in kinds.values()]
     return _sweeps(calls, kinds, present, unordered, "section type", graph)
 
@@ -134,13 +146,6 @@ def _flat_ids(section_ids: SectionIds) -> list[int]:
     if isinstance(section_ids, Collection) and not isinstance(section_ids, (str, bytes)):
         return [number for item in section_ids for number in _flat_ids(item)]
     raise UsageError(f"section_ids has {section_ids!r}; give integers, or lists of integers")
-
-
-def _type_names(section_types: SectionTypes) -> list[str]:
-    if section_types is None:
-        return []
-    names = [section_types] if isinstance(section_types, str) else section_types
-    return [str(name).upper() for name in names]
 
 
 def _bounds(graph: Graph, from_call: int | None, until_call: int | None) -> tuple[int, int]:

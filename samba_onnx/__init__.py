@@ -28,7 +28,7 @@ from samba_onnx.operator_names import FUNCTIONAL
 from samba_onnx.version import __version__
 
 if TYPE_CHECKING:
-    from samba_onnx import functional, graph, nn, optim, sambaflow, sambaloader, utils
+    from samba_onnx import functional, graph, nn, optim, sambaflow, sambaloader, translations, utils
     from samba_onnx.errors import SambaError
     from samba_onnx.functional import (
         SNType,
@@ -130,6 +130,7 @@ __all__ = [
     "sn_select",
     "sn_zipmapreduce",
     "to_torch",
+    "translations",
     "triu_fill",
     "utils",
     "verify",
@@ -146,7 +147,16 @@ if not os.path.isdir(os.path.join(__path__[0], "passes")) and os.path.isfile(
     # An sdist, or a checkout whose links to passes/ and runtime/ are plain text files.
     __path__.append(_CHECKOUT)
 
-_MODULES = ("functional", "graph", "nn", "optim", "sambaflow", "sambaloader", "utils")
+_MODULES = (
+    "functional",
+    "graph",
+    "nn",
+    "optim",
+    "sambaflow",
+    "sambaloader",
+    "translations",
+    "utils",
+)
 
 _HOMES = {
     "Device": "samba_onnx.runtime.device",

@@ -59,8 +59,8 @@ class PlacedGraph:
         supports = dict(self.placement.supports) | dict.fromkeys(nodes, Support(None))
         reasons = {n: s.reason for n, s in supports.items() if s.reason is not None}
         placement = Placement(reasons, supports)
-        target, level = self.machine.target, self.machine.level
-        strict = demote_islands(self.model, placement, target, level)
+        machine = self.machine
+        strict = demote_islands(self.model, placement, machine.target, machine.level, machine.rules)
         measures = [measure(self.model, strict, self.machine, self.roles)]
         if self.optimal:
             proposal = cheapest_placement(

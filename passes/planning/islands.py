@@ -14,12 +14,14 @@ from dataclasses import dataclass, replace
 import onnx_ir as ir
 
 from samba_onnx.facts.domains import qualified
+from samba_onnx.passes.planning.fusion.patterns import NO_RULES, FusionRules
 from samba_onnx.passes.planning.partitioning import partition
 from samba_onnx.passes.planning.placement import Placement
 from samba_onnx.passes.planning.roles import Roles
 from samba_onnx.passes.planning.scheduling import boundaries, run_transfers, schedule
 from samba_onnx.passes.planning.sectioning import cut
 from samba_onnx.passes.planning.stages import interfaces
+from samba_onnx.passes.sharding.collectives import is_collective
 from samba_onnx.passes.targets import Target
 from samba_onnx.passes.targets.reasons import Reason, ReasonCode
 from samba_onnx.passes.targets.rows import DTYPE_NAMES
@@ -31,7 +33,13 @@ INDEX_TYPES = frozenset({ir.DataType.INT64, ir.DataType.INT32, ir.DataType.BOOL}
 """Data types of what an island reads and of what it is for; inside it scale factors are floats."""
 
 
-def demote_islands(model: ir.Model, placement: Placement, target: Target, level: str) -> Placement:
+def demote_islands(
+    model: ir.Model,
+    placement: Placement,
+    target: Target,
+    level: str,
+    rules: FusionRules = NO_RULES,
+) -> Placement:
     """Move nodes from the RDU to the CPU where that saves copies and costs none.
 
     A node is moved when all of this holds:
@@ -54,6 +62,7 @@ def demote_islands(model: ir.Model, placement: Placement, target: Target, level:
         placement: Where its nodes run by what the target supports.
         target: The device.
         level: How RDU groups will be cut into sections.
+        rules: The rules of fusion of ``o1``.
 
     Returns:
         The placement with a reason for every node that was moved.
@@ -68,7 +77,8 @@ def demote_islands(model: ir.Model, placement: Placement, target: Target, level:
     if len(reasons) == len(placement.reasons):
         return placement
     moved = replace(placement, reasons={n: reasons[n] for n in flow.nodes if n in reasons})
-    if _pairs(model, moved, target, level) > _pairs(model, placement, target, level):
+    before, after = (_pairs(model, p, target, level, rules) for p in (placement, moved))
+    if after > before:
         return placement
     return moved
 
@@ -130,6 +140,8 @@ class _View:
 
     def _may_move(self, position: int) -> bool:
         outputs = [v for v in self.flow.nodes[position].outputs if v.name]
+        if is_collective(self.flow.nodes[position]):
+            return False
         return all(_is_small(v) for v in (*self.flow.reads[position], *outputs)) and (
             all(self._operand_fits(v) for v in self.flow.reads[position])
             and all(self._result_fits(v) for v in outputs)
@@ -201,9 +213,11 @@ def _contents(node: ir.Node) -> str:
     )
 
 
-def _pairs(model: ir.Model, placement: Placement, target: Target, level: str) -> int:
+def _pairs(
+    model: ir.Model, placement: Placement, target: Target, level: str, rules: FusionRules
+) -> int:
     """Return the number of boundaries that a report of the placement would show."""
-    groups = cut(partition(model, placement), target, level)
+    groups = cut(partition(model, placement), target, level, rules)
     stages = interfaces(model.graph, groups, target)
     transfers = run_transfers(Roles.of(model.graph), stages, target.summary)
     return len(boundaries(stages, schedule(0, len(stages)), transfers))

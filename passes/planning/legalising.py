@@ -9,7 +9,7 @@ them. Its choice is then planned in full, beside those of all and of none, and t
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
@@ -25,6 +25,8 @@ from samba_onnx.passes.planning.optimum import Machine
 from samba_onnx.passes.planning.placement import Placement, place
 from samba_onnx.passes.planning.roles import Roles
 from samba_onnx.passes.rewrites.legalisation.forms import FormFinder, LegalForm
+from samba_onnx.passes.rewrites.legalisation.legalise import LegalisePass
+from samba_onnx.passes.rewrites.legalisation.narrowing import NAME as NARROW
 from samba_onnx.passes.rewrites.refusals import Refusal
 from samba_onnx.passes.targets import Support
 from samba_onnx.pef.rewriting import LegalisedRule
@@ -32,6 +34,8 @@ from samba_onnx.program.dataflow import Dataflow, is_weight, name_of, reads
 from samba_onnx.program.kinds import SymbolKind
 
 _RDU, _CPU = "rdu", "cpu"
+_FEW = 8
+"""Webs of values of which each is looked at alone."""
 _PICOSECONDS = 1e12
 """Capacities are whole numbers, so that cuts of equal cost are found equal."""
 
@@ -74,6 +78,7 @@ class PlannedChooser:
         self._resident, self._regions, self._changed = resident, regions, changed
         self.finder = FormFinder(machine.target, options.excluded)
         self._brought: tuple[LegalisedRule, ...] = ()
+        self._narrow: tuple[LegalisedRule, ...] = ()
         self.before: Measure | None = None
         """What a run would cost without rules; None where there was nothing to choose."""
         self.after: Measure | None = None
@@ -111,9 +116,67 @@ class PlannedChooser:
         if self.options.everything:
             chosen = proposals[-1]
         after = measured[chosen]
-        self.before, self.after = before, after
+        self.before, self.after = self.before or before, after
         self._brought = tuple(self._records(view, chosen, after))
         return chosen
+
+    def choose_webs(
+        self,
+        model: ir.Model,
+        fallbacks: Sequence[Collection[ir.Node]],
+        apply: Callable[[ir.Model, Collection[int]], None],
+    ) -> Collection[int]:
+        """Return the webs of values that are narrowed.
+
+        What that brings depends on the rules that come after it: copies of the model are legalised with and
+        without them. Of few webs each is left out that makes no run longer by being so.
+
+        Args:
+            model: The model that was asked about last.
+            fallbacks: By web, its nodes that the target refuses.
+            apply: Narrows the webs of some numbers in a copy of the model.
+        """
+        every = frozenset(range(len(fallbacks)))
+        measured = {each: self._narrowed(model, each, apply) for each in (frozenset(), every)}
+        before = self.before = measured[frozenset()]
+        chosen: frozenset[int] = min(measured, key=lambda each: measured[each].seconds)
+        if self.options.everything:
+            chosen = every
+        elif chosen and len(every) <= _FEW:
+            for number in every:
+                less = chosen - {number}
+                measured[less] = self._narrowed(model, less, apply)
+                if measured[less].seconds <= measured[chosen].seconds:
+                    chosen = less
+        bought = before.minus(measured[chosen])
+        taken = [node for number in sorted(chosen) for node in fallbacks[number]]
+        left = [node for number in sorted(every - chosen) for node in fallbacks[number]]
+        self._narrow = (_record(NARROW, self.graph, taken, left, bought),)
+        return chosen
+
+    def _narrowed(
+        self,
+        model: ir.Model,
+        chosen: Collection[int],
+        apply: Callable[[ir.Model, Collection[int]], None],
+    ) -> Measure:
+        """Return what a run costs where some webs are narrow and other rules did what they can."""
+        copy = model.clone()
+        apply(copy, chosen)
+        other = PlannedChooser(
+            self.machine,
+            self.options,
+            graph=self.graph,
+            resident=self._resident,
+            regions=self._regions,
+            changed=self._changed,
+        )
+        other.finder = self.finder  # it knows forms already
+        LegalisePass(other)(copy)
+        if other.after is not None:
+            return other.after
+        placement = place(copy, self.machine.target)
+        return measure(copy, placement, self.machine, other._roles(copy.graph))
 
     def _roles(self, graph: ir.Graph) -> Roles:
         """Return the roles of a part's inputs and outputs, as far as they matter to transfers."""
@@ -135,7 +198,7 @@ class PlannedChooser:
     @property
     def records(self) -> tuple[LegalisedRule, ...]:
         """What each rule brought, and what it left, in the order of their names."""
-        kept = {record.rule: record for record in self._brought}
+        kept = {record.rule: record for record in (*self._brought, *self._narrow)}
         empty = LegalisedRule("", self.graph, (), {}, (), 0, 0, 0.0)
         return tuple(
             replace(kept.get(name, empty), rule=name, refused=self._refused.get(name, {}))
@@ -151,17 +214,28 @@ class PlannedChooser:
             bought = Measure(0, 0, 0.0)
             if taken:
                 bought = view.measure(chosen.difference(taken)).minus(after)
-            operators = [qualified(node.domain, node.op_type) for node in taken]
-            yield LegalisedRule(
-                rule=rule,
-                graph=self.graph,
-                nodes=tuple(name_of(node) for node in taken),
-                operators={name: operators.count(name) for name in sorted(set(operators))},
-                left=tuple(name_of(node) for node in nodes if node not in chosen),
-                transfers=bought.transfers,
-                bytes=bought.bytes,
-                seconds=bought.seconds,
-            )
+            left = [node for node in nodes if node not in chosen]
+            yield _record(rule, self.graph, taken, left, bought)
+
+
+def _record(
+    rule: str,
+    graph: str,
+    taken: Sequence[ir.Node],
+    left: Sequence[ir.Node],
+    bought: Measure,
+) -> LegalisedRule:
+    operators = [qualified(node.domain, node.op_type) for node in taken]
+    return LegalisedRule(
+        rule=rule,
+        graph=graph,
+        nodes=tuple(map(name_of, taken)),
+        operators={name: operators.count(name) for name in sorted(set(operators))},
+        left=tuple(map(name_of, left)),
+        transfers=bought.transfers,
+        bytes=bought.bytes,
+        seconds=bought.seconds,
+    )
 
 
 def _has_sizes(node: ir.Node, form: LegalForm) -> bool:

@@ -58,9 +58,9 @@ def measure(
     Returns:
         The sums. Off-chip traffic is taken to be of the fastest tier outside of the chip.
     """
-    target, level = machine.target, machine.level
-    final = demote_islands(model, placement, target, level)
-    stages = interfaces(model.graph, cut(partition(model, final), target, level), target)
+    target, level, rules = machine.target, machine.level, machine.rules
+    final = demote_islands(model, placement, target, level, rules)
+    stages = interfaces(model.graph, cut(partition(model, final), target, level, rules), target)
     transfers = run_transfers(roles, stages, target.summary)
     outside = off_chip_tiers(target.summary)[0].name
     seconds = sum(transfer.seconds for transfer in transfers)

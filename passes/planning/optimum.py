@@ -38,12 +38,14 @@ from samba_onnx.facts.operators import facts
 from samba_onnx.facts.records import Randomness
 from samba_onnx.passes.planning.allocation import off_chip_tiers
 from samba_onnx.passes.planning.costs import cost, node_flops, value_bytes
+from samba_onnx.passes.planning.fusion.patterns import NO_RULES, FusionRules
 from samba_onnx.passes.planning.host_costs import host_seconds, known_at_load
 from samba_onnx.passes.planning.minimum_cut import CutProblem, CutValue, components, value_cost
 from samba_onnx.passes.planning.partitioning import Home
 from samba_onnx.passes.planning.placement import Placement
 from samba_onnx.passes.planning.roles import Roles
 from samba_onnx.passes.planning.sectioning import data_reads
+from samba_onnx.passes.sharding.collectives import is_collective
 from samba_onnx.passes.targets import Target
 from samba_onnx.passes.targets.reasons import Reason, ReasonCode
 from samba_onnx.pef.host_summary import HostSummary
@@ -62,7 +64,9 @@ class Machine:
     target: Target
     host: HostSummary
     level: str
-    """``o0`` or ``o3``."""
+    """``o0``, ``o1`` or ``o3``."""
+    rules: FusionRules = NO_RULES
+    """The rules of fusion of ``o1``."""
 
 
 def cheapest_placement(
@@ -185,6 +189,8 @@ class _View:
         row = facts(node.op_type, node.domain)
         if row is None or row.random is not Randomness.NEVER:
             return True  # the host would draw other numbers
+        if is_collective(node):
+            return True  # the host has no other RDU's values
         values = (*(value for value in node.inputs if value is not None), *node.outputs)
         return any(name_of(value) in self.pinned for value in values)
 

@@ -51,6 +51,8 @@ class Group:
     nodes: tuple[ir.Node, ...]
     type: SectionType = SectionType.FWD
     """What the group does in a training or inference step."""
+    rule: str = ""
+    """The rule of fusion that made it a section; empty where none did."""
 
 
 def partition(model: ir.Model, placement: Placement) -> tuple[Group, ...]:

@@ -184,7 +184,7 @@ def _fallbacks(
 
 def _stage_names(stages: Sequence[StageInterface], earlier: Sequence[GraphPlan]) -> tuple[str, ...]:
     taken = [stage.name for plan in earlier for stage in (*plan.sections, *plan.fallbacks)]
-    names = [stage_name(stage.group.nodes) for stage in stages]
+    names = [stage_name(stage.group.nodes, stage.group.rule) for stage in stages]
     return unique([*taken, *names])[len(taken) :]
 
 

@@ -15,6 +15,7 @@ from samba_onnx.passes.planning.roles import Roles
 from samba_onnx.passes.planning.scheduling import fixed_bytes
 from samba_onnx.passes.planning.sectioning import sram_bytes
 from samba_onnx.passes.planning.stages import StageInterface
+from samba_onnx.passes.sharding.collectives import SHARDED, collective
 from samba_onnx.pef.host_summary import HostSummary
 from samba_onnx.pef.manifest import Fallback, FallbackNode, Region, Section, Stage, Symbol
 from samba_onnx.program.dataflow import dimensions, name_of
@@ -94,6 +95,8 @@ def section_record(
         bytes=modelled.bytes,
         seconds=modelled.seconds,
         sram_bytes=sram_bytes(interface.group.nodes, target),
+        collective=collective(interface.group.nodes),
+        rule=interface.group.rule,
     )
 
 
@@ -155,6 +158,7 @@ def symbol_record(
         region=regions[name].name if name in regions else "",
         baked=baked,
         bytes=value_bytes(value),
+        sharded=value.meta.get(SHARDED),
     )
     if not roles.is_batch(value):
         return symbol

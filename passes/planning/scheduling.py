@@ -13,6 +13,7 @@ The rules, which the emulator implements from its own side:
   unless nothing changes it and the host knows it, and what it writes to one is copied there just
   after it.
 * Argins are registers, set without a transfer.
+* What an RDU sends in an exchange between all RDUs is one transfer, in the call of the exchange.
 * A run of several mini-batches, in spatial mapping, copies those of an input or output in one go;
   what stays on the device is not copied between them.
 """
@@ -27,6 +28,7 @@ from samba_onnx.errors import InternalError
 from samba_onnx.passes.planning.costs import value_bytes
 from samba_onnx.passes.planning.roles import Roles
 from samba_onnx.passes.planning.stages import StageInterface
+from samba_onnx.passes.sharding.collectives import collective
 from samba_onnx.pef.manifest import (
     Boundary,
     Call,
@@ -116,6 +118,12 @@ def run_transfers(
             if (value in written or value in residents) and value not in here:
                 here.add(value)
                 transfers.append(_transfer(value, way, Cause.FALLBACK, call, target))
+        exchange = collective(stage.group.nodes)
+        if exchange is not None:
+            seconds = target.exchange_seconds(exchange.bytes)
+            way, cause = Direction.RDU_TO_RDU, Cause.COLLECTIVE
+            name = name_of(stage.outputs[0])
+            transfers.append(Transfer(name, exchange.bytes, way, cause, seconds, call))
         for value in stage.outputs if not stage.on_rdu else ():
             if value in residents:
                 on_rdu.add(value)

@@ -1,6 +1,7 @@
 """Cuts groups of RDU nodes into sections: what the device runs in one go.
 
-At ``o0`` every operator is a section of its own. At ``o3`` a section is as large as on-chip memory
+At ``o0`` every operator is a section of its own. At ``o1`` a section is what a rule of fusion matches
+(:mod:`samba_onnx.passes.planning.fusion`), and every other operator one of its own. At ``o3`` a section is as large as on-chip memory
 allows: its weights all at once, plus the largest set of activations that are live at the same time,
 where an activation is live from the first node of the section that touches it to the last. Among
 the ways to cut a group into the fewest sections, the one that keeps the fewest bytes in off-chip
@@ -25,20 +26,31 @@ import onnx_ir as ir
 
 from samba_onnx.errors import UsageError
 from samba_onnx.passes.planning.costs import value_bytes
+from samba_onnx.passes.planning.fusion.fusing import Piece, fuse
+from samba_onnx.passes.planning.fusion.patterns import NO_RULES, FusionRules
 from samba_onnx.passes.planning.partitioning import Group, Home
+from samba_onnx.passes.sharding.collectives import is_collective
 from samba_onnx.program.dataflow import Dataflow, implicit_inputs, is_weight
 
 if TYPE_CHECKING:
     from samba_onnx.passes.targets import Target
 
 
-def cut(groups: Sequence[Group], target: Target, level: str) -> tuple[Group, ...]:
+LEVELS = ("o0", "o1", "o3")
+"""Optimization levels: ``o0`` makes every operator its own section, ``o1`` what a rule of fusion matches,
+``o3`` makes sections as large as on-chip memory allows (compiler reference, ``--o0``, ``--o1``, ``--o3``)."""
+
+
+def cut(
+    groups: Sequence[Group], target: Target, level: str, rules: FusionRules = NO_RULES
+) -> tuple[Group, ...]:
     """Return the groups with each RDU group cut into sections.
 
     Args:
         groups: Groups in execution order, as ``partition`` returns them.
-        target: The device; the bytes of its tier ``sram`` bound a section at ``o3``.
-        level: ``o0`` for one section per operator, ``o3`` for the largest possible.
+        target: The device; the bytes of its tier ``sram`` bound a section of several operators.
+        level: ``o0`` for one section per operator, ``o1`` for those of rules, ``o3`` for the largest possible.
+        rules: The rules of ``o1``.
 
     Returns:
         Groups in execution order; CPU groups are the same objects as before.
@@ -46,20 +58,55 @@ def cut(groups: Sequence[Group], target: Target, level: str) -> tuple[Group, ...
     Raises:
         UsageError: There is no such level.
     """
-    if level not in ("o0", "o3"):
-        raise UsageError(f"level is {level!r}: expected o0 or o3")
+    if level not in LEVELS:
+        raise UsageError(f"level is {level!r}: expected one of {', '.join(LEVELS)}")
     pieces: list[Group] = []
     capacity = target.summary.tier("sram").bytes
+    fused = iter(_fused(groups, rules) if level == "o1" else ())
     for group in groups:
         if group.home is Home.CPU:
             pieces.append(group)
         elif level == "o0":
             pieces.extend(Group(home=Home.RDU, nodes=(node,)) for node in group.nodes)
-        else:
+        elif level == "o1":
             pieces.extend(
-                Group(home=Home.RDU, nodes=nodes) for nodes in _cut(group.nodes, target, capacity)
+                Group(home=Home.RDU, nodes=nodes, rule=piece.rule)
+                for piece in next(fused)
+                for run in _between_collectives(piece.nodes)
+                for nodes in _fitting(run, target, capacity)
+            )
+        else:
+            runs = _between_collectives(group.nodes)
+            pieces.extend(
+                Group(home=Home.RDU, nodes=nodes)
+                for run in runs
+                for nodes in _cut(run, target, capacity)
             )
     return tuple(pieces)
+
+
+def _between_collectives(nodes: Sequence[ir.Node]) -> list[tuple[ir.Node, ...]]:
+    """Return nodes in runs; one that exchanges values between RDUs is a run of its own."""
+    return [
+        tuple(run)
+        for _, run in itertools.groupby(nodes, key=lambda n: id(n) if is_collective(n) else 0)
+    ]
+
+
+def _fused(groups: Sequence[Group], rules: FusionRules) -> list[list[Piece]]:
+    """Return what the rules make of each RDU group."""
+    on_rdu = [group.nodes for group in groups if group.home is Home.RDU]
+    on_cpu = [node for group in groups if group.home is Home.CPU for node in group.nodes]
+    return fuse(on_rdu, on_cpu, rules.rules)
+
+
+def _fitting(
+    nodes: tuple[ir.Node, ...], target: Target, capacity: int
+) -> Sequence[tuple[ir.Node, ...]]:
+    """Return nodes as they are where they fit on the chip, and cut as at ``o3`` where not."""
+    if len(nodes) == 1 or sram_bytes(nodes, target) <= capacity:
+        return (nodes,)
+    return _cut(nodes, target, capacity)
 
 
 def sram_bytes(nodes: Sequence[ir.Node], target: Target) -> int:

@@ -60,9 +60,20 @@ class MergeLinearsPass(ReasonedPass):
     are joined when they are written, one result in memory at a time.
     """
 
+    def __init__(self, keep: bool = False) -> None:
+        """Take whether layers stay as they are.
+
+        Args:
+            keep: Merge none.
+        """
+        super().__init__()
+        self._keep = keep
+
     def call(self, model: ir.Model) -> ir.passes.PassResult:
         """Merge the layers of every operand that several read."""
         modified = False
+        if self._keep:
+            return ir.passes.PassResult(model, modified=False)
         for graph in list(each_graph(model)):
             for layers in _parallel(graph):
                 outcome = _merge(model, graph, layers)

@@ -20,7 +20,7 @@ from samba_onnx.passes.targets.schema import (
     TierFile,
     UnsupportedFile,
 )
-from samba_onnx.safety.files import open_regular
+from samba_onnx.safety.files import open_regular, printable
 
 FOLDER = Path(__file__).parent
 MAX_BYTES = 1 << 20
@@ -42,6 +42,8 @@ class TargetProfile:
     hardware: HardwareFile
     operators: Mapping[str, RowFile]
     unsupported: Mapping[str, UnsupportedFile]
+    fusion_rules: Path | None
+    """The file of the rules of level ``o1``."""
 
 
 def available_targets() -> tuple[str, ...]:
@@ -78,6 +80,7 @@ def read_profile(name_or_path: str | os.PathLike[str]) -> TargetProfile:
         hardware=merged.hardware,
         operators=dict(sorted(merged.operators.items())),
         unsupported=dict(sorted(merged.unsupported.items())),
+        fusion_rules=None if merged.fusion_rules is None else Path(merged.fusion_rules),
     )
 
 
@@ -152,8 +155,20 @@ def _merge_chain(path: Path) -> TargetFile:
     merged = TargetFile()
     for origin, file in reversed(chain):
         _check_names(file, merged, origin)
-        merged = _merge(merged, file)
+        merged = _merge(merged, _with_whole_path(file, origin))
     return merged
+
+
+def _with_whole_path(file: TargetFile, origin: Path) -> TargetFile:
+    """Return a file with what it names relative to itself in full."""
+    if file.fusion_rules is None:
+        return file
+    rules = origin.parent / file.fusion_rules
+    if "\0" in file.fusion_rules or not rules.is_file():
+        raise TargetError(
+            f"{_label(origin)}: fusion_rules: there is no file {printable(rules)}", path=origin
+        )
+    return file.model_copy(update={"fusion_rules": str(rules)})
 
 
 def _check_names(file: TargetFile, base: TargetFile, path: Path) -> None:
@@ -209,6 +224,7 @@ def _merge(base: TargetFile, child: TargetFile) -> TargetFile:
         unsupported={k: v for k, v in base.unsupported.items() if k not in gone}
         | child.unsupported,
         remove=[],
+        fusion_rules=child.fusion_rules or base.fusion_rules,
     )
 
 
@@ -225,6 +241,8 @@ def _merge_hardware(base: HardwareFile, child: HardwareFile) -> HardwareFile:
         peak_flops={**base.peak_flops, **child.peak_flops},
         link_bytes_per_second=child.link_bytes_per_second or base.link_bytes_per_second,
         link_latency_seconds=child.link_latency_seconds or base.link_latency_seconds,
+        rdu_link_bytes_per_second=child.rdu_link_bytes_per_second or base.rdu_link_bytes_per_second,
+        rdu_link_latency_seconds=child.rdu_link_latency_seconds or base.rdu_link_latency_seconds,
     )
 
 

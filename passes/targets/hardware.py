@@ -27,6 +27,8 @@ def summarise(profile: TargetProfile) -> TargetSummary:
         peak_flops={dtype: figure.value for dtype, figure in hardware.peak_flops.items()},
         link_bytes_per_second=values["link.bytes_per_second"],
         link_latency_seconds=values["link.latency"],
+        rdu_link_bytes_per_second=values.get("rdu_link.bytes_per_second", 0.0),
+        rdu_link_latency_seconds=values.get("rdu_link.latency", 0.0),
         assumptions=tuple(
             Assumption(name, figure.value, unit, figure.note)
             for name, (figure, unit) in figures.items()
@@ -46,4 +48,6 @@ def _figures(hardware: HardwareFile) -> dict[str, tuple[Figure, str]]:
         figures[f"peak_flops.{dtype}"] = (figure, "operations/s")
     figures["link.bytes_per_second"] = (hardware.link_bytes_per_second, "bytes/s")
     figures["link.latency"] = (hardware.link_latency_seconds, "s")
+    figures["rdu_link.bytes_per_second"] = (hardware.rdu_link_bytes_per_second, "bytes/s")
+    figures["rdu_link.latency"] = (hardware.rdu_link_latency_seconds, "s")
     return {name: (figure, unit) for name, (figure, unit) in figures.items() if figure is not None}

@@ -94,6 +94,10 @@ def _with_figure(summary: TargetSummary, name: str, text: str) -> TargetSummary:
         return replace(changed, link_latency_seconds=value)
     if name == "link.bytes_per_second":
         return replace(changed, link_bytes_per_second=value)
+    if name == "rdu_link.latency":
+        return replace(changed, rdu_link_latency_seconds=value)
+    if name == "rdu_link.bytes_per_second":
+        return replace(changed, rdu_link_bytes_per_second=value)
     if owner == "peak_flops":
         return replace(changed, peak_flops={**summary.peak_flops, field: value})
     tiers = (
@@ -111,6 +115,8 @@ def _units(summary: TargetSummary) -> dict[str, str]:
     return {
         "link.latency": "s",
         "link.bytes_per_second": "bytes/s",
+        "rdu_link.latency": "s",
+        "rdu_link.bytes_per_second": "bytes/s",
         **{f"{tier.name}.bytes": "bytes" for tier in summary.tiers},
         **{f"{tier.name}.bytes_per_second": "bytes/s" for tier in summary.tiers},
         **{f"peak_flops.{dtype}": "operations/s" for dtype in summary.peak_flops},

@@ -160,6 +160,10 @@ class HardwareFile(_Strict):
     link_bytes_per_second: Figure | None = None
     """Between host and RDU, each way."""
     link_latency_seconds: Figure | None = None
+    rdu_link_bytes_per_second: Figure | None = None
+    """From one RDU to the next one; a target that stands alone may have none."""
+    rdu_link_latency_seconds: Figure | None = None
+    """Latency of an exchange between all RDUs of a program."""
 
     @model_validator(mode="after")
     def _check_types(self) -> Self:
@@ -180,6 +184,8 @@ class TargetFile(_Strict):
     """Data types that the target computes with; rows are narrowed to them."""
     opsets: Pair | None = None
     """Oldest and newest version of the default operator set that the rows describe."""
+    fusion_rules: Text | None = None
+    """A file of fusion rules, relative to this one: those of level ``o1`` where the user has none."""
     hardware: HardwareFile = HardwareFile()
     operators: dict[str, RowFile] = {}
     """Rows by operator, ``domain::Operator`` outside the default domain; replaces the base's."""

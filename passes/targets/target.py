@@ -6,6 +6,7 @@ import functools
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 import onnx
 import onnx_ir as ir
@@ -59,6 +60,8 @@ class Target:
     """Data types that it computes with."""
     granted: frozenset[str] = frozenset()
     """Operators that it is taken to run on tensors of static shape, whatever the rows say."""
+    fusion_rules: Path | None = None
+    """The file of its own rules of fusion, for level ``o1``; None for a target without."""
 
     @functools.cached_property
     def _rows(self) -> Mapping[tuple[str, str], OperatorRow]:
@@ -232,4 +235,5 @@ def _build(name: str) -> Target:
         unsupported=tuple(build_unsupported(key, row) for key, row in profile.unsupported.items()),
         opsets=profile.opsets,
         dtypes=profile.dtypes or (),
+        fusion_rules=profile.fusion_rules,
     )

@@ -6,6 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from samba_onnx.cli.annotated_models import refuse_annotated, write_annotated
 from samba_onnx.cli.display import Display, refuse_overwriting
+from samba_onnx.cli.fusion_options import (
+    DefaultRulesOption,
+    RulesOption,
+    fusion_choices,
+    torch_fusion,
+)
 from samba_onnx.cli.limits import (
     BaselineOption,
     FailOption,
@@ -22,6 +28,7 @@ from samba_onnx.cli.model_choices import (
     refuse_losses,
     refuse_stated_shapes,
     refuse_torch_options,
+    refuse_translations,
     spatial_mini_batches,
     stated_shapes,
 )
@@ -44,9 +51,11 @@ from samba_onnx.cli.options import (
     SpatialBatchesOption,
     TargetOption,
     TrainOption,
+    TranslationsOption,
     VerboseOption,
     parse_sizes,
 )
+from samba_onnx.cli.parallel_options import ChipsOption, TensorParallelOption, parallel_options
 from samba_onnx.cli.progress import Activity
 from samba_onnx.cli.supposing import WhatIfOption, show_supposed, supposed_target
 from samba_onnx.cli.torch_models import analyze_torch
@@ -67,14 +76,19 @@ def analyze(
     host: HostOption = "default",
     legalise: LegaliseOption = "auto",
     no_legalise: NoLegaliseOption = None,
+    optimization_rules: RulesOption = None,
+    use_o1_default_rules: DefaultRulesOption = False,
     dim: DimOption = None,
     input_shape: InputShapeOption = None,
     sample_input: SampleInputOption = None,
     keep_dynamic: KeepDynamicOption = False,
     float16: Float16Option = None,
     train: TrainOption = False,
+    translations: TranslationsOption = None,
     loss_index: LossOption = None,
     spatial_batches: SpatialBatchesOption = None,
+    n_chips: ChipsOption = 1,
+    tensor_parallel: TensorParallelOption = None,
     fail_on_fallback: FailOption = False,
     max_fallbacks: FallbacksOption = None,
     max_transfer_bytes: TransferOption = None,
@@ -95,6 +109,7 @@ def analyze(
       samba-port analyze model.onnx --what-if support=TopK --what-if link.latency=2us
       samba-port analyze model.onnx --min-rdu-nodes 95 --baseline released.json
       samba-port analyze my_project.models:resnet
+      samba-port analyze Llama-3-70B/config.json --n-chips 8
       samba-port analyze my_project.training:lenet --train
     """
     refuse_pef(model, "analyze")
@@ -106,12 +121,17 @@ def analyze(
     dims, shapes = parse_sizes(dim), stated_shapes(input_shape, sample_input)
     sizes: dict[str, Any] = {"dims": dims, "input_shapes": shapes, "keep_dynamic": keep_dynamic}
     sizes |= {"float16": float16, "legalise": legalise, "no_legalise": no_legalise or ()}
+    sizes |= fusion_choices(level, optimization_rules, use_o1_default_rules)
     device = device_choices(target, level, placement, host)
     refuse_annotated(model, annotated)
     refuse_overwriting(
-        model, *filter(None, [baseline]), outputs={"--json": json, "--annotated": annotated}
+        model,
+        *filter(None, [baseline, optimization_rules]),
+        outputs={"--json": json, "--annotated": annotated},
     )
     refuse_losses(loss_index, train)
+    refuse_translations(model, translations)
+    parallel = parallel_options(n_chips, tensor_parallel)
     if not is_torch_model(model):
         refuse_torch_options(train)
     supposed = supposed_target(target, what_if)
@@ -123,11 +143,17 @@ def analyze(
 
     from samba_onnx.report import Report
 
-    training = {"spatial_batches": batches, "train": train, "loss_indices": loss_index}
+    training: dict[str, Any] = {
+        "spatial_batches": batches,
+        "train": train,
+        "loss_indices": loss_index,
+    }
+    training |= {"translations": translations}
     with Activity(quiet) as activity:
 
         def plan(target: str | Target) -> Manifest:
-            return _planned(model, device | {"target": target}, sizes, training, activity)
+            chosen = device | {"target": target, "parallel": parallel}
+            return _planned(model, chosen, sizes, training, activity)
 
         targets = (target,) if supposed is None else (target, supposed)
         reports = [Report.from_manifest(plan(each)) for each in targets]
@@ -154,4 +180,5 @@ def _planned(
         any(sizes[name] for name in ("dims", "input_shapes", "keep_dynamic", "float16"))
     )
     rules = legalisation_choices(sizes["legalise"], sizes["no_legalise"])
-    return analyze_torch(model, activity.step, **device, legalisation=rules, **program)
+    program = program | {"legalisation": rules, "fusion": torch_fusion(sizes)}
+    return analyze_torch(model, activity.step, **device, **program)

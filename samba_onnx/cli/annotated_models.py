@@ -37,6 +37,8 @@ def write_annotated(
     float16: str | None,
     legalise: str,
     no_legalise: Sequence[str],
+    optimization_rules: str | None = None,
+    default_rules: bool | None = None,
     **choices: Any,
 ) -> None:
     """Write a model with what became of each of its nodes.
@@ -51,12 +53,15 @@ def write_annotated(
         float16: The type in which float16 is computed.
         legalise: ``auto`` or ``all``.
         no_legalise: Rules of legalisation that are not applied.
+        optimization_rules: A file of fusion rules.
+        default_rules: Whether those of the target count.
         **choices: Target, level and placement, as ``samba_onnx.workflows.choices.chosen_settings`` takes
             them.
 
     Raises:
         SambaError: As ``samba_onnx.workflows.annotating.annotate``.
     """
+    from samba_onnx.passes.planning.fusion.choosing import FusionOptions
     from samba_onnx.workflows.annotating import annotate
     from samba_onnx.workflows.choices import (
         chosen_options,
@@ -66,6 +71,7 @@ def write_annotated(
 
     activity.step("annotate")
     rules = legalisation_options(legalise, no_legalise)
-    settings = chosen_settings(progress=activity.step, legalisation=rules, **choices)
+    fusion = FusionOptions(optimization_rules, default_rules)
+    settings = chosen_settings(progress=activity.step, legalisation=rules, fusion=fusion, **choices)
     options = chosen_options(settings.target, dims, input_shapes, keep_dynamic, float16)
     annotate(model, output, settings, options[0])

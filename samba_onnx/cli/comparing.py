@@ -10,12 +10,14 @@ import typer
 
 from samba_onnx.cli.display import Display, refuse_overwriting
 from samba_onnx.cli.failures import EXIT_NO, EXIT_YES
+from samba_onnx.cli.model_choices import refuse_translations
 from samba_onnx.cli.options import (
     CustomOpsOption,
     JsonOption,
     QuietOption,
     SeedOption,
     ThreadsOption,
+    TranslationsOption,
     VerboseOption,
 )
 from samba_onnx.cli.progress import Activity
@@ -34,14 +36,16 @@ _ADVICE: Final = (
     "the compiler's, run samba-port verify with --engine reference"
 )
 
+OriginalArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="MODEL", help="What the PEF was made of: an ONNX model, factory or .pt2 file."
+    ),
+]
+
 
 def compare(
-    model: Annotated[
-        str,
-        typer.Argument(
-            metavar="MODEL", help="What the PEF was made of: an ONNX model, factory or .pt2 file."
-        ),
-    ],
+    model: OriginalArgument,
     pef: Annotated[str, typer.Argument(metavar="PEF", help="The converted model.")],
     input_file: InputFileOption = None,
     seed: SeedOption = 0,
@@ -49,6 +53,7 @@ def compare(
     atol: AtolOption = None,
     threads: ThreadsOption = None,
     custom_ops: CustomOpsOption = None,
+    translations: TranslationsOption = None,
     json: JsonOption = None,
     quiet: QuietOption = False,
     verbose: VerboseOption = 0,
@@ -68,6 +73,7 @@ def compare(
 
     Exit status 1 means that a value is beyond the tolerance.
     """
+    refuse_translations(model, translations)
     refuse_overwriting(model, pef, outputs={"--json": json})
 
     from samba_onnx.pef import load_pef
@@ -77,7 +83,8 @@ def compare(
     with Activity(quiet) as activity, load_pef(pef) as opened:
         if is_torch_model(model):
             _refuse_onnx_options(bool(input_file or custom_ops or any(options.values())))
-            comparison = compare_torch(model, opened, activity.step, threads=threads)
+            options = {"threads": threads, "translations": translations}
+            comparison = compare_torch(model, opened, activity.step, **options)
         else:
             options |= {"inputs": input_arrays(opened, input_file), "custom_ops": custom_ops or ()}
             comparison = _compare_onnx(model, opened, activity, threads=threads, **options)

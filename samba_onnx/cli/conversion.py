@@ -9,6 +9,12 @@ import typer
 from samba_onnx.cli.annotated_models import refuse_annotated, write_annotated
 from samba_onnx.cli.checked_passes import CheckPassesOption, writing_the_guilty_part
 from samba_onnx.cli.display import Display, refuse_overwriting
+from samba_onnx.cli.fusion_options import (
+    DefaultRulesOption,
+    RulesOption,
+    fusion_choices,
+    torch_fusion,
+)
 from samba_onnx.cli.limits import (
     BaselineOption,
     FailOption,
@@ -28,6 +34,7 @@ from samba_onnx.cli.model_choices import (
     refuse_no_check,
     refuse_stated_shapes,
     refuse_torch_options,
+    refuse_translations,
     spatial_mini_batches,
     stated_shapes,
 )
@@ -53,6 +60,7 @@ from samba_onnx.cli.options import (
     SpatialBatchesOption,
     TargetOption,
     TrainOption,
+    TranslationsOption,
     VerboseOption,
     parse_sizes,
 )
@@ -79,6 +87,8 @@ def convert(
     host: HostOption = "default",
     legalise: LegaliseOption = "auto",
     no_legalise: NoLegaliseOption = None,
+    optimization_rules: RulesOption = None,
+    use_o1_default_rules: DefaultRulesOption = False,
     sample: Annotated[
         bool | None,
         typer.Option(
@@ -122,6 +132,7 @@ def convert(
         ),
     ] = True,
     train: TrainOption = False,
+    translations: TranslationsOption = None,
     loss_index: LossOption = None,
     spatial_batches: SpatialBatchesOption = None,
     annotated: AnnotatedOption = None,
@@ -141,6 +152,7 @@ def convert(
       samba-port convert model.onnx --json report.json --fail-on-fallback
       samba-port convert model.onnx --min-rdu-flops 99 --baseline released.json
       samba-port convert model.onnx --annotated where.onnx --check-passes
+      samba-port convert model.onnx --level o1 --optimization-rules rules.yaml
       samba-port convert my_project.models:resnet -o resnet.pef
       samba-port convert exported.pt2
       samba-port convert my_project.training:lenet --train
@@ -157,13 +169,17 @@ def convert(
     dims, shapes = parse_sizes(dim), stated_shapes(input_shape, sample_input)
     sizes: dict[str, Any] = {"dims": dims, "input_shapes": shapes, "keep_dynamic": keep_dynamic}
     sizes |= {"float16": float16, "legalise": legalise, "no_legalise": no_legalise or ()}
+    sizes |= fusion_choices(level, optimization_rules, use_o1_default_rules)
     refuse_losses(loss_index, train)
+    refuse_translations(model, translations)
     destination = output or default_destination(model)
     device = device_choices(target, level, placement, host)
     refuse_annotated(model, annotated)
     outputs = {"--output": destination, "the log": f"{destination}.log", "--json": json}
     refuse_overwriting(
-        model, *filter(None, [baseline]), outputs={**outputs, "--annotated": annotated}
+        model,
+        *filter(None, [baseline, optimization_rules]),
+        outputs={**outputs, "--annotated": annotated},
     )
 
     from samba_onnx.report import Report
@@ -178,9 +194,11 @@ def convert(
                 activity.step,
                 **device,
                 legalisation=legalisation_choices(legalise, no_legalise),
+                fusion=torch_fusion(sizes),
                 sample=sample is not False,
                 check=check,
                 train=train,
+                translations=translations,
                 loss_indices=loss_index,
                 spatial_batches=batches,
                 check_passes=check_passes,

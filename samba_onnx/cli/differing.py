@@ -9,6 +9,12 @@ import typer
 
 from samba_onnx.cli.display import Display, refuse_overwriting
 from samba_onnx.cli.failures import EXIT_NO, EXIT_YES
+from samba_onnx.cli.fusion_options import (
+    DefaultRulesOption,
+    RulesOption,
+    fusion_choices,
+    torch_fusion,
+)
 from samba_onnx.cli.options import (
     DimOption,
     InputShapeOption,
@@ -45,7 +51,7 @@ OtherLevelOption = Annotated[
     str | None,
     typer.Option(
         "--level",
-        metavar="o0|o3",
+        metavar="o0|o1|o3",
         help="Level that a model is analyzed with; that of the other side if left out.",
     ),
 ]
@@ -57,6 +63,8 @@ def diff(
     allow: AllowOption = 0.0,
     target: OtherTargetOption = None,
     level: OtherLevelOption = None,
+    optimization_rules: RulesOption = None,
+    use_o1_default_rules: DefaultRulesOption = False,
     dim: DimOption = None,
     input_shape: InputShapeOption = None,
     json: JsonOption = None,
@@ -77,7 +85,7 @@ def diff(
     Exit status 1 means worse: more nodes or groups of nodes on the CPU, boundaries, transfers or bytes
     per run, or more modelled time.
     """
-    refuse_overwriting(before, after, outputs={"--json": json})
+    refuse_overwriting(before, after, *filter(None, [optimization_rules]), outputs={"--json": json})
     stated = {"dims": parse_sizes(dim), "input_shapes": parse_input_shapes(input_shape)}
 
     from samba_onnx.report.comparing import difference
@@ -88,6 +96,7 @@ def diff(
         reports = [stored_report(side) for side in sides]
         other = next((report for report in reports if report is not None), None)
         options = {"target": target, "level": level, **stated}
+        options |= {"rules": optimization_rules, "default_rules": use_o1_default_rules}
         left, right = (
             report or _analyzed(side, other, options, activity)
             for side, report in zip(sides, reports, strict=True)
@@ -140,8 +149,13 @@ def _analyzed(
 
     target = options["target"] or (other.target if other else DEFAULT_TARGET)
     level = options["level"] or (other.level if other else "o3")
+    fusion = fusion_choices(level, options["rules"], options["default_rules"])
+    if other is not None and options["rules"] is None:
+        _refuse_other_rules(other, level, target)
     if is_torch_model(model):
-        return Report.from_manifest(analyze_torch(model, activity.step, target=target, level=level))
+        rules = torch_fusion(fusion)
+        manifest = analyze_torch(model, activity.step, target=target, level=level, fusion=rules)
+        return Report.from_manifest(manifest)
     dims, shapes = options["dims"], options["input_shapes"]
     if other is not None and not dims and not shapes:
         dims, shapes = _sizes(other)
@@ -152,8 +166,28 @@ def _analyzed(
         dims=dims,
         input_shapes=shapes,
         progress=activity.step,
+        **fusion,
     )
     return Report.from_manifest(manifest)
+
+
+def _refuse_other_rules(other: Report, level: str, target: str) -> None:
+    """Refuse to analyze with the target's rules of fusion what is held against a file's."""
+    if level != other.level:
+        return
+    from samba_onnx.passes.targets import load_target
+
+    own = load_target(target).fusion_rules
+    known = {"op_fusion"} | ({own.name} if own else set())
+    files = [rule.source for rule in other.fusion if rule.source not in known]
+    if files:
+        from samba_onnx.errors import UsageError
+        from samba_onnx.safety.files import printable
+
+        raise UsageError(
+            f"the other side has sections by the rules of {printable(files[0])}: give that file, too, with "
+            "--optimization-rules"
+        )
 
 
 def _sizes(report: Report) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -25,7 +25,7 @@ def device_choices(target: str, level: str, placement: str, host: str) -> dict[s
 
     Args:
         target: The device.
-        level: ``o0`` or ``o3``.
+        level: ``o0``, ``o1`` or ``o3``.
         placement: ``optimal`` or ``strict``.
         host: The CPU, as ``--host`` names it.
 
@@ -123,6 +123,23 @@ def refuse_libraries(libraries: list[str] | None) -> None:
     if libraries:
         raise UsageError(
             "--custom-ops is for ONNX models: an export of torch's has no such operators"
+        )
+
+
+def refuse_translations(model: str, files: Sequence[str] | None) -> None:
+    """Refuse translations of torch's operators for a model that has none.
+
+    Args:
+        model: What is converted, analyzed or compared.
+        files: Files that register translations; None for none.
+
+    Raises:
+        UsageError: There are such files, and the model is in ONNX.
+    """
+    if files and not is_torch_model(model):
+        raise UsageError(
+            "--translations is for PyTorch models; operators of an ONNX model's custom domains come with "
+            "--custom-ops"
         )
 
 

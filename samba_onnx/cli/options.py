@@ -39,8 +39,9 @@ LevelOption = Annotated[
     str,
     typer.Option(
         "--level",
-        metavar="o0|o3",
-        help="o0: a section per operator; o3: sections as large as on-chip memory allows.",
+        metavar="o0|o1|o3",
+        help="o0: a section per operator; o1: sections by rules of fusion; o3: sections as large as on-chip "
+        "memory allows.",
     ),
 ]
 PlacementOption = Annotated[
@@ -160,6 +161,16 @@ CustomOpsOption = Annotated[
         metavar="LIBRARY",
         help="Shared library with operators of custom domains for onnxruntime; its code is executed; "
         "repeatable.",
+    ),
+]
+TranslationsOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--translations",
+        metavar="FILE",
+        help="Python file that registers translations of your own operators of torch; it is executed; "
+        "repeatable.",
+        rich_help_panel=TORCH,
     ),
 ]
 TrainOption = Annotated[

@@ -13,6 +13,7 @@ import typer
 from samba_onnx.cli.calibrating import host_profile
 from samba_onnx.cli.display import Display, refuse_overwriting, write_file
 from samba_onnx.cli.failures import EXIT_NO, EXIT_YES, complain
+from samba_onnx.cli.fusion_options import DefaultRulesOption, RulesOption, fusion_choices
 from samba_onnx.cli.limits import FailOption
 from samba_onnx.cli.options import (
     OUTPUT,
@@ -110,6 +111,8 @@ def survey(
     placement: PlacementOption = "optimal",
     host: HostOption = "default",
     legalise: LegaliseOption = "auto",
+    optimization_rules: RulesOption = None,
+    use_o1_default_rules: DefaultRulesOption = False,
     output: ReportsOption = "survey",
     retry: RetryOption = False,
     fresh: FreshOption = False,
@@ -137,10 +140,17 @@ def survey(
     """
     devices = _targets(targets)
     profile = host_profile(host)
+    fusion_choices(level, optimization_rules, use_o1_default_rules)
     names = _models(models, output, {"--json": json, "--csv": csv, "--output": output})
     limits = _limits(jobs, timeout, memory)
     settings = {"level": level, "placement": placement, "legalise": legalise, "host": profile}
+    if optimization_rules is not None:
+        refuse_overwriting(optimization_rules, outputs={"--json": json, "--csv": csv})
+        settings["optimization-rules"] = optimization_rules
     options = [word for name, value in settings.items() for word in (f"--{name}", value)]
+    if use_o1_default_rules:
+        settings["use-o1-default-rules"] = "yes"
+        options.append("--use-o1-default-rules")
     with Activity(quiet) as activity:
         activity.step("survey")
         analyses = _analyses(names, devices, settings, output)
@@ -198,7 +208,9 @@ def _analyses(
     # A report of another form, as a version in development writes it, is made again.
     form = json.dumps(json_schema(Report))
     version = samba_onnx.__version__
-    known = {**settings, "host": _content(settings["host"]), "version": version, "form": form}
+    profiles = [name for name in ("host", "optimization-rules") if name in settings]
+    known = settings | {name: _content(settings[name]) for name in profiles}
+    known |= {"version": version, "form": form}
     analyses = []
     for model in models:
         digest = model_digest(model, known)

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from samba_onnx.errors import MissingLibraryError
 
 if TYPE_CHECKING:
-    from samba_onnx.passes.planning.legalising import LegalisationOptions
     from samba_onnx.pef import Pef
     from samba_onnx.pef.manifest import Manifest
     from samba_onnx.workflows.compared_values import ValueComparison
@@ -25,6 +24,7 @@ def convert_torch(
     *,
     sample: bool,
     train: bool,
+    translations: Sequence[str] | None = None,
     loss_indices: Sequence[int] | None = None,
     **options: Any,
 ) -> Pef:
@@ -36,6 +36,7 @@ def convert_torch(
         progress: Called with the name of each step before it begins.
         sample: Keep the example inputs with eager torch's outputs.
         train: The factory returns optimizers, too: convert for training.
+        translations: Files that register translations of the user's own operators.
         loss_indices: Outputs that training starts from; None chooses those that losses made.
         **options: Target, level and checks, as ``samba_onnx.workflows.porting.port`` takes them.
 
@@ -44,7 +45,7 @@ def convert_torch(
         ModelError: The model cannot be converted.
         PassMismatchError: A pass changes what it computes.
     """
-    _import_porting(progress)
+    _import_porting(progress, translations)
     from samba_onnx.workflows import porting
 
     options["progress"] = progress
@@ -59,53 +60,38 @@ def analyze_torch(
     model: str,
     progress: Callable[[str], None],
     *,
-    target: str,
-    level: str,
-    placement: str = "optimal",
-    host: str = "default",
-    legalisation: LegalisationOptions | None = None,
-    spatial_batches: int = 0,
     train: bool = False,
-    loss_indices: Sequence[int] | None = None,
+    translations: Sequence[str] | None = None,
+    **options: Any,
 ) -> Manifest:
-    """Analyze a PyTorch model; the arguments are those of ``samba_onnx.workflows.porting.analyze_torch``.
+    """Analyze a PyTorch model.
 
     Args:
         model: A factory, a ``.pt2`` file or a Hugging Face configuration.
         progress: Called with the name of each step before it begins.
-        target: The device.
-        level: ``o0`` or ``o3``.
-        placement: ``optimal`` or ``strict``.
-        host: The CPU: ``default`` or the path of a profile.
-        legalisation: Which rules write what the target lacks; None for those that make a run shorter.
-        spatial_batches: Mini-batches of a run in spatial mapping; 0 for section mapping.
         train: The factory returns optimizers, too: analyze the program that trains.
-        loss_indices: Outputs that training starts from; None chooses those that losses made.
+        translations: Files that register translations of the user's own operators.
+        **options: Target, level and the like, as ``samba_onnx.workflows.porting.analyze_torch`` takes it.
 
     Raises:
         UsageError: torch is not installed, or an argument is wrong.
         ModelError: The model cannot be exported.
     """
-    _import_porting(progress)
+    _import_porting(progress, translations)
     from samba_onnx.workflows import porting
 
     with _prints_elsewhere():
-        loaded = porting.load_torch_model(model, train=train)
-        return porting.analyze_torch(
-            loaded,
-            target=target,
-            level=level,
-            placement=placement,
-            host=host,
-            legalisation=legalisation,
-            spatial_batches=spatial_batches,
-            loss_indices=loss_indices,
-            progress=progress,
-        )
+        loaded = porting.load_torch_model(model, train=train, weights=False)
+        return porting.analyze_torch(loaded, progress=progress, **options)
 
 
 def verify_torch(
-    model: str, pef: Pef, progress: Callable[[str], None], **options: Any
+    model: str,
+    pef: Pef,
+    progress: Callable[[str], None],
+    *,
+    translations: Sequence[str] | None = None,
+    **options: Any,
 ) -> Verification:
     """Compare the outputs of a PEF with those of the PyTorch model that it was made of.
 
@@ -113,6 +99,7 @@ def verify_torch(
         model: A factory or a ``.pt2`` file.
         pef: The PEF, open, with its weights.
         progress: Called with the name of each step before it begins.
+        translations: Files that register translations of the user's own operators.
         **options: Tolerances, threads and engine, as
             ``samba_onnx.workflows.module_verification.verify_module`` takes them.
 
@@ -120,7 +107,7 @@ def verify_torch(
         UsageError: torch is not installed, or the PEF is not of this model.
         ModelError: The model cannot be exported.
     """
-    _import_porting(progress)
+    _import_porting(progress, translations)
     from samba_onnx.workflows import module_verification, porting
 
     with _prints_elsewhere():
@@ -130,7 +117,12 @@ def verify_torch(
 
 
 def compare_torch(
-    model: str, pef: Pef, progress: Callable[[str], None], *, threads: int | None
+    model: str,
+    pef: Pef,
+    progress: Callable[[str], None],
+    *,
+    threads: int | None,
+    translations: Sequence[str] | None = None,
 ) -> ValueComparison:
     """Compare a PEF with the PyTorch model that it was made of.
 
@@ -139,12 +131,13 @@ def compare_torch(
         pef: The PEF, open.
         progress: Called with the name of each step before it begins.
         threads: Threads within operators; all cores where None.
+        translations: Files that register translations of the user's own operators.
 
     Raises:
         UsageError: torch is not installed, or the PEF is not of this model.
         ModelError: The model cannot be exported.
     """
-    _import_porting(progress)
+    _import_porting(progress, translations)
     from samba_onnx.workflows import module_comparison, porting
 
     with _prints_elsewhere():
@@ -205,13 +198,17 @@ def _prints_elsewhere() -> AbstractContextManager[object]:
     return contextlib.redirect_stdout(sys.stderr)
 
 
-def _import_porting(progress: Callable[[str], None]) -> None:
-    """Import torch and what ports its models, and begin to load one."""
+def _import_porting(
+    progress: Callable[[str], None], translations: Sequence[str] | None = None
+) -> None:
+    """Import torch and what ports its models, register users' translations, and begin to load a model."""
     progress("import torch")
     _require_torch()
-    from samba_onnx.workflows import porting  # noqa: F401
+    from samba_onnx.workflows import porting
 
     progress("load")
+    with _prints_elsewhere():
+        porting.load_translations(translations or ())
 
 
 def _require_torch() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,6 +11,7 @@ import typer
 
 from samba_onnx.cli.display import Display, refuse_overwriting
 from samba_onnx.cli.failures import EXIT_NO, EXIT_YES
+from samba_onnx.cli.model_choices import refuse_translations
 from samba_onnx.cli.options import (
     CustomOpsOption,
     EngineOption,
@@ -17,6 +19,7 @@ from samba_onnx.cli.options import (
     QuietOption,
     SeedOption,
     ThreadsOption,
+    TranslationsOption,
     VerboseOption,
 )
 from samba_onnx.cli.progress import Activity
@@ -27,7 +30,7 @@ from samba_onnx.runtime.engine.registry import DEFAULT_ENGINE
 from samba_onnx.workflows.model_sources import is_torch_model
 
 if TYPE_CHECKING:
-    from samba_onnx.report.comparison import VerificationReport
+    from samba_onnx.report.comparison import OutputErrorReport, VerificationReport
     from samba_onnx.workflows.trials import Verification
 
 
@@ -77,6 +80,7 @@ def verify(
     threads: ThreadsOption = None,
     engine: EngineOption = "onnxruntime",
     custom_ops: CustomOpsOption = None,
+    translations: TranslationsOption = None,
     json: JsonOption = None,
     quiet: QuietOption = False,
     verbose: VerboseOption = 0,
@@ -104,6 +108,7 @@ def verify(
     of_torch = len(files) == 2 and is_torch_model(files[0])
     if of_torch:
         _refuse_options_of_onnx(input_file, seed, custom_ops)
+    refuse_translations(files[0], translations)
     refuse_overwriting(*files, outputs={"--json": json})
 
     from samba_onnx.cli.residents import refuse_missing_weights
@@ -127,6 +132,7 @@ def verify(
                 atol=atol,
                 threads=threads,
                 engine=engine,
+                translations=translations,
             )
         elif len(files) == 1:
             verification = self_test(
@@ -225,6 +231,7 @@ def _report(verification: Verification, pef: str) -> VerificationReport:
             output.mismatched,
             output.elements,
             output.passed,
+            None if output.steps is None else known(output.steps),
         )
         for output in verification.outputs
     )
@@ -233,14 +240,13 @@ def _report(verification: Verification, pef: str) -> VerificationReport:
         "torch": "the module in eager torch",
     }.get(verification.against, "the sample inside it")
     failed = sum(not output.passed for output in outputs)
-    worst = max((output.max_relative_error or 0.0 for output in outputs), default=0.0)
     if failed:
         verdict = f"{failed} of {count_text(len(outputs), 'output')} differ from {what}"
     else:
         verb = "agrees" if len(outputs) == 1 else "agree"
         verdict = f"{count_text(len(outputs), 'output')} {verb} with {what}"
     return VerificationReport(
-        headline=f"{printable(pef)}: {verdict}; largest relative error {worst:.2g}",
+        headline=f"{printable(pef)}: {verdict}; {_distance_text(outputs)}",
         passed=verification.passed,
         against=verification.against,
         rtol=verification.rtol,
@@ -251,6 +257,22 @@ def _report(verification: Verification, pef: str) -> VerificationReport:
         advice=_advice(verification),
         other_version=verification.other_version,
     )
+
+
+def _distance_text(outputs: Sequence[OutputErrorReport]) -> str:
+    """Return how far outputs are from those expected: quantised ones in steps, others by their magnitude."""
+    quantised = [output.steps for output in outputs if output.steps is not None]
+    others = [output.max_relative_error or 0.0 for output in outputs if output.steps is None]
+    parts = (
+        [f"largest relative error {max(others, default=0.0):.2g}"]
+        if others or not quantised
+        else []
+    )
+    if quantised:
+        count = max(quantised)
+        noun = "step" if count == 1 else "steps"
+        parts.append(f"quantised numbers at most {count:.3g} {noun} apart")
+    return "; ".join(parts)
 
 
 def _advice(verification: Verification) -> str:

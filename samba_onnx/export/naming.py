@@ -11,6 +11,7 @@ from torch import fx
 
 from samba_onnx.errors import ModelError, UsageError
 from samba_onnx.facts.names import SEPARATOR, symbol_name
+from samba_onnx.program.fusion_marks import MARK
 from samba_onnx.program.source_location import trace_location
 from samba_onnx.tensor import SambaTensor
 from samba_onnx.tensor.inputs import key_text
@@ -28,6 +29,16 @@ def scope_name(root: str, node: fx.Node) -> str:
     stack: Mapping[str, tuple[str, Any]] = node.meta.get("nn_module_stack") or {}
     path = next((path for path, _ in reversed(list(stack.values()))), "")
     return symbol_name(root, _CALL_NUMBER.sub("", path))
+
+
+def fusion_mark(node: fx.Node) -> dict[str, str]:
+    """Return the mark of ``op_fusion`` as metadata of what a node is written with; empty without one.
+
+    Args:
+        node: A node with torch's record of the modules that were being called.
+    """
+    stack: Mapping[str, tuple[str, Any]] = node.meta.get("nn_module_stack") or {}
+    return {MARK: stack[MARK][1]} if MARK in stack else {}
 
 
 def dropout_name(root: str, node: fx.Node, kind: str) -> str:

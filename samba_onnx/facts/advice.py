@@ -25,7 +25,7 @@ ADVICE: Final[dict[str, str]] = {
     "DFT": "a transform of static length is a product with a constant matrix; else " + _BEFORE,
     "DeformConv": "use a Conv of the same size, or " + _OUTSIDE,
     "Det": _OUTSIDE,
-    "GridSample": "make the grid a constant (a buffer, not computed from inputs): it is then legalised",
+    "GridSample": "give it static shapes and a grid of float32: it is then legalised",
     "If": "decide while the model is exported, or compute both sides and choose with torch.where",
     "ImageDecoder": _BEFORE,
     "Loop": _TRIPS,

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 __all__ = [
+    "ALL_GATHER",
+    "ALL_REDUCE",
     "BLOCKED_DOMAIN",
     "CHANNELS_LAST_DOMAIN",
     "DEFAULT_DOMAINS",
@@ -48,6 +50,10 @@ EARLY_OPERATORS: Final = frozenset({"LayerNormalization", "SimplifiedLayerNormal
 onnxruntime's optimizers write them into models of any version."""
 SAMBA_DOMAIN: Final = "samba"
 """Domain of the operators that ONNX lacks and the RDU has."""
+ALL_REDUCE: Final = "AllReduce"
+"""Operator of the domain ``samba``: ``(summand: T[shape]) -> sum: T[shape]`` over all RDUs."""
+ALL_GATHER: Final = "AllGather"
+"""Operator of the domain ``samba``: ``(shard: T[...]) -> whole: T[shape]`` of all RDUs."""
 DROPOUT_MASK: Final = "DropoutMask"
 """Operator of the domain ``samba``: ``(rate: float[], seed: int32[]) -> mask: bool[shape]`` with the
 attributes ``shape`` and ``stream``. True where a dropout keeps a value."""

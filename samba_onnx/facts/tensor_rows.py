@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from samba_onnx.facts import flops
-from samba_onnx.facts.domains import DROPOUT_MASK, SAMBA_DOMAIN
+from samba_onnx.facts.domains import ALL_GATHER, ALL_REDUCE, DROPOUT_MASK, SAMBA_DOMAIN
 from samba_onnx.facts.flops import (
     Formula,
     NoArithmetic,
@@ -145,6 +145,27 @@ _CREATES = (
         same_bits=False,
         in_place=InPlace.NEVER,
         random=Randomness.ALWAYS,
+    ),
+    # Each RDU adds its share of a sum; which order they add in may differ from run to run of a device.
+    *rows(
+        {ALL_REDUCE: PerOutputElement(1, "each RDU adds its part of the summands of all")},
+        domain=SAMBA_DOMAIN,
+        kind=Kind.COMBINE,
+        foldable=False,
+        exact_in_bfloat16=False,
+        same_bits=False,
+        in_place=InPlace.NEVER,
+        random=Randomness.NEVER,
+    ),
+    *rows(
+        {ALL_GATHER: MOVES},
+        domain=SAMBA_DOMAIN,
+        kind=Kind.MOVE,
+        foldable=False,
+        exact_in_bfloat16=True,
+        same_bits=True,
+        in_place=InPlace.NEVER,
+        random=Randomness.NEVER,
     ),
     # The mask depends on its seed and nothing else, so that forward and backward make the same one.
     *rows(

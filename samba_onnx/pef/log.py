@@ -62,6 +62,8 @@ def _stage_lines(stage: Section | Fallback) -> Iterator[str]:
     yield "    operators  " + ", ".join(operators)
     if isinstance(stage, Section):
         yield f"    planned    {stage.flops} flops, {stage.bytes} bytes, {stage.seconds:.3e} s"
+        if stage.rule:
+            yield f"    rule       {printable(stage.rule)}"
         return
     for node in stage.reasons:
         place = f"  [{printable(node.location)}]" if node.location else ""

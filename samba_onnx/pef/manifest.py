@@ -16,7 +16,8 @@ from samba_onnx.pef.decoding import MAY_BE_MISSING
 from samba_onnx.pef.dimensions import BoundDimension, DynamicDimension
 from samba_onnx.pef.host_summary import HostSummary
 from samba_onnx.pef.original_files import OriginalFile
-from samba_onnx.pef.rewriting import LegalisedRule, PassSummary
+from samba_onnx.pef.rewriting import FusionRuleSummary, LegalisedRule, PassSummary
+from samba_onnx.pef.sharding import Parallelism, Sharded
 from samba_onnx.pef.stage_records import Fallback, FallbackNode, Section, Stage
 from samba_onnx.pef.target_summary import TargetSummary
 from samba_onnx.program.kinds import LOADED_KINDS, RESIDENT_KINDS, SymbolKind
@@ -36,6 +37,9 @@ class Direction(enum.StrEnum):
 
     HOST_TO_RDU = "host_to_rdu"
     RDU_TO_HOST = "rdu_to_host"
+    RDU_TO_RDU = "rdu_to_rdu"
+    """From one RDU to the next one: in an exchange of a program of several RDUs, or between replicas, of which
+    only the ledger of a run knows."""
 
 
 class Cause(enum.StrEnum):
@@ -47,6 +51,10 @@ class Cause(enum.StrEnum):
     CONSTANT = "constant"
     FALLBACK = "fallback"
     EXPLICIT = "explicit"
+    COLLECTIVE = "collective"
+    """RDUs that execute one program together exchange a value."""
+    REDUCE = "reduce"
+    """Gradients of several replicas are combined; how many there are only a run knows."""
 
 
 @dataclass(frozen=True)
@@ -127,6 +135,9 @@ class Symbol:
     batch_shape: tuple[int, ...] | None = None
     """Shape of one of the mini-batches that a value of a spatially mapped graph holds along the first
     dimension of ``shape``, of which sections see one at a time; None for a value that is no batch."""
+    sharded: Sharded | None = field(default=None, metadata=MAY_BE_MISSING)
+    """The whole of which ``shape`` is the part that each of several RDUs holds; None for a value that is
+    whole on each."""
 
     @property
     def stage_shape(self) -> tuple[int | str | None, ...] | None:
@@ -146,7 +157,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Transfer:
-    """One host→RDU or RDU→host copy, planned by the compiler or recorded by the runtime."""
+    """One copy between host and RDU, or between RDUs, planned or recorded by the runtime."""
 
     symbol: str
     """What is copied."""
@@ -283,7 +294,7 @@ class Manifest:
     source: SourceModel
     """The model that it was made of."""
     level: str
-    """Optimization level: ``o0`` or ``o3``."""
+    """Optimization level: ``o0``, ``o1`` or ``o3``."""
     graphs: tuple[Graph, ...]
     """The graphs; a run executes one."""
     sections: tuple[Section, ...]
@@ -300,6 +311,9 @@ class Manifest:
     """What the passes of the compiler did, in their order."""
     legalised: tuple[LegalisedRule, ...] = ()
     """What each rule of legalisation brought, by graph and rule."""
+    fusion_rules: tuple[FusionRuleSummary, ...] = field(default=(), metadata=MAY_BE_MISSING)
+    """The rules of fusion of level ``o1``, in the order in which they were tried; sections say which of
+    them they are one for."""
     changes: tuple[Change, ...] = ()
     """What a run would save if the target ran what it refuses, by graph, the most first."""
     bounds: tuple[Bound, ...] = ()
@@ -321,6 +335,8 @@ class Manifest:
     """Every other member of the file; filled in by the writer."""
     host: HostSummary | None = None
     """The CPU that fallbacks' times are modelled for; None for a PEF without fallbacks."""
+    parallel: Parallelism | None = field(default=None, metadata=MAY_BE_MISSING)
+    """How the program was cut for several RDUs; None for one."""
     format_version: int = FORMAT_VERSION
     """Version of the layout and of these records."""
 

@@ -50,3 +50,17 @@ class LegalisedRule:
     """Modelled seconds by which a run is shorter; negative where a rule was asked for at any price."""
     refused: dict[str, str] = field(default_factory=dict)
     """Nodes of its operators that it cannot write, with the reason, read after the node's name."""
+
+
+@dataclass(frozen=True)
+class FusionRuleSummary:
+    """A rule of fusion that sections were made by, or could have been."""
+
+    name: str
+    """The rule, as sections name it."""
+    source: str
+    """The file that it is from, without folder."""
+    priority: float
+    """Which rule wins where several match the same operators: the one with the greatest."""
+    heuristic: str = ""
+    """The way to lay sections out that it names, with parameters; it changes nothing here."""

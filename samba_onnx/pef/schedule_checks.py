@@ -78,7 +78,8 @@ def check_transfers(
         for transfer in transfers:
             name = f"the transfer of {transfer.symbol}"
             symbol = symbols.get(transfer.symbol)
-            if symbol is None or not symbol.region or symbol.bytes != transfer.bytes:
+            moved = _moved_bytes(graph, transfer, stages, symbol)
+            if symbol is None or not symbol.region or moved != transfer.bytes:
                 _refuse(graph, f"{name} moves {transfer.bytes} bytes of no such symbol on the RDU")
             if (transfer.symbol, transfer.direction) in seen or transfer.seconds < 0:
                 _refuse(graph, f"{name} occurs twice or takes {transfer.seconds} s")
@@ -95,6 +96,19 @@ def check_transfers(
                 f"the transfer of {transfer.symbol} with cause {transfer.cause.value}, "
                 f"{transfer.direction.value}, call {transfer.call} has no place in the schedule",
             )
+
+
+def _moved_bytes(
+    graph: Graph, transfer: Transfer, stages: Stages, symbol: Symbol | None
+) -> int | None:
+    """Return the bytes that a transfer must have: a symbol's, or what its section sends."""
+    if transfer.direction is not Direction.RDU_TO_RDU:
+        return None if symbol is None else symbol.bytes
+    if transfer.call is None or not 0 <= transfer.call < len(graph.calls):
+        return None
+    stage = stages[graph.calls[transfer.call].stage]
+    exchange = stage.collective if isinstance(stage, Section) else None
+    return None if exchange is None else exchange.bytes
 
 
 def _check_load_transfer(graph: Graph, transfer: Transfer, symbol: Symbol) -> None:
@@ -119,6 +133,8 @@ def _has_reason(graph: Graph, transfer: Transfer, stages: Stages, *, is_resident
     match transfer.cause, transfer.direction:
         case Cause.INPUT, Direction.HOST_TO_RDU:
             return on_rdu and reads and transfer.symbol in graph.inputs
+        case Cause.COLLECTIVE, Direction.RDU_TO_RDU:
+            return on_rdu and writes
         case Cause.OUTPUT, Direction.RDU_TO_HOST:
             return on_rdu and writes and transfer.symbol in graph.outputs
         case Cause.FALLBACK, Direction.HOST_TO_RDU:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 
+from samba_onnx.pef.decoding import MAY_BE_MISSING
+from samba_onnx.pef.sharding import Collective
 from samba_onnx.program.kinds import SectionType
 
 
@@ -78,6 +80,10 @@ class Section(Stage):
     """Modelled: max(flops / peak, bytes / bandwidth)."""
     sram_bytes: int = 0
     """Weights and the largest set of live activations, as planned for on-chip memory."""
+    collective: Collective | None = dataclasses.field(default=None, metadata=MAY_BE_MISSING)
+    """What RDUs exchange in it, which is all that it does; None for a section of one RDU."""
+    rule: str = dataclasses.field(default="", metadata=MAY_BE_MISSING)
+    """The rule of fusion that it is one section for; empty where none is."""
 
 
 @dataclass(frozen=True)

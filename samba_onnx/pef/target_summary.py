@@ -5,7 +5,9 @@ Sizes are bytes, times are modelled seconds, rates are per second.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+
+from samba_onnx.pef.decoding import MAY_BE_MISSING
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,10 @@ class TargetSummary:
     """Taken by a copy however small."""
     assumptions: tuple[Assumption, ...] = ()
     """Figures that the vendor has not published."""
+    rdu_link_bytes_per_second: float = field(default=0.0, metadata=MAY_BE_MISSING)
+    """Bandwidth from one RDU to the next one; 0 where nobody has stated it."""
+    rdu_link_latency_seconds: float = field(default=0.0, metadata=MAY_BE_MISSING)
+    """Taken by an exchange between all RDUs of a program however small."""
 
     def tier(self, name: str) -> Tier:
         """Return the tier called ``name``.
@@ -73,3 +79,23 @@ class TargetSummary:
             use this, so that planned and recorded times agree to the last bit.
         """
         return self.link_latency_seconds + size / self.link_bytes_per_second
+
+    def exchange_seconds(self, size: int) -> float:
+        """Return the modelled time of one exchange between all RDUs of a program.
+
+        Args:
+            size: Bytes that each RDU sends.
+
+        Returns:
+            Latency plus bytes over bandwidth from one RDU to the next one, in seconds; that of the link to
+            the host where the target does not state it.
+        """
+        rate = self.rdu_link_bytes_per_second or self.link_bytes_per_second
+        return (self.rdu_link_latency_seconds or self.link_latency_seconds) + size / rate
+
+    def alone(self) -> TargetSummary:
+        """Return the figures without those of the link between RDUs, for a program of one RDU."""
+        own = tuple(one for one in self.assumptions if not one.name.startswith("rdu_link."))
+        return replace(
+            self, assumptions=own, rdu_link_bytes_per_second=0.0, rdu_link_latency_seconds=0.0
+        )

@@ -47,17 +47,23 @@ def scope(node: ir.Node) -> tuple[str, ...] | None:
     return tuple(part for part in path if part)
 
 
-def stage_name(nodes: Sequence[ir.Node]) -> str:
+def stage_name(nodes: Sequence[ir.Node], rule: str = "") -> str:
     """Return a name that tells people which part of the model a stage is.
 
     Args:
         nodes: The stage's nodes, at least one.
+        rule: The rule of fusion that the stage is one for; empty where none is.
 
     Returns:
         The innermost module that holds them all (``layers.3.attention``), with the operator for a
         single node; the first and last outermost module (``conv1..fc``) where no module does; the
-        first and last operator (``Gemm..Softmax``) where nothing is known about modules.
+        first and last operator (``Gemm..Softmax``) where nothing is known about modules; then the rule
+        behind a colon.
     """
+    return f"{_place_name(nodes)}:{rule}" if rule else _place_name(nodes)
+
+
+def _place_name(nodes: Sequence[ir.Node]) -> str:
     known = [(path, node.op_type) for node in nodes if (path := scope(node)) is not None]
     if not known:
         known = [((), node.op_type) for node in nodes]

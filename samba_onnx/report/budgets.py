@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from samba_onnx.pef.manifest import Graph, Manifest
-from samba_onnx.report.records import MemoryReport, ModelledTime, TransferTotal
+from samba_onnx.report.records import MemoryReport, ModelledTime, SectionReport, TransferTotal
 from samba_onnx.report.sizes import run_graphs
 from samba_onnx.safety.files import printable
 
@@ -105,3 +105,27 @@ def _residents_seconds(graph: Graph, manifest: Manifest) -> float:
         for place in sorted({places[name] for name in names & stays if name in places})
     ]
     return sum(region.bytes / rates[region.tier] for region in moved if rates[region.tier])
+
+
+def section_reports(manifest: Manifest) -> tuple[SectionReport, ...]:
+    """Return what each section takes, in the order of their ids.
+
+    Args:
+        manifest: A PEF's manifest.
+    """
+    return tuple(
+        SectionReport(
+            id=section.id,
+            name=section.name,
+            graph=section.graph,
+            type=section.type,
+            nodes=section.nodes,
+            flops=section.flops,
+            off_chip_bytes=section.bytes,
+            sram_bytes=section.sram_bytes,
+            modelled_seconds=section.seconds,
+            operators=section.operators,
+            rule=section.rule,
+        )
+        for section in manifest.sections
+    )

@@ -32,6 +32,9 @@ class OutputErrorReport:
     """All elements."""
     passed: bool
     """Whether every element is within the tolerance, in all runs."""
+    steps: float | None = None
+    """How many steps of quantisation an element is at most from that of the original, in all runs that round;
+    null for outputs that are no quantised numbers, of which the original is not known, or that are not finite."""
 
 
 @record

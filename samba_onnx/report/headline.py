@@ -24,7 +24,8 @@ def headline_text(
         As ``model.onnx → sn40l: 412 of 415 nodes on the RDU (99.2 %), 3 fall back to the CPU in
         2 places costing 4 transfers, 1.2 MB, 35 µs per run``.
     """
-    start = f"{printable(manifest.source.name)} → {printable(manifest.target.name)}: "
+    several = f"{manifest.parallel.rdus} RDUs of " if manifest.parallel else ""
+    start = f"{printable(manifest.source.name)} → {several}{printable(manifest.target.name)}: "
     if not coverage.nodes:
         return f"{start}no nodes are left after conversion: outputs are inputs or constants"
     if not coverage.cpu_nodes:

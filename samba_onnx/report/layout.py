@@ -15,8 +15,23 @@ from rich.text import Text
 from samba_onnx.pef.manifest import Cause, Direction
 from samba_onnx.report.units import printable
 
-ARROWS = {Direction.HOST_TO_RDU: "host → RDU", Direction.RDU_TO_HOST: "RDU → host"}
+ARROWS = {
+    Direction.HOST_TO_RDU: "host → RDU",
+    Direction.RDU_TO_HOST: "RDU → host",
+    Direction.RDU_TO_RDU: "RDU → RDU",
+}
 CAUSES = {Cause.FALLBACK: "fallback boundary"}
+CAUSE_ORDER = (
+    Cause.INPUT,
+    Cause.FALLBACK,
+    Cause.COLLECTIVE,
+    Cause.OUTPUT,
+    Cause.REDUCE,
+    Cause.WEIGHT,
+    Cause.CONSTANT,
+    Cause.EXPLICIT,
+)
+"""Causes in the order in which a reader meets them."""
 
 
 def render(content: RenderableType, *, width: int | None = None, color: bool = False) -> str:

@@ -108,6 +108,8 @@ class SectionReport:
     """max(flops / peak, bytes / bandwidth)."""
     operators: dict[str, int]
     """Nodes by operator."""
+    rule: str = ""
+    """The rule of fusion that it is one section for; empty where none is."""
 
 
 @record

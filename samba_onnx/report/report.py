@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from samba_onnx.pef.hints import describe_hints
 from samba_onnx.pef.manifest import (
-    Cause,
     Direction,
     Fallback,
     FallbackNode,
@@ -18,11 +17,14 @@ from samba_onnx.pef.manifest import (
     Symbol,
     Transfer,
 )
-from samba_onnx.report.budgets import memory, modelled_time, spatial_notes
+from samba_onnx.report.budgets import memory, modelled_time, section_reports, spatial_notes
 from samba_onnx.report.changes import BoundReport, ChangeReport, bound_reports, change_reports
+from samba_onnx.report.fusion import FusionReport, fusion
 from samba_onnx.report.headline import headline_text
+from samba_onnx.report.layout import CAUSE_ORDER
 from samba_onnx.report.legalisation import LegalisationReport, legalisation, pass_reports
 from samba_onnx.report.limits import LimitReport
+from samba_onnx.report.parallel import ParallelReport, parallel
 from samba_onnx.report.records import (
     SCHEMA_VERSION,
     AssumptionReport,
@@ -75,7 +77,7 @@ class Report:
     target: str
     """Name of the target."""
     level: str
-    """Optimization level: ``o0`` or ``o3``."""
+    """Optimization level: ``o0``, ``o1`` or ``o3``."""
     coverage: Coverage
     """Nodes and operations on the RDU and on the CPU."""
     fallbacks: tuple[FallbackReport, ...]
@@ -122,8 +124,12 @@ class Report:
     """What a run would save if the target ran what it refuses, the most first."""
     bounds: tuple[BoundReport, ...] = ()
     """What runs would cost without fallbacks, for graphs that have some and whose shapes are known."""
+    fusion: tuple[FusionReport, ...] = ()
+    """What each rule of fusion matched, at level ``o1``."""
     limits: tuple[LimitReport, ...] = ()
     """What became of each limit that the user of ``convert`` or ``analyze`` stated."""
+    parallel: ParallelReport | None = None
+    """How it was cut for several RDUs; null for one. All other sizes and times are those of one RDU."""
     schema_version: int = SCHEMA_VERSION
     """Version of this document's form."""
 
@@ -153,7 +159,7 @@ class Report:
             coverage=coverage,
             fallbacks=_fallbacks(manifest.fallbacks),
             boundaries=_boundaries(manifest),
-            sections=tuple(_section(section) for section in manifest.sections),
+            sections=section_reports(manifest),
             memory=memory(manifest),
             transfers_per_run=per_run,
             transfers_at_load=at_load,
@@ -169,13 +175,12 @@ class Report:
             passes=pass_reports(manifest),
             graphs=_graphs(manifest),
             regions=regions(manifest),
-            members=tuple(
-                MemberReport(member.name, member.bytes, member.sha256)
-                for member in manifest.members
-            ),
+            members=tuple(MemberReport(m.name, m.bytes, m.sha256) for m in manifest.members),
             parts=parts(manifest),
             residents=residents(manifest),
             argins=argins(manifest),
+            parallel=parallel(manifest),
+            fusion=fusion(manifest),
         )
 
     def to_json(self) -> str:
@@ -192,16 +197,6 @@ class Report:
 
 
 _SHAPE_CODES = frozenset({"dynamic_shape", "unknown_rank", "unknown_type"})
-
-_CAUSES = (
-    Cause.INPUT,
-    Cause.FALLBACK,
-    Cause.OUTPUT,
-    Cause.WEIGHT,
-    Cause.CONSTANT,
-    Cause.EXPLICIT,
-)
-"""In the order in which a reader meets them."""
 
 
 def _notes(manifest: Manifest) -> tuple[str, ...]:
@@ -260,22 +255,6 @@ def _operator_flops(stages: Iterable[Section | Fallback]) -> Counter[str]:
     for stage in stages:
         flops.update(stage.operator_flops)
     return flops
-
-
-def _section(section: Section) -> SectionReport:
-    """Return what the report says about one section."""
-    return SectionReport(
-        id=section.id,
-        name=section.name,
-        graph=section.graph,
-        type=section.type,
-        nodes=section.nodes,
-        flops=section.flops,
-        off_chip_bytes=section.bytes,
-        sram_bytes=section.sram_bytes,
-        modelled_seconds=section.seconds,
-        operators=section.operators,
-    )
 
 
 def _fallbacks(fallbacks: Iterable[Fallback]) -> tuple[FallbackReport, ...]:
@@ -340,7 +319,7 @@ def _totals(transfers: Iterable[Transfer]) -> tuple[TransferTotal, ...]:
     return tuple(
         sorted(
             total_transfers(transfers),
-            key=lambda total: (_CAUSES.index(total.cause), directions.index(total.direction)),
+            key=lambda total: (CAUSE_ORDER.index(total.cause), directions.index(total.direction)),
         )
     )
 

@@ -74,13 +74,14 @@ def verification_text(report: VerificationReport, rows: int | None = 12) -> Rend
             shape_text(output.shape),
             _number(output.max_absolute_error),
             _number(output.max_relative_error),
+            "-" if output.steps is None else f"{output.steps:.3g}",
             "-" if output.of_allowed is None else f"{output.of_allowed:.2g}",
             f"{output.mismatched:,} of {output.elements:,}",
             "yes" if output.passed else "NO",
         )
         for output in sorted(report.outputs, key=lambda output: output.passed)
     ]
-    columns = ("output", "dtype", "shape", ">max error", ">relative", ">of allowed")
+    columns = ("output", "dtype", "shape", ">max error", ">relative", ">steps", ">of allowed")
     tolerances = dict.fromkeys(f"{output.dtype}: {output.tolerance}" for output in report.outputs)
     return Group(
         Text(report.headline, style="bold" if report.passed else "bold red"),

@@ -8,8 +8,10 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from samba_onnx.report.changes import change_first
+from samba_onnx.report.fusion import fusion_table
 from samba_onnx.report.layout import ARROWS, CAUSES, indent, some, table, titled
 from samba_onnx.report.legalisation import brought_table, left_table
+from samba_onnx.report.parallel import parallel_text
 from samba_onnx.report.records import FallbackReport, TransferTotal
 from samba_onnx.report.report import Report
 from samba_onnx.report.sizes import dynamic_table, graphs_table
@@ -169,6 +171,11 @@ def _sections(report: Report, rows: int | None) -> RenderableType | None:
     return titled(title, table(columns, cells, limit=rows))
 
 
+def _fused(report: Report, rows: int | None) -> RenderableType | None:
+    """Show what rules of fusion matched, and which never did."""
+    return fusion_table(report.fusion, rows)
+
+
 def _parts(report: Report, rows: int | None) -> RenderableType | None:
     """Show the types of sections, where there are several."""
     return parts_table(report.parts)
@@ -195,6 +202,11 @@ def _memory(report: Report, rows: int | None) -> RenderableType | None:
     return titled("Device memory", table(columns, cells)) if cells else None
 
 
+def _parallel(report: Report, rows: int | None) -> RenderableType | None:
+    """Show what each of several RDUs needs."""
+    return parallel_text(report.parallel)
+
+
 def _transfers(report: Report, rows: int | None) -> RenderableType | None:
     """Show transfers by cause, per run and at load."""
     cells = [
@@ -204,7 +216,7 @@ def _transfers(report: Report, rows: int | None) -> RenderableType | None:
     if not cells:
         return None
     columns = ("when", "cause", "way", ">transfers", ">bytes", ">time")
-    return titled("Transfers between host and RDU", table(columns, cells))
+    return titled(_TRANSFERS[report.parallel is not None], table(columns, cells))
 
 
 def total_cells(when: str, totals: Iterable[TransferTotal]) -> list[tuple[str, ...]]:
@@ -295,6 +307,9 @@ def _passes(report: Report, rows: int | None) -> RenderableType | None:
     return titled("Passes", table(("pass", "model", "nodes"), cells))
 
 
+_TRANSFERS = {False: "Transfers between host and RDU", True: "Transfers of each RDU"}
+"""Title of the transfers, by whether there are several RDUs."""
+
 SUMMARY: tuple[Block, ...] = (
     _changes,
     _fallbacks,
@@ -303,7 +318,9 @@ SUMMARY: tuple[Block, ...] = (
     _boundaries,
     _coverage,
     _sections,
+    _fused,
     _parts,
+    _parallel,
     _memory,
     _residents,
     _transfers,

@@ -127,7 +127,9 @@ _COMPILING: Final = (
         hint=True,
     ),
     Argument("o0", "every operator a section", kind=bool, default=False, commands=COMPILING),
+    Argument("o1", "sections by rules of fusion", kind=bool, default=False, commands=COMPILING),
     Argument("o3", "sections as large as can be", kind=bool, default=False, commands=COMPILING),
+    Argument("optimization_rules", "file with rules of fusion, for o1", commands=COMPILING),
 )
 
 
@@ -138,8 +140,6 @@ def _hint(name: str, text: str, kind: Any = Any, **options: Any) -> Argument:
 
 
 _HINTS: Final = (
-    _hint("o1", "fuse operators by rules", bool),
-    _hint("optimization_rules", "file with rules of fusion", str),
     *(
         _hint(name, text, kind, experimental=True)
         for name, text, kind in (
@@ -152,7 +152,6 @@ _HINTS: Final = (
             ("graphamp_preset", "mixed precision", str),
             ("default_par_factors", "default parallel factors", bool),
             ("o1_experimental_opts", "try more rules of fusion", Any),
-            ("use_o1_default_rules", "add the default rules of fusion", Any),
             ("enable_distribution_pass", "cut operators for several RDUs", Any),
             ("weight_grad_reduce", "precision of adding gradients up", Any),
             ("enable_safe_stochastic_rounding", "round at random where it is safe", Any),
@@ -178,6 +177,14 @@ _HINTS: Final = (
 
 _LEVEL: Final = Argument(
     "optim_level", "o0, o1 or o3", commands=COMPILING, kind=Any, experimental=True
+)
+
+_DEFAULT_RULES: Final = Argument(
+    "use_o1_default_rules",
+    "add the target's rules of fusion to those of the file",
+    commands=COMPILING,
+    kind=Any,
+    experimental=True,
 )
 
 _RUNNING: Final = (
@@ -253,7 +260,7 @@ _RUNNING: Final = (
     ),
 )
 
-ARGUMENTS: Final = (*_GENERAL, *_COMPILING, _LEVEL, *_HINTS, *_RUNNING)
+ARGUMENTS: Final = (*_GENERAL, *_COMPILING, _LEVEL, _DEFAULT_RULES, *_HINTS, *_RUNNING)
 """All rows, in the order of ``--help``."""
 
 
@@ -272,14 +279,11 @@ def given_hints(settings: Mapping[str, Any]) -> dict[str, Any]:
     Args:
         settings: By name; those of the program's own are left out.
     """
-    hints = {
+    return {
         argument.name: settings[argument.name]
         for argument in ARGUMENTS
         if argument.hint and settings.get(argument.name, argument.default) != argument.default
     }
-    level = settings.get(_LEVEL.name)
-    # Of the levels, this one has no counterpart: programs are compiled at o3.
-    return hints | ({_LEVEL.name: level} if str(level).lower() in ("o1", "1") else {})
 
 
 OTHER_IDLE: Final[Mapping[str, str]] = MappingProxyType(
@@ -293,6 +297,13 @@ OTHER_IDLE: Final[Mapping[str, str]] = MappingProxyType(
 """Of what programs ask functions of ``samba.utils`` and the session for, why nothing is done about it."""
 
 
+_AT_ANOTHER_LEVEL: Final = dict.fromkeys(
+    ("optimization_rules", "use_o1_default_rules"),
+    "rules of fusion count at o1: give --o1, or optim_level: o1, too",
+)
+"""Of arguments of one level, why they have no effect at another."""
+
+
 @functools.cache
 def tell_idle(name: str) -> None:
     """Log that an argument which was given has no effect, once in a process.
@@ -301,4 +312,4 @@ def tell_idle(name: str) -> None:
         name: Attribute of the Namespace or keyword of a function, as the tables have it.
     """
     rows = {argument.name: argument.idle for argument in ARGUMENTS if argument.idle}
-    LOGGER.warning("%s has no effect: %s", name, {**OTHER_IDLE, **rows}[name])
+    LOGGER.warning("%s has no effect: %s", name, {**OTHER_IDLE, **_AT_ANOTHER_LEVEL, **rows}[name])

@@ -19,6 +19,7 @@ from samba_onnx.facts.names import RATE
 from samba_onnx.pef.hints import write_hints
 from samba_onnx.program.program import DEFAULT_GRAPH, Program
 from samba_onnx.sessions.arguments import given_hints
+from samba_onnx.sessions.fusion import hints_beside
 from samba_onnx.sessions.graph_traces import GraphTraces
 from samba_onnx.sessions.onnx_models import input_symbols, is_onnx, onnx_fingerprint
 from samba_onnx.sessions.onnx_modules import (
@@ -33,6 +34,7 @@ from samba_onnx.sessions.turns import in_turn
 from samba_onnx.tensor.arrays import to_array
 from samba_onnx.workflows.checking.original import convert_compared
 from samba_onnx.workflows.checking.refusals import refuse_unless_prepared
+from samba_onnx.workflows.choices import FUSING, FusionOptions
 from samba_onnx.workflows.compiler import compile_programs, convert
 from samba_onnx.workflows.records import GraphRecord, write_records
 from samba_onnx.workflows.torch_programs import (
@@ -121,7 +123,7 @@ class Compiler:
         if is_onnx(model):
             if batches:
                 raise UsageError(_NO_SPATIAL_ONNX)
-            texts = {**destination.texts(), **self._hints(options)}
+            texts = {**destination.texts(), **self._hints(options, where["level"])}
             _compile_onnx(model, named, path, texts, where, check)
             return _announced(path)
         assert isinstance(model, nn.Module)
@@ -136,7 +138,8 @@ class Compiler:
         if batches:
             refuse_batch_dimensions(named)
             program = dataclasses.replace(program, spatial_batches=batches)
-        texts = {**destination.texts(), **self._hints(options)}  # some are given while tracing
+        # Some hints are given while tracing.
+        texts = {**destination.texts(), **self._hints(options, where["level"], program)}
         compile_programs([program], path, name=name, metadata=texts, **where).close()
         return _announced(path)
 
@@ -172,20 +175,23 @@ class Compiler:
         if not options.get("pef_name") and name:
             options["pef_name"] = name
         path = output_path(options, None, destination.output)
+        where = destination.where(options)
         texts = {
             **destination.texts(),
-            **self._hints(options),
+            **self._hints(options, where["level"], *programs),
             **write_records(records),
         }
-        where = destination.where(options)
         compile_programs(programs, path, name=name, metadata=texts, **where).close()
         for graph in graphs:
             graph.program = None
         return _announced(path)
 
-    def _hints(self, options: Mapping[str, Any]) -> dict[str, str]:
+    def _hints(self, options: Mapping[str, Any], level: str, *programs: Program) -> dict[str, str]:
         """Return all hints for one compilation as metadata."""
-        return write_hints({**given_hints(options), **self._options.take_hints()})
+        recorded = self._options.take_hints()
+        if level == FUSING:
+            recorded = hints_beside(recorded, programs)
+        return write_hints({**given_hints(options), **recorded})
 
 
 def _announced(path: Path) -> str:
@@ -231,6 +237,8 @@ def _compile_onnx(
     print_, _ = onnx_fingerprint(model, shapes)
     metadata = {**texts, **write_records({DEFAULT_GRAPH: GraphRecord(print_.text())})}
     options = {"input_shapes": shapes, "sample": False, "metadata": metadata, **where}
+    fusion: FusionOptions = options.pop("fusion")
+    options |= {"optimization_rules": fusion.file, "default_rules": fusion.defaults}
     if not check:
         convert(model, path, **options).close()
         return

@@ -128,6 +128,7 @@ class Hyperparameters:
         forward: bool,
         step: bool,
         batches: int = 0,
+        replica: int = 0,
     ) -> Mapping[str, float | list[float]]:
         """Return what a run sends to the device.
 
@@ -138,6 +139,7 @@ class Hyperparameters:
             step: Whether it executes optimizer sections.
             batches: Mini-batches of the run, in spatial mapping: each draws masks of its own and is
                 a step of its own, as if it were a run. 0 for a run of one batch.
+            replica: Number of the replica: each draws masks of its own.
 
         Returns:
             Values by argin, in a mapping that is not changed any more; lists of those that differ
@@ -163,10 +165,10 @@ class Hyperparameters:
         for name in self.rate_names:
             rate = values.get(name, values.get(DROPOUT_KEY, self._argins[name].default))
             chosen[name] = float(rate) if train else 0.0  # type: ignore[arg-type]
-        return chosen | self._seeds(values, forward, batches)
+        return chosen | self._seeds(values, forward, batches, replica)
 
     def _seeds(
-        self, values: Mapping[str, HyperparameterValue], forward: bool, batches: int
+        self, values: Mapping[str, HyperparameterValue], forward: bool, batches: int, replica: int
     ) -> dict[str, float | list[float]]:
         """Seeds of dropouts, as for ``argins``."""
         chosen: dict[str, float | list[float]] = {}
@@ -174,9 +176,10 @@ class Hyperparameters:
             if name in values:
                 chosen[name] = int(values[name])  # type: ignore[arg-type]
             elif forward and batches:
-                chosen[name] = [self._seed(name, self._runs + index) for index in range(batches)]
+                runs = range(self._runs, self._runs + batches)
+                chosen[name] = [self._seed(name, run, replica) for run in runs]
             elif forward:
-                chosen[name] = self._seed(name, self._runs)
+                chosen[name] = self._seed(name, self._runs, replica)
         return chosen
 
     def keep(
@@ -207,15 +210,30 @@ class Hyperparameters:
         """Note that the host's state of the optimizers was sent: steps are counted on from it."""
         self._optimizers.resume()
 
+    @property
+    def steps_done(self) -> tuple[int, list[tuple[int, ...]]]:
+        """Forward runs so far, of which each draws other masks, and the steps of each optimizer."""
+        return self._runs, self._optimizers.counts
+
+    def resume_from(self, steps_done: tuple[int, list[tuple[int, ...]]]) -> None:
+        """Note that the device has the state that another replica's has.
+
+        Args:
+            steps_done: As that replica's ``steps_done`` has them.
+        """
+        self._runs, counts = steps_done
+        self._optimizers.resume_from(counts)
+
     def reset_random(self) -> None:
         """Draw the same masks again as from the beginning."""
         self._runs = 0
         self._base = _base_seed()
 
-    def _seed(self, name: str, run: int) -> int:
-        """A positive int32 that differs from run to run and from dropout to dropout."""
-        text = f"{self._base} {run} {name}".encode()
-        return int.from_bytes(hashlib.blake2b(text, digest_size=4).digest(), "little") >> 1
+    def _seed(self, name: str, run: int, replica: int) -> int:
+        """A positive int32 that differs from run to run, dropout to dropout and replica to replica."""
+        # The first replica draws what a device alone would.
+        text = f"{self._base} {run} {name}" + (f" {replica}" if replica else "")
+        return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=4).digest(), "little") >> 1
 
 
 def _number(name: str, value: Any) -> HyperparameterValue:

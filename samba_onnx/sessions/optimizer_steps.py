@@ -153,6 +153,21 @@ class OptimizerSteps:
             setattr(optimizer, _COUNTS, steps_done(optimizer))
         self._counts = self._known_counts() or self._counts
 
+    @property
+    def counts(self) -> list[tuple[int, ...]]:
+        """Steps that the state of each group of each optimizer on the device stands for."""
+        return self._known_counts() or self._counts
+
+    def resume_from(self, counts: Sequence[tuple[int, ...]]) -> None:
+        """Note that the state on the device is another replica's.
+
+        Args:
+            counts: The steps that it stands for, as ``counts`` has them there.
+        """
+        self._counts = list(counts)
+        for optimizer, steps in zip(self._optimizers, counts, strict=False):
+            setattr(optimizer, _COUNTS, steps)
+
     def _known_counts(self) -> list[tuple[int, ...]]:
         return [device_steps(optimizer) for optimizer in self._optimizers]
 

@@ -16,6 +16,8 @@ from torch import nn
 
 from samba_onnx.errors import UsageError
 from samba_onnx.pef.user_metadata import write_value
+from samba_onnx.sessions.arguments import tell_idle
+from samba_onnx.workflows.choices import FUSING, FusionOptions
 from samba_onnx.workflows.compiler import DEFAULT_TARGET
 
 OUTPUT_FOLDER: Final = "out"
@@ -125,13 +127,35 @@ def level_of(options: Mapping[str, Any], level: str | None) -> str:
     """Return the optimization level to compile at.
 
     Args:
-        options: Settings; ``o0`` and ``optim_level`` count.
+        options: Settings; ``o0``, ``o1`` and ``optim_level`` count.
         level: Overrides them.
     """
     if level is not None:
         return level
     setting = str(options.get("optim_level", "")).lower()
-    return "o0" if options.get("o0") is True or setting in ("o0", "0") else "o3"
+    for name, spellings in (("o0", ("o0", "0")), ("o1", ("o1", "1"))):
+        if options.get(name) is True or setting in spellings:
+            return name
+    return "o3"
+
+
+def fusion_of(options: Mapping[str, Any], level: str) -> FusionOptions:
+    """Return which rules of fusion a compilation is to have.
+
+    Args:
+        options: Settings; ``optimization_rules`` and ``use_o1_default_rules`` count.
+        level: The level. Rules that are stated for another one than ``o1`` have no effect, which a
+            warning says, for programs state both in one file of settings.
+    """
+    file, default = options.get("optimization_rules"), options.get("use_o1_default_rules")
+    if default is not None:
+        default = str(default).lower() in ("true", "1", "yes")
+    if level == FUSING:
+        return FusionOptions(file or None, default)
+    for name, stated in (("optimization_rules", file), ("use_o1_default_rules", default)):
+        if stated:
+            tell_idle(name)
+    return FusionOptions()
 
 
 @dataclass(frozen=True)
@@ -148,14 +172,16 @@ class Destination:
     level: str | None = None
 
     def where(self, options: Mapping[str, Any]) -> dict[str, Any]:
-        """Return target and level of a compilation.
+        """Return target, level and rules of fusion of a compilation.
 
         Args:
             options: Settings of the session and of this compilation.
         """
+        level = level_of(options, self.level)
         return {
             "target": target_of(options, self.target),
-            "level": level_of(options, self.level),
+            "level": level,
+            "fusion": fusion_of(options, level),
         }
 
     def texts(self) -> dict[str, str]:

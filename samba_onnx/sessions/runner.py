@@ -20,7 +20,7 @@ from samba_onnx.runtime.plans import RunPlan
 from samba_onnx.runtime.prepared import PreparedRun
 from samba_onnx.runtime.requests import run_request, whole_request
 from samba_onnx.runtime.selection import SectionIds
-from samba_onnx.sessions.data_parallel import check_data_parallel
+from samba_onnx.sessions.data_parallel import DataParallel
 from samba_onnx.sessions.hyperparameters import NO_NUMBERS
 from samba_onnx.sessions.loaded import LoadedProgram
 from samba_onnx.sessions.profiler import RUN, Profiler, event_name
@@ -47,14 +47,22 @@ _Outputs = tuple[SambaTensor, ...]
 class Runner:
     """Runs the graphs of the loaded program."""
 
-    def __init__(self, program: LoadedProgram, state: TracedState, profiler: Profiler) -> None:
+    def __init__(
+        self,
+        program: LoadedProgram,
+        state: TracedState,
+        profiler: Profiler,
+        parallel: DataParallel,
+    ) -> None:
         """Take what running depends on.
 
         Args:
             program: Whose graphs are run.
             state: Knows what the tensors of graphs are called.
             profiler: Measures runs.
+            parallel: Knows the other replicas of the program.
         """
+        self._parallel = parallel
         self._program = program
         self._state = state
         self._profiler = profiler
@@ -82,13 +90,13 @@ class Runner:
             inputs: Tensors by ``sn_name``.
             outputs: Tensors or names whose values are wanted.
             numbers: Hyperparameters by name.
-            data_parallel: Whether several devices are to share the batch.
-            reduce_on_rdu: Whether gradients of several devices are added there.
+            data_parallel: Whether replicas combine their gradients.
+            reduce_on_rdu: Whether devices do that among themselves.
             section_ids: Sections to execute, like the types and calls that follow.
             section_types: Types of sections to execute.
             until_call: The call to stop before.
             from_call: The call to begin with.
-            data_parallel_mode: How several devices work together.
+            data_parallel_mode: When they combine them.
             train: Whether dropouts drop values.
             graph_name: The graph to run; None for the only one.
             output_grads: Gradients of the outputs, in their order.
@@ -97,13 +105,18 @@ class Runner:
         Returns:
             The values asked for, in that order.
         """
+        if isinstance(inputs, (nn.Module, onnx.ModelProto)):
+            # As the documented examples call it: the model first.
+            given, inputs, outputs = data_parallel, outputs, numbers or ()
+            data_parallel, numbers = given is True, {} if given is True else given or NO_NUMBERS
         request: Any = None
+        reduction = self._parallel.reduction(data_parallel, data_parallel_mode, reduce_on_rdu)
         if (
             type(inputs) in _LISTS
             and type(outputs) in _LISTS
             and section_ids is _ALL_SECTIONS
             and type(section_types) in _LISTS
-            and not (data_parallel or detect_anomaly)
+            and not detect_anomaly
             and output_grads is None
             and until_call is None
             and from_call is None
@@ -115,6 +128,7 @@ class Runner:
                     tuple(map(_NAME, inputs)),
                     tuple(map(_MARK_NAME, marks)),
                     tuple(section_types) if section_types else None,
+                    reduction,
                 )
             except AttributeError:  # Names, or tensors of torch.
                 pass
@@ -129,17 +143,12 @@ class Runner:
                             results = self._repeat(prepared, inputs, marks, numbers, train)
                             if results is not None:
                                 return results
-        if isinstance(inputs, (nn.Module, onnx.ModelProto)):
-            # As the documented examples call it: the model first.
-            inputs, outputs, numbers = outputs, numbers or (), data_parallel or NO_NUMBERS
-            data_parallel = False
         if isinstance(section_types, str):
             section_types = (section_types,)
         elif not isinstance(section_types, Collection):
             # What is gone through twice: None, as for the device, and what can be read once only.
             section_types = tuple(section_types or ())
         event = self._profiler.start_event(event_name(section_types))
-        check_data_parallel(data_parallel, data_parallel_mode, reduce_on_rdu)
         with TURN.mutex:
             device = self._program.required_device()
             graph = self._program.graph(graph_name)
@@ -156,8 +165,10 @@ class Runner:
                     from_call=from_call,
                     until_call=until_call,
                     single=detect_anomaly,
+                    reduction=reduction,
                 )
             )
+            self._parallel.join(device, reduction, prepared.plan)
             values = self._execute(prepared, arrays, numbers, train, output_grads)
             results = tuple(output_tensor(output, values) for output in fetches)
             self._program.unread.ran(prepared.plan, outputs)
@@ -242,7 +253,12 @@ class Runner:
         kinds = plan.section_types
         forward, step = SectionType.FWD in kinds, SectionType.OPT in kinds
         argins = hyperparameters.argins(
-            checked, train=train, forward=forward, step=step, batches=plan.batches
+            checked,
+            train=train,
+            forward=forward,
+            step=step,
+            batches=plan.batches,
+            replica=self._parallel.rank,
         )
         return checked, argins
 

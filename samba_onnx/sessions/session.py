@@ -26,6 +26,7 @@ from samba_onnx.graph import SambaGraph
 from samba_onnx.runtime.selection import SectionIds
 from samba_onnx.sessions.arguments import tell_idle
 from samba_onnx.sessions.compiler import Compiler
+from samba_onnx.sessions.data_parallel import DataParallel
 from samba_onnx.sessions.dynamic_dims import DimInfo, declare, declare_file
 from samba_onnx.sessions.exits import register, run_and_exit
 from samba_onnx.sessions.graph_traces import GraphTraces
@@ -97,8 +98,11 @@ class SambaSession:
         self._program = LoadedProgram(self._profiler)
         self._state = TracedState()
         self._compiler = Compiler(self._options, self._mode, self._traces)
-        self._tracer = Tracer(self._program, self._state, self._mode, self._traces, self._profiler)
-        self._runner = Runner(self._program, self._state, self._profiler)
+        self._parallel = DataParallel(self._program)
+        self._tracer = Tracer(
+            self._program, self._state, self._mode, self._traces, self._profiler, self._parallel
+        )
+        self._runner = Runner(self._program, self._state, self._profiler, self._parallel)
         self._access = TensorAccess(self._program, self._state)
         self._writer = OnnxWriter(self._state)
         self.optim_dict: dict[str, SambaTensor] = self._state.optimizer_states
@@ -332,10 +336,15 @@ class SambaSession:
         transfer_device: bool = True,
         weights: Collection[str] | None = None,
         losses: Losses = None,
+        distributed: bool = False,
     ) -> tuple[SambaTensor, ...]:
-        """Prepare a model to run; see ``samba.utils.trace_graph``."""
+        """Prepare a model to run; see ``samba.utils.trace_graph``.
+
+        With ``distributed``, or for a program that was launched with ``--data-parallel``, all
+        processes of the group begin with what process 0 transfers.
+        """
         command_line = self._options.command_line
-        return self._tracer.trace(
+        outputs = self._tracer.trace(
             model,
             inputs,
             optimizers,
@@ -349,6 +358,9 @@ class SambaSession:
             losses=losses,
             inference=bool(command_line.get("inference")),
         )
+        if transfer_device and (distributed or command_line.get("data_parallel")):
+            self._parallel.join_traced()
+        return outputs
 
     def trace_multigraph(
         self,
@@ -421,14 +433,21 @@ class SambaSession:
             hyperparam_dict: Numbers by name, as ``lr`` or ``p`` (the rate of all dropouts), or by
                 the name of an argin. They persist. Names that the program does not have are
                 ignored; of those that are nobody's, a warning is logged once.
-            data_parallel: Run on several devices, each with a part of the batch.
-            reduce_on_rdu: Add up gradients of several devices there, and not on the host.
+            data_parallel: Take part in a run of all processes of the group of
+                ``torch.distributed``: each is a replica with a batch of its own, and GRADNORM and OPT
+                see the means of their gradients. Masks of dropouts differ. See
+                ``docs/data_parallel.md``.
+            reduce_on_rdu: Let devices combine gradients among themselves; otherwise each gradient is
+                copied to the host, and its mean back.
             section_ids: Execute these sections only, in this order.
-            section_types: Execute sections of these types only, in this order; any case. One device
-                has nothing to do for REDUCE.
+            section_types: Execute sections of these types only, in this order; any case. REDUCE
+                combines gradients of replicas, and is nothing to do for one device.
             run_until_call_id: Stop before this call of the schedule.
             run_from_call_id: Begin with this call of the schedule.
-            data_parallel_mode: ``normal``, ``inorder`` or ``optimal``.
+            data_parallel_mode: When replicas combine gradients: ``normal``, after the backward, or
+                as ``trace_graph`` was told; ``inorder``, while the rest of the backward runs;
+                ``optimal``, where besides no optimizer waits for gradients that it does not read.
+                Results are the same.
             train: Whether dropouts drop values. Without, their rates are 0 in this run.
             graph_name: The graph to run; may be left out if there is one only.
             grad_of_outputs: Gradients of the graph's outputs, in their order, for the backward
@@ -443,8 +462,9 @@ class SambaSession:
             NotTracedError: No graph was traced.
             InputError: An input has no name, another shape or dtype, does not exist, or was never
                 given. The device is unchanged.
-            UsageError: An output or graph does not exist, or arguments contradict each other. The
-                device is unchanged.
+            UsageError: An output or graph does not exist, or arguments contradict each other; or
+                there is no group of processes, or gradients of ``data_parallel`` runs are left
+                unreduced. The device is unchanged.
             ScheduleError: A section, type or call does not exist, or would read what nothing has
                 computed. The device is unchanged.
             AnomalyError: ``detect_anomaly`` found something; names the first section and value.

@@ -23,7 +23,7 @@ from samba_onnx.pef import Pef
 from samba_onnx.program.fingerprint import difference
 from samba_onnx.program.program import DEFAULT_GRAPH
 from samba_onnx.sessions.arguments import MAPPINGS
-from samba_onnx.sessions.data_parallel import check_data_parallel
+from samba_onnx.sessions.data_parallel import DataParallel, checked_mode
 from samba_onnx.sessions.graph_traces import GraphTraces
 from samba_onnx.sessions.host_steps import watch_steps
 from samba_onnx.sessions.loaded import LoadedProgram
@@ -65,6 +65,7 @@ class Tracer:
         mode: TraceMode,
         traces: GraphTraces,
         profiler: Profiler,
+        parallel: DataParallel,
     ) -> None:
         """Take what tracing depends on.
 
@@ -74,7 +75,9 @@ class Tracer:
             mode: Turned on while a module is looked at.
             traces: Traces of several graphs, which are compiled or loaded together.
             profiler: Measures the copies to the device.
+            parallel: Told the mode in which replicas combine gradients.
         """
+        self._parallel = parallel
         self._program = program
         self._state = state
         self._mode = mode
@@ -104,7 +107,7 @@ class Tracer:
         half; without it, they are refused there.
         """
         checked_mapping(mapping)
-        check_data_parallel(False, data_parallel_mode, False)
+        self._parallel.traced_mode = checked_mode(data_parallel_mode)
         if pef:
             self.load(pef)
         record = self._record(mapping)

@@ -58,11 +58,14 @@ def trace_graph(
         pef: Path of the PEF; when empty, that of ``config_dict``, or the PEF that the session has.
         mapping: ``section`` or ``spatial``; ``spatial`` is refused for a PEF that was compiled for
             ``section``, and the other way round the PEF counts.
-        data_parallel_mode: ``normal``, ``inorder`` or ``optimal``.
+        data_parallel_mode: ``normal``, ``inorder`` or ``optimal``, for runs with ``data_parallel=True``
+            that name none, or ``normal``.
         transfer_device: Whether to copy parameters, buffers and inputs to the device. If not,
             ``session.to_device``, ``session.to_rdu`` or ``rdu()`` of a tensor copies them later.
         config_dict: Settings, of which only ``pef`` counts.
-        distlearn_config: Without effect, which is said once.
+        distlearn_config: Whether all processes of the group of ``torch.distributed`` begin with what
+            process 0 transfers, as with ``--data-parallel`` on the command line. The settings in it
+            are without effect, which is said once.
         dev_mode: Accepted, without effect.
         squeeze_bs_dim: Accepted, without effect.
         weights: Names of initializers of an ONNX model to train, as for ``session.compile``.
@@ -96,6 +99,7 @@ def trace_graph(
         transfer_device=transfer_device,
         weights=weights,
         losses=losses,
+        distributed=bool(distlearn_config),
     )
 
 

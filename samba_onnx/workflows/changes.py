@@ -12,7 +12,8 @@ from samba_onnx.passes.planning.changes import Advise, PlacedGraph, changes
 from samba_onnx.passes.planning.joining import JoinedProgram
 from samba_onnx.passes.planning.legalising import LegalisationOptions
 from samba_onnx.passes.planning.optimum import Machine
-from samba_onnx.passes.rewrites.legalisation.registry import rule_for
+from samba_onnx.passes.rewrites.legalisation.narrowing import NAME as NARROW
+from samba_onnx.passes.rewrites.legalisation.registry import all_rules, rule_for
 from samba_onnx.pef.changes import Bound, Change
 from samba_onnx.pef.rewriting import LegalisedRule
 from samba_onnx.program.dataflow import name_of
@@ -53,17 +54,23 @@ def graph_changes(
 
 def _adviser(rules: Sequence[LegalisedRule], options: LegalisationOptions) -> Advise:
     left = {node: rule.rule for rule in rules for node in rule.left}
-    refused = {node: reason for rule in rules for node, reason in rule.refused.items()}
+    # A rule for the node itself comes before the one for its web.
+    ordered = sorted(rules, key=lambda rule: rule.rule != NARROW)
+    refused = {
+        node: (rule.rule, reason) for rule in ordered for node, reason in rule.refused.items()
+    }
 
     def advise(node: ir.Node) -> str:
-        return advice(
-            node, options, left=name_of(node) in left, refusal=refused.get(name_of(node), "")
-        )
+        name = name_of(node)
+        rule, reason = refused.get(name, (left.get(name, ""), ""))
+        return advice(node, options, left=name in left, refusal=reason, named=rule)
 
     return advise
 
 
-def advice(node: ir.Node, options: LegalisationOptions, *, left: bool, refusal: str) -> str:
+def advice(
+    node: ir.Node, options: LegalisationOptions, *, left: bool, refusal: str, named: str = ""
+) -> str:
     """Return what to do about a node that falls back.
 
     Args:
@@ -71,11 +78,12 @@ def advice(node: ir.Node, options: LegalisationOptions, *, left: bool, refusal: 
         options: What the user decided about rules of legalisation.
         left: Whether a rule could have written it otherwise, and that would have made no run shorter.
         refusal: Why its rule could not write it otherwise; empty where it could or there is none.
+        named: The rule that says so, where that is not the one for the node's operator.
 
     Returns:
         One sentence without its full stop; empty where nothing is known.
     """
-    rule = rule_for(node)
+    rule = next((rule for rule in all_rules() if rule.name == named), None) or rule_for(node)
     if rule is not None and rule.name in options.excluded:
         return f"leave out --no-legalise {rule.name}: it becomes {rule.makes}"
     if rule is not None and left:

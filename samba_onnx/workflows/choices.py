@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Final, TypeAlias
 
 from samba_onnx.errors import UsageError
 from samba_onnx.passes.order import PipelineOptions
+from samba_onnx.passes.planning.fusion.choosing import FUSING, FusionOptions, chosen_rules
 from samba_onnx.passes.planning.hosts import DEFAULT_HOST, load_host
 from samba_onnx.passes.planning.legalising import LegalisationOptions
 from samba_onnx.passes.rewrites.legalisation import all_rules
+from samba_onnx.passes.sharding.programs import ParallelOptions
 from samba_onnx.passes.targets import Target, load_target
 from samba_onnx.pef.host_summary import HostSummary
 from samba_onnx.safety.files import printable
@@ -18,6 +21,11 @@ from samba_onnx.workflows.half_types import float16_type
 from samba_onnx.workflows.pass_guard import PassGuard
 from samba_onnx.workflows.planning import CompilerSettings, Progress, silent
 from samba_onnx.workflows.sizes import Sizes, each_size
+
+__all__ = [
+    "ASSUMED_SIZE", "EVERYTHING", "FUSING", "FusionOptions", "InputShapes", "chosen_options", "chosen_settings",
+    "legalisation_options",
+]  # fmt: skip
 
 ASSUMED_SIZE: Final = 1
 """Size of a dynamic dimension of an input of which nobody states a size."""
@@ -61,32 +69,39 @@ def chosen_settings(
     host: str | os.PathLike[str] | HostSummary = DEFAULT_HOST,
     legalisation: LegalisationOptions | None = None,
     check_passes: bool = False,
+    fusion: FusionOptions | None = None,
+    parallel: ParallelOptions | None = None,
 ) -> CompilerSettings:
     """Look up target and host and check the level, before a model is loaded.
 
     Args:
         target: A target's name, a path to a target profile, or a loaded target.
-        level: ``o0`` or ``o3``.
+        level: ``o0``, ``o1`` or ``o3``.
         progress: Called with the name of each step before it begins; None for nobody.
         placement: ``optimal`` or ``strict``.
         host: The CPU: ``default``, or a profile.
         legalisation: Which rules write what the target lacks with other operators; None for those that
             make a run shorter.
         check_passes: Whether a model is run after every pass that changes it.
+        fusion: Which rules of fusion count at ``o1``; None for those of the target.
+        parallel: For how many RDUs programs are cut, and how; None for one RDU.
 
     Raises:
         TargetError: The target or the host is unknown or malformed.
-        UsageError: The level or the placement is unknown.
+        UsageError: The level or the placement is unknown, or a file of rules cannot be used.
     """
-    return CompilerSettings(
-        load_target(target),
+    device = load_target(target)
+    settings = CompilerSettings(
+        device,
         level,
         progress=progress or silent,
         placement=placement,
         host=load_host(host),
         legalisation=legalisation or LegalisationOptions(),
         guard=PassGuard if check_passes else None,
+        parallel=parallel,
     )
+    return replace(settings, rules=chosen_rules(device, level, fusion or FusionOptions()))
 
 
 def chosen_options(

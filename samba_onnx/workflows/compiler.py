@@ -17,8 +17,10 @@ from typing import TYPE_CHECKING
 from samba_onnx.errors import UsageError
 from samba_onnx.loading import LoadedModel, load_model, onnx_program
 from samba_onnx.passes.order import PipelineOptions
+from samba_onnx.passes.planning.fusion.choosing import FusionOptions
 from samba_onnx.passes.planning.hosts import DEFAULT_HOST
 from samba_onnx.passes.planning.legalising import LegalisationOptions
+from samba_onnx.passes.sharding.programs import ParallelOptions
 from samba_onnx.passes.targets import Target
 from samba_onnx.pef import Pef, load_pef
 from samba_onnx.pef.host_summary import HostSummary
@@ -32,13 +34,14 @@ from samba_onnx.workflows.choices import (
     chosen_settings,
     legalisation_options,
 )
-from samba_onnx.workflows.packaging import Trial, package
+from samba_onnx.workflows.packaging import Trial, package, weight_source
 from samba_onnx.workflows.planning import (
     CompilerSettings,
     PlannedPrograms,
     Progress,
     plan_programs,
     plan_sizes,
+    silent,
 )
 from samba_onnx.workflows.reference_sample import SECONDS, Sample, is_tried, make_sample
 from samba_onnx.workflows.sizes import Sizes
@@ -59,32 +62,32 @@ def analyze(
     host: str | os.PathLike[str] | HostSummary = DEFAULT_HOST,
     legalise: str = "auto",
     no_legalise: Sequence[str] = (),
+    optimization_rules: str | os.PathLike[str] | None = None,
+    default_rules: bool | None = None,
     dims: Sizes | None = None,
     input_shapes: InputShapes | None = None,
     keep_dynamic: bool = False,
     float16: str | None = None,
+    parallel: ParallelOptions | None = None,
     progress: Progress | None = None,
 ) -> Manifest:
-    """Say how a model would convert, without writing anything or reading its weights.
+    """Say how a model would convert; its weights are not read.
 
     Args:
         model: A path to an ONNX model, or the model in memory.
         target: A target's name, a path to a target profile, or a loaded target.
-        level: ``o0`` (one section per operator) or ``o3`` (sections as large as on-chip memory
-            allows).
+        level: ``o0``, ``o1`` or ``o3``, as :func:`convert` explains.
         placement: ``optimal`` or ``strict``, as :func:`convert` explains.
-        host: The CPU that fallbacks' times are modelled for: a profile, its path, or ``default``.
+        host: The CPU: a profile, its path, or ``default``.
         legalise: ``auto`` or ``all``, as :func:`convert` explains.
         no_legalise: Rules of legalisation that are not applied.
-        dims: Sizes of dynamic dimensions by name, as ``{"batch": 8}``; several, as
-            ``{"batch": (1, 8, 32)}``, make a graph for each, and ``Device.run`` takes the one that
-            fits its inputs.
-        input_shapes: Shapes of inputs by name, as ``{"x": (1, 3, 224, 224)}``; an empty name stands
-            for the only input.
-        keep_dynamic: Whether other dimensions of inputs stay dynamic, for the CPU. Otherwise they
-            become 1, and a note says which.
-        float16: The type in which float16 is computed: ``float32``, ``bfloat16``, or ``cpu`` to leave it
-            to the host. None takes float32 where the target has it.
+        optimization_rules: A file of fusion rules for level ``o1``, as :func:`convert` takes it.
+        default_rules: Whether those of the target count.
+        dims: Sizes of dynamic dimensions; several make a graph for each.
+        input_shapes: Shapes of inputs by name, as :func:`convert` takes them.
+        keep_dynamic: Whether others stay dynamic; otherwise they become 1.
+        float16: The type in which float16 is computed, as :func:`convert` takes it.
+        parallel: For how many RDUs it is cut, and how; None for one RDU.
         progress: Called with the name of each step before it begins.
 
     Returns:
@@ -93,11 +96,11 @@ def analyze(
     Raises:
         ModelError: The model cannot be used.
         TargetError: The target or the host is unknown or malformed.
-        UsageError: An option contradicts the model.
-        OutOfDeviceMemoryError: The model does not fit into the target's memory.
+        SambaError: As :func:`convert` raises it.
     """
-    rules = legalisation_options(legalise, no_legalise)
-    settings = chosen_settings(target, level, progress, placement, host, rules)
+    where = (target, level, progress, placement, host, legalisation_options(legalise, no_legalise))
+    rules = FusionOptions(optimization_rules, default_rules)
+    settings = chosen_settings(*where, False, rules, parallel)
     options = chosen_options(settings.target, dims, input_shapes, keep_dynamic, float16)
     return _plan_onnx(model, settings, options)[1].manifest
 
@@ -112,6 +115,8 @@ def convert(
     host: str | os.PathLike[str] | HostSummary = DEFAULT_HOST,
     legalise: str = "auto",
     no_legalise: Sequence[str] = (),
+    optimization_rules: str | os.PathLike[str] | None = None,
+    default_rules: bool | None = None,
     dims: Sizes | None = None,
     input_shapes: InputShapes | None = None,
     keep_dynamic: bool = False,
@@ -123,6 +128,7 @@ def convert(
     check_passes: bool = False,
     metadata: Mapping[str, str] | None = None,
     notes: Sequence[str] = (),
+    parallel: ParallelOptions | None = None,
     progress: Progress | None = None,
 ) -> Pef:
     """Convert a model into a PEF.
@@ -132,8 +138,8 @@ def convert(
         output: The PEF to write; beside the model, with the suffix ``.pef``, where None. A log
             with the suffix ``.pef.log`` is written next to it.
         target: A target's name, a path to a target profile, or a loaded target.
-        level: ``o0`` (one section per operator) or ``o3`` (sections as large as on-chip memory
-            allows).
+        level: ``o0`` (one section per operator), ``o1`` (sections by rules of fusion) or ``o3`` (sections as
+            large as on-chip memory allows).
         placement: ``optimal``: a node that the target supports runs on the CPU, too, where a run then
             takes less modelled time, beside one that it does not support; ``strict``: all that it
             supports runs on the RDU, other than small islands of index arithmetic.
@@ -142,6 +148,8 @@ def convert(
         legalise: ``auto`` to write nodes that the target refuses with other operators where that makes a
             run shorter, ``all`` to do so wherever it can be done.
         no_legalise: Rules of that which are not applied, as ``("resize",)``, or ``all`` for none.
+        optimization_rules: A file of fusion rules for level ``o1``: YAML in the shape of SambaFlow's.
+        default_rules: Whether the rules count that the target's profile names; None if no file is stated.
         dims: Sizes of dynamic dimensions by name, as ``{"batch": 8}``; several, as
             ``{"batch": (1, 8, 32)}``, make a graph for each, and ``Device.run`` takes the one that
             fits its inputs.
@@ -163,6 +171,7 @@ def convert(
             seeded inputs, and to refuse to go on when it computes something else.
         metadata: Key-value pairs to keep in the PEF.
         notes: Sentences to keep in the PEF, and to show in its report.
+        parallel: For how many RDUs it is cut, and how; None for one RDU.
         progress: Called with the name of each step before it begins.
 
     Returns:
@@ -180,7 +189,10 @@ def convert(
     """
     destination, libraries = _destination(model, output), library_paths(custom_ops)
     rules = legalisation_options(legalise, no_legalise)
-    settings = chosen_settings(target, level, progress, placement, host, rules, check_passes)
+    fusion = FusionOptions(optimization_rules, default_rules)
+    settings = chosen_settings(
+        target, level, progress, placement, host, rules, check_passes, fusion, parallel
+    )
     options = chosen_options(settings.target, dims, input_shapes, keep_dynamic, float16)
     loaded, planned = _plan_onnx(model, settings, options)
     settings.progress("sample")
@@ -215,31 +227,32 @@ def compile_programs(
     placement: str = "optimal",
     host: str | os.PathLike[str] | HostSummary = DEFAULT_HOST,
     legalisation: LegalisationOptions | None = None,
+    fusion: FusionOptions | None = None,
     name: str = "",
     metadata: Mapping[str, str] | None = None,
     residents: Mapping[str, Source] | None = None,
     sample: Sample | None = None,
     check_passes: bool = False,
+    parallel: ParallelOptions | None = None,
     progress: Progress | None = None,
 ) -> Pef:
     """Compile programs, the graphs of one PEF.
 
     Args:
-        programs: One per graph, each with a name of its own. Values of one region are one place in
-            device memory, in whichever program they are. The models of their parts are consumed.
+        programs: One per graph, each with a name of its own; their models are consumed.
         output: The PEF to write; its log goes beside it.
         target: A target's name, a path to a target profile, or a loaded target.
-        level: ``o0`` or ``o3``, as ``convert`` takes it.
+        level: ``o0``, ``o1`` or ``o3``, as ``convert`` takes it.
         placement: ``optimal`` or ``strict``, as ``convert`` takes it.
-        host: The CPU that fallbacks' times are modelled for: ``default``, the path of a profile that
-            ``samba-port calibrate`` wrote, or a loaded profile.
+        host: The CPU that fallbacks' times are modelled for, as ``convert`` takes it.
         legalisation: Which rules write what the target lacks; None for those that make a run shorter.
+        fusion: Which rules of fusion count at ``o1``; None for those of the target.
         name: What reports call the source; that of the first program when empty.
-        metadata: Key-value pairs to keep in the PEF, beside those of the programs.
-        residents: Weights and other residents to keep in the PEF, by name: arrays, or functions that
-            yield their bytes. Whoever runs the PEF loads the others.
+        metadata: Pairs to keep in the PEF, beside those of the programs.
+        residents: Weights and other residents to keep, by name: arrays, or functions that yield bytes.
         sample: Inputs and the original model's outputs, for self-tests.
         check_passes: Whether to run each part after every pass that changes it.
+        parallel: For how many RDUs it is cut, and how; None for one RDU.
         progress: Called with the name of each step before it begins.
 
     Returns:
@@ -251,9 +264,10 @@ def compile_programs(
         OutOfDeviceMemoryError: The programs do not fit into the target's memory.
         OutputError: The PEF cannot be written.
     """
-    settings = chosen_settings(target, level, progress, placement, host, legalisation, check_passes)
-    planned = _plan_torch(programs, name, settings)
-    return _write(planned, Path(output), metadata, sample or Sample(), settings.progress, residents)
+    where = (target, level, progress, placement, host, legalisation, check_passes)
+    planned = _plan_torch(programs, name, chosen_settings(*where, fusion, parallel))
+    kept = (metadata, sample or Sample())
+    return _write(planned, Path(output), *kept, progress or silent, residents)
 
 
 def analyze_programs(
@@ -264,7 +278,9 @@ def analyze_programs(
     placement: str = "optimal",
     host: str | os.PathLike[str] | HostSummary = DEFAULT_HOST,
     legalisation: LegalisationOptions | None = None,
+    fusion: FusionOptions | None = None,
     name: str = "",
+    parallel: ParallelOptions | None = None,
     progress: Progress | None = None,
 ) -> Manifest:
     """Say how programs would compile, without writing anything.
@@ -272,12 +288,14 @@ def analyze_programs(
     Args:
         programs: The programs, as for :func:`compile_programs`; they are consumed.
         target: A target's name, a path to a target profile, or a loaded target.
-        level: ``o0`` or ``o3``.
+        level: ``o0``, ``o1`` or ``o3``.
         placement: ``optimal`` or ``strict``.
         host: The CPU: ``default``, or a profile.
         legalisation: Which rules write what the target lacks with other operators; None for those that make
             a run shorter.
+        fusion: Which rules of fusion count at ``o1``; None for those of the target.
         name: What reports call the source; that of the first program when empty.
+        parallel: For how many RDUs it is cut, and how; None for one RDU.
         progress: Called with the name of each step before it begins.
 
     Returns:
@@ -288,9 +306,10 @@ def analyze_programs(
         UsageError: The level or the placement is unknown, or programs contradict each other.
         OutOfDeviceMemoryError: The programs do not fit into the target's memory.
     """
-    return _plan_torch(
-        programs, name, chosen_settings(target, level, progress, placement, host, legalisation)
-    ).manifest
+    settings = chosen_settings(
+        target, level, progress, placement, host, legalisation, fusion=fusion, parallel=parallel
+    )
+    return _plan_torch(programs, name, settings).manifest
 
 
 def _plan_onnx(
@@ -329,6 +348,7 @@ def _write(
     trial: Trial | None = None,
 ) -> Pef:
     merged = {**planned.manifest.metadata, **(metadata or {})}
+    given = {name: weight_source(tensor) for name, tensor in planned.contents.items()}
     manifest = replace(planned.manifest, metadata=merged)
     package(
         destination,
@@ -336,7 +356,7 @@ def _write(
         manifest,
         sample,
         progress,
-        residents=residents,
+        residents={**given, **(residents or {})},
         trial=trial,
     )
     return load_pef(destination)

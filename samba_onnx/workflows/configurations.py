@@ -14,8 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from samba_onnx.errors import ModelError, ModelLimitError, UsageError
+from samba_onnx.export.capture.fake_members import fake as without_content
+from samba_onnx.export.capture.fake_members import fake_members
 from samba_onnx.safety.files import open_regular, printable
 from samba_onnx.workflows.model_sources import configuration_file
 from samba_onnx.workflows.torch_models import TorchModel
@@ -33,12 +36,14 @@ SAMPLES = 16_000
 """Samples of a sound: one second as speech models hear it."""
 FRAMES = 128
 """Frames of a spectrogram, where the configuration states none."""
+_RESERVED = 8
+"""Positions that models may keep for themselves: whether these are too many only values tell."""
 _PARTS = ("text_config", "vision_config", "audio_config", "encoder", "decoder")
 """Where configurations of several models keep those of each."""
 _SEED = 0
 
 
-def from_configuration(source: str) -> TorchModel:
+def from_configuration(source: str, *, weights: bool = True) -> TorchModel:
     """Return the model that a configuration describes.
 
     The class is the first of ``architectures`` that transformers has, else the one of ``AutoModel``;
@@ -47,6 +52,8 @@ def from_configuration(source: str) -> TorchModel:
 
     Args:
         source: A ``config.json``, or the folder of one.
+        weights: Draw weights. Otherwise they have sizes and types only, which is enough to analyze a model of
+            any size, unless the module needs their values to be built or to run: then they are drawn, too.
 
     Returns:
         The module in evaluation mode, without a cache of keys and values, with inputs by keyword.
@@ -61,10 +68,24 @@ def from_configuration(source: str) -> TorchModel:
     config = _configuration(source, name)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(_SEED)
-        module = _module(config, name).eval()
-        inputs = _accepted(module, config, name)
+        weights = weights or _positions(config, 2 * LENGTH) <= LENGTH + _RESERVED
+        try:
+            module, inputs = _with_inputs(config, name, "cpu" if weights else "meta")
+        except ModelError:
+            if weights:
+                raise
+            module, inputs = _with_inputs(_configuration(source, name), name, "cpu")
     folder = configuration_file(source).resolve().parent.name
     return TorchModel(folder or type(module).__name__, module, (), inputs)
+
+
+def _with_inputs(
+    config: PretrainedConfig, name: str, device: str
+) -> tuple[nn.Module, dict[str, Tensor]]:
+    """Build the module on a device, ``meta`` for one without values, with its example inputs."""
+    with torch.device(device):
+        module = _module(config, name).eval()
+    return module, _accepted(module, config, name, device)
 
 
 def _configuration(source: str, name: str) -> PretrainedConfig:
@@ -133,13 +154,14 @@ def _module(config: PretrainedConfig, name: str) -> Any:
     return module
 
 
-def _accepted(module: nn.Module, config: PretrainedConfig, name: str) -> dict[str, Tensor]:
+def _accepted(
+    module: nn.Module, config: PretrainedConfig, name: str, device: str
+) -> dict[str, Tensor]:
     """Return the first inputs that the module itself computes something of."""
     refusal = "it has no input of a kind that is known"
     for inputs in _candidates(module, config):
         try:
-            with torch.no_grad():
-                module(**inputs)
+            _try(module, inputs, fake=device == "meta")
         except Exception as error:  # whatever the module raises
             shapes = ", ".join(f"{key} {list(value.shape)}" for key, value in inputs.items())
             refusal = f"with {shapes}: {_reason(error)}"
@@ -149,6 +171,17 @@ def _accepted(module: nn.Module, config: PretrainedConfig, name: str) -> dict[st
         f"{name}: {type(module).__name__} takes no example inputs of ours: {refusal}; give "
         "package.module:factory, which returns its own"
     )
+
+
+def _try(module: nn.Module, inputs: dict[str, Tensor], *, fake: bool) -> None:
+    """Run a module once; with sizes and types only where it has no values."""
+    if not fake:
+        with torch.no_grad():
+            module(**inputs)
+        return
+    mode = FakeTensorMode(allow_non_fake_inputs=True)
+    with torch.no_grad(), fake_members(module, mode), mode:
+        module(**{key: without_content(value, mode) for key, value in inputs.items()})
 
 
 def _candidates(module: nn.Module, config: PretrainedConfig) -> Iterator[dict[str, Tensor]]:
@@ -190,13 +223,18 @@ def _tokens(config: PretrainedConfig) -> list[Tensor]:
 
     Some models, as RoBERTa, keep the first positions for themselves.
     """
-    names = ("max_position_embeddings", "n_positions", "max_target_positions", "max_length")
-    length = min(LENGTH, _figure(config, names, LENGTH))
+    length = min(LENGTH, _positions(config, LENGTH))
     words = _figure(config, ("vocab_size",), 2)
     # Not the first few, which are padding and the like.
     return [
         torch.randint(min(3, words - 1), words, (1, size)) for size in (length, max(length // 2, 1))
     ]
+
+
+def _positions(config: PretrainedConfig, otherwise: int) -> int:
+    """Return how many tokens a text may have."""
+    names = ("max_position_embeddings", "n_positions", "max_target_positions", "max_length")
+    return _figure(config, names, otherwise)
 
 
 def _image_shapes(config: PretrainedConfig) -> list[tuple[int, ...]]:

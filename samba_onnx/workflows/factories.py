@@ -51,9 +51,9 @@ def call_factory(source: str, count: int) -> tuple[Any, ...]:
             if place.endswith(".py"):
                 todo = f"modules go by their names, without the suffix: {place[:-3]}:{attribute}"
             raise UsageError(f"there is no Python module {place!r}: {todo}") from None
-        raise _failed(source, error) from error
+        raise failed_at(source, error) from error
     except (Exception, SystemExit) as error:  # whatever the user's module raises
-        raise _failed(source, error) from error
+        raise failed_at(source, error) from error
     for name in attribute.split("."):
         if not hasattr(factory, name):
             raise UsageError(f"module {place!r} has no {attribute!r}")
@@ -62,7 +62,7 @@ def call_factory(source: str, count: int) -> tuple[Any, ...]:
     try:
         parts = factory()
     except (Exception, SystemExit) as error:  # whatever the user's function raises
-        raise _failed(source, error) from error
+        raise failed_at(source, error) from error
     if not isinstance(parts, tuple | list) or len(parts) != count:
         what = type(parts).__name__
         if isinstance(parts, tuple | list):
@@ -97,8 +97,13 @@ def _refuse_unless_factory(source: str, factory: Any, count: int) -> None:
         )
 
 
-def _failed(source: str, error: BaseException) -> ModelError:
-    """Say where the user's own code failed."""
+def failed_at(source: str, error: BaseException) -> ModelError:
+    """Return the error that says where the user's own code failed.
+
+    Args:
+        source: What was executed, in the user's words.
+        error: What it raised.
+    """
     frame = traceback.extract_tb(error.__traceback__)[-1]
     reason = " ".join(str(error).split())[:300]
     place = f"{Path(frame.filename).name}:{frame.lineno}"

@@ -11,6 +11,7 @@ from samba_onnx.passes.planning.plan import GraphPlan
 from samba_onnx.passes.targets import Target
 from samba_onnx.pef.host_summary import HostSummary
 from samba_onnx.pef.manifest import Argin, Manifest, Producer, SourceModel, Symbol
+from samba_onnx.pef.sharding import Parallelism
 from samba_onnx.program.program import Program
 from samba_onnx.version import __version__
 
@@ -43,6 +44,7 @@ def graph_records(
     level: str,
     source: SourceModel,
     plans: Sequence[GraphPlan],
+    parallel: Parallelism | None = None,
 ) -> Manifest:
     """Return the records of graphs; a symbol that several have is there once.
 
@@ -52,6 +54,7 @@ def graph_records(
         level: ``o0`` or ``o3``.
         source: What reports say of where the programs come from.
         plans: The graphs.
+        parallel: How the programs were cut for several RDUs; None for one.
 
     Raises:
         UsageError: Two graphs have different tensors of one name.
@@ -61,7 +64,7 @@ def graph_records(
         experimental.update(planned.experimental)
     return Manifest(
         producer=Producer("samba-onnx", __version__),
-        target=target.summary,
+        target=target.summary if parallel else target.summary.alone(),
         source=source,
         level=level,
         graphs=tuple(planned.graph for planned in plans),
@@ -71,6 +74,7 @@ def graph_records(
         regions=tuple(region for planned in plans for region in planned.regions),
         experimental=dict(sorted(experimental.items())),
         host=host if any(planned.fallbacks for planned in plans) else None,
+        parallel=parallel,
     )
 
 

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
@@ -77,6 +77,9 @@ class OutputComparison:
     """The largest error of an element as a fraction of what is allowed there: 1 just passes."""
     run: str = ""
     """The run that it is from, of several: its inputs and how weights were kept."""
+    steps: float | None = None
+    """How many steps of quantisation an element is at most from that of the original, in all runs that round;
+    None for outputs that are no quantised numbers."""
 
 
 @dataclass(frozen=True)
@@ -90,6 +93,8 @@ class Expectation:
     or quantises, and could be computed so."""
     depth: int = 1
     """Operators that round, on the longest way from an input to an output."""
+    steps: Mapping[str, float] = field(default_factory=dict)
+    """Distance of neighbouring numbers, by the names of outputs of floats that are dequantised."""
     coarser: float = 1.0
     """How many times larger than in float16, which the original has, a rounding on the device is."""
 
@@ -157,8 +162,12 @@ def worst_of(runs: Sequence[Sequence[OutputComparison]]) -> tuple[OutputComparis
     worst: dict[str, OutputComparison] = {}
     for output in (output for run in runs for output in run):
         known = worst.get(output.name)
+        farthest = max(
+            (o.steps for o in (output, known) if o and o.steps is not None), default=None
+        )
         if known is None or _badness(output) > _badness(known):
-            worst[output.name] = output
+            known = output
+        worst[output.name] = replace(known, steps=farthest)
     return tuple(worst.values())
 
 
@@ -241,7 +250,19 @@ def _compared(
         tolerance=tolerance,
         of_allowed=_of_allowed(errors, allowed),
         run=run,
+        steps=_steps(actual, expected, wide, whole.steps.get(name)),
     )
+
+
+def _steps(actual: Array, expected: Array, wide: Array | None, step: float | None) -> float | None:
+    """Return how many steps of quantisation an output is from that of the original, if it is on a grid."""
+    if expected.dtype in _INTEGERS and wide is not None and wide.dtype.kind == "f":
+        step = 1.0
+    if step is None:
+        return None
+    right = expected.astype(np.float64)
+    errors, _ = _distance(actual.astype(np.float64), right, right)
+    return round(float(errors.max(initial=0.0)) / step, 3)
 
 
 _Judged = tuple[Array, Array, float, str]
@@ -273,12 +294,12 @@ def _of_integers(actual: Array, expected: Array, wide: Array | None) -> _Judged:
     if wide.dtype.kind != "f":  # an index of the largest number, say, of which rounding made two
         same = np.asarray(actual == wide)
         return np.where(same, 0.0, exact[0]), exact[1], exact[2], f"{EQUAL}, or as without rounding"
-    errors, _ = _distance(
+    errors, magnitude = _distance(
         actual.astype(np.float64), wide.astype(np.float64), wide.astype(np.float64)
     )
     own = _own_errors(expected.astype(np.float64), wide.astype(np.float64))
     words = f"1 + {TIMES_OWN_ERROR:g} times the original's own error, against no rounding"
-    return errors, 1.0 + TIMES_OWN_ERROR * own, 1.0, words
+    return errors, 1.0 + TIMES_OWN_ERROR * own, float(magnitude.max(initial=0.0)), words
 
 
 def _quantised(actual: Array, expected: Array, wide: Array, limits: ChosenTolerances) -> _Judged:

@@ -152,7 +152,8 @@ def _lay_out(
     entries = []
     for symbol in manifest.symbols:
         if symbol.name in residents:
-            shape = tuple(size for size in symbol.shape or () if isinstance(size, int))
+            whole = symbol.shape if symbol.sharded is None else symbol.sharded.shape
+            shape = tuple(size for size in whole or () if isinstance(size, int))
             entries.append(WeightEntry(symbol.name, symbol.type, shape, residents[symbol.name]))
             continue
         value = values.get(symbol.name)

@@ -115,7 +115,8 @@ class ModelPieces:
             known = self._types.get(name)
             graph.output.append(_without_shape(known) if known else onnx.ValueInfoProto(name=name))
         return onnx.ModelProto(
-            ir_version=self.model.ir_version,
+            # Before version 4, initializers had to be inputs as well.
+            ir_version=max(self.model.ir_version, 4),
             opset_import=self.model.opset_import,
             functions=self.model.functions,
             graph=graph,

@@ -12,6 +12,7 @@ import onnx_ir as ir
 from samba_onnx.errors import UsageError
 from samba_onnx.passes.order import PipelineOptions
 from samba_onnx.passes.pipeline import PipelineResult, run_pipeline
+from samba_onnx.passes.planning.fusion.patterns import NO_RULES, FusionRules
 from samba_onnx.passes.planning.host_costs import known_at_load
 from samba_onnx.passes.planning.hosts import load_host
 from samba_onnx.passes.planning.islands import demote_islands
@@ -21,28 +22,27 @@ from samba_onnx.passes.planning.optimum import Machine, cheapest_placement
 from samba_onnx.passes.planning.partitioning import Group, Home, group, partition
 from samba_onnx.passes.planning.placement import place
 from samba_onnx.passes.planning.plan import GraphPlan, plan
-from samba_onnx.passes.planning.sectioning import cut
+from samba_onnx.passes.planning.sectioning import LEVELS, cut
 from samba_onnx.passes.planning.sharing import refuse_split_regions
+from samba_onnx.passes.sharding.programs import ParallelOptions
 from samba_onnx.passes.targets import Target
 from samba_onnx.passes.watching import PassWatch
 from samba_onnx.pef.host_summary import HostSummary
 from samba_onnx.pef.manifest import Manifest, SourceModel
+from samba_onnx.pef.rewriting import FusionRuleSummary
 from samba_onnx.program.dataflow import Dataflow, name_of
 from samba_onnx.program.kinds import SectionType, SymbolKind
 from samba_onnx.program.program import Part, Program
 from samba_onnx.workflows.changes import graph_changes
 from samba_onnx.workflows.manifests import argin_records, graph_records
 from samba_onnx.workflows.packaging import PlannedGraph
+from samba_onnx.workflows.parallel import ProgramCutter
 from samba_onnx.workflows.sizes import SharedWeights, size_name, with_own_names
 
 PLACEMENTS = ("optimal", "strict")
 """How nodes get their homes: ``optimal`` puts a node that the target supports on the CPU where a run
 then takes less modelled time, beside one that it does not support; ``strict`` puts all that it supports
 on the RDU, other than small islands of index arithmetic."""
-
-LEVELS = ("o0", "o3")
-"""Optimization levels: ``o0`` makes every operator its own section, ``o3`` makes sections as large
-as on-chip memory allows (compiler reference, ``--o0`` and ``--o3``)."""
 
 Item = TypeVar("Item")
 
@@ -68,6 +68,15 @@ class CompilerSettings:
     guard: Callable[[ir.Model], PassWatch] | None = None
     """Makes what looks at a model after every pass; None for nobody."""
     legalisation: LegalisationOptions = field(default_factory=LegalisationOptions)
+    parallel: ParallelOptions | None = None
+    """For how many RDUs; None for one."""
+    rules: FusionRules = NO_RULES
+    """The rules of fusion of ``o1``."""
+
+    @property
+    def machine(self) -> Machine:
+        """What graphs are placed on."""
+        return Machine(self.target, self.host, self.level, self.rules)
 
     def __post_init__(self) -> None:
         """Check the level and the placement.
@@ -90,6 +99,8 @@ class PlannedPrograms:
     graphs: tuple[PlannedGraph, ...]
     manifest: Manifest
     """Complete but for what only the written file knows: members and the places of weights."""
+    contents: Mapping[str, ir.TensorProtocol] = field(default_factory=lambda: MappingProxyType({}))
+    """Whole content of residents of which every RDU has a shard, and which the model gives."""
 
 
 def plan_programs(
@@ -111,6 +122,7 @@ def plan_programs(
         InternalError: A pass failed or changed an interface.
     """
     changed = frozenset(region for program in programs for region in program.changed())
+    cutter = ProgramCutter(settings.parallel)
     shared = _shared_names(programs)
     results: list[PipelineResult] = []
     legalised: list[PlannedChooser] = []
@@ -119,12 +131,13 @@ def plan_programs(
         choosers = [_chooser(program, part, settings, changed) for part in program.parts]
         pairs = zip(program.parts, choosers, strict=True)
         rewritten = [_rewritten(program.name, part, settings, one) for part, one in pairs]
+        program = cutter.cut(program, rewritten)
         pinned = frozenset(_names(program)) & shared
         planned = _planned(program, rewritten, choosers, graphs, changed, settings, pinned=pinned)
         graphs.append(planned)
         legalised += choosers
         results += rewritten
-    return _whole(programs, results, legalised, graphs, source, settings)
+    return _whole(programs, results, legalised, graphs, source, settings, cutter)
 
 
 def plan_sizes(
@@ -156,6 +169,7 @@ def plan_sizes(
     legalised: list[PlannedChooser] = []
     graphs: list[PlannedGraph] = []
     shared = SharedWeights()
+    cutter = ProgramCutter(settings.parallel)
     for each in options:
         sized = replace(settings, options=each)
         program = replace(load(), name=size_name(each, options))
@@ -165,9 +179,9 @@ def plan_sizes(
         if graphs:
             taken = {symbol.name for graph in graphs for symbol in graph.plan.symbols}
             program, names = with_own_names(program, taken)
+        program = cutter.cut(program, [result])
         known = shared.names(result.model.graph)
-        chooser = legalised[-1]
-        planned = _planned(program, [result], [chooser], graphs, frozenset(), sized, known)
+        planned = _planned(program, [result], legalised[-1:], graphs, frozenset(), sized, known)
         record = replace(planned.plan.graph, model_names=names)
         planned = replace(planned, plan=replace(planned.plan, graph=record))
         if len(options) > 1:  # content that is computed is read for it
@@ -175,7 +189,7 @@ def plan_sizes(
         programs.append(program)
         results.append(result)
         graphs.append(planned)
-    return _whole(programs, results, legalised, graphs, source, settings)
+    return _whole(programs, results, legalised, graphs, source, settings, cutter)
 
 
 def _names(program: Program) -> tuple[str, ...]:
@@ -199,13 +213,18 @@ def _whole(
     graphs: Sequence[PlannedGraph],
     source: SourceModel,
     settings: CompilerSettings,
+    cutter: ProgramCutter,
 ) -> PlannedPrograms:
     """Put the graphs of a PEF together."""
     plans = [graph.plan for graph in graphs]
     refuse_split_regions(programs, plans)
     manifest = replace(
-        graph_records(settings.target, settings.host, settings.level, source, plans),
+        graph_records(settings.target, settings.host, settings.level, source, plans, cutter.record),
         passes=tuple(summary for result in results for summary in result.passes),
+        fusion_rules=tuple(
+            FusionRuleSummary(rule.name, rule.source, float(rule.priority), rule.heuristic)
+            for rule in settings.rules.rules
+        ),
         legalised=tuple(record for chooser in choosers for record in chooser.records),
         changes=tuple(change for graph in graphs for change in graph.changes),
         bounds=tuple(graph.bound for graph in graphs if graph.bound is not None),
@@ -213,13 +232,15 @@ def _whole(
         bound_dimensions=tuple(bound for result in results for bound in result.bound_dimensions),
         notes=(
             *_each_once(result.notes for result in results),
+            *settings.rules.notes,
             *(note for planned in plans for note in planned.notes),
             *(note for program in programs for note in program.notes),
+            *cutter.notes(),
         ),
         argins=argin_records(programs, plans),
         metadata={key: text for program in programs for key, text in program.metadata.items()},
     )
-    return PlannedPrograms(tuple(graphs), manifest)
+    return PlannedPrograms(tuple(graphs), manifest, cutter.contents)
 
 
 def _chooser(
@@ -231,7 +252,7 @@ def _chooser(
     # What one part leaves for a later one is on the device, as residents are.
     passed = dict.fromkeys(ends - exchanged, SymbolKind.ACTIVATION)
     return PlannedChooser(
-        Machine(settings.target, settings.host, settings.level),
+        settings.machine,
         settings.legalisation,
         graph=program.name,
         resident={**passed, **program.residents},
@@ -247,7 +268,7 @@ def _rewritten(
     return run_pipeline(
         part.model,
         settings.target,
-        settings.options,
+        replace(settings.options, keep_linears=settings.rules.name_parallel_linears()),
         graph=graph,
         chooser=chooser,
         progress=settings.progress,
@@ -277,6 +298,7 @@ def _planned(
         for part, result in pairs
         if part.has_weights
         for name in result.weight_names
+        if name in result.model.graph.initializers  # others are residents by now, in shards
     ]
     settings.progress("plan")
     taken = {symbol.name for graph in earlier for symbol in graph.plan.symbols}
@@ -316,7 +338,7 @@ def _with_changes(
     savings, bound = graph_changes(
         graph.plan.graph.name,
         joined,
-        Machine(settings.target, settings.host, settings.level),
+        settings.machine,
         [record for chooser in choosers for record in chooser.records],
         settings.legalisation,
         pinned,
@@ -332,7 +354,7 @@ def _cheapest(
     pinned: frozenset[str],
 ) -> JoinedProgram | None:
     """Return the program with the placement that a cut proposes, None where it proposes nothing else."""
-    machine = Machine(settings.target, settings.host, settings.level)
+    machine = settings.machine
     graph, roles = joined.model.graph, joined.roles
     placement = cheapest_placement(graph, joined.placement, roles, machine, pinned)
     if placement is None:
@@ -341,7 +363,8 @@ def _cheapest(
     groups: list[Group] = []
     for kind, nodes in parts:
         homes = [Home.RDU if placement.on_rdu(node) else Home.CPU for node in nodes]
-        pieces = cut(group(Dataflow.of(nodes), homes, at_load), settings.target, settings.level)
+        whole = group(Dataflow.of(nodes), homes, at_load)
+        pieces = cut(whole, settings.target, settings.level, settings.rules)
         groups += [replace(piece, type=kind) for piece in pieces]
     return replace(joined, groups=tuple(groups), placement=placement)
 
@@ -354,9 +377,9 @@ def _better(strict: GraphPlan, other: GraphPlan) -> GraphPlan:
 
 def _placed(kind: SectionType, model: ir.Model, settings: CompilerSettings) -> PlacedPart:
     """Give every node its home, and cut the groups of the RDU into sections."""
-    target, level = settings.target, settings.level
-    placement = demote_islands(model, place(model, target), target, level)
-    groups = cut(partition(model, placement), target, level)
+    target, level, rules = settings.target, settings.level, settings.rules
+    placement = demote_islands(model, place(model, target), target, level, rules)
+    groups = cut(partition(model, placement), target, level, rules)
     return PlacedPart(kind, model, groups, placement)
 
 

@@ -22,6 +22,7 @@ from samba_onnx.export.capture.modules import arguments
 from samba_onnx.export.programs.inference import Exported
 from samba_onnx.export.programs.training_steps import optimizer_list
 from samba_onnx.importing.checkpoints import export_trained, read_checkpoint
+from samba_onnx.passes.planning.fusion.choosing import FusionOptions
 from samba_onnx.passes.planning.hosts import DEFAULT_HOST
 from samba_onnx.passes.planning.legalising import LegalisationOptions
 from samba_onnx.pef import Pef
@@ -46,25 +47,28 @@ from samba_onnx.workflows.torch_programs import (
     named_inputs,
     recorded_program,
 )
+from samba_onnx.workflows.translation_files import load_translations
 
 __all__ = [
     "TorchModel",
     "analyze_torch",
     "export_trained",
     "load_torch_model",
+    "load_translations",
     "port",
     "port_training",
     "read_checkpoint",
 ]
 
 
-def load_torch_model(source: str, *, train: bool = False) -> TorchModel:
+def load_torch_model(source: str, *, train: bool = False, weights: bool = True) -> TorchModel:
     """Return the module that a text names.
 
     Args:
         source: ``package.module:factory``, a function without parameters that returns a module and
             its example inputs; the path of a ``.pt2`` file; or that of a Hugging Face configuration.
         train: The function returns optimizers, too: one, or a list.
+        weights: Whether the module of a configuration needs weights; without, it takes no memory for them.
 
     Returns:
         The module: in evaluation mode, or as it was returned with its optimizers.
@@ -81,7 +85,7 @@ def load_torch_model(source: str, *, train: bool = False) -> TorchModel:
             )
         return _from_archive(source)
     if is_configuration(source) and not train:
-        return from_configuration(source)
+        return from_configuration(source, weights=weights)
     module, inputs, *optimizers = call_factory(source, 3 if train else 2)
     if not isinstance(module, nn.Module):
         raise UsageError(
@@ -104,6 +108,7 @@ def port(
     placement: str = "optimal",
     host: str = DEFAULT_HOST,
     legalisation: LegalisationOptions | None = None,
+    fusion: FusionOptions | None = None,
     sample: bool = True,
     check: bool = True,
     spatial_batches: int = 0,
@@ -117,10 +122,11 @@ def port(
         model: The module, in the mode in which it is to run.
         output: The PEF to write.
         target: The device: a name or the path of a profile.
-        level: ``o0`` or ``o3``.
+        level: ``o0``, ``o1`` or ``o3``.
         placement: ``optimal`` or ``strict``, as for ``convert``.
         host: The CPU: ``default`` or the path of a profile.
         legalisation: Which rules write what the target lacks; None for those that save time.
+        fusion: Which rules of fusion count at ``o1``; None for those of the target.
         sample: Keep the example inputs with eager torch's outputs, for self-tests.
         check: Compute the outputs by what was exported and by eager torch, and refuse to write the
             PEF if they differ.
@@ -164,6 +170,7 @@ def port(
         placement=placement,
         host=host,
         legalisation=legalisation,
+        fusion=fusion,
         name=model.name,
         metadata=metadata,
         residents=residents,
@@ -182,6 +189,7 @@ def port_training(
     placement: str = "optimal",
     host: str = DEFAULT_HOST,
     legalisation: LegalisationOptions | None = None,
+    fusion: FusionOptions | None = None,
     check: bool = True,
     spatial_batches: int = 0,
     check_passes: bool = False,
@@ -194,10 +202,11 @@ def port_training(
         model: The module in training mode, with its optimizers.
         output: The PEF to write, without weights: ``trace_graph`` sends those of the module.
         target: The device: a name or the path of a profile.
-        level: ``o0`` or ``o3``.
+        level: ``o0``, ``o1`` or ``o3``.
         placement: ``optimal`` or ``strict``.
         host: The CPU: ``default`` or a profile.
         legalisation: Which rules write what the target lacks; None for those that save time.
+        fusion: Which rules of fusion count at ``o1``; None for those of the target.
         check: Compare what was exported with eager torch, and refuse if it differs.
         spatial_batches: Mini-batches of a run in spatial mapping; 0 for section mapping.
         check_passes: Run each part of the program after every pass that changes it.
@@ -208,7 +217,7 @@ def port_training(
         The PEF that was written, open for reading.
 
     Raises:
-        ModelError: The module cannot be exported, or a loss cannot be differentiated.
+        ModelError: The module cannot be exported or differentiated.
         ExportMismatchError: What was exported computes something else.
         EngineRefusalError: What was exported cannot be run.
         UsageError: Inputs do not fit, an optimizer cannot be compiled, or an output does not exist.
@@ -219,8 +228,8 @@ def port_training(
     program = _training_program(model, loss_indices, check, report)
     program = dataclasses.replace(program, spatial_batches=spatial_batches)
     where: dict[str, Any] = {"target": target, "level": level, "placement": placement, "host": host}
-    where |= {"legalisation": legalisation, "name": model.name, "progress": report}
-    return compile_programs([program], output, check_passes=check_passes, **where)
+    where |= {"legalisation": legalisation, "fusion": fusion, "check_passes": check_passes}
+    return compile_programs([program], output, name=model.name, progress=report, **where)
 
 
 def _training_program(
@@ -236,32 +245,23 @@ def _training_program(
 def analyze_torch(
     model: TorchModel,
     *,
-    target: str = DEFAULT_TARGET,
-    level: str = "o3",
-    placement: str = "optimal",
-    host: str = DEFAULT_HOST,
-    legalisation: LegalisationOptions | None = None,
     spatial_batches: int = 0,
     loss_indices: Sequence[int] | None = None,
     progress: Progress | None = None,
+    **options: Any,
 ) -> Manifest:
     """Say how a torch model would convert, without writing or comparing anything.
 
     Args:
-        model: The module, in the mode in which it is to run; with optimizers the program that trains is
-            analyzed.
-        target: The device: a name or the path of a profile.
-        level: ``o0`` or ``o3``.
-        placement: ``optimal`` or ``strict``, as for ``convert``.
-        host: The CPU: ``default`` or the path of a profile.
-        legalisation: Which rules write what the target lacks; None for those that save time.
+        model: The module, in its mode; with optimizers, the program that trains is analyzed.
         spatial_batches: Mini-batches of a run in spatial mapping; 0 for section mapping.
-        loss_indices: With optimizers, the outputs that training starts from; None for those that
-            a loss made, or else all.
+        loss_indices: With optimizers, the outputs that training starts from; None as for ``port_training``.
         progress: Called with the name of each step before it begins.
+        **options: Target, level, number of RDUs and all else that
+            ``samba_onnx.workflows.compiler.analyze_programs`` takes.
 
     Raises:
-        ModelError: The module cannot be exported, or a loss cannot be differentiated.
+        ModelError: The module cannot be exported, or a loss not differentiated.
         UsageError: Inputs do not fit, the level is unknown, or it cannot be mapped spatially.
         OutOfDeviceMemoryError: The model does not fit into the target's memory.
     """
@@ -271,16 +271,8 @@ def analyze_torch(
     else:
         report("export")
         program = export_model(model).program
-    return analyze_programs(
-        [dataclasses.replace(program, spatial_batches=spatial_batches)],
-        target=target,
-        level=level,
-        placement=placement,
-        host=host,
-        legalisation=legalisation,
-        name=model.name,
-        progress=progress,
-    )
+    mapped = dataclasses.replace(program, spatial_batches=spatial_batches)
+    return analyze_programs([mapped], name=model.name, progress=progress, **options)
 
 
 def _from_archive(path: str) -> TorchModel:

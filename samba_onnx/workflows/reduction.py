@@ -158,12 +158,17 @@ class Reducer:
             actual: These values, by the names of values of the part.
             depth: Operators that round, on the longest way through the model.
         """
-        feeds = {name: self._values[name] for name in self._pieces.border(set(places))}
+        feeds = self._fed(places)
         part = _with_types(self._pieces.piece(places, feeds, list(actual)), self._values)
         expected = {name: self._values[name] for name in actual}
         outputs = compare_outputs(actual, Expectation(expected, None, depth), ChosenTolerances())
         total = len(self._pieces.nodes)
         return Reduction(part, feeds, expected, actual, outputs, len(places), total, self._trials)
+
+    def _fed(self, places: Sequence[int]) -> dict[str, Any]:
+        """Return what nodes read of the others; an input that keeps its default is none of it."""
+        border = self._pieces.border(set(places))
+        return {name: self._values[name] for name in border if name in self._values}
 
     def _run(self, model: onnx.ModelProto, feeds: Results) -> dict[str, Any]:
         computation = self._engine.open(model, "a part of the model")
@@ -181,7 +186,7 @@ class Reducer:
         declared = {value.name for value in pieces.model.graph.output}
         # What is read inside is no output: passes leave outputs as they are.
         outputs = [name for name in own if name not in read or name in declared]
-        feeds = {name: self._values[name] for name in pieces.border(set(places))}
+        feeds = self._fed(places)
         try:
             part = pieces.piece(places, feeds, outputs)
             part = _with_types(part, self._values)

@@ -30,6 +30,7 @@ from samba_onnx.workflows.output_errors import (
     Expectation,
     compare_outputs,
 )
+from samba_onnx.workflows.quantisation_steps import output_steps
 from samba_onnx.workflows.rounding_depth import rounding_depth
 from samba_onnx.workflows.sample_inputs import (
     RUNS,
@@ -256,10 +257,15 @@ def _opened(pef: Pef | str | os.PathLike[str]) -> Iterator[Pef]:
 
 
 def _trial(
-    name: str, graph: Graph, original: OriginalModel, inputs: Mapping[str, Any], depth: int
+    name: str,
+    graph: Graph,
+    original: OriginalModel,
+    inputs: Mapping[str, Any],
+    depth: int,
+    steps: Mapping[str, float],
 ) -> ExpectedRun:
-    outputs = original.run(inputs)
-    return ExpectedRun(name, graph, inputs, Expectation(outputs, original.run_wide(inputs), depth))
+    outputs, wide = original.run(inputs), original.run_wide(inputs)
+    return ExpectedRun(name, graph, inputs, Expectation(outputs, wide, depth, steps))
 
 
 def _refuse_other_model(pef: Pef, model: ir.Model) -> None:
@@ -281,31 +287,37 @@ def _trials(
     seed: int,
 ) -> list[ExpectedRun]:
     """Run the original on the inputs that were given, or on several random ones."""
-    depth = rounding_depth(model)
+    depth, steps = rounding_depth(model), output_steps(model)
     graphs = pef.manifest.graphs
     sizes = SizedGraphs(pef.manifest)
     if inputs is not None:
         graph = sizes.fitting(inputs) if sizes else graphs[0]
-        return [_trial("the inputs given", graph, original, inputs, depth)]
+        return [_trial("the inputs given", graph, original, inputs, depth, steps)]
     trials = []
     shown = input_ranges(model.graph)
     for graph in graphs if sizes else graphs[:1]:
         ranges = shown.or_else(pef_ranges(pef, graph))
         trials += [
-            _drawn_trial(pef, graph, original, number, ranges, depth)
+            _drawn_trial(pef, graph, original, number, ranges, depth, steps)
             for number in range(seed, seed + RUNS)
         ]
     return trials
 
 
 def _drawn_trial(
-    pef: Pef, graph: Graph, original: OriginalModel, seed: int, ranges: InputRanges, depth: int
+    pef: Pef,
+    graph: Graph,
+    original: OriginalModel,
+    seed: int,
+    ranges: InputRanges,
+    depth: int,
+    steps: Mapping[str, float],
 ) -> ExpectedRun:
     """Run the original on random inputs: with integers of 0 and 1 only where it takes no others."""
     name = f"{graph.name}, seed {seed}" if len(pef.manifest.graphs) > 1 else f"seed {seed}"
     specs = input_specs(pef, graph)
     try:
-        return _trial(name, graph, original, random_inputs(specs, seed, ranges), depth)
+        return _trial(name, graph, original, random_inputs(specs, seed, ranges), depth, steps)
     except ExecutionError:
         plain = random_inputs(specs, seed)
-        return _trial(f"{name}, integers 0 and 1", graph, original, plain, depth)
+        return _trial(f"{name}, integers 0 and 1", graph, original, plain, depth, steps)

@@ -147,10 +147,11 @@ def calibrate(module: nn.Module, inputs: Shapes, options: Mapping[str, Any], see
         return
     wide = {name: (8, *shape[1:]) for name, shape in inputs.items()}
     momenta = [norm.momentum for norm in norms]
+    module.eval()
     for norm in norms:
         norm.reset_running_stats()
         norm.momentum = None
-    module.train()
+        norm.train()  # these alone: as a whole, some modules train only with labels
     known = inspect.signature(module.forward).parameters
     given = {name: value for name, value in draw(wide, seed + 2).items() if name in known}
     with torch.no_grad():

@@ -60,6 +60,8 @@ def test_options_reach_the_compiler(samba_port: SambaPort, compiler: Compiler, m
         "float16": "bfloat16",
         "legalise": "all",
         "no_legalise": ["pad"],
+        "optimization_rules": None,
+        "default_rules": None,
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 from pathlib import Path
@@ -55,6 +56,33 @@ def test_the_answer_is_the_exit_status(
     assert document["passed"] == passed
     assert ("run it again with --engine reference" in result.out) == (not passed)
     assert document["advice"] in " ".join(result.out.split())
+
+
+@pytest.mark.parametrize(
+    ("steps", "words"),
+    [
+        ((None, 1.0), "; largest relative error 0; quantised numbers at most 1 step apart"),
+        ((2.0, 0.0), "onnxruntime; quantised numbers at most 2 steps apart"),
+        ((float("inf"), None), "; largest relative error 2"),
+    ],
+)
+def test_quantised_outputs_are_told_in_steps(
+    samba_port: SambaPort,
+    mixed: Path,
+    model: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    steps: tuple[float | None, float | None],
+    words: str,
+) -> None:
+    """An element next to zero that moved by a step has a relative error of its own size, which says nothing."""
+    answer = _compared(passed=True, error=2.0)
+    outputs = tuple(
+        dataclasses.replace(output, steps=step)
+        for output, step in zip(answer.outputs, steps, strict=True)
+    )
+    moved = dataclasses.replace(answer, outputs=outputs)
+    monkeypatch.setattr(verification, "verify", lambda *_, **__: moved)
+    assert samba_port("verify", model, mixed).out.splitlines()[0].endswith(words)
 
 
 def test_options_reach_the_comparison(

@@ -18,6 +18,7 @@ DATA = "Data"
 _PROGRAMS = {
     "python": [sys.executable],
     "samba-port": [sys.executable, "-m", "samba_onnx.cli"],
+    "torchrun": [sys.executable, "-m", "torch.distributed.run"],
 }
 
 

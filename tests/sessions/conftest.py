@@ -12,6 +12,7 @@ import torch
 
 import samba_onnx as samba
 from samba_onnx.sessions import SESSION, Profiler, SambaSession
+from samba_onnx.sessions.data_parallel import DataParallel
 from samba_onnx.sessions.graph_traces import GraphTraces
 from samba_onnx.sessions.loaded import LoadedProgram
 from samba_onnx.sessions.trace_mode import TraceMode
@@ -77,7 +78,8 @@ class Parts:
 
     @cached_property
     def tracer(self) -> Tracer:
-        return Tracer(self.program, self.state, self.mode, self.traces, self.profiler)
+        parallel = DataParallel(self.program)
+        return Tracer(self.program, self.state, self.mode, self.traces, self.profiler, parallel)
 
 
 @pytest.fixture

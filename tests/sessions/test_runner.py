@@ -9,6 +9,7 @@ import samba_onnx as samba
 from samba_onnx.errors import InputError, NotTracedError, ScheduleError, UsageError
 from samba_onnx.runtime.requests import run_request
 from samba_onnx.sessions import SambaSession
+from samba_onnx.sessions.data_parallel import DataParallel
 from samba_onnx.sessions.runner import Runner
 from samba_onnx.sessions.shortcuts import Shortcut
 from tests.sessions.conftest import Compiled, Parts
@@ -214,7 +215,7 @@ def test_hyperparameters_that_a_program_lacks_are_ignored(
 
 
 def test_a_runner_needs_no_session(parts: Parts, compiled: Compiled) -> None:
-    runner = Runner(parts.program, parts.state, parts.profiler)
+    runner = Runner(parts.program, parts.state, parts.profiler, DataParallel(parts.program))
     with pytest.raises(NotTracedError, match="no PEF"):
         runner.run(compiled.inputs, ())
     outputs = parts.tracer.trace(compiled.model, compiled.inputs, pef=compiled.path)
@@ -238,7 +239,7 @@ def test_a_runner_needs_no_session(parts: Parts, compiled: Compiled) -> None:
 def test_shortcuts_hang_on_the_prepared_runs_of_the_device(
     parts: Parts, compiled: Compiled
 ) -> None:
-    runner = Runner(parts.program, parts.state, parts.profiler)
+    runner = Runner(parts.program, parts.state, parts.profiler, DataParallel(parts.program))
     outputs = parts.tracer.trace(compiled.model, compiled.inputs, pef=compiled.path)
     names = tuple(output.sn_name for output in outputs)
     request = run_request("forward", ["features", "shift"], names)

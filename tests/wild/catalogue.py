@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from tests.wild import transformers_exports  # noqa: F401  enters subjects of torch's exporters
+from tests.wild import number_types, transformers_exports  # noqa: F401  enter subjects of torch's exporters
 from tests.wild.half_precision import HALF
 from tests.wild.hand_written import WRITTEN
 from tests.wild.held_back import ONNX, ONNXSCRIPT

@@ -13,6 +13,7 @@ import transformers
 
 from samba_onnx.errors import ModelError
 from samba_onnx.workflows.configurations import from_configuration
+from samba_onnx.workflows.porting import analyze_torch
 
 pytestmark = pytest.mark.slow
 
@@ -59,6 +60,19 @@ def offline(monkeypatch: pytest.MonkeyPatch) -> None:
         raise AssertionError("nothing may be read from a network")
 
     monkeypatch.setattr(socket.socket, "connect", refuse)
+
+
+@pytest.mark.parametrize(("kind", "settings", "name", "shapes"), ROWS, ids=[row[0] for row in ROWS])
+def test_analysis_without_weights_is_the_same(
+    tmp_path: Path, kind: str, settings: dict[str, Any], name: str, shapes: dict[str, list[int]]
+) -> None:
+    content = {"model_type": kind, "architectures": [name], "use_cache": True, **settings}
+    path = str(_write(tmp_path, content))
+    whole, empty = from_configuration(path), from_configuration(path, weights=False)
+    # What draws its own weights when it is built, or has hardly more positions than tokens, needs values.
+    values = kind in ("wav2vec2", "llama", "roberta", "clip")
+    assert values or all(parameter.is_meta for parameter in empty.module.parameters())
+    assert analyze_torch(empty) == analyze_torch(whole)
 
 
 @pytest.mark.parametrize(("kind", "settings", "name", "shapes"), ROWS, ids=[row[0] for row in ROWS])

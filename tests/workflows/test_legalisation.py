@@ -47,6 +47,28 @@ def test_without_the_rule_the_transfers_are_those_that_it_saves(model: Path) -> 
     assert without.legalised == ()
 
 
+def test_an_island_of_float64_and_places_that_are_divided_run_on_the_device(tmp_path: Path) -> None:
+    text = """g (float[1,40] x) => (float[1,40] y, int64[1,3] rows, int64[1,3] columns)
+<int64[1] k = {3}, int64 seven = {7}, double tenth = {0.1}> {
+  a = Sigmoid(x)
+  v, i = TopK(a, k)
+  rows = Div(i, seven)
+  columns = Mod(i, seven)
+  d = Cast<to=11>(a)
+  e = Mul(d, tenth)
+  y = Cast<to=1>(e)
+}"""
+    path = tmp_path / "head.onnx"
+    onnx.save(ir.to_proto(parse(text)), path)
+    with samba_onnx.convert(path, legalise="all") as pef:
+        assert not pef.manifest.fallbacks
+        assert {rule.rule for rule in pef.manifest.legalised if rule.nodes} == {
+            "narrow",
+            "quotient",
+        }
+        assert samba_onnx.verify(path, pef).passed
+
+
 @pytest.mark.parametrize(
     ("legalise", "excluded", "message"),
     [

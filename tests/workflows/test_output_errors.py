@@ -399,7 +399,33 @@ def test_integers_behind_floats_may_be_off_by_one_where_the_original_is_right(
     values = np.array([3, 40], np.int8)
     one = Expectation({"y": values}, {"y": values.astype(np.float32)}, 1)
     (output,) = compare_outputs({"y": values + np.int8(off)}, one, ChosenTolerances())
-    assert (output.passed, output.max_relative_error, output.of_allowed) == (passed, off, off)
+    assert (output.passed, output.max_relative_error, output.of_allowed) == (passed, off / 40, off)
+    assert output.steps == off
+
+
+@pytest.mark.parametrize("off", [0, 1, -3])
+def test_quantised_floats_are_so_many_steps_from_the_original(off: int) -> None:
+    """Next to zero, one step is a large part of a number, and says nothing."""
+    step = 0.037
+    answer = (np.arange(-1, 2) * step).astype(np.float32)
+    moved = answer + np.float32([0, off * step, 0])
+    one = Expectation({"y": answer}, {"y": answer + np.float32(step / 3)}, 1, {"y": step})
+    (output,) = compare_outputs({"y": moved}, one, ChosenTolerances())
+    assert output.steps == abs(off)
+    (other,) = compare_outputs({"y": moved}, dataclasses.replace(one, steps={}), ChosenTolerances())
+    assert other.steps is None
+
+
+def test_the_farthest_run_tells_the_steps_of_an_output() -> None:
+    answer = np.array([3, 40], np.int8)
+    one = Expectation({"y": answer}, {"y": answer.astype(np.float32)}, 1)
+    near = compare_outputs({"y": answer}, one, ChosenTolerances(), "near")
+    far = compare_outputs({"y": answer + np.int8(1)}, one, ChosenTolerances(), "far")
+    function = compare_outputs({"y": answer * np.float32(9)}, Expectation({"y": answer * np.float32(1)}), ChosenTolerances(), "function")  # fmt: skip
+    (output,) = worst_of([near, far, function])
+    assert (output.run, output.steps) == ("function", 1.0)
+    (output,) = worst_of([far, near])
+    assert (output.run, output.steps) == ("far", 1.0)
 
 
 def test_floats_behind_quantised_numbers_are_judged_by_each_and_the_largest() -> None:

@@ -182,11 +182,33 @@ def test_what_an_engine_refuses_is_a_fault_without_an_answer() -> None:
 def test_the_search_ends_after_so_many_trials(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reductions, "MOST_TRIALS", 1)
     reducer = _reducer()
-    assert reducer.reduce() is None  # nothing is left in order to tell what was found
+    assert reducer.reduce([1]) is None  # nothing is left in order to tell what was found
     monkeypatch.setattr(reductions, "MOST_TRIALS", 3)
     part = _reducer().reduce([1])
     assert part is not None
     assert part.trials == 2
+
+
+def test_an_input_that_keeps_its_default_is_a_weight_of_the_part() -> None:
+    """As every weight of a model of an old version is."""
+    model = onnx.parser.parse_model(
+        """
+        <ir_version: 3, opset_import: ["" : 21]>
+        g (float[2, 4] x, float[4] d) => (float[2, 4] y) <float[4] d = {4, 3, 2, 1}>
+        { a = Mul(x, d) y = Tanh(a) }
+        """
+    )
+
+    def doubled(part: onnx.ModelProto, feeds: Results) -> Results:
+        return {name: 2 * value for name, value in _answers(part, feeds).items()}
+
+    reducer = Reducer(model, {"x": X}, plain_engine(1), doubled, 2)
+    part = reducer.reduce([0])
+    assert part is not None
+    assert (_operators(part), list(part.inputs)) == (["Mul"], ["x"])
+    np.testing.assert_array_equal(part.expected["a"], X * np.array([4, 3, 2, 1], np.float32))
+    taken = reducer.with_values([0], {"a": X}, 2)
+    np.testing.assert_array_equal(_answers(taken.model, taken.inputs)["a"], part.expected["a"])
 
 
 def test_errors_are_measured_by_the_depth_of_the_model() -> None:
@@ -203,6 +225,12 @@ def test_errors_are_measured_by_the_depth_of_the_model() -> None:
     # Two per cent are some twenty roundings: few of a deep model, and many of a flat one.
     assert Reducer(model, {"x": x}, plain_engine(1), off_by, 1).reduce() is not None
     assert Reducer(model, {"x": x}, plain_engine(1), off_by, 10_000).reduce() is None
+    reducer, wrong = (
+        Reducer(model, {"x": x}, plain_engine(1), off_by, 1),
+        {"y": x * np.float16(1.02)},
+    )
+    flat, deep = (reducer.with_values([0], wrong, depth).outputs[0].passed for depth in (1, 10_000))
+    assert (flat, deep) == (False, True)
 
 
 def test_what_lies_between_a_value_and_those_that_agree() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import ml_dtypes
@@ -91,6 +92,7 @@ def test_a_sequence_is_judged_by_its_worst_element_under_its_own_name() -> None:
     assert statistics.comparison.name == "v"
     assert statistics.comparison.max_absolute_error == 0.5
     assert not statistics.comparison.passed
+    assert statistics.dtype == ""
     empty = _statistics([], [])
     assert empty.identical
     assert (empty.mean_absolute_error, empty.cosine) == (0.0, 1.0)
@@ -102,13 +104,16 @@ def test_what_is_not_finite_has_no_mean_and_what_has_no_length_no_angle() -> Non
     assert _statistics(zeros, ones).cosine is None
     assert _statistics(ones, zeros).cosine is None
     assert _statistics(zeros, ones).mean_absolute_error == 1.0
-    for wrong in (np.nan, np.inf):
-        statistics = _statistics(np.array([wrong, 1], np.float32), ones)
+    for wrong, expected in ((np.nan, ones), (np.inf, ones), (np.inf, np.array([np.inf, 1]))):
+        with warnings.catch_warnings(action="error"):
+            statistics = _statistics(np.array([wrong, 2], np.float32), expected.astype(np.float32))
         assert (statistics.mean_absolute_error, statistics.cosine) == (None, None)
     huge = np.full(2, 1e200)  # whose squares overflow 64 bits
     statistics = _statistics(huge, -huge)
     assert statistics.cosine is None
     assert statistics.mean_absolute_error == pytest.approx(2e200)
+    nothing = _statistics(np.empty(0), np.empty(0, np.float32))
+    assert (nothing.identical, nothing.mean_absolute_error, nothing.cosine) == (False, 0.0, None)
     same = np.array([1.0, 1e-200])
     assert _statistics(np.array([1.0, 2e-200]), same).cosine == 1.0
 
@@ -166,3 +171,10 @@ def test_the_tolerances_are_those_of_the_user() -> None:
     expected, actual = np.ones(2, np.float32), np.full(2, 1.05, np.float32)
     assert not _statistics(actual, expected).comparison.passed
     assert _statistics(actual, expected, rtol=0.1).comparison.passed
+
+
+def test_halves_may_be_off_by_roundings_of_a_deep_model() -> None:
+    expected, actual = np.ones(2, np.float16), np.full(2, 1.02, np.float16)
+    limits = ChosenTolerances()
+    assert not value_statistics("v", actual, expected, limits, 1).comparison.passed
+    assert value_statistics("v", actual, expected, limits, 10_000).comparison.passed

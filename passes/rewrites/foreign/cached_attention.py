@@ -9,7 +9,7 @@ import onnx_ir as ir
 
 from samba_onnx.facts.domains import ONNXRUNTIME_DOMAIN
 from samba_onnx.passes.rewrites.foreign.attention import Heads, join_heads, scores, split_heads
-from samba_onnx.passes.rewrites.foreign.drafting import Draft
+from samba_onnx.passes.rewrites.foreign.drafting import CannotExpandError, Draft
 from samba_onnx.passes.rewrites.foreign.registry import expands
 from samba_onnx.passes.rewrites.foreign.rotary_embeddings import angles_at, rotate
 
@@ -167,7 +167,10 @@ def _hide(draft: Draft, sizes: _Sizes, positions: ir.Value, total: ir.Value) -> 
     mine = draft.op("Reshape", positions, draft.integers(sizes.batch, 1, sizes.length, 1))
     seen = draft.op("LessOrEqual", every, mine)
     window = draft.integer("local_window_size", -1)
-    if window >= 0:
+    if window == 0:
+        # Softmax of hidden scores alone would be the mean of all; onnxruntime's kernel returns zeros.
+        raise CannotExpandError("its window has no positions")
+    if window > 0:
         oldest = draft.op("Sub", mine, draft.constant(np.array(window, np.int64)))
         seen = draft.op("And", seen, draft.op("Greater", every, oldest))
     lowest = draft.tensor(ir.tensor(np.array(float(dtype.min), dtype.numpy())))

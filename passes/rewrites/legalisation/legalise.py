@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Protocol
 
 import onnx_ir as ir
@@ -31,6 +31,20 @@ class Chooser(Protocol):
 
     def choose(self, model: ir.Model, forms: Mapping[ir.Node, LegalForm]) -> Collection[ir.Node]:
         """Return the nodes whose legal forms take their place."""
+
+    def choose_webs(
+        self,
+        model: ir.Model,
+        fallbacks: Sequence[Collection[ir.Node]],
+        apply: Callable[[ir.Model, Collection[int]], None],
+    ) -> Collection[int]:
+        """Return the numbers of the webs of values that are narrowed.
+
+        Args:
+            model: The model that was asked about last.
+            fallbacks: By web, its nodes that would run on the CPU.
+            apply: Narrows the webs of some numbers in a copy of the model.
+        """
 
     def refuse(self, node: ir.Node, rule: str, refusal: Refusal) -> None:
         """Keep why a rule leaves a node."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import onnx_ir as ir
 
-from samba_onnx.passes.rewrites.foreign.drafting import Draft
+from samba_onnx.passes.rewrites.foreign.drafting import CannotExpandError, Draft
 
 Drafting = Callable[[Draft], "ir.Value | Sequence[ir.Value | None]"]
 """Writes what a node computes into a draft, and returns a value per output of the node, with None for an output
@@ -30,6 +30,8 @@ class Rule:
     numbers: str
     """How the results compare with those of the node: ``equal``, or where they are rounded otherwise."""
     draft: Drafting
+    values: str = ""
+    """What it is for in words, where that is not operators but values of a type."""
 
     def fits(self, node: ir.Node) -> bool:
         """Return whether the rule is for the node's operator."""
@@ -57,6 +59,27 @@ def legalises(
         return draft
 
     return enter
+
+
+def narrows(*, name: str, values: str, makes: str, needs: str, numbers: str) -> str:
+    """Enter a rule that is for webs of values, and applied by a pass of its own.
+
+    Args:
+        name: What users call the rule.
+        values: What values it is for, in words.
+        makes: What takes the place of nodes.
+        needs: What must be known of values.
+        numbers: How the results compare with those of the nodes.
+
+    Returns:
+        The name.
+    """
+    _RULES[name] = Rule(name, (), makes, needs, numbers, _undrafted, values)
+    return name
+
+
+def _undrafted(draft: Draft) -> ir.Value:
+    raise CannotExpandError("its rule is for webs, not for nodes")
 
 
 def all_rules() -> tuple[Rule, ...]:

@@ -1,7 +1,7 @@
-"""Sampling at places that are known: elements taken by constant places, and mixed with constant weights.
+"""Sampling: elements taken by their places, and mixed with weights; both constant, or computed from a grid.
 
-Evidence: Gather is ``index_select`` of the vendor's table, Mul and ReduceSum are in logs and tutorials. Where the
-places depend on the data, no document shows how the RDU would address them.
+Evidence: Gather is ``index_select`` and ``embedding`` of the vendor's table, whose places are data, Mul and ReduceSum are
+in logs and tutorials. What makes places and weights of a grid is elementary arithmetic, which the table assumes.
 """
 
 from __future__ import annotations
@@ -9,59 +9,48 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import onnx_ir as ir
 from numpy.typing import NDArray
 
 from samba_onnx.passes.rewrites.foreign.drafting import CannotExpandError, Draft
+from samba_onnx.passes.rewrites.legalisation.computed_sampling import (
+    CUBIC,
+    NEIGHBOURS,
+    Sampling,
+    sample,
+)
 from samba_onnx.passes.rewrites.legalisation.interpolation import Floats, Places
 from samba_onnx.passes.rewrites.legalisation.registry import legalises
+from samba_onnx.passes.rewrites.rewriting import constant
 
 MOST = 1 << 20
 """Elements that are taken at most: 8 MiB of places."""
-_CUBIC = np.float32(-0.75)
-_NEIGHBOURS = {"nearest": 1, "linear": 2, "cubic": 4}
-"""Elements of an axis that are mixed, by mode."""
-
-
-@dataclass(frozen=True)
-class _Sampling:
-    """How places of a grid are read."""
-
-    mode: str
-    """``nearest``, ``linear`` or ``cubic``."""
-    padding: str
-    """``zeros``, ``border`` or ``reflection``."""
-    align: bool
-    """Whether -1 and 1 are the centres of the outermost elements, not their outer edges."""
-
-    def ends(self, size: int) -> tuple[np.float32, np.float32]:
-        """Return where an axis ends on either side."""
-        edge = np.float32(0 if self.align else -0.5)
-        return edge, np.float32(size - 1) - edge
 
 
 @legalises(
     "GridSample",
     name="gridsample",
-    makes="a Gather of the neighbours of each place, Mul with their weights, and ReduceSum",
-    needs=f"a constant grid, static shapes, at most {MOST:,} neighbours",
+    makes="a Gather of the neighbours of each place, Mul with their weights, and ReduceSum; places and weights constant, or computed from the grid",
+    needs=f"static shapes, at most {MOST:,} neighbours; a computed grid of float32",
     numbers="nearest equal; linear and cubic within a few roundings of float32, where infinities and NaN spread to neighbours of weight 0",
 )
 def grid_sample(draft: Draft) -> ir.Value:
     """Write a GridSample."""
     data = draft.operand(0)
     shape, result = draft.shape(data), draft.shape(draft.node.outputs[0])
-    grid = draft.known(draft.operand(1), "its grid").numpy().astype(np.float32)
     mode = draft.text("mode", "linear").removeprefix("bi")
-    how = _Sampling(mode, draft.text("padding_mode", "zeros"), bool(draft.integer("align_corners")))
-    if mode not in _NEIGHBOURS:
+    how = Sampling(mode, draft.text("padding_mode", "zeros"), bool(draft.integer("align_corners")))
+    if mode not in NEIGHBOURS:
         raise CannotExpandError(f"its mode is {mode!r}")
-    axes = grid.shape[-1]
-    if grid.size // axes * _NEIGHBOURS[mode] ** axes > MOST:
+    axes = len(shape) - 2
+    if result[0] * math.prod(result[2:]) * NEIGHBOURS[mode] ** axes > MOST:
         raise CannotExpandError(f"it takes more than {MOST:,} elements")
+    tensor = constant(draft.operand(1))
+    if tensor is None:
+        return sample(draft, how)
+    grid = tensor.numpy().astype(np.float32)
     places, weights = _neighbours(grid.reshape(len(grid), -1, grid.shape[-1]), shape[2:], how)
     if len(grid) > 1 and (places == places[:1]).all() and (weights == weights[:1]).all():
         places, weights = places[:1], weights[:1]
@@ -110,7 +99,7 @@ def _mixed(
     return draft.op("Reshape", value, draft.integers(*result))
 
 
-def _neighbours(grid: Floats, sizes: Sequence[int], how: _Sampling) -> tuple[Places, Floats]:
+def _neighbours(grid: Floats, sizes: Sequence[int], how: Sampling) -> tuple[Places, Floats]:
     """Return which elements each place of a grid mixes, in a row of all, and with which weights.
 
     Args:
@@ -133,7 +122,7 @@ def _neighbours(grid: Floats, sizes: Sequence[int], how: _Sampling) -> tuple[Pla
     return np.stack(places, axis=1), np.stack(weights, axis=1)
 
 
-def _along(where: Floats, size: int, how: _Sampling) -> tuple[Places, Floats]:
+def _along(where: Floats, size: int, how: Sampling) -> tuple[Places, Floats]:
     """Return the neighbours along one axis, and their weights: (neighbours, batch, places) each."""
     one, two = np.float32(1), np.float32(2)
     if how.align:
@@ -160,7 +149,7 @@ def _along(where: Floats, size: int, how: _Sampling) -> tuple[Places, Floats]:
     return _within(taken, share.astype(np.float32), size, how)
 
 
-def _within(taken: Floats, share: Floats, size: int, how: _Sampling) -> tuple[Places, Floats]:
+def _within(taken: Floats, share: Floats, size: int, how: Sampling) -> tuple[Places, Floats]:
     """Return neighbours that there are for those beyond the ends, or a weight of zero."""
     low, high = how.ends(size)
     if how.padding == "reflection":
@@ -186,6 +175,6 @@ def _reflected(position: Floats, low: np.float32, high: np.float32) -> Floats:
 
 
 def _cubic(distance: Floats) -> NDArray[np.float32]:
-    near = ((_CUBIC + 2) * distance - (_CUBIC + 3)) * distance * distance + 1
-    far = ((_CUBIC * distance - 5 * _CUBIC) * distance + 8 * _CUBIC) * distance - 4 * _CUBIC
+    near = ((CUBIC + 2) * distance - (CUBIC + 3)) * distance * distance + 1
+    far = ((CUBIC * distance - 5 * CUBIC) * distance + 8 * CUBIC) * distance - 4 * CUBIC
     return np.where(distance <= 1, near, far).astype(np.float32)

@@ -26,6 +26,7 @@ from samba_onnx.export.capture.branches import Values, ValuesNeededError
 from samba_onnx.export.capture.caches import register_caches
 from samba_onnx.export.capture.conforming import check_sizes, decomposed, written_constant
 from samba_onnx.export.capture.fake_members import fake, fake_members
+from samba_onnx.export.capture.fusion_marks import apply_marks
 from samba_onnx.export.capture.identities import restore_identities
 from samba_onnx.export.capture.known_values import KnownValues
 from samba_onnx.export.capture.loss_marks import loss_marks
@@ -35,7 +36,6 @@ from samba_onnx.export.capture.refusals import (
     not_captured,
     refuse_unless_fitting,
     refused_calls,
-    without_tracebacks,
 )
 from samba_onnx.export.capture.running_statistics import followed_statistics
 from samba_onnx.export.capture.samba_calls import OwnTensors, samba_calls
@@ -44,6 +44,7 @@ from samba_onnx.export.capture.torch_reports import without_reports
 from samba_onnx.export.capture.unchecked import Unchecked
 from samba_onnx.export.capture.whole_layers import whole_layers
 from samba_onnx.export.decomposition.functionalizing import functionalized
+from samba_onnx.export.decomposition.tracing_logs import without_tracebacks
 from samba_onnx.export.naming import flat_names
 from samba_onnx.functional import device_limits
 
@@ -276,6 +277,7 @@ def _traced(
         if constants.are_kept:
             forget_traced()
     restore_identities(program)
+    apply_marks(program, module)
     program.graph_module.meta[_NOTES] = tuple(notes)
     return program
 

@@ -6,7 +6,6 @@ import contextlib
 import dataclasses
 import inspect
 import itertools
-import logging
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
@@ -43,9 +42,6 @@ _CALLS: Final = (
 _HOST_DEVICES: Final = frozenset({"cpu", "meta"})
 """Where tensors may be: ``meta`` is nowhere, for their sizes alone."""
 
-_TRACING_LOGGER: Final = "torch._subclasses.fake_tensor"
-"""Logs, besides raising it, every error of an operator that is traced."""
-
 
 @contextlib.contextmanager
 def refused_calls() -> Iterator[None]:
@@ -54,21 +50,6 @@ def refused_calls() -> Iterator[None]:
         for owner, name, sentence in _CALLS:
             stack.enter_context(replaced(owner, name, _refusing(sentence)))
         yield
-
-
-@contextlib.contextmanager
-def without_tracebacks() -> Iterator[None]:
-    """Keep torch from logging the traceback of an error that it raises as well."""
-    logger = logging.getLogger(_TRACING_LOGGER)
-
-    def drop(_record: logging.LogRecord) -> bool:
-        return False
-
-    logger.addFilter(drop)
-    try:
-        yield
-    finally:
-        logger.removeFilter(drop)
 
 
 def _refusing(sentence: str) -> Callable[..., Any]:

@@ -60,6 +60,7 @@ def traced(
     operands: Sequence[fx.Node],
     *,
     whole: bool = True,
+    strict: bool = False,
 ) -> fx.GraphModule | None:
     """Return the functional graph of a function of nodes of another graph.
 
@@ -69,6 +70,7 @@ def traced(
         keywords: The same by name.
         operands: All nodes among them.
         whole: Whether composite operators such as ``linear`` stay whole.
+        strict: Raise what the function raises.
 
     Returns:
         As ``decomposed``; None if the function cannot be traced.
@@ -84,6 +86,8 @@ def traced(
         with _fake_mode(examples), torch.no_grad():
             graph_module = make_fx(call, tracing_mode="real", pre_dispatch=whole)(*examples)
     except (ArithmeticError, NotImplementedError, RuntimeError):
+        if strict:
+            raise
         return None
     for node in graph_module.graph.nodes:
         node.meta = {key: node.meta[key] for key in _KEPT_META if key in node.meta}

@@ -15,7 +15,9 @@ from torch._subclasses.fake_tensor import FakeTensor
 import samba_onnx.export.operators  # noqa: F401  fills the table
 from samba_onnx.errors import InternalError, ModelError
 from samba_onnx.export.decomposition.rules import decomposed
-from samba_onnx.export.naming import refused, scope_name
+from samba_onnx.export.naming import fusion_mark, refused, scope_name
+from samba_onnx.export.operators.custom import find_custom
+from samba_onnx.export.operators.custom_context import TranslationContext
 from samba_onnx.export.operators.registry import (
     Context,
     Layout,
@@ -31,6 +33,7 @@ from samba_onnx.export.translation.complex_numbers import (
     complex_translation,
     is_complex,
 )
+from samba_onnx.export.translation.custom_operators import custom_results
 from samba_onnx.export.translation.dtypes import onnx_type
 from samba_onnx.export.translation.fallback import borrowed
 from samba_onnx.program.source_location import STACK_TRACE
@@ -53,6 +56,9 @@ _OF_ONE_TYPE: Final = frozenset(
     }
 )
 """ATen operators that refuse tensors of different types when they compute."""
+
+_TORCHS_OWN: Final = frozenset({"aten", "prim", "prims", "quantized", "samba"})
+"""Namespaces of operators that torch and this package define."""
 
 
 def translate(
@@ -130,7 +136,7 @@ class _Translator:
             self.build.scope = scope_name(self.root, node)
         trace = node.meta.get("stack_trace")
         if trace:
-            self.build.metadata = {STACK_TRACE: trace}
+            self.build.metadata = {STACK_TRACE: trace} | fusion_mark(node)
 
     def _attribute(self, graph_module: fx.GraphModule, node: fx.Node) -> Any:
         content: Any = graph_module
@@ -158,6 +164,19 @@ class _Translator:
             translation = complex_translation(_qualified(node.target)[1], translation)
         if translation is not None:
             return self._translated(translation, node, operands)
+        custom = find_custom(*_qualified(node.target))
+        if custom is not None:
+            context = TranslationContext(
+                self.build, _outcomes(node.meta.get("val")), str(node.target)
+            )
+            return custom_results(
+                custom,
+                node,
+                context,
+                _operands(node),
+                operands,
+                lambda smaller: self._nested(smaller, node, values),
+            )
         smaller = decomposed(node)
         if smaller is not None:
             return self._nested(smaller, node, values)
@@ -219,6 +238,12 @@ class _Translator:
 
     def _inlined(self, node: fx.Node, values: dict[fx.Node, Any]) -> Any:
         """Translate the graph that an operator without effect on values calls."""
+        if str(node.target).startswith("auto_functionalized"):
+            raise refused(
+                node,
+                f" is {node.args[0]}, which writes into its arguments: define the operator with "
+                "mutates_args=(), and let it return new tensors",
+            )
         operands = [_read(operand, values) for operand in node.args]
         graphs = [i for i, operand in enumerate(operands) if isinstance(operand, fx.GraphModule)]
         if node.target.name() not in _INLINED or len(graphs) != 1:  # type: ignore[union-attr]
@@ -319,6 +344,14 @@ def _refuse_mixed(node: fx.Node, operands: list[Any]) -> None:
 
 
 def _refusal(node: fx.Node) -> ModelError:
+    target = node.target
+    if isinstance(target, torch._ops.OpOverload) and target.namespace not in _TORCHS_OWN:
+        return refused(
+            node,
+            " has no translation: register one, with "
+            f"@samba_onnx.translations.translates({target._schema.name!r}), in the program or in a "
+            "file that --translations names",
+        )
     return refused(
         node,
         " cannot be written in ONNX: compute it with other operators, or outside of the module",

@@ -1,6 +1,6 @@
 """``sambaflow.samba.directives``: hints for the vendor's compiler on what is traced.
 
-They change no number. The PEF that is compiled next says which there were.
+They change no number. What has no effect, the PEF that is compiled next says.
 """
 
 from __future__ import annotations
@@ -9,29 +9,28 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from torch import nn
-
 from samba_onnx.sessions import SESSION
+from samba_onnx.sessions.fusion import fuse
 
 __all__ = ["op_fusion", "sdpa_directives"]
 
 
 def op_fusion(*arguments: Any, **hints: Any) -> AbstractContextManager[None]:
-    """Ask for operators to be compiled into one section.
+    """Compile operators into one section, at ``o1``; at other levels this is a hint.
 
     A statement where it is given a module, ``op_fusion(module, "Encoder")``; else a context manager
     around the operators.
 
     Args:
         *arguments: A module and a name, or the name of a function.
-        **hints: ``func_name``, ``heuristic``, ``heuristic_params``, ``plugins`` and the like.
+        **hints: ``heuristic`` and ``func_name`` name the section; others, as ``heuristic_params`` and
+            ``plugins``, are kept without effect.
 
     Returns:
-        A context that does nothing, so that both forms may be written.
+        A context that marks what is computed inside; behind a module one that does nothing, so that both
+        forms may be written.
     """
-    words = [type(one).__name__ if isinstance(one, nn.Module) else one for one in arguments]
-    SESSION.record_hint("op_fusion", {**({"on": words} if words else {}), **hints})
-    return nullcontext()
+    return fuse(SESSION, arguments, hints)
 
 
 def sdpa_directives(directives: Mapping[str, Any]) -> AbstractContextManager[None]:

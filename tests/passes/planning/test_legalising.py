@@ -86,6 +86,66 @@ def test_what_stays_on_the_device_draws_its_readers_there() -> None:
     assert "Gather" in rewritten(text, chooser(**kinds))
 
 
+ISLAND = """g (float[64,64] x) => (float[64,64] y) <double half = {0.5}> {
+  h = Relu(x)
+  a = Cast<to=11>(h)
+  b = Mul(a, half)
+  c = Cast<to=1>(b)
+  y = Relu(c)
+}"""
+
+
+def test_a_web_of_float64_between_sections_is_narrowed() -> None:
+    one = chooser()
+    assert rewritten(ISLAND, one) == ["Relu", "Mul", "Relu"]
+    (record,) = one.records
+    assert (record.rule, record.operators, record.left) == ("narrow", {"Cast": 2, "Mul": 1}, ())
+    assert record.transfers == 2, "the copies around the fallback"
+    assert record.bytes == 2 * 64 * 64 * 4
+    assert record.seconds > 0
+    assert one.before is not None
+    assert one.before.transfers == 4
+
+
+def test_a_web_of_float64_that_saves_nothing_is_left() -> None:
+    outside = ISLAND.replace("Relu", "Acos")
+    one = chooser()
+    assert "Cast" in rewritten(outside, one)
+    (record,) = one.records
+    assert (record.rule, record.nodes, len(record.left)) == ("narrow", (), 3)
+    everything = chooser(LegalisationOptions(everything=True))
+    assert rewritten(outside, everything) == ["Acos", "Mul", "Acos"]
+    assert everything.records[0].seconds < 0
+
+
+def test_webs_are_left_as_the_user_says_and_where_nothing_is_proved() -> None:
+    excluded = chooser(LegalisationOptions(excluded=frozenset({"narrow"})))
+    assert "Cast" in rewritten(ISLAND, excluded)
+    assert excluded.records == ()
+    unproved = chooser()
+    assert "Cast" in rewritten(ISLAND.replace("Mul(a, half)", "Exp(a)"), unproved)
+    (record,) = unproved.records
+    assert record.nodes == ()
+    assert set(record.refused.values()) == {
+        "Exp of float32 may be further from 'b' than its rounding"
+    }
+
+
+def test_what_narrowing_brings_counts_the_rules_behind_it() -> None:
+    """A reflecting Pad of float64 is written by a rule of its own, once it is of float32."""
+    text = f"""g (float[64,64] x) => (float[66,64] y) {PAD} {{
+  h = Relu(x)
+  d = Cast<to=11>(h)
+  {reflecting("d", "b")}
+  c = Cast<to=1>(b)
+  y = Relu(c)
+}}"""
+    one = chooser()
+    assert "Gather" in rewritten(text, one)
+    assert {record.rule for record in one.records} == {"narrow", "pad"}
+    assert all(record.transfers == 2 for record in one.records)
+
+
 def test_the_host_knows_a_resident_that_no_run_changes() -> None:
     """Then a fallback that reads it needs no copy; a section that writes it is asked for one."""
     text = f"g (float[8,4] w, float[10,4] x) => (float[10,4] y) {PAD} {{ {reflecting('w', 'k')} y = Acos(k) }}"
@@ -103,6 +163,19 @@ def test_the_host_knows_a_resident_that_no_run_changes() -> None:
     assert transfers(changed=frozenset({"w"})) == 1
     assert transfers(changed=frozenset({"region"})) == 0
     assert transfers(changed=frozenset({"region"}), regions={"w": "region"}) == 1
+
+
+def test_what_a_legal_form_computes_is_what_its_section_takes() -> None:
+    """The product that an Einsum becomes costs what the same product costs that is written as one."""
+    head = "g (float[2048,2048] x, float[2048,2048] w) => (float[2048,2048] y)"
+    one = chooser()
+    text = f'{head} {{ h = Relu(x)\n k = Einsum<equation="ab,bc->ac">(h, w)\n y = Relu(k) }}'
+    assert "Einsum" not in rewritten(text, one)
+    assert one.after is not None
+    model = parse(f"{head} {{ h = Relu(x)\n k = MatMul(h, w)\n y = Relu(k) }}")
+    run_pipeline(model, TARGET)
+    expected = measure(model, place(model, TARGET), MACHINE, Roles.of(model.graph))
+    assert one.after == expected
 
 
 def graph(seed: int) -> str:
@@ -173,6 +246,8 @@ def test_no_other_choice_makes_a_shorter_run(seed: int) -> None:
     one = Exhaustive(MACHINE, LegalisationOptions(), graph="forward", resident={})
     run_pipeline(parse(graph(seed)), TARGET, chooser=one)
     assert one.chosen_seconds <= one.best_seconds + SECTIONS
+    if one.after is not None:  # what is said of the choice is what it costs, in its legal forms
+        assert one.after.seconds == pytest.approx(one.chosen_seconds, rel=1e-12)
 
 
 def test_the_random_graphs_have_choices() -> None:

@@ -43,6 +43,39 @@ def problems(draw: st.DrawFn, most: int = 9) -> CutProblem:
     return CutProblem(every[0], every[1], fixed, tuple(values))
 
 
+def test_the_cost_of_homes_is_that_of_nodes_and_of_copies() -> None:
+    r, c = Home.RDU, Home.CPU
+    value = CutValue(0, (1, 2), down=50, up=70)
+    problem = CutProblem((1, 2, 3), (10, 20, 30), {}, (value,))
+    costs = {
+        (r, r, r): 6,
+        (r, c, r): 1 + 20 + 3 + 50,
+        (r, c, c): 1 + 20 + 30 + 50,
+        (c, r, r): 10 + 2 + 3 + 70,
+        (c, c, r): 10 + 20 + 3 + 70,
+        (c, c, c): 60,
+    }
+    assert {homes: problem.cost(homes) for homes in costs} == costs
+    kept = CutProblem((1,), (10,), {}, (CutValue(0, (), 50, 70, frozenset({r})),))
+    assert (kept.cost((r,)), kept.cost((c,))) == (1, 80)
+    fed = CutProblem((1,), (10,), {}, (CutValue(r, (0,), 50, 70, frozenset({c})),))
+    assert (fed.cost((r,)), fed.cost((c,))) == (51, 60)
+
+
+@pytest.mark.parametrize("scale", [1, 1 << 40])
+def test_a_node_moves_where_a_copy_costs_less_than_the_difference(scale: int) -> None:
+    """The smallest cut is smaller than some edges, whatever bound they are cut off at."""
+    value = CutValue(Home.RDU, (0,), down=50 * scale, up=50 * scale)
+    assert CutProblem((100 * scale,), (0,), {}, (value,)).solve() == (Home.CPU,)
+    assert CutProblem((40 * scale,), (0,), {}, (value,)).solve() == (Home.RDU,)
+
+
+def test_values_are_listed_by_the_nodes_that_write_and_read_them() -> None:
+    first, second = CutValue(0, (1, 2), 1, 1), CutValue(Home.CPU, (2,), 1, 1)
+    problem = CutProblem((0,) * 4, (0,) * 4, {}, (first, second))
+    assert problem.touching() == {0: [first], 1: [first], 2: [first, second]}
+
+
 @settings(max_examples=150, deadline=None)
 @given(problems())
 def test_the_homes_cost_as_little_as_any_and_leave_the_most_on_the_rdu(problem: CutProblem) -> None:
@@ -115,6 +148,12 @@ def test_costs_beyond_thirty_two_bits_are_rounded_not_wrapped() -> None:
 
     assert problem.solve() == (Home.RDU, Home.RDU)
     assert problem.cost(problem.solve()) == brute_force(problem)[0]
+
+
+def test_copies_of_many_large_values_add_up_without_wrapping() -> None:
+    most = 1 << 40
+    values = tuple(CutValue(Home.RDU, (0,), down=2 * most, up=0) for _ in range(8))
+    assert CutProblem((most,), (0,), {}, values).solve() == (Home.RDU,)
 
 
 def test_components_are_what_no_value_connects() -> None:

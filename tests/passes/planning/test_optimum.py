@@ -19,7 +19,7 @@ from samba_onnx.passes.planning.roles import Roles
 from samba_onnx.passes.planning.scheduling import run_transfers
 from samba_onnx.passes.planning.sectioning import cut
 from samba_onnx.passes.planning.stages import interfaces
-from samba_onnx.passes.targets.reasons import ReasonCode
+from samba_onnx.passes.targets.reasons import Reason, ReasonCode
 from samba_onnx.program.dataflow import Dataflow
 from samba_onnx.program.kinds import SymbolKind
 from tests.passes.planning.plan_samples import (
@@ -77,6 +77,59 @@ def test_a_small_node_between_two_fallbacks_joins_them_and_says_what_that_saves(
     assert reason.hint == "use another"
 
 
+@pytest.mark.parametrize(
+    ("level", "middle", "moved"),
+    [
+        ("o3", "Relu(b)", 0),
+        ("o3", "Add(b, r)", 16),
+        ("o3", "Add(b, i)", 16),
+        ("o0", "Relu(b)", 2 * 16),
+        ("o0", "Add(b, i)", 3 * 16),
+    ],
+)
+def test_what_a_section_reads_and_writes_is_saved_too(level: str, middle: str, moved: int) -> None:
+    """At o3 operands stay on the chip; but weights and residents are read in every run."""
+    case = Case(
+        f"""g (float[64] x, float[64,4] w, float[4,64] v, float[4] r) => (float[64] y)
+        <float[4] i = {{1, 2, 3, 4}}>
+        {{ a = MatMul(x, w) b = Cos(a) c = {middle} d = Cos(c) y = MatMul(d, v) }}""",
+        residents=("r",),
+    )
+    rate = 2.0**10
+    slow = [replace(t, bytes_per_second=rate) if t.name == "hbm" else t for t in figures().tiers]
+    slow = [replace(t, bytes_per_second=rate / 8) if t.name == "ddr" else t for t in slow]
+    found = case.propose(level, device=ToyTarget(replace(figures(), tiers=tuple(slow))))
+    cpu = host_seconds(case.model.graph[2], load_host())
+    saved = moved / rate + 2 * (LATENCY + 16 * 2.0**-20 + 16 / rate) - cpu  # type: ignore[operator]
+    assert f"save {saved * 1e6:.3g} µs" in found.reasons[case.model.graph[2]].message
+
+
+def test_several_nodes_are_counted_and_a_reason_without_a_hint_gives_none() -> None:
+    case = Case(
+        """g (float[64,64] x, float[64,64] w) => (float[64,64] y)
+        { a = MatMul(x, w) b = Cos(a) c = Relu(b) d = Neg(c) e = Cos(d) y = MatMul(e, w) }"""
+    )
+    plain = {node: replace(reason, hint="") for node, reason in case.placement.reasons.items()}
+    case.placement = replace(case.placement, reasons=plain)
+    reason = case.propose().reasons[case.model.graph[2]]
+    assert "'node_1': these 2 nodes there save " in reason.message
+    assert reason.hint == ""
+
+
+def test_nothing_moves_in_spatial_mapping_and_what_was_moved_stays() -> None:
+    text = """g (float[64,64] x, float[64,64] w) => (float[64,64] y)
+    { a = MatMul(x, w) b = Cos(a) c = Relu(b) d = Cos(c) y = MatMul(d, w) }"""
+    case = Case(text)
+    case.roles = replace(case.roles, spatial_batches=2)
+    assert case.propose() is None
+
+    case = Case(text)
+    relu = case.model.graph[2]
+    known = {**case.placement.reasons, relu: Reason(ReasonCode.CHEAPER, "moved before")}
+    case.placement = replace(case.placement, reasons=known)
+    assert case.propose(pinned=("c",)) is None
+
+
 def test_a_graph_of_supported_nodes_stays_on_the_rdu_however_small() -> None:
     text = "g (float[1] x) => (float[1] y) { a = Relu(x) y = Neg(a) }"
 
@@ -107,6 +160,11 @@ def test_the_bulk_of_the_arithmetic_stays_on_the_rdu_however_small() -> None:
     least = least.replace(")\n", ") < int64[1] start = {0}, int64[1] stop = {NUMBER} >\n")
 
     assert Case(equal).proposal() is None
+    # One operation is work, too; and what is left of 99 in a hundred, though less than one.
+    assert Case(equal.replace("[2]", "[1]")).proposal() is None
+    rest = """g (float[30] u, float[30] v, float[1] x) => (float y, float[1] z)
+    { y = MatMul(u, v) a = Cos(x) z = Neg(a) }"""
+    assert Case(rest).proposal() is None
     assert Case(moves).proposal() == {"a": "operator", "y": "cheaper"}
     assert (Case(least.replace("NUMBER", "64")).proposal() or {}).keys() == {"y", "c", "d"}
     assert (Case(least.replace("NUMBER", "8")).proposal() or {}).keys() == {"y", "c", "d", "z"}
@@ -174,6 +232,34 @@ def test_what_has_no_known_type_is_not_computed_at_load() -> None:
     assert not known_at_load(nodes, case.roles)
 
 
+def test_a_resident_is_on_the_device_before_and_after_a_run() -> None:
+    """What the host reads of it is copied down, what the host writes of it is copied up."""
+    bulk = "m = MatMul(p, q)"
+    head = "g (float[64] x, float[64,64] p, float[64,64] q) => (float[64,64] m, float[64] y)"
+    first = f"{head} {{ {bulk} b = Neg(x) y = Cos(b) }}"
+    # Neg saves the copy of x to the device and that of b from it.
+    assert Case(first).proposal() == {"b": "cheaper", "y": "operator"}
+    case = Case(first)
+    x = case.model.graph.inputs[0]
+    residents = {x: SymbolKind.ACTIVATION}
+    case.roles = replace(case.roles, inputs=tuple(case.model.graph.inputs[1:]), residents=residents)
+    assert case.proposal() is None
+
+    last = f"{head} {{ {bulk} c = Cos(x) y = Neg(c) }}"
+    assert Case(last).proposal() == {"c": "operator", "y": "cheaper"}
+    case = Case(last)
+    m, y = case.model.graph.outputs
+    case.roles = replace(case.roles, outputs=(m,), residents={y: SymbolKind.ACTIVATION})
+    assert case.proposal() is None
+
+
+def test_a_result_that_the_host_and_a_section_read_is_copied_either_way() -> None:
+    text = """g (float[64] x, float[64,64] p, float[64,64] q) => (float[64] y, float[64] z, float[64,64] m)
+    { m = MatMul(p, q) c = Cos(x) y = Neg(c) z = Dropout(y) }"""
+    # Neg on the device: its operand up, and down its result. On the host: only up.
+    assert Case(text).proposal() == {"c": "operator", "y": "cheaper"}
+
+
 def test_nodes_that_are_computed_at_load_run_with_their_first_reader() -> None:
     text = """g (float[4] x, float[4] w) => (float[4] y)
     { t = Neg(w) u = Abs(t) a = Cos(x) b = Relu(a) c = Sub(b, u) d = Cos(c) y = Relu(d) }"""
@@ -189,6 +275,27 @@ def test_nodes_that_are_computed_at_load_run_with_their_first_reader() -> None:
         ["a"], ["b"], ["t", "u", "c", "d"], ["y"],
     ]  # fmt: skip
     assert len(group(flow, homes)) == len(groups)
+
+
+def test_what_is_computed_at_load_for_a_section_or_for_nobody_has_a_phase() -> None:
+    text = """g (float[4] x, float[4] w) => (float[4] y, float[4] v)
+    { t = Neg(w) v = Abs(w) a = Cos(x) b = Add(a, t) c = Cos(b) y = Relu(c) }"""
+    case = Case(text, residents=("w",))
+    flow = Dataflow.of(case.model.graph)
+    cpu = {"t", "v", "a", "c"}
+    homes = [Home.CPU if n.outputs[0].name in cpu else Home.RDU for n in flow.nodes]
+    late = known_at_load(case.model.graph, case.roles)
+    groups = group(flow, homes, late)
+    # The fallback before the section that reads t has it; what only the caller reads is anywhere.
+    assert [[n.outputs[0].name for n in g.nodes] for g in groups] == [
+        ["t", "v", "a"], ["b"], ["c"], ["y"],
+    ]  # fmt: skip
+    on_rdu = [
+        home if n.outputs[0].name != "t" else Home.RDU
+        for n, home in zip(flow.nodes, homes, strict=True)
+    ]
+    names = [{n.outputs[0].name for n in g.nodes} for g in group(flow, on_rdu, late)]
+    assert {"t", "b"} in names
 
 
 @pytest.mark.parametrize("level", ["o0", "o3"])

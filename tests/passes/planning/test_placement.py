@@ -10,6 +10,7 @@ import pytest
 
 import samba_onnx
 from samba_onnx.passes.planning.placement import place
+from samba_onnx.passes.rewrites.refusals import UNEXPANDED
 from samba_onnx.passes.targets import load_target
 from samba_onnx.passes.targets.reasons import Reason, ReasonCode
 
@@ -88,15 +89,58 @@ def test_a_node_behind_an_unknown_type_names_the_node_where_it_began() -> None:
     [
         # Its own type is what is not known, of an operator that onnx knows: nothing to state.
         ("g (float[2,3] x) => (y) { y = Relu(x) }", "Relu: output Y has a type ", ""),
-        ("g (x) => (float[2,3] y) { y = Relu(x) }", "input 'x' of the model states none", "'x'"),
+        (
+            "g (float[2,3] x) => (float[2,3] y) { a = Abs(x) y = Relu(a) }",
+            "could not be inferred; node 'first' (Abs) is the first without one",
+            "",
+        ),
+        (
+            "g (x) => (float[2,3] y) { y = Relu(x) }",
+            "could not be inferred; input 'x' of the model states none",
+            "'x'",
+        ),
     ],
 )
 def test_what_is_not_known_without_a_node_before_it(text: str, message: str, hint: str) -> None:
     model = ir.from_onnx_text(f"{HEADER} {text}")
-    [reason] = place(model, load_target("sn10")).reasons.values()
+    model.graph[0].name = "first"
+    *_, reason = place(model, load_target("sn10")).reasons.values()
     assert reason.code is ReasonCode.UNKNOWN_TYPE
     assert message in reason.message
     assert (hint in reason.hint) if hint else not reason.hint
+
+
+def test_why_a_foreign_operator_is_not_expanded_is_part_of_its_reason() -> None:
+    model = ir.from_onnx_text(
+        f"{HEADER} g (float[2,3] x) => (float[2,3] y) {{ a = com.example.Thing(x) y = Einsum(a) }}"
+    )
+    target = load_target("sn10")
+    for node in model.graph:
+        node.outputs[0].type, node.outputs[0].shape = ir.TensorType(ir.DataType.FLOAT), ir.Shape([])
+    plain = place(model, target)
+    for node in model.graph:
+        node.meta[UNEXPANDED] = "its mode is odd"
+    placement = place(model, target)
+    thing, einsum = model.graph
+    assert placement.reasons[thing].message == (
+        "com.example::Thing is no operator of the table of sn10, and it is not expanded: its mode is odd"
+    )
+    assert placement.reasons[einsum].message == (
+        f"{plain.reasons[einsum].message}; it is not expanded: its mode is odd"
+    )
+    for node in model.graph:
+        assert placement.supports[node].reason is placement.reasons[node]
+        assert placement.reasons[node].code is plain.reasons[node].code
+
+
+def test_a_constant_whose_type_nobody_wrote_down_is_not_blamed() -> None:
+    model = ir.from_onnx_text(
+        f"""{HEADER} g (float[2] x) => (float[2] y) <float[2] w = {{1, 2}}>
+        {{ b = com.example.Thing(x) y = Add(w, b) }}"""
+    )
+    model.graph.initializers["w"].type = None
+    reasons = place(model, load_target("sn10")).reasons
+    assert "(com.example::Thing) is the first without one" in reasons[model.graph[1]].message
 
 
 def test_a_row_and_a_stated_type_place_a_custom_operator(tmp_path: Path) -> None:
@@ -122,3 +166,6 @@ def test_a_row_and_a_stated_type_place_a_custom_operator(tmp_path: Path) -> None
     assert not manifest.sections
     [fallback] = manifest.fallbacks
     assert [node.hint for node in fallback.reasons] == [HINT, HINT]
+    alone = ir.from_onnx_text(f"{HEADER} g (float[4,3] x) => (y) {{ y = com.example.Thing(x) }}")
+    [reason] = place(alone, load_target(file)).reasons.values()
+    assert reason.hint == HINT.replace("'b'", "'y'")

@@ -85,3 +85,14 @@ def test_what_a_fallback_takes_is_its_start_and_its_nodes_but_those_computed_at_
         start = host.call_seconds if names - {"node_3"} else 0.0
         assert fallback.seconds == pytest.approx(start + sum(parts), rel=1e-12)
         assert fallback.unmodelled == ("node_1" in names)
+
+
+def test_a_fallback_of_what_is_computed_at_load_alone_takes_no_time() -> None:
+    text = """g (float[4] x) => (float[4] y) <float[4] w = {1, 2, 3, 4}>
+    { t = Cos(w) y = Add(t, x) }"""
+    model = named(parse(text))
+    for value in model.graph[0].outputs:
+        value.type, value.shape = ir.TensorType(ir.DataType.FLOAT), ir.Shape([4])
+    (fallback,) = planned(model).fallbacks
+    assert [node.at_load for node in fallback.reasons] == [True]
+    assert (fallback.seconds, fallback.unmodelled) == (0.0, 0)

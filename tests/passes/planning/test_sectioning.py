@@ -224,5 +224,5 @@ def test_a_weight_read_twice_lies_on_the_chip_once() -> None:
 
 
 def test_unknown_level() -> None:
-    with pytest.raises(UsageError, match="'o1': expected o0 or o3"):
-        cut([], target(), "o1")
+    with pytest.raises(UsageError, match="'o2': expected one of o0, o1, o3"):
+        cut([], target(), "o2")

@@ -1,10 +1,17 @@
 from __future__ import annotations
 
 import numpy as np
+import onnx_ir as ir
 import pytest
 
 from samba_onnx.errors import UsageError
-from samba_onnx.passes.rewrites.bind_dimensions import BindDimensionsPass, Shapes
+from samba_onnx.passes.rewrites.bind_dimensions import (
+    ASSUMED,
+    ASSUMED_SIZE,
+    DEFAULT_SHAPE,
+    BindDimensionsPass,
+    Shapes,
+)
 from samba_onnx.passes.rewrites.interface import Interface, dimensions
 from tests.passes.rewrites.applying import numbers, parse, run
 
@@ -125,3 +132,51 @@ def test_elements_of_sequences_keep_sizes_of_their_own() -> None:
     elements = [numbers(3), numbers(5)]
     inputs = [elements, numbers(5), numbers(1), np.array(1)]
     assert run(model, inputs)[0].tolist() == [5]
+
+
+def test_a_shape_without_a_name_is_that_of_the_only_input() -> None:
+    text = "g (float[n,?] x) => (float[n,?] y) { y = Neg(x) }"
+    for shapes in ({"": (2, 3)}, {"": (2, 3), "x": (2, 3)}):
+        model = parse(text)
+        BindDimensionsPass({}, shapes)(model)
+        assert dimensions(model.graph.inputs[0].shape) == (2, 3)
+    with pytest.raises(UsageError, match="input 'x' is given two shapes"):
+        BindDimensionsPass({}, {"": (2, 3), "x": (2, 4)})(parse(text))
+    message = r"for models with one; this one has 3 \(x, m, w\): say which is meant, as in x=\.\.\."
+    with pytest.raises(UsageError, match=message):
+        BindDimensionsPass({}, {"": (2, 3)})(parse(GRAPH))
+    with pytest.raises(UsageError, match=r"this one has 0 \(\): say which is meant, as in x="):
+        BindDimensionsPass({}, {"": (2,)})(parse("g () => () { }"))
+
+
+def test_what_is_not_stated_is_assumed_and_remembered() -> None:
+    model = parse(GRAPH)
+    assert BindDimensionsPass({"seq": 5}, {}, 7)(model).modified
+    assert [dimensions(value.shape) for value in model.graph.inputs] == [(7, 5, 4), (7, 7), (2, 7)]
+    assert model.meta[ASSUMED] == {"batch", "m[1]", "n"}
+    assert model.meta[ASSUMED_SIZE] == 7
+    assert not BindDimensionsPass({}, {}, 7)(model).modified
+    # What was stated is a change, too, where there is nothing to assume.
+    stated = parse("g (float[?] x) => (float[?] y) { y = Neg(x) }")
+    assert BindDimensionsPass({}, {"x": (3,)}, 1)(stated).modified
+
+
+def test_the_default_of_an_input_knows_its_sizes_and_those_of_the_same_name() -> None:
+    model = parse("g (float[n,?] x, float[?,n,m] d) => (float[n] y) { y = Neg(x) }")
+    model.graph.inputs[1].meta[DEFAULT_SHAPE] = (4, 5, 6)
+    assert BindDimensionsPass({}, {}, 1)(model).modified
+    assert [dimensions(value.shape) for value in model.graph.inputs] == [(5, 1), (4, 5, 6)]
+    assert model.meta[ASSUMED] == {"x[1]"}
+
+
+def test_values_of_functions_are_bound_beside_those_of_the_graph() -> None:
+    model = ir.from_onnx_text(
+        """<ir_version: 10, opset_import: ["": 21, "mine": 1]>
+        g (float[n] x) => (float[n] y) <float[n] a> { a = Neg(x) y = mine.twice(a) }
+        <domain: "mine", opset_import: ["": 21]> twice (p) => (q) { r = Neg(p) q = Add(r, r) }"""
+    )
+    (function,) = model.functions.values()
+    inner = function[0].outputs[0]
+    inner.shape = ir.Shape(["n"])
+    BindDimensionsPass({"n": 3}, {})(model)
+    assert dimensions(inner.shape) == dimensions(model.graph[0].outputs[0].shape) == (3,)

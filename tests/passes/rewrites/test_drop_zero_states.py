@@ -4,7 +4,7 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from samba_onnx.passes.rewrites.drop_zero_states import DropZeroStatesPass
+from samba_onnx.passes.rewrites.drop_zero_states import DEEPEST, DropZeroStatesPass
 from tests.passes.rewrites.applying import add_weights, check, numbers, parse
 
 HIDDEN = 3
@@ -55,3 +55,21 @@ def test_only_what_is_zero_is_left_out() -> None:
 def test_other_states_stay(made: str) -> None:
     states = ",,, s0" if "s0" in made else ",,, s"
     assert len(dropped("GRU", 3, states, made, modified=False).inputs) == 6
+
+
+def test_a_layer_without_states_stays_and_changes_nothing_of_the_one_before() -> None:
+    text = """g (float[4,2,2] x, int32[2] l, float[1,12,2] w, float[1,12,3] r, float[1,24] b,
+float[1,2,3] i) => (y) {
+ h, f = LSTM<hidden_size=3>(x, w, r, , , STATE)
+ y, c = LSTM<hidden_size=3>(x, w, r, b, l) }"""
+    for first, modified in ((0.0, True), (1.0, False)):
+        model = parse(text.replace("STATE", "i"))
+        add_weights(model, {"i": np.full((1, 2, 3), first, np.float32)})
+        assert DropZeroStatesPass()(model).modified is modified
+        assert [len(node.inputs) for node in model.graph] == [3 if modified else 6, 5]
+
+
+def test_a_long_way_to_the_state_is_not_followed() -> None:
+    moves = "\n".join(f" s{n + 1} = Identity(s{n})" for n in range(DEEPEST))
+    made = ONES.replace("s = Slice", "s0 = Slice") + "\n" + moves
+    assert len(dropped("GRU", 3, f",,, s{DEEPEST}", made, modified=False).inputs) == 6

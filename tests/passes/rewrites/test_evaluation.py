@@ -127,6 +127,10 @@ SIZES: dict[str, Any] = {
     "Gather": lambda size: [np.zeros((2, 2), np.int8), np.zeros(size // 2, np.int64)],
     "Gather from one row": lambda size: [np.zeros((1, 2), np.int8), np.zeros(size // 2, np.int64)],
     "GatherND": lambda size: [np.zeros((3, 2), np.int8), np.zeros((size // 2, 1), np.int64)],
+    "GatherND of rows": lambda size: [
+        np.zeros((4, 3, 2), np.int8),
+        np.zeros((2, size // 4, 2), np.int64),
+    ],
     "Add": lambda size: [np.zeros((size // 2, 1), np.int8), np.zeros(2, np.int8)],
     "MatMul": lambda size: [np.zeros((size // 32, 1), np.int8), np.zeros((1, 32), np.int8)],
     "MatMul in a batch": lambda size: [np.zeros((1, size // 32, 1)), np.zeros((1, 32))],
@@ -266,3 +270,18 @@ def test_a_dynamic_dimension_is_whatever_is_computed() -> None:
         assert not isinstance(result, str)
         assert result[0].tolist() == [-1, -2]
     assert isinstance(evaluated("Neg", np.array([1, 2]), shape=("n", 2)), str)
+
+
+def test_a_gather_in_batches_is_that_of_each_batch() -> None:
+    data = np.arange(12).reshape(2, 3, 2)
+    places = np.array([[[0], [2]], [[1], [1]]])
+    (result,) = evaluated("GatherND", data, places, attributes={"batch_dims": 1})
+    np.testing.assert_array_equal(result, [data[0, [0, 2]], data[1, [1, 1]]])
+
+
+def test_a_gather_in_batches_is_measured_by_what_one_of_them_takes() -> None:
+    data, many = np.zeros((2, 3, 5), np.int8), MOST // 10
+    places = np.zeros((2, many, 1), np.int64)
+    (result,) = evaluated("GatherND", data, places, attributes={"batch_dims": 1})
+    assert isinstance(result, np.ndarray)
+    assert result.size == 2 * many * 5

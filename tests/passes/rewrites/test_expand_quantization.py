@@ -149,11 +149,57 @@ def test_a_weight_that_is_quantised_when_the_model_runs_is_so_when_it_is_written
 
 
 @pytest.mark.parametrize(
+    ("scale", "attributes"),
+    [((), ""), ((6,), "<axis=0>"), ((4,), ""), ((3, 4), "<axis=0, block_size=2>")],
+)
+def test_a_weight_is_quantised_as_onnxruntime_does_halfway_numbers_included(
+    scale: tuple[int, ...], attributes: str
+) -> None:
+    """Quotients of float32 are rounded to float32 before they are rounded to whole numbers."""
+    weight = (np.arange(-12, 12, dtype=np.float32) * np.float32(0.05)).reshape(6, 4)
+    scales = np.full(scale, 0.1, np.float32)
+    declared = ",".join(map(str, scale))
+    model = expanded(
+        f"""g (float[2,6] x, float[6,4] w, float[{declared}] s) => (int8[6,4] q)
+        {{ q = QuantizeLinear{attributes or "<output_dtype=3>"}(w, s) }}""".replace(
+            ">(", ", output_dtype=3>(" if attributes else ">("
+        ),
+        {"w": weight, "s": scales},
+        [X],
+    )
+    assert operators(model) == ["Identity"]
+
+
+@pytest.mark.parametrize("zero", [None, 7])
+@pytest.mark.parametrize("kind", ["uint8", "int32"])
+def test_numbers_that_become_halves_are_computed_in_float32(kind: str, zero: int | None) -> None:
+    values = np.random.default_rng(1).integers(0, 255, (2, 6)).astype(kind)
+    point, declared = (", z", f", {kind} z") if zero is not None else ("", "")
+    weights: dict[str, np.ndarray] = {"s": np.float16(0.03).reshape(())}
+    if zero is not None:
+        weights["z"] = np.array(zero, kind)
+    expanded(
+        f"""g ({kind}[2,6] x, float16 s{declared}) => (float16[2,6] y)
+        {{ y = DequantizeLinear(x, s{point}) }}""",
+        weights,
+        [values],
+    )
+
+
+@pytest.mark.parametrize(
     ("text", "reason"),
     [
         (
             "g (float[2,6] x, float s) => (y) { y = QuantizeLinear<output_dtype=17>(x, s) }",
             "it makes FLOAT8E4M3FN of FLOAT",
+        ),
+        (
+            "g (float[2,6] x, float s) => (y) { y = QuantizeLinear<precision=10, output_dtype=3>(x, s) }",
+            "its attribute precision asks for a division that is not of float32",
+        ),
+        (
+            "g (x, float s) => (y) { y = QuantizeLinear<output_dtype=3>(x, s) }",
+            "its types or shapes are not known",
         ),
         (
             "g (int8[2,6] x, float[2,3] s) => (y) { y = DequantizeLinear<block_size=2>(x, s) }",

@@ -77,3 +77,11 @@ def test_activations_are_scaled_at_run_time() -> None:
     assert rewrite.refusals.lines() == (
         "DequantizeLinear 'y': what it scales is computed at run time",
     )
+
+
+def test_one_that_stays_does_not_hide_that_another_was_folded() -> None:
+    model = parse("""g (int8[6,4] x, int8[6,4] w, float s) => (float[6,4] y, float[6,4] z)
+{ y = DequantizeLinear(w, s)
+ z = DequantizeLinear(x, s) }""")
+    add_weights(model, {"w": INT8, "s": np.float32(0.5).reshape(())})
+    assert FoldDequantizationPass(Knows())(model).modified

@@ -57,6 +57,16 @@ def test_equal_nodes_become_one() -> None:
     assert operators(model) == ["Exp", "Log", "Add", "Add"]
 
 
+def test_nodes_behind_one_that_stays_are_merged() -> None:
+    model = parse("""g (float[2] x) => (float[2] y) { n = Dropout(x)
+ a = Exp(x)
+ b = Exp(x)
+ d = Add(a, b)
+ y = Add(d, n) }""")
+    check(model, MergeNodesPass(), inputs=[numbers(2)])
+    assert operators(model) == ["Dropout", "Exp", "Add", "Add"]
+
+
 def test_random_and_custom_nodes_stay_apart() -> None:
     model = parse(
         """g (float[2] x, bool t) => (float[2] y) { a = Bernoulli(x)

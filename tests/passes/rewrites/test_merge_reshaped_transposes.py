@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from samba_onnx.passes.rewrites.infer_shapes import InferShapesPass
@@ -50,3 +51,28 @@ def test_what_others_read_stays() -> None:
 
 def test_dynamic_shapes_stay() -> None:
     assert merged(body("heads", "0,2,1", "back"), modified=False, batch="n")[0] == "Reshape"
+
+
+def test_only_a_reshape_before_and_behind_is_merged() -> None:
+    """A logarithm of sums along an axis of one element has the shapes of a Reshape."""
+    text = """r = ReduceLogSum<keepdims = 0>(u, first)
+    t = Transpose<perm=[0,2,1]>(r)
+    y = Reshape(t, one)"""
+    model = parse(
+        f"""g (float[1,3,4,5] u) => (y) <int64[1] first = {{0}}, int64[4] one = {{1, 3, 5, 4}}> {{ {text} }}"""
+    )
+    InferShapesPass()(model)
+    inputs = [np.abs(numbers(1, 3, 4, 5)) + 0.5]
+    check(model, MergeReshapedTransposesPass(), inputs=inputs, modified=False)
+
+
+def test_nodes_without_operands_and_refusals_later_change_nothing() -> None:
+    text = f"""k = Constant<value_float = 2.0>()
+    {body("heads", "0,2,1", "back")}
+    s = Reshape(y, tail)
+    u = Transpose<perm=[0,2,1]>(s)
+    v = Reshape(u, back)
+    z = Mul(v, k)"""
+    model = parse(f"g (float[2,3,4,5] x) => (z) {SHAPES} {{ {text} }}")
+    InferShapesPass()(model)
+    check(model, MergeReshapedTransposesPass(), inputs=[numbers(2, 3, 4, 5)])

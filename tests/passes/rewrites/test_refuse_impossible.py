@@ -7,6 +7,7 @@ import pytest
 
 import samba_onnx
 from samba_onnx.errors import InvalidModelError
+from samba_onnx.passes.rewrites.bind_dimensions import ASSUMED, ASSUMED_SIZE
 from samba_onnx.passes.rewrites.refuse_impossible import RefuseImpossiblePass
 from tests.passes.rewrites.applying import parse
 
@@ -63,3 +64,54 @@ def test_the_first_of_several_is_named() -> None:
 def test_nodes_of_other_domains_are_taken_as_they_are() -> None:
     model = parse("g (float[2,3] x) => (float[5] y) { a = foreign.Op(x) y = Relu(a) }")
     assert not RefuseImpossiblePass()(model).modified
+
+
+def _refused(text: str, **assumed: object) -> str:
+    model = parse(text)
+    for key, value in assumed.items():
+        model.meta[{"names": ASSUMED, "size": ASSUMED_SIZE}[key]] = value
+    with pytest.raises(InvalidModelError) as caught:
+        RefuseImpossiblePass()(model)
+    return str(caught.value)
+
+
+def test_the_message_names_the_node_its_inputs_and_what_onnx_says() -> None:
+    """No rule of ours knows Det: this is onnx's own reason, in the words of ours."""
+    text = "g (float[2,3] x, float[n] u) => (float y) { a = Relu(u) y = Det(x) }"
+    assert _refused(text) == (
+        "the node that makes 'y' (Det at model.py:2) cannot be computed: the inner-most 2 dimensions must "
+        "have the same size (mat_w:3 != mat_h:2); its inputs are x tensor(float)[2, 3]: correct the model"
+    )
+
+
+def test_operands_that_are_left_out_or_of_unknown_sizes_are_told_too() -> None:
+    text = "g (float[2,3,4] x, float[4,3] w, float[n,3] r) => (float y) { y = RNN<hidden_size = 3>(x, w, r) }"
+    assert "w tensor(float)[4, 3], r tensor(float)[?, 3]: correct" in _refused(text)
+    model = parse(text)
+    model.graph.inputs[2].shape = None
+    with pytest.raises(
+        InvalidModelError, match=r"w tensor\(float\)\[4, 3\], r tensor\(float\): correct"
+    ):
+        RefuseImpossiblePass()(model)
+    text = "g (float[2,3] x) => (float y) <int64[3] s = {1, 2, 3}> { y = Resize(x, , , s) }"
+    assert "x tensor(float)[2, 3], none, none, s tensor(int64)[3]" in _refused(text)
+
+
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [
+        ("a", "a is taken as 1"),
+        ("abcd", "a, b, c, d are taken"),
+        ("abcde", "a, b, c, d, ... are taken"),
+    ],
+)
+def test_at_most_four_assumed_sizes_are_named(names: str, said: str) -> None:
+    text = "g (float[2,3] x, float[2,4] w) => (float[2,4] y) { y = MatMul(x, w) }"
+    assert f"of which {said}" in _refused(text, names=set(names), size=1)
+
+
+def test_a_node_is_called_by_its_name() -> None:
+    model = parse("g (float[2,3] x, float[2,4] w) => (float[2,4] y) { y = MatMul(x, w) }")
+    model.graph[0].name = "head"
+    with pytest.raises(InvalidModelError, match=r"^node 'head' \(MatMul"):
+        RefuseImpossiblePass()(model)

@@ -4,6 +4,7 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
+from samba_onnx.passes.rewrites.float_twins import WHOLE
 from samba_onnx.passes.rewrites.infer_shapes import InferShapesPass
 from samba_onnx.passes.rewrites.remove_noops import RemoveNoopsPass
 from tests.passes.rewrites.applying import add_weights, check, numbers, operators, parse, run
@@ -281,3 +282,38 @@ def test_a_reshape_that_copies_every_dimension_goes(shape: str, gone: bool) -> N
     model = parse(f"g (float[n,m,3] x) => (float[a,b,c] y) <int64[3] s = {{{shape}}}> {{ r = Reshape(x, s)\n y = Neg(r) }}")  # fmt: skip
     check(model, RemoveNoopsPass(), inputs=[numbers(3, 3, 3)], modified=gone)
     assert operators(model) == ([] if gone else ["Reshape"]) + ["Neg"]
+
+
+@pytest.mark.parametrize(
+    ("marked", "through", "skipped"),
+    [(True, 6, True), (False, 6, False), (True, 3, False), (True, 7, False)],
+)
+def test_whole_numbers_that_become_integers_and_floats_again_are_what_they_were(
+    marked: bool, through: int, skipped: bool
+) -> None:
+    model = parse(
+        f"""g (float[4] x) => (float[4] y)
+        {{ w = Round(x) i = Cast<to={through}>(w) f = Cast<to=1>(i) y = Neg(f) }}"""
+    )
+    model = InferShapesPass()(model).model
+    if marked:
+        model.graph[0].outputs[0].meta[WHOLE] = 0
+    check(model, RemoveNoopsPass(), inputs=[numbers(4) * 9], modified=skipped)
+    (negative,) = (node for node in model.graph if node.op_type == "Neg")
+    assert (negative.inputs[0] is model.graph[0].outputs[0]) is skipped
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "u = Relu(x)\n y = Unsqueeze(u, axes)",
+        "u = Unsqueeze(x, axes)\n y = Squeeze(u, other)",
+        "u = Squeeze(x, other)\n y = Unsqueeze(u, other)",
+    ],
+)
+def test_only_unsqueezes_are_merged_with_unsqueezes(body: str) -> None:
+    model = parse(
+        f"g (float[1,3] x) => (y) <int64[1] axes = {{2}}, int64[1] other = {{0}}> {{ {body} }}"
+    )
+    model = InferShapesPass()(model).model
+    check(model, RemoveNoopsPass(), inputs=[numbers(1, 3)], modified=False)

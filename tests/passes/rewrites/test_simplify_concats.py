@@ -31,6 +31,12 @@ def test_of_empty_operands_one_stays() -> None:
     assert simplified("c = Concat<axis=1>(e, e)\n y = Concat<axis=1>(x, c)") == [["x"]]
 
 
+def test_of_empty_operands_alone_the_first_stays() -> None:
+    model = parse("g (float[2,0] e) => (float[2,m] y) { y = Concat<axis=1>(e, e, e) }")
+    check(model, SimplifyConcatsPass(), inputs=[numbers(2, 0)])
+    assert [value is not None and value.name for value in model.graph[0].inputs] == ["e"]
+
+
 @pytest.mark.parametrize("inner", [1, -1])
 def test_neighbours_along_one_axis_become_one(inner: int) -> None:
     assert simplified(f"c = Concat<axis={inner}>(w, x)\n y = Concat<axis=1>(x, c, w)") == [
@@ -55,3 +61,21 @@ def test_an_empty_operand_along_another_axis_is_an_error_and_stays_one() -> None
     SimplifyConcatsPass()(model)
     assert operators(model) == ["Concat"]
     assert len(model.graph[0].inputs) == 2
+
+
+def test_an_axis_from_the_end_is_the_same_axis_for_an_empty_operand() -> None:
+    model = parse("g (float[0,3] e, float[2,3] x) => (float[2,3] y) { y = Concat<axis=-2>(e, x) }")
+    check(model, SimplifyConcatsPass(), inputs=[numbers(0, 3), numbers(2, 3)])
+    assert [value is not None and value.name for value in model.graph[0].inputs] == ["x"]
+
+
+@pytest.mark.parametrize(("inner", "merges"), [(1, True), (0, False), (-1, False)])
+def test_operands_of_unknown_rank_are_joined_along_the_very_same_axis(
+    inner: int, merges: bool
+) -> None:
+    model = parse(
+        f"""g (float[2,3] x) => (y)
+        {{ c = Concat<axis={inner}>(x, x) y = Concat<axis=1>(c, x) }}"""
+    )
+    SimplifyConcatsPass()(model)
+    assert (len(model.graph[-1].inputs) == 3) is merges

@@ -52,6 +52,8 @@ SUPPORTED = {
         "y, i = TopK(x, k)",
         "int64[1] k = {3}",
     ),
+    "sum of RDUs": (X, Y, "y = samba.AllReduce<rdus=2>(x)", ""),
+    "shards of RDUs": (X, "float[4,3] y", "y = samba.AllGather<rdus=2>(x)", ""),
     "dropout": (X, Y, "y = Dropout(x)", ""),
     "dropout, flags": (X, Y, "y = Dropout(x, r, t)", "float r = {0.5}, bool t = {0}"),
     "reduce all": (X, "float y", "y = ReduceSum<keepdims=0>(x)", ""),

@@ -181,7 +181,7 @@ def test_extending_a_file_beside(tmp_path: Path) -> None:
 def test_a_row_in_both_tables_of_ours_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for path in files.FOLDER.glob("*.toml"):
+    for path in (*files.FOLDER.glob("*.toml"), files.FOLDER / "fusion_rules.yaml"):
         shutil.copy(path, tmp_path)
     monkeypatch.setattr(files, "FOLDER", tmp_path)
     files.read_profile("sn30")

@@ -77,6 +77,17 @@ def test_masks_of_another_form_stay(mask: np.ndarray, reason: str) -> None:
     assert refusal(one_node(MICROSOFT, "Attention", operands, ["y"], num_heads=HEADS)) == reason
 
 
+@pytest.mark.parametrize("name", ["do_rotary", "past_present_share_buffer"])
+def test_attention_that_turns_or_shares_stays(name: str) -> None:
+    operands = [SOURCE, WEIGHTS, BIAS]
+    for value in (0, 1):
+        proto = one_node(MICROSOFT, "Attention", operands, ["y"], num_heads=HEADS, **{name: value})
+        if value:
+            assert refusal(proto) == f"its attribute {name} is 1, not 0"
+        else:
+            assert_expands(proto, operands)
+
+
 QUERY, KEY, VALUE = (numbers(BATCH, LENGTH, WIDTH, seed=seed) for seed in (1, 2, 3))
 OTHER_KEY, OTHER_VALUE = numbers(BATCH, 7, WIDTH, seed=4), numbers(BATCH, 7, 6, seed=5)
 PAST_KEY, PAST_VALUE = (numbers(BATCH, HEADS, PAST, SIZE, seed=seed) for seed in (6, 7))

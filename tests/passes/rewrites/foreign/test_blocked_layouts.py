@@ -75,6 +75,17 @@ NETWORKS = {
         y = Conv(c, v)""",
         (1, 3, 6, 6), w=(16, 3, 3, 3), v=(16, 16, 1, 1),
     ),
+    "enlarged with numbers in between, from one block of channels": network(
+        """a = Conv<pads=[1,1,1,1]>(x, w) s = Constant<value_floats=[1.0, 1.0, 2.0, 2.0]>()
+        c = Resize<mode="linear", coordinate_transformation_mode="asymmetric">(a, , s)
+        y = Conv(c, v)""",
+        (1, 3, 6, 6), w=(BLOCK, 3, 3, 3), v=(2 * BLOCK, BLOCK, 1, 1),
+    ),
+    "windows over the edge": network(
+        """a = Conv<pads=[1,1,1,1]>(x, w) c = MaxPool<kernel_shape=[3,3], strides=[2,2], ceil_mode=1>(a)
+        y = Conv(c, v)""",
+        (1, 3, 8, 8), w=(16, 3, 3, 3), v=(16, 16, 1, 1),
+    ),
 }  # fmt: skip
 
 

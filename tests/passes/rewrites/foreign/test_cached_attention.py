@@ -7,7 +7,13 @@ import onnx_ir as ir
 import pytest
 
 from tests.passes.rewrites.applying import numbers
-from tests.passes.rewrites.foreign.expanding import MICROSOFT, assert_expands, expanded, one_node
+from tests.passes.rewrites.foreign.expanding import (
+    MICROSOFT,
+    assert_expands,
+    assert_stays,
+    expanded,
+    one_node,
+)
 
 BATCH, HEADS, GROUPS, SIZE = 2, 4, 2, 16
 ANGLES = np.outer(np.arange(32), 1 / 10 ** np.arange(SIZE // 2)).astype(np.float32)
@@ -39,7 +45,8 @@ def held(inputs: list[Any], valid: int, **attributes: Any) -> ir.Model:
 
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize(
-    "attributes", [{}, {"scale": 0.1}, {"softcap": 2.0}, {"local_window_size": 3}]
+    "attributes",
+    [{}, {"scale": 0.1}, {"softcap": 2.0}, {"local_window_size": 3}, {"local_window_size": 1}],
 )
 def test_one_more_position(packed: bool, attributes: dict[str, Any]) -> None:
     held(operands(1, 6, 7, last=[6, 6], packed=packed), 7, **attributes)
@@ -101,3 +108,12 @@ def test_a_length_that_is_not_constant_stays() -> None:
     model, notes = expanded(proto)
     assert [node.op_type for node in model.graph] == ["GroupQueryAttention"]
     assert "its total length 'x6' is not constant" in " ".join(notes)
+
+
+def test_a_window_without_positions_stays() -> None:
+    """There onnxruntime's result is zero, which no softmax gives."""
+    proto = one_node(
+        MICROSOFT, "GroupQueryAttention", operands(1, 6, 7, last=[6, 6]), ["y", "k", "v"], (6,),
+        num_heads=HEADS, kv_num_heads=GROUPS, local_window_size=0,
+    )  # fmt: skip
+    assert_stays(proto, "its window has no positions")

@@ -77,3 +77,11 @@ def test_packed_weights_with_a_group_of_their_own_stay() -> None:
     operands = [value, weight, scales, None, np.zeros(16, np.int32)]
     proto = one_node(MICROSOFT, "MatMulNBits", operands, ["y"], K=16, N=4, block_size=16, bits=4)
     assert refusal(proto) == "its input 4 has no counterpart in the expansion"
+
+
+def test_axes_are_counted_from_the_front(draft: Draft) -> None:
+    value = draft.operand(0)
+    assert [draft.axis(value, axis) for axis in (-2, -1, 0, 1)] == [0, 1, 0, 1]
+    for axis in (-3, 2):
+        with pytest.raises(CannotExpandError, match=f"^'x' of 2 dimensions has no axis {axis}$"):
+            draft.axis(value, axis)

@@ -75,3 +75,13 @@ def test_an_activation_that_is_none_of_a_gate_stays() -> None:
     operands = [ROWS, numbers(4), ROWS]
     proto = one_node(MICROSOFT, "GatedRMSNorm", operands, ["y"], activation="tanh")
     assert_stays(proto, "its activation tanh is none")
+
+
+def test_gates_of_halves_are_computed_in_float32() -> None:
+    operands = [ROWS.astype(np.float16), numbers(8).astype(np.float16), ROWS.astype(np.float16)]
+    value, scale, gate = (array.astype(np.float64) for array in operands)
+    root = np.sqrt((value**2).mean(-1, keepdims=True) + 1e-5)
+    expected = (value / root * scale * gate / (1 + np.exp(-gate))).astype(np.float16)
+    proto = one_node(MICROSOFT, "GatedRMSNorm", operands, ["y"])
+    # One rounding to 11 bits.
+    assert_computes(proto, operands, expected, rtol=1e-3, atol=1e-6)

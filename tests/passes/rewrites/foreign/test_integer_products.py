@@ -6,6 +6,7 @@ import numpy as np
 import onnx
 import pytest
 
+from samba_onnx.passes.rewrites.foreign import integer_products
 from samba_onnx.passes.rewrites.foreign.integer_products import EXACT
 from tests.passes.rewrites.applying import operators
 from tests.passes.rewrites.foreign.expanding import (
@@ -130,3 +131,31 @@ def test_what_becomes_a_number_again_stays_one() -> None:
     proto.graph.output[0].name = "y"
     model = assert_expands(proto, operands, **EXACTLY)
     assert operators(model) == ["Cast", "Sub", "MatMul"]
+
+
+def test_a_zero_point_counts_towards_the_size_of_a_weight() -> None:
+    """The weight itself is zero; what is multiplied is 127, and sums need every bit of 24."""
+    left, right = np.full((2, 600), 253, np.uint8), np.zeros((600, 3), np.int8)
+    operands = [left, right, point(0), point(-127, np.int8)]
+    proto = one_node("", "MatMulInteger", operands, ["y"], (1, 2, 3))
+    assert_expands(proto, operands, **EXACTLY)
+
+
+def test_zero_points_of_the_filters_of_a_long_convolution() -> None:
+    # onnxruntime has no kernel for it
+    data, weight = unsigned(1, 64, 5, 5), signed(2, 64, 5, 5) // np.int8(16)
+    points = np.array([-3, 5], np.int8)
+    centered = weight.astype(np.float64) - points[:, None, None, None]
+    expected = (data.astype(np.float64)[0][None] * centered).sum((1, 2, 3))
+    operands = [data, weight, point(0), points]
+    proto = one_node("", "ConvInteger", operands, ["y"], (1, 2, 3))
+    assert_computes(proto, operands, expected.astype(np.int32).reshape(1, 2, 1, 1), **EXACTLY)
+
+
+def test_there_are_at_most_so_many_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    operands = [_extreme(1, 600, 255), _extreme(600, 1, 255)]  # of which three are exact
+    proto = one_node("", "MatMulInteger", operands, ["y"])
+    monkeypatch.setattr(integer_products, "_MOST_PIECES", 3)
+    assert_expands(proto, operands, **EXACTLY)
+    monkeypatch.setattr(integer_products, "_MOST_PIECES", 2)
+    assert_stays(proto, "its sums over 600 products are too long to be exact in float32")

@@ -9,7 +9,13 @@ import numpy as np
 import onnx
 import pytest
 
-from tests.passes.rewrites.foreign.expanding import assert_expands, expanded
+from tests.passes.rewrites.foreign.expanding import (
+    LEARNING,
+    assert_expands,
+    expanded,
+    one_node,
+    refusal,
+)
 
 skl2onnx = pytest.importorskip("skl2onnx")
 
@@ -107,3 +113,21 @@ def test_an_ensemble_beyond_the_limit_stays_whole() -> None:
     model, notes = expanded(proto)
     assert [node.op_type for node in model.graph] == ["TreeEnsembleRegressor"]
     assert "are too large for products" in " ".join(notes)
+
+
+@pytest.mark.parametrize(
+    ("shape", "kernel", "reason"),
+    [
+        ((2, 3), "COSINE", "its kernel COSINE is none of ONNX's"),
+        ((3,), "RBF", "its input is no batch of features"),
+    ],
+)
+def test_support_vectors_of_no_batch_or_another_kernel_stay(
+    shape: tuple[int, ...], kernel: str, reason: str
+) -> None:
+    proto = one_node(
+        LEARNING, "SVMRegressor", [np.zeros(shape, np.float32)], ["y"], kernel_type=kernel,
+        n_supports=1, support_vectors=[1.0, 2.0, 3.0], coefficients=[1.0], rho=[0.0],
+        kernel_params=[0.5, 0.0, 3.0],
+    )  # fmt: skip
+    assert refusal(proto) == reason

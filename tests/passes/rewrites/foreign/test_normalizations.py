@@ -94,6 +94,16 @@ def test_normalization_of_groups(last: int, silu: int) -> None:
     assert_computes(proto, operands, _last(_groups(IMAGE, silu), last))
 
 
+def test_groups_of_halves_are_normalized_in_float32_with_the_epsilon_that_is_stated() -> None:
+    image = IMAGE.astype(np.float16)
+    tensors = [torch.from_numpy(array) for array in (image.astype(np.float32), GAIN, OFFSET)]
+    expected = torch.nn.functional.group_norm(tensors[0], 4, *tensors[1:], eps=0.5).numpy()
+    attributes = {"groups": 4, "activation": 0, "channels_last": 0, "epsilon": 0.5}
+    proto = one_node(MICROSOFT, "GroupNorm", [image, GAIN, OFFSET], ["y"], **attributes)
+    # One rounding to the 11 bits of float16.
+    assert_computes(proto, [image, GAIN, OFFSET], expected.astype(np.float16), rtol=1e-3, atol=1e-4)
+
+
 @pytest.mark.parametrize(
     ("last", "flat", "bias"), [(1, False, True), (1, True, False), (0, True, True)]
 )

@@ -41,6 +41,15 @@ def test_weights_of_few_bits(bits: int, contracted: int, with_zero_points: bool)
     assert_expands(proto, operands, rtol=1e-4, atol=1e-2)
 
 
+def test_one_row_is_a_weight_too() -> None:
+    packed = np.random.default_rng(0).integers(0, 256, (1, 1, 8), np.uint8)
+    operands = [numbers(3, 16), packed, np.array([0.1], np.float32)]
+    proto = one_node(
+        MICROSOFT, "MatMulNBits", operands, ["y"], (1, 2), K=16, N=1, bits=4, block_size=16
+    )
+    assert_expands(proto, operands)
+
+
 def test_weights_that_are_computed_stay() -> None:
     operands = [numbers(2, 32), np.zeros((4, 2, 8), np.uint8), numbers(8)]
     proto = one_node(MICROSOFT, "MatMulNBits", operands, ["y"], K=32, N=4, bits=4, block_size=16)
@@ -85,6 +94,15 @@ def test_rows_of_a_table_of_few_bits(bits: int, with_zero_points: bool) -> None:
     assert_expands(proto, operands)
 
 
+def test_a_table_whose_zero_points_are_computed_stays() -> None:
+    operands = [np.zeros((6, 32), np.uint8), np.zeros((2, 3), np.int64), numbers(6, 4)]
+    operands += [np.zeros((6, 2), np.uint8)]
+    proto = one_node(
+        MICROSOFT, "GatherBlockQuantized", operands, ["y"], (0, 2), bits=4, block_size=16
+    )
+    assert refusal(proto) == "its zero points 'x3' is not constant"
+
+
 @pytest.mark.parametrize("form", [0, 1])
 def test_weights_in_the_forms_of_bitsandbytes(form: int) -> None:
     generator = np.random.default_rng(0)
@@ -127,9 +145,10 @@ def test_two_products_of_one_value_gate_each_other(normalized: bool) -> None:
     assert_computes(proto, operands, expected, *([total] if normalized else []))
 
 
-def test_queries_keys_and_values_of_one_normalized_value() -> None:
+@pytest.mark.parametrize("size", [1.0, 1e-3])
+def test_queries_keys_and_values_of_one_normalized_value(size: float) -> None:
     generator = np.random.default_rng(0)
-    value, scale = numbers(2, 32), numbers(32, seed=2)
+    value, scale = numbers(2, 32) * np.float32(size), numbers(32, seed=2)
     parts = [_packed(generator, rows) for rows in (6, 4, 4)]
     operands = [value, None, scale, *(array for part, _ in parts for array in part)]
     normal = _normal(value, scale, 1e-6)

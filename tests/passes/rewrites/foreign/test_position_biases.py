@@ -4,13 +4,16 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnx_ir as ir
 import pytest
 
+from tests.backend_cases import run_onnxruntime
 from tests.passes.rewrites.applying import numbers
 from tests.passes.rewrites.foreign.expanding import (
     MICROSOFT,
     assert_computes,
     assert_stays,
+    expanded,
     one_node,
 )
 
@@ -36,6 +39,25 @@ def test_near_positions_have_a_bucket_each() -> None:
     # the key before, the same, the key behind: half of the buckets are for those
     expected = table[[[0, 5], [1, 0]]].transpose(2, 0, 1)[None]
     assert_computes(proto, operands, expected, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize(
+    ("both", "places"),
+    [
+        # Of 32 buckets, half are for keys behind, and half of each half for one distance.
+        (1, {-128: 15, -64: 14, -32: 12, -16: 10, -8: 8, -7: 7, -1: 1, 0: 0}),
+        (1, {1: 17, 7: 23, 8: 24, 16: 26, 32: 28, 64: 30, 128: 31}),
+        # 16 of one distance each, and 16 up to 128: every doubling is a third of them.
+        (0, {-128: 31, -15: 15, -16: 16, -32: 21, -64: 26, -1: 1, 0: 0, 1: 0, 100: 0}),
+    ],
+)
+def test_far_positions_share_buckets(both: int, places: dict[int, int]) -> None:
+    proto, operands, table = _model(32, 130, 128, both)
+    model, _ = expanded(proto)
+    (bias,) = run_onnxruntime(ir.to_proto(model).SerializeToString(), operands[:1])
+    for distance, bucket in places.items():
+        query = 129 if distance < 0 else 0
+        np.testing.assert_array_equal(bias[0, :, query, query + distance], table[bucket])
 
 
 @pytest.mark.slow

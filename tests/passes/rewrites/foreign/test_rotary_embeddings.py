@@ -36,7 +36,7 @@ def test_the_rest_of_a_head_stays_as_it_is(interleaved: int) -> None:
     assert_expands(proto, operands)
 
 
-@pytest.mark.parametrize("sections", [[4, 2, 2], [3, 3, 2]])
+@pytest.mark.parametrize("sections", [[4, 2, 2], [3, 3, 2], [0, 5, 3]])
 @pytest.mark.parametrize("layout", [0, 1])
 @pytest.mark.parametrize("interleaved", [0, 1])
 def test_angles_of_three_positions(sections: list[int], layout: int, interleaved: int) -> None:

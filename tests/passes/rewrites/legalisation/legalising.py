@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from samba_onnx.passes.rewrites.legalisation.forms import FormFinder, LegalForm
 from samba_onnx.passes.rewrites.legalisation.legalise import LegalisePass
 from samba_onnx.passes.rewrites.lift_constants import LiftConstantsPass
 from samba_onnx.passes.rewrites.refusals import Refusal
-from samba_onnx.passes.targets import load_target
+from samba_onnx.passes.targets import Target, load_target
 from tests.passes.rewrites.applying import add_weights, operators, parse, run
 
 TARGET = load_target("sn40l")
@@ -22,11 +22,20 @@ TARGET = load_target("sn40l")
 class Everything:
     """Chooses all nodes that can be rewritten."""
 
-    def __init__(self) -> None:
-        self.finder = FormFinder(TARGET)
+    def __init__(self, target: Target = TARGET) -> None:
+        self.finder = FormFinder(target)
+        self.target = target
 
     def fallbacks(self, model: ir.Model) -> Collection[ir.Node]:
-        return [node for node in model.graph if TARGET.support(node).reason is not None]
+        return [node for node in model.graph if self.target.support(node).reason is not None]
+
+    def choose_webs(
+        self,
+        model: ir.Model,
+        fallbacks: Sequence[Collection[ir.Node]],
+        apply: Callable[[ir.Model, Collection[int]], None],
+    ) -> Collection[int]:
+        return range(len(fallbacks))
 
     def choose(self, model: ir.Model, forms: Mapping[ir.Node, LegalForm]) -> Collection[ir.Node]:
         return list(forms)

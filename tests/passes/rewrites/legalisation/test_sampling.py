@@ -1,12 +1,13 @@
-"""GridSample of a constant grid, against onnxruntime."""
+"""GridSample of constant and computed grids, against onnxruntime."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from tests.passes.rewrites.applying import numbers
-from tests.passes.rewrites.legalisation.legalising import legalised, refusal
+from samba_onnx.passes.rewrites.legalisation.legalise import LegalisePass
+from tests.passes.rewrites.applying import numbers, run
+from tests.passes.rewrites.legalisation.legalising import Everything, legalised, prepared, refusal
 
 ROUNDINGS = 5e-6
 """Largest difference of sums of 16 products of numbers around one, and of weights in float32."""
@@ -57,6 +58,59 @@ def test_volumes(mode: str, padding: str) -> None:
     legalised(graph, [numbers(1, 2, 3, 4, 5)], weights, atol=ROUNDINGS)
 
 
-def test_a_computed_grid_stays() -> None:
-    graph = text("1,3,5,6", "1,7,4,2", 'mode="nearest"')
-    assert refusal(graph) == "GridSample 'y': its grid 'grid' is not constant"
+@pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
+@pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
+@pytest.mark.parametrize(("align", "batch"), [(0, 1), (1, 3)])
+def test_planes_by_a_computed_grid(mode: str, padding: str, align: int, batch: int) -> None:
+    graph = text(
+        f"{batch},3,5,6",
+        f"{batch},7,4,2",
+        f'mode="{mode}", padding_mode="{padding}", align_corners={align}',
+    )
+    # Places between two elements, where nearest must choose the one that onnxruntime does, are among them.
+    grid = places(batch, 7, 4, 2) if align else np.round(places(batch, 7, 4, 2) * 15) / 15
+    atol = 0.0 if mode == "nearest" else ROUNDINGS
+    made = legalised(graph, [numbers(batch, 3, 5, 6), grid.astype(np.float32)], atol=atol)
+    assert made.count("Gather") == 3, "two coordinates and the elements"
+
+
+@pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
+def test_volumes_by_a_computed_grid(padding: str) -> None:
+    graph = text("2,2,3,4,5", "2,2,3,4,3", f'mode="linear", padding_mode="{padding}"')
+    legalised(graph, [numbers(2, 2, 3, 4, 5), places(2, 2, 3, 4, 3)], atol=ROUNDINGS)
+
+
+@pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
+@pytest.mark.parametrize("mode", ["nearest", "linear"])
+def test_places_far_outside(mode: str, padding: str) -> None:
+    graph = text("1,2,5,6", "1,4,4,2", f'mode="{mode}", padding_mode="{padding}"')
+    grid = places(1, 4, 4, 2) * np.float32(2000)
+    # Of 2,000 reflections a position keeps 13 of its 24 digits.
+    atol = 0.0 if mode == "nearest" else 2e-3 if padding == "reflection" else ROUNDINGS
+    legalised(graph, [numbers(1, 2, 5, 6), grid], atol=atol)
+
+
+def test_an_axis_of_one_element_reflects_into_it() -> None:
+    graph = text("1,2,1,6", "1,4,4,2", 'padding_mode="reflection", align_corners=1')
+    legalised(graph, [numbers(1, 2, 1, 6), places(1, 4, 4, 2)], atol=ROUNDINGS)
+
+
+def test_places_that_are_no_number_stop_nothing() -> None:
+    graph = text("1,1,4,4", "1,2,2,2", 'padding_mode="border"')
+    grid = np.array([[[[np.nan, 0], [0, 0]], [[0, np.nan], [0.5, -0.5]]]], np.float32)
+    model = prepared(graph)
+    LegalisePass(Everything())(model)
+    (result,) = run(model, [numbers(1, 1, 4, 4), grid])
+    assert np.array_equal(np.isnan(result[0, 0]), [[True, False], [True, False]])
+
+
+def test_a_computed_grid_of_another_type_stays() -> None:
+    graph = text("1,3,5,6", "1,7,4,2", "align_corners=0").replace(
+        "float[1,7,4,2]", "double[1,7,4,2]"
+    )
+    assert refusal(graph) == "GridSample 'y': its grid is computed in double"
+
+
+def test_too_many_neighbours_stay() -> None:
+    graph = text("1,1,4,4", "1,1024,1024,2", "align_corners=0")
+    assert refusal(graph) == "GridSample 'y': it takes more than 1,048,576 elements"

@@ -1,0 +1,395 @@
+"""Cuts the values of one model, node by node, and inserts what RDUs must exchange.
+
+Every value has a sharding. A rule per operator says which shardings a node can compute with, and what
+they make of its results; operands that lie otherwise are exchanged. Inputs and initializers have none
+until the first node asks: each RDU is then given just the part that it needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Final, TypeAlias
+
+import numpy as np
+import onnx_ir as ir
+
+from samba_onnx.facts.domains import ALL_GATHER, ALL_REDUCE, SAMBA_DOMAIN
+from samba_onnx.passes.rewrites.rewriting import inherit, static_shape
+from samba_onnx.passes.sharding.collectives import RDUS, SHARDED
+from samba_onnx.passes.sharding.cuts import Cut, names_in
+from samba_onnx.passes.sharding.layouts import (
+    WHOLE,
+    Shape,
+    Sharding,
+    even,
+    indices,
+    local_shape,
+)
+from samba_onnx.pef.sharding import AxisSplit, Sharded
+from samba_onnx.program.dataflow import implicit_inputs, name_of, subgraphs
+from samba_onnx.program.kinds import SymbolKind
+
+__all__ = ["Rule", "Sharder"]
+
+_PENDING: Final = frozenset({"Cast", "Identity", "Transpose"})
+"""Operators behind a weight that do not decide how it is cut: what reads their result does."""
+
+
+class Sharder:
+    """The values of one model while it is cut."""
+
+    def __init__(
+        self, model: ir.Model, cut: Cut, weights: Mapping[str, str], region: Callable[[str], str]
+    ) -> None:
+        """Take a model.
+
+        Args:
+            model: It is changed in place.
+            cut: What is known of other models of the program; added to.
+            weights: Inputs that are weights, by name.
+            region: Returns the region of an input or output by its name.
+        """
+        self.cut = cut
+        self.rdus = cut.rdus
+        self.graph = model.graph
+        self._weights = weights
+        self._region = region
+        self._shapes: dict[ir.Value, Shape | None] = {}
+        self._shardings: dict[ir.Value, Sharding] = {}
+        self._pending: dict[ir.Value, ir.Node] = {}
+        self._conversions: dict[tuple[ir.Value, Sharding], ir.Value] = {}
+        self._place: ir.Node | None = None
+        self._last: ir.Node | None = None
+        self._names = names_in(model.graph) | cut.contents.keys()
+        for value in self.graph.inputs:
+            known = cut.regions.get(region(name_of(value)))
+            if known is not None:
+                self._decide(value, known)
+
+    def shape(self, value: ir.Value) -> Shape | None:
+        """Return the shape of the whole value; None where a size is not known."""
+        if value not in self._shapes:
+            self._shapes[value] = static_shape(value)
+        return self._shapes[value]
+
+    def sharding(self, value: ir.Value) -> Sharding:
+        """Return how a value lies; whole where that is still open."""
+        return self._shardings.get(value, WHOLE)
+
+    def is_open(self, value: ir.Value) -> bool:
+        """Return whether nothing has decided how an input, initializer or weight lies."""
+        if value in self._pending:
+            return True
+        return value.producer() is None and value not in self._shardings
+
+    def is_open_weight(self, value: ir.Value) -> bool:
+        """Return whether a rule may decide how a value is cut: a weight that lies nowhere yet."""
+        while value in self._pending:
+            operand = self._pending[value].inputs[0]
+            assert operand is not None
+            value = operand
+        if (
+            self.cut.mode == "batch"
+            or not self.is_open(value)
+            or value.dtype is None
+            or not value.dtype.is_floating_point()
+        ):
+            return False
+        return value.is_initializer() or name_of(value) in self._weights
+
+    def visit(self, node: ir.Node, rule: Rule) -> None:
+        """Cut one node."""
+        self._place = node
+        operands = [value for value in node.inputs if value is not None]
+        for value in (*operands, *node.outputs):
+            self.shape(value)
+        if node.op_type in _PENDING and not node.domain and self.is_open_weight(operands[0]):
+            self._pending[node.outputs[0]] = node
+            return
+        rule(self, node)
+
+    def whole(self, node: ir.Node, reason: str = "") -> None:
+        """Let every RDU compute all of a node.
+
+        Args:
+            node: The node.
+            reason: Why, for people; empty where nothing would be cut anyway.
+        """
+        operands = [value for value in node.inputs if value is not None]
+        if reason and any(self.sharding(value) != WHOLE for value in operands):
+            self.note(reason)
+        for place, value in enumerate(node.inputs):
+            if value is not None:
+                node.replace_input_with(place, self.need(value, WHOLE))
+        for value in implicit_inputs(node):
+            self._replace_inside(node, value, self.need(value, WHOLE))
+        self.results(node, WHOLE)
+
+    def note(self, reason: str) -> None:
+        """Count a reason why something is not cut."""
+        self.cut.reasons[reason] = self.cut.reasons.get(reason, 0) + 1
+
+    def operand(self, node: ir.Node, place: int, sharding: Sharding) -> None:
+        """Let a node read an operand that lies in a certain way; nothing where it has none."""
+        value = node.inputs[place] if place < len(node.inputs) else None
+        if value is not None:
+            node.replace_input_with(place, self.need(value, sharding))
+
+    def results(self, node: ir.Node, sharding: Sharding) -> None:
+        """State how all results of a node lie."""
+        for value in node.outputs:
+            self.result(value, sharding)
+
+    def result(self, value: ir.Value, sharding: Sharding) -> None:
+        """State how a result lies, and give it the shape of a shard."""
+        self._decide(value, sharding)
+
+    def need(self, value: ir.Value, sharding: Sharding) -> ir.Value:
+        """Return a value that lies in a certain way: itself, or what an exchange makes of it."""
+        if value in self._pending:
+            self._settle(value, sharding)
+        elif value.producer() is None and value not in self._shardings:
+            if value.is_initializer() and not value.is_graph_input() and sharding.axes:
+                return self._variant(value, sharding)
+            self._decide(value, sharding)
+        if self.sharding(value) == sharding:
+            return value
+        known = self._conversions.get((value, sharding))
+        if known is None:
+            known = self._converted(value, sharding)
+            self._conversions[value, sharding] = known
+        return known
+
+    def add(
+        self,
+        op_type: str,
+        operands: Sequence[ir.Value | None],
+        shape: Shape,
+        sharding: Sharding,
+        *,
+        domain: str = "",
+        dtype: ir.DataType | None = None,
+        attributes: Mapping[str, int] | None = None,
+    ) -> ir.Value:
+        """Insert a node before the one that is visited.
+
+        Args:
+            op_type: Its operator.
+            operands: What it reads, as it lies.
+            shape: Shape of its whole result.
+            sharding: How the result lies.
+            domain: Domain of the operator.
+            dtype: Type of the result; that of the first operand where None.
+            attributes: Integers by name.
+        """
+        first = operands[0]
+        assert first is not None
+        marks = [ir.AttrInt64(name, number) for name, number in (attributes or {}).items()]
+        node = ir.Node(domain, op_type, operands, marks)
+        if domain:
+            self.graph.opset_imports.setdefault(domain, 1)
+        result = node.outputs[0]
+        result.name = self._free(f"{name_of(first)}_{op_type.lower()}")
+        kind = first.dtype if dtype is None else dtype
+        assert kind is not None
+        result.dtype = kind
+        self._shapes[result] = shape
+        self._decide(result, sharding)
+        if self._place is None:
+            self.graph.append(node)
+        elif self._last is not None:
+            inherit([node], self._place)
+            self.graph.insert_after(self._last, node)
+            self._last = node
+        else:
+            inherit([node], self._place)
+            self.graph.insert_before(self._place, node)
+        return result
+
+    @contextmanager
+    def behind(self, value: ir.Value) -> Iterator[list[ir.Value]]:
+        """Insert nodes behind the one that is visited, inside of this context.
+
+        Args:
+            value: A result of that node.
+
+        Yields:
+            A list for the value that those who read the result read instead.
+        """
+        replacement: list[ir.Value] = []
+        readers = list(value.uses())
+        self._last = self._place
+        yield replacement
+        self._last = None
+        (new,) = replacement
+        for node, place in readers:
+            node.replace_input_with(place, new)
+        for place, output in enumerate(self.graph.outputs):
+            if output is value:
+                new.name, value.name = value.name, self._free(f"{value.name}_before")
+                self.graph.outputs[place] = new
+
+    def scalar(self, value: ir.Value, number: float) -> ir.Value:
+        """Return a constant of the type of a value."""
+        assert value.dtype is not None
+        return self.initializer("factor", np.array(number, value.dtype.numpy()))
+
+    def constant(self, name: str, numbers: Sequence[int]) -> ir.Value:
+        """Return a vector of int64 that all RDUs have."""
+        return self.initializer(name, np.array(numbers, np.int64))
+
+    def initializer(self, name: str, array: np.ndarray) -> ir.Value:
+        """Return a constant that all RDUs have."""
+        return self._initializer(name, ir.Tensor(array))
+
+    def of_each(self, name: str, numbers: np.ndarray) -> ir.Value:
+        """Return a vector that is another one on each RDU.
+
+        Args:
+            name: Leads its name.
+            numbers: One row per RDU.
+        """
+        flat = np.ascontiguousarray(numbers).reshape(-1)
+        split = Sharding((even(0, len(flat), self.rdus, self.rdus),))
+        return self._variant(self._initializer(name, ir.Tensor(flat)), split)
+
+    def finish(self, kept: Callable[[str], bool]) -> None:
+        """Decide what is still open, and let outputs lie as their regions do.
+
+        Args:
+            kept: Returns whether the value of a name stays on the device.
+        """
+        self._place = None
+        for value in list(self._pending):
+            self._settle(value, WHOLE)
+        for place, value in enumerate(self.graph.outputs):
+            wanted = self.cut.regions.get(self._region(name_of(value)), self.sharding(value))
+            given = self.need(value, WHOLE if wanted.partial else wanted)
+            if given is not value:
+                given.name, value.name = value.name, self._free(f"{value.name}_before")
+                self.graph.outputs[place] = given
+            self.cut.regions[self._region(name_of(given))] = self.sharding(given)
+        for value in self.graph.inputs:
+            if value not in self._shardings:
+                self._decide(value, WHOLE)
+            if kept(name_of(value)):
+                self.cut.regions[self._region(name_of(value))] = self.sharding(value)
+        for name, value in list(self.graph.initializers.items()):
+            if not value.uses() and not value.is_graph_output() and not value.is_graph_input():
+                del self.graph.initializers[name]
+
+    def _decide(self, value: ir.Value, sharding: Sharding) -> None:
+        shape = self.shape(value)
+        self._shardings[value] = sharding
+        if sharding.axes:
+            assert shape is not None
+            value.meta[SHARDED] = Sharded(shape, sharding.axes)
+        if shape is not None and not value.is_initializer():
+            value.shape = ir.Shape(local_shape(shape, sharding))
+
+    def _settle(self, value: ir.Value, sharding: Sharding) -> None:
+        """Decide how a weight is cut of which a node makes another form."""
+        node = self._pending.pop(value)
+        source = node.inputs[0]
+        assert source is not None
+        before = sharding
+        if node.op_type == "Transpose" and sharding.axes:
+            rank = len(self.shape(value) or ())
+            order = node.attributes["perm"].as_ints() if "perm" in node.attributes else ()
+            order = order or tuple(reversed(range(rank)))
+            moved = [type(s)(order[s.axis], s.ranges) for s in sharding.axes]
+            before = Sharding(tuple(sorted(moved, key=lambda split: split.axis)))
+        place, self._place = self._place, node
+        if sharding.partial or not (self.is_open(source) or self.sharding(source) == before):
+            before = sharding = WHOLE
+        node.replace_input_with(0, self.need(source, before))
+        self._place = place
+        self._decide(value, sharding)
+
+    def _variant(self, value: ir.Value, sharding: Sharding) -> ir.Value:
+        """Return the input in which each RDU has its shard of an initializer."""
+        known = self._conversions.get((value, sharding))
+        if known is not None:
+            return known
+        tensor, shape = value.const_value, self.shape(value)
+        assert tensor is not None
+        assert shape is not None
+        result = ir.Value(
+            name=self._free(f"{name_of(value)}_shard"),
+            type=ir.TensorType(tensor.dtype),
+            shape=ir.Shape(list(shape)),
+        )
+        self._shapes[result] = shape
+        self._decide(result, sharding)
+        self.graph.inputs.append(result)
+        name = name_of(result)
+        self.cut.contents[name] = tensor
+        is_weight = tensor.dtype.is_floating_point()
+        self.cut.kinds[name] = SymbolKind.WEIGHT if is_weight else SymbolKind.BUFFER
+        self._conversions[value, sharding] = result
+        return result
+
+    def _converted(self, value: ir.Value, sharding: Sharding) -> ir.Value:
+        """Insert the exchange, or the choice of a part, that makes a value lie otherwise."""
+        shape, current = self.shape(value), self.sharding(value)
+        assert shape is not None
+        if current.partial:
+            value = self._exchange(ALL_REDUCE, value, shape)
+            return self.need(value, sharding)
+        if current.axes:
+            value = self._exchange(ALL_GATHER, value, shape)
+            return self.need(value, sharding)
+        assert not sharding.partial
+        taken: list[int] = list(shape)
+        done: tuple[AxisSplit, ...] = ()
+        for split in sharding.axes:
+            rows = np.stack([indices(split, rdu) for rdu in range(self.rdus)])
+            places = self.of_each("places", rows)
+            done = (*done, split)
+            value = self.add(
+                "Gather",
+                [value, places],
+                tuple(taken),
+                Sharding(done),
+                attributes={"axis": split.axis},
+            )
+        return value
+
+    def _exchange(self, op_type: str, value: ir.Value, shape: Shape) -> ir.Value:
+        """Insert a collective that makes a value whole."""
+        marks = {RDUS: self.rdus}
+        return self.add(op_type, [value], shape, WHOLE, domain=SAMBA_DOMAIN, attributes=marks)
+
+    def _initializer(self, name: str, tensor: ir.TensorProtocol) -> ir.Value:
+        free = self._free(name)
+        value = ir.Value(
+            name=free,
+            type=ir.TensorType(tensor.dtype),
+            shape=ir.Shape(list(tensor.shape.numpy())),
+            const_value=tensor,
+        )
+        self.graph.register_initializer(value)
+        return value
+
+    def _free(self, name: str) -> str:
+        free, number = name, 1
+        while free in self._names:
+            number += 1
+            free = f"{name}_{number}"
+        self._names.add(free)
+        return free
+
+    @staticmethod
+    def _replace_inside(node: ir.Node, old: ir.Value, new: ir.Value) -> None:
+        if old is new:
+            return
+        for body in subgraphs(node):
+            for inner in body.all_nodes():
+                for place, value in enumerate(inner.inputs):
+                    if value is old:
+                        inner.replace_input_with(place, new)
+
+
+Rule: TypeAlias = Callable[[Sharder, ir.Node], None]
+"""Cuts a node: chooses how its operands lie, and states how its results do."""

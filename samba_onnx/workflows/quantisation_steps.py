@@ -1,0 +1,45 @@
+"""Which outputs of a model are on a grid of quantised numbers, and how far its neighbours are apart."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import onnx_ir as ir
+
+from samba_onnx.facts.operators import operators
+from samba_onnx.facts.records import Kind
+from samba_onnx.program.dataflow import name_of
+
+__all__ = ["output_steps"]
+
+_MOVES: Final = (operators(kind=Kind.VIEW) | operators(kind=Kind.MOVE)) - {"Concat", "Pad"}
+"""Operators whose results are elements of their first operand, or zeros, which every grid has."""
+
+
+def output_steps(model: ir.Model) -> dict[str, float]:
+    """Return the distance of neighbouring numbers of outputs that a DequantizeLinear computes.
+
+    Args:
+        model: As its tool wrote it; it is looked at, not changed.
+
+    Returns:
+        By name of the output; outputs that are on no grid are missing, and those whose scale is computed or one
+        per channel.
+    """
+    steps = {name_of(value): _step(value) for value in model.graph.outputs}
+    return {name: step for name, step in steps.items() if step is not None}
+
+
+def _step(value: ir.Value) -> float | None:
+    node = value.producer()
+    while node is not None and node.domain == "" and node.op_type in _MOVES and node.inputs[0]:
+        node = node.inputs[0].producer()
+    if node is None or node.op_type != "DequantizeLinear" or len(node.inputs) < 2:
+        return None
+    scale = node.inputs[1]
+    tensor = None if scale is None else ir.convenience.get_const_tensor(scale)
+    if tensor is None or tensor.size != 1 or not tensor.dtype.is_floating_point():
+        return None
+    step = float(tensor.numpy().reshape(-1)[0].astype(np.float64))
+    return step if np.isfinite(step) and step > 0 else None

@@ -1,0 +1,145 @@
+"""The replicas that train together: processes of ``torch.distributed``, each with a device of its own.
+
+Whoever launched them, ``torchrun``, ``mpirun`` or a program that called ``init_process_group``, they
+are the default group of this process. This is the one place in which gradients meet torch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import torch
+import torch.distributed as dist
+
+from samba_onnx.errors import UsageError
+from samba_onnx.runtime.elements import Array
+from samba_onnx.tensor.arrays import from_array
+
+_AVERAGING: Final = ("gloo",)
+"""Backends that take means themselves; others add up, and the sum is divided here."""
+_ON_THE_HOST: Final = ("gloo", "mpi", "ucc")
+"""Backends that combine what is in a process' own memory."""
+
+
+class Replicas:
+    """All processes of the default group."""
+
+    def __init__(self) -> None:
+        """Take the group as it is now.
+
+        Raises:
+            UsageError: There is none, or its backend combines what is on other devices only.
+        """
+        if not self.exist():
+            raise UsageError(
+                "data_parallel=True needs a group of processes, one per replica: launch the program "
+                "with torchrun or mpirun and give it --data-parallel, call "
+                "torch.distributed.init_process_group first, or leave data_parallel out"
+            )
+        self._group = dist.group.WORLD
+        self.rank = dist.get_rank()
+        """The number of this replica."""
+        self.size = dist.get_world_size()
+        """How many there are."""
+        backend = _host_backend(str(dist.get_backend_config(dist.group.WORLD)))
+        self._averages = backend in _AVERAGING
+
+    @staticmethod
+    def exist() -> bool:
+        """Return whether this process is in a group."""
+        return dist.is_available() and dist.is_initialized()
+
+    @classmethod
+    def current(cls, known: Replicas | None) -> Replicas:
+        """Return the processes of the group that there is now.
+
+        Args:
+            known: What this returned before, which stays as long as the group is the same.
+
+        Raises:
+            UsageError: There is no group, or its backend combines what is on other devices only.
+        """
+        if known is not None and cls.exist() and known._group is dist.group.WORLD:
+            return known
+        return cls()
+
+    def start(self, values: Array) -> PendingMean:
+        """Begin to replace every number by its mean over all replicas; see ``runtime.GradientReducer``.
+
+        Args:
+            values: One dimension, without gaps; torch works on its memory, wherever that is.
+        """
+        tensor = from_array(values)
+        if self._averages:
+            return PendingMean(dist.all_reduce(tensor, dist.ReduceOp.AVG, async_op=True))
+        work = dist.all_reduce(tensor, dist.ReduceOp.SUM, async_op=True)
+        return PendingMean(work, tensor, self.size)
+
+    def broadcast(self, values: Array) -> None:
+        """Replace values by those that replica 0 has.
+
+        Args:
+            values: An array of the same type and shape on all replicas, without gaps.
+        """
+        if values.size:
+            # Bytes: there is nothing to compute, and torch lacks some of the types.
+            dist.broadcast(torch.from_numpy(values.reshape(-1).view(np.uint8)), 0)
+
+    def from_first(self, value: Any) -> Any:
+        """Return what replica 0 has.
+
+        Args:
+            value: Anything that can be pickled; what other replicas give is not looked at.
+        """
+        box = [value]
+        dist.broadcast_object_list(box, 0)
+        return box[0]
+
+    def of_all(self, value: Any) -> list[Any]:
+        """Return what every replica has, by their numbers.
+
+        Args:
+            value: Anything that can be pickled.
+        """
+        values: list[Any] = [None] * self.size
+        dist.all_gather_object(values, value)
+        return values
+
+
+@dataclass(frozen=True)
+class PendingMean:
+    """Means that are being taken."""
+
+    work: Any
+    tensor: torch.Tensor | None = None
+    """Sums, where the backend takes no means."""
+    divisor: int = 1
+    """How many numbers each of them adds up."""
+
+    def wait(self) -> None:
+        """Return when all means are there.
+
+        Raises:
+            RuntimeError: Another process is lost, or the network fails; from torch.
+        """
+        self.work.wait()
+        if self.tensor is not None:
+            self.tensor.div_(self.divisor)
+
+
+def _host_backend(config: str) -> str:
+    """Return the backend that combines what is on the host, out of ``cpu:gloo,cuda:nccl``.
+
+    Raises:
+        UsageError: There is none.
+    """
+    backends = dict(part.split(":", 1) for part in config.split(",") if ":" in part)
+    backend = backends.get("cpu", "")
+    if backend not in _ON_THE_HOST:
+        raise UsageError(
+            f"the group of processes talks through {config}, which combines nothing that is on the "
+            'host: call init_process_group with "gloo", "mpi" or "cpu:gloo,cuda:nccl"'
+        )
+    return backend

@@ -1,0 +1,105 @@
+"""Sections of o1 hold every node once, fit together without a circle, and never reach across a fallback."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import networkx
+import onnx_ir as ir
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from samba_onnx.passes.planning.fusion.convexity import BlockOrder
+from samba_onnx.passes.planning.fusion.marks import convex_parts
+from samba_onnx.passes.planning.fusion.patterns import (
+    FusionRule,
+    FusionRules,
+    Pattern,
+    PatternEntry,
+)
+from samba_onnx.passes.planning.partitioning import Home, partition
+from samba_onnx.passes.planning.sectioning import cut
+from samba_onnx.program.dataflow import Dataflow, in_order
+from tests.passes.planning.plan_samples import target
+from tests.passes.planning.random_graphs import Case, cases
+
+PAIRS = FusionRules(
+    (
+        FusionRule("three", 2, (Pattern({
+            "a": PatternEntry(("x::Op",), ("b", "c")), "b": PatternEntry(("x::Op",)), "c": PatternEntry(("x::Op",)),
+        }),)),
+        FusionRule("two", 1, (Pattern({"a": PatternEntry(("x::Op",), ("b",)), "b": PatternEntry(("x::Op",))}),)),
+    )
+)  # fmt: skip
+
+
+def _acyclic(flow: Dataflow, blocks: list[tuple[int, ...]]) -> bool:
+    """Return whether blocks wait for each other without a circle, by looking at all of them."""
+    owner = {position: index for index, block in enumerate(blocks) for position in block}
+    graph: Any = networkx.DiGraph()
+    graph.add_nodes_from(range(len(blocks)))
+    for position, block in owner.items():
+        graph.add_edges_from((block, owner[p]) for p in flow.successors(position))
+    graph.remove_edges_from(list(networkx.selfloop_edges(graph)))
+    return networkx.is_directed_acyclic_graph(graph)
+
+
+@given(cases(most=10))
+@settings(max_examples=60, deadline=None)
+def test_sections_of_random_graphs(case: Case) -> None:
+    for node in case.model.graph:
+        node.domain = "x"
+    before = partition(case.model, case.placement)
+    after = cut(before, target(), "o1", PAIRS)
+    assert in_order([node for group in after for node in group.nodes])
+    for home in Home:
+        one, other = (
+            [node for group in groups if group.home is home for node in group.nodes]
+            for groups in (before, after)
+        )
+        assert sorted(map(id, one)) == sorted(map(id, other))
+    whole = [group for group in before if group.home is Home.RDU]
+    for group in after:
+        if group.home is Home.RDU:
+            assert any(set(group.nodes) <= set(each.nodes) for each in whole)
+            assert bool(group.rule) == (len(group.nodes) > 1)
+    again = cut(before, target(), "o1", PAIRS)
+    assert [g.nodes for g in again] == [g.nodes for g in after]
+
+
+@given(cases(most=9), st.data())
+@settings(max_examples=80, deadline=None)
+def test_blocks_join_exactly_where_no_circle_comes_of_it(case: Case, data: Any) -> None:
+    flow = Dataflow.of(case.model.graph)
+    order = BlockOrder(flow)
+    for _ in range(4):
+        if not flow.nodes:
+            return
+        chosen = data.draw(st.sets(st.integers(0, len(flow.nodes) - 1), min_size=1, max_size=4))
+        blocks = list(order.blocks())
+        joined = sorted({p for block in blocks if chosen & set(block) for p in block})
+        others = [block for block in blocks if not chosen & set(block)]
+        possible = _acyclic(flow, [*others, tuple(joined)])
+        assert order.join(sorted(chosen)) == possible
+        after = list(order.blocks())
+        assert sorted(itertools.chain.from_iterable(after)) == list(range(len(flow.nodes)))
+        assert (tuple(joined) in after) == (possible or tuple(joined) in blocks)
+        nodes: list[ir.Node] = [flow.nodes[p] for block in after for p in block]
+        assert in_order(nodes)
+
+
+@given(cases(most=9), st.data())
+@settings(max_examples=60, deadline=None)
+def test_marked_nodes_fall_into_parts_that_can_be_sections(case: Case, data: Any) -> None:
+    flow = Dataflow.of(case.model.graph)
+    count = len(flow.nodes)
+    chosen = sorted(data.draw(st.sets(st.integers(0, count - 1)))) if count else []
+    parts = convex_parts(flow, chosen)
+    assert sorted(itertools.chain.from_iterable(parts)) == chosen
+    others = [(p,) for p in range(count) if p not in chosen]
+    assert _acyclic(flow, [*others, *map(tuple, parts)])
+    order = BlockOrder(flow)
+    assert all(order.join(part) for part in parts)
+    if _acyclic(flow, [*others, tuple(chosen)]):
+        assert len(parts) <= 1

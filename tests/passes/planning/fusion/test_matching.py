@@ -1,0 +1,243 @@
+"""What a rule of a user's matches: edges, optional operators, context, options, priorities."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from samba_onnx.passes.planning.sectioning import sram_bytes
+from tests.passes.planning.fusion.fused import groups, inferred, rules, sections
+from tests.passes.planning.plan_samples import target
+
+CHAIN = "g (float[4] x) => (y) { a = Abs(x) c = Relu(a) d = Neg(c) y = Exp(d) }"
+FORK = "g (float[4] x) => (y, z) { a = Abs(x) c = Relu(a) d = Tanh(a) y = Add(c, d) z = Neg(c) }"
+
+
+def matched(folder: Path, text: str, graph: str) -> list[str]:
+    return sections(graph, rules(folder, text))
+
+
+def test_a_chain(tmp_path: Path) -> None:
+    text = """
+      two:
+        priority: 1
+        pattern:
+          first: {op_type: relu, child: second}
+          second: {op_type: neg}
+    """
+    assert matched(tmp_path, text, CHAIN) == ["Abs", "two: Relu Neg", "Exp"]
+    assert matched(tmp_path, text.replace("neg", "exp"), CHAIN) == ["Abs", "Relu", "Neg", "Exp"]
+
+
+def test_all_children_are_there(tmp_path: Path) -> None:
+    text = """
+      fork:
+        priority: 1
+        pattern:
+          root: {op_type: abs, children: [left, right]}
+          left: {op_type: relu}
+          right: {op_type: tanh}
+    """
+    assert matched(tmp_path, text, FORK) == ["fork: Abs Relu Tanh", "Add", "Neg"]
+    lacking = FORK.replace("d = Tanh(a)", "d = Tanh(x)")
+    assert matched(tmp_path, text, lacking) == ["Abs", "Relu", "Tanh", "Add", "Neg"]
+
+
+def test_two_operators_of_a_pattern_are_two_nodes(tmp_path: Path) -> None:
+    text = """
+      pair:
+        priority: 1
+        pattern:
+          root: {op_type: abs, children: [left, right]}
+          left: {op_type: relu}
+          right: {op_type: relu}
+    """
+    graph = "g (float[4] x) => (y) { a = Abs(x) y = Relu(a) }"
+    assert matched(tmp_path, text, graph) == ["Abs", "Relu"]
+
+
+def test_optional_operators_are_taken_where_they_are(tmp_path: Path) -> None:
+    text = """
+      maybe:
+        priority: 1
+        pattern:
+          before: {op_type: abs, required: false, child: first}
+          first: {op_type: relu, child: between}
+          between: {op_type: neg, required: false, child: last}
+          last: {op_type: exp, child: after}
+          after: {op_type: tanh, required: false}
+    """
+    assert matched(tmp_path, text, CHAIN) == ["maybe: Abs Relu Neg Exp"]
+    short = "g (float[4] x) => (y) { a = Relu(x) y = Exp(a) }"
+    assert matched(tmp_path, text, short) == ["maybe: Relu Exp"]
+    # What is optional may be missing, but nothing may be in its place.
+    other = "g (float[4] x) => (y) { a = Relu(x) c = Sqrt(a) y = Exp(c) }"
+    assert matched(tmp_path, text, other) == ["Relu", "Sqrt", "Exp"]
+
+
+def test_a_list_of_operators_is_any_of_them(tmp_path: Path) -> None:
+    text = """
+      any:
+        priority: 1
+        pattern:
+          first: {op_type: [tanh, relu], child: second}
+          second: {op_type: [exp, Neg]}
+    """
+    assert matched(tmp_path, text, CHAIN) == ["Abs", "any: Relu Neg", "Exp"]
+
+
+def test_context_says_where_and_stays_outside(tmp_path: Path) -> None:
+    text = """
+      behind_relu:
+        priority: 1
+        pattern:
+          context: {op_type: relu, included: false, child: first}
+          first: {op_type: neg, child: second}
+          second: {op_type: exp}
+    """
+    assert matched(tmp_path, text, CHAIN) == ["Abs", "Relu", "behind_relu: Neg Exp"]
+    assert matched(tmp_path, text, CHAIN.replace("Relu", "Tanh")) == ["Abs", "Tanh", "Neg", "Exp"]
+
+
+def test_context_may_be_part_of_another_section_or_run_on_the_cpu(tmp_path: Path) -> None:
+    text = """
+      first:
+        priority: 2
+        pattern: {a: {op_type: abs, child: r}, r: {op_type: relu}}
+      second:
+        priority: 1
+        pattern: {r: {op_type: [relu, cos], included: false, child: n}, n: {op_type: neg, child: e}, e: {op_type: exp}}
+    """
+    assert matched(tmp_path, text, CHAIN) == ["first: Abs Relu", "second: Neg Exp"]
+    on_cpu = CHAIN.replace("Relu", "Cos")
+    assert matched(tmp_path, text, on_cpu) == ["Abs", "Cos", "second: Neg Exp"]
+
+
+def test_the_first_option_that_matches(tmp_path: Path) -> None:
+    text = """
+      options:
+        priority: 1
+        pattern:
+          first: {op_type: relu, child: either}
+          either: {match_first_option: [split, plain]}
+          split: {op_type: tanh, child: tail}
+          tail: {op_type: sqrt}
+          plain: {op_type: neg, child: end}
+          end: {op_type: exp}
+    """
+    assert matched(tmp_path, text, CHAIN) == ["Abs", "options: Relu Neg Exp"]
+    other = "g (float[4] x) => (y) { a = Relu(x) c = Tanh(a) y = Sqrt(c) }"
+    assert matched(tmp_path, text, other) == ["options: Relu Tanh Sqrt"]
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+def test_the_greater_priority_wins(swapped: bool, tmp_path: Path) -> None:
+    parts = [
+        "early: {priority: 1, pattern: {a: {op_type: abs, child: b}, b: {op_type: relu}}}",
+        "late: {priority: 2.5, pattern: {a: {op_type: relu, child: b}, b: {op_type: neg}}}",
+    ]
+    text = "\n".join(reversed(parts) if swapped else parts)
+    assert matched(tmp_path, text, CHAIN) == ["Abs", "late: Relu Neg", "Exp"]
+
+
+def test_of_equal_priorities_the_first_of_the_file_wins(tmp_path: Path) -> None:
+    early = "early: {priority: 1, pattern: {a: {op_type: abs, child: b}, b: {op_type: relu}}}"
+    late = "late: {priority: 1, pattern: {a: {op_type: relu, child: b}, b: {op_type: neg}}}"
+    found = matched(tmp_path, f"{early}\n{late}", CHAIN)
+    assert found == ["early: Abs Relu", "Neg", "Exp"]
+    assert matched(tmp_path, f"{late}\n{early}", CHAIN) == ["Abs", "late: Relu Neg", "Exp"]
+
+
+def test_a_rule_matches_every_place_once(tmp_path: Path) -> None:
+    text = "two: {priority: 1, pattern: {a: {op_type: abs, child: b}, b: {op_type: abs}}}"
+    chain = " ".join(f"v{i + 1} = Abs(v{i})" for i in range(5))
+    found = matched(tmp_path, text, f"g (float[4] v0) => (v5) {{ {chain} }}")
+    assert found == ["two: Abs Abs", "two: Abs Abs", "Abs"]
+
+
+def test_sections_that_would_wait_for_each_other_are_not_made(tmp_path: Path) -> None:
+    """Between the two operators of the pattern lies one that is not part of it."""
+    text = "ends: {priority: 1, pattern: {a: {op_type: abs, child: s}, s: {op_type: add}}}"
+    graph = "g (float[4] x) => (y) { a = Abs(x) t = Tanh(a) y = Add(a, t) }"
+    assert matched(tmp_path, text, graph) == ["Abs", "Tanh", "Add"]
+    beside = "g (float[4] x) => (y) { a = Abs(x) t = Tanh(x) y = Add(a, t) }"
+    assert matched(tmp_path, text, beside) == ["Tanh", "ends: Abs Add"]
+
+
+def test_two_sections_that_would_wait_for_each_other(tmp_path: Path) -> None:
+    """Each is possible alone; together, either would read what the other writes."""
+    text = """
+      first: {priority: 2, pattern: {a: {op_type: abs, child: s}, s: {op_type: add}}}
+      second: {priority: 1, pattern: {a: {op_type: sqrt, child: s}, s: {op_type: sub}}}
+    """
+    graph = """g (float[4] x, float[4] w) => (y, z) {
+        a = Abs(x) c = Sqrt(w) y = Add(a, c) z = Sub(c, a) }"""
+    assert matched(tmp_path, text, graph) == ["Sqrt", "first: Abs Add", "Sub"]
+    other = text.replace("priority: 1", "priority: 3")
+    assert matched(tmp_path, other, graph) == ["Abs", "second: Sqrt Sub", "Add"]
+
+
+def test_a_match_does_not_reach_into_another_group(tmp_path: Path) -> None:
+    text = "pair: {priority: 1, pattern: {a: {op_type: abs, child: s}, s: {op_type: add}}}"
+    graph = "g (float[4] x) => (y) { a = Abs(x) c = Cos(a) y = Add(a, c) }"
+    assert matched(tmp_path, text, graph) == ["Abs", "Cos", "Add"]
+
+
+def test_what_no_graph_has_matches_nothing_and_a_note_says_so(tmp_path: Path) -> None:
+    text = """
+      lambda:
+        priority: 1
+        heuristic: {name: MHA, spatial_split_degree: 2}
+        pattern: {a: {op_type: relu, child: b}, b: {op_type: zipmapreduce}}
+    """
+    found = rules(tmp_path, text)
+    assert sections(CHAIN, found) == ["Abs", "Relu", "Neg", "Exp"]
+    heuristics, unknown = found.notes
+    assert "MHA(spatial_split_degree=2)" in heuristics
+    assert "no effect" in heuristics
+    assert "'lambda' names zipmapreduce" in unknown
+
+
+def test_a_match_that_does_not_fit_on_the_chip_is_cut(tmp_path: Path) -> None:
+    text = """
+      all:
+        priority: 1
+        pattern: {a: {op_type: abs, child: b}, b: {op_type: relu, child: c}, c: {op_type: neg, child: d}, d: {op_type: exp}}
+    """
+    found = rules(tmp_path, text)
+    (whole,) = groups(CHAIN, found)
+    needed = sram_bytes(whole.nodes, target())
+    pieces = groups(CHAIN, found, sram=needed - 1)
+    assert len(pieces) > 1
+    assert {piece.rule for piece in pieces} == {"all"}
+    assert all(len(p.nodes) == 1 or sram_bytes(p.nodes, target()) < needed for p in pieces)
+
+
+def test_a_search_without_end_is_given_up(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Thirty children of one kind fit in more ways than anybody can try, and the last is not there."""
+    children = [f"c{i}" for i in range(30)]
+    entries = "\n".join(f"          {name}: {{op_type: relu}}" for name in children)
+    text = f"""
+      wide:
+        priority: 1
+        pattern:
+          root: {{op_type: abs, children: [{", ".join(children)}, last]}}
+{entries}
+          last: {{op_type: relu, child: end}}
+          end: {{op_type: tanh}}
+    """
+    nodes = " ".join(f"v{i} = Relu(a)" for i in range(31))
+    graph = f"g (float[4] x) => (v0, t) {{ a = Abs(x) {nodes} t = Tanh(x) }}"
+    with caplog.at_level(logging.DEBUG):
+        assert not any("wide" in section for section in matched(tmp_path, text, graph))
+    assert "rule 'wide' fits in too many ways" in caplog.text
+
+
+def test_the_answer_does_not_depend_on_the_order_of_independent_nodes(tmp_path: Path) -> None:
+    text = "pair: {priority: 1, pattern: {a: {op_type: abs, child: s}, s: {op_type: relu}}}"
+    one = "g (float[4] x) => (y, z) { a = Abs(x) t = Tanh(x) y = Relu(a) z = Neg(t) }"
+    other = "g (float[4] x) => (y, z) { t = Tanh(x) a = Abs(x) z = Neg(t) y = Relu(a) }"
+    assert sorted(matched(tmp_path, text, one)) == sorted(matched(tmp_path, text, other))
+    assert len(inferred(one).graph) == 4
