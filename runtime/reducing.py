@@ -56,3 +56,10 @@ class GradientReducer(Protocol):
                 :mod:`ml_dtypes` where numpy has none. Nobody else touches it until the reduction
                 was waited for. It then has the same bits on all replicas.
         """
+
+    def agree(self, value: bytes) -> bool:
+        """Return whether all replicas, which all ask, give the same value.
+
+        Args:
+            value: What this one has.
+        """
