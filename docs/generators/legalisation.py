@@ -95,6 +95,8 @@ The grid of the factory's GridSample is a buffer of the module, whose values are
 in every run. Ten thousand nodes with 500 Pads among
 them are analysed in one second more than without rules.
 
+Runs of 47 architectures of `transformers` before there were rules, and now: [boundaries.md](boundaries.md).
+
 ## The rules
 
 `python -m docs.generators.legalisation` writes this page.
