@@ -198,6 +198,7 @@ def port_training(
     spatial_batches: int = 0,
     check_passes: bool = False,
     loss_indices: Sequence[int] | None = None,
+    parallel: ParallelOptions | None = None,
     progress: Progress | None = None,
 ) -> Pef:
     """Compile a torch model with its optimizers, as ``samba.session.compile`` does.
@@ -215,6 +216,7 @@ def port_training(
         spatial_batches: Mini-batches of a run in spatial mapping; 0 for section mapping.
         check_passes: Run each part of the program after every pass that changes it.
         loss_indices: Outputs that training starts from; None for those that a loss made, or else all.
+        parallel: For how many RDUs it is cut, and how; None for one.
         progress: Called with the name of each step before it begins.
 
     Returns:
@@ -233,6 +235,7 @@ def port_training(
     program = dataclasses.replace(program, spatial_batches=spatial_batches)
     where: dict[str, Any] = {"target": target, "level": level, "placement": placement, "host": host}
     where |= {"legalisation": legalisation, "fusion": fusion, "check_passes": check_passes}
+    where |= {"parallel": parallel}
     return compile_programs([program], output, name=model.name, progress=report, **where)
 
 
