@@ -15,6 +15,7 @@ import networkx
 import onnx
 import onnx_ir as ir
 
+from samba_onnx.facts.dtypes import tensor_text
 from samba_onnx.passes.rewrites.refusals import Refusal
 from samba_onnx.passes.rewrites.rewriting import (
     WEIGHT,
@@ -116,7 +117,7 @@ def groups(node: ir.Node, kinds: Narrowing, version: int) -> Iterator[tuple[WebE
         schema = onnx.defs.get_schema(node.op_type, node.version or version)
     except onnx.defs.SchemaError:
         return
-    type_name = f"tensor({kinds.narrow.name.lower()})"
+    type_name = tensor_text(kinds.narrow.name)
     variables = {
         constraint.type_param_str
         for constraint in schema.type_constraints
