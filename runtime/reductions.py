@@ -221,7 +221,8 @@ class ReductionRun:
         """
         for start in self._plan.starts.get(step, ()):
             flights = self._flying.setdefault(start.bucket.index, [])
-            flights += [(one, self._begin(one)) for one in self._find(start)]
+            name = start.bucket.name
+            flights += [(one, self._begin(one, name)) for one in self._find(start)]
         for bucket in sorted(self._plan.waits.get(step, ())):
             for stretch, pending in self._flying.pop(bucket, ()):
                 pending.wait()
@@ -229,12 +230,12 @@ class ReductionRun:
                     stretch.values[...] = stretch.host
                 self._enter(stretch.after, stretch.names)
 
-    def _begin(self, stretch: _Stretch) -> PendingReduction:
+    def _begin(self, stretch: _Stretch, name: str) -> PendingReduction:
         self._enter(stretch.before, ())
         if stretch.host is None:
-            return self._reducer.start(stretch.values)
+            return self._reducer.start(stretch.values, name)
         stretch.host[...] = stretch.values
-        return self._reducer.start(stretch.host)
+        return self._reducer.start(stretch.host, name)
 
 
 def _ignore(_transfers: Iterable[Transfer], _names: Sequence[str]) -> None:

@@ -1,0 +1,104 @@
+"""Replicas that are really killed, stopped and ended: the others name them, and nothing goes on."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.sambaflow.test_process_groups import clean
+
+PROGRAM = Path(__file__).with_name("fault_program.py")
+LAUNCHER = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node"]
+MODULE = ["-m", "samba_onnx.sambaflow", str(PROGRAM)]
+PATIENCE = 200
+"""Seconds, for machines that are busy; torch itself would wait for half an hour."""
+
+
+@pytest.fixture(scope="module")
+def pef(tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = str(tmp_path_factory.mktemp("lost") / "net.pef")
+    subprocess.run([sys.executable, *MODULE, "compile", path], check=True, timeout=PATIENCE)
+    return path
+
+
+def train(how: str, pef: str, replicas: int = 2) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*LAUNCHER, str(replicas), *MODULE, how, pef],
+        env=clean() | {"OMP_NUM_THREADS": "1", "CCL_TIMEOUT": "3"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE,
+    )
+
+
+def told(done: subprocess.CompletedProcess[str]) -> list[tuple[int, str]]:
+    """Return the lines about a lost replica: who wrote it, and what."""
+    found = re.findall(r"^rank (\d) \([^ ]+, pid \d+\): (.*)$", done.stderr, re.MULTILINE)
+    return sorted((int(rank), text) for rank, text in found)
+
+
+def is_gone(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True
+
+
+REDUCING = r" while this rank waited in REDUCE of gradients\[0\], at fault_program\.py:\d+ in main"
+FAULTS = {
+    "kill": (3, r"rank 1 \(.*\) died" + REDUCING),
+    "stop": (2, r"rank 1 \(.*\) is stopped: no sign of life for 3 s" + REDUCING),
+    "stop torch": (
+        2,
+        r"rank 1 \(.*\) is stopped: .* waited in torch\.distributed\.all_reduce, at ",
+    ),
+    "hang": (2, r"rank 1 \(.*\) hangs: 3 s at fault_program\.py:\d+ in fail" + REDUCING),
+    "raise": (2, r"rank 1 \(.*\) raised ValueError: no good" + REDUCING),
+    "abexit raise": (2, r"rank 1 \(.*\) raised ValueError: no good" + REDUCING),
+    "exit": (2, r"rank 1 \(.*\) died" + REDUCING),
+    "end": (2, r"rank 1 \(.*\) ended" + REDUCING),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", FAULTS)
+def test_a_lost_replica_ends_all_of_them_and_is_named_by_each(pef: str, how: str) -> None:
+    replicas, expected = FAULTS[how]
+    done = train(how, pef, replicas)
+    assert done.returncode == 1, done.stderr
+    lines = told(done)
+    survivors = [rank for rank in range(replicas) if rank != 1]
+    assert [rank for rank, _ in lines if rank != 1] == survivors, done.stderr
+    for rank, text in lines:
+        assert re.match(expected if rank != 1 else "the other ranks gave this one up", text), text
+    # What the survivors registered was called; nobody went on, and nobody is left.
+    assert {f"handler {rank}" for rank in survivors} <= set(done.stdout.splitlines())
+    assert "done" not in done.stdout
+    pids = [int(pid) for pid in re.findall(r"^pid (\d+)$", done.stdout, re.MULTILINE)]
+    assert len(pids) == replicas
+    assert all(map(is_gone, pids))
+    # One line says it all, except to him who raised.
+    tracebacks = done.stderr.count('fault_program.py", line')
+    assert (tracebacks > 0) == how.endswith("raise")
+
+
+@pytest.mark.slow
+def test_nobody_outlives_the_launcher(pef: str) -> None:
+    done = train("orphan", pef)
+    assert done.returncode == -9
+    pids = [int(pid) for pid in re.findall(r"^pid (\d+)$", done.stdout, re.MULTILINE)]
+    assert pids
+    ends = time.monotonic() + PATIENCE
+    while not all(map(is_gone, pids)) and time.monotonic() < ends:
+        time.sleep(0.1)
+    left = [pid for pid in pids if not is_gone(pid)]
+    for pid in left:
+        os.kill(pid, 9)
+    assert not left
