@@ -36,6 +36,8 @@ def watch() -> ReplicaWatch | None:
     if dist.get_world_size() == 1:
         return None
     if _current is None or _current.group is not dist.group.WORLD:
+        if _current is not None:
+            _current.stop()
         _current = ReplicaWatch()
         _catch_termination(_current.wake)
         sys.excepthook = _show
@@ -55,6 +57,7 @@ def tell_exception(error: BaseException) -> bool:
     if current is None or current.is_over:
         return False
     if not isinstance(error, ReplicaError) and _is_of_the_network(error):
+        current.failed_at(error)
         with contextlib.suppress(ReplicaError):
             current.explain()
     if current.fault is not None and (isinstance(error, ReplicaError) or _is_of_the_network(error)):
@@ -113,7 +116,11 @@ def _forget_in_child() -> None:
 def _leave() -> None:
     """End without waiting for connections to a lost replica, which would hold up the interpreter."""
     tell_end()
-    if _current is not None and _current.fault is not None and not _current.is_over:
+    if _current is None:
+        return
+    is_lost = _current.fault is not None and not _current.is_over
+    _current.stop()
+    if is_lost:
         logging.shutdown()
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(OSError, ValueError):

@@ -6,6 +6,7 @@ import itertools
 import json
 import sys
 import time
+import traceback
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -180,6 +181,8 @@ class Position:
             thread: Its identifier.
         """
         self.thread = thread
+        self.frozen: list[FrameType] = []
+        """Where it was when it failed, the innermost first; empty while it runs."""
         self._last: tuple[tuple[int, int], ...] = ()
         self._moves = 0
 
@@ -190,7 +193,7 @@ class Position:
             state: Where it was.
             waits: What this product waits for; empty if it does not.
         """
-        frames = list(_frames(sys._current_frames().get(self.thread)))
+        frames = self.frozen or list(_frames(sys._current_frames().get(self.thread)))
         marks = tuple((id(frame.f_code), frame.f_lasti) for frame in frames)
         self._moves += marks != self._last
         self._last = marks
@@ -204,6 +207,11 @@ class Position:
             place="" if place is None else _shown(place),
             waits=waits or _collective(frames),
         )
+
+
+def raising_frames(error: BaseException) -> list[FrameType]:
+    """Return where an exception came from, the innermost frame first."""
+    return [frame for frame, _ in traceback.walk_tb(error.__traceback__)][::-1]
 
 
 def _frames(frame: FrameType | None) -> Iterator[FrameType]:

@@ -36,6 +36,7 @@ from samba_onnx.workflows.replica_states import (
     described,
     find_fault,
     first_line,
+    raising_frames,
 )
 
 BEFORE_ENDING: Final[list[Callable[[], Any]]] = []
@@ -121,7 +122,8 @@ class ReplicaWatch:
         """Where the numbers of signals are written, for the watch to hear of SIGTERM."""
         if "TORCHELASTIC_RUN_ID" in os.environ:
             die_with(os.getppid())
-        threading.Thread(target=self._run, name="replica-watch", daemon=True).start()
+        self._thread = threading.Thread(target=self._run, name="replica-watch", daemon=True)
+        self._thread.start()
 
     @contextlib.contextmanager
     def waiting(self, call: str) -> Iterator[None]:
@@ -199,6 +201,25 @@ class ReplicaWatch:
             if not self.is_over and self.fault is None and not self._state.end:
                 self._state = replace(self._state, end=end, beat=self._state.beat + 1)
                 self._publish()
+
+    def failed_at(self, error: BaseException) -> None:
+        """Take the place where an exception was raised for that where the program is.
+
+        Args:
+            error: It ends the program.
+        """
+        self._position.frozen = raising_frames(error)
+
+    def stop(self) -> None:
+        """End the watch.
+
+        The interpreter may only end without its thread: one that is in the store then takes the process
+        with it, by a signal.
+        """
+        self.is_over = True
+        with contextlib.suppress(OSError):
+            os.write(self.wake, b"\0")
+        self._thread.join(_GRACE)
 
     def speak(self) -> None:
         """Write the one line that says who is lost, unless it was written."""
