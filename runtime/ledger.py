@@ -1,4 +1,4 @@
-"""The transfer ledger: one record per copy between host and device, in the order they were made."""
+"""The transfer ledger: one record per copy from or to the device, in the order they were made."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def _runs(entry: _Entry) -> tuple[tuple[Transfer, ...], int]:
 
 
 class Ledger:
-    """Records of every host↔RDU copy since the PEF was loaded or the ledger was reset.
+    """Records of every host↔RDU and RDU↔RDU copy since the PEF was loaded or the ledger was reset.
 
     Runs that copy the same, one after the other, share their records and are counted, so that a loop
     may run as long as it likes.

@@ -247,12 +247,14 @@ class DeviceMemory:
     def lay_together(self, symbols: Sequence[str]) -> None:
         """Let the regions of symbols lie side by side, so that all of them can be seen as one array.
 
+        Behind the last one there is room for one more number.
+
         Args:
             symbols: Names of symbols with regions that nothing uses yet; others stay where they are.
         """
         regions = [self._regions[self._symbols[name].region] for name in symbols]
         fresh = [region for region in regions if region.name not in self._buffers]
-        whole, begin = _aligned(sum(map(_aligned_bytes, fresh))), 0
+        whole, begin = _aligned(sum(map(_aligned_bytes, fresh)) + ALIGNMENT), 0
         for region in fresh:
             self._buffers[region.name] = whole[begin : begin + region.bytes]
             self._stretches[region.name] = whole, begin
@@ -266,7 +268,8 @@ class DeviceMemory:
                 whose elements share no bytes.
 
         Returns:
-            One dimension, of the elements' type, in device memory.
+            One dimension, of the elements' type, in device memory; one number more than there are,
+            which belongs to nobody if the last symbol is the last one of the call.
         """
         first, last = self._symbols[symbols[0]], self._symbols[symbols[-1]]
         whole, begin = self._stretches[first.region]
@@ -275,7 +278,8 @@ class DeviceMemory:
             raise InternalError(
                 f"{first.name!r} and {last.name!r} do not lie side by side; please report this"
             )
-        end = last_begin + self.whole(last.name).items.nbytes
+        tensor = self.whole(last.name)
+        end = last_begin + tensor.items.nbytes + tensor.items.itemsize
         return whole[begin:end].view(self.whole(first.name).element.numpy)
 
     def _reserve(self, region: Region) -> None:

@@ -15,7 +15,7 @@ do for one of these reasons, all of which are dealt with here:
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -154,12 +154,13 @@ class PreparedRuns:
                 del self._runs[next(iter(self._runs))]
             self._runs[prepared.request] = prepared
 
-    def host_wrote(self, names: Iterable[str]) -> None:
+    def host_wrote(self, names: Collection[str]) -> None:
         """Note that the host gave symbols new values.
 
         Args:
             names: Names of the symbols; their regions are looked up here.
         """
+        self._reductions.host_wrote(names)
         self._planner.forget_values(
             {other for name in names for other in self._values.sharers(name)}
         )

@@ -57,3 +57,10 @@ class GradientReducer(Protocol):
                 was waited for. It then has the same bits on all replicas.
             name: What they are, for people; the same on all replicas.
         """
+
+    def agree(self, value: bytes) -> bool:
+        """Return whether all replicas, which all ask, give the same value.
+
+        Args:
+            value: What this one has.
+        """

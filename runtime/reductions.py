@@ -1,15 +1,24 @@
-"""The reductions of one device: gradients in its memory, combined with those of other replicas."""
+"""The reductions of one device: gradients in its memory, combined with those of other replicas.
+
+With each bucket goes one number more: whether the host wrote weights of this device since the last
+reduction. So all replicas notice together, before any of them makes a step, that some of them were given
+weights and others not, or other ones.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import hashlib
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
+import numpy as np
+
 from samba_onnx.errors import UsageError
 from samba_onnx.pef.gradients import GradientBucket, gradient_buckets, host_transfer, ring_transfer
 from samba_onnx.pef.manifest import Direction, Manifest, Transfer
+from samba_onnx.program.kinds import SymbolKind
 from samba_onnx.runtime.elements import Array
 from samba_onnx.runtime.ledger import Ledger
 from samba_onnx.runtime.memory import DeviceMemory
@@ -18,6 +27,9 @@ from samba_onnx.runtime.reduction_plans import ReductionPlan, Start
 from samba_onnx.runtime.residency import Residency
 
 NO_NAMES: Final[frozenset[str]] = frozenset()
+_ALIKE: Final = frozenset({SymbolKind.WEIGHT, SymbolKind.OPTIMIZER_STATE})
+_NEARLY_ALL: Final = 0.999
+"""More than any share of fewer than a thousand replicas but all."""
 
 
 @dataclass(frozen=True)
@@ -27,6 +39,8 @@ class _Stretch:
     names: tuple[str, ...]
     values: Array
     """All of them as they lie in device memory, and what is between them."""
+    has_note: bool
+    """Whether the last of the values is no gradient, but says whether the host wrote weights."""
     host: Array | None
     """A copy on the host, where the host reduces it."""
     before: tuple[Transfer, ...]
@@ -51,8 +65,10 @@ class Reductions:
         """
         self.buckets = {graph.name: gradient_buckets(manifest, graph) for graph in manifest.graphs}
         """The buckets of each graph, in the order of reduction."""
-        self.reducer: GradientReducer | None = None
-        """Who takes the means; None for a device that works alone."""
+        self._reducer: GradientReducer | None = None
+        self._equal = _equal_residents(manifest)
+        self._host_wrote = False
+        """Whether the host wrote what replicas must have alike, since they last reduced."""
         self._target = manifest.target
         self._memory = memory
         self._values = values
@@ -66,6 +82,27 @@ class Reductions:
         for buckets in self.buckets.values():
             for bucket in buckets:
                 memory.lay_together(bucket.symbols)
+
+    @property
+    def reducer(self) -> GradientReducer | None:
+        """Who takes the means; None for a device that works alone.
+
+        It is set when all replicas have the same weights and states of optimizers.
+        """
+        return self._reducer
+
+    @reducer.setter
+    def reducer(self, reducer: GradientReducer | None) -> None:
+        self._reducer, self._host_wrote = reducer, False
+
+    def host_wrote(self, names: Collection[str]) -> None:
+        """Note that the host gave symbols new values.
+
+        Args:
+            names: Names of the symbols.
+        """
+        if self._reducer is not None and not self._equal.isdisjoint(names):
+            self._host_wrote = True
 
     def check(self, plan: ReductionPlan | None, reduction: GradientReduction | None) -> None:
         """Refuse a run that would let replicas part ways.
@@ -110,9 +147,71 @@ class Reductions:
         """
         if plan is None or reduction is None or not plan.starts:
             return None
-        assert self.reducer is not None, "check() was called"
         enter = _ignore if silent else self._enter
-        return ReductionRun(plan, self.reducer, lambda start: self._find(start, reduction), enter)
+        return ReductionRun(plan, self, lambda start: self._find(start, reduction), enter)
+
+    def start(self, stretch: _Stretch, name: str) -> PendingReduction:
+        """Begin to reduce a stretch of memory.
+
+        Args:
+            stretch: Gradients with their place.
+            name: What people call them.
+        """
+        assert self._reducer is not None, "check() was called"
+        if stretch.has_note:
+            stretch.values[-1] = self._host_wrote
+        if stretch.host is None:
+            return self._reducer.start(stretch.values, name)
+        stretch.host[...] = stretch.values
+        return self._reducer.start(stretch.host, name)
+
+    def finish(self, stretch: _Stretch) -> None:
+        """Put means where the gradients are, and hear whether hosts wrote weights.
+
+        Args:
+            stretch: What was reduced.
+
+        Raises:
+            UsageError: Some replicas were given weights and others not, or other ones.
+        """
+        if stretch.host is not None:
+            stretch.values[...] = stretch.host
+        share = float(stretch.values[-1]) if stretch.has_note else 0.0
+        if share:
+            self._compare(share)
+
+    def _compare(self, share: float) -> None:
+        """Refuse to go on with replicas that have different weights.
+
+        Args:
+            share: What part of them was given some; they all come here.
+
+        Raises:
+            UsageError: Not all of them were, or not the same.
+        """
+        assert self._reducer is not None, "start() was called"
+        # The mean of N ones may be a rounding less.
+        if share < _NEARLY_ALL:
+            who = "the program wrote weights to the devices of some replicas, and not of others"
+        elif not self._reducer.agree(self._digest()):
+            who = "the program wrote different weights to the devices of replicas"
+        else:
+            self._host_wrote = False
+            return
+        raise UsageError(
+            f"{who}, so that they are no replicas any more: let all of them call to_rdu, "
+            "load_sharded_checkpoint and their like, with the same values"
+        )
+
+    def _digest(self) -> bytes:
+        """Return what only equal weights and states of optimizers have."""
+        digest, places = hashlib.blake2b(), dict[str, str]()
+        for name in sorted(self._equal):
+            places.setdefault(self._memory.region(name), name)
+        for name in places.values():
+            items = np.ascontiguousarray(self._memory.whole(name).items)
+            digest.update(items.view(np.uint8).data)
+        return digest.digest()
 
     def interleaved(
         self,
@@ -172,12 +271,14 @@ class Reductions:
         for names in _neighbours(start.bucket, start.names):
             arrays = [self._memory.tensor(name).items for name in names]
             values = self._memory.stretch(names)
+            has_note = names[-1] == start.bucket.symbols[-1]
+            values = values if has_note else values[:-1]
             sizes = [array.nbytes for array in arrays]
             if reduction.on_rdu:
                 ring = ring_transfer(
                     start.bucket, sizes, values.itemsize, reduction.replicas, self._target
                 )
-                yield _Stretch(names, values, None, (ring,), ())
+                yield _Stretch(names, values, has_note, None, (ring,), ())
                 continue
             up, down = (
                 tuple(
@@ -186,7 +287,7 @@ class Reductions:
                 )
                 for direction in (Direction.HOST_TO_RDU, Direction.RDU_TO_HOST)
             )
-            yield _Stretch(names, values, values.copy(), down, up)
+            yield _Stretch(names, values, has_note, values.copy(), down, up)
 
 
 class ReductionRun:
@@ -195,7 +296,7 @@ class ReductionRun:
     def __init__(
         self,
         plan: ReductionPlan,
-        reducer: GradientReducer,
+        device: Reductions,
         find: Callable[[Start], tuple[_Stretch, ...]],
         enter: Callable[[Iterable[Transfer], Sequence[str]], None],
     ) -> None:
@@ -203,12 +304,12 @@ class ReductionRun:
 
         Args:
             plan: What begins and what is waited for before each step.
-            reducer: Takes the means.
+            device: Takes the means.
             find: Returns the memory that is reduced.
             enter: Is told of the copies, and whose values they are.
         """
         self._plan = plan
-        self._reducer = reducer
+        self._device = device
         self._find = find
         self._enter = enter
         self._flying: dict[int, list[tuple[_Stretch, PendingReduction]]] = {}
@@ -226,16 +327,22 @@ class ReductionRun:
         for bucket in sorted(self._plan.waits.get(step, ())):
             for stretch, pending in self._flying.pop(bucket, ()):
                 pending.wait()
-                if stretch.host is not None:
-                    stretch.values[...] = stretch.host
+                self._device.finish(stretch)
                 self._enter(stretch.after, stretch.names)
 
     def _begin(self, stretch: _Stretch, name: str) -> PendingReduction:
         self._enter(stretch.before, ())
-        if stretch.host is None:
-            return self._reducer.start(stretch.values, name)
-        stretch.host[...] = stretch.values
-        return self._reducer.start(stretch.host, name)
+        return self._device.start(stretch, name)
+
+
+def _equal_residents(manifest: Manifest) -> frozenset[str]:
+    """Return what replicas have alike: weights and states of optimizers."""
+    residents = manifest.residents()
+    return frozenset(
+        symbol.name
+        for symbol in manifest.symbols
+        if symbol.kind in _ALIKE and symbol.name in residents
+    )
 
 
 def _ignore(_transfers: Iterable[Transfer], _names: Sequence[str]) -> None:

@@ -219,16 +219,23 @@ def __getattr__(name: str) -> Any:
 
 
 def _imported(module: str, name: str) -> Any:
-    """Import the module that a public name needs."""
+    """Import the module that a public name needs; say which package is missing or too old for it."""
     try:
         return importlib.import_module(module)
-    except ModuleNotFoundError as error:
-        if error.name != "torch":
-            raise
-        raise MissingLibraryError(
-            f"samba_onnx.{name} needs torch, which is not installed: install it with "
-            "pip install 'samba-onnx[torch]'"
-        ) from None
+    except Exception as error:
+        if isinstance(error, ModuleNotFoundError) and error.name == "torch":
+            raise MissingLibraryError(
+                f"samba_onnx.{name} needs torch, which is not installed: install it with "
+                "pip install 'samba-onnx[torch]'"
+            ) from None
+        from samba_onnx.version import outdated
+
+        old = outdated()
+        if old:
+            raise ImportError(
+                f"{'; '.join(old)}: upgrade with pip install --upgrade samba-onnx"
+            ) from error
+        raise
 
 
 def __dir__() -> list[str]:

@@ -283,6 +283,10 @@ class ExecutionError(SambaError, RuntimeError):
     """An engine failed, crashed or ran out of time; ``reason`` has its own words."""
 
 
+class LostRduError(ExecutionError):
+    """Another RDU of the same program failed, so that no exchange with it can be made."""
+
+
 class AnomalyError(ExecutionError, ArithmeticError):
     """A section or fallback made a NaN or an infinite number, in a run that looks for them."""
 

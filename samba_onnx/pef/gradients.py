@@ -119,22 +119,22 @@ def reduction_transfers(
 
     Returns:
         One transfer per bucket between devices; or one per gradient to the host, bucket by bucket,
-        and then one per gradient from there.
+        and then one per gradient from there. In spatial mapping, all of that for each mini-batch.
     """
     if replicas == 1:
         return ()
     symbols = {symbol.name: symbol for symbol in manifest.symbols}
-    buckets = gradient_buckets(manifest, graph)
+    buckets, target = gradient_buckets(manifest, graph), manifest.target
     if on_rdu:
-        return tuple(
-            _planned_ring(bucket, symbols, replicas, manifest.target) for bucket in buckets
+        moves = tuple(_planned_ring(bucket, symbols, replicas, target) for bucket in buckets)
+    else:
+        moves = tuple(
+            host_transfer(name, symbols[name].bytes or 0, direction, bucket.call, target)
+            for direction in (Direction.RDU_TO_HOST, Direction.HOST_TO_RDU)
+            for bucket in buckets
+            for name in bucket.symbols
         )
-    return tuple(
-        host_transfer(name, symbols[name].bytes or 0, direction, bucket.call, manifest.target)
-        for direction in (Direction.RDU_TO_HOST, Direction.HOST_TO_RDU)
-        for bucket in buckets
-        for name in bucket.symbols
-    )
+    return moves * (graph.spatial_batches or 1)
 
 
 def _planned_ring(

@@ -29,8 +29,6 @@ ExternalSize = Callable[[str], int]
 _T = onnx.TensorProto
 
 _NEW_BITS = {
-    "FLOAT4E2M1": 4,  # onnx 1.18
-    "FLOAT8E8M0": 8,  # onnx 1.19
     "INT2": 2,  # onnx 1.20
     "UINT2": 2,
     "FLOAT6E2M3": 6,  # onnx 1.23
@@ -40,9 +38,9 @@ _NEW_BITS = {
 
 BITS: dict[int, int] = {
     **{getattr(_T, name): bits for name, bits in _NEW_BITS.items() if hasattr(_T, name)},
-    **dict.fromkeys((_T.INT4, _T.UINT4), 4),
+    **dict.fromkeys((_T.INT4, _T.UINT4, _T.FLOAT4E2M1), 4),
     **dict.fromkeys((_T.BOOL, _T.INT8, _T.UINT8, _T.FLOAT8E4M3FN, _T.FLOAT8E4M3FNUZ), 8),
-    **dict.fromkeys((_T.FLOAT8E5M2, _T.FLOAT8E5M2FNUZ), 8),
+    **dict.fromkeys((_T.FLOAT8E5M2, _T.FLOAT8E5M2FNUZ, _T.FLOAT8E8M0), 8),
     **dict.fromkeys((_T.INT16, _T.UINT16, _T.FLOAT16, _T.BFLOAT16), 16),
     **dict.fromkeys((_T.INT32, _T.UINT32, _T.FLOAT), 32),
     **dict.fromkeys((_T.INT64, _T.UINT64, _T.DOUBLE, _T.COMPLEX64), 64),

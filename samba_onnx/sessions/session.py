@@ -112,7 +112,7 @@ class SambaSession:
         self.dynamic_dims: dict[str, DimInfo] = {}
         """Dimensions whose size may vary, by name; see ``create_dynamic_dim``."""
         self.transfers = Transfers(lambda: self._program.ledger)
-        """Every copy between host and device."""
+        """Every copy between host and device, and between devices of replicas."""
         if pef_path:
             self._tracer.load(pef_path)
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 from samba_onnx.errors import TransferLimitError, UsageError
-from samba_onnx.pef.manifest import Transfer
+from samba_onnx.pef.manifest import Direction, Transfer
 from samba_onnx.runtime.ledger import Ledger, Total, totals
 
 _LISTED = 20
@@ -14,7 +14,10 @@ _LISTED = 20
 
 
 class Transfers:
-    """The copies between host and device since the program was traced, or since ``reset()``."""
+    """The copies between host and device since the program was traced, or since ``reset()``.
+
+    With replicas that reduce gradients among their devices, what each device sent to others, too.
+    """
 
     def __init__(self, ledger: Callable[[], Ledger | None]) -> None:
         """Watch a session.
@@ -37,7 +40,7 @@ class Transfers:
 
     @property
     def bytes(self) -> int:
-        """Bytes copied, both ways together."""
+        """Bytes copied, all ways together."""
         return sum(record.bytes for record in self.records)
 
     def totals(self) -> tuple[Total, ...]:
@@ -68,7 +71,7 @@ class Transfers:
 def expecting(
     transfers: Transfers, max_bytes: int | None, max_count: int | None
 ) -> Iterator[Transfers]:
-    """Allow what runs inside only so many copies.
+    """Allow what runs inside only so many copies between host and device.
 
     Args:
         transfers: What is watched.
@@ -94,7 +97,9 @@ def expecting(
     is_continued = len(after) >= len(before) and all(
         old is new for old, new in zip(before, after, strict=False)
     )
-    _check(after[len(before) :] if is_continued else after, max_bytes, max_count)
+    made = after[len(before) :] if is_continued else after
+    copies = tuple(move for move in made if move.direction is not Direction.RDU_TO_RDU)
+    _check(copies, max_bytes, max_count)
 
 
 def _check(transfers: tuple[Transfer, ...], max_bytes: int | None, max_count: int | None) -> None:

@@ -10,6 +10,7 @@ from typing import Any, Final
 import numpy as np
 import torch
 from torch import nn
+from torch.utils import _pytree as pytree
 
 from samba_onnx.errors import InputError, UsageError
 from samba_onnx.facts.names import joined
@@ -72,7 +73,8 @@ def by_name(inputs: Any) -> dict[str, torch.Tensor]:
 
     Args:
         inputs: None, a tensor, or a list, tuple or dict of tensors, of None and of more of these.
-            A dict names the tensors in it that have no name.
+            A dict names the tensors in it that have no name, and those of a cache of
+            ``transformers`` in it, as a model was compiled with.
 
     Returns:
         Tensors by name.
@@ -106,6 +108,11 @@ def _collect(value: Any, key: str, tensors: dict[str, torch.Tensor]) -> None:
     elif isinstance(value, (list, tuple)):
         for item in value:
             _collect(item, "", tensors)
+    elif (
+        key and type(value) in pytree.SUPPORTED_NODES
+    ):  # a cache, once a model was compiled with it
+        for path, leaf in pytree.tree_flatten_with_path(value)[0]:
+            _collect(leaf, joined(key, *map(key_text, path)), tensors)
     elif isinstance(value, np.ndarray):
         what = f"input {key!r}" if key else "an input"
         name = key or "..."
@@ -117,6 +124,18 @@ def _collect(value: Any, key: str, tensors: dict[str, torch.Tensor]) -> None:
             "in and not given again; a run is given tensors, made with "
             "samba.from_torch_tensor(tensor, name='...')"
         )
+
+
+def key_text(entry: Any) -> str:
+    """Return one step of torch's path to a leaf as text: an index, a key or an attribute.
+
+    Args:
+        entry: As ``tree_flatten_with_path`` returns it.
+    """
+    for attribute in ("key", "idx", "name"):
+        if hasattr(entry, attribute):
+            return str(getattr(entry, attribute))
+    return str(entry)
 
 
 def _name(value: Any, name: str) -> Any:

@@ -18,6 +18,7 @@ from samba_onnx.program.kinds import SectionType
 from samba_onnx.safety.files import atomic_output
 from samba_onnx.sessions import SESSION
 from samba_onnx.sessions.arguments import tell_idle
+from samba_onnx.utils.processes import agreed, is_main_process
 from samba_onnx.utils.tracing import traced_outputs
 
 ITERATIONS = 100
@@ -56,13 +57,14 @@ def measure_performance(
     Args:
         model: The module that ``trace_graph`` was called with.
         inputs: Named tensors, as ``session.run`` takes them.
-        batch_size: Number of samples that one run takes.
+        batch_size: Number of samples that one run takes, of one replica.
         n_chips: Without effect, which is said once.
         inference: Whether to run forward sections only.
         run_graph_only: Whether to leave inputs and outputs on the device; they are copied once,
             before the runs that are measured.
         n_iterations: Number of runs, at least 1.
-        json: Path of a file to write the result to; None writes none.
+        json: Path of a file to write the result to, which only the first of several replicas does;
+            None writes none.
         compiled_stats_json: Without effect, which is said once.
         data_parallel: Whether several processes share the work, as for ``session.run``.
         reduce_on_rdu: Whether gradients are added up on the RDU, as for ``session.run``.
@@ -74,7 +76,7 @@ def measure_performance(
         world_size: Accepted, without effect: ``torch.distributed`` knows how many processes there are.
 
     Returns:
-        Samples per second, and seconds per run.
+        Samples per second, of this replica, and seconds per run.
 
     Raises:
         UsageError: The model was not traced, or a number is not positive.
@@ -103,7 +105,7 @@ def measure_performance(
 
     if run_graph_only:
         SESSION.run(inputs, [])
-    count, (seconds,) = _timed([once], n_iterations, min_duration)
+    count, (seconds,) = _timed([once], n_iterations, min_duration, together=data_parallel)
     result = Performance(batch_size * count / seconds, seconds / count)
     sys.stdout.write(
         f"e2e_throughput: {result.throughput} samples/s, measured over {count} iterations. "
@@ -174,16 +176,28 @@ def _tell(**given: object) -> None:
 
 
 def _timed(
-    runs: Sequence[Callable[[], Any]], iterations: int, min_duration: float
+    runs: Sequence[Callable[[], Any]],
+    iterations: int,
+    min_duration: float,
+    *,
+    together: bool = False,
 ) -> tuple[int, list[float]]:
-    """Return how often each of several runs was made, in turns, and its seconds in all."""
+    """Return how often each of several runs was made, in turns, and its seconds in all.
+
+    Replicas that run together make as many runs as the first one wants: they wait for each other.
+    """
+
+    def is_short() -> bool:
+        short = min(totals, default=min_duration) < min_duration
+        return agreed(short) if together and min_duration else short
+
     if iterations < 1 or min_duration < 0:
         raise UsageError(
             f"n_iterations is {iterations} and min_duration {min_duration}; give at least 1 and 0"
         )
     count, totals = 0, [0.0] * len(runs)
     with torch.no_grad():
-        while count < iterations or min(totals, default=min_duration) < min_duration:
+        while count < iterations or is_short():
             for number, run in enumerate(runs):
                 begin = time.perf_counter()
                 run()
@@ -193,5 +207,7 @@ def _timed(
 
 
 def _write(path: str, content: Mapping[str, Any]) -> None:
+    if not is_main_process():
+        return
     with atomic_output(Path(path)) as file:
         file.write(json_format.dumps(content, indent=1).encode())

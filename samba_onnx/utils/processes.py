@@ -20,5 +20,18 @@ def is_main_process() -> bool:
     return get_rank() == 0
 
 
+def agreed(value: bool) -> bool:
+    """Return what process 0 says, which all processes of the group ask at the same time.
+
+    Args:
+        value: What this process would say.
+    """
+    if get_world_size() == 1:
+        return value
+    box = [value]
+    distributed.broadcast_object_list(box, 0)
+    return box[0]
+
+
 def _in_group() -> bool:
     return distributed.is_available() and distributed.is_initialized()

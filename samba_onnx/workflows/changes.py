@@ -12,7 +12,7 @@ from samba_onnx.passes.planning.changes import Advise, PlacedGraph, changes
 from samba_onnx.passes.planning.joining import JoinedProgram
 from samba_onnx.passes.planning.legalising import LegalisationOptions
 from samba_onnx.passes.planning.optimum import Machine
-from samba_onnx.passes.rewrites.legalisation.narrowing import NAME as NARROW
+from samba_onnx.passes.rewrites.legalisation.proofs import NARROW
 from samba_onnx.passes.rewrites.legalisation.registry import all_rules, rule_for
 from samba_onnx.pef.changes import Bound, Change
 from samba_onnx.pef.rewriting import LegalisedRule

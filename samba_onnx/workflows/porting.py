@@ -25,6 +25,7 @@ from samba_onnx.importing.checkpoints import export_trained, read_checkpoint
 from samba_onnx.passes.planning.fusion.choosing import FusionOptions
 from samba_onnx.passes.planning.hosts import DEFAULT_HOST
 from samba_onnx.passes.planning.legalising import LegalisationOptions
+from samba_onnx.passes.sharding.programs import ParallelOptions
 from samba_onnx.pef import Pef
 from samba_onnx.pef.manifest import Manifest
 from samba_onnx.program.program import Program
@@ -114,6 +115,7 @@ def port(
     spatial_batches: int = 0,
     check_passes: bool = False,
     metadata: Mapping[str, str] | None = None,
+    parallel: ParallelOptions | None = None,
     progress: Progress | None = None,
 ) -> Pef:
     """Convert a torch model into a PEF that carries its weights.
@@ -135,6 +137,7 @@ def port(
         check_passes: Run the program after every pass of the compiler that changes it, and refuse to go
             on when it computes something else.
         metadata: Key-value pairs to keep.
+        parallel: For how many RDUs it is cut, and how; None for one.
         progress: Called with the name of each step before it begins.
 
     Returns:
@@ -176,6 +179,7 @@ def port(
         residents=residents,
         sample=reference,
         check_passes=check_passes,
+        parallel=parallel,
         progress=report,
     )
 

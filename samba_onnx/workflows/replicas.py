@@ -114,6 +114,14 @@ class Replicas:
             dist.broadcast_object_list(box, 0)
         return box[0]
 
+    def agree(self, value: bytes) -> bool:
+        """Return whether all replicas, which all ask, give the same value.
+
+        Args:
+            value: What this one has.
+        """
+        return len(set(self.of_all(value))) == 1
+
     def of_all(self, value: Any) -> list[Any]:
         """Return what every replica has, by their numbers.
 
@@ -121,7 +129,7 @@ class Replicas:
             value: Anything that can be pickled.
         """
         values: list[Any] = [None] * self.size
-        with self._waiting("the comparison of programs"):
+        with self._waiting("the comparison of replicas"):
             dist.all_gather_object(values, value)
         return values
 

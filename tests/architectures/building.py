@@ -16,7 +16,7 @@ from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 from models.initialization import spread_weights
 from tests.architectures.record import SMALL, Architecture
-from tests.architectures.tasks import Task, draw, labels, shapes
+from tests.architectures.tasks import Shapes, Task, draw, labels, shapes
 
 _EXPERTS = "batched_mm"  # all experts compute: the others have sizes that depend on values
 
@@ -115,12 +115,13 @@ def _module(architecture: Architecture, config: PretrainedConfig, seed: int) -> 
             module = getattr(transformers, task).from_config(config)
     if hasattr(module, "set_experts_implementation"):
         module.set_experts_implementation(_EXPERTS)
-    _spread(module, seed)
-    _calibrate(architecture, module, seed)
+    spread(module, seed)
+    inputs = shapes(architecture.task, architecture.inputs)
+    calibrate(module, inputs, architecture.options, seed)
     return module
 
 
-def _spread(module: nn.Module, seed: int) -> None:
+def spread(module: nn.Module, seed: int) -> None:
     """Give all parameters values under which outputs depend on inputs."""
     spread_weights(module, seed)
     with torch.no_grad():
@@ -132,24 +133,29 @@ def _spread(module: nn.Module, seed: int) -> None:
                     parameter.mul_(0.4)  # experts' matrices, which must not amplify
 
 
-def _calibrate(architecture: Architecture, module: nn.Module, seed: int) -> None:
-    """Let batch norms have the statistics of activations."""
+def calibrate(module: nn.Module, inputs: Shapes, options: Mapping[str, Any], seed: int) -> None:
+    """Let batch norms have the statistics of activations.
+
+    Args:
+        module: In evaluation mode afterwards.
+        inputs: Shapes of its inputs, of which eight samples are drawn.
+        options: Other arguments of ``forward``.
+        seed: Of the samples.
+    """
     norms = [one for one in module.modules() if isinstance(one, _BatchNorm)]
     if not norms:
         return
-    wide = {
-        name: (8, *shape[1:])
-        for name, shape in shapes(architecture.task, architecture.inputs).items()
-    }
+    wide = {name: (8, *shape[1:]) for name, shape in inputs.items()}
     momenta = [norm.momentum for norm in norms]
+    module.eval()
     for norm in norms:
         norm.reset_running_stats()
         norm.momentum = None
-    module.train()
+        norm.train()  # these alone: as a whole, some modules train only with labels
     known = inspect.signature(module.forward).parameters
     given = {name: value for name, value in draw(wide, seed + 2).items() if name in known}
     with torch.no_grad():
-        module(**given, **architecture.options)
+        module(**given, **options)
     for norm, momentum in zip(norms, momenta, strict=True):
         norm.momentum = momentum
         assert norm.running_var is not None

@@ -80,6 +80,7 @@ def test_inputs_come_from_files(samba_port: SambaPort, model: Path, tmp_path: Pa
 
 
 def test_a_factory_is_compared_layer_by_layer(samba_port: SambaPort, tmp_path: Path) -> None:
+    pytest.importorskip("torch")
     factory, pef, document = (
         "tests.cli.factories:positional",
         tmp_path / "f.pef",

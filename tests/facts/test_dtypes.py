@@ -29,6 +29,8 @@ each = pytest.mark.parametrize("element", ELEMENT_TYPES.values(), ids=ELEMENT_TY
 
 @each
 def test_onnx_says_the_same(element: ElementType) -> None:
+    if not hasattr(onnx.TensorProto, element.name.upper()):
+        pytest.skip(f"onnx {onnx.__version__} does not know the type")
     assert onnx.TensorProto.DataType.Value(element.name.upper()) == element.number
     known = ir.DataType(element.number)
     assert known.bitwidth == element.bits

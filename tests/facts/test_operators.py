@@ -31,6 +31,7 @@ from samba_onnx.facts.operators import (
     operators,
     table,
 )
+from tests.versions import needs
 
 TARGETS = Path(samba_onnx.passes.targets.__file__).parent
 
@@ -50,6 +51,7 @@ def test_every_operator_that_a_target_refuses_has_a_row() -> None:
     assert listed("unsupported.toml", "unsupported") <= FACTS.keys()
 
 
+@needs("onnx", "1.23")  # the table is of its operators
 def test_every_operator_of_onnx_has_a_row_and_each_row_is_about_one() -> None:
     known = {schema.name for schema in onnx.defs.get_all_schemas() if not schema.domain}
     assert FACTS.keys() == known | {"samba::AllGather", "samba::AllReduce", "samba::DropoutMask"}
@@ -98,6 +100,7 @@ def test_selections_keep_to_the_default_domain() -> None:
     assert operators(in_place=[InPlace.OVERWRITTEN]) == {"ScatterElements", "ScatterND"}
 
 
+@needs("onnx", "1.23")  # the table is of its operators
 def test_control_operators_are_those_with_a_body() -> None:
     def has_body(schema: onnx.defs.OpSchema) -> bool:
         return any(
@@ -109,6 +112,7 @@ def test_control_operators_are_those_with_a_body() -> None:
     assert operators(kind=Kind.CONTROL) == {schema.name for schema in schemas if has_body(schema)}
 
 
+@needs("onnx", "1.23")  # the table is of its operators
 def test_random_operators_are_those_that_onnx_calls_not_deterministic() -> None:
     nondeterministic = onnx.defs.OpSchema.NodeDeterminism.NonDeterministic
     told = {

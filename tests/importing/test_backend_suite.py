@@ -10,6 +10,7 @@ import pytest
 
 from tests.backend_cases import BackendCase, expected_counts, node_cases
 from tests.importing.backend import is_floating, problem, trace
+from tests.versions import needs
 
 QUICK = (
     "batch_normalization",
@@ -54,6 +55,7 @@ def _count(cases: Iterable[BackendCase]) -> tuple[collections.Counter[str], list
     return counts, problems
 
 
+@needs("onnx", "1.23")  # the modules of older ones have other names
 def test_cases_that_training_needs_most() -> None:
     counts, problems = _count(node_cases(QUICK))
     print(dict(counts))

@@ -19,6 +19,7 @@ ERRORS = [rule.id for rule in FORWARD_RULES if rule.severity is Severity.ERROR]
 @pytest.fixture(autouse=True)
 def _fresh_session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.chdir(tmp_path)
+    pytest.importorskip("torch")
     yield
     samba.session.reset()
 

@@ -128,7 +128,8 @@ def test_every_data_type_survives_inside_and_outside_of_the_file(tmp_path: Path)
         tensors.append(onnx.numpy_helper.from_array(array, f"w{kind}"))
     nodes = [node("Identity", [t.name], [f"y{t.name}"]) for t in tensors]
     outputs = [value(f"y{t.name}", None, t.data_type) for t in tensors]
-    proto = model(nodes, inputs=[], outputs=outputs, initializers=tensors, opset=28)
+    opset = onnx.defs.onnx_opset_version()
+    proto = model(nodes, inputs=[], outputs=outputs, initializers=tensors, opset=opset)
     expected = {t.name: onnx.numpy_helper.to_array(t) for t in tensors}
     onnx.save(proto, tmp_path / "inside.onnx")
     onnx.save(proto, tmp_path / "outside.onnx", save_as_external_data=True, location="w.bin")

@@ -7,15 +7,18 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
+import numpy as np
 import onnx_ir as ir
 import pytest
 
 from samba_onnx.errors import InternalError, UsageError
 from samba_onnx.passes import pipeline
-from samba_onnx.passes.order import PassContext, PassEntry
+from samba_onnx.passes.order import PassContext, PassEntry, PipelineOptions
 from samba_onnx.passes.pipeline import PipelineResult, run_pipeline
 from samba_onnx.passes.rewrites.refusals import ReasonedPass, Refusal
+from samba_onnx.passes.watching import PassStep
 from tests.passes.rewrites.applying import KnowsAll, parse
+from tests.passes.rewrites.legalisation.legalising import TARGET, Everything
 
 TEXT = "g (float[2] x) => (float[2] y) { a = Relu (x)  y = Neg (a) }"
 Change = Callable[[ir.Model], bool | None]
@@ -167,3 +170,65 @@ def test_a_repetition_ends_even_if_something_always_changes(
 ) -> None:
     result = ran(monkeypatch, *repeated(entry(FirstPass, add_node)), entry(SecondPass, nothing))
     assert len(result.passes) == pipeline.MOST_ROUNDS + 1
+
+
+class Watch:
+    """Keeps what it sees."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[str, bool]] = []
+        self.models: set[int] = set()
+
+    def see(self, step: PassStep) -> None:
+        self.seen.append((step.name, step.binds_later))
+        self.models.add(id(step.model))
+
+    def finish(self) -> tuple[str, ...]:
+        return (f"{len(self.seen)} seen",)
+
+
+def test_whoever_watches_sees_what_changed_and_whether_sizes_are_known(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    turns = iter([True, False, True, True])
+    entries = [
+        entry(FirstPass, lambda model: next(turns)),
+        entry(SecondPass, lambda model: next(turns)),
+        replace(entry(FirstPass, lambda model: next(turns)), static_inputs=True),
+        entry(SecondPass, lambda model: next(turns)),
+    ]
+    monkeypatch.setattr(pipeline, "RUNNING", tuple(entries))
+    watch, model = Watch(), parse(TEXT)
+    result = run_pipeline(model, KnowsAll(), watch=watch)
+    assert watch.seen == [("First", True), ("First", False), ("Second", False)]
+    assert watch.models == {id(model)}
+    assert result.notes == ("3 seen",)
+
+
+def test_what_comes_behind_a_group_that_changed_nothing_runs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    result = ran(monkeypatch, *repeated(entry(FirstPass, nothing)), entry(SecondPass, nothing))
+    assert [summary.name for summary in result.passes] == ["First", "Second"]
+
+
+def test_the_chooser_is_asked_and_notes_follow_each_other() -> None:
+    text = """g (float[n,4] x, float[k,4] d) => (float[?,?] y) <int64[4] p = {0, 1, 0, 1}, float[3,4] d>
+    { h = Pad<mode="reflect">(x, p) e = ReduceSum<keepdims=0>(d) y = Add(h, e) }"""
+
+    def model() -> ir.Model:
+        read = parse(text.replace(", float[3,4] d>", ">"))
+        value = read.graph.inputs[1]
+        value.const_value = ir.tensor(np.ones((3, 4), np.float32), name="d")
+        read.graph.register_initializer(value)
+        return read
+
+    plain, chosen = model(), model()
+    run_pipeline(plain, TARGET)
+    assert "Pad" in [node.op_type for node in plain.graph]
+    result = run_pipeline(chosen, TARGET, PipelineOptions(assumed_size=1), chooser=Everything())
+    assert "Pad" not in [node.op_type for node in chosen.graph]
+    assert [tuple(value.shape or ()) for value in chosen.graph.inputs] == [(1, 4), (3, 4)]
+    assumed, defaults = result.notes
+    assert "n" in assumed
+    assert "have defaults (d)" in defaults

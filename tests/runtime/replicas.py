@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -33,6 +34,7 @@ class Meeting:
     rounds: list[dict[int, Array]] = field(default_factory=list)
     done: list[threading.Event] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
+    votes: dict[int, bytes] = field(default_factory=dict)
 
     def bring(self, rank: int, number: int, values: Array) -> threading.Event:
         with self.lock:
@@ -66,6 +68,14 @@ class Member:
         self.sizes.append(values.size)
         self.events.append(f"start {number}")
         return Pending(self, number, self.meeting.bring(self.rank, number, values))
+
+    def agree(self, value: bytes) -> bool:
+        self.meeting.votes[self.rank] = value
+        deadline = time.monotonic() + PATIENCE
+        while len(self.meeting.votes) < self.meeting.size:
+            assert time.monotonic() < deadline, "another replica never voted"
+            time.sleep(0.001)
+        return len(set(self.meeting.votes.values())) == 1
 
 
 @dataclass

@@ -154,8 +154,9 @@ def test_one_bucket_is_one_array_in_device_memory(stack: ExitStack, tmp_path: Pa
         lambda device, number, rank: run(device, X[number, rank], reduction("inorder")),
     )
     for (device, member), twin in zip(replicas, replicas[::-1], strict=True):
-        # w2's 24 numbers fill up to a multiple of 64 bytes; that is not accounted for.
-        assert member.sizes == [32 + 64] * STEPS
+        # w2's 24 numbers fill up to a multiple of 64 bytes, and one number says whether the host wrote
+        # weights; none of that is accounted for.
+        assert member.sizes == [32 + 64 + 1] * STEPS
         assert [(move.symbol, move.bytes) for move in reduced(device)] == [("gradients[0]", 352)]
         np.testing.assert_array_equal(weights(device)[0], weights(twin[0])[0])
         np.testing.assert_allclose(weights(device)[0], joined(2)[0], **CLOSE)
@@ -280,3 +281,34 @@ def test_a_failing_section_is_not_hidden_by_a_reduction(stack: ExitStack, tmp_pa
     with pytest.raises(AnomalyError, match="w2__grad"):
         device.execute(device.prepare(request), {"x": X[0, 0]})
     assert member.events == []
+
+
+@pytest.mark.parametrize("on_rdu", [True, False])
+@pytest.mark.parametrize("writes", ["same", "some", "different"])
+def test_weights_that_the_host_writes_must_be_those_of_all(
+    stack: ExitStack, tmp_path: Path, on_rdu: bool, writes: str
+) -> None:
+    """All replicas notice it together, before any of them makes a step."""
+    how = reduction("optimal", on_rdu=on_rdu)
+    messages = {
+        "some": "to the devices of some replicas, and not of others",
+        "different": "different weights to the devices of replicas",
+    }
+
+    def step(device: Device, number: int, rank: int) -> None:
+        if number == 2 and (rank == 0 or writes != "some"):
+            new = W1 * (1 + rank * (writes == "different"))
+            device.load({"w1": new}) if rank else device.write("w1", new)
+        if number < 2 or writes == "same":
+            run(device, X[number, rank], how)
+            return
+        before = weights(device)
+        with pytest.raises(UsageError, match=messages[writes]):
+            run(device, X[number, rank], how)
+        np.testing.assert_array_equal(weights(device)[0], before[0])
+        np.testing.assert_array_equal(weights(device)[1], before[1])
+
+    replicas = trained(stack, tmp_path, two_layers(), step)
+    if writes == "same":
+        (one, _), (other, _) = replicas
+        np.testing.assert_array_equal(weights(one)[0], weights(other)[0])

@@ -40,6 +40,7 @@ def program(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("form", ["command", pytest.param("module", marks=pytest.mark.slow)])
 def test_command_line_status_and_traceback_are_the_programs(form: str, program: Path) -> None:
+    pytest.importorskip("torch")
     done = launch(form, program, "run", "--help")
     assert done.returncode == 3, done.stderr
     assert done.stdout.split("\n")[0] == "__main__ ['run', '--help'] True helper"

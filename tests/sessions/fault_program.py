@@ -1,4 +1,4 @@
-"""A training of several replicas in which one does what its command line says: ``HOW PEF [RANK]``."""
+"""A training of several replicas in which one does what its command line says: ``HOW PEF``."""
 
 from __future__ import annotations
 
@@ -46,16 +46,20 @@ def fail(how: str) -> None:
 
 def main(how: str, pef: str) -> None:
     """Compile, or train until a replica fails."""
+    if not how.startswith("compile"):
+        dist.init_process_group("mpi")
     torch.manual_seed(0)
+    batch = 4
+    if how == "compile other" or (how == "differ" and dist.get_rank() == 1):
+        batch, pef = 8, f"{pef}.other"
     model = Net()
     samba.from_torch_model_(model)
     optimizer = samba.optim.SGD(model.parameters(), lr=0.1)
-    x = samba.randn(4, 6, name="x", batch_dim=0)
-    y = samba.randint(3, (4,), name="y", batch_dim=0)
-    if how == "compile":
+    x = samba.randn(batch, 6, name="x", batch_dim=0)
+    y = samba.randint(3, (batch,), name="y", batch_dim=0)
+    if how.startswith("compile"):
         samba.session.compile(model, (x, y), optimizer, output=pef, check=False)
         return
-    dist.init_process_group("mpi")
     rank = dist.get_rank()
     samba.session.atexit_register(print, f"handler {rank}", flush=True)
     samba.utils.trace_graph(model, (x, y), optimizer, pef=pef)

@@ -66,6 +66,8 @@ class Scenario:
     """Batches of a step, whose gradients add up."""
     norm: float | None = None
     """``max_grad_norm`` of the last optimizer."""
+    dtype: torch.dtype = torch.float32
+    """Type of parameters and inputs."""
     arguments: dict[str, Any] = field(default_factory=dict)
     """Of ``session.run``."""
 
@@ -77,6 +79,7 @@ SCENARIOS = {
     "rdu": Scenario(arguments={"reduce_on_rdu": True}),
     "two": Scenario(two_optimizers, norm=0.05, arguments={"reduce_on_rdu": True}),
     "apart": Scenario(two_optimizers, (("FWD", "BCKWD"), ("GRADNORM", "OPT")), norm=0.05),
+    "bfloat16": Scenario(dtype=torch.bfloat16, arguments={"data_parallel_mode": "optimal"}),
     "added": Scenario(
         one_optimizer,
         (("fwd", "bckwd"), ("reduce", "opt", "zerograd")),
@@ -91,7 +94,7 @@ def batches(scenario: Scenario, replicas: int) -> list[dict[str, Tensor]]:
     """Return the batches of all replicas, joined."""
     generator = torch.Generator().manual_seed(5)
     count = STEPS * scenario.batches
-    x = torch.randn(count, BATCH * replicas, 2, 6, 6, generator=generator)
+    x = torch.randn(count, BATCH * replicas, 2, 6, 6, generator=generator).to(scenario.dtype)
     label = torch.randint(5, (count, BATCH * replicas), generator=generator)
     return [{"x": one, "label": other} for one, other in zip(x, label, strict=True)]
 
@@ -106,7 +109,7 @@ def prepared(scenario: Scenario, seed: int) -> tuple[Net, list[Optimizer], dict[
     import samba_onnx as samba
 
     torch.manual_seed(seed)
-    model = Net().train()
+    model = Net().train().to(scenario.dtype)
     samba.from_torch_model_(model)
     optimizers = scenario.optimizers(samba.optim, model)
     if scenario.norm is not None:
@@ -135,7 +138,7 @@ def compile_all(folder: Path) -> None:
 def eager(scenario: Scenario, replicas: int) -> dict[str, Tensor]:
     """Return the parameters that torch trains in one process on the joined batches."""
     torch.manual_seed(0)
-    model = Net().train()
+    model = Net().train().to(scenario.dtype)
     optimizers = scenario.optimizers(torch.optim, model)
     for number, batch in enumerate(batches(scenario, replicas), 1):
         model(**batch).backward()

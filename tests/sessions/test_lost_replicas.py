@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import socket
 import subprocess
 import sys
 import time
@@ -87,6 +88,83 @@ def test_a_lost_replica_ends_all_of_them_and_is_named_by_each(pef: str, how: str
     # One line says it all, except to him who raised.
     tracebacks = done.stderr.count('fault_program.py", line')
     assert (tracebacks > 0) == how.endswith("raise")
+
+
+@pytest.mark.slow
+def test_replicas_with_different_pefs_are_told_the_difference(pef: str) -> None:
+    compile_other = [sys.executable, *MODULE, "compile other", pef]
+    subprocess.run(compile_other, check=True, timeout=PATIENCE)
+    done = train("differ", pef)
+    assert done.returncode == 1
+    assert "pid" not in done.stdout
+    # Both say it, if the launcher lets them.
+    assert re.search(
+        r"UsageError: replicas have different programs: that of rank 1 is not that of rank 0: "
+        r"tensor \d+ is input x tensor\(float\) \[4, 6\] on rank 0 and "
+        r"input x tensor\(float\) \[8, 6\] on rank 1; this one, rank \d, has ",
+        done.stderr,
+    )
+
+
+ADDRESSES = ("127.0.0.1", "127.0.0.2")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+    not sys.platform.startswith("linux"), reason="all of 127 is this machine on Linux"
+)
+def test_two_machines_name_a_lost_replica_and_start_again(tmp_path: Path) -> None:
+    """Two loopback addresses stand for two machines; each has a torchrun."""
+    program = tmp_path / "program.py"
+    program.write_text(RESTARTED)
+    with socket.socket() as free:
+        free.bind((ADDRESSES[0], 0))
+        port = free.getsockname()[1]
+    jobs = []
+    for address in ADDRESSES:
+        meeting = f"--rdzv-backend c10d --rdzv-id two --rdzv-endpoint {ADDRESSES[0]}:{port}"
+        options = f"--nnodes 2 --nproc-per-node 1 {meeting} --local-addr {address} --max-restarts 2"
+        module = f"-m samba_onnx.sambaflow {program} {tmp_path}"
+        command = f"-m torch.distributed.run {options} {module}"
+        jobs.append(
+            subprocess.Popen(
+                [sys.executable, *command.split()],
+                env=clean() | {"OMP_NUM_THREADS": "1"},
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+        )
+    ends = [job.communicate(timeout=PATIENCE) for job in jobs]
+    assert [job.returncode for job in jobs] == [0, 0], ends
+    output, errors = ("".join(part) for part in zip(*ends, strict=True))
+    waited = (
+        r"while this rank waited in torch\.distributed\.all_reduce, at program\.py:\d+ in <module>"
+    )
+    assert re.search(r"rank 0 \(.*\): rank 1 \(.*\) died " + waited, errors)
+    assert sorted(output.splitlines()) == ["0 of 2: [2.0, 2.0]", "1 of 2: [2.0, 2.0]"]
+
+
+RESTARTED = """
+import os, pathlib, signal, sys
+import sambaflow.samba
+import torch
+import torch.distributed as dist
+
+dist.init_process_group("mpi")
+killed = pathlib.Path(sys.argv[1], "killed")
+is_first = not killed.exists()
+dist.barrier()
+if is_first and dist.get_rank() == 1:
+    killed.touch()
+    os.kill(os.getpid(), signal.SIGKILL)
+total = torch.ones(2)
+dist.all_reduce(total)
+line = f"{dist.get_rank()} of {dist.get_world_size()}: {total.tolist()}\\n"
+dist.barrier()
+sys.stdout.write(line)
+dist.destroy_process_group()
+"""
 
 
 @pytest.mark.slow

@@ -122,3 +122,14 @@ def test_what_cannot_be_measured_is_refused(
         utils.measure_performance(model, inputs, n_iterations=0)
     with pytest.raises(UsageError, match="was not traced"):
         utils.measure_performance(nn.ReLU(), inputs)
+
+
+def test_processes_agree_on_what_the_first_one_says() -> None:
+    from torch import distributed
+    from torch._C._distributed_c10d import HashStore
+
+    from samba_onnx.utils.processes import agreed
+
+    assert agreed(True) is True
+    distributed.init_process_group("gloo", store=HashStore(), rank=0, world_size=1)
+    assert agreed(False) is False

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from tests.json_tables import read_table, write_table
 from tests.wild.outcome import RIGHT, Outcome
 
 PATH: Final = Path(__file__).with_name("expected.json")
@@ -20,18 +20,12 @@ Table = Mapping[str, Outcome]
 
 def read(path: Path = PATH) -> dict[str, Outcome]:
     """Return the outcomes by subject that were written last."""
-    if not path.exists():
-        return {}
-    return {name: Outcome(**row) for name, row in json.loads(path.read_text()).items()}
+    return read_table(path, Outcome)
 
 
 def write(table: Table, path: Path = PATH) -> None:
     """Write outcomes, one subject a line, in the order of their names."""
-    rows = [
-        f"{json.dumps(name)}: {json.dumps(outcome.as_json())}"
-        for name, outcome in sorted(table.items())
-    ]
-    path.write_text("{\n" + ",\n".join(rows) + "\n}\n")
+    write_table(path, {name: outcome.as_json() for name, outcome in table.items()})
 
 
 def difference(outcome: Outcome, expected: Outcome | None) -> str:

@@ -60,3 +60,4 @@ def test_objects_and_arrays_of_the_first_one(group: None) -> None:
     assert array.tolist() == [1.5, 2.5]
     assert replicas.from_first({"a": 1}) == {"a": 1}
     assert replicas.of_all("x") == ["x"]
+    assert replicas.agree(b"x")

@@ -155,13 +155,12 @@ def _within(
         taken = draft.op("Floor", draft.op("Max", taken, _number(draft, 0)))
     first, last = _number(draft, 0), _number(draft, size - 1)
     above = draft.op("GreaterOrEqual", taken, first)
-    below = draft.op("LessOrEqual", taken, last)
     if how.padding == "zeros":
+        below = draft.op("LessOrEqual", taken, last)
         inside = draft.op("Cast", draft.op("And", above, below), to=ir.DataType.FLOAT)
         share = inside if share is None else draft.op("Mul", share, inside)
     # What is no number is at no place: it takes the first one, and its weight is no number.
-    bounded = draft.op("Where", below, taken, last)
-    bounded = draft.op("Where", above, bounded, first)
+    bounded = draft.op("Clip", draft.op("Where", above, taken, first), first, last)
     return _Neighbour(draft.op("Cast", bounded, to=ir.DataType.INT64), share)
 
 

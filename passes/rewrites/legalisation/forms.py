@@ -21,7 +21,9 @@ from samba_onnx.passes.rewrites.fold_shapes import FoldShapesPass
 from samba_onnx.passes.rewrites.foreign.drafting import CannotExpandError, Draft, own_outputs
 from samba_onnx.passes.rewrites.infer_shapes import InferShapesPass
 from samba_onnx.passes.rewrites.inline_branches import InlineBranchesPass
+from samba_onnx.passes.rewrites.legalisation.proofs import NARROW, inner_narrowings, useful_webs
 from samba_onnx.passes.rewrites.legalisation.registry import rule_for
+from samba_onnx.passes.rewrites.legalisation.webs import narrow
 from samba_onnx.passes.rewrites.lift_constants import LiftConstantsPass
 from samba_onnx.passes.rewrites.refusals import Refusal
 from samba_onnx.passes.rewrites.remove_noops import RemoveNoopsPass
@@ -123,13 +125,26 @@ class FormFinder:
                     f"it would become {len(model.graph):,} nodes, more than {MOST_NODES:,}"
                 )
             _simplify(model)
-            pending = [inner for inner in model.graph if self.target.support(inner).reason]
+            pending = self._narrowed(model, known)
             if not pending:
                 left = model.graph.initializers.values()
                 places = {name_of(v): at for at, v in enumerate(operands) if v in left}
                 return LegalForm(rule.name, model.graph, places)
         reason = self.target.support(pending[0]).reason
         return Refusal(f"rules would have to be applied too often: {reason and reason.message}")
+
+    def _narrowed(self, model: ir.Model, known: Mapping[ir.Value, Interval]) -> list[ir.Node]:
+        """Let places that rules wrote be int32 where the target lacks int64; return what it still refuses."""
+        refused = [inner for inner in model.graph if self.target.support(inner).reason]
+        if not refused or NARROW in self.excluded:
+            return refused
+        kinds = inner_narrowings(known)
+        useful = useful_webs(model.graph, kinds, refused, self.target, self.excluded)
+        for web in useful:
+            narrow(model, web)
+        if useful:
+            _simplify(model)
+        return [inner for inner in model.graph if self.target.support(inner).reason]
 
     def _write(self, node: ir.Node, known: Mapping[ir.Value, Interval]) -> Refusal | None:
         """Let a rule write a node of the copy."""

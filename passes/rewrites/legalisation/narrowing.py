@@ -8,27 +8,22 @@ Numbers of float64 fit where they are numbers of float32, or one rounding away f
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Final
 
 import onnx_ir as ir
 
-from samba_onnx.passes.rewrites.legalisation.exactness import Exactness
-from samba_onnx.passes.rewrites.legalisation.forms import FormFinder
 from samba_onnx.passes.rewrites.legalisation.legalise import Chooser
-from samba_onnx.passes.rewrites.legalisation.registry import narrows, rule_for
-from samba_onnx.passes.rewrites.legalisation.webs import (
-    Narrowing,
-    Web,
-    misfit,
-    narrow,
-    webs,
+from samba_onnx.passes.rewrites.legalisation.proofs import (
+    NARROW,
+    helps,
+    narrowings,
+    useful_webs,
 )
+from samba_onnx.passes.rewrites.legalisation.registry import narrows
+from samba_onnx.passes.rewrites.legalisation.webs import Web, misfit, narrow
 from samba_onnx.passes.rewrites.refusals import ReasonedPass, Refusal
-from samba_onnx.program.bounds import Bounds, type_limits
-from samba_onnx.program.legal_inputs import legal_inputs
 
-NAME: Final = narrows(
-    name="narrow",
+narrows(
+    name=NARROW,
     values="those of int64 and float64",
     makes="the same nodes in int32 and float32, with Casts at the border of a web",
     needs=(
@@ -55,19 +50,16 @@ class NarrowPass(ReasonedPass):
     def call(self, model: ir.Model) -> ir.passes.PassResult:
         """Narrow what is chosen."""
         chooser = self.chooser
-        if chooser is None or NAME in chooser.finder.excluded:
+        if chooser is None or NARROW in chooser.finder.excluded:
             return ir.passes.PassResult(model, modified=False)
         refused = chooser.fallbacks(model)
-        version = model.graph.opset_imports.get("", 0)
-        for kinds in _narrowings(model.graph):
-            # Case 1.
-            for node in refused:
-                if _helps(node, kinds, chooser.finder):
-                    # Case 2.
-                    refusal = misfit(node, kinds, version)
-                    if not self.refusals.applied(node, refusal) and refusal is not None:
-                        chooser.refuse(node, NAME, refusal)
-        useful = _useful(model.graph, refused, chooser.finder)
+        target, excluded = chooser.finder.target, chooser.finder.excluded
+        self._refuse(model.graph, refused, chooser)
+
+        def useful_in(graph: ir.Graph, nodes: Collection[ir.Node]) -> tuple[Web, ...]:
+            return useful_webs(graph, narrowings(graph), nodes, target, excluded)
+
+        useful = useful_in(model.graph, refused)
         if not useful:
             return ir.passes.PassResult(model, modified=False)
 
@@ -75,7 +67,7 @@ class NarrowPass(ReasonedPass):
             own = list(copy.graph)
             places = {node: place for place, node in enumerate(model.graph)}
             nodes = {own[places[node]] for node in refused}
-            for number, web in enumerate(_useful(copy.graph, nodes, chooser.finder)):
+            for number, web in enumerate(useful_in(copy.graph, nodes)):
                 if number in chosen:
                     narrow(copy, web)
 
@@ -90,57 +82,14 @@ class NarrowPass(ReasonedPass):
                 self.refusals.applied(web.nodes[0], why)
         return ir.passes.PassResult(model, modified=bool(chosen))
 
-
-def _narrowings(graph: ir.Graph) -> tuple[Narrowing, ...]:
-    legal = legal_inputs(graph)
-    bounds = Bounds(legal, by_type=True)
-    exactness, limits = Exactness(bounds), type_limits(ir.DataType.INT32)
-
-    def larger(value: ir.Value) -> str:
-        interval = bounds.of(value)
-        ends = f": from {interval.low:,} to {interval.high:,}" if interval.is_finite else ""
-        return f"{value.name!r} may be larger than int32{ends}"
-
-    return (
-        Narrowing(
-            ir.DataType.INT64,
-            ir.DataType.INT32,
-            lambda value: bounds.of(value).is_inside(limits),
-            larger,
-            legal,
-        ),
-        Narrowing(ir.DataType.DOUBLE, ir.DataType.FLOAT, exactness.fits, exactness.reason),
-    )
-
-
-def _useful(graph: ir.Graph, refused: Collection[ir.Node], finder: FormFinder) -> tuple[Web, ...]:
-    """Return the webs with nodes that the target refuses for their type, and not only Casts at a border."""
-    return tuple(
-        web
-        for kinds in _narrowings(graph)
-        if any(_helps(node, kinds, finder) for node in refused)
-        for web in webs(graph, kinds)
-        if any(
-            node in refused
-            and _helps(node, kinds, finder)
-            and not (web.has_border and node.op_type == "Cast")
-            for node in web.nodes
-        )
-    )
-
-
-def _helps(node: ir.Node, kinds: Narrowing, finder: FormFinder) -> bool:
-    """Return whether a node would run on the target, or a rule may write it, if its values were narrow."""
-    values = [value for value in (*node.inputs, *node.outputs) if value is not None]
-    wide = {value: value.type for value in values if value.dtype is kinds.wide}
-    if not wide:
-        return False
-    if kinds.wide is ir.DataType.DOUBLE and rule_for(node, finder.excluded) is not None:
-        return True
-    try:
-        for value in wide:
-            value.type = ir.TensorType(kinds.narrow)
-        return finder.target.support(node).reason is None
-    finally:
-        for value, kind in wide.items():
-            value.type = kind
+    def _refuse(self, graph: ir.Graph, refused: Collection[ir.Node], chooser: Chooser) -> None:
+        """Say why nodes stay that narrow values would help."""
+        version = graph.opset_imports.get("", 0)
+        for kinds in narrowings(graph):
+            # Case 1.
+            for node in refused:
+                if helps(node, kinds, chooser.finder.target, chooser.finder.excluded):
+                    # Case 2.
+                    refusal = misfit(node, kinds, version)
+                    if not self.refusals.applied(node, refusal) and refusal is not None:
+                        chooser.refuse(node, NARROW, refusal)

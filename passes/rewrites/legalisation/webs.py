@@ -15,6 +15,7 @@ import networkx
 import onnx
 import onnx_ir as ir
 
+from samba_onnx.facts.dtypes import tensor_text
 from samba_onnx.passes.rewrites.refusals import Refusal
 from samba_onnx.passes.rewrites.rewriting import (
     WEIGHT,
@@ -28,6 +29,8 @@ from samba_onnx.program.intervals import Interval
 
 _TYPED: Final = {"Cast": "to", "ConstantOfShape": "value", "EyeLike": "dtype"}
 """Operators that state the type of their result, and by what."""
+_KEPT: Final = frozenset({"OneHot"})
+"""Operators of which runtimes have kernels for some combinations of types only."""
 _STATEMENTS: Final = frozenset({"dtype", "output_datatype", "output_dtype", "to", "value"})
 
 
@@ -97,24 +100,29 @@ class Web:
         return any(leaves) or any(constant(value) is None for value in self.entering)
 
 
-def groups(node: ir.Node, wide: ir.DataType, version: int) -> Iterator[tuple[WebEnd, ...]]:
+def groups(node: ir.Node, kinds: Narrowing, version: int) -> Iterator[tuple[WebEnd, ...]]:
     """Yield the places at a node whose types change together.
 
     Args:
         node: A node of the default domain.
-        wide: Only places of values of this type are looked at.
+        kinds: Only places of values of its wide type are looked at, where the operator takes its narrow one.
         version: Version of the default operator set.
 
     Yields:
         Places of one type variable each.
     """
-    if node.domain or next(subgraphs(node), None) is not None:
+    if node.domain or node.op_type in _KEPT or next(subgraphs(node), None) is not None:
         return
     try:
         schema = onnx.defs.get_schema(node.op_type, node.version or version)
     except onnx.defs.SchemaError:
         return
-    variables = {constraint.type_param_str for constraint in schema.type_constraints}
+    type_name = tensor_text(kinds.narrow.name)
+    variables = {
+        constraint.type_param_str
+        for constraint in schema.type_constraints
+        if type_name in constraint.allowed_type_strs
+    }
     if not _STATEMENTS.isdisjoint(node.attributes) and node.op_type not in _TYPED:
         return  # it states a type by an attribute that nobody knows here
     together: dict[str, list[WebEnd]] = {}
@@ -124,7 +132,7 @@ def groups(node: ir.Node, wide: ir.DataType, version: int) -> Iterator[tuple[Web
     ):
         for position, value in enumerate(values):
             kind = formal[min(position, len(formal) - 1)].type_str
-            if value is not None and value.dtype is wide and kind in variables:
+            if value is not None and value.dtype is kinds.wide and kind in variables:
                 together.setdefault(kind, []).append(WebEnd(node, position, is_output))
     yield from map(tuple, together.values())
 
@@ -143,7 +151,7 @@ def webs(graph: ir.Graph, narrowing: Narrowing) -> tuple[Web, ...]:
     narrow = [
         ends
         for node in graph
-        for ends in groups(node, narrowing.wide, version)
+        for ends in groups(node, narrowing, version)
         if all(narrowing.fits(end.value) for end in ends)
     ]
     joined: networkx.Graph[object] = networkx.Graph()
@@ -162,7 +170,7 @@ def webs(graph: ir.Graph, narrowing: Narrowing) -> tuple[Web, ...]:
 
 def misfit(node: ir.Node, narrowing: Narrowing, version: int) -> Refusal | None:
     """Return why a node keeps the wide type; None if nothing keeps it from the narrow one."""
-    for ends in groups(node, narrowing.wide, version):
+    for ends in groups(node, narrowing, version):
         for end in ends:
             if not narrowing.fits(end.value):
                 return Refusal(narrowing.reason(end.value))

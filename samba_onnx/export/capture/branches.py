@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import traceback
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -15,12 +14,12 @@ from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
 from samba_onnx.errors import BranchWarning, ModelError
+from samba_onnx.export.capture.explanations import user_place
 from samba_onnx.export.capture.outputs import plain_outputs
 from samba_onnx.export.capture.restoring import members_replaced
 from samba_onnx.export.capture.samba_calls import samba_calls
 from samba_onnx.export.capture.state_reads import StateReads
 from samba_onnx.functional import HOST_OPERATORS
-from samba_onnx.program.source_location import trace_location
 from samba_onnx.tensor import SambaTensor
 
 _TAKING: Final = frozenset(
@@ -87,7 +86,7 @@ class Values:
         """
         _need_values(module, (args, keywords))
         self._taken = []
-        reads = StateReads(module, _TAKING, _place)
+        reads = StateReads(module, _TAKING, user_place)
 
         def take(function: Callable[..., Any], args: Any, named: Any) -> Any:
             value = function(*args, **named)
@@ -125,7 +124,7 @@ class Values:
             if not self._recorded:
                 self._taken.append(None)
                 raise ValuesNeededError
-            self._lines[_place()] = None
+            self._lines[user_place()] = None
             return self._next(function, args)
 
         with _Taking(take):
@@ -148,7 +147,7 @@ class Values:
             return next(self._left)
         except StopIteration:
             raise ModelError(
-                f"{_place()}: the module asks for more values of tensors while it is traced "
+                f"{user_place()}: the module asks for more values of tensors while it is traced "
                 "than when it runs: it must not depend on being traced"
             ) from None
 
@@ -297,7 +296,3 @@ def _exporting() -> Iterator[None]:
         yield
     finally:
         torch.compiler._is_exporting_flag, torch.compiler._is_compiling_flag = flags
-
-
-def _place() -> str:
-    return trace_location("".join(traceback.format_list(traceback.extract_stack()[:-3])))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 import traceback
 from collections.abc import Mapping
+from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
@@ -33,6 +35,7 @@ _BY_FUNCTION: Final[Mapping[str, str]] = MappingProxyType(
 )
 """What to say where the user's line calls functions of such a file; the first that fits counts."""
 
+_ROOM: Final = f"{Path(__file__).parent}{os.sep}"
 _INTERNAL: Final = (
     "torch/_dynamo/",
     "torch/_export/",
@@ -108,9 +111,15 @@ def raised_at(error: Exception) -> str:
 
 
 def user_place() -> str:
-    """Return the line of the user's that is being executed, as ``model.py:12``."""
+    """Return the line of the user's model that is being executed, as ``model.py:12``."""
     stack = traceback.extract_stack()
-    return trace_location("".join(traceback.format_list(stack))) or "an unknown line"
+    # The program that called the exporter lies further out, and is no part of the model.
+    start = next((i for i, frame in enumerate(stack) if frame.filename.startswith(_ROOM)), 0)
+    inner, whole = (
+        trace_location("".join(traceback.format_list(frames))) for frames in (stack[start:], stack)
+    )
+    whole = whole or "an unknown line"
+    return whole if not inner or inner.startswith(("torch/", "samba_onnx/")) else inner
 
 
 def _called(error: Exception) -> list[str]:

@@ -40,6 +40,7 @@ from samba_onnx.export.capture.refusals import (
 from samba_onnx.export.capture.running_statistics import followed_statistics
 from samba_onnx.export.capture.samba_calls import OwnTensors, samba_calls
 from samba_onnx.export.capture.surroundings import forget_tensors, forget_traced
+from samba_onnx.export.capture.torch_reports import without_reports
 from samba_onnx.export.capture.unchecked import Unchecked
 from samba_onnx.export.capture.whole_layers import whole_layers
 from samba_onnx.export.decomposition.functionalizing import functionalized
@@ -251,6 +252,7 @@ def _traced(
             noted = rules.recording(module) if rules else contextlib.nullcontext()
             with (
                 samba_calls(),
+                without_reports(),
                 values.replayed(),
                 whole_layers(),
                 refused_calls(),

@@ -14,8 +14,8 @@ from torch.utils import _pytree as pytree
 
 from samba_onnx.errors import ModelError
 from samba_onnx.export.capture.caches import has_cache, is_cache, register_caches, tensors_of
-from samba_onnx.export.naming import key_text
 from samba_onnx.facts.names import SEPARATOR
+from samba_onnx.tensor.inputs import key_text
 
 __all__ = ["Fields", "field_names", "plain_outputs", "with_plain_outputs"]
 

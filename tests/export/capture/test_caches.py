@@ -16,6 +16,7 @@ from samba_onnx.errors import UsageError
 from samba_onnx.export.capture.caches import has_cache, register_caches
 from samba_onnx.export.naming import flat_names
 from samba_onnx.export.programs.inference import export_inference
+from samba_onnx.tensor.inputs import by_name
 
 CONFIG = LlamaConfig(
     hidden_size=8, num_attention_heads=2, num_hidden_layers=2, vocab_size=9, intermediate_size=8
@@ -79,6 +80,14 @@ def test_what_is_put_together_is_another_cache(cache: Any) -> None:
     inner = getattr(twins[0], "self_attention_cache", twins[0])
     inner.update(torch.ones(1, 2, 2, 4), torch.ones(1, 2, 2, 4), 0)
     assert [one.get_seq_length() for one in (*twins, cache)] == [5, 3, 3]
+
+
+def test_a_run_is_given_a_cache_as_it_is() -> None:
+    register_caches()
+    cache = filled(DynamicCache(), 1)
+    given = by_name({"x": X, "past": cache})
+    assert list(given) == ["x", "past__0__key", "past__0__value"]
+    assert given["past__0__value"] is cache.layers[0].values
 
 
 def test_settings_of_a_cache_are_part_of_its_structure() -> None:

@@ -76,7 +76,7 @@ def check(
     infers = any(isinstance(rewrite, InferShapesPass) for rewrite in rewrites)
     interface.check(model, "under test", static_inputs=False, static_outputs=infers)
     for old, new in zip(before, run(model, inputs), strict=True):
-        assert old.dtype == new.dtype
+        assert (old.dtype, old.shape) == (new.dtype, new.shape)
         np.testing.assert_allclose(new, old, rtol=rtol, atol=atol)
     assert all(TRACE in node.metadata_props for node in model.graph.all_nodes())
     return model

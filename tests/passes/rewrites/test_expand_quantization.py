@@ -93,6 +93,53 @@ def test_scales_that_are_computed() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("shape", "scale", "attributes"),
+    [
+        ((2, 3, 4), (3,), ""),
+        ((2, 3, 4), (2,), "<axis=0>"),
+        ((2, 3, 4), (4,), "<axis=-1>"),
+        ((2, 3, 4), (1,), ""),
+        ((), (1,), ""),
+        ((), (), ""),
+    ],
+)
+@pytest.mark.parametrize("kind", ["float", "float16"])
+@pytest.mark.parametrize("computed", [True, False])
+def test_scales_of_every_form(
+    shape: tuple[int, ...], scale: tuple[int, ...], attributes: str, kind: str, computed: bool
+) -> None:
+    dtype = np.float16 if kind == "float16" else np.float32
+    sizes, scales = (",".join(map(str, each)) for each in (shape, scale))
+    value = numbers(*shape).astype(dtype)
+    steps = (
+        np.asarray(0.01 * (1 + np.arange(np.prod(scale, dtype=int)))).reshape(scale).astype(dtype)
+    )
+    points = np.full(scale, 5, np.int8)
+    operands = f"{kind}[{scales}] s, int8[{scales}] z" if scale else f"{kind} s, int8 z"
+    text = f"""g ({kind}{f"[{sizes}]" if shape else ""} x, {operands}) => (int8{f"[{sizes}]" if shape else ""} y)
+    {{ y = QuantizeLinear{attributes}(x, s, z) }}"""
+    weights = {} if computed else {"s": steps, "z": points}
+    expanded(text, weights, [value, steps, points] if computed else [value])
+
+
+@pytest.mark.parametrize("weight", [True, False])
+def test_a_weight_stays_one_when_it_is_quantised(weight: bool) -> None:
+    model = add_weights(
+        parse(
+            "g (float[4] w, float s) => (int8[4] y) { y = QuantizeLinear<output_dtype=3>(w, s) }"
+        ),
+        {"w": numbers(4), "s": SCALE},
+    )
+    if weight:
+        model.graph.initializers["w"].meta[WEIGHT] = True
+    model = InferShapesPass()(model).model
+    assert ExpandQuantizationPass(Knows(*ARITHMETIC))(model).modified
+    value = model.graph[0].inputs[0]
+    assert value is not None
+    assert bool(value.meta.get(WEIGHT)) is weight
+
+
 def test_what_moves_or_chooses_quantised_numbers_does_so_with_floats() -> None:
     model = expanded(
         """g (float[1,2,4,4] x, float s, uint8 z, uint8[1,1,2,2] w) => (float[1,2,2,3] y)

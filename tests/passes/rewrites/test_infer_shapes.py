@@ -9,6 +9,7 @@ from samba_onnx.passes.rewrites.interface import dimensions
 from samba_onnx.passes.rewrites.rewriting import static_shape
 from samba_onnx.program.value_types import type_text
 from tests.passes.rewrites.applying import check, numbers, parse
+from tests.versions import needs
 
 
 def test_types_and_shapes_of_graphs_and_branches() -> None:
@@ -83,6 +84,7 @@ def test_long_vectors_are_not_materialised(body: str) -> None:
     assert dimensions(model.graph.outputs[0].shape) == (1 << 33,)
 
 
+@needs("onnx", "1.23")
 def test_a_vector_whose_length_a_shape_states_is_not_materialised() -> None:
     model = parse("""g (float[131072,1] x, int64[1] zero) => (int64[?] y) {
  s = Shape(x)
@@ -255,6 +257,7 @@ cast (a) => (b) { b = Cast<to=10>(a) }""", imports=', "my": 1')  # fmt: skip
     assert (type_text(value), dimensions(value.shape)) == ("tensor(float16)", (2, 3))
 
 
+@needs("onnx", "1.23")
 def test_sizes_follow_from_short_vectors_and_from_no_long_ones() -> None:
     for length, found in ((1024, (2,) * 1024), (1025, None)):
         model = parse(f"g (float[2] x, int64[{length}] s) => (y) {{ y = ConstantOfShape(s) }}")

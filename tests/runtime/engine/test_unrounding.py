@@ -11,6 +11,7 @@ from onnx import TensorProto, numpy_helper, parser
 
 from samba_onnx.runtime.engine.evaluation import open_original
 from samba_onnx.runtime.engine.unrounding import exact_form, needs_exact_form
+from tests.versions import needs
 
 HEADER = '<ir_version: 10, opset_import: ["": 21]>'
 SCALE, ZERO = np.float32(0.05), np.uint8(100)
@@ -103,7 +104,13 @@ PRODUCTS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("form", PRODUCTS)
+@pytest.mark.parametrize(
+    "form",
+    [
+        pytest.param(form, marks=[needs("onnxruntime", "1.31")] * (form == "scaled"))
+        for form in PRODUCTS  # older ones compute QLinearMatMul with no output of 64 bits
+    ],
+)
 def test_products_of_quantised_numbers_are_those_of_the_floats(form: str) -> None:
     text, weights, tolerance = PRODUCTS[form]
     rounded, exact = answers(model(text, **weights), x=X)

@@ -14,6 +14,9 @@ import pytest
 
 from samba_onnx.facts.domains import BLOCKED_DOMAIN, is_default
 from samba_onnx.passes.rewrites import expand_blocked_layouts
+from samba_onnx.passes.rewrites.foreign.blocked_layouts import BLOCKED_RULES
+from samba_onnx.passes.rewrites.foreign.drafting import Draft
+from samba_onnx.passes.rewrites.rewriting import WEIGHT
 from samba_onnx.runtime.engine.onnxruntime.child_types import channel_block
 from tests.backend_cases import run_onnxruntime
 from tests.passes.rewrites.applying import numbers, operators
@@ -70,7 +73,7 @@ NETWORKS = {
         (1, 32, 8, 8), w=(32, 16, 3, 3), v=(32, 32, 1, 1), u=(16, 64, 3, 3),
     ),
     "enlarged": network(
-        """a = Conv<pads=[1,1,1,1]>(x, w) s = Constant<value_floats=[1.0, 1.0, 2.0, 2.0]>()
+        """a = Conv<pads=[1,1,1,1]>(x, w) s = Constant<value_floats=[1.0, 1.0, 3.0, 3.0]>()
         c = Resize<mode="nearest", coordinate_transformation_mode="asymmetric", nearest_mode="floor">(a, , s)
         y = Conv(c, v)""",
         (1, 3, 6, 6), w=(16, 3, 3, 3), v=(16, 16, 1, 1),
@@ -79,7 +82,7 @@ NETWORKS = {
         """a = Conv<pads=[1,1,1,1]>(x, w) s = Constant<value_floats=[1.0, 1.0, 2.0, 2.0]>()
         c = Resize<mode="linear", coordinate_transformation_mode="asymmetric">(a, , s)
         y = Conv(c, v)""",
-        (1, 3, 6, 6), w=(BLOCK, 3, 3, 3), v=(2 * BLOCK, BLOCK, 1, 1),
+        (1, 3, 6, 6), w=(BLOCK, 3, 3, 3), v=(2 * BLOCK, BLOCK, 3, 3),
     ),
     "windows over the edge": network(
         """a = Conv<pads=[1,1,1,1]>(x, w) c = MaxPool<kernel_shape=[3,3], strides=[2,2], ceil_mode=1>(a)
@@ -140,3 +143,13 @@ def test_to_blocks_and_back(attributes: dict[str, int], shape: tuple[int, ...]) 
     before = run_onnxruntime(proto.SerializeToString(), [image])[0]
     after: Any = run_onnxruntime(ir.to_proto(model).SerializeToString(), [image])[0]
     np.testing.assert_array_equal(after, before)
+
+
+def test_what_was_a_weight_in_blocks_is_a_weight(tmp_path: Path) -> None:
+    proto = saved(NETWORKS["windows over the edge"], tmp_path / "saved.onnx")
+    nodes = [node for node in ir.from_proto(proto).graph if node.domain == BLOCKED_DOMAIN]
+    drafts = [Draft(node) for node in nodes if node.op_type == "Conv"]
+    for draft in drafts:
+        BLOCKED_RULES["Conv"](draft, BLOCK)
+    marked = [[bool(new.outputs[0].meta.get(WEIGHT)) for new in draft.nodes] for draft in drafts]
+    assert [sum(marks) for marks in marked] == [1, 1]

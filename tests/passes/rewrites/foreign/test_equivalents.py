@@ -13,6 +13,7 @@ from tests.passes.rewrites.foreign.expanding import (
     assert_stays,
     one_node,
 )
+from tests.versions import needs
 
 MATRIX, OTHER = numbers(2, 3, 4), numbers(2, 3, 4, seed=1)
 
@@ -27,8 +28,15 @@ def integer(*items: Any, dtype: Any = np.int64) -> Any:
         ("SampleOp", [MATRIX], {}),
         ("Trilu", [MATRIX], {}),
         ("Trilu", [MATRIX, integer(1)], {"upper": 0}),
-        ("ExpandDims", [MATRIX, integer(-1, dtype=np.int32)], {}),
-        ("ExpandDims", [MATRIX, integer(1, dtype=np.int32)], {}),
+        # Older ones crash.
+        pytest.param(
+            *("ExpandDims", [MATRIX, integer(-1, dtype=np.int32)], {}),
+            marks=needs("onnxruntime", "1.28"),
+        ),
+        pytest.param(
+            *("ExpandDims", [MATRIX, integer(1, dtype=np.int32)], {}),
+            marks=needs("onnxruntime", "1.28"),
+        ),
         ("GatherND", [MATRIX, integer([[0, 1], [1, 2]], dtype=np.int32)], {}),
         ("GatherND", [MATRIX, integer([[0, 1], [1, 2]])], {}),
         ("Pad", [MATRIX, integer(0, 1, 0, 2, 0, 0)], {}),

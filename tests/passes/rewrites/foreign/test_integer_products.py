@@ -134,8 +134,8 @@ def test_what_becomes_a_number_again_stays_one() -> None:
 
 
 def test_a_zero_point_counts_towards_the_size_of_a_weight() -> None:
-    """The weight itself is zero; what is multiplied is 127, and sums need every bit of 24."""
-    left, right = np.full((2, 600), 253, np.uint8), np.zeros((600, 3), np.int8)
+    """The weight itself is zero; what is multiplied is 127, and the sum is odd and beyond 24 bits."""
+    left, right = np.full((2, 599), 253, np.uint8), np.zeros((599, 3), np.int8)
     operands = [left, right, point(0), point(-127, np.int8)]
     proto = one_node("", "MatMulInteger", operands, ["y"], (1, 2, 3))
     assert_expands(proto, operands, **EXACTLY)

@@ -5,7 +5,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.passes.rewrites.applying import numbers
+from samba_onnx.passes.rewrites.foreign.drafting import Draft
+from samba_onnx.passes.rewrites.foreign.quantization import dequantized
+from tests.passes.rewrites.applying import numbers, parse
 from tests.passes.rewrites.foreign.expanding import MICROSOFT, assert_expands, one_node
 from tests.passes.rewrites.foreign.quantities import ONE_STEP, point, scale, signed
 
@@ -52,3 +54,24 @@ def test_one_zero_point_for_several_scales() -> None:
     ]  # fmt: skip
     proto = one_node("", "QLinearConv", operands, ["y"], tuple(range(1, 8)))
     assert_expands(proto, operands, **ONE_STEP)
+
+
+@pytest.mark.parametrize(
+    ("scales", "points", "written"),
+    [
+        ("float[2]", "int8", ["Reshape", "Expand", "DequantizeLinear"]),
+        ("float[2]", "int8[1]", ["Reshape", "Expand", "DequantizeLinear"]),
+        ("float[2]", "int8[2]", ["DequantizeLinear"]),
+        ("float[2]", "int8[3]", ["DequantizeLinear"]),
+        ("float", "int8[1]", ["Reshape", "DequantizeLinear"]),
+        ("float", "int8", ["DequantizeLinear"]),
+    ],
+)
+def test_zero_points_have_the_shape_of_the_scales(
+    scales: str, points: str, written: list[str]
+) -> None:
+    (node,) = parse(f"g (int8[3,2] x, {scales} s, {points} z) => (y) {{ y = Own(x, s, z) }}").graph
+    draft = Draft(node)
+    dequantized(draft, (0, 1, 2), 1)
+    operators = [each.op_type for each in draft.nodes if each.op_type != "Constant"]
+    assert operators == written

@@ -126,3 +126,9 @@ def test_an_axis_that_keeps_its_size_beside_one_that_does_not() -> None:
     body = """g (float[4,6] x) => (float[a,b] y) <float[2] s = {1.1, 2.0}>
 { y = Resize<mode="linear">(x, , s) }"""
     legalised(body, [numbers(4, 6)], atol=ROUNDINGS)
+
+
+def test_symmetric_places_of_fractions_that_lie_clearly_near_one_element() -> None:
+    text = """g (float[1,2,6,5] x) => (float[a,b,c,d] y) <float[4] s = {1, 1, 0.7, 2.3}>
+    { y = Resize<coordinate_transformation_mode="half_pixel_symmetric">(x, , s) }"""
+    legalised(text, [numbers(1, 2, 6, 5)])

@@ -114,3 +114,14 @@ def test_a_computed_grid_of_another_type_stays() -> None:
 def test_too_many_neighbours_stay() -> None:
     graph = text("1,1,4,4", "1,1024,1024,2", "align_corners=0")
     assert refusal(graph) == "GridSample 'y': it takes more than 1,048,576 elements"
+
+
+@pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
+@pytest.mark.parametrize("align", [0, 1])
+def test_places_far_beyond_the_ends_are_reflected_several_times(mode: str, align: int) -> None:
+    grid = np.random.default_rng(1).uniform(-9, 9, (1, 7, 4, 2)).astype(np.float32)
+    attributes = f'mode="{mode}", padding_mode="reflection", align_corners={align}'
+    atol = 0.0 if mode == "nearest" else 2 * ROUNDINGS  # places that far are rounded more coarsely
+    legalised(
+        text("1,3,5,6", "1,7,4,2", attributes), [numbers(1, 3, 5, 6)], {"grid": grid}, atol=atol
+    )
