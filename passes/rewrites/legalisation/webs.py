@@ -31,6 +31,8 @@ _TYPED: Final = {"Cast": "to", "ConstantOfShape": "value", "EyeLike": "dtype"}
 """Operators that state the type of their result, and by what."""
 _KEPT: Final = frozenset({"OneHot"})
 """Operators of which runtimes have kernels for some combinations of types only."""
+_LIKE: Final = frozenset({"Bernoulli", "EyeLike", "RandomNormalLike", "RandomUniformLike"})
+"""Operators whose result has the type of their operand, unless they state one."""
 _STATEMENTS: Final = frozenset({"dtype", "output_datatype", "output_dtype", "to", "value"})
 
 
@@ -123,6 +125,8 @@ def groups(node: ir.Node, kinds: Narrowing, version: int) -> Iterator[tuple[WebE
         for constraint in schema.type_constraints
         if type_name in constraint.allowed_type_strs
     }
+    if node.op_type in _LIKE and "dtype" not in node.attributes:
+        return
     if not _STATEMENTS.isdisjoint(node.attributes) and node.op_type not in _TYPED:
         return  # it states a type by an attribute that nobody knows here
     together: dict[str, list[WebEnd]] = {}
