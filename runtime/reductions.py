@@ -150,19 +150,20 @@ class Reductions:
         enter = _ignore if silent else self._enter
         return ReductionRun(plan, self, lambda start: self._find(start, reduction), enter)
 
-    def start(self, stretch: _Stretch) -> PendingReduction:
+    def start(self, stretch: _Stretch, name: str) -> PendingReduction:
         """Begin to reduce a stretch of memory.
 
         Args:
             stretch: Gradients with their place.
+            name: What people call them.
         """
         assert self._reducer is not None, "check() was called"
         if stretch.has_note:
             stretch.values[-1] = self._host_wrote
         if stretch.host is None:
-            return self._reducer.start(stretch.values)
+            return self._reducer.start(stretch.values, name)
         stretch.host[...] = stretch.values
-        return self._reducer.start(stretch.host)
+        return self._reducer.start(stretch.host, name)
 
     def finish(self, stretch: _Stretch) -> None:
         """Put means where the gradients are, and hear whether hosts wrote weights.
@@ -321,16 +322,17 @@ class ReductionRun:
         """
         for start in self._plan.starts.get(step, ()):
             flights = self._flying.setdefault(start.bucket.index, [])
-            flights += [(one, self._begin(one)) for one in self._find(start)]
+            name = start.bucket.name
+            flights += [(one, self._begin(one, name)) for one in self._find(start)]
         for bucket in sorted(self._plan.waits.get(step, ())):
             for stretch, pending in self._flying.pop(bucket, ()):
                 pending.wait()
                 self._device.finish(stretch)
                 self._enter(stretch.after, stretch.names)
 
-    def _begin(self, stretch: _Stretch) -> PendingReduction:
+    def _begin(self, stretch: _Stretch, name: str) -> PendingReduction:
         self._enter(stretch.before, ())
-        return self._device.start(stretch)
+        return self._device.start(stretch, name)
 
 
 def _equal_residents(manifest: Manifest) -> frozenset[str]:

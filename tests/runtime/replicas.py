@@ -62,7 +62,7 @@ class Member:
     events: list[str] = field(default_factory=list)
     """What was begun and waited for, in order."""
 
-    def start(self, values: Array) -> Pending:
+    def start(self, values: Array, name: str) -> Pending:
         assert values.ndim == 1
         number = len(self.sizes)
         self.sizes.append(values.size)
