@@ -73,6 +73,11 @@ def add_run_args(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dropout-rate", type=float, default=0.25)
     parser.add_argument("--ckpt-dir", type=Path, help="where to write a checkpoint every epoch")
     parser.add_argument("--init-ckpt-path", type=Path, help="checkpoint to begin with")
+    parser.add_argument(
+        "--resume",
+        action="store_true",
+        help="go on from the newest checkpoint of --ckpt-dir, if any",
+    )
 
 
 def get_inputs(args: argparse.Namespace) -> tuple[samba.SambaTensor, samba.SambaTensor]:
@@ -112,7 +117,18 @@ def save_checkpoint(
         "model": model.state_dict(),
         "optimizer": optimizer.state_dict(),
     }
-    torch.save(content, args.ckpt_dir / f"{epoch}.pt")
+    # Whoever is killed meanwhile leaves no half of a checkpoint behind.
+    unfinished = args.ckpt_dir / "unfinished"
+    torch.save(content, unfinished)
+    unfinished.replace(args.ckpt_dir / f"{epoch}.pt")
+
+
+def newest_checkpoint(args: argparse.Namespace) -> Path | None:
+    """Return the checkpoint to begin with, if there is one."""
+    first: Path | None = args.init_ckpt_path
+    if not (args.resume and args.ckpt_dir):
+        return first
+    return max(args.ckpt_dir.glob("*.pt"), key=lambda path: int(path.stem), default=first)
 
 
 def load_checkpoint(path: Path, model: ConvNet, optimizer: torch.optim.Optimizer) -> int:
@@ -210,8 +226,9 @@ def main() -> None:
         )
         return
     done = 0
-    if args.command == "run" and args.init_ckpt_path:
-        done = load_checkpoint(args.init_ckpt_path, model, optimizer)
+    checkpoint = newest_checkpoint(args) if args.command == "run" else None
+    if checkpoint:
+        done = load_checkpoint(checkpoint, model, optimizer)
     utils.trace_graph(model, inputs, optimizer, pef=args.pef, mapping=args.mapping)
     if args.command == "test":
         test(model, inputs)

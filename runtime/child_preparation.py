@@ -9,8 +9,8 @@ from typing import Any
 
 from samba_onnx.errors import ExecutionError, OutOfDeviceMemoryError
 from samba_onnx.pef import load_pef
-from samba_onnx.runtime.device import Device
 from samba_onnx.runtime.engine.protocol import LACKING_HERE
+from samba_onnx.runtime.parallel_device import open_device
 
 __all__ = ["prepare"]
 
@@ -28,7 +28,8 @@ def prepare(pef: str, custom_ops: list[str]) -> dict[str, Any]:
     """
     with load_pef(pef) as opened:
         try:
-            Device(opened, threads=1, prepack=False, verify=False, custom_ops=custom_ops).close()
+            options: dict[str, Any] = {"threads": 1, "prepack": False, "verify": False}
+            open_device(opened, custom_ops=custom_ops, **options).close()
         except ExecutionError as error:
             if not any(sign in str(error) for sign in LACKING_HERE):
                 return {"refused": str(error)}

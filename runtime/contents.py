@@ -12,17 +12,19 @@ from samba_onnx.pef.reader import Pef
 from samba_onnx.program.kinds import LOADED_KINDS, SymbolKind
 from samba_onnx.runtime.elements import Array, moved_bytes
 from samba_onnx.runtime.engine.assembly import initializer, initializer_bytes
+from samba_onnx.runtime.exchanges import Rdu
 from samba_onnx.runtime.inputs import InputSpec, own_copy
 from samba_onnx.runtime.registers import Registers
 from samba_onnx.runtime.residency import Residency
+from samba_onnx.runtime.shards import shard_of
 
 
 class Contents:
     """What a device is filled with before its first run."""
 
-    def __init__(self, pef: Pef, values: Residency) -> None:
+    def __init__(self, pef: Pef, values: Residency, rdu: Rdu | None = None) -> None:
         manifest = pef.manifest
-        self._pef = pef
+        self._pef, self._number = pef, 0 if rdu is None else rdu.number
         self._values = values
         self._symbols = {symbol.name: symbol for symbol in manifest.symbols}
         self.residents = manifest.residents()
@@ -51,15 +53,19 @@ class Contents:
         for section in manifest.sections:
             for name in section.inputs:
                 if name not in inputs and self._symbols[name].stored is not None:
-                    sizes[name] = self._values.load(name, self._pef.weight(name))
+                    sizes[name] = self._values.load(name, self._own(name))
         for name in self._mirrored:
             if self._symbols[name].stored is not None:
-                sizes[name] = self._values.load(name, self._pef.weight(name))
-                self._values.keep_on_host(name, self._pef.weight(name))
+                sizes[name] = self._values.load(name, self._own(name))
+                self._values.keep_on_host(name, self._own(name))
         for name in self.in_order(name for name in sizes if not self._symbols[name].baked):
             constant = self._symbols[name].kind is SymbolKind.CONSTANT
             cause = Cause.CONSTANT if constant else Cause.WEIGHT
             self._values.enter(name, sizes[name], Direction.HOST_TO_RDU, cause, None)
+
+    def _own(self, name: str) -> Array:
+        """What this RDU holds of a value that the PEF has in whole."""
+        return shard_of(self._pef.weight(name), self._symbols[name].sharded, self._number)
 
     def _initializers(self) -> dict[str, int]:
         """Bytes that sections have inside, by name: in the file of weights, or in their models.

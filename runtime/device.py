@@ -14,6 +14,7 @@ from samba_onnx.runtime.contents import Contents
 from samba_onnx.runtime.elements import Array
 from samba_onnx.runtime.engine.registry import DEFAULT_ENGINE
 from samba_onnx.runtime.engine.settings import engine_settings
+from samba_onnx.runtime.exchanges import Rdu
 from samba_onnx.runtime.execution import Execution
 from samba_onnx.runtime.inputs import InputSpec, check_inputs, own_copy
 from samba_onnx.runtime.ledger import Ledger
@@ -74,6 +75,7 @@ class Device:
         verify: bool = True,
         mutex: Mutex | None = None,
         custom_ops: Sequence[str | os.PathLike[str]] = (),
+        rdu: Rdu | None = None,
     ) -> None:
         """Load a PEF.
 
@@ -81,13 +83,12 @@ class Device:
             pef: The PEF; it must stay open as long as the device.
             engine: What executes stages: ``onnxruntime``, or ``reference``, which is slow and exact.
             threads: Threads within an operator; one per core when None.
-            prepack: Copy weights into the layout that kernels like best. Otherwise they stay
-                mapped from the PEF: quick to load, half the memory, slower to run.
+            prepack: Copy weights into the layout that kernels like best; otherwise they stay mapped.
             time_sections: Execute every call on its own and measure it; see ``profile``.
-            verify: Compare the checksum of the weights, in the background while sessions are made;
-                no result leaves the device before that has succeeded.
+            verify: Compare the checksum of the weights in the background; no result leaves before.
             mutex: Shared with devices that must not work at the same time; None for one of its own.
             custom_ops: Libraries of custom operators for onnxruntime; their code runs in this process.
+            rdu: Which of several RDUs it is; None for one that stands alone.
 
         Raises:
             UsageError: ``threads`` is less than 1, there is no such engine, or it cannot load a library.
@@ -104,13 +105,13 @@ class Device:
         self.ledger, self.profile = Ledger(self.lock), Profile(self.lock)
         self._values = Residency(manifest, self.memory, self.ledger)
         self.reductions = Reductions(manifest, self.memory, self._values, self.ledger)
-        self._contents = Contents(pef, self._values)
+        self._contents = Contents(pef, self._values, rdu)
         self._contents.load_stored()
         self.registers = Registers(manifest, self.memory)
         self._contents.load_argins(self.registers)
         parts = self._values, self.memory, self.reductions
         self._execution = Execution(self._contents, *parts, self.profile if time_sections else None)
-        planner = RunPlanner(pef, self.memory, engine, settings, merge=not time_sections)
+        planner = RunPlanner(pef, self.memory, engine, settings, merge=not time_sections, rdu=rdu)
         self.runs = PreparedRuns(planner, *parts, self.ledger)
         refuse_in_children(self)
 

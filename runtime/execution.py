@@ -6,10 +6,11 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from samba_onnx.pef.manifest import Cause, Section
+from samba_onnx.pef.manifest import Cause, Direction, Section
 from samba_onnx.runtime.anomaly import check_outputs, input_anomaly
 from samba_onnx.runtime.contents import Contents
 from samba_onnx.runtime.engine.steps import DeviceStep
+from samba_onnx.runtime.exchanges import ExchangeStep
 from samba_onnx.runtime.inputs import own_copy
 from samba_onnx.runtime.memory import DeviceMemory
 from samba_onnx.runtime.mini_batches import each_batch
@@ -109,12 +110,16 @@ class Execution:
             for name, call in step.inputs:
                 if not values.is_on_device(name):
                     values.upload(name, values.host_value(name), Cause.FALLBACK, call)
-            session.prepare()
+            if not isinstance(session, ExchangeStep):
+                session.prepare()
             begin = time.perf_counter()
             session.run()
             seconds = time.perf_counter() - begin
             values.forget(step.hidden)
             values.written_on_device(step.outputs)
+            if isinstance(session, ExchangeStep):
+                way, cause = Direction.RDU_TO_RDU, Cause.COLLECTIVE
+                values.enter(step.outputs[0], session.sent_bytes, way, cause, step.calls[0])
         else:
             for name, call in step.inputs:
                 if not values.is_on_host(name):

@@ -15,13 +15,14 @@ from samba_onnx.pef.reader import Pef
 from samba_onnx.program.kinds import LOADED_KINDS, SectionType, SymbolKind
 from samba_onnx.runtime.engine.protocol import EngineSettings
 from samba_onnx.runtime.engine.steps import DeviceStep, HostStep, StepFactory
+from samba_onnx.runtime.exchanges import ExchangeStep, Rdu, refuse_unless_member
 from samba_onnx.runtime.inputs import InputSpec
 from samba_onnx.runtime.memory import DeviceMemory
 from samba_onnx.runtime.mini_batches import refuse_partial_steps
 from samba_onnx.runtime.reduction_plans import ReductionPlan, ReductionPlanner, reduction_place
 from samba_onnx.runtime.requests import RunRequest
 from samba_onnx.runtime.residency import Residency, sharers
-from samba_onnx.runtime.schedule import NO_CUTS, GraphSchedule, Step
+from samba_onnx.runtime.schedule import NO_CUTS, GraphSchedule, Step, exchanges
 from samba_onnx.runtime.selection import (
     Sweep,
     section_types_of,
@@ -160,6 +161,7 @@ class RunPlanner:
         settings: EngineSettings,
         *,
         merge: bool,
+        rdu: Rdu | None = None,
     ) -> None:
         """Make the sessions that execute whole graphs.
 
@@ -169,17 +171,18 @@ class RunPlanner:
             engine: Name of the engine that executes steps.
             settings: How the engine prepares the steps.
             merge: Whether neighbouring calls may share a session.
+            rdu: Which of several RDUs it is; None for one that stands alone.
 
         Raises:
-            UsageError: There is no such engine.
+            UsageError: There is no such engine, or the PEF is for another number of RDUs.
             ExecutionError: The engine cannot run a stage.
             PefFormatError: Stages do not agree with the manifest.
             PefChecksumError: The file was replaced meanwhile.
         """
         manifest = pef.manifest
-        self._pef = pef
-        self._memory = memory
-        self._merge = merge
+        refuse_unless_member(manifest.parallel, rdu)
+        self._pef, self._rdu = pef, rdu
+        self._memory, self._merge = memory, merge
         self._constant = _frozen_residents(manifest) if settings.prepack else frozenset()
         self._fixed = manifest.fixed_residents()
         self._sharers = sharers(manifest.symbols)
@@ -329,7 +332,9 @@ class RunPlanner:
         key = (graph, step.calls)
         session = self._sessions.get(key)
         if session is None:
-            if step.on_rdu:
+            if exchanges(step.stages[0]) and self._rdu is not None:
+                session = ExchangeStep(step, self._memory, self._rdu)
+            elif step.on_rdu:
                 session = self._factory.device_step(step, self._memory, self._constant)
             else:
                 session = self._factory.host_step(step, self._fixed)

@@ -48,13 +48,14 @@ class PendingReduction(Protocol):
 class GradientReducer(Protocol):
     """Takes means over all replicas, which ask for the same ones in the same order."""
 
-    def start(self, values: Array) -> PendingReduction:
+    def start(self, values: Array, name: str) -> PendingReduction:
         """Begin to replace every number by its mean over all replicas.
 
         Args:
             values: One dimension, without gaps, of a floating-point type, with
                 :mod:`ml_dtypes` where numpy has none. Nobody else touches it until the reduction
                 was waited for. It then has the same bits on all replicas.
+            name: What they are, for people; the same on all replicas.
         """
 
     def agree(self, value: bytes) -> bool:

@@ -181,19 +181,20 @@ class Reductions:
         find = partial(self._find, reduction=reduction)
         return ReductionRun(plan, self, self._flying, find, enter)
 
-    def start(self, stretch: _Stretch) -> PendingReduction:
+    def start(self, stretch: _Stretch, name: str) -> PendingReduction:
         """Begin to reduce a stretch of memory.
 
         Args:
             stretch: Gradients with their place.
+            name: What people call them.
         """
         assert self._reducer is not None, "admit() was called"
         if stretch.has_note:
             stretch.values[-1] = self._host_wrote
         if stretch.host is None:
-            return self._reducer.start(stretch.values)
+            return self._reducer.start(stretch.values, name)
         stretch.host[...] = stretch.values
-        return self._reducer.start(stretch.host)
+        return self._reducer.start(stretch.host, name)
 
     def finish(self, stretch: _Stretch) -> None:
         """Put means where the gradients are, and hear whether hosts wrote weights.
@@ -355,8 +356,9 @@ class ReductionRun:
         """
         for start in self._plan.starts.get(step, ()):
             flights = self._flying.setdefault(start.bucket.index, [])
+            name = start.bucket.name
             for stretch in self._find(start):
-                flights.append((stretch, self._begin(stretch)))  # each may fail
+                flights.append((stretch, self._begin(stretch, name)))  # each may fail
         for bucket in sorted(self._plan.waits.get(step, ())):
             flights = self._flying.get(bucket, [])
             while flights:
@@ -365,9 +367,9 @@ class ReductionRun:
                 self._device.finish(stretch)
                 self._enter(stretch.after, stretch.names)
 
-    def _begin(self, stretch: _Stretch) -> PendingReduction:
+    def _begin(self, stretch: _Stretch, name: str) -> PendingReduction:
         self._enter(stretch.before, ())
-        return self._device.start(stretch)
+        return self._device.start(stretch, name)
 
 
 def _equal_residents(manifest: Manifest) -> frozenset[str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -24,6 +24,8 @@ from samba_onnx.runtime.reducing import GradientReduction
 from samba_onnx.runtime.reductions import Reductions
 
 _ARRAY = np.ndarray
+_BETWEEN: Final = frozenset({Cause.REDUCE, Cause.COLLECTIVE})
+"""Causes of copies between RDUs, which come and go as steps do."""
 
 
 @dataclass(frozen=True)
@@ -124,7 +126,7 @@ def make_replay(
     stays = any(name in schedule.host_readers or name in schedule.graph.outputs for name in inputs)
     transfers = ledger.run()
     copies = [(name, Cause.INPUT) for name in inputs] + [(name, Cause.OUTPUT) for name in outputs]
-    others = [(move.symbol, move.cause) for move in transfers if move.cause is not Cause.REDUCE]
+    others = [(move.symbol, move.cause) for move in transfers if move.cause not in _BETWEEN]
     if len(steps) != len(plan.steps) or stays or others != copies:
         return None
     executed: list[Callable[[], None]] = [step.run for step in steps]

@@ -154,9 +154,15 @@ class Residency:
         key = (name, size, direction, cause, call)
         record = self._records.get(key)
         if record is None:
-            seconds = self._target.transfer_seconds(size)
+            seconds = self._seconds(size, direction)
             record = self._records[key] = Transfer(name, size, direction, cause, seconds, call)
         self._ledger.enter(record)
+
+    def _seconds(self, size: int, direction: Direction) -> float:
+        """Return the modelled time of a copy."""
+        if direction is Direction.RDU_TO_RDU:
+            return self._target.exchange_seconds(size)
+        return self._target.transfer_seconds(size)
 
     def _place(self, name: str) -> None:
         """Note that a symbol was written on the device, and what that is to its sharers."""

@@ -141,6 +141,11 @@ class GraphSchedule:
         )
 
 
+def exchanges(stage: Section | Fallback) -> bool:
+    """Return whether a stage is a collective of several RDUs."""
+    return isinstance(stage, Section) and stage.collective is not None
+
+
 class _Group:
     """Calls that will share a step."""
 
@@ -159,6 +164,8 @@ class _Group:
         # Types are run one by one in training; their sessions serve whole runs too.
         if (last.id in on_rdu) != (stage.id in on_rdu) or last.type is not stage.type:
             return False
+        if exchanges(last) or exchanges(stage):
+            return False  # no engine knows other RDUs
         # What a fallback writes to a resident is copied to the device before the next one begins.
         if stage.id not in on_rdu and not self._schedule.residents.isdisjoint(self.results):
             return False

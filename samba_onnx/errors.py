@@ -30,6 +30,7 @@ The tree, with the builtin that each class also is::
     ├── TransferLimitError (AssertionError) more was copied than a test allows
     ├── ExecutionError (RuntimeError)       an engine failed, crashed or ran out of time
     │   └── AnomalyError (ArithmeticError)  a section made a NaN or an infinite number
+    ├── ReplicaError (RuntimeError)         another process of a training is lost
     └── InternalError (AssertionError)      a promise of ours was broken: please report it
         └── PassMismatchError               a pass of the compiler changed what a model computes
 
@@ -75,6 +76,7 @@ __all__ = [
     "PefError",
     "PefFormatError",
     "PefVersionError",
+    "ReplicaError",
     "SambaError",
     "SambaWarning",
     "ScheduleError",
@@ -281,8 +283,27 @@ class ExecutionError(SambaError, RuntimeError):
     """An engine failed, crashed or ran out of time; ``reason`` has its own words."""
 
 
+class LostRduError(ExecutionError):
+    """Another RDU of the same program failed, so that no exchange with it can be made."""
+
+
 class AnomalyError(ExecutionError, ArithmeticError):
     """A section or fallback made a NaN or an infinite number, in a run that looks for them."""
+
+
+class ReplicaError(SambaError, RuntimeError):
+    """Another replica of a data-parallel training died, hangs, raised or left; ``rank`` is its number."""
+
+    def __init__(self, message: str = "", *, rank: int | None = None, **fields: Any) -> None:
+        """Keep what the error is about.
+
+        Args:
+            message: See ``SambaError``.
+            rank: The replica that is lost; None if it is not known.
+            **fields: See ``SambaError``.
+        """
+        super().__init__(message, **fields)
+        self.rank = rank
 
 
 class InternalError(SambaError, AssertionError):

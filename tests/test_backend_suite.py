@@ -10,6 +10,7 @@ is no longer looked at is a failure, too.
 from __future__ import annotations
 
 import collections
+import itertools
 import warnings
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -97,9 +98,23 @@ def _check(part: str, cases: Iterable[BackendCase], folder: Path, record: Record
         assert dict(counts) == known[part]
 
 
-@pytest.mark.parametrize("module", node_modules())
+COSTLY = "attention"
+"""A module whose cases take as long as those of all modules up to "c"."""
+
+
+@pytest.mark.parametrize(
+    "module",
+    [pytest.param(m, marks=pytest.mark.slow) if m == COSTLY else m for m in node_modules()],
+)
 def test_node_cases(module: str, tmp_path: Path, record_property: Record) -> None:
     _check(module, node_cases([module]), tmp_path, record_property)
+
+
+def test_some_cases_of_the_costly_module(tmp_path: Path) -> None:
+    cases = itertools.islice(node_cases([COSTLY]), 0, None, 8)
+    counts: collections.Counter[str] = collections.Counter()
+    assert not _problems(cases, tmp_path, "onnxruntime", counts)
+    assert counts["passed"] == counts["onnxruntime"] + counts["older than onnxruntime"] > 5
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,10 @@ from samba_onnx.facts.domains import ALL_GATHER, ALL_REDUCE, SAMBA_DOMAIN
 from samba_onnx.passes.rewrites.rewriting import integer_attribute, static_shape
 from samba_onnx.pef.sharding import Collective, CollectiveKind
 
-__all__ = ["RDUS", "SHARDED", "collective", "is_collective"]
+__all__ = ["CONTENT", "RDUS", "SHARDED", "collective", "is_collective"]
 
+CONTENT: Final = "samba_onnx.content"
+"""Key in ``Value.meta`` of the inputs that were initializers: residents whose whole content the PEF has."""
 RDUS: Final = "rdus"
 """Attribute of a collective: the number of RDUs."""
 SHARDED: Final = "samba_onnx.sharded"

@@ -7,6 +7,7 @@ until the first node asks: each RDU is then given just the part that it needs.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Final, TypeAlias
@@ -15,18 +16,21 @@ import numpy as np
 import onnx_ir as ir
 
 from samba_onnx.facts.domains import ALL_GATHER, ALL_REDUCE, SAMBA_DOMAIN
-from samba_onnx.passes.rewrites.rewriting import inherit, static_shape
-from samba_onnx.passes.sharding.collectives import RDUS, SHARDED
-from samba_onnx.passes.sharding.cuts import Cut, names_in
+from samba_onnx.facts.names import GRADIENT
+from samba_onnx.facts.operators import facts
+from samba_onnx.facts.records import Kind
+from samba_onnx.passes.rewrites.rewriting import inherit
+from samba_onnx.passes.sharding.collectives import CONTENT, RDUS
+from samba_onnx.passes.sharding.cuts import Cut
 from samba_onnx.passes.sharding.layouts import (
     WHOLE,
     Shape,
     Sharding,
     even,
     indices,
-    local_shape,
 )
-from samba_onnx.pef.sharding import AxisSplit, Sharded
+from samba_onnx.passes.sharding.values import CutValues
+from samba_onnx.pef.sharding import AxisSplit
 from samba_onnx.program.dataflow import implicit_inputs, name_of, subgraphs
 from samba_onnx.program.kinds import SymbolKind
 
@@ -36,7 +40,7 @@ _PENDING: Final = frozenset({"Cast", "Identity", "Transpose"})
 """Operators behind a weight that do not decide how it is cut: what reads their result does."""
 
 
-class Sharder:
+class Sharder(CutValues):
     """The values of one model while it is cut."""
 
     def __init__(
@@ -50,32 +54,19 @@ class Sharder:
             weights: Inputs that are weights, by name.
             region: Returns the region of an input or output by its name.
         """
-        self.cut = cut
+        super().__init__(model.graph, cut)
         self.rdus = cut.rdus
-        self.graph = model.graph
         self._weights = weights
         self._region = region
-        self._shapes: dict[ir.Value, Shape | None] = {}
-        self._shardings: dict[ir.Value, Sharding] = {}
-        self._pending: dict[ir.Value, ir.Node] = {}
+        self._pending: dict[ir.Value, tuple[ir.Node, int]] = {}
+        """Forms of inputs and weights that lie nowhere yet, with the node and its operand that is one."""
         self._conversions: dict[tuple[ir.Value, Sharding], ir.Value] = {}
         self._place: ir.Node | None = None
         self._last: ir.Node | None = None
-        self._names = names_in(model.graph) | cut.contents.keys()
         for value in self.graph.inputs:
             known = cut.regions.get(region(name_of(value)))
             if known is not None:
                 self._decide(value, known)
-
-    def shape(self, value: ir.Value) -> Shape | None:
-        """Return the shape of the whole value; None where a size is not known."""
-        if value not in self._shapes:
-            self._shapes[value] = static_shape(value)
-        return self._shapes[value]
-
-    def sharding(self, value: ir.Value) -> Sharding:
-        """Return how a value lies; whole where that is still open."""
-        return self._shardings.get(value, WHOLE)
 
     def is_open(self, value: ir.Value) -> bool:
         """Return whether nothing has decided how an input, initializer or weight lies."""
@@ -86,7 +77,8 @@ class Sharder:
     def is_open_weight(self, value: ir.Value) -> bool:
         """Return whether a rule may decide how a value is cut: a weight that lies nowhere yet."""
         while value in self._pending:
-            operand = self._pending[value].inputs[0]
+            node, place = self._pending[value]
+            operand = node.inputs[place]
             assert operand is not None
             value = operand
         if (
@@ -104,10 +96,32 @@ class Sharder:
         operands = [value for value in node.inputs if value is not None]
         for value in (*operands, *node.outputs):
             self.shape(value)
-        if node.op_type in _PENDING and not node.domain and self.is_open_weight(operands[0]):
-            self._pending[node.outputs[0]] = node
-            return
-        rule(self, node)
+        place = self._form(node)
+        if place is None:
+            rule(self, node)
+        else:
+            self._pending[node.outputs[0]] = node, place
+
+    def _form(self, node: ir.Node) -> int | None:
+        """Return the operand of which a node makes another form that lies where it is needed.
+
+        A weight in another order or type is one, and what an optimizer keeps, times a number.
+        """
+        first = node.inputs[0] if node.inputs else None
+        if node.domain or len(node.outputs) != 1 or first is None:
+            return None
+        if node.op_type in _PENDING:
+            return 0 if self.is_open_weight(first) else None
+        row = facts(node.op_type)
+        if self.cut.mode == "batch" or row is None or row.kind is not Kind.ELEMENTWISE:
+            return None
+        sizes = [self.shape(value) for value in node.inputs if value is not None]
+        large = [n for n, shape in enumerate(sizes) if shape is None or math.prod(shape) != 1]
+        if len(large) != 1 or sizes[large[0]] != self.shape(node.outputs[0]):
+            return None
+        value = node.inputs[large[0]]
+        is_input = value is not None and (value.is_graph_input() or value in self._pending)
+        return large[0] if value is not None and is_input and self.is_open(value) else None
 
     def whole(self, node: ir.Node, reason: str = "") -> None:
         """Let every RDU compute all of a node.
@@ -117,7 +131,7 @@ class Sharder:
             reason: Why, for people; empty where nothing would be cut anyway.
         """
         operands = [value for value in node.inputs if value is not None]
-        if reason and any(self.sharding(value) != WHOLE for value in operands):
+        if reason and any(self.sharding(value).axes for value in operands):
             self.note(reason)
         for place, value in enumerate(node.inputs):
             if value is not None:
@@ -149,9 +163,9 @@ class Sharder:
         """Return a value that lies in a certain way: itself, or what an exchange makes of it."""
         if value in self._pending:
             self._settle(value, sharding)
+        elif sharding.axes and value.is_initializer() and not value.is_graph_input():
+            return self._variant(value, sharding)
         elif value.producer() is None and value not in self._shardings:
-            if value.is_initializer() and not value.is_graph_input() and sharding.axes:
-                return self._variant(value, sharding)
             self._decide(value, sharding)
         if self.sharding(value) == sharding:
             return value
@@ -230,19 +244,6 @@ class Sharder:
                 new.name, value.name = value.name, self._free(f"{value.name}_before")
                 self.graph.outputs[place] = new
 
-    def scalar(self, value: ir.Value, number: float) -> ir.Value:
-        """Return a constant of the type of a value."""
-        assert value.dtype is not None
-        return self.initializer("factor", np.array(number, value.dtype.numpy()))
-
-    def constant(self, name: str, numbers: Sequence[int]) -> ir.Value:
-        """Return a vector of int64 that all RDUs have."""
-        return self.initializer(name, np.array(numbers, np.int64))
-
-    def initializer(self, name: str, array: np.ndarray) -> ir.Value:
-        """Return a constant that all RDUs have."""
-        return self._initializer(name, ir.Tensor(array))
-
     def of_each(self, name: str, numbers: np.ndarray) -> ir.Value:
         """Return a vector that is another one on each RDU.
 
@@ -263,35 +264,46 @@ class Sharder:
         self._place = None
         for value in list(self._pending):
             self._settle(value, WHOLE)
-        for place, value in enumerate(self.graph.outputs):
-            wanted = self.cut.regions.get(self._region(name_of(value)), self.sharding(value))
-            given = self.need(value, WHOLE if wanted.partial else wanted)
-            if given is not value:
-                given.name, value.name = value.name, self._free(f"{value.name}_before")
-                self.graph.outputs[place] = given
-            self.cut.regions[self._region(name_of(given))] = self.sharding(given)
         for value in self.graph.inputs:
             if value not in self._shardings:
                 self._decide(value, WHOLE)
             if kept(name_of(value)):
                 self.cut.regions[self._region(name_of(value))] = self.sharding(value)
+        for place, value in enumerate(self.graph.outputs):
+            wanted = self._wanted(value)
+            given = self.need(value, WHOLE if wanted.partial else wanted)
+            if given is not value:
+                given.name, value.name = value.name, self._free(f"{value.name}_before")
+                self.graph.outputs[place] = given
+            self.cut.regions[self._region(name_of(given))] = self.sharding(given)
+        self._drop_unused()
         for name, value in list(self.graph.initializers.items()):
             if not value.uses() and not value.is_graph_output() and not value.is_graph_input():
                 del self.graph.initializers[name]
 
-    def _decide(self, value: ir.Value, sharding: Sharding) -> None:
-        shape = self.shape(value)
-        self._shardings[value] = sharding
-        if sharding.axes:
-            assert shape is not None
-            value.meta[SHARDED] = Sharded(shape, sharding.axes)
-        if shape is not None and not value.is_initializer():
-            value.shape = ir.Shape(local_shape(shape, sharding))
+    def _wanted(self, value: ir.Value) -> Sharding:
+        """Return how an output lies: as its region does, a gradient as what it is a gradient of, or as it is."""
+        name = name_of(value)
+        for other in (name, name.removesuffix(GRADIENT)):
+            known = self.cut.regions.get(self._region(other))
+            if known is not None:
+                return known
+        return self.sharding(value)
+
+    def _drop_unused(self) -> None:
+        """Drop nodes whose results nobody reads any more, and inputs that were added for nothing."""
+        for node in reversed(list(self.graph)):
+            if not any(value.uses() or value.is_graph_output() for value in node.outputs):
+                self.graph.remove(node, safe=True)
+        for value in list(self.graph.inputs):
+            if CONTENT in value.meta and not value.uses() and not value.is_graph_output():
+                self.graph.inputs.remove(value)
+                del self.cut.contents[name_of(value)], self.cut.kinds[name_of(value)]
 
     def _settle(self, value: ir.Value, sharding: Sharding) -> None:
         """Decide how a weight is cut of which a node makes another form."""
-        node = self._pending.pop(value)
-        source = node.inputs[0]
+        node, operand = self._pending.pop(value)
+        source = node.inputs[operand]
         assert source is not None
         before = sharding
         if node.op_type == "Transpose" and sharding.axes:
@@ -303,7 +315,10 @@ class Sharder:
         place, self._place = self._place, node
         if sharding.partial or not (self.is_open(source) or self.sharding(source) == before):
             before = sharding = WHOLE
-        node.replace_input_with(0, self.need(source, before))
+        node.replace_input_with(operand, self.need(source, before))
+        for other, number in enumerate(node.inputs):
+            if other != operand and number is not None:
+                node.replace_input_with(other, self.need(number, WHOLE))
         self._place = place
         self._decide(value, sharding)
 
@@ -323,6 +338,7 @@ class Sharder:
         self._shapes[result] = shape
         self._decide(result, sharding)
         self.graph.inputs.append(result)
+        result.meta[CONTENT] = True
         name = name_of(result)
         self.cut.contents[name] = tensor
         is_weight = tensor.dtype.is_floating_point()
@@ -360,25 +376,6 @@ class Sharder:
         """Insert a collective that makes a value whole."""
         marks = {RDUS: self.rdus}
         return self.add(op_type, [value], shape, WHOLE, domain=SAMBA_DOMAIN, attributes=marks)
-
-    def _initializer(self, name: str, tensor: ir.TensorProtocol) -> ir.Value:
-        free = self._free(name)
-        value = ir.Value(
-            name=free,
-            type=ir.TensorType(tensor.dtype),
-            shape=ir.Shape(list(tensor.shape.numpy())),
-            const_value=tensor,
-        )
-        self.graph.register_initializer(value)
-        return value
-
-    def _free(self, name: str) -> str:
-        free, number = name, 1
-        while free in self._names:
-            number += 1
-            free = f"{name}_{number}"
-        self._names.add(free)
-        return free
 
     @staticmethod
     def _replace_inside(node: ir.Node, old: ir.Value, new: ir.Value) -> None:

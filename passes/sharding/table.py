@@ -14,6 +14,7 @@ from samba_onnx.passes.sharding.rules.elementwise import elementwise, per_row
 from samba_onnx.passes.sharding.rules.indexing import gather
 from samba_onnx.passes.sharding.rules.products import gemm, matmul
 from samba_onnx.passes.sharding.rules.reductions import along_axis, normalisation, reduction
+from samba_onnx.passes.sharding.rules.scattering import elements, scatter_nd
 from samba_onnx.passes.sharding.rules.shapes import (
     concat,
     expand,
@@ -32,6 +33,7 @@ _NAMES: Final = {
     elementwise: "Identity",
     along_axis: "CumSum Hardmax LogSoftmax Softmax",
     concat: "Concat",
+    elements: "GatherElements ScatterElements",
     expand: "Expand",
     gather: "Gather",
     gemm: "Gemm",
@@ -45,6 +47,7 @@ _NAMES: Final = {
         ArgMax ArgMin ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin
         ReduceProd ReduceSum ReduceSumSquare""",
     reshape: "Flatten Reshape Squeeze Unsqueeze",
+    scatter_nd: "ScatterND",
     slice_rule: "Slice",
     split_rule: "Split",
     transpose: "Transpose",

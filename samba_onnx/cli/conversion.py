@@ -64,6 +64,7 @@ from samba_onnx.cli.options import (
     VerboseOption,
     parse_sizes,
 )
+from samba_onnx.cli.parallel_options import ChipsOption, TensorParallelOption, parallel_options
 from samba_onnx.cli.progress import Activity
 from samba_onnx.cli.torch_models import convert_torch
 from samba_onnx.cli.wrong_files import refuse_pef
@@ -135,6 +136,8 @@ def convert(
     translations: TranslationsOption = None,
     loss_index: LossOption = None,
     spatial_batches: SpatialBatchesOption = None,
+    n_chips: ChipsOption = 1,
+    tensor_parallel: TensorParallelOption = None,
     annotated: AnnotatedOption = None,
     json: JsonOption = None,
     quiet: QuietOption = False,
@@ -156,6 +159,7 @@ def convert(
       samba-port convert my_project.models:resnet -o resnet.pef
       samba-port convert exported.pt2
       samba-port convert my_project.training:lenet --train
+      samba-port convert model.onnx --n-chips 4 --tensor-parallel weight
 
     A limit that is exceeded gives exit status 1; the PEF is written all the same.
     """
@@ -171,6 +175,7 @@ def convert(
     sizes |= {"float16": float16, "legalise": legalise, "no_legalise": no_legalise or ()}
     sizes |= fusion_choices(level, optimization_rules, use_o1_default_rules)
     refuse_losses(loss_index, train)
+    parallel = parallel_options(n_chips, tensor_parallel)
     refuse_translations(model, translations)
     destination = output or default_destination(model)
     device = device_choices(target, level, placement, host)
@@ -202,6 +207,7 @@ def convert(
                 loss_indices=loss_index,
                 spatial_batches=batches,
                 check_passes=check_passes,
+                parallel=parallel,
             )
         else:
             refuse_torch_options(train)
@@ -218,6 +224,7 @@ def convert(
                 seed=seed,
                 custom_ops=custom_ops or (),
                 check_passes=check_passes,
+                parallel=parallel,
                 progress=activity.step,
             )
         with opened as pef:

@@ -122,7 +122,7 @@ def _states(
         elif symbol.name.endswith(_MASTER) and base is not None:
             states[symbol.name] = np.asarray(base, spec.dtype)
         else:
-            shape = [size if isinstance(size, int) else 0 for size in symbol.shape or ()]
+            shape = [size if isinstance(size, int) else 0 for size in symbol.whole_shape or ()]
             states[symbol.name] = np.zeros(shape, spec.dtype)
     return states
 
@@ -153,7 +153,7 @@ def set_gradients(
             if symbol.kind is not SymbolKind.GRADIENT or symbol.region in known:
                 continue
             if symbol.region not in computed or symbol.region in written:
-                shape = [size if isinstance(size, int) else 0 for size in symbol.shape or ()]
+                shape = [size if isinstance(size, int) else 0 for size in symbol.whole_shape or ()]
                 value = np.full(shape, symbol.region not in computed, InputSpec(symbol).dtype)
                 device.write(symbol.name, value)
                 known.add(symbol.region)

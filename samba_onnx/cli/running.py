@@ -157,7 +157,7 @@ def run(
     from samba_onnx.pef import load_pef
     from samba_onnx.report.documents import to_json
     from samba_onnx.report.run_text import run_text
-    from samba_onnx.runtime.device import Device
+    from samba_onnx.runtime.parallel_device import open_device
 
     begin = time.perf_counter()
     with Activity(quiet) as activity, load_pef(pef) as opened:
@@ -173,7 +173,7 @@ def run(
         fed = _inputs(opened, graph, _read_by(graph, chosen), inputs, random, sizes)
         activity.step("prepare the emulator")
         prepack = iterations >= PREPACK_FROM
-        with Device(
+        with open_device(
             opened,
             engine=engine,
             threads=threads,
@@ -257,10 +257,8 @@ def _inputs(
     from samba_onnx.cli.arrays import read_inputs
     from samba_onnx.runtime.inputs import InputSpec
 
-    specs = {
-        graph.model_name(name): InputSpec(replace(pef.symbol(name), name=graph.model_name(name)))
-        for name in names
-    }
+    wholes = {graph.model_name(name): pef.symbol(name).whole() for name in names}
+    specs = {name: InputSpec(replace(symbol, name=name)) for name, symbol in wholes.items()}
     arrays = read_inputs(texts, specs)
     persistent = {argin.name for argin in pef.manifest.argins}
     missing = {

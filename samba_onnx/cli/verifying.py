@@ -202,7 +202,8 @@ def input_arrays(pef: Any, texts: list[str] | None) -> dict[str, Any] | None:
 
     sizes = SizedGraphs(pef.manifest)
     names = pef.manifest.graphs[0].inputs
-    specs = sizes.specs() if sizes else {name: InputSpec(pef.symbol(name)) for name in names}
+    wholes = {name: InputSpec(pef.symbol(name).whole()) for name in names}
+    specs = sizes.specs() if sizes else wholes
     arrays = read_inputs(texts, specs)
     missing = [f"{name} {spec}" for name, spec in specs.items() if name not in arrays]
     if missing:

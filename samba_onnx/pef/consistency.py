@@ -27,6 +27,7 @@ from samba_onnx.pef.manifest import (
 )
 from samba_onnx.pef.packing import packed_bytes
 from samba_onnx.pef.schedule_checks import check_boundaries, check_schedule, check_transfers
+from samba_onnx.pef.sharding_checks import sharding_problem
 from samba_onnx.pef.target_summary import TargetSummary
 from samba_onnx.pef.weights import TensorLayout, lay_out_tensors, shape_is_fixed
 from samba_onnx.program.kinds import SymbolKind
@@ -67,6 +68,9 @@ def check_manifest(manifest: Manifest) -> None:
         _check_symbol(symbol, index)
     for stage in index.stages.values():
         _check_stage(stage, index)
+    problem = sharding_problem(manifest)
+    if problem:
+        _refuse(problem)
     _check_argins(manifest, index)
     residents = manifest.residents()
     filled = _filled_residents(manifest, residents, index)
@@ -102,7 +106,7 @@ def weights_layout(manifest: Manifest) -> TensorLayout:
             first.setdefault((symbol.stored.offset, symbol.stored.bytes, empty), symbol)
     tensors = [first[place] for place in sorted(first)]
     try:
-        layout = lay_out_tensors([(s.name, s.type, _fixed_shape(s)) for s in tensors])
+        layout = lay_out_tensors([(s.name, s.type, _fixed_shape(s.whole())) for s in tensors])
     except UsageError as error:
         _refuse(str(error))
     laid = {tensor.name: tensor.stored for tensor in layout.tensors}
@@ -207,8 +211,9 @@ def _check_symbol(symbol: Symbol, index: _Index) -> None:
         room = index.regions[symbol.region].bytes
         if expected is None or expected > room:
             _refuse(f"{name} of {expected} bytes does not fit its region of {room} bytes")
-    if symbol.stored and symbol.stored.bytes != expected:
-        _refuse(f"{name} of {expected} bytes is stored in {symbol.stored.bytes}")
+    whole = _expected_bytes(symbol.whole())
+    if symbol.stored and symbol.stored.bytes != whole:
+        _refuse(f"{name} of {whole} bytes is stored in {symbol.stored.bytes}")
 
 
 def _check_stage(stage: Section | Fallback, index: _Index) -> None:

@@ -9,7 +9,7 @@ modelled seconds, rates are per second.
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from samba_onnx.pef.changes import Bound, Change
 from samba_onnx.pef.decoding import MAY_BE_MISSING
@@ -138,6 +138,15 @@ class Symbol:
     sharded: Sharded | None = field(default=None, metadata=MAY_BE_MISSING)
     """The whole of which ``shape`` is the part that each of several RDUs holds; None for a value that is
     whole on each."""
+
+    @property
+    def whole_shape(self) -> tuple[int | str | None, ...] | None:
+        """Shape in which the host sees the value, of which RDUs may have shards."""
+        return self.shape if self.sharded is None else self.sharded.shape
+
+    def whole(self) -> Symbol:
+        """Return the symbol as the host sees it: itself, or what the RDUs have shards of."""
+        return replace(self, shape=self.whole_shape, sharded=None) if self.sharded else self
 
     @property
     def stage_shape(self) -> tuple[int | str | None, ...] | None:
@@ -344,6 +353,12 @@ class Manifest:
         """Return sections and fallbacks by id."""
         stages: tuple[Section | Fallback, ...] = (*self.sections, *self.fallbacks)
         return {stage.id: stage for stage in stages}
+
+    def whole(self) -> Manifest:
+        """Return the manifest with symbols as the host sees them: itself for a program of one RDU."""
+        if self.parallel is None:
+            return self
+        return replace(self, symbols=tuple(symbol.whole() for symbol in self.symbols))
 
     def residents(self) -> frozenset[str]:
         """Return the symbols that stay in device memory between runs, and are no initializers.

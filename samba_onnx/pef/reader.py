@@ -204,7 +204,7 @@ class Pef:
         symbol = self.symbol(name)
         if symbol.stored is None:
             raise UsageError(f"{self._name}: {printable(name)} has no content of its own")
-        shape = tuple(d for d in symbol.shape or () if isinstance(d, int))
+        shape = tuple(d for d in symbol.whole_shape or () if isinstance(d, int))
         tensor = StoredTensor(name, symbol.type, shape, symbol.stored.offset, symbol.stored.bytes)
         return tensor_array(self.member(WEIGHTS_MEMBER), tensor)
 

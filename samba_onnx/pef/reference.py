@@ -88,11 +88,11 @@ def check_reference(manifest: Manifest, content: memoryview | None) -> dict[str,
     tensors = read_tensors(content, list(symbol_names))
     for key, (name, part) in symbol_names.items():
         kind = WIDE if part == "wide" else symbols[name].type
-        if not _fits(tensors[key], kind, symbols[name].shape):
+        if not _fits(tensors[key], kind, symbols[name].whole_shape):
             tensor = tensors[key]
             raise PefFormatError(
                 f"the reference sample's {printable(name)} is {tensor.type} {list(tensor.shape)}, "
-                f"its symbol is {kind} {symbols[name].shape}"
+                f"its symbol is {kind} {symbols[name].whole_shape}"
             )
     return tensors
 

@@ -13,13 +13,12 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final
 
-import numpy as np
 import onnx_ir as ir
 
 from samba_onnx.facts.operators import operators
 from samba_onnx.facts.records import Kind
 from samba_onnx.program.dataflow import dimensions
-from samba_onnx.program.intervals import Interval, axis_size
+from samba_onnx.program.intervals import Interval, axis_size, reduced_sizes
 
 __all__ = ["Bounds", "summands", "type_limits"]
 
@@ -45,10 +44,12 @@ def type_limits(dtype: ir.DataType | None) -> Interval:
     Args:
         dtype: The type.
     """
-    if dtype is None or not dtype.is_integer() or dtype.bitwidth < 8:
+    if dtype is None or not dtype.is_integer():
         return Interval()
-    limits = np.iinfo(dtype.numpy())
-    return Interval(int(limits.min), int(limits.max))
+    if dtype.is_signed():
+        half = 1 << (dtype.bitwidth - 1)
+        return Interval(-half, half - 1)
+    return Interval(0, (1 << dtype.bitwidth) - 1)
 
 
 class Bounds:
@@ -126,13 +127,7 @@ def summands(node: ir.Node) -> int | None:
     Args:
         node: Its second operand are axes, if it has any.
     """
-    axes = None if len(node.inputs) < 2 or node.inputs[1] is None else node.inputs[1]
-    constant = None if axes is None else ir.convenience.get_const_tensor(axes)
-    if constant is not None and constant.size:
-        sizes = [axis_size(node.inputs[0], int(axis)) for axis in constant.numpy().reshape(-1)]
-    else:
-        shape = None if node.inputs[0] is None else dimensions(node.inputs[0])
-        sizes = [size if isinstance(size, int) else None for size in shape or (None,)]
+    sizes = reduced_sizes(node)
     known = [size for size in sizes if size is not None]
     return max(1, math.prod(known)) if len(known) == len(sizes) else None
 
@@ -334,6 +329,11 @@ def _running_sum(node: ir.Node, known: _Known) -> Interval:
     return _rounded(node, element.hull(total).hull(Interval(0, 0)), count)
 
 
+def _extreme(node: ir.Node, known: _Known) -> Interval:
+    """ReduceMax, ReduceMin: one of the elements, or an end of the type where there may be none."""
+    return _operand(node, 0, known) if all(reduced_sizes(node)) else Interval()
+
+
 def _place(node: ir.Node, default: int) -> Interval:
     size = axis_size(node.inputs[0], node.attributes.get_int("axis", default))
     return Interval() if size is None else Interval(0, max(0, size - 1))
@@ -353,9 +353,7 @@ def _sizes(node: ir.Node, known: _Known) -> Interval:
 
 _FILLED: Final = frozenset({"CenterCropPad", "MaxUnpool", "Pad", "Trilu"})
 """They put other numbers beside the elements that they move."""
-_KEPT: Final = (
-    operators(kind=Kind.VIEW) | operators(kind=Kind.MOVE) | {"ReduceMax", "ReduceMin"}
-) - _FILLED
+_KEPT: Final = (operators(kind=Kind.VIEW) | operators(kind=Kind.MOVE)) - _FILLED
 """Their results are elements of their first operand."""
 
 _SEARCHES: Final[Mapping[str, tuple[int, int]]] = MappingProxyType(
@@ -372,6 +370,7 @@ _RESULTS: Final[Mapping[str, Callable[[ir.Node, _Known], Interval]]] = MappingPr
         **dict.fromkeys(("Shape", "Size"), _sizes),
         **dict.fromkeys(("Sigmoid", "Softmax"), _share),
         **dict.fromkeys(("CumSum", "ReduceSum"), _running_sum),
+        **dict.fromkeys(("ReduceMax", "ReduceMin"), _extreme),
         "Abs": _size,
         "Add": _sum,
         "Cast": _cast,

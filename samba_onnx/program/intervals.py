@@ -9,7 +9,7 @@ import onnx_ir as ir
 
 from samba_onnx.program.dataflow import dimensions
 
-__all__ = ["Interval", "axis_size"]
+__all__ = ["Interval", "axis_size", "reduced_sizes"]
 
 
 @dataclass(frozen=True)
@@ -94,3 +94,19 @@ def axis_size(value: ir.Value | None, axis: int) -> int | None:
         return None
     size = shape[axis]
     return size if isinstance(size, int) else None
+
+
+def reduced_sizes(node: ir.Node) -> list[int | None]:
+    """Return the sizes of the axes that a reduction or a CumSum runs along; None for those that are not known.
+
+    Args:
+        node: Its second operand are axes, if it has any; all axes count where they are no constant.
+    """
+    axes = node.inputs[1] if len(node.inputs) > 1 else None
+    constant = None if axes is None else ir.convenience.get_const_tensor(axes)
+    if constant is not None and constant.size:
+        return [axis_size(node.inputs[0], int(axis)) for axis in constant.numpy().reshape(-1)]
+    shape = None if node.inputs[0] is None else dimensions(node.inputs[0])
+    if shape is None:
+        return [None]
+    return [size if isinstance(size, int) else None for size in shape]

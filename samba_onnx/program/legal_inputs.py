@@ -12,6 +12,7 @@ import onnx_ir as ir
 from samba_onnx.facts.operators import operators
 from samba_onnx.facts.records import Kind
 from samba_onnx.program.constraints import LEGAL
+from samba_onnx.program.dataflow import dimensions
 from samba_onnx.program.intervals import Interval
 
 __all__ = ["legal_inputs"]
@@ -47,7 +48,13 @@ def _origin(value: ir.Value | None) -> ir.Value | None:
     """Return the value that one has all elements of."""
     while value is not None:
         node = value.producer()
-        if node is None or node.domain or node.op_type not in _WHOLE:
+        if node is None or node.domain or node.op_type not in _WHOLE or not _has_elements(value):
             return value
         value = node.inputs[0]
     return None
+
+
+def _has_elements(value: ir.Value) -> bool:
+    """Return whether a value is known not to be empty, as what is repeated no times is."""
+    shape = dimensions(value)
+    return shape is not None and all(isinstance(size, int) and size > 0 for size in shape)

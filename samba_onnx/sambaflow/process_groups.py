@@ -12,13 +12,19 @@ import logging
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any, Final
 
+import torch
 import torch.distributed as dist
-from torch._C._distributed_c10d import HashStore
+from torch._C._distributed_c10d import HashStore, PrefixStore, Store, TCPStore
 from torch.distributed import distributed_c10d
+from torch.distributed.constants import default_pg_timeout
 
 from samba_onnx.errors import UsageError
+from samba_onnx.version import __version__
+from samba_onnx.workflows.replica_endings import watch
+from samba_onnx.workflows.replica_meeting import meet
 
 __all__ = ["Place", "adapt_process_groups", "launched_place"]
 
@@ -97,8 +103,11 @@ def _adapted(original: Callable[..., None]) -> Callable[..., None]:
         if given.get("backend") is not None:
             given["backend"] = _backend(str(given["backend"]))
         if not any(given.get(name) for name in ("init_method", "store", "world_size")):
-            given |= _meeting(launched_place(os.environ))
+            given |= _meeting(
+                launched_place(os.environ), given.get("timeout") or default_pg_timeout
+            )
         original(**given)
+        watch()
 
     init_process_group.__module__ = __name__
     return init_process_group
@@ -117,11 +126,13 @@ def _warn_of_gloo() -> None:
     _log.warning("torch is built without MPI: processes talk through gloo")
 
 
-def _meeting(place: Place) -> dict[str, Any]:
+def _meeting(place: Place, timeout: timedelta) -> dict[str, Any]:
     """Return the arguments with which a process meets the others of its group.
 
     Raises:
-        UsageError: They run on several machines, and nobody said where they meet.
+        UsageError: They run on several machines, and nobody said where they meet; or they differ in
+            what must be the same.
+        ReplicaError: Some do not come.
     """
     if place.size == 1:
         return {"store": HashStore(), "rank": 0, "world_size": 1}
@@ -133,4 +144,20 @@ def _meeting(place: Place) -> dict[str, Any]:
     os.environ.setdefault("MASTER_ADDR", "127.0.0.1")
     # All that one mpirun launches here are its children: another one's meet at another port.
     os.environ.setdefault("MASTER_PORT", str(_PORTS[os.getppid() % len(_PORTS)]))
-    return {"init_method": "env://", "rank": place.rank, "world_size": place.size}
+    return {"store": _store(place, timeout), "rank": place.rank, "world_size": place.size}
+
+
+def _store(place: Place, timeout: timedelta) -> Store:
+    """Return a store of this launch alone: the one that a launcher keeps may have another one's words."""
+    launcher_keeps_it = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+    store = TCPStore(
+        os.environ["MASTER_ADDR"],
+        _number(os.environ, "MASTER_PORT"),
+        None,
+        place.rank == 0 and not launcher_keeps_it,
+        timeout,
+        wait_for_workers=False,
+        multi_tenant=True,
+    )
+    facts = {"samba_onnx": __version__, "torch": torch.__version__}
+    return meet(PrefixStore("samba_onnx", store), place.rank, place.size, facts, alike=[*facts])[0]

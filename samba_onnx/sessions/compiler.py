@@ -26,7 +26,12 @@ from samba_onnx.sessions.onnx_modules import (
     Losses,
     trained_module,
 )
-from samba_onnx.sessions.options import Destination, Model, SessionOptions, output_path
+from samba_onnx.sessions.options import (
+    Destination,
+    Model,
+    SessionOptions,
+    output_path,
+)
 from samba_onnx.sessions.spatial import refuse_batch_dimensions, spatial_batches
 from samba_onnx.sessions.trace_mode import TraceMode
 from samba_onnx.sessions.traced import TracedGraph

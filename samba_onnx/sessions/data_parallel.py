@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import itertools
 import weakref
 from typing import Final
 
@@ -16,13 +17,20 @@ from samba_onnx.runtime.device import Device
 from samba_onnx.runtime.elements import Array
 from samba_onnx.runtime.plans import RunPlan
 from samba_onnx.runtime.reducing import GradientReduction, ReductionMode
+from samba_onnx.sessions.exits import register, run_handlers
 from samba_onnx.sessions.loaded import LoadedProgram
 from samba_onnx.sessions.turns import in_turn
+from samba_onnx.workflows.replica_endings import tell_end
+from samba_onnx.workflows.replica_watch import BEFORE_ENDING
 from samba_onnx.workflows.replicas import Replicas
 
 MODES: Final = tuple(mode.value for mode in ReductionMode)
 _GOING_ON: Final = frozenset({SectionType.BCKWD, SectionType.GRADNORM, SectionType.OPT})
 """Types of sections that read what a forward pass left."""
+
+# However a replica ends, the others are told, and what the program registered is called.
+register(tell_end)
+BEFORE_ENDING.append(run_handlers)
 
 
 def checked_mode(mode: str) -> str:
@@ -145,16 +153,36 @@ class DataParallel:
         prints = replicas.of_all(_print(pef.manifest))
         others = [rank for rank, other in enumerate(prints) if other != prints[0]]
         if others:
+            # All replicas are here: they have the same digests.
+            tensors = replicas.of_all(_tensors(pef.manifest))
             listed = ", ".join(map(str, others))
             raise UsageError(
-                f"replicas have different programs: that of rank {listed} is not that of rank 0; this "
-                f"one, rank {replicas.rank}, has {pef.path}: give all of them the same PEF"
+                f"replicas have different programs: that of rank {listed} is not that of rank 0: "
+                f"{_first_difference(tensors, others[0])}; this one, rank {replicas.rank}, has "
+                f"{pef.path}: give all of them the same PEF"
             )
 
 
 def _print(manifest: Manifest) -> str:
     """Return a text that only manifests of equal programs have."""
     return hashlib.sha256(repr(manifest).encode()).hexdigest()
+
+
+def _tensors(manifest: Manifest) -> list[str]:
+    """Return what replicas send each other or are told, in the order of the PEF."""
+    return [
+        f"{symbol.kind.value} {symbol.name} {symbol.type} {list(symbol.shape or ())}"
+        for symbol in manifest.symbols
+    ]
+
+
+def _first_difference(tensors: list[list[str]], rank: int) -> str:
+    """Return the first tensor that another replica has otherwise than replica 0."""
+    pairs = itertools.zip_longest(tensors[0], tensors[rank], fillvalue="missing")
+    for number, (first, other) in enumerate(pairs):
+        if first != other:
+            return f"tensor {number} is {first} on rank 0 and {other} on rank {rank}"
+    return "their tensors are the same, their sections are not"
 
 
 def _share_residents(replicas: Replicas, device: Device, manifest: Manifest) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import atexit
 import os
 import sys
-import traceback
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -46,11 +45,22 @@ def run_and_exit(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Non
         **kwargs: With which keywords.
     """
     status = _status(function, *args, **kwargs)
-    for handler in reversed(_HANDLERS):
-        status = _status(handler) or status
+    status = run_handlers() or status
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
     os._exit(status)
+
+
+def run_handlers() -> int:
+    """Call the functions of ``register`` that were not called yet, last one first.
+
+    Returns:
+        0, or the status with which the last one that raised would end the process.
+    """
+    status = 0
+    for handler in reversed(_HANDLERS):
+        status = _status(handler) or status
+    return status
 
 
 def _status(function: Callable[..., Any], *args: Any, **kwargs: Any) -> int:
@@ -62,6 +72,7 @@ def _status(function: Callable[..., Any], *args: Any, **kwargs: Any) -> int:
         sys.stderr.write(f"{leaving.code}\n")
         return 1
     except BaseException:  # Whatever it is, the process must end.
-        traceback.print_exc()
+        # As Python ends with it: whoever is to hear of uncaught exceptions hears of this one.
+        sys.excepthook(*sys.exc_info())
         return 1
     return 0

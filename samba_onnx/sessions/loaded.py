@@ -14,6 +14,7 @@ from samba_onnx.pef import Pef, load_pef
 from samba_onnx.pef.manifest import Graph, Manifest, Symbol
 from samba_onnx.runtime.device import Device
 from samba_onnx.runtime.ledger import Ledger
+from samba_onnx.runtime.parallel_device import open_device
 from samba_onnx.runtime.profile import Profile
 from samba_onnx.sessions.gradient_overwrites import GradientOverwrites
 from samba_onnx.sessions.hyperparameters import Hyperparameters
@@ -54,17 +55,20 @@ class LoadedProgram:
         """Watches over runs without outputs."""
         self._graphs: dict[str, Graph] = {}
         self._inputs: dict[str, dict[str, Symbol]] = {}
+        self._whole: Manifest | None = None
         self.only_graph = ""
         """Name of the graph that runs when no name is given; empty when there are several."""
 
     @property
     def manifest(self) -> Manifest:
-        """What the PEF says about itself.
+        """What the PEF says about itself, with whole values where several RDUs have shards.
 
         Raises:
             NotTracedError: There is no PEF.
         """
-        return self.required_pef().manifest
+        self.required_pef()
+        assert self._whole is not None
+        return self._whole
 
     @property
     def ledger(self) -> Ledger | None:
@@ -85,7 +89,8 @@ class LoadedProgram:
         self.close()
         self.pef = pef
         self._graphs = {graph.name: graph for graph in pef.manifest.graphs}
-        self._inputs = _inputs(pef.manifest)
+        self._whole = pef.manifest.whole()
+        self._inputs = _inputs(self._whole)
         self.only_graph = next(iter(self._graphs)) if len(self._graphs) == 1 else ""
         return pef
 
@@ -101,7 +106,7 @@ class LoadedProgram:
         """
         pef = self.required_pef()
         with self._profiler.event(INIT_RUNTIME):
-            device = Device(
+            device = open_device(
                 pef,
                 threads=torch.get_num_threads(),
                 time_sections=level() == "DETAILED",
@@ -112,8 +117,8 @@ class LoadedProgram:
         self.device = device
         self.hyperparameters = Hyperparameters(pef.manifest.argins, optimizers)
         self.overwrites = GradientOverwrites(pef.manifest)
-        self.unread = UnreadOutputs(pef.manifest.symbols)
-        DEVICE.attach(SessionStore(device, pef.manifest, self._profiler))
+        self.unread = UnreadOutputs(self.manifest.symbols)
+        DEVICE.attach(SessionStore(device, self.manifest, self._profiler))
         return device
 
     def close(self) -> None:

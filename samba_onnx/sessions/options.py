@@ -17,7 +17,7 @@ from torch import nn
 from samba_onnx.errors import UsageError
 from samba_onnx.pef.user_metadata import write_value
 from samba_onnx.sessions.arguments import tell_idle
-from samba_onnx.workflows.choices import FUSING, FusionOptions
+from samba_onnx.workflows.choices import FUSING, FusionOptions, ParallelOptions
 from samba_onnx.workflows.compiler import DEFAULT_TARGET
 
 OUTPUT_FOLDER: Final = "out"
@@ -158,6 +158,19 @@ def fusion_of(options: Mapping[str, Any], level: str) -> FusionOptions:
     return FusionOptions()
 
 
+def parallel_of(options: Mapping[str, Any]) -> ParallelOptions | None:
+    """Return for how many RDUs a compilation is to cut its programs; None for one.
+
+    Args:
+        options: Settings; ``tensor_parallel`` and ``n_chips`` count, where both are given.
+
+    Raises:
+        UsageError: The mode is unknown, or there are too many RDUs.
+    """
+    mode, chips = options.get("tensor_parallel"), options.get("n_chips") or 1
+    return ParallelOptions(str(mode), int(chips)) if mode and int(chips) > 1 else None
+
+
 @dataclass(frozen=True)
 class Destination:
     """Where a program goes, for which device, and what its PEF says besides."""
@@ -172,7 +185,7 @@ class Destination:
     level: str | None = None
 
     def where(self, options: Mapping[str, Any]) -> dict[str, Any]:
-        """Return target, level and rules of fusion of a compilation.
+        """Return target, level, rules of fusion and number of RDUs of a compilation.
 
         Args:
             options: Settings of the session and of this compilation.
@@ -182,6 +195,7 @@ class Destination:
             "target": target_of(options, self.target),
             "level": level,
             "fusion": fusion_of(options, level),
+            "parallel": parallel_of(options),
         }
 
     def texts(self) -> dict[str, str]:

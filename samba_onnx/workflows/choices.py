@@ -23,7 +23,7 @@ from samba_onnx.workflows.planning import CompilerSettings, Progress, silent
 from samba_onnx.workflows.sizes import Sizes, each_size
 
 __all__ = [
-    "ASSUMED_SIZE", "EVERYTHING", "FUSING", "FusionOptions", "InputShapes", "chosen_options", "chosen_settings",
+    "ASSUMED_SIZE", "EVERYTHING", "FUSING", "FusionOptions", "InputShapes", "ParallelOptions", "chosen_options", "chosen_settings",
     "legalisation_options",
 ]  # fmt: skip
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import onnx_ir as ir
 
+from samba_onnx.errors import UsageError
 from samba_onnx.passes.pipeline import PipelineResult
 from samba_onnx.passes.planning.caches import cached_bytes
 from samba_onnx.passes.sharding.cuts import Cut
@@ -20,12 +21,20 @@ __all__ = ["ProgramCutter"]
 class ProgramCutter:
     """Cuts the programs of one PEF, which share what stays on the device."""
 
-    def __init__(self, options: ParallelOptions | None) -> None:
+    def __init__(self, options: ParallelOptions | None, *, sizes: int = 1) -> None:
         """Begin with nothing cut.
 
         Args:
             options: For how many RDUs; None to leave programs as they are.
+            sizes: Sizes of one model that are programs of their own.
+
+        Raises:
+            UsageError: There are several sizes and several RDUs.
         """
+        if options is not None and sizes > 1:
+            raise UsageError(
+                "a model is cut for several RDUs in one size: give one size of each dimension (--dim)"
+            )
         self._options = options
         self._cut = None if options is None else Cut(options.rdus, options.mode)
         self._cache = (0, 0)

@@ -169,7 +169,7 @@ def plan_sizes(
     legalised: list[PlannedChooser] = []
     graphs: list[PlannedGraph] = []
     shared = SharedWeights()
-    cutter = ProgramCutter(settings.parallel)
+    cutter = ProgramCutter(settings.parallel, sizes=len(options))
     for each in options:
         sized = replace(settings, options=each)
         program = replace(load(), name=size_name(each, options))

@@ -24,6 +24,7 @@ from samba_onnx.facts.operators import Randomness, operators
 from samba_onnx.facts.tolerances import OUTPUT, rounding_unit
 from samba_onnx.loading import LoadedModel
 from samba_onnx.passes.rewrites.interface import dimensions
+from samba_onnx.passes.sharding.collectives import CONTENT, SHARDED
 from samba_onnx.pef import can_be_sample, encode_reference
 from samba_onnx.pef.manifest import ReferenceSample
 from samba_onnx.program.dataflow import name_of
@@ -285,7 +286,7 @@ def _check_outputs(
 ) -> None:
     """Refuse a model whose answer is not of the types and shapes that it declares."""
     for value in model.graph.outputs:
-        name, kind, shape = name_of(value), type_text(value), dimensions(value.shape)
+        name, kind, shape = name_of(value), type_text(value), _dimensions(value)
         array = outputs[name]
         element = tensor_element(kind)
         fits = shape is None or (
@@ -329,11 +330,20 @@ def _weight_bytes(model: ir.Model) -> int:
     return sum(tensor.nbytes for tensor in tensors if tensor is not None)
 
 
+def _dimensions(value: ir.Value) -> tuple[int | str | None, ...] | None:
+    """Return the sizes of a whole output, None for those that vary; None where its rank is unknown."""
+    sharded = value.meta.get(SHARDED)
+    return dimensions(value.shape) if sharded is None else tuple(sharded.shape)
+
+
 def _specifications(model: ir.Model) -> dict[str, tuple[str, tuple[int, ...]]]:
     """Return type and shape of every input, with small sizes for dynamic dimensions."""
     specifications = {}
     for value in model.graph.inputs:
-        shape = () if value.shape is None else value.shape
+        if CONTENT in value.meta:
+            continue  # was an initializer, of which each of several RDUs has a shard
+        sharded = value.meta.get(SHARDED)
+        shape = sharded.shape if sharded else value.shape or ()
         sizes = tuple(size if isinstance(size, int) else DYNAMIC_SIZE for size in shape)
         specifications[name_of(value)] = (type_text(value), sizes)
     return specifications

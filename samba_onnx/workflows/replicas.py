@@ -6,6 +6,7 @@ are the default group of this process. This is the one place in which gradients 
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -16,6 +17,8 @@ import torch.distributed as dist
 from samba_onnx.errors import UsageError
 from samba_onnx.runtime.elements import Array
 from samba_onnx.tensor.arrays import from_array
+from samba_onnx.workflows.replica_endings import watch
+from samba_onnx.workflows.replica_watch import ReplicaWatch
 
 _AVERAGING: Final = ("gloo",)
 """Backends that take means themselves; others add up, and the sum is divided here."""
@@ -30,7 +33,9 @@ class Replicas:
         """Take the group as it is now.
 
         Raises:
-            UsageError: There is none, or its backend combines what is on other devices only.
+            UsageError: There is none, its backend combines what is on other devices only, or
+                replicas have different versions of torch or of this product.
+            ReplicaError: Some do not come.
         """
         if not self.exist():
             raise UsageError(
@@ -45,6 +50,7 @@ class Replicas:
         """How many there are."""
         backend = _host_backend(str(dist.get_backend_config(dist.group.WORLD)))
         self._averages = backend in _AVERAGING
+        self._watch = watch()
 
     @staticmethod
     def exist() -> bool:
@@ -65,17 +71,25 @@ class Replicas:
             return known
         return cls()
 
-    def start(self, values: Array) -> PendingMean:
+    def start(self, values: Array, name: str) -> PendingMean:
         """Begin to replace every number by its mean over all replicas; see ``runtime.GradientReducer``.
 
         Args:
             values: One dimension, without gaps; torch works on its memory, wherever that is.
+            name: What they are.
+
+        Raises:
+            ReplicaError: A replica is lost.
         """
-        tensor = from_array(values)
-        if self._averages:
-            return PendingMean(dist.all_reduce(tensor, dist.ReduceOp.AVG, async_op=True))
-        work = dist.all_reduce(tensor, dist.ReduceOp.SUM, async_op=True)
-        return PendingMean(work, tensor, self.size)
+        tensor, call = from_array(values), f"REDUCE of {name}"
+        operation = dist.ReduceOp.AVG if self._averages else dist.ReduceOp.SUM
+        with self._waiting(call):
+            work = dist.all_reduce(tensor, operation, async_op=True)
+        divisor = 1 if self._averages else self.size
+        return PendingMean(work, tensor, divisor, self._watch, call)
+
+    def _waiting(self, call: str) -> AbstractContextManager[None]:
+        return nullcontext() if self._watch is None else self._watch.waiting(call)
 
     def broadcast(self, values: Array) -> None:
         """Replace values by those that replica 0 has.
@@ -85,7 +99,9 @@ class Replicas:
         """
         if values.size:
             # Bytes: there is nothing to compute, and torch lacks some of the types.
-            dist.broadcast(torch.from_numpy(values.reshape(-1).view(np.uint8)), 0)
+            content = torch.from_numpy(values.reshape(-1).view(np.uint8))
+            with self._waiting("the broadcast of what rank 0 begins with"):
+                _wait(self._watch, dist.broadcast(content, 0, async_op=True))
 
     def from_first(self, value: Any) -> Any:
         """Return what replica 0 has.
@@ -94,7 +110,8 @@ class Replicas:
             value: Anything that can be pickled; what other replicas give is not looked at.
         """
         box = [value]
-        dist.broadcast_object_list(box, 0)
+        with self._waiting("the broadcast of what rank 0 begins with"):
+            dist.broadcast_object_list(box, 0)
         return box[0]
 
     def agree(self, value: bytes) -> bool:
@@ -112,7 +129,8 @@ class Replicas:
             value: Anything that can be pickled.
         """
         values: list[Any] = [None] * self.size
-        dist.all_gather_object(values, value)
+        with self._waiting("the comparison of replicas"):
+            dist.all_gather_object(values, value)
         return values
 
 
@@ -121,20 +139,31 @@ class PendingMean:
     """Means that are being taken."""
 
     work: Any
-    tensor: torch.Tensor | None = None
-    """Sums, where the backend takes no means."""
+    tensor: torch.Tensor
     divisor: int = 1
-    """How many numbers each of them adds up."""
+    """How many numbers each of the tensor's adds up, where the backend takes no means; else 1."""
+    watch: ReplicaWatch | None = None
+    """Looks after the other replicas meanwhile."""
+    call: str = ""
+    """What is waited for, for people."""
 
     def wait(self) -> None:
         """Return when all means are there.
 
         Raises:
-            RuntimeError: Another process is lost, or the network fails; from torch.
+            ReplicaError: Another process is lost, or the network fails.
         """
-        self.work.wait()
-        if self.tensor is not None:
+        with nullcontext() if self.watch is None else self.watch.waiting(self.call):
+            _wait(self.watch, self.work)
+        if self.divisor != 1:
             self.tensor.div_(self.divisor)
+
+
+def _wait(watch: ReplicaWatch | None, work: Any) -> None:
+    if watch is None:
+        work.wait()
+    else:
+        watch.wait(work)
 
 
 def _host_backend(config: str) -> str:

@@ -172,9 +172,11 @@ def input_specs(pef: Pef, graph: Graph | None = None) -> dict[str, tuple[str, tu
     graph = graph or pef.manifest.graphs[0]
     for symbol_name in graph.inputs:
         symbol, name = pef.symbol(symbol_name), graph.model_name(symbol_name)
-        if not symbol.type.startswith("tensor(") or symbol.shape is None:
+        if not symbol.type.startswith("tensor(") or symbol.whole_shape is None:
             raise UsageError(f"input {name!r} has type {symbol.type}: give it with --input")
-        shape = tuple(size if isinstance(size, int) else DYNAMIC_SIZE for size in symbol.shape)
+        shape = tuple(
+            size if isinstance(size, int) else DYNAMIC_SIZE for size in symbol.whole_shape
+        )
         specs[name] = (symbol.type, shape)
     return specs
 

@@ -142,7 +142,7 @@ def _on_device(
 ) -> dict[str, tuple[OutputComparison, ...]]:
     """Run trials on the device in all ways in which it keeps weights; comparisons by run."""
     from samba_onnx.runtime.accounting import check_plan
-    from samba_onnx.runtime.device import Device
+    from samba_onnx.runtime.parallel_device import open_device
 
     # The reference engine has no layouts of its own: one way to keep weights is all.
     ways = WEIGHTS if options.engine == DEFAULT_ENGINE else {"mapped": False}
@@ -150,7 +150,7 @@ def _on_device(
     graphs = dict.fromkeys(trial.graph.name for trial in trials)
     coarse = {graph.name: coarseness(pef, graph) for graph in pef.manifest.graphs}
     for (weights, prepack), name in itertools.product(ways.items(), graphs):
-        with Device(
+        with open_device(
             pef,
             engine=options.engine,
             threads=options.threads,

@@ -13,7 +13,7 @@ from docs.generators import torch_operators
 from tests.export.operator_database import MODES, Exporter, borrowing, cases, operators, verdict
 
 SHARDS = 8
-STEP = 12
+STEP = 24
 """Every twelfth operator in the default tests: all of them take more than a minute."""
 Record = Callable[[str, object], None]
 

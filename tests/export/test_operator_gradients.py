@@ -23,7 +23,7 @@ from tests.export.gradient_database import (
 from tests.export.operator_database import borrowing, operators
 
 SHARDS = 8
-EVERY = 24
+EVERY = 48
 """One of so many operators is in the default run."""
 COMPLETE, COUNTED = 505, 505
 """Operators that pass with every sample, of those with gradients to compare."""

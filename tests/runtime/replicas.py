@@ -64,7 +64,7 @@ class Member:
     fails_at: int = -1
     """The number of a reduction that cannot be begun, the first time."""
 
-    def start(self, values: Array) -> Pending:
+    def start(self, values: Array, name: str) -> Pending:
         assert values.ndim == 1
         number = len(self.sizes)
         if number == self.fails_at:

@@ -69,6 +69,20 @@ def test_processes_of_mpirun_find_each_other() -> None:
         assert output.splitlines() == [f"{number} 2 gloo [3.0, 3.0, 3.0]", "again"], errors
 
 
+@pytest.mark.slow
+def test_processes_that_count_each_other_differently_are_refused() -> None:
+    rank, size, local = LAUNCHERS["Open MPI"]
+    counts = ("2", "3")
+    processes = [
+        start('"mpi"', **{rank: str(n), size: count, local: count})
+        for n, count in enumerate(counts)
+    ]
+    for process in processes:
+        _, errors = process.communicate(timeout=300)
+        assert process.returncode == 1
+        assert "replicas differ: world size is 3 on rank 1 and 2 on rank 0" in errors
+
+
 MPI_PROGRAM = """
 import sys
 from sambaflow.samba.utils import get_rank, get_world_size, is_main_process

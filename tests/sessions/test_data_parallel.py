@@ -52,12 +52,16 @@ class Second:
         return (5, [(4,)]) if isinstance(value, tuple) else NAMES
 
     def of_all(self, value: Any) -> list[Any]:
-        return ["another" if self.is_other_program else value, value]
+        if not self.is_other_program:
+            return [value, value]
+        if isinstance(value, str):
+            return ["another", value]
+        return [[value[0].replace("tensor(float)", "tensor(bfloat16)"), *value[1:]], value]
 
     def broadcast(self, values: Any) -> None:
         values[...] = 7
 
-    def start(self, values: Any) -> Any:
+    def start(self, values: Any, name: str) -> Any:
         self.reduced += 1
         values[...] = 0
         return SimpleNamespace(wait=lambda: None)
@@ -125,7 +129,11 @@ def test_a_backward_does_not_go_on_with_other_weights(
 def test_replicas_have_one_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     traced(tmp_path, monkeypatch, Second(is_other_program=True))
     before = weight()
-    with pytest.raises(UsageError, match=r"that of rank 1 is not that of rank 0.*net\.pef"):
+    with pytest.raises(
+        UsageError,
+        match=r"that of rank 1 is not that of rank 0: tensor 0.*tensor\(bfloat16\) .* on rank 0 and .*"
+        r"tensor\(float\) .* on rank 1.*net\.pef",
+    ):
         samba.session.run(data_parallel=True)
     assert torch.equal(weight(), before)
 

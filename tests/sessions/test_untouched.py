@@ -149,7 +149,11 @@ TABLE = [
 ]
 
 
-@pytest.mark.parametrize("converted", [True, False], ids=["converted", "plain"])
+@pytest.mark.parametrize(
+    "converted",
+    [True, pytest.param(False, marks=pytest.mark.slow)],  # the same, but for from_torch_model_
+    ids=["converted", "plain"],
+)
 @pytest.mark.parametrize(("name", "make", "shape"), TABLE)
 def test_compiling_and_tracing_leave_the_module_alone(
     name: str,

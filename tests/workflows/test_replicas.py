@@ -27,7 +27,7 @@ def test_there_must_be_a_group() -> None:
 def test_means_are_taken_where_the_numbers_lie(group: None, dtype: type) -> None:
     memory = np.arange(8).astype(dtype)
     before = memory.copy()
-    Replicas().start(memory[2:6]).wait()
+    Replicas().start(memory[2:6], "numbers").wait()
     np.testing.assert_array_equal(memory, before)
 
 

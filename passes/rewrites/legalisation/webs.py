@@ -15,6 +15,7 @@ import networkx
 import onnx
 import onnx_ir as ir
 
+from samba_onnx.facts.dtypes import tensor_text
 from samba_onnx.passes.rewrites.refusals import Refusal
 from samba_onnx.passes.rewrites.rewriting import (
     WEIGHT,
@@ -30,6 +31,8 @@ _TYPED: Final = {"Cast": "to", "ConstantOfShape": "value", "EyeLike": "dtype"}
 """Operators that state the type of their result, and by what."""
 _KEPT: Final = frozenset({"OneHot"})
 """Operators of which runtimes have kernels for some combinations of types only."""
+_LIKE: Final = frozenset({"Bernoulli", "EyeLike", "RandomNormalLike", "RandomUniformLike"})
+"""Operators whose result has the type of their operand, unless they state one."""
 _STATEMENTS: Final = frozenset({"dtype", "output_datatype", "output_dtype", "to", "value"})
 
 
@@ -116,12 +119,14 @@ def groups(node: ir.Node, kinds: Narrowing, version: int) -> Iterator[tuple[WebE
         schema = onnx.defs.get_schema(node.op_type, node.version or version)
     except onnx.defs.SchemaError:
         return
-    type_name = f"tensor({kinds.narrow.name.lower()})"
+    type_name = tensor_text(kinds.narrow.name)
     variables = {
         constraint.type_param_str
         for constraint in schema.type_constraints
         if type_name in constraint.allowed_type_strs
     }
+    if node.op_type in _LIKE and "dtype" not in node.attributes:
+        return
     if not _STATEMENTS.isdisjoint(node.attributes) and node.op_type not in _TYPED:
         return  # it states a type by an attribute that nobody knows here
     together: dict[str, list[WebEnd]] = {}

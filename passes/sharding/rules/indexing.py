@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
-from samba_onnx.passes.rewrites.rewriting import integer_attribute, integers
+from samba_onnx.passes.rewrites.rewriting import integer_attribute
 from samba_onnx.passes.sharding.layouts import (
     PARTIAL,
     WHOLE,
@@ -39,7 +39,7 @@ def gather(sharder: Sharder, node: ir.Node) -> None:
         return
     axis = integer_attribute(node, "axis", 0) % len(shape)
     if sharder.sharding(chosen).axes:
-        _by_indices(sharder, node, axis, len(shape), len(places))
+        _by_indices(sharder, node, axis)
         return
     sharder.operand(node, 1, WHOLE)
     if len(shape) == 2 and axis == 0 and sharder.is_open_weight(data):
@@ -71,7 +71,7 @@ def _data(node: ir.Node) -> ir.Value:
     return value
 
 
-def _by_indices(sharder: Sharder, node: ir.Node, axis: int, rank: int, count: int) -> None:
+def _by_indices(sharder: Sharder, node: ir.Node, axis: int) -> None:
     """Choose for the indices that each RDU has: case 3."""
     chosen = node.inputs[1]
     assert chosen is not None
@@ -79,7 +79,6 @@ def _by_indices(sharder: Sharder, node: ir.Node, axis: int, rank: int, count: in
     sharder.operand(node, 0, WHOLE)
     sharder.operand(node, 1, sharding)
     moved = tuple(shifted(split, split.axis + axis) for split in sharding.axes)
-    del rank, count
     sharder.results(node, Sharding(moved))
 
 
@@ -124,18 +123,16 @@ def _among_own(sharder: Sharder, node: ir.Node, split: AxisSplit, places: Shape)
     truth = ir.DataType.BOOL
     negative = sharder.add("Less", [own, zero], places, WHOLE, dtype=truth)
     beyond = sharder.add("Less", [own, count], places, WHOLE, dtype=truth)
-    some = sharder.add("Where", [negative, zero, own], places, WHOLE)
-    some = sharder.add("Where", [beyond, some, zero], places, WHOLE)
+    some = sharder.add("Where", [negative, zero, own], places, WHOLE, dtype=kind)
+    some = sharder.add("Where", [beyond, some, zero], places, WHOLE, dtype=kind)
     sharder.operand(node, 0, Sharding((split,)))
     node.replace_input_with(1, some)
     sharder.results(node, PARTIAL)
-    width = sharder.constant("shape", (*places, *(1,) * (len(shape) - len(places))))
+    rows = (*places, *(1,) * (len(shape) - len(places)))
+    width = sharder.constant("shape", rows)
     with sharder.behind(result) as replacement:
-        # Reshape and two choices: a mask of the place of each row.
-        wide = sharder.shape(width)
-        del wide
         flags = [
-            sharder.add("Reshape", [flag, width], tuple(integers(width) or ()), WHOLE, dtype=truth)
+            sharder.add("Reshape", [flag, width], rows, WHOLE, dtype=truth)
             for flag in (negative, beyond)
         ]
         nothing = sharder.scalar(result, 0.0)

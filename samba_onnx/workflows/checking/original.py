@@ -19,9 +19,9 @@ from samba_onnx.pef import Pef
 from samba_onnx.program.kinds import SectionType
 from samba_onnx.program.source_location import source_location
 from samba_onnx.program.value_types import type_text
-from samba_onnx.runtime.device import Device
 from samba_onnx.runtime.engine.protocol import EngineSettings
 from samba_onnx.runtime.engine.registry import DEFAULT_ENGINE, make_engine
+from samba_onnx.runtime.parallel_device import open_device
 from samba_onnx.runtime.requests import run_request
 from samba_onnx.safety.files import printable
 from samba_onnx.workflows.checking.outcome import (
@@ -176,7 +176,7 @@ def _compiled_outputs(
 ) -> dict[str, Any]:
     """Run the PEF; without inputs, only let the engine prepare all of it."""
     try:
-        with Device(pef, prepack=False) as device:
+        with open_device(pef, prepack=False) as device:
             if inputs is not None:
                 return device.run(inputs)
             device.prepare(run_request(None, pef.manifest.graphs[0].inputs, None))

@@ -140,3 +140,5 @@ def _execute(node: ir.Node, memories: list[Arrays], opset: int) -> None:
             memory[value.name or ""] = np.asarray(array)
             stated = tuple(value.shape or ())
             assert memory[value.name or ""].shape == stated, (node, stated)
+            assert value.dtype is not None
+            assert memory[value.name or ""].dtype == value.dtype.numpy(), (node, value.dtype)

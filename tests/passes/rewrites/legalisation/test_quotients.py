@@ -26,7 +26,7 @@ def divided(operator: str, low: int, high: int, divisor: str, kind: str = "int64
 
 @pytest.mark.parametrize("operator", OPERATORS)
 @pytest.mark.parametrize("kind", ["int64", "int32"])
-@pytest.mark.parametrize("divisor", [1, 2, 7, 91, -1, -3, -64])
+@pytest.mark.parametrize("divisor", [1, 7, -3, -64])
 def test_all_small_numbers_by_a_constant(operator: str, kind: str, divisor: int) -> None:
     every = np.arange(-200, 201).astype(kind)
     text = divided(operator, -200, 200, str(divisor), kind).replace("[n]", f"[{len(every)}]")
@@ -42,7 +42,7 @@ def test_computed_divisors(operator: str, divisor: str) -> None:
 
 
 @pytest.mark.parametrize("operator", OPERATORS)
-@pytest.mark.parametrize("divisor", [3, 1023, 1024, 2**30, -3, -1023])
+@pytest.mark.parametrize("divisor", [3, 1024, 2**30, -1023])
 def test_numbers_at_the_ends_of_what_is_taken(operator: str, divisor: int) -> None:
     """Around each multiple of the divisor near the largest quotient, where float32 knows no fractions."""
     most = min(2**31 - 1, abs(divisor) * MOST)
@@ -105,7 +105,7 @@ def test_places_of_the_largest_become_rows_and_columns() -> None:
     assert legalised(text, [numbers[:1]]).count("Floor") == 2
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(6))
 def test_random_graphs_compute_what_they_did(seed: int) -> None:
     draw = random.Random(seed)
     names, lines = ["x", "n"], []
