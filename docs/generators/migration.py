@@ -110,10 +110,17 @@ included.
     return text + "\n".join(rows) + "\n"
 
 
+def _reason(argument: Argument) -> str:
+    """Why an argument changes nothing."""
+    if argument.beside:
+        return f"a hint to the compiler without `--{argument.beside.replace('_', '-')}`; with it, programs are cut"
+    return argument.idle or "a hint to the compiler"
+
+
 def _idle_arguments() -> str:
     rows = [
         f"| {', '.join(f'`{option}`' for option in argument.options)} | {argument.help} | "
-        f"{_commands(argument)} | {argument.idle or 'a hint to the compiler'} |"
+        f"{_commands(argument)} | {_reason(argument)} |"
         for argument in ARGUMENTS
         if argument.hint or argument.idle
     ]

@@ -207,7 +207,7 @@ def convert(
                 loss_indices=loss_index,
                 spatial_batches=batches,
                 check_passes=check_passes,
-                **({"parallel": parallel} if parallel else {}),
+                parallel=parallel,
             )
         else:
             refuse_torch_options(train)

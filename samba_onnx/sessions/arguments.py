@@ -60,6 +60,8 @@ class Argument:
     """Whether ``--help`` shows it with ``--debug`` only."""
     idle: str = ""
     """Why it has no effect, where it is no hint to the compiler; empty for one that has."""
+    beside: str = ""
+    """The argument with which together it is no hint but takes effect; empty for one that never does."""
 
     @property
     def options(self) -> tuple[str, ...]:
@@ -99,7 +101,7 @@ _GENERAL: Final = (
         experimental=True,
         idle="gradients are reduced by torch.distributed, as --data-parallel says",
     ),
-    Argument("n_chips", "number of RDUs", kind=int, default=1, hint=True),
+    Argument("n_chips", "number of RDUs", kind=int, default=1, hint=True, beside="tensor_parallel"),
     Argument("debug", "show experimental arguments", kind=bool, default=False),
     Argument("verbose", "print more", kind=bool, default=False),
     Argument(
@@ -172,7 +174,13 @@ _HINTS: Final = (
         )
     ),
     _hint("resources_scaling_factors", "share of resources", float, several=True),
-    _hint("tensor_parallel", "cut tensors between RDUs", str, choices=("batch", "weight")),
+    _hint(
+        "tensor_parallel",
+        "cut tensors between RDUs",
+        str,
+        choices=("batch", "weight"),
+        beside="n_chips",
+    ),
 )
 
 _LEVEL: Final = Argument(
@@ -277,12 +285,16 @@ def given_hints(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return the hints among settings that differ from their defaults.
 
     Args:
-        settings: By name; those of the program's own are left out.
+        settings: By name; those of the program's own are left out, and so are two that take effect
+            together.
     """
-    return {
-        argument.name: settings[argument.name]
+    stated = {
+        argument.name: argument
         for argument in ARGUMENTS
         if argument.hint and settings.get(argument.name, argument.default) != argument.default
+    }
+    return {
+        name: settings[name] for name, argument in stated.items() if argument.beside not in stated
     }
 
 
@@ -290,7 +302,7 @@ OTHER_IDLE: Final[Mapping[str, str]] = MappingProxyType(
     {
         "visualize": "no plots are drawn; utils.tensorboard_debug writes what differs",
         "use_sambaloader": "every run that is measured has the same inputs, which no loader reads",
-        "n_chips": "the emulator is one device",
+        "n_chips": "a PEF knows for how many RDUs it was compiled",
         "use_legacy_names": "names are always those of the module tree",
     }
 )

@@ -31,7 +31,6 @@ from samba_onnx.sessions.options import (
     Model,
     SessionOptions,
     output_path,
-    parallel_of,
 )
 from samba_onnx.sessions.spatial import refuse_batch_dimensions, spatial_batches
 from samba_onnx.sessions.trace_mode import TraceMode
@@ -63,9 +62,6 @@ _NO_SPATIAL_ONNX: Final = (
     "an ONNX model that only runs forward is compiled for mapping 'section': leave mapping out, or "
     "compile the module that samba.from_onnx makes of it"
 )
-
-_CUTTING: Final = frozenset({"n_chips", "tensor_parallel"})
-"""Arguments that are no hints where both are given."""
 
 
 class Compiler:
@@ -200,10 +196,7 @@ class Compiler:
         recorded = self._options.take_hints()
         if level == FUSING:
             recorded = hints_beside(recorded, programs)
-        given = given_hints(options)
-        if parallel_of(options) is not None:
-            given = {name: given[name] for name in given if name not in _CUTTING}
-        return write_hints({**given, **recorded})
+        return write_hints({**given_hints(options), **recorded})
 
 
 def _announced(path: Path) -> str:

@@ -188,34 +188,23 @@ def port_training(
     model: TorchModel,
     output: str | os.PathLike[str],
     *,
-    target: str = DEFAULT_TARGET,
-    level: str = "o3",
-    placement: str = "optimal",
-    host: str = DEFAULT_HOST,
-    legalisation: LegalisationOptions | None = None,
-    fusion: FusionOptions | None = None,
     check: bool = True,
     spatial_batches: int = 0,
-    check_passes: bool = False,
     loss_indices: Sequence[int] | None = None,
     progress: Progress | None = None,
+    **options: Any,
 ) -> Pef:
     """Compile a torch model with its optimizers, as ``samba.session.compile`` does.
 
     Args:
         model: The module in training mode, with its optimizers.
         output: The PEF to write, without weights: ``trace_graph`` sends those of the module.
-        target: The device: a name or the path of a profile.
-        level: ``o0``, ``o1`` or ``o3``.
-        placement: ``optimal`` or ``strict``.
-        host: The CPU: ``default`` or a profile.
-        legalisation: Which rules write what the target lacks; None for those that save time.
-        fusion: Which rules of fusion count at ``o1``; None for those of the target.
         check: Compare what was exported with eager torch, and refuse if it differs.
         spatial_batches: Mini-batches of a run in spatial mapping; 0 for section mapping.
-        check_passes: Run each part of the program after every pass that changes it.
         loss_indices: Outputs that training starts from; None for those that a loss made, or else all.
         progress: Called with the name of each step before it begins.
+        **options: Target, level, number of RDUs and all else that
+            ``samba_onnx.workflows.compiler.compile_programs`` takes.
 
     Returns:
         The PEF that was written, open for reading.
@@ -231,9 +220,7 @@ def port_training(
     report = progress or (lambda _: None)
     program = _training_program(model, loss_indices, check, report)
     program = dataclasses.replace(program, spatial_batches=spatial_batches)
-    where: dict[str, Any] = {"target": target, "level": level, "placement": placement, "host": host}
-    where |= {"legalisation": legalisation, "fusion": fusion, "check_passes": check_passes}
-    return compile_programs([program], output, name=model.name, progress=report, **where)
+    return compile_programs([program], output, name=model.name, progress=report, **options)
 
 
 def _training_program(

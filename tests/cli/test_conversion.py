@@ -62,6 +62,7 @@ def test_options_reach_the_compiler(samba_port: SambaPort, compiler: Compiler, m
         "no_legalise": ["pad"],
         "optimization_rules": None,
         "default_rules": None,
+        "parallel": None,
     }
 
 

@@ -211,3 +211,22 @@ def test_a_pef_of_convert_has_its_weights(
     for name, value in pef.sample("output").items():  # torch's own
         np.testing.assert_allclose(outputs[name], value, rtol=1e-5, atol=1e-6)
     assert "By section type" not in samba_port("inspect", path).out
+
+
+def test_training_for_several_rdus(samba_port: SambaPort, tmp_path: Path) -> None:
+    words = [
+        "tests.cli.factories:training",
+        "--train",
+        "--n-chips",
+        "2",
+        "--tensor-parallel",
+        "batch",
+    ]
+    analyzed = samba_port("analyze", *words, "--json", "-")
+    converted = samba_port("convert", *words, "-o", tmp_path / "net.pef", "--json", "-")
+    assert (converted.status, converted.err) == (0, "")
+    reports = [json.loads(result.out) for result in (analyzed, converted)]
+    assert reports[0]["parallel"] == reports[1]["parallel"]
+    with load_pef(tmp_path / "net.pef") as pef:
+        assert pef.manifest.parallel is not None
+        assert (pef.manifest.parallel.rdus, pef.manifest.parallel.mode) == (2, "batch")
