@@ -126,7 +126,8 @@ def _name(operator: Operator) -> str:
     namespace, _, rest = operator.partition("::")
     name, _, overload = rest.partition(".")
     packet = getattr(getattr(torch.ops, namespace), name, None) if namespace and name else None
-    if packet is None or (overload and overload not in packet.overloads()):
+    is_named = not operator.endswith(".")
+    if packet is None or not is_named or (overload and overload not in packet.overloads()):
         raise UsageError(
             f"torch has no operator {operator!r}: define it before its translation, with "
             "torch.library.custom_op, or import the library that does; names are as 'mylib::swish'"

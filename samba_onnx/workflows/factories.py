@@ -104,7 +104,11 @@ def failed_at(source: str, error: BaseException) -> ModelError:
         source: What was executed, in the user's words.
         error: What it raised.
     """
-    frame = traceback.extract_tb(error.__traceback__)[-1]
     reason = " ".join(str(error).split())[:300]
-    place = f"{Path(frame.filename).name}:{frame.lineno}"
-    return ModelError(f"{source} failed at {place}: {type(error).__name__}: {reason}")
+    if isinstance(error, SyntaxError):  # the line that is read, and not the reader's
+        place = f" at {Path(error.filename).name}:{error.lineno}" if error.filename else ""
+        reason = error.msg
+    else:
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        place = f" at {Path(frame.filename).name}:{frame.lineno}"
+    return ModelError(f"{source} failed{place}: {type(error).__name__}: {reason}")

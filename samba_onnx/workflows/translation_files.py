@@ -53,10 +53,10 @@ def _load(path: Path) -> None:
     sys.modules[path.stem] = module
     try:
         spec.loader.exec_module(module)
-    except SambaError:
+    except (KeyboardInterrupt, SambaError):
         del sys.modules[path.stem]
         raise
-    except (Exception, SystemExit) as error:  # whatever the user's file raises
+    except BaseException as error:  # whatever the user's file raises
         del sys.modules[path.stem]
         raise failed_at(f"--translations {shown}", error) from error
 

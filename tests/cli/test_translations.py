@@ -66,6 +66,8 @@ def test_a_translation_that_is_wrong_writes_nothing(samba_port: SambaPort, tmp_p
     [
         (None, "my_ops.py is no file: give the path of one that registers translations"),
         ("1 / 0\n", "my_ops.py failed at my_ops.py:1: ZeroDivisionError: division by zero"),
+        ("x = 1\ndef (\n", "my_ops.py failed at my_ops.py:2: SyntaxError: invalid syntax"),
+        ("class Stop(BaseException): pass\nraise Stop('x')", "failed at my_ops.py:2: Stop: x"),
         ("from samba_onnx import translations\ntranslations.translates('a::b')\n", "torch has no"),
     ],
 )

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from samba_onnx.errors import UsageError
 from samba_onnx.export.operators.registry import find
+
+_ANONYMOUS: Final = frozenset({"_", "<lambda>"})
+"""Names of functions that say nothing: two of a file are not one, executed again."""
 
 
 @dataclass(frozen=True)
@@ -35,9 +38,16 @@ class CustomRule:
         """Return whether another one is the same definition, executed again, as notebooks do."""
         mine, others = self.function, other.function
         names = ("__module__", "__qualname__")
-        return self.is_decomposition == other.is_decomposition and all(
-            getattr(mine, name, mine) == getattr(others, name, others) for name in names
-        )
+        if self.is_decomposition != other.is_decomposition:
+            return False
+        if getattr(mine, "__name__", "") in _ANONYMOUS and self._file == other._file:
+            return self.place == other.place
+        return all(getattr(mine, name, mine) == getattr(others, name, others) for name in names)
+
+    @property
+    def _file(self) -> str:
+        code = getattr(self.function, "__code__", None)
+        return "" if code is None else code.co_filename
 
 
 _RULES: dict[str, CustomRule] = {}

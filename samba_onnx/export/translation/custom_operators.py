@@ -15,7 +15,6 @@ from samba_onnx.export.decomposition.tracing_logs import without_tracebacks
 from samba_onnx.export.naming import refused
 from samba_onnx.export.operators.custom import CustomRule
 from samba_onnx.export.operators.custom_context import TranslationContext
-from samba_onnx.export.operators.registry import ResultSpec
 from samba_onnx.export.translation.builder import element, sizes
 from samba_onnx.program.source_location import trace_location
 
@@ -55,7 +54,7 @@ def custom_results(
     except Exception as error:  # whatever the user's function raises
         raise refused(node, f": its {rule.kind} {_failure(error, rule)}") from error
     results = list(answer) if isinstance(answer, list | tuple) else [answer]
-    wrong = _difference(results, context.results)
+    wrong = _difference(results, context)
     if wrong:
         raise refused(node, f": its {rule.kind} at {rule.place} {wrong}")
     return results if isinstance(node.meta.get("val"), list | tuple) else results[0]
@@ -72,8 +71,9 @@ def _smaller(rule: CustomRule, node: fx.Node, arguments: Sequence[Any]) -> fx.Gr
     return smaller
 
 
-def _difference(results: Sequence[Any], expected: Sequence[ResultSpec | None]) -> str:
+def _difference(results: Sequence[Any], context: TranslationContext) -> str:
     """Return what is wrong with results, by what the fake kernel states; empty if nothing is."""
+    expected = context.results
     if len(results) != len(expected):
         return (
             f"returned {len(results)} {'value' if len(results) == 1 else 'values'}, but the operator "
@@ -89,6 +89,8 @@ def _difference(results: Sequence[Any], expected: Sequence[ResultSpec | None]) -
         if (element(value), sizes(value)) != (spec.dtype, spec.shape):
             made = f"{element(value).name} {list(sizes(value))}"
             return f"returned {made} as result {index}, which is {wanted}"
+        if value.graph is not context.build.graph:
+            return f"returned a value of another graph as result {index}: compute it for each use"
     return ""
 
 

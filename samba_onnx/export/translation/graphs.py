@@ -16,7 +16,7 @@ import samba_onnx.export.operators  # noqa: F401  fills the table
 from samba_onnx.errors import InternalError, ModelError
 from samba_onnx.export.decomposition.rules import decomposed
 from samba_onnx.export.naming import fusion_mark, refused, scope_name
-from samba_onnx.export.operators.custom import find_custom
+from samba_onnx.export.operators.custom import CustomRule, find_custom
 from samba_onnx.export.operators.custom_context import TranslationContext
 from samba_onnx.export.operators.registry import (
     Context,
@@ -105,6 +105,8 @@ class _Translator:
     build: GraphBuilder
     root: str
     constants: dict[int, ir.Value] = field(default_factory=dict)
+    decomposing: list[Any] = field(default_factory=list)
+    """Users' own operators whose decompositions are being translated, one inside the other."""
 
     def run(
         self,
@@ -166,17 +168,7 @@ class _Translator:
             return self._translated(translation, node, operands)
         custom = find_custom(*_qualified(node.target))
         if custom is not None:
-            context = TranslationContext(
-                self.build, _outcomes(node.meta.get("val")), str(node.target)
-            )
-            return custom_results(
-                custom,
-                node,
-                context,
-                _operands(node),
-                operands,
-                lambda smaller: self._nested(smaller, node, values),
-            )
+            return self._custom(custom, node, operands, values)
         smaller = decomposed(node)
         if smaller is not None:
             return self._nested(smaller, node, values)
@@ -192,6 +184,29 @@ class _Translator:
         if answer is None:
             raise _refusal(node)
         return self._checked(answer, node)
+
+    def _custom(
+        self, custom: CustomRule, node: fx.Node, operands: list[Any], values: dict[fx.Node, Any]
+    ) -> Any:
+        """Write an operator by the rule that its user registered."""
+        if node.target in self.decomposing:
+            ways = ", ".join(map(str, self.decomposing))
+            raise ModelError(
+                f"it calls the operator itself, by way of {ways}: let it compute with others"
+            )
+        context = TranslationContext(self.build, _outcomes(node.meta.get("val")), str(node.target))
+        self.decomposing.append(node.target)
+        try:
+            return custom_results(
+                custom,
+                node,
+                context,
+                _operands(node),
+                operands,
+                lambda smaller: self._nested(smaller, node, values),
+            )
+        finally:
+            self.decomposing.pop()
 
     def _is_complex(self, operands: list[Any], node: fx.Node) -> bool:
         try:

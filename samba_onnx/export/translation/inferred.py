@@ -65,6 +65,11 @@ def _as_values(
     builder: GraphBuilder, op_type: str, operands: Sequence[Operand | Sequence[int] | None]
 ) -> list[ir.Value | None]:
     kinds = [element(operand) for operand in operands if isinstance(operand, ir.Value)]
+    if any(isinstance(each, ir.Value) and each.graph is not builder.graph for each in operands):
+        raise ModelError(
+            f"operator {op_type} of ONNX is given a value of another graph: a translation computes with what "
+            "it is given and with what it made of that, anew for each use"
+        )
     values: list[ir.Value | None] = []
     for operand in operands:
         if operand is None or isinstance(operand, ir.Value):

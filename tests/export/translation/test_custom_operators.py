@@ -139,6 +139,16 @@ WRITTEN: dict[str, tuple[Callable[..., Any], str]] = {
         lambda context, x, beta: context.op("Mul", 2.0, beta),
         r"operator Mul of ONNX is given numbers only: give it a tensor",
     ),
+    "a value of no graph as an operand": (
+        lambda context, x, beta: context.op(
+            "Mul", x, ir.Value(name="y", type=x.type, shape=x.shape)
+        ),
+        r"operator Mul of ONNX is given a value of another graph: a translation computes with what",
+    ),
+    "a value of no graph as a result": (
+        lambda context, x, beta: ir.Value(name="y", type=x.type, shape=x.shape),
+        r"returned a value of another graph as result 0: compute it for each use",
+    ),
     "sizes that depend on values": (
         lambda context, x, beta: context.op("NonZero", x),
         r"operator NonZero of ONNX has a result whose sizes depend on values",
@@ -177,6 +187,16 @@ def test_decompositions_that_do_not_fit(mistake: str) -> None:
     translations.decomposes(swish)(function)
     with pytest.raises(ModelError, match=sentence):
         forward_program(Net(), INPUTS)
+
+
+def test_decompositions_that_come_back_to_an_operator() -> None:
+    translations.decomposes(swish)(lambda x, beta: halves(x)[0] * beta)
+    translations.decomposes(halves)(lambda x: [swish(x, 0.5), x.sum(1)])
+    with pytest.raises(ModelError, match="it calls the operator itself, by way of") as caught:
+        forward_program(Net(), INPUTS)
+    assert str(caught.value).endswith(
+        "by way of tests.swish.default, tests.halves.default: let it compute with others"
+    )
 
 
 def test_other_numbers_than_those_of_the_kernel() -> None:
@@ -237,12 +257,25 @@ def test_one_rule_for_one_operator() -> None:
     translations.translates(swish)(second)
 
 
+def test_two_functions_without_a_name_are_two() -> None:
+    @translations.translates(swish)
+    def _(context: translations.TranslationContext, x: ir.Value, beta: float) -> ir.Value:
+        return x
+
+    with pytest.raises(UsageError, match=r"tests::swish has a translation at .* already"):
+
+        @translations.translates(swish)
+        def _(context: translations.TranslationContext, x: ir.Value, beta: float) -> ir.Value:
+            return x
+
+
 @pytest.mark.parametrize(
     ("operator", "sentence"),
     [
         ("aten::relu", "aten::relu .* is not needed: samba-onnx translates that operator itself"),
         ("tests::swash", "torch has no operator 'tests::swash': define it before its translation"),
         ("tests::swish.out", "torch has no operator 'tests::swish.out'"),
+        ("tests::swish.", "torch has no operator 'tests::swish.'"),
         ("swish", "torch has no operator 'swish': .* names are as 'mylib::swish'"),
         (3, "an operator is int; give what torch.library.custom_op returned, or its name"),
     ],
