@@ -300,7 +300,7 @@ class Device:
         inputs = self._contents.with_defaults(plan.schedule.graph.inputs, inputs)
         checked = check_inputs(plan.specs, inputs)
         plan.check_available(self._values, names, checked)
-        self.reductions.check(plan.reductions, prepared.request.reduction)
+        self.reductions.admit(plan.reductions, prepared.request.reduction)
         self.ledger.begin_run()
         self.registers.set(registers)
         for name, value in checked.items():

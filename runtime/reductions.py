@@ -78,6 +78,10 @@ class Reductions:
         """Unreduced gradients that a run of several replicas left, for another one to reduce."""
         self._latest: ReductionPlan | None = None
         """The plan of the last run that had to do with gradients; runs alike change nothing."""
+        self._running: tuple[ReductionPlan, GradientReduction | None] | None = None
+        """What began and did not succeed yet, nor was found to have failed."""
+        self._flying: dict[int, list[tuple[_Stretch, PendingReduction]]] = {}
+        """What was begun and not waited for, by the index of the bucket."""
         self._stretches: dict[tuple[Start, GradientReduction], tuple[_Stretch, ...]] = {}
         for buckets in self.buckets.values():
             for bucket in buckets:
@@ -94,6 +98,8 @@ class Reductions:
     @reducer.setter
     def reducer(self, reducer: GradientReducer | None) -> None:
         self._reducer, self._host_wrote = reducer, False
+        # What another reducer began is of replicas that are no more.
+        self._flying.clear()
 
     def host_wrote(self, names: Collection[str]) -> None:
         """Note that the host gave symbols new values.
@@ -104,8 +110,11 @@ class Reductions:
         if self._reducer is not None and not self._equal.isdisjoint(names):
             self._host_wrote = True
 
-    def check(self, plan: ReductionPlan | None, reduction: GradientReduction | None) -> None:
-        """Refuse a run that would let replicas part ways.
+    def admit(self, plan: ReductionPlan | None, reduction: GradientReduction | None) -> None:
+        """Let a run begin, unless it would let replicas part ways.
+
+        If the run before failed, what it began to reduce is waited for: it still writes to memory, and
+        which gradients are of which replica is not known.
 
         Args:
             plan: What the run does with gradients.
@@ -114,7 +123,9 @@ class Reductions:
         Raises:
             UsageError: It would step with gradients that a run of several replicas left unreduced;
                 or it is to reduce, and there is nobody to do it.
+            Exception: As :meth:`PendingReduction.wait` raises it.
         """
+        self._end_failed_run()
         if reduction is not None and self.reducer is None:
             raise UsageError(
                 f"the run combines gradients of {reduction.replicas} replicas, but the device knows no "
@@ -127,6 +138,20 @@ class Reductions:
                 "this run would update with what this replica alone has: give data_parallel=True "
                 "to it, too"
             )
+        if plan is not None:
+            self._running = plan, reduction
+
+    def _end_failed_run(self) -> None:
+        if self._running is not None:
+            failed, reduction = self._running
+            self._running = self._latest = None
+            self._unreduced |= failed.settled
+            if reduction is not None:
+                self._owed |= failed.settled
+        flights = [flight for bucket in self._flying.values() for flight in bucket]
+        self._flying.clear()
+        for _, pending in flights:
+            pending.wait()
 
     def begin(
         self,
@@ -145,10 +170,16 @@ class Reductions:
         Returns:
             What the run tells of its steps; None where there is nothing to reduce.
         """
-        if plan is None or reduction is None or not plan.starts:
+        if plan is None:
+            return None
+        if not silent:
+            # Again for each mini-batch: the one before succeeded.
+            self._running = plan, reduction
+        if reduction is None or not plan.starts:
             return None
         enter = _ignore if silent else self._enter
-        return ReductionRun(plan, self, lambda start: self._find(start, reduction), enter)
+        find = partial(self._find, reduction=reduction)
+        return ReductionRun(plan, self, self._flying, find, enter)
 
     def start(self, stretch: _Stretch, name: str) -> PendingReduction:
         """Begin to reduce a stretch of memory.
@@ -157,7 +188,7 @@ class Reductions:
             stretch: Gradients with their place.
             name: What people call them.
         """
-        assert self._reducer is not None, "check() was called"
+        assert self._reducer is not None, "admit() was called"
         if stretch.has_note:
             stretch.values[-1] = self._host_wrote
         if stretch.host is None:
@@ -226,7 +257,7 @@ class Reductions:
             plan: What the run does with gradients; the same whatever ran before.
             reduction: How it combines them; None for a run of this device alone.
         """
-        calls: list[Callable[[], None]] = [partial(self.check, plan, reduction)]
+        calls: list[Callable[[], None]] = [partial(self.admit, plan, reduction)]
         run = self.begin(plan, reduction, silent=True)
         for number in range(len(steps) + 1):
             if run is not None and (number in plan.starts or number in plan.waits):
@@ -241,6 +272,7 @@ class Reductions:
             plan: What it did with gradients.
             reduction: How it combined them; None for a run of this device alone.
         """
+        self._running = None
         if plan is self._latest:
             return
         self._latest = plan
@@ -297,6 +329,7 @@ class ReductionRun:
         self,
         plan: ReductionPlan,
         device: Reductions,
+        flying: dict[int, list[tuple[_Stretch, PendingReduction]]],
         find: Callable[[Start], tuple[_Stretch, ...]],
         enter: Callable[[Iterable[Transfer], Sequence[str]], None],
     ) -> None:
@@ -305,6 +338,7 @@ class ReductionRun:
         Args:
             plan: What begins and what is waited for before each step.
             device: Takes the means.
+            flying: Where to keep what was begun, which may outlive a run that fails.
             find: Returns the memory that is reduced.
             enter: Is told of the copies, and whose values they are.
         """
@@ -312,7 +346,7 @@ class ReductionRun:
         self._device = device
         self._find = find
         self._enter = enter
-        self._flying: dict[int, list[tuple[_Stretch, PendingReduction]]] = {}
+        self._flying = flying
 
     def before(self, step: int) -> None:
         """Do what comes before a step: begin some reductions, and wait for some.
@@ -323,9 +357,12 @@ class ReductionRun:
         for start in self._plan.starts.get(step, ()):
             flights = self._flying.setdefault(start.bucket.index, [])
             name = start.bucket.name
-            flights += [(one, self._begin(one, name)) for one in self._find(start)]
+            for stretch in self._find(start):
+                flights.append((stretch, self._begin(stretch, name)))  # each may fail
         for bucket in sorted(self._plan.waits.get(step, ())):
-            for stretch, pending in self._flying.pop(bucket, ()):
+            flights = self._flying.get(bucket, [])
+            while flights:
+                stretch, pending = flights.pop(0)
                 pending.wait()
                 self._device.finish(stretch)
                 self._enter(stretch.after, stretch.names)

@@ -72,7 +72,7 @@ class DataParallel:
     def rank(self) -> int:
         """The number of this replica; 0 before it found others."""
         device, replicas = self._program.device, self._replicas
-        return replicas.rank if replicas is not None and self._is_joined(device) else 0
+        return replicas.rank if replicas is not None and self.is_joined(device) else 0
 
     def reduction(
         self, data_parallel: bool, mode: str, reduce_on_rdu: bool
@@ -119,7 +119,7 @@ class DataParallel:
             UsageError: Replicas have different PEFs; or they had different weights when a run without
                 ``data_parallel`` computed what this one goes on with.
         """
-        if reduction is not None and not self._is_joined(device):
+        if reduction is not None and not self.is_joined(device):
             goes_on = SectionType.FWD not in plan.section_types and _GOING_ON & plan.section_types
             forward_runs, _ = self._program.hyperparameters.steps_done
             self._join(device, is_late=bool(goes_on and forward_runs))
@@ -140,7 +140,12 @@ class DataParallel:
         device.reductions.reducer = replicas
         self._joined = weakref.ref(device)
 
-    def _is_joined(self, device: Device | None) -> bool:
+    def is_joined(self, device: Device | None) -> bool:
+        """Return whether a device began with what replica 0 of the replicas known now has.
+
+        Args:
+            device: The device of the session; None if there is none.
+        """
         return device is not None and self._joined is not None and self._joined() is device
 
     def _refuse_other_programs(self, replicas: Replicas) -> None:

@@ -136,7 +136,9 @@ class Runner:
                 if self._state.renamed:
                     request = self._in_the_pef(request)
                 loaded = self._program.device
-                if loaded is not None and not self._profiler.active:
+                # Replicas of a new group must meet before any run is repeated.
+                ready = reduction is None or self._parallel.is_joined(loaded)
+                if loaded is not None and ready and not self._profiler.active:
                     with loaded.lock.mutex:
                         prepared = loaded.runs.ready(request)
                         if prepared is not None and prepared.shortcut is not None:

@@ -61,10 +61,15 @@ class Member:
     """Numbers in each array that was reduced."""
     events: list[str] = field(default_factory=list)
     """What was begun and waited for, in order."""
+    fails_at: int = -1
+    """The number of a reduction that cannot be begun, the first time."""
 
     def start(self, values: Array, name: str) -> Pending:
         assert values.ndim == 1
         number = len(self.sizes)
+        if number == self.fails_at:
+            self.fails_at = -1
+            raise ConnectionError("the cable was pulled out")
         self.sizes.append(values.size)
         self.events.append(f"start {number}")
         return Pending(self, number, self.meeting.bring(self.rank, number, values))

@@ -283,6 +283,35 @@ def test_a_failing_section_is_not_hidden_by_a_reduction(stack: ExitStack, tmp_pa
     assert member.events == []
 
 
+@pytest.mark.parametrize("alone", [False, True], ids=["whole", "optimizer alone"])
+@pytest.mark.parametrize("fails_at", [1, 3], ids=["long way", "replayed"])
+def test_what_a_failed_run_began_is_over_before_the_next_one(
+    stack: ExitStack, tmp_path: Path, buckets_of_one: None, fails_at: int, alone: bool
+) -> None:
+    """All replicas catch an error after a bucket began; nobody steps with what one alone has."""
+    how = reduction("inorder")
+
+    def step(device: Device, number: int, rank: int) -> None:
+        member: Any = device.reductions.reducer
+        if number == fails_at // 2:
+            member.fails_at = fails_at
+            with pytest.raises(ConnectionError):
+                run(device, X[number, rank], how)
+            assert member.events[-1] == f"start {fails_at - 1}"
+            if alone:
+                run(device, None, how, section_types=["OPT"])
+        run(device, X[number, rank], how)
+
+    (one, member), (other, _) = trained(stack, tmp_path, two_layers(), step)
+    waits = [event for event in member.events if "wait" in event]
+    assert waits == [f"wait {number}" for number in range(len(member.sizes))]
+    assert member.events.index(f"wait {fails_at - 1}") < member.events.index(f"start {fails_at}")
+    for mine, others, exact in zip(weights(one), weights(other), joined(2), strict=True):
+        np.testing.assert_array_equal(mine, others)
+        if not alone:
+            np.testing.assert_allclose(mine, exact, **CLOSE)
+
+
 @pytest.mark.parametrize("on_rdu", [True, False])
 @pytest.mark.parametrize("writes", ["same", "some", "different"])
 def test_weights_that_the_host_writes_must_be_those_of_all(

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import logging
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -14,8 +18,11 @@ from torch import nn
 
 import samba_onnx as samba
 from samba_onnx.errors import ModelFileError, NoDeviceError, UsageError
+from samba_onnx.pef import load_pef
+from samba_onnx.pef.gradients import reduction_transfers
 from samba_onnx.sambaflow.samba.utils.checkpoint import load_sharded_checkpoint
 from samba_onnx.sessions import SESSION
+from tests.sambaflow.test_process_groups import clean
 
 FORMS = ("safetensors shards", "torch shards", "safetensors", "torch", "file")
 
@@ -168,3 +175,54 @@ def test_a_model_that_was_not_traced_has_no_device(tmp_path: Path) -> None:
     folder = saved(reference(), tmp_path / "saved")
     with pytest.raises(NoDeviceError):
         load_sharded_checkpoint(Network(), folder)
+
+
+@pytest.mark.slow
+def test_replicas_train_from_a_checkpoint_that_all_of_them_load(tmp_path: Path) -> None:
+    """Three, so that rings are cut into unequal chunks; other weights on one of them are refused."""
+    program: Any = importlib.import_module("tests.sambaflow.replicas_program")
+    for seed, name in enumerate(("saved", "other")):
+        saved(reference(seed), tmp_path / name, "safetensors shards")
+    SESSION.reset()
+    network = reference(9)
+    samba.from_torch_model_(network)
+    optimizer = samba.optim.SGD(network.parameters(), lr=0.1)
+    inputs = (samba.from_torch_tensor(X, name="x"),)
+    pef = SESSION.compile(network, inputs, optimizer, output=tmp_path / "m.pef", check=False)
+    SESSION.reset()
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+    done = subprocess.run(
+        [*launcher, "--nproc-per-node", "3", "-m", program.__name__, str(tmp_path)],
+        env=clean() | {"OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    ends = [torch.load(tmp_path / f"end.{rank}") for rank in range(3)]
+
+    joined = reference(0)
+    stepper = torch.optim.SGD(joined.parameters(), lr=0.1)
+    for batch in program.batches(3):
+        stepper.zero_grad()
+        joined(batch)[0].backward()
+        stepper.step()
+    with load_pef(pef) as opened:
+        manifest = opened.manifest
+    plans = [
+        [
+            (move.symbol, move.bytes, move.direction.value)
+            for move in reduction_transfers(manifest, manifest.graphs[0], 3, on_rdu=on_rdu)
+        ]
+        for on_rdu in (False, True)
+    ]
+    for end in ends:
+        assert "different weights to the devices of replicas" in end["refusal"]
+        assert end["transfers"] == (plans[0] + plans[1]) * (program.STEPS // 2)
+        for name, value in joined.named_parameters():
+            assert torch.equal(end["parameters"][name], ends[0]["parameters"][name]), name
+            # Four steps on sums of 12 numbers in float32, in two orders.
+            torch.testing.assert_close(
+                end["parameters"][name], value.detach(), rtol=1e-5, atol=1e-6
+            )

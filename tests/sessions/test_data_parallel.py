@@ -149,6 +149,21 @@ def test_a_trace_says_the_mode_for_runs_that_do_not(
     assert modes == {"optimal" if mode == "normal" else mode}
 
 
+def test_replicas_of_a_new_group_meet_before_a_run_is_repeated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    groups = [Second(), Second()]
+    _, outputs, optimizer = traced(tmp_path, monkeypatch, groups[0])
+    for group in groups:
+        monkeypatch.setattr(Replicas, "current", lambda _known, group=group: group)
+        for _ in range(3):
+            inputs = [samba.from_torch_tensor(v, name=n) for n, v in (("x", X), ("label", LABEL))]
+            samba.session.run(inputs, outputs, data_parallel=True)
+    assert [group.reduced for group in groups] == [3, 3]
+    # Both first replicas had made 4 steps.
+    assert optimizer.device_steps == (4 + 3,)
+
+
 @pytest.mark.parametrize("on_rdu", [True, False])
 def test_every_mini_batch_of_a_run_is_a_step(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, on_rdu: bool
