@@ -197,11 +197,12 @@ class Runner:
 
     def _arrays(self, graph: Graph, inputs: Any) -> dict[str, Array]:
         """What the device is given, checked."""
+        known = self._program.inputs(graph.name)
         return input_arrays(
             graph,
             self._state.graphs.get(graph.name),
-            self._program.inputs(graph.name),
-            by_name(inputs),
+            known,
+            by_name(inputs, known),
             self._state.host_inputs,
         )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -13,7 +13,7 @@ from torch import nn
 from torch.utils import _pytree as pytree
 
 from samba_onnx.errors import InputError, UsageError
-from samba_onnx.facts.names import joined
+from samba_onnx.facts.names import SEPARATOR, joined
 from samba_onnx.tensor import SambaTensor
 
 LOGGER: Final = logging.getLogger(__name__)
@@ -68,26 +68,30 @@ def tensors_of(inputs: Any) -> Iterator[SambaTensor]:
             yield from tensors_of(value)
 
 
-def by_name(inputs: Any) -> dict[str, torch.Tensor]:
+def by_name(inputs: Any, known: Collection[str] = ()) -> dict[str, torch.Tensor]:
     """Return what a run was given, by name.
 
     Args:
         inputs: None, a tensor, or a list, tuple or dict of tensors, of None and of more of these.
             A dict names the tensors in it that have no name, and those of a cache of
             ``transformers`` in it, as a model was compiled with.
+        known: Names of the inputs of the graph that runs; a cache must have all of its own, for an input that is
+            left out keeps its value.
 
     Returns:
         Tensors by name.
 
     Raises:
-        InputError: Something is no tensor, or has no name, or two tensors have one name.
+        InputError: Something is no tensor, or has no name, or two tensors have one name, or a cache lacks some.
     """
     tensors: dict[str, torch.Tensor] = {}
-    _collect(inputs, "", tensors)
+    _collect(inputs, "", tensors, known)
     return tensors
 
 
-def _collect(value: Any, key: str, tensors: dict[str, torch.Tensor]) -> None:
+def _collect(
+    value: Any, key: str, tensors: dict[str, torch.Tensor], known: Collection[str]
+) -> None:
     if value is None:
         return
     if isinstance(value, torch.Tensor):
@@ -104,15 +108,15 @@ def _collect(value: Any, key: str, tensors: dict[str, torch.Tensor]) -> None:
             )
     elif isinstance(value, Mapping):
         for inner, item in value.items():
-            _collect(item, str(inner), tensors)
+            _collect(item, str(inner), tensors, known)
     elif isinstance(value, (list, tuple)):
         for item in value:
-            _collect(item, "", tensors)
+            _collect(item, "", tensors, known)
     elif (
         key and type(value) in pytree.SUPPORTED_NODES
     ):  # a cache, once a model was compiled with it
-        for path, leaf in pytree.tree_flatten_with_path(value)[0]:
-            _collect(leaf, joined(key, *map(key_text, path)), tensors)
+        for name, leaf in _leaves(value, key, known).items():
+            _collect(leaf, name, tensors, known)
     elif isinstance(value, np.ndarray):
         what = f"input {key!r}" if key else "an input"
         name = key or "..."
@@ -124,6 +128,21 @@ def _collect(value: Any, key: str, tensors: dict[str, torch.Tensor]) -> None:
             "in and not given again; a run is given tensors, made with "
             "samba.from_torch_tensor(tensor, name='...')"
         )
+
+
+def _leaves(cache: Any, key: str, known: Collection[str]) -> dict[str, Any]:
+    """Return the tensors of a cache by name, all that a graph has of it."""
+    leaves = {
+        joined(key, *map(key_text, path)): leaf
+        for path, leaf in pytree.tree_flatten_with_path(cache)[0]
+    }
+    missing = [n for n in known if n.startswith(f"{key}{SEPARATOR}") and n not in leaves]
+    if missing:
+        raise InputError(
+            f"input {key!r} of class {type(cache).__name__} has no {missing[0]!r}, which the graph was compiled "
+            "with: give one with as many layers and positions, or compile for this one"
+        )
+    return leaves
 
 
 def key_text(entry: Any) -> str:

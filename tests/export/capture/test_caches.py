@@ -12,7 +12,7 @@ from torch.utils import _pytree as pytree
 from transformers import DynamicCache, EncoderDecoderCache, LlamaConfig, StaticCache
 from transformers.cache_utils import DynamicSlidingWindowLayer, LinearAttentionLayer
 
-from samba_onnx.errors import ModelError, UsageError
+from samba_onnx.errors import InputError, ModelError, UsageError
 from samba_onnx.export.capture.caches import has_cache, register_caches
 from samba_onnx.export.naming import flat_names
 from samba_onnx.export.programs.inference import export_inference
@@ -88,6 +88,18 @@ def test_a_run_is_given_a_cache_as_it_is() -> None:
     given = by_name({"x": X, "past": cache})
     assert list(given) == ["x", "past__0__key", "past__0__value"]
     assert given["past__0__value"] is cache.layers[0].values
+
+
+def test_a_cache_without_some_of_the_inputs_leaves_no_old_values_in_use() -> None:
+    register_caches()
+    known = ["x", "past__0__key", "past__0__value", "past__1__key", "past__1__value"]
+    assert len(by_name({"x": X, "past": filled(DynamicCache())}, known)) == len(known)
+    for cache, missing in ((DynamicCache(), "0__key"), (filled(DynamicCache(), 1), "1__key")):
+        with pytest.raises(
+            InputError, match=f"'past' of class DynamicCache has no 'past__{missing}'"
+        ):
+            by_name({"x": X, "past": cache}, known)
+    assert list(by_name({"x": X, "past": DynamicCache()}, ["x", "passed__0"])) == ["x"]
 
 
 def test_settings_of_a_cache_are_part_of_its_structure() -> None:
