@@ -69,6 +69,9 @@ def read_yaml(path: str | os.PathLike[str], what: str) -> YamlDocument:
         raise UsageError(f"{label} cannot be used: {error}", path=path) from None
     except RecursionError:
         raise UsageError(f"{label} nests deeper than {MOST_NESTED} levels", path=path) from None
+    except (AttributeError, LookupError):  # what the loader itself fails with there
+        reason = "a value does not fit its tag, as in '!!bool 3'"
+        raise UsageError(f"{label} is no valid YAML: {reason}", path=path) from None
     except (ValueError, TypeError, OverflowError, yaml.YAMLError) as error:
         reason = printable(" ".join(str(error).split()), 300)
         raise UsageError(f"{label} is no valid YAML: {reason}", path=path) from None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import sys
+import sysconfig
 import time
 import traceback
 from collections.abc import Iterator
@@ -17,7 +18,14 @@ import torch
 
 from samba_onnx.safety.processes import Life, ProcessIdentity
 
-_LIBRARIES: Final = (str(Path(torch.__file__).parent), str(Path(__file__).parents[1]))
+_LIBRARIES: Final = (
+    str(Path(torch.__file__).parent),
+    str(Path(__file__).parents[1]),
+    sysconfig.get_path("stdlib"),
+    sysconfig.get_path("purelib"),
+    "<frozen ",
+)
+"""How paths of code begin that is no program of a user."""
 _COLLECTIVES: Final = str(Path(torch.__file__).parent / "distributed")
 _ARRIVING: Final = 1.0
 """Seconds in which what a replica sent before it ended must arrive."""

@@ -50,6 +50,8 @@ _BOMB = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
         ("a: [1\nb: 2", "while parsing a flow sequence"),
         ("a: 2020-13-45\n", "month must be in 1..12"),
         ("a: " + "1" * 10_000, "integer string conversion"),
+        ("a: !!bool x\n", "a value does not fit its tag"),
+        ("a: !!timestamp x\n", "a value does not fit its tag"),
         ("? [1]\n: 2\n", "line 1 has a key that is no text"),
         ("a: \x07", "special characters are not allowed"),
         ("#" * (MOST_BYTES + 1), "larger than 262,144 bytes"),

@@ -25,6 +25,12 @@ class Net(nn.Module):
         return nn.functional.cross_entropy(self.layer(x), y)
 
 
+def say(text: str) -> None:
+    """Print a line in one piece, which those of other replicas do not divide."""
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
 def fail(how: str) -> None:
     """Do what a replica should not do."""
     if how == "kill":
@@ -61,17 +67,17 @@ def main(how: str, pef: str) -> None:
         samba.session.compile(model, (x, y), optimizer, output=pef, check=False)
         return
     rank = dist.get_rank()
-    samba.session.atexit_register(print, f"handler {rank}", flush=True)
+    samba.session.atexit_register(say, f"handler {rank}")
     samba.utils.trace_graph(model, (x, y), optimizer, pef=pef)
     for _ in range(3):
         samba.session.run((x, y), model.output_tensors, data_parallel=True)
-    print(f"pid {os.getpid()}", flush=True)
+    say(f"pid {os.getpid()}")
     if rank == 1:
         fail(how)
     if how == "stop torch":
         dist.all_reduce(torch.ones(2))
     samba.session.run((x, y), model.output_tensors, data_parallel=True)
-    print(f"done {rank}", flush=True)
+    say(f"done {rank}")
 
 
 if __name__ == "__main__":

@@ -81,11 +81,21 @@ def plain_outputs(
         fields, and for every cache.
 
     Raises:
-        ModelError: There is an object of another class, which may have tensors inside.
+        ModelError: There is an object of another class, which may have tensors inside, or nothing but caches
+            that are left out.
     """
     register_caches()
     keeps = has_cache((args, keywords))
-    return _Flattening(module, keeps, {} if notes is None else notes).plain(returned)
+    left_out: dict[str, None] = {}
+    plain = _Flattening(module, keeps, left_out).plain(returned)
+    if left_out and not any(isinstance(leaf, torch.Tensor) for leaf in pytree.tree_leaves(plain)):
+        raise ModelError(
+            f"{type(module).__name__} returns nothing but a cache, and no cache is among the inputs: give one, "
+            "which may be empty, as the input of that name, or return a tensor"
+        )
+    if notes is not None:
+        notes.update(left_out)
+    return plain
 
 
 @dataclasses.dataclass(frozen=True)
@@ -106,7 +116,8 @@ class _Flattening:
         if is_cache(leaf):
             return self._cache(leaf, name)
         if isinstance(leaf, Mapping):
-            return type(leaf)(**{key: self.plain(value, key) for key, value in leaf.items()})
+            values = {key: self.plain(value, str(key)) for key, value in leaf.items()}
+            return type(leaf)(**values) if _is_dataclass(leaf) else values
         if _is_dataclass(leaf):
             names = (field.name for field in dataclasses.fields(leaf))
             return Fields((key, self.plain(getattr(leaf, key), key)) for key in names)
@@ -200,7 +211,8 @@ def with_plain_outputs(module: nn.Module, notes: dict[str, None]) -> Iterator[No
     """
 
     def hook(own: nn.Module, args: Any, keywords: Any, returned: Any) -> Any:
-        return plain_outputs(own, returned, args, keywords, notes)
+        plain = plain_outputs(own, returned, args, keywords, notes)
+        return () if plain is None else plain  # to torch, None is what changes nothing
 
     handle = module.register_forward_hook(hook, with_kwargs=True)
     try:

@@ -12,7 +12,7 @@ from torch.utils import _pytree as pytree
 from transformers import DynamicCache, EncoderDecoderCache, LlamaConfig, StaticCache
 from transformers.cache_utils import DynamicSlidingWindowLayer, LinearAttentionLayer
 
-from samba_onnx.errors import UsageError
+from samba_onnx.errors import ModelError, UsageError
 from samba_onnx.export.capture.caches import has_cache, register_caches
 from samba_onnx.export.naming import flat_names
 from samba_onnx.export.programs.inference import export_inference
@@ -147,6 +147,20 @@ def test_a_cache_that_nobody_gave_is_left_out_with_a_note(as_tuple: bool) -> Non
     assert note.startswith("Attending returns ")
     assert "DynamicCache, which is left out of the program" in note
     assert ("'past'" if not as_tuple else "'past_key_values'") in note
+
+
+class Caching(nn.Module):
+    """Returns a cache and nothing else."""
+
+    def forward(self, x: Tensor) -> Any:
+        cache = DynamicCache()
+        cache.update(x * 2, x * 3, 0)
+        return cache
+
+
+def test_nothing_but_a_cache_that_nobody_gave_is_refused() -> None:
+    with pytest.raises(ModelError, match="Caching returns nothing but a cache, and no cache is"):
+        export_inference(Caching(), {"x": X})
 
 
 @pytest.mark.parametrize("as_tuple", [False, True], ids=["dataclass", "tuple"])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import UserDict
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -54,6 +56,17 @@ def names(returned: Any) -> list[str]:
 )
 def test_outputs_are_called_by_their_fields(returned: Any, expected: list[str]) -> None:
     assert names(returned) == expected
+
+
+class Answer(dict[str, Any]):
+    """A mapping of a user's own."""
+
+
+@pytest.mark.parametrize("kind", [Answer, UserDict, MappingProxyType])
+def test_mappings_that_torch_does_not_know_are_dicts(kind: Any) -> None:
+    assert plain([kind({"a": ONE, 2: Inner(ONE, ONE)})]) == [
+        {"a": ONE, 2: {"left": ONE, "right": ONE}}
+    ]
 
 
 def test_tensors_stay_and_what_has_none_goes() -> None:
