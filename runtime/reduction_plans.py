@@ -12,7 +12,7 @@ and none waits for what another one never sends.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -53,6 +53,9 @@ class ReductionPlan:
     left: frozenset[str] = frozenset()
     """Gradients that are unreduced after the run, because its BCKWD wrote them."""
 
+    uses_own: bool = False
+    """Whether GRADNORM or OPT reads a gradient that the run computes and does not reduce."""
+
     @property
     def is_fixed(self) -> bool:
         """Whether the run reduces the same whatever ran before."""
@@ -81,6 +84,24 @@ def reduction_place(types: Sequence[SectionType], selection: SectionTypes) -> in
         if not isinstance(selection, Set):
             before = set(names[: names.index(SectionType.REDUCE)])
     return 1 + max((number for number, kind in enumerate(types) if kind in before), default=-1)
+
+
+def neighbours(bucket: GradientBucket, names: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    """Yield names that follow each other in a bucket.
+
+    Args:
+        bucket: The bucket.
+        names: Some of its gradients, in its order.
+    """
+    places: Mapping[str, int] = {name: place for place, name in enumerate(bucket.symbols)}
+    group: list[str] = []
+    for name in names:
+        if group and places[name] != places[group[-1]] + 1:
+            yield tuple(group)
+            group = []
+        group.append(name)
+    if group:
+        yield tuple(group)
 
 
 class ReductionPlanner:
@@ -208,6 +229,7 @@ class _Walk:
         self._starts: dict[int, list[Start]] = defaultdict(list)
         self._waits: dict[int, set[int]] = defaultdict(set)
         self._reads: set[str] = set()
+        self._uses_own = False
 
     def is_unreduced(self, names: Sequence[str]) -> bool:
         return any(name in self._fresh or name not in self._settled for name in names)
@@ -234,6 +256,7 @@ class _Walk:
     def read(self, number: int, names: Sequence[str]) -> None:
         self._wait(number, names)
         if self._mode is None:
+            self._uses_own |= not self._fresh.keys().isdisjoint(names)
             self._reads |= {name for name in names if name not in self._settled | set(self._fresh)}
 
     def write(self, number: int, names: Sequence[str], *, is_backward: bool) -> None:
@@ -259,6 +282,7 @@ class _Walk:
             frozenset(self._reads),
             frozenset(self._settled),
             frozenset(self._fresh),
+            self._uses_own,
         )
 
     def _start(self, number: int, names: Sequence[str], *, is_old: bool = False) -> None:

@@ -8,7 +8,7 @@ weights and others not, or other ones.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -16,14 +16,14 @@ from typing import Final
 import numpy as np
 
 from samba_onnx.errors import UsageError
-from samba_onnx.pef.gradients import GradientBucket, gradient_buckets, host_transfer, ring_transfer
+from samba_onnx.pef.gradients import gradient_buckets, host_transfer, ring_transfer
 from samba_onnx.pef.manifest import Direction, Manifest, Transfer
 from samba_onnx.program.kinds import SymbolKind
 from samba_onnx.runtime.elements import Array
 from samba_onnx.runtime.ledger import Ledger
 from samba_onnx.runtime.memory import DeviceMemory
 from samba_onnx.runtime.reducing import GradientReducer, GradientReduction, PendingReduction
-from samba_onnx.runtime.reduction_plans import ReductionPlan, Start
+from samba_onnx.runtime.reduction_plans import ReductionPlan, Start, neighbours
 from samba_onnx.runtime.residency import Residency
 
 NO_NAMES: Final[frozenset[str]] = frozenset()
@@ -67,8 +67,8 @@ class Reductions:
         """The buckets of each graph, in the order of reduction."""
         self._reducer: GradientReducer | None = None
         self._equal = _equal_residents(manifest)
-        self._host_wrote = False
-        """Whether the host wrote what replicas must have alike, since they last reduced."""
+        self._may_differ = False
+        """Whether something wrote what replicas must have alike, since they last reduced."""
         self._target = manifest.target
         self._memory = memory
         self._values = values
@@ -97,7 +97,7 @@ class Reductions:
 
     @reducer.setter
     def reducer(self, reducer: GradientReducer | None) -> None:
-        self._reducer, self._host_wrote = reducer, False
+        self._reducer, self._may_differ = reducer, False
         # What another reducer began is of replicas that are no more.
         self._flying.clear()
 
@@ -108,7 +108,7 @@ class Reductions:
             names: Names of the symbols.
         """
         if self._reducer is not None and not self._equal.isdisjoint(names):
-            self._host_wrote = True
+            self._may_differ = True
 
     def admit(self, plan: ReductionPlan | None, reduction: GradientReduction | None) -> None:
         """Let a run begin, unless it would let replicas part ways.
@@ -190,7 +190,7 @@ class Reductions:
         """
         assert self._reducer is not None, "admit() was called"
         if stretch.has_note:
-            stretch.values[-1] = self._host_wrote
+            stretch.values[-1] = self._may_differ
         if stretch.host is None:
             return self._reducer.start(stretch.values, name)
         stretch.host[...] = stretch.values
@@ -227,11 +227,12 @@ class Reductions:
         elif not self._reducer.agree(self._digest()):
             who = "the program wrote different weights to the devices of replicas"
         else:
-            self._host_wrote = False
+            self._may_differ = False
             return
         raise UsageError(
             f"{who}, so that they are no replicas any more: let all of them call to_rdu, "
-            "load_sharded_checkpoint and their like, with the same values"
+            "load_sharded_checkpoint and their like, with the same values (a step with gradients of "
+            "this replica alone writes weights, too)"
         )
 
     def _digest(self) -> bytes:
@@ -273,6 +274,8 @@ class Reductions:
             reduction: How it combined them; None for a run of this device alone.
         """
         self._running = None
+        if reduction is None and (plan.uses_own or plan.reads & self._unreduced):
+            self._may_differ = self._reducer is not None
         if plan is self._latest:
             return
         self._latest = plan
@@ -300,7 +303,7 @@ class Reductions:
         return stretches
 
     def _describe(self, start: Start, reduction: GradientReduction) -> Iterator[_Stretch]:
-        for names in _neighbours(start.bucket, start.names):
+        for names in neighbours(start.bucket, start.names):
             arrays = [self._memory.tensor(name).items for name in names]
             values = self._memory.stretch(names)
             has_note = names[-1] == start.bucket.symbols[-1]
@@ -384,16 +387,3 @@ def _equal_residents(manifest: Manifest) -> frozenset[str]:
 
 def _ignore(_transfers: Iterable[Transfer], _names: Sequence[str]) -> None:
     """Enter nothing: a run that is replayed enters all its copies at once."""
-
-
-def _neighbours(bucket: GradientBucket, names: Sequence[str]) -> Iterator[tuple[str, ...]]:
-    """Yield names that follow each other in a bucket."""
-    places: Mapping[str, int] = {name: place for place, name in enumerate(bucket.symbols)}
-    group: list[str] = []
-    for name in names:
-        if group and places[name] != places[group[-1]] + 1:
-            yield tuple(group)
-            group = []
-        group.append(name)
-    if group:
-        yield tuple(group)

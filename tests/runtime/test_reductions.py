@@ -283,6 +283,28 @@ def test_a_failing_section_is_not_hidden_by_a_reduction(stack: ExitStack, tmp_pa
     assert member.events == []
 
 
+@pytest.mark.parametrize("steps", ["same", "some", "different"])
+def test_steps_of_replicas_alone_are_noticed(stack: ExitStack, tmp_path: Path, steps: str) -> None:
+    how = reduction("inorder")
+    messages = {"some": "of some replicas, and not of", "different": "different weights to the"}
+
+    def step(device: Device, number: int, rank: int) -> None:
+        if number == 2:
+            data = 0 if steps == "same" else rank
+            device.write("y__grad", DY[number, data])
+            if rank or steps != "some":
+                run(device, X[number, data], None)
+            if steps != "same":
+                with pytest.raises(UsageError, match=messages[steps]):
+                    run(device, X[number, rank], how)
+        elif number < 2 or steps == "same":
+            run(device, X[number, rank], how)
+
+    (one, _), (other, _) = trained(stack, tmp_path, two_layers(), step)
+    for mine, others in zip(weights(one), weights(other), strict=True):
+        assert np.array_equal(mine, others) == (steps == "same")
+
+
 @pytest.mark.parametrize("alone", [False, True], ids=["whole", "optimizer alone"])
 @pytest.mark.parametrize("fails_at", [1, 3], ids=["long way", "replayed"])
 def test_what_a_failed_run_began_is_over_before_the_next_one(
