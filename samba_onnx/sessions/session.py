@@ -343,22 +343,22 @@ class SambaSession:
         With ``distributed``, or for a program that was launched with ``--data-parallel``, all
         processes of the group begin with what process 0 transfers.
         """
-        command_line = self._options.command_line
         outputs = self._tracer.trace(
             model,
             inputs,
             optimizers,
             init_output_grads=init_output_grads,
             loss_indices=loss_indices,
-            pef=pef or ("" if self._program.pef else str(command_line.get("pef") or "")),
+            pef=pef
+            or ("" if self._program.pef else str(self._options.command_line.get("pef") or "")),
             mapping=mapping,
             data_parallel_mode=data_parallel_mode,
             transfer_device=transfer_device,
             weights=weights,
             losses=losses,
-            inference=bool(command_line.get("inference")),
+            inference=bool(self._options.command_line.get("inference")),
         )
-        if transfer_device and (distributed or command_line.get("data_parallel")):
+        if transfer_device and (distributed or self._options.command_line.get("data_parallel")):
             self._parallel.join_traced()
         return outputs
 

@@ -173,7 +173,7 @@ def test_a_fault_in_any_run_is_seen(
 ) -> None:
     """Mapped or prepacked, in the first run or in one that is replayed: each counts."""
     wrong, runs = _device_with(BROKEN[fault], when)
-    monkeypatch.setattr("samba_onnx.runtime.device.Device", wrong)
+    monkeypatch.setattr("samba_onnx.runtime.parallel_device.Device", wrong)
     weights = "prepacked" if when[0] else "mapped"
     for result in (verify(network(), plain), samba_onnx.self_test(plain)):
         failed = [output for output in result.outputs if not output.passed]

@@ -34,7 +34,7 @@ def test_one_several_or_no_optimizers_are_a_list() -> None:
     assert optimizer_list(None) == []
     assert optimizer_list(optimizer) == [optimizer]
     assert optimizer_list((optimizer, optimizer)) == [optimizer, optimizer]
-    with pytest.raises(UsageError, match=r"an optimizer is str; give one of samba\.optim"):
+    with pytest.raises(UsageError, match=r"an optimizer is str; give one, as samba\.optim\.SGD"):
         optimizer_list(["sgd"])  # type: ignore[list-item]
 
 
