@@ -24,6 +24,7 @@ from samba_onnx.cli.options import (
     parse_input_shapes,
     parse_sizes,
 )
+from samba_onnx.cli.parallel_options import parallel_options
 from samba_onnx.cli.progress import Activity
 from samba_onnx.cli.torch_models import analyze_torch
 from samba_onnx.workflows.model_sources import is_torch_model
@@ -74,7 +75,7 @@ def diff(
     """Say what moved between two conversions, and why.
 
     Figures of both sides, nodes that moved between RDU and CPU with their reasons, boundaries, operators,
-    sections, and passes that did something else. A model is analyzed for target, level and sizes of
+    sections, and passes that did something else. A model is analyzed for target, level, sizes and RDUs of
     the other side, so that what differs is the model, or this version of the compiler.
 
     Examples:
@@ -150,11 +151,15 @@ def _analyzed(
     target = options["target"] or (other.target if other else DEFAULT_TARGET)
     level = options["level"] or (other.level if other else "o3")
     fusion = fusion_choices(level, options["rules"], options["default_rules"])
+    cut = other.parallel if other else None
+    parallel = parallel_options(cut.rdus, cut.mode) if cut else None
     if other is not None and options["rules"] is None:
         _refuse_other_rules(other, level, target)
     if is_torch_model(model):
         rules = torch_fusion(fusion)
-        manifest = analyze_torch(model, activity.step, target=target, level=level, fusion=rules)
+        manifest = analyze_torch(
+            model, activity.step, target=target, level=level, fusion=rules, parallel=parallel
+        )
         return Report.from_manifest(manifest)
     dims, shapes = options["dims"], options["input_shapes"]
     if other is not None and not dims and not shapes:
@@ -165,6 +170,7 @@ def _analyzed(
         level=level,
         dims=dims,
         input_shapes=shapes,
+        parallel=parallel,
         progress=activity.step,
         **fusion,
     )

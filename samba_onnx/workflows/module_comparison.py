@@ -42,6 +42,7 @@ from samba_onnx.workflows.checking.running import feeds_of
 from samba_onnx.workflows.checking.torch_runs import FAILURES, Results, TorchRuns
 from samba_onnx.workflows.compared_values import ComparedValue, ValueComparison
 from samba_onnx.workflows.output_errors import ChosenTolerances
+from samba_onnx.workflows.parallel import refuse_several
 from samba_onnx.workflows.pef_values import PefValues
 from samba_onnx.workflows.records import read_records
 from samba_onnx.workflows.torch_models import TorchModel, export_model
@@ -73,9 +74,11 @@ def compare_module(
 
     Raises:
         ModelError: The module cannot be exported.
-        UsageError: The PEF is not of this module, or the module cannot run on its own inputs.
+        UsageError: The PEF is not of this module or is for several RDUs, or the module cannot run on
+            its own inputs.
         ExecutionError: The engine fails on the PEF.
     """
+    refuse_several(pef)
     graph = pef.manifest.graphs[0]
     try:
         if trains(pef):

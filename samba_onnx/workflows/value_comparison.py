@@ -29,6 +29,7 @@ from samba_onnx.runtime.sized_graphs import SizedGraphs
 from samba_onnx.workflows.both_sides import BothSides, plain_engine
 from samba_onnx.workflows.compared_values import ComparedValue, ValueComparison
 from samba_onnx.workflows.output_errors import ChosenTolerances
+from samba_onnx.workflows.parallel import refuse_several
 from samba_onnx.workflows.pef_values import PefValues, run_once
 from samba_onnx.workflows.pieces import ModelPieces
 from samba_onnx.workflows.rounding_depth import rounding_depth
@@ -81,10 +82,11 @@ def compare_values(
     Raises:
         ModelError: The original cannot be used.
         PefError: The PEF cannot be used.
-        UsageError: They have not one value in common, the outputs have other names, or an input is
-            missing.
+        UsageError: They have not one value in common, the outputs have other names, an input is
+            missing, or the PEF is for several RDUs.
         ExecutionError: The engine fails on one of them.
     """
+    refuse_several(pef)
     loaded = load_model(model)
     graph = _graph(pef, inputs)
     _refuse_other_model(pef, graph, loaded.model)

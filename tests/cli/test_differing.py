@@ -10,6 +10,7 @@ import onnx
 import pytest
 
 import samba_onnx
+from samba_onnx.passes.sharding.programs import ParallelOptions
 from tests.cli.conftest import SambaPort
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -46,6 +47,15 @@ def test_a_model_is_analyzed_as_the_other_side_was_converted(
     assert "sizes: x 4x8 → x 64x8" in larger.out
     assert "bytes per run" in larger.out
     assert samba_port("diff", folder / "Tanh.onnx", folder / "a.pef", "--dim", "n=64").status == 0
+
+
+def test_a_model_is_analyzed_for_as_many_rdus_as_the_other_side(
+    samba_port: SambaPort, folder: Path
+) -> None:
+    model, pef = folder / "Tanh.onnx", folder / "a.pef"
+    samba_onnx.convert(model, pef, dims={"n": 4}, parallel=ParallelOptions("batch", 2)).close()
+    result = samba_port("diff", pef, model)
+    assert result.out == "a.pef → Tanh.onnx: no figure that counts differs\n"
 
 
 def test_a_model_that_falls_back_is_worse_than_the_report_of_one_that_does_not(

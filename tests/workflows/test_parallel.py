@@ -13,10 +13,13 @@ import onnx
 import pytest
 from onnx import helper, numpy_helper
 
+from samba_onnx.errors import UsageError
 from samba_onnx.passes.sharding.programs import ParallelOptions
 from samba_onnx.pef.manifest import Cause, Direction, Manifest
 from samba_onnx.report import Report
-from samba_onnx.workflows.compiler import analyze
+from samba_onnx.workflows.compiler import analyze, convert
+from samba_onnx.workflows.value_comparison import compare_values
+from samba_onnx.workflows.verification import verify
 from tests.passes.sharding.models import LENGTH, llama
 
 LLAMA_3_70B = {
@@ -127,3 +130,11 @@ def test_llama_3_70b_without_weights(tmp_path: Path, rdus: int) -> None:
     }
     most = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1e6
     assert most < 6, f"{most} GB"
+
+
+def test_inner_values_of_several_rdus_are_not_compared(tmp_path: Path) -> None:
+    proto = linear(5, 48)
+    with convert(proto, tmp_path / "m.pef", parallel=ParallelOptions("weight", 2)) as pef:
+        assert verify(proto, pef).passed
+        with pytest.raises(UsageError, match=r"m\.pef is for 2 RDUs, .* convert without --n-chips"):
+            compare_values(proto, pef)
