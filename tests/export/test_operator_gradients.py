@@ -22,7 +22,7 @@ from tests.export.gradient_database import (
 )
 from tests.export.operator_database import borrowing, operators
 
-SHARDS = 8
+SHARDS = 32
 EVERY = 48
 """One of so many operators is in the default run."""
 COMPLETE, COUNTED = 505, 505
