@@ -69,9 +69,11 @@ def main(how: str, pef: str) -> None:
     rank = dist.get_rank()
     samba.session.atexit_register(say, f"handler {rank}")
     samba.utils.trace_graph(model, (x, y), optimizer, pef=pef)
-    for _ in range(3):
+    for step in range(3):
         samba.session.run((x, y), model.output_tensors, data_parallel=True)
-    say(f"pid {os.getpid()}")
+        if step == 0:
+            # Not after the last step: one that is slow may hear of the failure while it waits in that.
+            say(f"pid {os.getpid()}")
     if rank == 1:
         fail(how)
     if how == "stop torch":
