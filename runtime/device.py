@@ -104,10 +104,12 @@ class Device:
         self.lock = DeviceLock(mutex)
         self.ledger, self.profile = Ledger(self.lock), Profile(self.lock)
         self._values = Residency(manifest, self.memory, self.ledger)
-        self.reductions = Reductions(manifest, self.memory, self._values, self.ledger)
+        self.registers = Registers(manifest, self.memory)
+        self.reductions = Reductions(
+            manifest, self.memory, self._values, self.ledger, self.registers
+        )
         self._contents = Contents(pef, self._values, rdu)
         self._contents.load_stored()
-        self.registers = Registers(manifest, self.memory)
         self._contents.load_argins(self.registers)
         parts = self._values, self.memory, self.reductions
         self._execution = Execution(self._contents, *parts, self.profile if time_sections else None)
