@@ -15,7 +15,6 @@ from samba_onnx.runtime.ledger import Ledger
 from samba_onnx.runtime.memory import DeviceMemory
 from samba_onnx.runtime.reducing import GradientReducer, GradientReduction, PendingReduction
 from samba_onnx.runtime.reduction_plans import ReductionPlan, Start, neighbours
-from samba_onnx.runtime.registers import Registers
 from samba_onnx.runtime.replica_notes import NOTE_NUMBERS, ReplicaNotes
 from samba_onnx.runtime.residency import Residency
 
@@ -48,7 +47,7 @@ class Reductions:
         memory: DeviceMemory,
         values: Residency,
         ledger: Ledger,
-        registers: Registers,
+        notes: ReplicaNotes,
     ) -> None:
         """Let the gradients of each bucket lie side by side.
 
@@ -57,12 +56,12 @@ class Reductions:
             memory: The device's memory; nothing uses gradients yet.
             values: Told that gradients have new values.
             ledger: Copies are entered there.
-            registers: What optimizers read there must be alike on all replicas.
+            notes: What this device tells others of itself.
         """
         self.buckets = {graph.name: gradient_buckets(manifest, graph) for graph in manifest.graphs}
         """The buckets of each graph, in the order of reduction."""
         self._reducer: GradientReducer | None = None
-        self._notes = ReplicaNotes(manifest, memory, registers)
+        self._notes = notes
         self._target = manifest.target
         self._memory = memory
         self._values = values
