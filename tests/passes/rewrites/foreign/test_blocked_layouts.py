@@ -184,11 +184,15 @@ def test_a_weight_is_taken_out_of_its_blocks(
     outputs, inputs, *window = shape
     weight = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
     # As onnxruntime lays it out: blocks of outputs and of inputs, then the window, then both in a block.
-    split = weight.reshape(outputs // 4, 4, *((-1, 4) if blocks_of_inputs else (inputs, 1)), *window)
+    split = weight.reshape(
+        outputs // 4, 4, *((-1, 4) if blocks_of_inputs else (inputs, 1)), *window
+    )
     stored = np.moveaxis(split, (3, 1), (-2, -1)).reshape(shape)
     image = ["1", str(inputs), *["9"] * len(window)]
     draft = _draft(f"(float[{','.join(image)}] x) => (y) {{ y = Conv{group}(x, w) }}", stored)
-    values = [new.attributes["value"].as_tensor() for new in draft.nodes if new.op_type == "Constant"]
+    values = [
+        new.attributes["value"].as_tensor() for new in draft.nodes if new.op_type == "Constant"
+    ]
     assert len(values) == 1
     np.testing.assert_array_equal(values[0].numpy(), weight)
 
@@ -244,7 +248,9 @@ def test_channels_beyond_the_last_are_cut_off(channels: int, written: list[str])
     assert operators == written
 
 
-@pytest.mark.parametrize(("mode", "floor"), [("", True), (', mode="nearest"', True), (', mode="linear"', False)])
+@pytest.mark.parametrize(
+    ("mode", "floor"), [("", True), (', mode="nearest"', True), (', mode="linear"', False)]
+)
 def test_only_what_takes_the_nearest_number_says_which_that_is(mode: str, floor: bool) -> None:
     draft = _draft(f"(float[1,8,5,5] x) => (y) {{ y = Upsample<scales=[1,1,2,2]{mode}>(x) }}")
     assert ("nearest_mode" in draft.nodes[-1].attributes) == floor
