@@ -26,6 +26,7 @@ from samba_onnx.runtime.prepared import PreparedRun, PreparedRuns
 from samba_onnx.runtime.profile import Profile
 from samba_onnx.runtime.reductions import Reductions
 from samba_onnx.runtime.registers import Registers
+from samba_onnx.runtime.replica_notes import ReplicaNotes
 from samba_onnx.runtime.requests import RunRequest, run_request
 from samba_onnx.runtime.residency import Residency
 from samba_onnx.runtime.selection import SectionIds, SectionTypes
@@ -40,13 +41,11 @@ _CONSTANT_KINDS = frozenset({SymbolKind.WEIGHT, SymbolKind.CONSTANT})
 class Device:
     """An emulated RDU with one PEF loaded.
 
-    Loading reserves device memory, prepares the steps of every graph and enters the
-    copies of weights and constants into the ledger; after it the device is ready to run. Use it as
-    a context manager.
+    Loading reserves device memory, prepares the steps of every graph and enters the copies of weights
+    and constants into the ledger; after it the device is ready to run. Use it as a context manager.
 
-    Any number of threads may use it: what one of them asks for is done in whole before the next one
-    has its turn, and what it returns belongs to the caller. A process that was forked from the one
-    that made the device is refused.
+    Any number of threads may use it: what one of them asks for is done in whole before the next has its
+    turn, and what it returns belongs to the caller. A process forked from that of the device is refused.
     """
 
     memory: DeviceMemory
@@ -104,12 +103,12 @@ class Device:
         self.lock = DeviceLock(mutex)
         self.ledger, self.profile = Ledger(self.lock), Profile(self.lock)
         self._values = Residency(manifest, self.memory, self.ledger)
-        self.reductions = Reductions(manifest, self.memory, self._values, self.ledger)
-        self._contents = Contents(pef, self._values, rdu)
-        self._contents.load_stored()
         self.registers = Registers(manifest, self.memory)
-        self._contents.load_argins(self.registers)
+        notes = ReplicaNotes(manifest, self.memory, self.registers)
+        self.reductions = Reductions(manifest, self.memory, self._values, self.ledger, notes)
         parts = self._values, self.memory, self.reductions
+        self._contents = Contents(pef, self._values, rdu)
+        self._contents.load_stored(self.registers)
         self._execution = Execution(self._contents, *parts, self.profile if time_sections else None)
         planner = RunPlanner(pef, self.memory, engine, settings, merge=not time_sections, rdu=rdu)
         self.runs = PreparedRuns(planner, *parts, self.ledger)
