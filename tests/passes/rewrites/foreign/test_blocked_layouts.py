@@ -216,7 +216,7 @@ def test_a_weight_without_whole_blocks_is_refused(
 
 
 def test_a_weight_that_is_computed_is_refused() -> None:
-    with pytest.raises(CannotExpandError, match="^its weight 'w' is not constant$"):
+    with pytest.raises(CannotExpandError, match=r"^its weight 'w' is not constant$"):
         _draft("(float[1,4,5,5] x, float[4,4,1,1] w) => (y) { y = Conv(x, w) }")
 
 
