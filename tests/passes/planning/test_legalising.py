@@ -81,7 +81,7 @@ def test_options_leave_out_a_rule_or_apply_it_at_any_price() -> None:
 
 def test_what_stays_on_the_device_draws_its_readers_there() -> None:
     # Copies of as many elements take longer than the launch of a section.
-    text = f"g (float[80000,4] x) => (float[80002,4] y) {PAD} {{ {reflecting('x', 'y')} }}"
+    text = f"g (float[2000,4] x) => (float[2002,4] y) {PAD} {{ {reflecting('x', 'y')} }}"
     assert "Pad" in rewritten(text, chooser())
     kinds = {"x": SymbolKind.ACTIVATION, "y": SymbolKind.ACTIVATION}
     assert "Gather" in rewritten(text, chooser(**kinds))
