@@ -47,8 +47,12 @@ class Contents:
             raise UsageError(f"symbol {name!r} does not exist in {self._pef.path.name}")
         return symbol
 
-    def load_stored(self) -> None:
-        """Copy what the PEF holds to the device, and enter it and initializers in the ledger."""
+    def load_stored(self, registers: Registers) -> None:
+        """Copy what the PEF holds to the device, and enter it and initializers in the ledger.
+
+        Args:
+            registers: Argins, which have values, too; these are part of the program, and no transfer.
+        """
         manifest = self._pef.manifest
         inputs = {name for graph in manifest.graphs for name in graph.inputs}
         sizes = self._initializers()
@@ -65,6 +69,7 @@ class Contents:
             constant = self._symbols[name].kind is SymbolKind.CONSTANT
             cause = Cause.CONSTANT if constant else Cause.WEIGHT
             self._values.enter(name, sizes[name], Direction.HOST_TO_RDU, cause, None)
+        self._note_argins(registers)
 
     def _own(self, name: str) -> Array:
         """What this RDU holds of a value that the PEF has in whole."""
@@ -97,8 +102,7 @@ class Contents:
         if name in self._mirrored:
             self._values.keep_on_host(name, own_copy(value))
 
-    def load_argins(self, registers: Registers) -> None:
-        """Note that argins have values; these are part of the program, and no transfer."""
+    def _note_argins(self, registers: Registers) -> None:
         for name in registers.items():
             if self._symbols[name].region:
                 self._values.written_on_device((name,))

@@ -28,6 +28,7 @@ from samba_onnx.runtime.prepared import PreparedRun, PreparedRuns
 from samba_onnx.runtime.profile import Profile
 from samba_onnx.runtime.reductions import Reductions
 from samba_onnx.runtime.registers import Registers
+from samba_onnx.runtime.replica_notes import ReplicaNotes
 from samba_onnx.runtime.requests import RunRequest, run_request
 from samba_onnx.runtime.residency import Residency
 from samba_onnx.runtime.selection import SectionIds, SectionTypes
@@ -104,12 +105,12 @@ class Device:
         self.lock = DeviceLock(mutex)
         self.ledger, self.profile = Ledger(self.lock), Profile(self.lock)
         self._values = Residency(manifest, self.memory, self.ledger)
-        self.reductions = Reductions(manifest, self.memory, self._values, self.ledger)
-        self._contents = Contents(pef, self._values, rdu)
-        self._contents.load_stored()
         self.registers = Registers(manifest, self.memory)
-        self._contents.load_argins(self.registers)
+        notes = ReplicaNotes(manifest, self.memory, self.registers)
+        self.reductions = Reductions(manifest, self.memory, self._values, self.ledger, notes)
         parts = self._values, self.memory, self.reductions
+        self._contents = Contents(pef, self._values, rdu)
+        self._contents.load_stored(self.registers)
         self._execution = Execution(self._contents, *parts, self.profile if time_sections else None)
         planner = RunPlanner(pef, self.memory, engine, settings, merge=not time_sections, rdu=rdu)
         self.runs = PreparedRuns(planner, *parts, self.ledger)
@@ -317,8 +318,7 @@ class Device:
         Symbols of the same region, type and shape then have that value, too, activations excepted.
 
         Args:
-            symbol: Any symbol in device memory that is no initializer of a section: an input, an
-                output, a weight, gradient, state or activation. An argin is set without a transfer.
+            symbol: Any symbol in device memory that is no initializer of a section; an argin is set without a transfer.
             array: The new value, of the symbol's dtype and shape.
 
         Raises:
