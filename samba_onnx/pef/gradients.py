@@ -157,7 +157,7 @@ def ring_transfer(
 
     The bucket is cut into as many chunks as there are replicas. Each device passes all chunks but
     one on to be added up, and then all but one of the means: 2 (N - 1) chunks, which the modelled
-    time has one after the other. RDUs are linked as they are to the host, by PCIe.
+    time has one after the other, over the link between RDUs.
 
     Args:
         bucket: The bucket.
@@ -174,7 +174,7 @@ def ring_transfer(
         bytes=steps * chunk,
         direction=Direction.RDU_TO_RDU,
         cause=Cause.REDUCE,
-        seconds=steps * target.transfer_seconds(chunk),
+        seconds=steps * target.exchange_seconds(chunk),
         call=bucket.call,
     )
 

@@ -15,6 +15,7 @@ from samba_onnx.report.manifest_schema import manifest_schema
 from samba_onnx.report.reduction import ReductionReport
 from samba_onnx.report.report import Report
 from samba_onnx.report.run import RunReport
+from samba_onnx.report.scaling import ScalingReport
 from samba_onnx.report.survey import SurveyReport
 from samba_onnx.report.targets import OperatorTableReport, TargetListReport
 from samba_onnx.report.trained import TrainedModelReport
@@ -23,6 +24,7 @@ from samba_onnx.report.values import ValueComparisonReport
 DOCUMENTS: dict[str, type] = {
     "report": Report,
     "run": RunReport,
+    "scaling": ScalingReport,
     "verification": VerificationReport,
     "values": ValueComparisonReport,
     "reduction": ReductionReport,

@@ -12,6 +12,7 @@ from samba_onnx.passes.targets import Target
 from samba_onnx.pef.host_summary import HostSummary
 from samba_onnx.pef.manifest import Argin, Manifest, Producer, SourceModel, Symbol
 from samba_onnx.pef.sharding import Parallelism
+from samba_onnx.program.kinds import SectionType
 from samba_onnx.program.program import Program
 from samba_onnx.version import __version__
 
@@ -62,13 +63,16 @@ def graph_records(
     experimental: Counter[str] = Counter()
     for planned in plans:
         experimental.update(planned.experimental)
+    sections = tuple(section for planned in plans for section in planned.sections)
+    # Replicas of a program that trains talk to each other, too.
+    meets_others = parallel or any(section.type is SectionType.BCKWD for section in sections)
     return Manifest(
         producer=Producer("samba-onnx", __version__),
-        target=target.summary if parallel else target.summary.alone(),
+        target=target.summary if meets_others else target.summary.alone(),
         source=source,
         level=level,
         graphs=tuple(planned.graph for planned in plans),
-        sections=tuple(section for planned in plans for section in planned.sections),
+        sections=sections,
         fallbacks=tuple(fallback for planned in plans for fallback in planned.fallbacks),
         symbols=_symbols(plans),
         regions=tuple(region for planned in plans for region in planned.regions),

@@ -1,0 +1,108 @@
+"""What ``samba-port plan`` says: a modelled training step on several replicas."""
+
+from __future__ import annotations
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from samba_onnx.report.layout import table, titled
+from samba_onnx.report.records import SCHEMA_VERSION, record
+from samba_onnx.report.units import byte_text, count_text, second_text
+
+
+@record
+class ScaledStepReport:
+    """A modelled step of a number of replicas in one mode."""
+
+    replicas: int
+    """How many there are."""
+    mode: str
+    """When they combine gradients: ``normal``, ``inorder`` or ``optimal``."""
+    step_seconds: float
+    """Modelled time of the whole step."""
+    reduction_seconds: float
+    """Modelled time of all reductions, be it beside sections or not."""
+    waiting_seconds: float
+    """Modelled time that sections wait for reductions."""
+    efficiency: float
+    """Step of one replica divided by ``step_seconds``, where each keeps its batch."""
+    relative_throughput: float
+    """Samples per second, divided by those of one replica: ``replicas * efficiency``."""
+
+
+@record
+class ScalingAssumption:
+    """A figure that the model rests on."""
+
+    name: str
+    """What it is."""
+    value: str
+    """How much, with its unit."""
+    note: str
+    """Where it comes from."""
+
+
+@record
+class ScalingReport:
+    """A modelled training step on several replicas."""
+
+    headline: str
+    """The answer in one line."""
+    pef: str
+    """File name without folder."""
+    graph: str
+    """The graph that trains."""
+    target: str
+    """The device, one for each replica."""
+    reduce_on_rdu: bool
+    """Whether devices combine gradients among themselves; otherwise their hosts do."""
+    gradient_bytes: int
+    """Bytes of gradients that each replica combines with the others."""
+    buckets: int
+    """In how many parts they travel."""
+    backward_sections: int
+    """Sections of the backward, between which reductions can begin."""
+    steps: tuple[ScaledStepReport, ...]
+    """By number of replicas, then by mode."""
+    assumptions: tuple[ScalingAssumption, ...]
+    """What the times rest on."""
+    schema_version: int = SCHEMA_VERSION
+    """Version of this document's form."""
+
+
+def scaling_text(report: ScalingReport, rows: int | None = 12) -> RenderableType:
+    """Return what ``plan`` shows.
+
+    Args:
+        report: The plan.
+        rows: Longest table; None for all rows. Modes of one number of replicas stay together.
+
+    Returns:
+        Something that a rich console prints.
+    """
+    cells = [
+        (
+            f"{step.replicas:,}",
+            step.mode,
+            second_text(step.step_seconds),
+            second_text(step.reduction_seconds),
+            second_text(step.waiting_seconds),
+            f"{step.efficiency:.1%}",
+            f"{step.relative_throughput:,.2f}x",
+        )
+        for step in report.steps
+    ]
+    columns = (">replicas", "mode", ">step", ">reduction", ">waits", ">efficiency", ">throughput")
+    backward = count_text(report.backward_sections, "section")
+    what = (
+        f"{byte_text(report.gradient_bytes)} of gradients in {count_text(report.buckets, 'bucket')}, "
+        f"written by {backward} of the backward"
+    )
+    figures = [(one.name, one.value, one.note) for one in report.assumptions]
+    return Group(
+        Text(report.headline, style="bold"),
+        Text(""),
+        titled(f"A modelled step ({what})", table(columns, cells, limit=None)),
+        Text(""),
+        titled("Rests on", table(("what", "value", "origin"), figures, limit=rows)),
+    )
