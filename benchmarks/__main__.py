@@ -17,6 +17,7 @@ from benchmarks import (
     inference,
     load,
     nodes,
+    scaling,
     steady,
     training,
 )
@@ -31,6 +32,7 @@ PARTS = (
     "inference",
     "training",
     "data_parallel",
+    "scaling",
     "data_preparation",
 )
 
@@ -55,6 +57,7 @@ def main() -> None:
         "inference": lambda: inference.rows(folder / "inference", quick=arguments.quick),
         "training": lambda: training.rows(folder / "training", quick=arguments.quick),
         "data_parallel": lambda: data_parallel.rows(folder / "parallel", quick=arguments.quick),
+        "scaling": lambda: scaling.rows(folder / "scaling", quick=arguments.quick),
         "command_line": lambda: command_line.rows(folder / "cli", quick=arguments.quick),
         "data_preparation": lambda: data_preparation.rows(folder / "data", quick=arguments.quick),
     }

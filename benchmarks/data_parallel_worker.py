@@ -2,7 +2,8 @@
 
 ``python -m benchmarks.data_parallel_worker SIDE MODEL PEF`` starts the second one itself, with the same
 words and the port at which they meet, and tells it of every step. The side ``normal``, like those of the
-other modes, compiles the PEF unless it exists.
+other modes, compiles the PEF unless it exists; ``normal:o0`` with a section for each operator, as ``alone:o0``
+does, which is one process.
 """
 
 from __future__ import annotations
@@ -22,12 +23,14 @@ from benchmarks.training_worker import torch_step
 from benchmarks.turns import serve
 
 MODES = ("normal", "inorder", "optimal")
+ALONE = "alone"
 Step = Callable[[], float]
 
 
 def main() -> None:
     """Prepare one side, and train whenever asked to."""
     side, name, pef = sys.argv[1:4]
+    mode, _, level = side.partition(":")
     torch.set_num_threads(1)
     if len(sys.argv) == 5:
         step = _prepared(side, name, pef, 1, int(sys.argv[4]))
@@ -37,8 +40,11 @@ def main() -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    if side in MODES and not Path(pef).exists():
-        _compile(TRAININGS[name], pef)
+    if mode in (ALONE, *MODES) and not Path(pef).exists():
+        _compile(TRAININGS[name], pef, level or "o3")
+    if mode == ALONE:
+        serve(lambda: _prepared(side, name, pef, 0, port))
+        return
     with _second(side, name, pef, port) as tell:
         serve(lambda: _together(tell, _prepared(side, name, pef, 0, port)))
 
@@ -81,19 +87,23 @@ def ours(training: Training, pef: str, mode: str) -> Step:
 
 def _prepared(side: str, name: str, pef: str, rank: int, port: int) -> Step:
     torch.manual_seed(rank)
-    dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=2)
+    mode, size = side.partition(":")[0], 1 if side.startswith(ALONE) else 2
+    address = f"tcp://127.0.0.1:{port}"
+    dist.init_process_group("gloo", init_method=address, rank=rank, world_size=size)
     training = TRAININGS[name]
-    return ours(training, pef, side) if side in MODES else ddp(training)
+    if mode == ALONE:
+        return ours(training, pef, MODES[0])
+    return ours(training, pef, mode) if mode in MODES else ddp(training)
 
 
-def _compile(training: Training, pef: str) -> None:
+def _compile(training: Training, pef: str, level: str) -> None:
     import samba_onnx as samba
 
     model, batch = training.build().train(), training.draw()
     samba.from_torch_model_(model)
     optimizer = training.optimize(samba.optim, model)
     inputs = {name: samba.from_torch_tensor(value, name=name) for name, value in batch.items()}
-    samba.session.compile(model, inputs, optimizer, output=pef, check=False)
+    samba.session.compile(model, inputs, optimizer, output=pef, level=level, check=False)
 
 
 @contextmanager

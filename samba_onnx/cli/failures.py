@@ -23,6 +23,7 @@ COMMANDS = (
     "compare",
     "reduce",
     "diff",
+    "plan",
     "train-export",
     "exec",
     "lint",
