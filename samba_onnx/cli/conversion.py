@@ -26,6 +26,7 @@ from samba_onnx.cli.limits import (
     give_report,
 )
 from samba_onnx.cli.model_choices import (
+    chosen_precision,
     default_destination,
     device_choices,
     legalisation_choices,
@@ -54,6 +55,8 @@ from samba_onnx.cli.options import (
     NoLegaliseOption,
     PlacementOption,
     PortableArgument,
+    PrecisionOption,
+    PresetOption,
     QuietOption,
     SampleInputOption,
     SeedOption,
@@ -115,6 +118,8 @@ def convert(
     sample_input: SampleInputOption = None,
     keep_dynamic: KeepDynamicOption = False,
     float16: Float16Option = None,
+    precision: PrecisionOption = None,
+    graphamp_preset: PresetOption = None,
     fail_on_fallback: FailOption = False,
     max_fallbacks: FallbacksOption = None,
     max_transfer_bytes: TransferOption = None,
@@ -172,6 +177,7 @@ def convert(
     batches = spatial_mini_batches(model, spatial_batches)
     dims, shapes = parse_sizes(dim), stated_shapes(input_shape, sample_input)
     sizes: dict[str, Any] = {"dims": dims, "input_shapes": shapes, "keep_dynamic": keep_dynamic}
+    sizes["precision"] = chosen_precision(precision, graphamp_preset)
     sizes |= {"float16": float16, "legalise": legalise, "no_legalise": no_legalise or ()}
     sizes |= fusion_choices(level, optimization_rules, use_o1_default_rules)
     refuse_losses(loss_index, train)
@@ -208,6 +214,7 @@ def convert(
                 spatial_batches=batches,
                 check_passes=check_passes,
                 parallel=parallel,
+                precision=sizes["precision"],
             )
         else:
             refuse_torch_options(train)

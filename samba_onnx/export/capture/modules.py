@@ -7,7 +7,7 @@ import inspect
 import itertools
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
@@ -31,6 +31,7 @@ from samba_onnx.export.capture.identities import restore_identities
 from samba_onnx.export.capture.known_values import KnownValues
 from samba_onnx.export.capture.loss_marks import loss_marks
 from samba_onnx.export.capture.outputs import with_plain_outputs
+from samba_onnx.export.capture.precision import computing
 from samba_onnx.export.capture.recording_rules import RuleRecorder
 from samba_onnx.export.capture.refusals import (
     not_captured,
@@ -52,6 +53,8 @@ _SPECIALISED: Final = "samba_specialised"
 """Key of a graph's metadata: whether values of inputs decided what is in it."""
 _NOTES: Final = "samba_notes"
 """Key of a graph's metadata: what is said of outputs that are not in it."""
+_METADATA: Final = "samba_metadata"
+"""Key of a graph's metadata: what the PEF says of the types in which it computes."""
 _DATA: Final = torch.Tensor.data.__get__  # type: ignore[attr-defined]
 _SET_DATA: Final = torch.Tensor.data.__set__  # type: ignore[attr-defined]
 
@@ -111,6 +114,8 @@ class Captured:
     """Whether what it does depends on values of the inputs that it was captured with."""
     notes: tuple[str, ...] = ()
     """Sentences about what the module returns and the graph does not."""
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    """What the PEF says of the types in which it computes; empty for the module's own."""
 
     @property
     def outputs(self) -> tuple[Any, ...]:
@@ -250,22 +255,26 @@ def _traced(
         with fake_members(module, mode), device_limits(), warnings.catch_warnings(), Unchecked():
             warnings.simplefilter("ignore")
             noted = rules.recording(module) if rules else contextlib.nullcontext()
-            with (
-                samba_calls(),
-                without_reports(),
-                values.replayed(),
-                whole_layers(),
-                refused_calls(),
-                without_tracebacks(),
-                followed_statistics(),
-                written_back(module),
-                with_plain_outputs(module, notes),
-                _DataAsValue(),
-                loss_marks(),
-                noted,
-                constants,
-                OwnTensors(),
-            ):
+            # A stack, for Python nests twenty blocks at most.
+            with contextlib.ExitStack() as stack:
+                for context in (
+                    samba_calls(),
+                    without_reports(),
+                    values.replayed(),
+                    whole_layers(),
+                    refused_calls(),
+                    without_tracebacks(),
+                    followed_statistics(),
+                    written_back(module),
+                    with_plain_outputs(module, notes),
+                    _DataAsValue(),
+                    loss_marks(),
+                    noted,
+                    constants,
+                    OwnTensors(),
+                ):
+                    stack.enter_context(context)
+                state = stack.enter_context(computing(module))
                 program = torch.export.export(module, positional, named, strict=False)
     except (SambaError, ValuesNeededError):
         raise
@@ -279,6 +288,7 @@ def _traced(
     restore_identities(program)
     apply_marks(program, module)
     program.graph_module.meta[_NOTES] = tuple(notes)
+    program.graph_module.meta[_METADATA] = state.metadata()
     return program
 
 
@@ -322,6 +332,7 @@ def captured(program: ExportedProgram, names: Sequence[str]) -> Captured:
     """
     is_specialised = bool(program.graph_module.meta.get(_SPECIALISED))
     notes = tuple(program.graph_module.meta.get(_NOTES, ()))
+    metadata = program.graph_module.meta.get(_METADATA, {})
     graph_module = functionalized(program.graph_module)
     if graph_module is None:
         program = decomposed(program)
@@ -349,6 +360,7 @@ def captured(program: ExportedProgram, names: Sequence[str]) -> Captured:
         program.call_spec.out_spec,
         is_specialised,
         notes,
+        metadata,
     )
 
 
