@@ -25,7 +25,9 @@ class Called(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         result = self.function(x, self.linear)
-        with torch._C.DisableTorchFunction():  # the module's own question is answered by its precision
+        with (
+            torch._C.DisableTorchFunction()
+        ):  # the module's own question is answered by its precision
             self.types.append(result.dtype)
         return result
 
