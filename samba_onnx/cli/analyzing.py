@@ -23,7 +23,6 @@ from samba_onnx.cli.limits import (
     give_report,
 )
 from samba_onnx.cli.model_choices import (
-    chosen_precision,
     device_choices,
     legalisation_choices,
     refuse_losses,
@@ -47,8 +46,6 @@ from samba_onnx.cli.options import (
     NoLegaliseOption,
     PlacementOption,
     PortableArgument,
-    PrecisionOption,
-    PresetOption,
     QuietOption,
     SampleInputOption,
     SpatialBatchesOption,
@@ -59,6 +56,7 @@ from samba_onnx.cli.options import (
     parse_sizes,
 )
 from samba_onnx.cli.parallel_options import ChipsOption, TensorParallelOption, parallel_options
+from samba_onnx.cli.precision_options import PrecisionOption, PresetOption, chosen_precision
 from samba_onnx.cli.progress import Activity
 from samba_onnx.cli.supposing import WhatIfOption, show_supposed, supposed_target
 from samba_onnx.cli.torch_models import analyze_torch

@@ -52,24 +52,19 @@ def write_annotated(
         input_shapes: Shapes of inputs.
         keep_dynamic: Whether other dimensions stay dynamic.
         float16: The type in which float16 is computed.
-        precision: In which types operators compute.
+        precision: In which types others compute.
         legalise: ``auto`` or ``all``.
         no_legalise: Rules of legalisation that are not applied.
         optimization_rules: A file of fusion rules.
         default_rules: Whether those of the target count.
-        **choices: Target, level and placement, as ``samba_onnx.workflows.choices.chosen_settings`` takes
-            them.
+        **choices: Target, level and placement, as ``workflows.choices.chosen_settings`` takes them.
 
     Raises:
         SambaError: As ``samba_onnx.workflows.annotating.annotate``.
     """
     from samba_onnx.passes.planning.fusion.choosing import FusionOptions
     from samba_onnx.workflows.annotating import annotate
-    from samba_onnx.workflows.choices import (
-        chosen_options,
-        chosen_settings,
-        legalisation_options,
-    )
+    from samba_onnx.workflows.choices import chosen_options, chosen_settings, legalisation_options
 
     activity.step("annotate")
     rules = legalisation_options(legalise, no_legalise)

@@ -26,7 +26,6 @@ from samba_onnx.cli.limits import (
     give_report,
 )
 from samba_onnx.cli.model_choices import (
-    chosen_precision,
     default_destination,
     device_choices,
     legalisation_choices,
@@ -55,8 +54,6 @@ from samba_onnx.cli.options import (
     NoLegaliseOption,
     PlacementOption,
     PortableArgument,
-    PrecisionOption,
-    PresetOption,
     QuietOption,
     SampleInputOption,
     SeedOption,
@@ -68,6 +65,7 @@ from samba_onnx.cli.options import (
     parse_sizes,
 )
 from samba_onnx.cli.parallel_options import ChipsOption, TensorParallelOption, parallel_options
+from samba_onnx.cli.precision_options import PrecisionOption, PresetOption, chosen_precision
 from samba_onnx.cli.progress import Activity
 from samba_onnx.cli.torch_models import convert_torch
 from samba_onnx.cli.wrong_files import refuse_pef

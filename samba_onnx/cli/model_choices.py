@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from samba_onnx.cli.calibrating import host_profile
 from samba_onnx.cli.options import parse_input_shapes
 from samba_onnx.errors import UsageError
-from samba_onnx.facts.precisions import precision_of, preset_precision
 from samba_onnx.workflows.model_sources import (
     configuration_file,
     is_configuration,
@@ -205,20 +204,3 @@ def spatial_mini_batches(model: str, batches: int | None) -> int:
             "Python, as the module that samba.from_onnx makes of it"
         )
     return batches or 0
-
-
-def chosen_precision(precision: str | None, preset: str | None) -> str | None:
-    """Return the precision that two options name; None where neither is stated.
-
-    Args:
-        precision: Its name.
-        preset: SambaFlow's name for it.
-
-    Raises:
-        UsageError: There is no such precision or preset, or both are stated.
-    """
-    if preset is None:
-        return None if precision is None else str(precision_of(precision))
-    if precision is not None:
-        raise UsageError("--precision and --graphamp-preset say the same: give one of them")
-    return str(preset_precision(preset))

@@ -127,26 +127,6 @@ Float16Option = Annotated[
         show_default=False,
     ),
 ]
-PrecisionOption = Annotated[
-    str | None,
-    typer.Option(
-        "--precision",
-        metavar="NAME",
-        help="Compute what states float32 in it (fp32, the default); in bfloat16 in matrix products and "
-        "convolutions (mixed), in all that the model does not convert itself (bf16), or throughout "
-        "(bf16-throughout).",
-        show_default=False,
-    ),
-]
-PresetOption = Annotated[
-    str | None,
-    typer.Option(
-        "--graphamp-preset",
-        metavar="NAME",
-        help="The same by SambaFlow's names: mp0, mp1, mp4 or default.",
-        show_default=False,
-    ),
-]
 SpatialBatchesOption = Annotated[
     int | None,
     typer.Option(

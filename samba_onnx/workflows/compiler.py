@@ -82,13 +82,13 @@ def analyze(
         host: The CPU: a profile, its path, or ``default``.
         legalise: ``auto`` or ``all``, as :func:`convert` explains.
         no_legalise: Rules of legalisation that are not applied.
-        optimization_rules: A file of fusion rules for level ``o1``, as :func:`convert` takes it.
+        optimization_rules: A file of fusion rules for level ``o1``.
         default_rules: Whether those of the target count.
         dims: Sizes of dynamic dimensions; several make a graph for each.
         input_shapes: Shapes of inputs by name, as :func:`convert` takes them.
         keep_dynamic: Whether others stay dynamic; otherwise they become 1.
         float16: The type in which float16 is computed, as :func:`convert` takes it.
-        precision: In which types operators compute, as :func:`convert` takes it.
+        precision: In which types others compute, likewise.
         parallel: For how many RDUs it is cut, and how; None for one RDU.
         progress: Called with the name of each step before it begins.
 

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from samba_onnx.facts.precisions import stored_precision
+from samba_onnx.facts.tolerances import COARSER
 from samba_onnx.pef import Pef
 from samba_onnx.pef.manifest import Graph
 from samba_onnx.runtime.engine.protocol import Engine
 from samba_onnx.workflows.output_errors import (
-    COARSER,
     ChosenTolerances,
     Expectation,
     OutputComparison,

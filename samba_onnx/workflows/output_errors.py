@@ -32,6 +32,7 @@ import numpy.typing as npt
 from samba_onnx.facts.dtypes import ELEMENT_TYPES
 from samba_onnx.facts.tolerances import (
     OUTPUT,
+    ROUNDED_OPERANDS,
     TIMES_OWN_ERROR,
     output_roundings,
     rounding_unit,
@@ -42,10 +43,6 @@ Array = npt.NDArray[Any]
 NEIGHBOURS: Final = 32
 """The own error of an element is the root mean square over so many elements that are next larger, and
 as many that are next smaller: it may be zero by chance at the element itself."""
-COARSER: Final = 8.0
-"""How many times larger a rounding of bfloat16 is than one of float16."""
-_ROUNDED_OPERANDS: Final = 3
-"""Roundings of an operator whose original computes in float32: its result, its weight, and its input."""
 EQUAL: Final = "equal"
 """What the tolerance of exact types is called."""
 _INTEGERS: Final = frozenset(
@@ -100,8 +97,7 @@ class Expectation:
     steps: Mapping[str, float] = field(default_factory=dict)
     """Distance of neighbouring numbers, by the names of outputs of floats that are dequantised."""
     coarser: float = 1.0
-    """How many times larger than in float16 a rounding on the device is, where it rounds to bfloat16 and
-    the original does not; otherwise 1."""
+    """How many times larger than in float16 a rounding is on a device that rounds more than the original."""
 
 
 @dataclass(frozen=True)
@@ -230,14 +226,13 @@ def _compared(
     if actual.dtype != expected.dtype and not texts:
         return _failed(name, expected, run)
     unit = rounding_unit(str(expected.dtype))
+    as_precise = unit is None and whole.coarser == 1
     judged: _Judged
     if texts or expected.dtype in _INTEGERS:
         judged = _of_integers(actual, expected, wide)
-    elif limits.chosen or (
-        unit is None and whole.coarser == 1 and (wide is None or expected.dtype.kind == "c")
-    ):
+    elif limits.chosen or (as_precise and (wide is None or expected.dtype.kind == "c")):
         judged = _plain(actual, expected, limits)
-    elif unit is None and whole.coarser == 1:
+    elif as_precise:
         judged = _quantised(actual, expected, np.asarray(wide), limits)
     else:
         own = unit or rounding_unit("float16") or 0.0
@@ -341,7 +336,7 @@ def _rounded(
     """Judge by roundings of the type, against a wider answer where there is one."""
     dtype, roundings = expected.dtype, output_roundings(whole.depth)
     if wide is None and whole.coarser != 1:
-        roundings *= _ROUNDED_OPERANDS
+        roundings *= ROUNDED_OPERANDS
     left, own = actual.astype(np.float64), expected.astype(np.float64)
     right = own if wide is None else wide.astype(np.float64)
     # What overflows in 16 bits may be the number that it is in more.

@@ -10,12 +10,12 @@ import onnx
 import onnx_ir as ir
 
 from samba_onnx.errors import ExecutionError, PassMismatchError, UsageError
+from samba_onnx.facts.tolerances import COARSER
 from samba_onnx.passes.watching import PassStep, run_again
 from samba_onnx.program.value_types import type_text
 from samba_onnx.runtime.engine.protocol import Engine
 from samba_onnx.workflows.both_sides import plain_engine
 from samba_onnx.workflows.output_errors import (
-    COARSER,
     ChosenTolerances,
     Expectation,
     OutputComparison,
