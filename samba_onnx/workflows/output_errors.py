@@ -334,15 +334,14 @@ def _rounded(
     actual: Array, expected: Array, wide: Array | None, unit: float, whole: Expectation
 ) -> _Judged:
     """Judge by roundings of the type, against a wider answer where there is one."""
-    dtype, roundings = expected.dtype, output_roundings(whole.depth)
-    if wide is None and whole.coarser != 1:
-        roundings *= ROUNDED_OPERANDS
+    times = ROUNDED_OPERANDS if wide is None and whole.coarser != 1 else 1
+    roundings = times * output_roundings(whole.depth)
     left, own = actual.astype(np.float64), expected.astype(np.float64)
     right = own if wide is None else wide.astype(np.float64)
     # What overflows in 16 bits may be the number that it is in more.
     pattern = np.where(np.isfinite(right) & np.isfinite(left), right, own)
     errors, magnitude = _distance(left, right, pattern)
-    kind = dtype if whole.coarser == 1 else "bfloat16"
+    kind = expected.dtype if whole.coarser == 1 else "bfloat16"
     words = f"{roundings:.3g} roundings of {kind} (2^{int(np.log2(unit))}) of each element"
     loss = np.zeros(())
     if wide is None or whole.coarser != 1:  # what the original loses says little of a coarser type
@@ -350,9 +349,8 @@ def _rounded(
         loss = np.asarray(roundings * unit * typical)
         words += " and of the root mean square"
     if wide is not None:
-        times = TIMES_OWN_ERROR * whole.coarser
-        loss = loss + times * _own_errors(own, right)
-        words += f" + {times:g} times the original's own error, against float32"
+        loss = loss + TIMES_OWN_ERROR * whole.coarser * _own_errors(own, right)
+        words += f" + {TIMES_OWN_ERROR * whole.coarser:g} times the original's own error, against float32"
     return (
         errors,
         roundings * unit * magnitude + loss,
