@@ -88,7 +88,7 @@ def analyze(
         input_shapes: Shapes of inputs by name, as :func:`convert` takes them.
         keep_dynamic: Whether others stay dynamic; otherwise they become 1.
         float16: The type in which float16 is computed, as :func:`convert` takes it.
-        precision: In which types others compute, likewise.
+        precision: The types in which float32 is computed, likewise.
         parallel: For how many RDUs it is cut, and how; None for one RDU.
         progress: Called with the name of each step before it begins.
 
@@ -96,8 +96,6 @@ def analyze(
         The manifest that the PEF would have, without members.
 
     Raises:
-        ModelError: The model cannot be used.
-        TargetError: The target or the host is unknown or malformed.
         SambaError: As :func:`convert` raises it.
     """
     where = (target, level, progress, placement, host, legalisation_options(legalise, no_legalise))
