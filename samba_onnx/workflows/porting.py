@@ -59,6 +59,7 @@ __all__ = [
     "port",
     "port_training",
     "read_checkpoint",
+    "torch_program",
 ]
 
 
@@ -256,14 +257,33 @@ def analyze_torch(
         UsageError: Inputs do not fit, the level is unknown, or it cannot be mapped spatially.
         OutOfDeviceMemoryError: The model does not fit into the target's memory.
     """
-    report = progress or (lambda _: None)
-    if model.optimizers:
-        program = _training_program(model, loss_indices, False, report)
-    else:
-        report("export")
-        program = export_model(model).program
+    program = torch_program(model, loss_indices=loss_indices, progress=progress)
     mapped = dataclasses.replace(program, spatial_batches=spatial_batches)
     return analyze_programs([mapped], name=model.name, progress=progress, **options)
+
+
+def torch_program(
+    model: TorchModel,
+    *,
+    loss_indices: Sequence[int] | None = None,
+    progress: Progress | None = None,
+) -> Program:
+    """Return the program of a torch model, which is compared with nothing.
+
+    Args:
+        model: The module, in its mode, with or without values; with optimizers, its program trains.
+        loss_indices: With optimizers, the outputs that training starts from; None as for ``port_training``.
+        progress: Called with the name of each step before it begins.
+
+    Raises:
+        ModelError: The module cannot be exported, or a loss not differentiated.
+        UsageError: Inputs do not fit.
+    """
+    report = progress or (lambda _: None)
+    if model.optimizers:
+        return _training_program(model, loss_indices, False, report)
+    report("export")
+    return export_model(model).program
 
 
 def _from_archive(path: str) -> TorchModel:
