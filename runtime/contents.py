@@ -32,6 +32,8 @@ class Contents:
         read = {name for fallback in manifest.fallbacks for name in fallback.inputs}
         self._mirrored = manifest.fixed_residents() & read
         planned = [move.symbol for graph in manifest.graphs for move in graph.load_transfers]
+        self.loaded: dict[str, int] = {}
+        """Bytes of the initializers that sections have inside, by name; engines keep them."""
         self._order = {name: place for place, name in reversed(list(enumerate(planned)))}
 
     def symbol(self, name: str) -> Symbol:
@@ -54,6 +56,7 @@ class Contents:
         manifest = self._pef.manifest
         inputs = {name for graph in manifest.graphs for name in graph.inputs}
         sizes = self._initializers()
+        self.loaded = dict(sizes)
         for section in manifest.sections:
             for name in section.inputs:
                 if name not in inputs and self._symbols[name].stored is not None:
