@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from samba_onnx.errors import MissingLibraryError
+from tests.failure_reports import shorten
 from tests.without_torch import HAS_TORCH, OnnxHalfModule, reason_to_leave_out, reason_to_skip
 
 if TYPE_CHECKING:
@@ -72,6 +73,17 @@ def pytest_collection_finish() -> None:
     """
     gc.collect()
     gc.freeze()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    call: pytest.CallInfo[None],
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Show of what a failed test and its processes said the end."""
+    report = yield
+    if report.failed:
+        shorten(report, None if call.excinfo is None else call.excinfo.value)
+    return report
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
