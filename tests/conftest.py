@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
+# Images of containers forbid Python to keep what it compiled: each child of a test would compile it anew.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 # Under a background shell or nohup these are ignored, and children inherit that: the processes that
 # tests interrupt would not notice.
