@@ -60,9 +60,9 @@ def plan(
     refuse_overwriting(pef, outputs={"--json": json})
     counts = _counts(replicas)
 
+    from samba_onnx.cli.scaling_reports import scaling_report
     from samba_onnx.pef import load_pef
     from samba_onnx.report.scaling import scaling_text
-    from samba_onnx.workflows.scaling import scaling_report
 
     with Activity(quiet) as activity, load_pef(pef) as opened:
         activity.step("model the step")
