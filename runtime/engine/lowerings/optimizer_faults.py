@@ -9,8 +9,8 @@ import onnx
 
 from samba_onnx.runtime.engine.lowerings.stage_model import StageModel
 
-_POOLING, _PRODUCT = "Pad_Fusion", "MatmulTransposeFusion"
-FAULTY: Final = (_POOLING, _PRODUCT)
+_POOLING, _PRODUCT, _NEUTRAL = "Pad_Fusion", "MatmulTransposeFusion", "NoopElimination"
+FAULTY: Final = (_POOLING, _PRODUCT, _NEUTRAL)
 """All of them, for models that are not looked at."""
 _FAULTS: Final = (("MaxPool", "Pad", _POOLING), ("MatMul", "Transpose", _PRODUCT))
 """Operators with what makes their first operand when an optimizer goes wrong."""
@@ -33,6 +33,12 @@ def faulty_optimizers(model: onnx.ModelProto) -> list[str]:
     read a transposed matrix as it lies although the other operand is a vector, for which the
     product then is that with the matrix itself.
 
+    Versions before 1.27 take an operand without elements for a neutral number, and leave out the
+    Add, Sub, Mul or Div that reads it: the result has the shape of the other operand, or the model
+    cannot be prepared. Which values are empty constants may show only when constants are folded, so
+    that no model is given to this optimizer. It has nothing to do for those that the compiler wrote:
+    it removes neutral operands itself.
+
     Args:
         model: To be run.
 
@@ -48,6 +54,7 @@ def faulty_optimizers(model: onnx.ModelProto) -> list[str]:
     }
     if _PRODUCT in faults and not _multiplies_vectors(model.graph, makers):
         faults.discard(_PRODUCT)
+    faults.add(_NEUTRAL)
     return [name for name in FAULTY if name in faults]
 
 
