@@ -11,7 +11,8 @@ from samba_onnx.runtime.engine.lowerings.stage_model import StageModel
 
 _POOLING, _PRODUCT, _NEUTRAL = "Pad_Fusion", "MatmulTransposeFusion", "NoopElimination"
 FAULTY: Final = (_POOLING, _PRODUCT, _NEUTRAL)
-"""All of them, for models that are not looked at."""
+"""Those that change numbers, for models that are not looked at."""
+_STATISTICS: Final = "SkipLayerNormFusion"
 _FAULTS: Final = (("MaxPool", "Pad", _POOLING), ("MatMul", "Transpose", _PRODUCT))
 """Operators with what makes their first operand when an optimizer goes wrong."""
 
@@ -39,6 +40,9 @@ def faulty_optimizers(model: onnx.ModelProto) -> list[str]:
     that no model is given to this optimizer. It has nothing to do for those that the compiler wrote:
     it removes neutral operands itself.
 
+    Versions before 1.30 fuse a LayerNormalization with the Add before it although the mean, which its
+    backward reads, is not among the results of the fused node.
+
     Args:
         model: To be run.
 
@@ -55,7 +59,9 @@ def faulty_optimizers(model: onnx.ModelProto) -> list[str]:
     if _PRODUCT in faults and not _multiplies_vectors(model.graph, makers):
         faults.discard(_PRODUCT)
     faults.add(_NEUTRAL)
-    return [name for name in FAULTY if name in faults]
+    if any(n.op_type == "LayerNormalization" and len(n.output) > 1 for n in model.graph.node):
+        faults.add(_STATISTICS)
+    return [name for name in (*FAULTY, _STATISTICS) if name in faults]
 
 
 def _made_by(operator: str, name: str, makers: Mapping[str, onnx.NodeProto]) -> bool:

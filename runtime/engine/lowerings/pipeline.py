@@ -114,7 +114,7 @@ LOWERINGS: Final[tuple[Lowering, ...]] = (
     Lowering(
         "optimizer faults",
         "onnxruntime fuses Pad with MaxPool, and Transpose with a product by a vector, wrongly; before "
-        "1.27 it takes empty operands for neutral ones.",
+        "1.27 it takes empty operands for neutral ones, and before 1.30 it loses means of normalisations.",
         disable_faulty_optimizers,
     ),
 )

@@ -99,7 +99,11 @@ def test_products_of_matrices_are_optimized_as_usual() -> None:
 @pytest.mark.parametrize("operator", ["Add", "Sub", "Mul", "Div"])
 @pytest.mark.parametrize(
     "text",
-    ["y = OPERATOR(x, none)", "n = Neg(x) y = OPERATOR(n, none)", "a = OPERATOR(x, none) y = Neg(a)"],
+    [
+        "y = OPERATOR(x, none)",
+        "n = Neg(x) y = OPERATOR(n, none)",
+        "a = OPERATOR(x, none) y = Neg(a)",
+    ],
     ids=["alone", "behind", "before"],
 )
 def test_what_an_empty_operand_makes_empty_is_empty(operator: str, text: str) -> None:
@@ -115,3 +119,21 @@ def test_what_an_empty_operand_makes_empty_is_empty(operator: str, text: str) ->
     )
     (result,) = session.run(None, {"x": np.ones((1, 4), np.float32)})
     assert result.shape == (0, 4)
+
+
+def test_the_statistics_of_a_normalisation_of_a_sum_are_computed() -> None:
+    model = onnx.parser.parse_model(
+        '<ir_version: 10, opset_import: ["" : 21]> g (float[3,2,4] x, float[3,2,4] z) => '
+        "(float[3,2,4] y, float[3,2,1] m) <float[4] scale = {1,1,1,1}, float[4] bias = {0,0,0,0}>"
+        "{ s = Add(x, z) y, mean, deviation = LayerNormalization(s, scale, bias) m = Neg(mean) }"
+    )
+    assert faulty_optimizers(model) == [*ALWAYS, "SkipLayerNormFusion"]
+    session = ort.InferenceSession(
+        model.SerializeToString(),
+        None,
+        ["CPUExecutionProvider"],
+        disabled_optimizers=faulty_optimizers(model),
+    )
+    x = np.arange(24, dtype=np.float32).reshape(3, 2, 4)
+    result = session.run(["m"], {"x": x, "z": x})[0]
+    np.testing.assert_array_equal(result, -(2 * x).mean(-1, keepdims=True))

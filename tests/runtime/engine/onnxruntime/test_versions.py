@@ -42,7 +42,9 @@ def test_the_newest_version_is_that_of_the_release() -> None:
     assert newest_opset() >= (25 if is_older("onnxruntime", "1.25") else 26)
 
 
-def test_a_model_is_stamped_only_where_no_operator_is_newer(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_is_stamped_only_where_no_operator_is_newer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(versions, "newest_opset", lambda: 19)
     for operator, stamped in (("Relu", True), ("Gelu", False)):  # Gelu came with 20
         text = f"g (float[2] x) => (float[2] y) {{ y = {operator}(x) }}"
