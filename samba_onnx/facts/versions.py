@@ -16,6 +16,6 @@ OLDEST_OPSET: Final = 7
 brought to it when they are loaded."""
 NEWEST_OPSET: Final = 26
 """Newest version of the default operator set that graphs are written in, where a model cannot be brought
-to ``OPSET``: onnxruntime 1.25 to 1.31 take it, and 1.24 runs what does not need it."""
+to ``OPSET``: onnxruntime 1.25 to 1.31 take it."""
 NEWEST_IR_VERSION: Final = 13
-"""Newest version of the file format that graphs are written in, which onnxruntime takes from 1.24 on."""
+"""Newest version of the file format that graphs are written in, which onnxruntime 1.25 to 1.31 take."""
