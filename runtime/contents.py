@@ -32,6 +32,8 @@ class Contents:
         read = {name for fallback in manifest.fallbacks for name in fallback.inputs}
         self._mirrored = manifest.fixed_residents() & read
         planned = [move.symbol for graph in manifest.graphs for move in graph.load_transfers]
+        self.loaded: dict[str, int] = {}
+        """Bytes of the initializers that sections have inside, by name; engines keep them."""
         self._order = {name: place for place, name in reversed(list(enumerate(planned)))}
 
     def symbol(self, name: str) -> Symbol:
@@ -45,11 +47,16 @@ class Contents:
             raise UsageError(f"symbol {name!r} does not exist in {self._pef.path.name}")
         return symbol
 
-    def load_stored(self) -> None:
-        """Copy what the PEF holds to the device, and enter it and initializers in the ledger."""
+    def load_stored(self, registers: Registers) -> None:
+        """Copy what the PEF holds to the device, and enter it and initializers in the ledger.
+
+        Args:
+            registers: Argins, which have values, too; these are part of the program, and no transfer.
+        """
         manifest = self._pef.manifest
         inputs = {name for graph in manifest.graphs for name in graph.inputs}
         sizes = self._initializers()
+        self.loaded = dict(sizes)
         for section in manifest.sections:
             for name in section.inputs:
                 if name not in inputs and self._symbols[name].stored is not None:
@@ -62,6 +69,7 @@ class Contents:
             constant = self._symbols[name].kind is SymbolKind.CONSTANT
             cause = Cause.CONSTANT if constant else Cause.WEIGHT
             self._values.enter(name, sizes[name], Direction.HOST_TO_RDU, cause, None)
+        self._note_argins(registers)
 
     def _own(self, name: str) -> Array:
         """What this RDU holds of a value that the PEF has in whole."""
@@ -94,8 +102,7 @@ class Contents:
         if name in self._mirrored:
             self._values.keep_on_host(name, own_copy(value))
 
-    def load_argins(self, registers: Registers) -> None:
-        """Note that argins have values; these are part of the program, and no transfer."""
+    def _note_argins(self, registers: Registers) -> None:
         for name in registers.items():
             if self._symbols[name].region:
                 self._values.written_on_device((name,))

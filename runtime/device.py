@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 from samba_onnx.errors import DeviceError, PefChecksumError, ScheduleError
+from samba_onnx.pef.lifetimes import Occupancy
 from samba_onnx.pef.manifest import Cause
 from samba_onnx.pef.reader import Pef
 from samba_onnx.program.kinds import SymbolKind
@@ -21,11 +22,13 @@ from samba_onnx.runtime.ledger import Ledger
 from samba_onnx.runtime.locking import DeviceLock, Mutex, in_turn, refuse_in_children
 from samba_onnx.runtime.memory import DeviceMemory
 from samba_onnx.runtime.mini_batches import argin_series
+from samba_onnx.runtime.occupancy import occupancy
 from samba_onnx.runtime.plans import RunPlanner
 from samba_onnx.runtime.prepared import PreparedRun, PreparedRuns
 from samba_onnx.runtime.profile import Profile
 from samba_onnx.runtime.reductions import Reductions
 from samba_onnx.runtime.registers import Registers
+from samba_onnx.runtime.replica_notes import ReplicaNotes
 from samba_onnx.runtime.requests import RunRequest, run_request
 from samba_onnx.runtime.residency import Residency
 from samba_onnx.runtime.selection import SectionIds, SectionTypes
@@ -40,13 +43,11 @@ _CONSTANT_KINDS = frozenset({SymbolKind.WEIGHT, SymbolKind.CONSTANT})
 class Device:
     """An emulated RDU with one PEF loaded.
 
-    Loading reserves device memory, prepares the steps of every graph and enters the
-    copies of weights and constants into the ledger; after it the device is ready to run. Use it as
-    a context manager.
+    Loading reserves device memory, prepares the steps of every graph and enters the copies of weights and constants into
+    the ledger; after it the device is ready to run. Use it as a context manager.
 
-    Any number of threads may use it: what one of them asks for is done in whole before the next one
-    has its turn, and what it returns belongs to the caller. A process that was forked from the one
-    that made the device is refused.
+    Any number of threads may use it: what one of them asks for is done in whole before the next one has its turn, and what
+    it returns belongs to the caller. A process that was forked from the one that made the device is refused.
     """
 
     memory: DeviceMemory
@@ -104,12 +105,12 @@ class Device:
         self.lock = DeviceLock(mutex)
         self.ledger, self.profile = Ledger(self.lock), Profile(self.lock)
         self._values = Residency(manifest, self.memory, self.ledger)
-        self.reductions = Reductions(manifest, self.memory, self._values, self.ledger)
-        self._contents = Contents(pef, self._values, rdu)
-        self._contents.load_stored()
         self.registers = Registers(manifest, self.memory)
-        self._contents.load_argins(self.registers)
+        notes = ReplicaNotes(manifest, self.memory, self.registers)
+        self.reductions = Reductions(manifest, self.memory, self._values, self.ledger, notes)
         parts = self._values, self.memory, self.reductions
+        self._contents = Contents(pef, self._values, rdu)
+        self._contents.load_stored(self.registers)
         self._execution = Execution(self._contents, *parts, self.profile if time_sections else None)
         planner = RunPlanner(pef, self.memory, engine, settings, merge=not time_sections, rdu=rdu)
         self.runs = PreparedRuns(planner, *parts, self.ledger)
@@ -138,8 +139,8 @@ class Device:
     def load(self, values: Mapping[str, Array]) -> None:
         """Copy weights, buffers and optimizer state to the device, as the PEF was loaded with them.
 
-        Each value is one transfer from the host with cause ``weight``, outside any run. A PEF of a
-        torch module has no weights inside: load all of them before the first run.
+        Each value is one transfer from the host with cause ``weight``, outside any run. A PEF of a torch module has no
+        weights inside: load all of them before the first run.
 
         Args:
             values: Arrays of the compiled dtype and shape, by the names of residents.
@@ -172,30 +173,26 @@ class Device:
     ) -> dict[str, Any]:
         """Copy inputs to the device, execute calls, and copy outputs back.
 
-        An input that is not given keeps its last value; one whose region another graph writes has
-        what is there. A partial run leaves what it computes on the device, for later runs. After a
-        run of the whole schedule activations are not kept: what neighbouring sections pass to each
-        other never leaves their common session. Weights, buffers, optimizer state and gradients
-        always stay.
+        An input that is not given keeps its last value; one whose region another graph writes has what is there. A
+        partial run leaves what it computes on the device, for later runs. After a run of the whole schedule activations
+        are not kept: what neighbouring sections pass to each other never leaves their common session. Weights, buffers,
+        optimizer state and gradients always stay.
 
         Args:
-            inputs: Values by name: arrays of the compiled dtype and shape; lists for sequences,
-                None for an empty optional. One that is left out keeps its last value; one that was
-                never given takes the model's default, where the model has one.
+            inputs: Values by name: arrays of the compiled dtype and shape; lists for sequences, None for an empty
+                optional. One that is left out keeps its last value; one that was never given takes the model's default.
             outputs: Names of graph outputs to return; None for all that the run computes.
-            graph: Name of the graph; may be left out when the PEF has one, or one for each of
-                several sizes: the first that fits the inputs is taken. They have the model's names.
-            section_ids: Execute only sections and fallbacks with these ids, in this order; nested
-                lists are flattened. A set is executed in the order of the schedule.
-            section_types: Execute only those of these types, as ``FWD``, in any case; in this
-                order, a set in that of the schedule.
+            graph: Name of the graph; may be left out when the PEF has one, or one for each of several sizes: the first
+                that fits the inputs is taken. They have the model's names.
+            section_ids: Execute only sections and fallbacks with these ids, in this order; nested lists are flattened.
+                A set is executed in the order of the schedule.
+            section_types: Execute only those of these types, as ``FWD``, in any case; in this order, a set in the schedule's.
             from_call: Execute only this call and later ones.
             until_call: Execute only calls before this one.
-            argins: Numbers by the names of argins, which keep them for later runs; they may be
-                given among the inputs, too. Setting one is no transfer. A spatially mapped graph
-                also takes lists: a number for each mini-batch.
-            detect_anomaly: Look for NaN and infinite numbers in what each section and fallback
-                writes; every call then runs on its own, and slower.
+            argins: Numbers by the names of argins, which keep them for later runs; they may be given among the inputs,
+                too. Setting one is no transfer. A spatially mapped graph also takes lists: a number for each mini-batch.
+            detect_anomaly: Look for NaN and infinite numbers in what each section and fallback writes; every call then
+                runs on its own, and slower.
 
         Returns:
             Host values by name, in the order asked for; they share no memory with the device.
@@ -204,8 +201,8 @@ class Device:
             InputError: An input or argin does not fit, or was never given. The device is unchanged.
             UsageError: The graph or an output does not exist, an id is no integer, or both ids and
                 types are given.
-            ScheduleError: A section, type or call does not exist, or a call would read a value
-                that nothing has loaded or computed. The device is unchanged.
+            ScheduleError: A section, type or call does not exist, or a call would read a value that nothing has loaded or
+                computed. The device is unchanged.
             AnomalyError: ``detect_anomaly`` found something; names the first section and value.
             ExecutionError: An operator failed; activations and outputs have no reliable values.
             PefChecksumError: A weight differs from what was written.
@@ -321,15 +318,13 @@ class Device:
         Symbols of the same region, type and shape then have that value, too, activations excepted.
 
         Args:
-            symbol: Any symbol in device memory that is no initializer of a section: an input, an
-                output, a weight, gradient, state or activation. An argin is set without a transfer.
+            symbol: Any symbol in device memory that is no initializer of a section; an argin is set without a transfer.
             array: The new value, of the symbol's dtype and shape.
 
         Raises:
             UsageError: There is no such symbol.
             InputError: The array does not fit.
-            DeviceError: The symbol is not in device memory or read-only, the device was closed, or is
-                that of a parent process.
+            DeviceError: The symbol is not in device memory or read-only, the device was closed, or is a parent's.
         """
         runs = self._open()
         entry = self._contents.symbol(symbol)
@@ -384,6 +379,11 @@ class Device:
             "(values between merged sections are not kept: select the sections, or use "
             "time_sections)"
         )
+
+    @in_turn
+    def occupancy(self) -> Occupancy:
+        """Return the bytes of device memory that hold values now, by tier and kind."""
+        return occupancy(self._pef.manifest, self.memory, self._values, self._contents.loaded)
 
     def _open(self) -> PreparedRuns:
         self.runs.check_open()

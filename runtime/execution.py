@@ -177,4 +177,4 @@ class Execution:
 def _call_time(step: Step, seconds: float) -> CallTime:
     (call,), (stage,) = step.calls, step.stages
     modelled = stage.seconds if isinstance(stage, Section) else None
-    return CallTime(call, stage.id, stage.name, step.on_rdu, 1, seconds, seconds, modelled)
+    return CallTime(call, stage.id, stage.name, step.on_rdu, 1, seconds, seconds, seconds, modelled)

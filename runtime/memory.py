@@ -244,32 +244,32 @@ class DeviceMemory:
         """Return the name of a symbol's region."""
         return self._symbols[symbol].region
 
-    def lay_together(self, symbols: Sequence[str]) -> None:
+    def lay_together(self, symbols: Sequence[str], more: int) -> None:
         """Let the regions of symbols lie side by side, so that all of them can be seen as one array.
-
-        Behind the last one there is room for one more number.
 
         Args:
             symbols: Names of symbols with regions that nothing uses yet; others stay where they are.
+            more: For how many numbers more, of up to eight bytes, there is room behind the last one.
         """
         regions = [self._regions[self._symbols[name].region] for name in symbols]
         fresh = [region for region in regions if region.name not in self._buffers]
-        whole, begin = _aligned(sum(map(_aligned_bytes, fresh)) + ALIGNMENT), 0
+        whole, begin = _aligned(sum(map(_aligned_bytes, fresh)) + 8 * more), 0
         for region in fresh:
             self._buffers[region.name] = whole[begin : begin + region.bytes]
             self._stretches[region.name] = whole, begin
             begin += _aligned_bytes(region)
 
-    def stretch(self, symbols: Sequence[str]) -> Array:
+    def stretch(self, symbols: Sequence[str], more: int) -> Array:
         """Return what neighbours hold as one array, with the few bytes that are between them.
 
         Args:
             symbols: Names that follow each other in one call of :meth:`lay_together`; of one type,
                 whose elements share no bytes.
+            more: As it was given to that call.
 
         Returns:
-            One dimension, of the elements' type, in device memory; one number more than there are,
-            which belongs to nobody if the last symbol is the last one of the call.
+            One dimension, of the elements' type, in device memory; as many numbers more than there
+            are, which belong to nobody if the last symbol is the last one of the call.
         """
         first, last = self._symbols[symbols[0]], self._symbols[symbols[-1]]
         whole, begin = self._stretches[first.region]
@@ -279,7 +279,7 @@ class DeviceMemory:
                 f"{first.name!r} and {last.name!r} do not lie side by side; please report this"
             )
         tensor = self.whole(last.name)
-        end = last_begin + tensor.items.nbytes + tensor.items.itemsize
+        end = last_begin + tensor.items.nbytes + more * tensor.items.itemsize
         return whole[begin:end].view(self.whole(first.name).element.numpy)
 
     def _reserve(self, region: Region) -> None:

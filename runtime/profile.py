@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import statistics
+from collections import deque
+from dataclasses import dataclass, field, replace
+from typing import Final
 
 from samba_onnx.runtime.locking import DeviceLock, in_turn
+
+MOST_TIMES: Final = 10_000
+"""Executions of a call whose times are kept, the latest ones: a training loop makes millions."""
 
 
 @dataclass(frozen=True)
 class CallTime:
-    """The time of one call over all runs since the profile was reset."""
+    """The time of one call over all runs since the profile was reset.
+
+    Measured times are those of the emulator on the CPU of this machine, modelled ones those of the
+    target: neither says anything about the other.
+    """
 
     call: int
     stage: int
@@ -20,8 +30,38 @@ class CallTime:
     """Wall time of the emulation on this machine, all executions together."""
     fastest_seconds: float
     """Wall time of the fastest execution on this machine."""
+    median_seconds: float
+    """Median wall time of an execution on this machine, of the latest ``MOST_TIMES``."""
     modelled_seconds: float | None
     """Modelled time of one execution on the target; None for a fallback, which runs on the host."""
+
+
+@dataclass
+class _Times:
+    """What is known of a call by now."""
+
+    latest: CallTime
+    executions: int = 0
+    total: float = 0.0
+    fastest: float = float("inf")
+    each: deque[float] = field(default_factory=lambda: deque(maxlen=MOST_TIMES))
+
+    def add(self, time: CallTime) -> None:
+        """Add an execution."""
+        self.executions += time.executions
+        self.total += time.measured_seconds
+        self.fastest = min(self.fastest, time.fastest_seconds)
+        self.each.append(time.measured_seconds)
+
+    def summary(self) -> CallTime:
+        """Return the time over all executions."""
+        return replace(
+            self.latest,
+            executions=self.executions,
+            measured_seconds=self.total,
+            fastest_seconds=self.fastest,
+            median_seconds=statistics.median(self.each),
+        )
 
 
 class Profile:
@@ -35,7 +75,7 @@ class Profile:
         """
         self.lock = lock or DeviceLock()
         """Held by whoever reads or resets the times."""
-        self._times: dict[tuple[str, int], CallTime] = {}
+        self._times: dict[tuple[str, int], _Times] = {}
 
     @in_turn
     def calls(self, graph: str) -> tuple[CallTime, ...]:
@@ -47,7 +87,7 @@ class Profile:
         Returns:
             One entry per call that was executed.
         """
-        return tuple(self._times[key] for key in sorted(self._times) if key[0] == graph)
+        return tuple(self._times[key].summary() for key in sorted(self._times) if key[0] == graph)
 
     @in_turn
     def add(self, graph: str, time: CallTime) -> None:
@@ -57,19 +97,7 @@ class Profile:
             graph: Name of the graph.
             time: The call with the time of that execution.
         """
-        old = self._times.get((graph, time.call))
-        if old is not None:
-            time = CallTime(
-                time.call,
-                time.stage,
-                time.name,
-                time.on_rdu,
-                old.executions + time.executions,
-                old.measured_seconds + time.measured_seconds,
-                min(old.fastest_seconds, time.fastest_seconds),
-                time.modelled_seconds,
-            )
-        self._times[graph, time.call] = time
+        self._times.setdefault((graph, time.call), _Times(time)).add(time)
 
     @in_turn
     def reset(self) -> None:

@@ -1,35 +1,24 @@
-"""The reductions of one device: gradients in its memory, combined with those of other replicas.
-
-With each bucket goes one number more: whether the host wrote weights of this device since the last
-reduction. So all replicas notice together, before any of them makes a step, that some of them were given
-weights and others not, or other ones.
-"""
+"""The reductions of one device: gradients in its memory, combined with those of other replicas."""
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-import numpy as np
-
 from samba_onnx.errors import UsageError
 from samba_onnx.pef.gradients import gradient_buckets, host_transfer, ring_transfer
 from samba_onnx.pef.manifest import Direction, Manifest, Transfer
-from samba_onnx.program.kinds import SymbolKind
 from samba_onnx.runtime.elements import Array
 from samba_onnx.runtime.ledger import Ledger
 from samba_onnx.runtime.memory import DeviceMemory
 from samba_onnx.runtime.reducing import GradientReducer, GradientReduction, PendingReduction
 from samba_onnx.runtime.reduction_plans import ReductionPlan, Start, neighbours
+from samba_onnx.runtime.replica_notes import NOTE_NUMBERS, ReplicaNotes
 from samba_onnx.runtime.residency import Residency
 
 NO_NAMES: Final[frozenset[str]] = frozenset()
-_ALIKE: Final = frozenset({SymbolKind.WEIGHT, SymbolKind.OPTIMIZER_STATE})
-_NEARLY_ALL: Final = 0.999
-"""More than any share of fewer than a thousand replicas but all."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +29,7 @@ class _Stretch:
     values: Array
     """All of them as they lie in device memory, and what is between them."""
     has_note: bool
-    """Whether the last of the values is no gradient, but says whether the host wrote weights."""
+    """Whether the last of the values are no gradients, but what replicas tell each other."""
     host: Array | None
     """A copy on the host, where the host reduces it."""
     before: tuple[Transfer, ...]
@@ -53,7 +42,12 @@ class Reductions:
     """Reduces gradients where plans say so, and knows which ones are unreduced."""
 
     def __init__(
-        self, manifest: Manifest, memory: DeviceMemory, values: Residency, ledger: Ledger
+        self,
+        manifest: Manifest,
+        memory: DeviceMemory,
+        values: Residency,
+        ledger: Ledger,
+        notes: ReplicaNotes,
     ) -> None:
         """Let the gradients of each bucket lie side by side.
 
@@ -62,13 +56,12 @@ class Reductions:
             memory: The device's memory; nothing uses gradients yet.
             values: Told that gradients have new values.
             ledger: Copies are entered there.
+            notes: What this device tells others of itself.
         """
         self.buckets = {graph.name: gradient_buckets(manifest, graph) for graph in manifest.graphs}
         """The buckets of each graph, in the order of reduction."""
         self._reducer: GradientReducer | None = None
-        self._equal = _equal_residents(manifest)
-        self._may_differ = False
-        """Whether something wrote what replicas must have alike, since they last reduced."""
+        self._notes = notes
         self._target = manifest.target
         self._memory = memory
         self._values = values
@@ -85,7 +78,7 @@ class Reductions:
         self._stretches: dict[tuple[Start, GradientReduction], tuple[_Stretch, ...]] = {}
         for buckets in self.buckets.values():
             for bucket in buckets:
-                memory.lay_together(bucket.symbols)
+                memory.lay_together(bucket.symbols, NOTE_NUMBERS)
 
     @property
     def reducer(self) -> GradientReducer | None:
@@ -97,7 +90,7 @@ class Reductions:
 
     @reducer.setter
     def reducer(self, reducer: GradientReducer | None) -> None:
-        self._reducer, self._may_differ = reducer, False
+        self._reducer, self._notes.may_differ = reducer, False
         # What another reducer began is of replicas that are no more.
         self._flying.clear()
 
@@ -107,8 +100,8 @@ class Reductions:
         Args:
             names: Names of the symbols.
         """
-        if self._reducer is not None and not self._equal.isdisjoint(names):
-            self._may_differ = True
+        if self._reducer is not None and self._notes.concerns(names):
+            self._notes.may_differ = True
 
     def admit(self, plan: ReductionPlan | None, reduction: GradientReduction | None) -> None:
         """Let a run begin, unless it would let replicas part ways.
@@ -190,60 +183,27 @@ class Reductions:
         """
         assert self._reducer is not None, "admit() was called"
         if stretch.has_note:
-            stretch.values[-1] = self._may_differ
+            self._notes.write(stretch.values[-NOTE_NUMBERS:])
         if stretch.host is None:
             return self._reducer.start(stretch.values, name)
         stretch.host[...] = stretch.values
         return self._reducer.start(stretch.host, name)
 
     def finish(self, stretch: _Stretch) -> None:
-        """Put means where the gradients are, and hear whether hosts wrote weights.
+        """Put means where the gradients are, and hear of the other replicas.
 
         Args:
             stretch: What was reduced.
 
         Raises:
-            UsageError: Some replicas were given weights and others not, or other ones.
+            UsageError: Replicas have different weights, or optimizers are to step with different
+                argins.
         """
         if stretch.host is not None:
             stretch.values[...] = stretch.host
-        share = float(stretch.values[-1]) if stretch.has_note else 0.0
-        if share:
-            self._compare(share)
-
-    def _compare(self, share: float) -> None:
-        """Refuse to go on with replicas that have different weights.
-
-        Args:
-            share: What part of them was given some; they all come here.
-
-        Raises:
-            UsageError: Not all of them were, or not the same.
-        """
-        assert self._reducer is not None, "start() was called"
-        # The mean of N ones may be a rounding less.
-        if share < _NEARLY_ALL:
-            who = "the program wrote weights to the devices of some replicas, and not of others"
-        elif not self._reducer.agree(self._digest()):
-            who = "the program wrote different weights to the devices of replicas"
-        else:
-            self._may_differ = False
-            return
-        raise UsageError(
-            f"{who}, so that they are no replicas any more: let all of them call to_rdu, "
-            "load_sharded_checkpoint and their like, with the same values (a step with gradients of "
-            "this replica alone writes weights, too)"
-        )
-
-    def _digest(self) -> bytes:
-        """Return what only equal weights and states of optimizers have."""
-        digest, places = hashlib.blake2b(), dict[str, str]()
-        for name in sorted(self._equal):
-            places.setdefault(self._memory.region(name), name)
-        for name in places.values():
-            items = np.ascontiguousarray(self._memory.whole(name).items)
-            digest.update(items.view(np.uint8).data)
-        return digest.digest()
+        if stretch.has_note:
+            assert self._reducer is not None, "start() was called"
+            self._notes.read(stretch.values[-NOTE_NUMBERS:], self._reducer)
 
     def interleaved(
         self,
@@ -275,7 +235,7 @@ class Reductions:
         """
         self._running = None
         if reduction is None and (plan.uses_own or plan.reads & self._unreduced):
-            self._may_differ = self._reducer is not None
+            self._notes.may_differ = self._reducer is not None
         if plan is self._latest:
             return
         self._latest = plan
@@ -305,9 +265,9 @@ class Reductions:
     def _describe(self, start: Start, reduction: GradientReduction) -> Iterator[_Stretch]:
         for names in neighbours(start.bucket, start.names):
             arrays = [self._memory.tensor(name).items for name in names]
-            values = self._memory.stretch(names)
+            values = self._memory.stretch(names, NOTE_NUMBERS)
             has_note = names[-1] == start.bucket.symbols[-1]
-            values = values if has_note else values[:-1]
+            values = values if has_note else values[:-NOTE_NUMBERS]
             sizes = [array.nbytes for array in arrays]
             if reduction.on_rdu:
                 ring = ring_transfer(
@@ -373,16 +333,6 @@ class ReductionRun:
     def _begin(self, stretch: _Stretch, name: str) -> PendingReduction:
         self._enter(stretch.before, ())
         return self._device.start(stretch, name)
-
-
-def _equal_residents(manifest: Manifest) -> frozenset[str]:
-    """Return what replicas have alike: weights and states of optimizers."""
-    residents = manifest.residents()
-    return frozenset(
-        symbol.name
-        for symbol in manifest.symbols
-        if symbol.kind in _ALIKE and symbol.name in residents
-    )
 
 
 def _ignore(_transfers: Iterable[Transfer], _names: Sequence[str]) -> None:

@@ -121,7 +121,10 @@ def run(
         ),
     ] = None,
     iterations: Annotated[
-        int, typer.Option("--iterations", metavar="N", min=1, help="Run N times and measure.")
+        int,
+        typer.Option(
+            "--iterations", "--repeat", metavar="N", min=1, help="Run N times and measure."
+        ),
     ] = 1,
     threads: ThreadsOption = None,
     engine: EngineOption = "onnxruntime",
@@ -130,7 +133,8 @@ def run(
         bool,
         typer.Option(
             "--time-sections",
-            help="Run every section on its own and measure it; slower in all.",
+            help="Run every section on its own; show its time measured on this CPU and modelled on "
+            "the RDU, apart. Slower in all.",
         ),
     ] = False,
     json: JsonOption = None,
@@ -370,9 +374,9 @@ def _report(
                 name=timed.name,
                 home="rdu" if timed.on_rdu else "cpu",
                 executions=timed.executions,
-                measured_mean_seconds=timed.measured_seconds / timed.executions,
-                measured_fastest_seconds=timed.fastest_seconds,
-                modelled_seconds=timed.modelled_seconds,
+                measured_on_this_cpu_minimum_seconds=timed.fastest_seconds,
+                measured_on_this_cpu_median_seconds=timed.median_seconds,
+                modelled_on_rdu_seconds=timed.modelled_seconds,
             )
             for timed in device.profile.calls(graph.name)
         ),

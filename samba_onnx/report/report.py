@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from samba_onnx.facts.precisions import describe_precision
 from samba_onnx.pef.hints import describe_hints
 from samba_onnx.pef.manifest import (
     Direction,
@@ -24,6 +25,7 @@ from samba_onnx.report.headline import headline_text
 from samba_onnx.report.layout import CAUSE_ORDER
 from samba_onnx.report.legalisation import LegalisationReport, legalisation, pass_reports
 from samba_onnx.report.limits import LimitReport
+from samba_onnx.report.memory_timeline import GraphMemoryReport, memory_timelines
 from samba_onnx.report.parallel import ParallelReport, parallel
 from samba_onnx.report.records import (
     SCHEMA_VERSION,
@@ -128,6 +130,8 @@ class Report:
     """What each rule of fusion matched, at level ``o1``."""
     limits: tuple[LimitReport, ...] = ()
     """What became of each limit that the user of ``convert`` or ``analyze`` stated."""
+    memory_timelines: tuple[GraphMemoryReport, ...] = ()
+    """What runs of each graph need in device memory, call by call, with the peak."""
     parallel: ParallelReport | None = None
     """How it was cut for several RDUs; null for one. All other sizes and times are those of one RDU."""
     schema_version: int = SCHEMA_VERSION
@@ -179,6 +183,7 @@ class Report:
             parts=parts(manifest),
             residents=residents(manifest),
             argins=argins(manifest),
+            memory_timelines=memory_timelines(manifest),
             parallel=parallel(manifest),
             fusion=fusion(manifest),
         )
@@ -201,7 +206,8 @@ _SHAPE_CODES = frozenset({"dynamic_shape", "unknown_rank", "unknown_type"})
 
 def _notes(manifest: Manifest) -> tuple[str, ...]:
     hints = describe_hints(manifest.metadata)
-    return (*manifest.notes, *spatial_notes(manifest), *hints)
+    precision = describe_precision(manifest.metadata)
+    return (*precision, *manifest.notes, *spatial_notes(manifest), *hints)
 
 
 def _assumptions(manifest: Manifest) -> tuple[AssumptionReport, ...]:

@@ -32,7 +32,10 @@ class OutputReport:
 
 @record
 class CallTimeReport:
-    """Time of one call, measured on the emulator and modelled for the target."""
+    """Time of one call: measured on the CPU that emulates, and modelled for the RDU that is emulated.
+
+    Two machines: neither time says anything about the other.
+    """
 
     call: int
     """Id of the call."""
@@ -44,12 +47,12 @@ class CallTimeReport:
     """``rdu`` or ``cpu``."""
     executions: int
     """How often it was executed."""
-    measured_mean_seconds: float
-    """Mean wall time of the emulation on this machine."""
-    measured_fastest_seconds: float
-    """Shortest wall time of the emulation on this machine."""
-    modelled_seconds: float | None
-    """Modelled for the target; null for a fallback, which runs on the host."""
+    measured_on_this_cpu_minimum_seconds: float
+    """Shortest wall time of an execution, of the emulator on the CPU of this machine."""
+    measured_on_this_cpu_median_seconds: float
+    """Median wall time of an execution, of the emulator on the CPU of this machine; of the latest 10,000."""
+    modelled_on_rdu_seconds: float | None
+    """Modelled time of one execution on the RDU; null for a fallback, which runs on the host."""
 
 
 @record

@@ -105,13 +105,22 @@ def _calls(report: RunReport, rows: int | None) -> RenderableType:
             str(call.call),
             call.home.upper(),
             call.name,
-            second_text(call.measured_mean_seconds),
-            "-" if call.modelled_seconds is None else second_text(call.modelled_seconds),
+            second_text(call.measured_on_this_cpu_minimum_seconds),
+            second_text(call.measured_on_this_cpu_median_seconds),
+            _modelled(call.modelled_on_rdu_seconds),
         )
         for call in report.calls
     ]
-    columns = (">call", "home", "section or fallback", ">emulated", ">modelled")
-    return titled("Time by call", table(columns, cells, limit=rows))
+    columns = (
+        *(">call", "home", "section or fallback"),
+        *(">this CPU, min", ">this CPU, median", ">RDU, modelled"),
+    )
+    title = "Time by call: the emulator, measured on this CPU, and the RDU, modelled; not to be compared"
+    return titled(title, table(columns, cells, limit=rows))
+
+
+def _modelled(seconds: float | None) -> str:
+    return "-" if seconds is None else second_text(seconds)
 
 
 def _number(value: float | None) -> str:

@@ -11,6 +11,7 @@ from samba_onnx.report.changes import change_first
 from samba_onnx.report.fusion import fusion_table
 from samba_onnx.report.layout import ARROWS, CAUSES, indent, some, table, titled
 from samba_onnx.report.legalisation import brought_table, left_table
+from samba_onnx.report.memory_timeline import timeline_text
 from samba_onnx.report.parallel import parallel_text
 from samba_onnx.report.records import FallbackReport, TransferTotal
 from samba_onnx.report.report import Report
@@ -202,6 +203,13 @@ def _memory(report: Report, rows: int | None) -> RenderableType | None:
     return titled("Device memory", table(columns, cells)) if cells else None
 
 
+def _timeline(report: Report, rows: int | None) -> RenderableType | None:
+    """Show what runs need in device memory: of several graphs, of that which needs the most."""
+    most = max(report.memory_timelines, key=lambda one: one.peak_bytes, default=None)
+    names = {call.stage: call.name for graph in report.graphs for call in graph.schedule}
+    return timeline_text(most, names, rows)
+
+
 def _parallel(report: Report, rows: int | None) -> RenderableType | None:
     """Show what each of several RDUs needs."""
     return parallel_text(report.parallel)
@@ -322,6 +330,7 @@ SUMMARY: tuple[Block, ...] = (
     _parts,
     _parallel,
     _memory,
+    _timeline,
     _residents,
     _transfers,
     _time,

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from samba_onnx.runtime.profile import Profile
+from samba_onnx.runtime.profile import CallTime, Profile
 from samba_onnx.safety.files import atomic_output
 
 LOGGER: Final = logging.getLogger(__name__)
@@ -79,7 +79,15 @@ class RuntimeProfile:
 def _device_lines(profile: Profile, graphs: Iterable[str]) -> list[str]:
     return [
         f"graph {graph}  call {time.call}  {time.name}  {time.executions} executions  "
-        f"{time.measured_seconds:.6f} s"
+        f"{time.measured_seconds:.6f} s  measured on this CPU: min {time.fastest_seconds:.6f} s, "
+        f"median {time.median_seconds:.6f} s  {_modelled(time)}"
         for graph in graphs
         for time in profile.calls(graph)
     ]
+
+
+def _modelled(time: CallTime) -> str:
+    """Say what the call is modelled to take on the RDU, which a fallback does not run on."""
+    if time.modelled_seconds is None:
+        return "runs on the host"
+    return f"modelled on the RDU: {time.modelled_seconds:.9f} s"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -110,15 +111,33 @@ def test_the_summary_shows_statistics(samba_port: SambaPort, mixed: Path, inputs
 
 
 def test_time_sections_measures_every_call(samba_port: SambaPort, mixed: Path) -> None:
-    document = json.loads(
-        samba_port("run", mixed, "--random", 1, "--time-sections", "--json", "-").out
-    )
-    assert [(call["home"], call["modelled_seconds"]) for call in document["calls"]] == [
+    options = ("--random", 1, "--time-sections", "--repeat", 3, "--json", "-")
+    document = json.loads(samba_port("run", mixed, *options).out)
+    assert [(call["home"], call["modelled_on_rdu_seconds"]) for call in document["calls"]] == [
         ("rdu", 2e-6),
         ("cpu", None),
         ("rdu", 1e-6),
     ]
-    assert all(call["measured_mean_seconds"] > 0 for call in document["calls"])
+    for call in document["calls"]:
+        assert call["executions"] == document["iterations"] == 3
+        minimum = call["measured_on_this_cpu_minimum_seconds"]
+        assert 0 < minimum <= call["measured_on_this_cpu_median_seconds"]
+        seconds = {key for key in call if key.endswith("seconds")}
+        assert len(seconds) == 3
+        assert all("on_this_cpu" in key or "on_rdu" in key for key in seconds)
+
+
+def test_time_by_call_names_the_machine_of_every_column(samba_port: SambaPort, mixed: Path) -> None:
+    lines = samba_port("run", mixed, "--random", 1, "--time-sections").out.splitlines()
+    title = next(place for place, line in enumerate(lines) if line.startswith("Time by call"))
+    headings = ["this CPU, min", "this CPU, median", "RDU, modelled"]
+    assert re.split(r"\s{2,}", lines[title + 1].strip())[-3:] == headings
+    # The fallback's time is the host's: nothing is modelled on the RDU.
+    assert [line.split()[-1] == "-" for line in lines[title + 2 : title + 5]] == [
+        False,
+        True,
+        False,
+    ]
 
 
 def test_random_fills_in_what_is_not_given(

@@ -29,13 +29,15 @@ def test_the_time_of_a_call_is_that_between_its_begin_and_its_end(
         ["x"],
         ["y"],
     )
-    clock = SimpleNamespace(perf_counter=itertools.count(1000).__next__)
+    # A begin and an end in turns, which are 1, 3, 5, ... apart.
+    clock = SimpleNamespace(perf_counter=itertools.accumulate(itertools.count()).__next__)
     monkeypatch.setattr("samba_onnx.runtime.execution.time", clock)
     with build(tmp_path, plan) as pef, Device(pef, time_sections=True) as device:
         for _ in range(3):
             device.run({"x": X})
         times = device.profile.calls("main")
-        assert [(time.measured_seconds, time.fastest_seconds) for time in times] == [(3, 1), (3, 1)]
+        measured = [(t.measured_seconds, t.fastest_seconds, t.median_seconds) for t in times]
+        assert measured == [(1 + 5 + 9, 1, 5), (3 + 7 + 11, 3, 7)]
 
 
 @pytest.mark.parametrize(

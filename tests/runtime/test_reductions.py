@@ -17,6 +17,7 @@ from samba_onnx.pef.gradients import reduction_transfers
 from samba_onnx.pef.manifest import Cause, Direction
 from samba_onnx.program.kinds import SectionType
 from samba_onnx.runtime.device import Device
+from samba_onnx.runtime.replica_notes import NOTE_NUMBERS
 from samba_onnx.runtime.requests import run_request
 from tests.runtime.replicas import (
     LR,
@@ -154,9 +155,9 @@ def test_one_bucket_is_one_array_in_device_memory(stack: ExitStack, tmp_path: Pa
         lambda device, number, rank: run(device, X[number, rank], reduction("inorder")),
     )
     for (device, member), twin in zip(replicas, replicas[::-1], strict=True):
-        # w2's 24 numbers fill up to a multiple of 64 bytes, and one number says whether the host wrote
-        # weights; none of that is accounted for.
-        assert member.sizes == [32 + 64 + 1] * STEPS
+        # w2's 24 numbers fill up to a multiple of 64 bytes, and behind the gradients is what replicas
+        # tell each other of themselves; none of that is accounted for.
+        assert member.sizes == [32 + 64 + NOTE_NUMBERS] * STEPS
         assert [(move.symbol, move.bytes) for move in reduced(device)] == [("gradients[0]", 352)]
         np.testing.assert_array_equal(weights(device)[0], weights(twin[0])[0])
         np.testing.assert_allclose(weights(device)[0], joined(2)[0], **CLOSE)
@@ -363,3 +364,29 @@ def test_weights_that_the_host_writes_must_be_those_of_all(
     if writes == "same":
         (one, _), (other, _) = replicas
         np.testing.assert_array_equal(weights(one)[0], weights(other)[0])
+
+
+@pytest.mark.parametrize("on_rdu", [True, False])
+@pytest.mark.parametrize("mode", MODES)
+def test_optimizers_must_step_alike(
+    stack: ExitStack, tmp_path: Path, buckets_of_one: None, mode: str, on_rdu: bool
+) -> None:
+    """A learning rate of one replica alone is told to all of them, before any of them steps."""
+    how = reduction(mode, on_rdu=on_rdu, replicas=3)
+    rates = [{}, {"lr": 0.25}, {"lr": 0.25 + 1e-7}, {"lr": 0.125}]
+
+    def step(device: Device, number: int, rank: int) -> None:
+        # The third step has one learning rate on replica 1, and another on the others.
+        device.registers.apply(rates[number if rank == 1 or number != 2 else 1])
+        if number != 2:
+            run(device, X[number, rank], how)
+            return
+        before = weights(device)
+        with pytest.raises(UsageError, match=r"hyperparameter 'lr' is 0\.25\S* on this replica"):
+            run(device, X[number, rank], how)
+        np.testing.assert_array_equal(weights(device)[0], before[0])
+        np.testing.assert_array_equal(weights(device)[1], before[1])
+
+    replicas = trained(stack, tmp_path, two_layers(), step, size=3)
+    for device, _ in replicas[1:]:
+        np.testing.assert_array_equal(weights(device)[0], weights(replicas[0][0])[0])

@@ -103,4 +103,9 @@ def test_the_runtime_profile_needs_the_environment(
         text = path.read_text()
         assert text.startswith("wall time 0.")
         assert "runner.py" in text
-        assert ("graph forward  call 0" in text) == (level == "DETAILED")
+        calls = [line for line in text.splitlines() if line.startswith("graph forward  call ")]
+        assert bool(calls) == (level == "DETAILED")
+        for line in calls:
+            measured, modelled = line.split("  ")[-2:]
+            assert measured.startswith("measured on this CPU: min 0.")
+            assert modelled.startswith("modelled on the RDU: 0.")

@@ -81,8 +81,10 @@ def _vectors(draft: Draft, count: int) -> NDArray[np.float32]:
 
 def _kernels(draft: Draft, value: ir.Value, vectors: NDArray[np.float32]) -> ir.Value:
     """Write the kernel of each row with each support vector, ``[batch, vectors]``."""
-    gamma, shift, degree = [*map(float, draft.floats("kernel_params")), 0.0, 0.0, 3.0][:3]
-    kind = draft.text("kernel_type", "LINEAR")
+    kind, parameters = draft.text("kernel_type", "LINEAR"), draft.floats("kernel_params")
+    if kind != "LINEAR" and parameters.size != 3:
+        raise CannotExpandError(f"its kernel {kind} has {parameters.size} parameters, not 3")
+    gamma, shift, degree = map(float, parameters) if parameters.size == 3 else (0.0, 0.0, 0.0)
     if kind == "RBF":
         # Of the differences: the difference of squares would lose what neighbours differ by.
         rows = draft.op("Unsqueeze", value, draft.integers(1))

@@ -15,7 +15,7 @@ import pytest
 from samba_onnx.facts.domains import BLOCKED_DOMAIN, is_default
 from samba_onnx.passes.rewrites import expand_blocked_layouts
 from samba_onnx.passes.rewrites.foreign.blocked_layouts import BLOCKED_RULES
-from samba_onnx.passes.rewrites.foreign.drafting import Draft
+from samba_onnx.passes.rewrites.foreign.drafting import CannotExpandError, Draft
 from samba_onnx.passes.rewrites.rewriting import WEIGHT
 from samba_onnx.runtime.engine.onnxruntime.child_types import channel_block
 from tests.backend_cases import run_onnxruntime
@@ -86,7 +86,7 @@ NETWORKS = {
     ),
     "windows over the edge": network(
         """a = Conv<pads=[1,1,1,1]>(x, w) c = MaxPool<kernel_shape=[3,3], strides=[2,2], ceil_mode=1>(a)
-        y = Conv(c, v)""",
+        d = AveragePool<kernel_shape=[3,3], pads=[1,1,1,1], count_include_pad=1>(c) y = Conv(d, v)""",
         (1, 3, 8, 8), w=(16, 3, 3, 3), v=(16, 16, 1, 1),
     ),
 }  # fmt: skip
@@ -153,3 +153,104 @@ def test_what_was_a_weight_in_blocks_is_a_weight(tmp_path: Path) -> None:
         BLOCKED_RULES["Conv"](draft, BLOCK)
     marked = [[bool(new.outputs[0].meta.get(WEIGHT)) for new in draft.nodes] for draft in drafts]
     assert [sum(marks) for marks in marked] == [1, 1]
+
+
+def _draft(text: str, weight: Any = None) -> Draft:
+    """Return what the rule of the only node of a graph writes, for blocks of four channels."""
+    graph = onnx.parser.parse_graph(f"g {text}")
+    graph.node[0].domain = BLOCKED_DOMAIN
+    if weight is not None:
+        graph.initializer.append(onnx.numpy_helper.from_array(weight, "w"))
+    (node,) = ir.from_proto(graph)
+    draft = Draft(node)
+    BLOCKED_RULES[node.op_type](draft, 4)
+    return draft
+
+
+@pytest.mark.parametrize(
+    ("shape", "group", "blocks_of_inputs"),
+    [
+        ((8, 4, 2), "", True),
+        ((8, 8, 1, 3), "<group=1>", True),
+        ((8, 3, 2, 1), "<group=1>", False),
+        ((8, 3, 2, 1), "", False),
+        ((8, 4, 1, 1), "<group=2>", True),
+        ((8, 1, 2, 2), "<group=8>", False),
+    ],
+)
+def test_a_weight_is_taken_out_of_its_blocks(
+    shape: tuple[int, ...], group: str, blocks_of_inputs: bool
+) -> None:
+    outputs, inputs, *window = shape
+    weight = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
+    # As onnxruntime lays it out: blocks of outputs and of inputs, then the window, then both in a block.
+    split = weight.reshape(
+        outputs // 4, 4, *((-1, 4) if blocks_of_inputs else (inputs, 1)), *window
+    )
+    stored = np.moveaxis(split, (3, 1), (-2, -1)).reshape(shape)
+    image = ["1", str(inputs), *["9"] * len(window)]
+    draft = _draft(f"(float[{','.join(image)}] x) => (y) {{ y = Conv{group}(x, w) }}", stored)
+    values = [
+        new.attributes["value"].as_tensor() for new in draft.nodes if new.op_type == "Constant"
+    ]
+    assert len(values) == 1
+    np.testing.assert_array_equal(values[0].numpy(), weight)
+
+
+@pytest.mark.parametrize(
+    ("shape", "group", "reason"),
+    [
+        ((8, 4), 1, "its weight of 2 dimensions is none of a convolution"),
+        ((6, 4, 1, 1), 1, "its weight of 6 by 4 channels has no whole blocks of 4, as "),
+        ((8, 6, 1, 1), 1, "its weight of 8 by 6 channels has no whole blocks of 4, as "),
+        ((8, 2, 1, 1), 2, "its weight of 8 by 2 channels has no whole blocks of 4, as "),
+        ((6, 1, 1, 1), 6, "its weight of 6 by 1 channels has no whole blocks of 4, as "),
+    ],
+)
+def test_a_weight_without_whole_blocks_is_refused(
+    shape: tuple[int, ...], group: int, reason: str
+) -> None:
+    text = f"(float[1,8,5,5] x) => (y) {{ y = Conv<group={group}>(x, w) }}"
+    with pytest.raises(CannotExpandError, match=f"^{reason}"):
+        _draft(text, np.zeros(shape, np.float32))
+
+
+def test_a_weight_that_is_computed_is_refused() -> None:
+    with pytest.raises(CannotExpandError, match=r"^its weight 'w' is not constant$"):
+        _draft("(float[1,4,5,5] x, float[4,4,1,1] w) => (y) { y = Conv(x, w) }")
+
+
+@pytest.mark.parametrize(
+    ("shape", "last", "pads"),
+    [
+        ([1, 6, 2, 3], 0, [0, 0, 0, 0, 0, 2, 0, 0]),
+        ([1, 2, 3, 7], 1, [0, 0, 0, 0, 0, 1, 0, 0]),
+        ([1, 8, 3, 7], 0, None),
+    ],
+)
+def test_channels_are_filled_up_to_whole_blocks(
+    shape: list[int], last: int, pads: list[int] | None
+) -> None:
+    draft = _draft(f"(float{shape} x) => (y) {{ y = ReorderInput<channels_last={last}>(x) }}")
+    numbers = [
+        new.attributes["value"].as_tensor().numpy().tolist()
+        for new in draft.nodes
+        if new.op_type == "Constant"
+    ]
+    assert numbers == ([] if pads is None else [pads])
+    assert [new.op_type for new in draft.nodes].count("Pad") == len(numbers)
+
+
+@pytest.mark.parametrize(("channels", "written"), [(6, ["Slice"]), (8, [])])
+def test_channels_beyond_the_last_are_cut_off(channels: int, written: list[str]) -> None:
+    text = f"(float[1,8,{channels},5] x) => (y) {{ y = ReorderOutput<channels={channels}>(x) }}"
+    operators = [new.op_type for new in _draft(text).nodes if new.op_type != "Constant"]
+    assert operators == written
+
+
+@pytest.mark.parametrize(
+    ("mode", "floor"), [("", True), (', mode="nearest"', True), (', mode="linear"', False)]
+)
+def test_only_what_takes_the_nearest_number_says_which_that_is(mode: str, floor: bool) -> None:
+    draft = _draft(f"(float[1,8,5,5] x) => (y) {{ y = Upsample<scales=[1,1,2,2]{mode}>(x) }}")
+    assert ("nearest_mode" in draft.nodes[-1].attributes) == floor

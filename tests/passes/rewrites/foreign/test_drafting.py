@@ -6,12 +6,13 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from samba_onnx.passes.rewrites.foreign.drafting import CannotExpandError, Draft
+from samba_onnx.passes.rewrites.foreign.drafting import CannotExpandError, Draft, own_outputs
+from samba_onnx.program.intervals import Interval
 from tests.passes.rewrites.applying import parse
 from tests.passes.rewrites.foreign.expanding import MICROSOFT, one_node, refusal
 
 MODEL = """g (float[2, N] x, float[3] w) => (float[2, 3] y) {
-    y, unread = com.microsoft.Two <scale = 2.0, name = "f"> (x, w)
+    y, unread = com.microsoft.Two <scale = 2.0, name = "f", one = 1, none = 0> (x, w)
 }"""
 
 
@@ -85,3 +86,42 @@ def test_axes_are_counted_from_the_front(draft: Draft) -> None:
     for axis in (-3, 2):
         with pytest.raises(CannotExpandError, match=f"^'x' of 2 dimensions has no axis {axis}$"):
             draft.axis(value, axis)
+
+
+def test_counts_are_of_one_at_least(draft: Draft) -> None:
+    assert draft.count("one") == 1
+    for name in ("none", "absent"):
+        with pytest.raises(CannotExpandError, match=f"^its attribute {name} is 0, not 1 or more$"):
+            draft.count(name)
+
+
+def test_a_vector_without_numbers_is_one_of_integers(draft: Draft) -> None:
+    assert draft.integers().dtype == ir.DataType.INT64
+
+
+def test_a_number_is_one_element(draft: Draft) -> None:
+    values = [ir.Value(name="v", const_value=ir.tensor(items)) for items in ([2.5], [1.0, 2.0])]
+    assert draft.known_number(values[0], "its offset") == 2.5
+    with pytest.raises(CannotExpandError, match=r"^its offset 'v' is not one number$"):
+        draft.known_number(values[1], "its offset")
+
+
+def test_where_an_operand_lies_follows_from_what_is_known_and_from_its_type(draft: Draft) -> None:
+    value, vector = draft.operand(0), draft.operand(1)
+    known = Draft(draft.node, {value: Interval(-1, 2)})
+    assert known.interval(value) == Interval(-1, 2)
+    assert known.interval(vector) == draft.interval(value) != Interval(-1, 2)
+    (node,) = parse("g (uint8[2] x) => (uint8[2] y) { y = Own(x) }").graph
+    assert Draft(node).interval(node.inputs[0]) == Interval(0, 255)  # type: ignore[arg-type]
+
+
+def test_every_output_is_computed_by_a_node_of_its_own(draft: Draft) -> None:
+    own = draft.op("Relu", draft.operand(0))
+    assert own_outputs(draft, [own]) == [own, None]
+    assert [new.op_type for new in draft.nodes] == ["Relu"]
+    for result in (own, draft.operand(0)):
+        first, second = own_outputs(draft, [own, result])
+        assert first is own
+        assert second is draft.nodes[-1].outputs[0]
+        assert draft.nodes[-1].op_type == "Identity"
+        assert draft.nodes[-1].inputs[0] is result

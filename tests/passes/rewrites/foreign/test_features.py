@@ -3,8 +3,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import onnx_ir as ir
 import pytest
 
+from tests.backend_cases import run_onnxruntime
 from tests.passes.rewrites.applying import numbers
 from tests.passes.rewrites.foreign.expanding import LEARNING, assert_expands, expanded, one_node
 
@@ -50,3 +52,13 @@ def test_texts_stay_on_the_cpu() -> None:
     model, notes = expanded(proto)
     assert [node.op_type for node in model.graph] == ["LabelEncoder"]
     assert "its values are no lists of numbers" in " ".join(notes)
+
+
+def test_the_default_of_a_table_of_floats_is_minus_zero() -> None:
+    proto = one_node(
+        LEARNING, "LabelEncoder", [WHOLE], ["y"], keys_int64s=[3, 9], values_floats=[0.5, 1.5]
+    )
+    models = (proto, ir.to_proto(expanded(proto)[0]))
+    before, after = (run_onnxruntime(model.SerializeToString(), [WHOLE])[0] for model in models)
+    np.testing.assert_array_equal(np.signbit(after), np.signbit(before))
+    assert np.signbit(after).any()

@@ -38,6 +38,7 @@ PER_BRANCH = [numbers(2, 5, 3), numbers(2, 5, 3, 1), numbers(2, 5, 3, 8)]
         *(("HyperConnectionPreMix", [STREAMS, w], {"reduction_scale": 0.5}) for w in PER_BRANCH),
         ("HyperConnectionPreMix", [numbers(2, 5, 24), numbers(2, 5, 24)], {"num_branches": 3}),
         ("HyperConnectionPreMix", [numbers(2, 5, 24), PER_BRANCH[0]], {"num_branches": 3}),
+        ("HyperConnectionPreMix", [numbers(3, 3, 24), numbers(3, 3, 24)], {"num_branches": 3}),
         *(("HyperConnectionPostMix", [STREAMS, BLOCK, weights], {}) for weights in PER_BRANCH),
         ("HyperConnectionPostMix", [STREAMS, BLOCK, PER_BRANCH[0], MIX], {}),
         ("HyperConnectionPostMix", [numbers(2, 5, 24), BLOCK, PER_BRANCH[0], MIX],

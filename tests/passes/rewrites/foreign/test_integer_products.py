@@ -4,9 +4,11 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnx_ir as ir
 import pytest
 
-from samba_onnx.passes.rewrites.foreign import integer_products
+from samba_onnx.passes.rewrites.foreign import integer_products, rule_of
+from samba_onnx.passes.rewrites.foreign.drafting import Draft
 from samba_onnx.passes.rewrites.foreign.integer_products import EXACT
 from tests.passes.rewrites.applying import operators
 from tests.passes.rewrites.foreign.expanding import (
@@ -15,6 +17,7 @@ from tests.passes.rewrites.foreign.expanding import (
     assert_expands,
     assert_stays,
     one_node,
+    refusal,
 )
 from tests.passes.rewrites.foreign.quantities import point, signed, unsigned
 
@@ -82,7 +85,7 @@ def test_sums_that_are_too_long_stay() -> None:
     [
         (unsigned(1, 3, 6, 6), unsigned(4, 3, 3, 3), [point(12), point(3)], {"pads": [1, 1, 1, 1]}),
         (unsigned(1, 4, 6, 6), unsigned(4, 2, 3, 3), [point(12)], {"group": 2, "strides": [2, 2]}),
-        (unsigned(1, 60, 4, 4), unsigned(2, 60, 3, 3), [], {}),
+        (unsigned(1, 60, 4, 4), unsigned(2, 60, 3, 3), [], {"pads": [0, 1, 0, 1]}),
     ],
 )
 @pytest.mark.parametrize("constants", [(), (1, 2, 3)])
@@ -134,9 +137,9 @@ def test_what_becomes_a_number_again_stays_one() -> None:
 
 
 def test_a_zero_point_counts_towards_the_size_of_a_weight() -> None:
-    """The weight itself is zero; what is multiplied is 127, and the sum is odd and beyond 24 bits."""
-    left, right = np.full((2, 599), 253, np.uint8), np.zeros((599, 3), np.int8)
-    operands = [left, right, point(0), point(-127, np.int8)]
+    """The weight is 61; what is multiplied is 121, and the sum is odd and beyond 24 bits."""
+    left, right = np.full((2, 599), 253, np.uint8), np.full((599, 3), 61, np.int8)
+    operands = [left, right, point(0), point(-60, np.int8)]
     proto = one_node("", "MatMulInteger", operands, ["y"], (1, 2, 3))
     assert_expands(proto, operands, **EXACTLY)
 
@@ -159,3 +162,60 @@ def test_there_are_at_most_so_many_pieces(monkeypatch: pytest.MonkeyPatch) -> No
     assert_expands(proto, operands, **EXACTLY)
     monkeypatch.setattr(integer_products, "_MOST_PIECES", 2)
     assert_stays(proto, "its sums over 600 products are too long to be exact in float32")
+
+
+@pytest.mark.parametrize(
+    ("length", "zeros", "constants", "products"),
+    [
+        # 1024 products of 128 times 128 are 2**24.
+        (1024, (128, 0), (2, 3), 1),
+        (1025, (128, 0), (2, 3), 2),
+        # 258 of 255 times 255: whatever a zero point is that is computed, or at either end of its type.
+        (258, (128, 0), (), 1),
+        (259, (128, 0), (), 2),
+        (514, (0, 0), (2, 3), 1),
+        (515, (0, 0), (2, 3), 2),
+        (258, (0, -128), (2, 3), 1),
+        (259, (0, -128), (2, 3), 2),
+        (259, (0, 127), (2, 3), 2),
+        # A weight of 3 is known; with its zero point, unless that is computed.
+        (1025, (0, 1), (1, 2, 3), 1),
+        (259, (0, 1), (1, 2), 2),
+    ],
+)
+def test_zero_points_say_how_long_a_sum_is_exact(
+    length: int, zeros: tuple[int, int], constants: tuple[int, ...], products: int
+) -> None:
+    weight = np.full((length, 2), 3 if 1 in constants else -128 if zeros[1] > 0 else 127, np.int8)
+    operands = [_extreme(2, length, 255), weight, point(zeros[0]), point(zeros[1], np.int8)]
+    operands[0][0, 0] = 254  # so that one of the sums is odd
+    proto = one_node("", "MatMulInteger", operands, ["y"], constants)
+    model = assert_expands(proto, operands, **EXACTLY)
+    assert operators(model).count("MatMul") == products
+
+
+def test_zero_points_of_more_than_one_dimension_stay() -> None:
+    operands = [unsigned(3, 8), signed(8, 5), np.zeros((3, 1), np.uint8)]
+    proto = one_node("", "MatMulInteger", operands, ["y"], (1, 2))
+    assert refusal(proto) == "its zero points 'x2' are no vector"
+
+
+def test_a_long_weight_without_columns() -> None:
+    operands = [unsigned(2, 600), signed(600, 0)]
+    assert_expands(one_node("", "MatMulInteger", operands, ["y"], (1,)), operands, **EXACTLY)
+
+
+@pytest.mark.parametrize(("points", "ones"), [(point(3), ()), (point([1, 2, 3]), (3,))])
+def test_integers_are_scaled_by_one_in_the_shape_of_their_zero_points(
+    points: Any, ones: tuple[int, ...]
+) -> None:
+    operands = [unsigned(3, 8), signed(8, 5), points]
+    (node,) = ir.from_proto(one_node("", "MatMulInteger", operands, ["y"], (1, 2))).graph
+    draft = Draft(node)
+    rule = rule_of(node)
+    assert rule is not None
+    rule(draft)
+    centered = next(new for new in draft.nodes if new.op_type == "DequantizeLinear")
+    scale = centered.inputs[1]
+    assert scale is not None
+    assert scale.shape == ir.Shape(ones)

@@ -11,6 +11,7 @@ import pytest
 
 from tests.passes.rewrites.foreign.expanding import (
     LEARNING,
+    assert_computes,
     assert_expands,
     expanded,
     one_node,
@@ -131,3 +132,35 @@ def test_support_vectors_of_no_batch_or_another_kernel_stay(
         kernel_params=[0.5, 0.0, 3.0],
     )  # fmt: skip
     assert refusal(proto) == reason
+
+
+def _one_vector(**attributes: Any) -> onnx.ModelProto:
+    stated: dict[str, Any] = {
+        "n_supports": 1, "support_vectors": [1.0, 2.0, 3.0], "coefficients": [2.0], "rho": [0.25]
+    }  # fmt: skip
+    rows = np.zeros((2, 3), np.float32)
+    stated = {name: item for name, item in (stated | attributes).items() if item != []}
+    return one_node(LEARNING, "SVMRegressor", [rows], ["y"], **stated)
+
+
+def test_a_kernel_that_is_not_named_is_linear() -> None:
+    rows = np.arange(6, dtype=np.float32).reshape(2, 3) / 3
+    assert_expands(_one_vector(kernel_params=[0.5, 0.25, 2.0]), [rows])
+    # onnxruntime wants parameters that a linear kernel does not have
+    expected = 2 * rows @ np.array([[1], [2], [3]], np.float32) + np.float32(0.25)
+    assert_computes(_one_vector(), [rows], expected)
+
+
+@pytest.mark.parametrize(
+    ("attributes", "reason"),
+    [
+        ({"kernel_type": "POLY"}, "its kernel POLY has 0 parameters, not 3"),
+        ({"kernel_type": "RBF", "kernel_params": [0.5]}, "its kernel RBF has 1 parameters, not 3"),
+        ({"support_vectors": []}, "it has 0 numbers for 1 support vectors"),
+        ({"n_supports": 2, "coefficients": [1.0, 2.0]}, "it has 3 numbers for 2 support vectors"),
+    ],
+)
+def test_support_vectors_that_are_not_stated_in_full_stay(
+    attributes: dict[str, Any], reason: str
+) -> None:
+    assert refusal(_one_vector(**attributes)) == reason

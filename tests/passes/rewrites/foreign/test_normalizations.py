@@ -94,6 +94,12 @@ def test_normalization_of_groups(last: int, silu: int) -> None:
     assert_computes(proto, operands, _last(_groups(IMAGE, silu), last))
 
 
+def test_channels_come_last_unless_told_otherwise() -> None:
+    operands = [_last(IMAGE, 1), GAIN, OFFSET]
+    proto = one_node(MICROSOFT, "GroupNorm", operands, ["y"], groups=2, activation=0)
+    assert_computes(proto, operands, _last(_groups(IMAGE, 0), 1))
+
+
 def test_groups_of_halves_are_normalized_in_float32_with_the_epsilon_that_is_stated() -> None:
     image = IMAGE.astype(np.float16)
     tensors = [torch.from_numpy(array) for array in (image.astype(np.float32), GAIN, OFFSET)]

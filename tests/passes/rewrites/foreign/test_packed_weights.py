@@ -79,6 +79,26 @@ def test_what_onnx_has_no_integers_for_stays() -> None:
     assert refusal(packed()) == "its zero points are no constant integers"
 
 
+@pytest.mark.parametrize("name", ["K", "N", "block_size"])
+def test_a_weight_without_a_size_stays(name: str) -> None:
+    proto = packed(**{name: 0})
+    assert refusal(proto) == "its attributes do not state the size of its weight"
+
+
+@pytest.mark.parametrize("bits", [4, 8])
+def test_a_table_of_matrices_whose_rows_have_an_odd_number_of_blocks(bits: int) -> None:
+    generator = np.random.default_rng(0)
+    table = generator.integers(0, 256, (5, 2, 48 * bits // 8), np.uint8)
+    scales = (0.1 + generator.random((5, 2, 3))).astype(np.float32)
+    zeros = generator.integers(0, 256, (5, 2, -(-3 * bits // 8)), np.uint8)
+    operands = [table, generator.integers(0, 5, (2, 3)), scales, zeros]
+    proto = one_node(
+        MICROSOFT, "GatherBlockQuantized", operands, ["y"], constants=(0, 2, 3),
+        bits=bits, block_size=16, quantize_axis=2,
+    )  # fmt: skip
+    assert_expands(proto, operands)
+
+
 @pytest.mark.parametrize("bits", [4, 8])
 @pytest.mark.parametrize("with_zero_points", [False, True])
 def test_rows_of_a_table_of_few_bits(bits: int, with_zero_points: bool) -> None:
@@ -128,19 +148,26 @@ def _normal(value: np.ndarray, scale: np.ndarray, epsilon: float) -> np.ndarray:
     return value / np.sqrt((value * value).mean(-1, keepdims=True) + np.float32(epsilon)) * scale
 
 
-@pytest.mark.parametrize("normalized", [False, True])
-def test_two_products_of_one_value_gate_each_other(normalized: bool) -> None:
+@pytest.mark.parametrize(
+    ("normalized", "size", "epsilon"),
+    [(False, 1.0, None), (True, 1.0, None), (True, 1e-3, None), (True, 1.0, 0.5)],
+)
+def test_two_products_of_one_value_gate_each_other(
+    normalized: bool, size: float, epsilon: float | None
+) -> None:
     generator = np.random.default_rng(0)
-    value, skip, scale = numbers(2, 32), numbers(2, 32, seed=1), numbers(32, seed=2)
+    value, skip = np.float32(size) * numbers(2, 32), np.float32(size) * numbers(2, 32, seed=1)
+    scale = numbers(32, seed=2)
     (gate, gate_weight), (up, up_weight) = _packed(generator, 6), _packed(generator, 6)
     operands = [value, *([skip, scale] if normalized else [None, None]), *gate, *up]
     total = value + skip if normalized else value
-    normal = _normal(total, scale, 1e-5) if normalized else value
+    normal = _normal(total, scale, epsilon or 1e-5) if normalized else value
     opening = torch.nn.functional.silu(torch.from_numpy(normal @ gate_weight.T + gate[2])).numpy()
     expected = opening * (normal @ up_weight.T + up[2])
     proto = one_node(
         MICROSOFT, "MatMulNBitsMlp", operands, ["y", "total"] if normalized else ["y"],
         constants=(3, 4, 6, 7), activation="silu", K=32, N=6, bits=4, block_size=16,
+        **({} if epsilon is None else {"epsilon": epsilon}),
     )  # fmt: skip
     assert_computes(proto, operands, expected, *([total] if normalized else []))
 

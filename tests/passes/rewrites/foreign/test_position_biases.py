@@ -41,6 +41,13 @@ def test_near_positions_have_a_bucket_each() -> None:
     assert_computes(proto, operands, expected, rtol=0, atol=0)
 
 
+def test_where_one_bucket_is_of_a_single_distance_the_next_is_of_the_nearest_positions() -> None:
+    proto, operands, table = _model(6, 3, 2, 1)
+    # 3 buckets each way: the same position, the nearest, and all from the largest distance on
+    expected = table[[[0, 4, 5], [1, 0, 4], [2, 1, 0]]].transpose(2, 0, 1)[None]
+    assert_computes(proto, operands, expected, rtol=0, atol=0)
+
+
 @pytest.mark.parametrize(
     ("both", "places"),
     [

@@ -45,6 +45,7 @@ def test_products_with_transposed_operands(operands: list[Any], attributes: dict
         {"activation": "LeakyRelu", "activation_alpha": 0.3},
         {"activation": "Sigmoid", "transB": 1, "alpha": 0.5, "beta": 2.0},
         {"activation": "Tanh", "transA": 1},
+        {"activation": "HardSigmoid", "activation_alpha": 0.3, "activation_beta": 0.4},
     ],
 )
 def test_general_products_with_activations(attributes: dict[str, Any]) -> None:
@@ -85,6 +86,7 @@ def _matrices() -> list[Any]:
 @pytest.mark.parametrize(
     ("attributes", "function"),
     [
+        ({"alpha": 0.5}, lambda x: x),
         ({"activation": "Relu", "alpha": 0.5}, torch.relu),
         ({"activation": "Softmax", "activation_axis": 0, "alpha": 0.5}, lambda x: x.softmax(0)),
         ({"activation": "LeakyRelu", "activation_alpha": 0.3, "alpha": 0.5},

@@ -3,10 +3,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import onnx_ir as ir
 import pytest
 
 from samba_onnx.passes.rewrites.foreign.drafting import Draft
-from samba_onnx.passes.rewrites.foreign.quantization import dequantized
+from samba_onnx.passes.rewrites.foreign.quantization import dequantized, quantized
 from tests.passes.rewrites.applying import numbers, parse
 from tests.passes.rewrites.foreign.expanding import MICROSOFT, assert_expands, one_node
 from tests.passes.rewrites.foreign.quantities import ONE_STEP, point, scale, signed
@@ -75,3 +76,15 @@ def test_zero_points_have_the_shape_of_the_scales(
     dequantized(draft, (0, 1, 2), 1)
     operators = [each.op_type for each in draft.nodes if each.op_type != "Constant"]
     assert operators == written
+
+
+@pytest.mark.parametrize("kind", ["uint8", "int8", "uint16"])
+def test_a_zero_point_that_is_left_out_is_zero_of_the_type_of_the_integers(kind: str) -> None:
+    text = f"g ({kind}[3] x, float s) => (y) {{ y = Own(x, s) }}"
+    (node,) = parse(text).graph
+    draft = Draft(node)
+    quantized(draft, draft.operand(0), (1, 2), 0)
+    zero = draft.nodes[0].attributes["value"].as_tensor()
+    assert (zero.dtype, zero.shape.numpy()) == (ir.DataType[kind.upper()], ())
+    assert zero.numpy() == 0
+    assert [each.op_type for each in draft.nodes] == ["Constant", "QuantizeLinear"]

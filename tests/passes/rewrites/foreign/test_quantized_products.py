@@ -70,9 +70,10 @@ def test_products(left: Any, zero: Any, right: Any, scales: Any, points: Any) ->
     assert_expands(proto, operands, **ONE_STEP)
 
 
-def test_scales_of_more_than_one_dimension_stay() -> None:
-    rows = np.ones((2, 3, 1), np.float32)
-    operands = [unsigned(2, 3, 8), rows, np.zeros((2, 3, 1), np.uint8), signed(8, 5), COLUMNS, NONE,
+@pytest.mark.parametrize("batch", [(), (2,)])
+def test_scales_of_more_than_one_dimension_stay(batch: tuple[int, ...]) -> None:
+    rows = np.ones((*batch, 3, 1), np.float32)
+    operands = [unsigned(*batch, 3, 8), rows, rows.astype(np.uint8), signed(8, 5), COLUMNS, NONE,
                 scale(0.05), point(128)]  # fmt: skip
     proto = one_node("", "QLinearMatMul", operands, ["y"], (1, 2, 4, 5, 6, 7))
     assert_stays(proto, "its scales 'x1' are no vector")

@@ -21,7 +21,7 @@ from samba_onnx.passes.pipeline import run_pipeline
 from samba_onnx.passes.planning.placement import place
 from samba_onnx.passes.rewrites import expand_blocked_layouts
 from samba_onnx.passes.rewrites.foreign.registry import operators_with_rules
-from samba_onnx.passes.rewrites.foreign.whole import operators_that_stay
+from samba_onnx.passes.rewrites.foreign.whole import operators_that_stay, reason_of
 from samba_onnx.passes.targets.target import load_target
 from tests.versions import needs
 
@@ -148,4 +148,12 @@ def test_the_reason_of_a_node_is_that_of_its_placement() -> None:
     assert reasons["MatMulNBits"] == [
         "com.microsoft::MatMulNBits is no operator of the table of sn40l, and it is not expanded: "
         "its input 4 has no counterpart in the expansion"
+    ]
+
+
+def test_a_reason_is_of_an_operator_of_its_domain() -> None:
+    nodes = [ir.node("Unique", [], domain=domain) for domain in (ONNXRUNTIME_DOMAIN, ML_DOMAIN)]
+    assert [reason_of(node) for node in nodes] == [
+        operators_that_stay()["com.microsoft::Unique"],
+        "there is no rule for ai.onnx.ml::Unique",
     ]

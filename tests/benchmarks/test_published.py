@@ -1,0 +1,39 @@
+"""Published figures: every row has its half by the rule, and a builder that takes its sizes."""
+
+from __future__ import annotations
+
+import inspect
+
+from benchmarks.fidelity_programs import BUILDERS
+from benchmarks.published import published_figures, published_row, published_rows
+
+
+def test_rows_alternate_between_halves() -> None:
+    series: dict[str, list[str]] = {}
+    for row in published_rows():
+        series.setdefault(row.series, []).append(row.half)
+    projections = series.pop("sn30/bert/projection")
+    assert set(projections) == {"judged"}
+    for halves in series.values():
+        rule = ["fitted", "judged"] * len(halves)
+        assert halves == (rule[: len(halves)] if len(halves) > 1 else ["judged"])
+
+
+def test_figures_and_sizes_of_rows() -> None:
+    row = published_row("sn30/gpt2/o3/1600x24")
+    assert (row.value, row.unit, row.kind, row.level) == (1934, "ms", "T", "o3")
+    assert row.sizes == {"width": 1600, "layers": 24, "heads": 25}
+    assert published_row("sn30/gpt2/o0/1600x42").value == 11130
+    assert published_row("sn40l/llama/token/llama-3-70b").rdus == 8
+    for row in published_rows():
+        inspect.signature(BUILDERS[row.program]).bind(**row.sizes)
+        assert row.low is None or row.low <= row.value <= (row.high or 0)
+        assert row.kind in "TPVD"
+        assert row.source
+
+
+def test_statements_and_constants_have_ranges() -> None:
+    for table, count in (("statements", 8), ("constants", 14)):
+        figures = published_figures(table)
+        assert len(figures) == count
+        assert all(one["low"] <= one["high"] and one["unit"] for one in figures)
