@@ -15,7 +15,7 @@ from tests.rows import others_slow
 from tests.versions import needs
 
 TARGETS = ("sn10", "sn30", "sn40l")
-QUICK = ("bert", "lenet", "llama", "lstm")
+QUICK = ("lenet", "lstm")
 """What takes several processes or plans runs on these in the default tests."""
 
 
