@@ -14,10 +14,11 @@ from samba_onnx.workflows.verification import compare, run_original
 from tests.rows import others_slow
 
 TARGETS = ("sn10", "sn30", "sn40l")
-QUICK = ("bert", "lenet", "llama", "lstm")
+QUICK = ("lenet", "lstm")
 """What takes several processes or plans runs on these in the default tests."""
 
 
+@pytest.mark.quick(every=3)
 @pytest.mark.parametrize("level", ["o0", "o3"])
 @pytest.mark.parametrize("name", sorted(MODELS))
 def test_numbers_and_accounting(name: str, level: str, tmp_path: Path) -> None:

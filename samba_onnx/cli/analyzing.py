@@ -56,6 +56,7 @@ from samba_onnx.cli.options import (
     parse_sizes,
 )
 from samba_onnx.cli.parallel_options import ChipsOption, TensorParallelOption, parallel_options
+from samba_onnx.cli.precision_options import PrecisionOption, PresetOption, chosen_precision
 from samba_onnx.cli.progress import Activity
 from samba_onnx.cli.supposing import WhatIfOption, show_supposed, supposed_target
 from samba_onnx.cli.torch_models import analyze_torch
@@ -83,6 +84,8 @@ def analyze(
     sample_input: SampleInputOption = None,
     keep_dynamic: KeepDynamicOption = False,
     float16: Float16Option = None,
+    precision: PrecisionOption = None,
+    graphamp_preset: PresetOption = None,
     train: TrainOption = False,
     translations: TranslationsOption = None,
     loss_index: LossOption = None,
@@ -120,6 +123,7 @@ def analyze(
     batches = spatial_mini_batches(model, spatial_batches)
     dims, shapes = parse_sizes(dim), stated_shapes(input_shape, sample_input)
     sizes: dict[str, Any] = {"dims": dims, "input_shapes": shapes, "keep_dynamic": keep_dynamic}
+    sizes["precision"] = chosen_precision(precision, graphamp_preset)
     sizes |= {"float16": float16, "legalise": legalise, "no_legalise": no_legalise or ()}
     sizes |= fusion_choices(level, optimization_rules, use_o1_default_rules)
     device = device_choices(target, level, placement, host)
@@ -181,4 +185,5 @@ def _planned(
     )
     rules = legalisation_choices(sizes["legalise"], sizes["no_legalise"])
     program = program | {"legalisation": rules, "fusion": torch_fusion(sizes)}
+    program["precision"] = sizes["precision"]
     return analyze_torch(model, activity.step, **device, **program)
