@@ -45,7 +45,7 @@ def plan(
     quiet: QuietOption = False,
     verbose: VerboseOption = 0,
 ) -> int:
-    """Model how a training step scales over several RDUs that share a batch.
+    """Model how a training step scales over several RDUs.
 
     Each replica keeps the batch that the PEF was compiled for. For every mode of samba.session.run's
     data_parallel_mode it says what a step takes, what the reduction of gradients takes, how long sections
