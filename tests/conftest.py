@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from samba_onnx.errors import MissingLibraryError
+from tests.failure_reports import shorten
 from tests.without_torch import HAS_TORCH, OnnxHalfModule, reason_to_leave_out, reason_to_skip
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
+# Images of containers forbid Python to keep what it compiled: each child of a test would compile it anew.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 # Under a background shell or nohup these are ignored, and children inherit that: the processes that
 # tests interrupt would not notice.
@@ -74,6 +77,17 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    call: pytest.CallInfo[None],
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Show of what a failed test and its processes said the end."""
+    report = yield
+    if report.failed:
+        shorten(report, None if call.excinfo is None else call.excinfo.value)
+    return report
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Print how much of the ONNX backend suite was seen, counts and passed."""
     suites = {"backend_suite": "the emulator", "reference_suite": "the reference engine"}
@@ -108,7 +122,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         function = (str(item.path), getattr(item, "originalname", item.name))
         quick = item.get_closest_marker("quick")
         if quick is not None and item.get_closest_marker("slow") is None:
-            if quick_rows[function] % quick.kwargs["every"]:
+            block, place = divmod(quick_rows[function], quick.kwargs["every"])
+            # Each time another place: an option that comes around as often is not always the same.
+            if place != block % quick.kwargs["every"]:
                 item.add_marker(pytest.mark.slow)
             quick_rows[function] += 1
         stands_for_it = item.get_closest_marker("representative") is not None
