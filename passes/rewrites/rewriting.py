@@ -253,7 +253,7 @@ def converted(tensor: ir.TensorProtocol, dtype: ir.DataType) -> ir.LazyTensor:
 
     def compute() -> ir.TensorProtocol:
         array = tensor.numpy()
-        if dtype == ir.DataType.BFLOAT16:
+        if dtype == ir.DataType.BFLOAT16 and array.dtype == np.float32:
             clipped = np.clip(array, -_LARGEST_BFLOAT16, _LARGEST_BFLOAT16)
             array = np.where(np.isfinite(array), clipped, array)
         with np.errstate(over="ignore"):
