@@ -102,7 +102,7 @@ COSTLY = "attention"
 """A module whose cases take as long as those of all modules up to "c"."""
 
 
-@pytest.mark.quick(every=4)
+@pytest.mark.quick(every=6)
 @pytest.mark.parametrize(
     "module",
     [pytest.param(m, marks=pytest.mark.slow) if m == COSTLY else m for m in node_modules()],
