@@ -17,6 +17,7 @@ from benchmarks import (
     inference,
     load,
     nodes,
+    precision,
     scaling,
     steady,
     training,
@@ -34,6 +35,7 @@ PARTS = (
     "data_parallel",
     "scaling",
     "data_preparation",
+    "precision",
 )
 
 
@@ -59,6 +61,7 @@ def main() -> None:
         "data_parallel": lambda: data_parallel.rows(folder / "parallel", quick=arguments.quick),
         "scaling": lambda: scaling.rows(folder / "scaling", quick=arguments.quick),
         "command_line": lambda: command_line.rows(folder / "cli", quick=arguments.quick),
+        "precision": lambda: precision.rows(folder / "precision", quick=arguments.quick),
         "data_preparation": lambda: data_preparation.rows(folder / "data", quick=arguments.quick),
     }
     try:
