@@ -103,3 +103,24 @@ def test_a_body_with_initializers_stays_and_does_not_hide_that_another_scan_went
     assert rewrite(model).modified
     assert operators(model).count("Scan") == 1
     assert "its body has initializers" in rewrite.refusals.lines()[0]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "d = Sub(s, e)\n h = Identity(e)\n r = Mul(d, h)",
+        "d = Sub(s, e)\n h = Identity(d)\n r = Mul(h, e)",
+        "d = Sub(s, e)\n k = ReduceSum(e, front)\n r = Add(d, k)",
+        "d = Sub(s, e)\n k = ReduceMax(d, front)\n r = Mul(d, k)",
+        "d = Sub(s, e)\n k = ReduceSum<keepdims = 0>(d, front)\n r = Add(d, k)",
+        "d = Sub(s, e)\n h = Identity(s)\n k = ReduceSum<keepdims = 0>(h, front)\n r = Add(d, k)",
+    ],
+)
+def test_a_value_has_the_rank_of_what_it_is_a_copy_or_a_reduction_of(text: str) -> None:
+    assert "Scan" not in batched(step(text, rank=2), shape="4,5,3")
+
+
+def test_a_reduction_over_all_axes_stays() -> None:
+    assert batched(
+        step("d = Sub(s, e)\n r = ReduceSum(d)", rank=2), shape="4,1,1", modified=False
+    ) == ["Scan"]
