@@ -123,7 +123,7 @@ def port(
     precision: str | None = None,
     progress: Progress | None = None,
 ) -> Pef:
-    """Convert a torch model into a PEF that carries its weights.
+    """Convert a torch model into a PEF that carries its weights, unless the module has some without values.
 
     Args:
         model: The module, in the mode in which it is to run.
@@ -171,7 +171,9 @@ def port(
         if sample and not spatial_batches:
             report("run in torch")
             reference = _sample(model, exported)
-    residents = {name: to_array(tensor) for name, tensor in _contents(model, exported).items()}
+    contents, notes = _contents(model, exported)
+    program = dataclasses.replace(program, notes=(*program.notes, *notes))
+    residents = {name: to_array(tensor) for name, tensor in contents.items()}
     return compile_programs(
         [dataclasses.replace(program, spatial_batches=spatial_batches)],
         output,
@@ -317,12 +319,19 @@ def _sizes(program: ExportedProgram) -> list[Any]:
     return [size for value in values if isinstance(value, torch.Tensor) for size in value.shape]
 
 
-def _contents(model: TorchModel, exported: Exported) -> dict[str, torch.Tensor]:
-    """Return the parameters and buffers that the program reads, by symbol."""
+def _contents(
+    model: TorchModel, exported: Exported
+) -> tuple[dict[str, torch.Tensor], tuple[str, ...]]:
+    """Return the parameters and buffers that the program reads, by symbol; none and why, if one is on meta."""
     members: dict[str, torch.Tensor] = {}
     members.update(model.module.named_parameters(remove_duplicate=False))
     members.update(model.module.named_buffers(remove_duplicate=False))
-    return {name: members[path] for name, path in exported.members.items()}
+    empty = next((path for path in exported.members.values() if members[path].is_meta), None)
+    if empty is not None:
+        return {}, (
+            f"The PEF carries no weights: {empty!r} has no values. Whoever runs it loads all.",
+        )
+    return {name: members[path] for name, path in exported.members.items()}, ()
 
 
 def _sample(model: TorchModel, exported: Exported) -> Sample:
