@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from numpy.typing import NDArray
 from torch import nn
 from torch.export import ExportedProgram
 
@@ -32,7 +33,7 @@ from samba_onnx.pef import Pef
 from samba_onnx.pef.manifest import Manifest
 from samba_onnx.program.program import Program
 from samba_onnx.safety.files import printable
-from samba_onnx.tensor.arrays import to_array
+from samba_onnx.tensor.arrays import compiled_array, to_array
 from samba_onnx.tensor.lazy_parameters import LAZY
 from samba_onnx.workflows.checking.inference import compare_with_eager
 from samba_onnx.workflows.checking.outcome import NotComparableError
@@ -173,7 +174,7 @@ def port(
             reference = _sample(model, exported)
     contents, notes = _contents(model, exported)
     program = dataclasses.replace(program, notes=(*program.notes, *notes))
-    residents = {name: to_array(tensor) for name, tensor in contents.items()}
+    residents = _residents(exported, contents)
     return compile_programs(
         [dataclasses.replace(program, spatial_batches=spatial_batches)],
         output,
@@ -332,6 +333,17 @@ def _contents(
             f"The PEF carries no weights: {empty!r} has no values. Whoever runs it loads all.",
         )
     return {name: members[path] for name, path in exported.members.items()}, ()
+
+
+def _residents(exported: Exported, contents: Mapping[str, torch.Tensor]) -> dict[str, NDArray[Any]]:
+    """Return their values, in the types that the program has them in."""
+    (part,) = exported.program.parts
+    types = {value.name: value.dtype for value in part.model.graph.inputs}
+    arrays = {name: to_array(tensor) for name, tensor in contents.items()}
+    return {
+        name: compiled_array(array, dtype.numpy()) if (dtype := types.get(name)) else array
+        for name, array in arrays.items()
+    }
 
 
 def _sample(model: TorchModel, exported: Exported) -> Sample:
