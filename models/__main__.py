@@ -2,7 +2,8 @@
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import get_args
 
 from models import MODELS, find
@@ -11,6 +12,16 @@ from models.example import Variant
 from samba_onnx.errors import UsageError
 
 __all__ = ["main"]
+
+FURTHER: Mapping[str, Mapping[str, bool]] = MappingProxyType(
+    {
+        "bert": {"raw": True},
+        "lenet": {"raw": True},
+        "mlp": {"raw": True},
+        "lstm": {"dynamic": True},
+    }
+)
+"""What the fast tests read of tiny models besides: each on its own would load torch anew."""
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -88,6 +99,9 @@ def _fill(variant: Variant) -> None:
     for builder in MODELS.values():
         if variant in builder.variants:
             print(cached_onnx(builder.name, variant, here=True))
+    if variant == "tiny":
+        for name, options in FURTHER.items():
+            print(cached_onnx(name, variant, here=True, **options))
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ import onnx_ir as ir
 from onnx_ir.passes.common import RemoveUnusedNodesPass, TopologicalSortPass
 
 from samba_onnx.errors import InternalError
+from samba_onnx.facts.precisions import Precision
 from samba_onnx.passes.rewrites.batch_scans import BatchScansPass
 from samba_onnx.passes.rewrites.bind_dimensions import (
     BindDimensionsPass,
@@ -42,6 +43,7 @@ from samba_onnx.passes.rewrites.lift_constants import LiftConstantsPass
 from samba_onnx.passes.rewrites.merge_duplicates import MergeInitializersPass, MergeNodesPass
 from samba_onnx.passes.rewrites.merge_linears import MergeLinearsPass
 from samba_onnx.passes.rewrites.merge_reshaped_transposes import MergeReshapedTransposesPass
+from samba_onnx.passes.rewrites.reduce_precision import ReducePrecisionPass
 from samba_onnx.passes.rewrites.refuse_impossible import RefuseImpossiblePass
 from samba_onnx.passes.rewrites.remove_noops import RemoveNoopsPass
 from samba_onnx.passes.rewrites.replace_float16 import ReplaceFloat16Pass
@@ -69,6 +71,8 @@ class PipelineOptions:
     """Size of dynamic dimensions of inputs that these leave dynamic; None leaves them so."""
     float16: ir.DataType | None = None
     """Type in which float16 is computed; None leaves it as it is."""
+    precision: Precision = Precision.FP32
+    """In which types the operators compute that state float32."""
     keep_linears: bool = False
     """Whether linear layers of one operand stay apart, for rules of fusion that name each of them."""
 
@@ -182,6 +186,9 @@ PIPELINE: tuple[PassEntry, ...] = (
     *_EXPAND,  # after inference: bodies depend on types
     *_EXPAND,
     *_EXPAND,
+    # Behind the expansions: an operator rounds once, whatever the model wrote it with. Before the weights
+    # are folded, which then are rounded as what runs is.
+    PassEntry(lambda context: ReducePrecisionPass(context.options.precision), training=False),
     # As inputs they stay whole from here on.
     PassEntry(_lift_weights, running=False, adds_inputs=True),
     *_repeated(

@@ -6,8 +6,8 @@ import functools
 import itertools
 import logging
 import time
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import onnx_ir as ir
@@ -56,6 +56,8 @@ class PipelineResult:
     dynamic_dimensions: tuple[DynamicDimension, ...]
     bound_dimensions: tuple[BoundDimension, ...]
     notes: tuple[str, ...]
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    """What passes leave for the PEF to say, by key."""
 
 
 MOST_ROUNDS = 6
@@ -110,6 +112,7 @@ def run_pipeline(
         dynamic_dimensions=dynamic_dimensions(model),
         bound_dimensions=bound,
         notes=tuple(notes),
+        metadata=runner.metadata,
     )
 
 
@@ -150,6 +153,7 @@ class _Runner:
         self.summaries: list[PassSummary] = []
         self.notes: dict[str, tuple[str, ...]] = {}
         """By pass: when a pass runs again, its later word counts."""
+        self.metadata: dict[str, str] = {}
         self._interface = Interface.of(model)
         self._nodes, self._origins = count_nodes(model), origins_of(model)
         self._changes = 0
@@ -222,6 +226,7 @@ class _Runner:
             for line in rewrite.refusals.lines():
                 logger.debug("%s left %s", name, line)
         self.notes[name] = tuple(getattr(rewrite, "notes", ()))
+        self.metadata |= getattr(rewrite, "metadata", {})
         self._ran_at[name] = self._changes  # one that changed something may find more to change
         self._changes += modified
         self.summaries.append(PassSummary(name, modified, before, after, seconds))

@@ -101,15 +101,21 @@ folder that is broken as a whole."""
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what is slow as a whole, and the rows of large tables that CI leaves out."""
+    """Mark what is slow as a whole, and the rows of large tables that the default command or CI leaves out."""
     rows = collections.Counter[tuple[str, ...]]()
+    quick_rows = collections.Counter[tuple[str, ...]]()
     for item in items:
+        function = (str(item.path), getattr(item, "originalname", item.name))
+        quick = item.get_closest_marker("quick")
+        if quick is not None and item.get_closest_marker("slow") is None:
+            if quick_rows[function] % quick.kwargs["every"]:
+                item.add_marker(pytest.mark.slow)
+            quick_rows[function] += 1
         stands_for_it = item.get_closest_marker("representative") is not None
         if item.path.parent.name in SLOW_FOLDERS and not stands_for_it:
             item.add_marker(pytest.mark.slow)
         table = item.get_closest_marker("sampled")
         if table is not None and item.get_closest_marker("slow") is not None:
-            function = (str(item.path), getattr(item, "originalname", item.name))
             if rows[function] % table.kwargs["every"]:
                 item.add_marker(pytest.mark.exhaustive)
             rows[function] += 1

@@ -102,6 +102,7 @@ COSTLY = "attention"
 """A module whose cases take as long as those of all modules up to "c"."""
 
 
+@pytest.mark.quick(every=4)
 @pytest.mark.parametrize(
     "module",
     [pytest.param(m, marks=pytest.mark.slow) if m == COSTLY else m for m in node_modules()],
@@ -161,6 +162,7 @@ REFERENCE_FAULTS = {
 """All cases of the suite that onnxruntime passes and onnx.reference does not: 2 of the 1,497 from opset 7 on."""
 
 
+@pytest.mark.slow
 def test_a_sample_on_the_reference_engine(tmp_path: Path, record_property: Record) -> None:
     """With onnx 1.23, 265 of the 267 cases of the sample that onnxruntime passes pass here, too."""
     counts: collections.Counter[str] = collections.Counter()

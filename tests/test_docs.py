@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import doctest
+import json
 import re
 import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import IO, cast
 
 import onnx
 import pytest
@@ -48,14 +51,58 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+SERVER = """
+import importlib.util, json, os, sys, traceback, warnings
+
+import samba_onnx.workflows.compiler
+if importlib.util.find_spec("torch"):
+    import samba_onnx.sessions
+
+warnings.filterwarnings("ignore", ".*fork", DeprecationWarning)  # Python 3.12, of libraries' threads
+for line in sys.stdin:
+    sample = json.loads(line)
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            os.chdir(sample["folder"])
+            sys.path[0] = ""
+            os.dup2(os.open("said.txt", os.O_WRONLY | os.O_CREAT), 2)
+            os.dup2(2, 1)
+            exec(compile(sample["body"], "<sample>", "exec"), {"__name__": "__main__"})
+            code = 0
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(code)
+    print(os.waitpid(pid, 0)[1], flush=True)
+"""
+"""A process that has imported what samples import, and runs each in a copy of itself."""
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[subprocess.Popen[str]]:
+    command = [sys.executable, "-W", "error", "-c", SERVER]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    with process:
+        yield process
+        cast("IO[str]", process.stdin).close()
+
+
 @pytest.mark.parametrize(("page", "body"), _blocks("python"))
-def test_python_samples_run(page: str, body: str, folder: Path) -> None:
+def test_python_samples_run(
+    page: str, body: str, folder: Path, server: subprocess.Popen[str]
+) -> None:
     if "import torch" in body:
         pytest.importorskip("torch")
-    answer = subprocess.run(
-        [sys.executable, "-W", "error", "-c", body], cwd=folder, capture_output=True, text=True
-    )
-    assert answer.returncode == 0, f"{page}: {answer.stderr}"
+    stdin, stdout = cast("IO[str]", server.stdin), cast("IO[str]", server.stdout)
+    stdin.write(json.dumps({"body": body, "folder": str(folder)}) + "\n")
+    stdin.flush()
+    status = stdout.readline()
+    assert status, "the process that runs samples ended"
+    assert status == "0\n", f"{page}: {(folder / 'said.txt').read_text()}"
 
 
 @pytest.mark.parametrize("page", GUIDES, ids=lambda page: page.name)

@@ -12,7 +12,7 @@ import importlib
 import json
 import re
 from collections import defaultdict
-from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -72,24 +72,53 @@ def sources() -> dict[str, str]:
     }
 
 
+@dataclass(frozen=True)
+class Outline:
+    """What the tests of the house ask of a source file; its tree would stay in everybody's way."""
+
+    functions: tuple[tuple[str, int], ...]
+    """Each function, in whatever it is, with the lines behind its first."""
+    public_classes: tuple[str, ...]
+    """The public classes that stand in no other and in no function."""
+    imports: tuple[str, ...]
+    """The names that it imports from the package, each with its module."""
+    without_encoding: tuple[int, ...]
+    """The lines that read or write text and leave the encoding to the system."""
+
+
 @functools.cache
-def tree(name: str) -> ast.Module:
-    return ast.parse(sources()[name])
-
-
-def functions(name: str) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    for node in ast.walk(tree(name)):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            yield node
+def outline(name: str) -> Outline:
+    tree = ast.parse(sources()[name])
+    nodes = list(ast.walk(tree))
+    return Outline(
+        functions=tuple(
+            (node.name, (node.end_lineno or node.lineno) - node.lineno)
+            for node in nodes
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        ),
+        public_classes=tuple(
+            node.name
+            for node in tree.body
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+        ),
+        imports=tuple(
+            f"{node.module}.{alias.name}"
+            for node in nodes
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("samba_onnx.")
+            for alias in node.names
+        ),
+        without_encoding=tuple(
+            node.lineno for node in nodes if isinstance(node, ast.Call) and _lacks_encoding(node)
+        ),
+    )
 
 
 def public_classes() -> dict[str, list[str]]:
     """Return the files that define each public class."""
     owners: dict[str, list[str]] = defaultdict(list)
     for name in sources():
-        for node in tree(name).body:
-            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                owners[node.name].append(name)
+        for public in outline(name).public_classes:
+            owners[public].append(name)
     return owners
 
 
@@ -100,10 +129,10 @@ def test_files_are_short() -> None:
 
 def test_functions_are_short() -> None:
     long_functions = {
-        f"{name}:{node.name}"
+        f"{name}:{function}"
         for name in sources()
-        for node in functions(name)
-        if (node.end_lineno or node.lineno) - node.lineno >= MOST_FUNCTION_LINES
+        for function, lines in outline(name).functions
+        if lines >= MOST_FUNCTION_LINES
     }
     assert long_functions == LONG_FUNCTIONS
 
@@ -227,10 +256,5 @@ def _lacks_encoding(call: ast.Call) -> bool:
 
 def test_text_states_its_encoding() -> None:
     """Windows would take another one than UTF-8."""
-    places = [
-        f"{name}:{node.lineno}"
-        for name in sources()
-        for node in ast.walk(tree(name))
-        if isinstance(node, ast.Call) and _lacks_encoding(node)
-    ]
+    places = [f"{name}:{number}" for name in sources() for number in outline(name).without_encoding]
     assert places == []

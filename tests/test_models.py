@@ -18,6 +18,7 @@ QUICK = ("bert", "lenet", "llama", "lstm")
 """What takes several processes or plans runs on these in the default tests."""
 
 
+@pytest.mark.quick(every=3)
 @pytest.mark.parametrize("level", ["o0", "o3"])
 @pytest.mark.parametrize("name", sorted(MODELS))
 def test_numbers_and_accounting(name: str, level: str, tmp_path: Path) -> None:

@@ -25,3 +25,20 @@ def test_representatives_are_not_slow_and_all_others_of_their_folder_are(
     items[0].add_marker(pytest.mark.representative)
     pytest_collection_modifyitems([*items])
     assert [item.get_closest_marker("slow") is not None for item in items] == [False, True]
+
+
+def test_of_a_quick_table_every_so_many_rows_are_not_slow(request: pytest.FixtureRequest) -> None:
+    place = ROOT / "tests" / "test_none.py"
+    module = pytest.Module.from_parent(request.session, path=place)
+    items = [
+        pytest.Function.from_parent(
+            module, name=f"test_a[{n}]", callobj=lambda: None, originalname="test_a"
+        )
+        for n in range(6)
+    ]
+    for item in items:
+        item.add_marker(pytest.mark.quick(every=3))
+    items[1].add_marker(pytest.mark.slow)
+    pytest_collection_modifyitems([*items])
+    slow = [item.get_closest_marker("slow") is not None for item in items]
+    assert slow == [False, True, True, True, False, True]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import functools
 import re
 from collections import defaultdict
@@ -10,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.test_house import ROOT, sources, tree
+from tests.test_house import ROOT, outline, sources
 
 BASE = {"errors", "operator_names", "version", "facts", "safety", "program"}
 """What every room that stands above them may import."""
@@ -51,11 +50,8 @@ def imported() -> dict[str, set[str]]:
     for name in sources():
         module = Path(name).with_suffix("").as_posix().removeprefix("samba_onnx/")
         user = room_of(module.removesuffix("/__init__"))
-        for node in ast.walk(tree(name)):
-            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("samba_onnx."):
-                for alias in node.names:
-                    below = f"{node.module}.{alias.name}".removeprefix("samba_onnx.")
-                    edges[user].add(room_of(below))
+        for imported_name in outline(name).imports:
+            edges[user].add(room_of(imported_name.removeprefix("samba_onnx.")))
     edges.pop("", None)  # the package itself lists everything
     return {user: used - {"", user} for user, used in edges.items()}
 

@@ -105,7 +105,7 @@ def test_only_so_many_batches_are_loaded_ahead() -> None:
     numbers = Counting()
     epoch = iter(SambaLoader(DataLoader(numbers), ["x"], maxsize=4))
     assert [next(epoch)[0].item()] == [0]
-    assert numbers.enough.wait(60)  # one taken, four in the queue, one in hand
+    assert numbers.enough.wait(600)  # one taken, four in the queue, one in hand
     thread = threads()[0]
     thread.join(0.3)
     assert thread.is_alive()
@@ -189,13 +189,15 @@ def test_a_loader_that_only_fails_has_an_end() -> None:
 
 
 def test_a_loader_that_hangs_is_told_of_and_not_waited_for() -> None:
-    goes_on = threading.Event()
+    hangs, goes_on = threading.Event(), threading.Event()
 
     def hanging() -> Iterator[Tensor]:
         yield torch.ones(1)
+        hangs.set()
         goes_on.wait()
 
     epoch = iter(SambaLoader(hanging(), ["x"], timeout=0.2))
+    assert hangs.wait(600)  # the first batch is there, however busy the machine is
     next(epoch)
     thread = threads()[0]
     with pytest.raises(DataLoaderException, match=r"no batch for 0.2 s"):

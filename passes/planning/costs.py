@@ -2,41 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import onnx_ir as ir
 
-from samba_onnx.facts.dtypes import ELEMENT_TYPES, plain_name
+from samba_onnx.facts.dtypes import plain_name
 from samba_onnx.passes.planning.flops import node_flops
-from samba_onnx.pef.packing import packed_bytes
+from samba_onnx.passes.planning.products import is_product, product_size
+from samba_onnx.passes.planning.sizes import value_bytes
+from samba_onnx.passes.sharding.collectives import collective
 from samba_onnx.pef.target_summary import TargetSummary
-from samba_onnx.program.dataflow import dimensions
+from samba_onnx.pef.timing import SectionTime, TimingFigures
 
 __all__ = ["Cost", "cost", "node_dtype", "node_flops", "value_bytes"]
-
-
-def value_bytes(value: ir.Value) -> int | None:
-    """Return the size of a value in memory.
-
-    Args:
-        value: A value of the graph; for an initializer only type and shape are looked at, its
-            content is not read.
-
-    Returns:
-        Bytes, elements of less than a byte packed (three int4 elements take two bytes); None where
-        the type or a dimension is not known, and for strings and values that are no tensors.
-    """
-    if type(value.type) is ir.SparseTensorType:
-        return None
-    dtype, shape = value.dtype, dimensions(value)
-    if dtype is None and value.const_value is not None:
-        dtype = value.const_value.dtype
-    element = None if dtype is None else ELEMENT_TYPES.get(dtype.name.lower())
-    if element is None or shape is None:
-        return None
-    sizes = [size for size in shape if isinstance(size, int)]
-    return packed_bytes(element, sizes) if len(sizes) == len(shape) else None
 
 
 def node_dtype(node: ir.Node) -> str:
@@ -67,36 +46,111 @@ class Cost:
     flops: int
     bytes: int
     """Read and written in off-chip memory."""
-    seconds: float
-    """Modelled: the longer of arithmetic at peak rate and off-chip traffic at full bandwidth."""
+    time: SectionTime
+    """The parts of the modelled time."""
+
+    @property
+    def seconds(self) -> float:
+        """Modelled time of one execution."""
+        return self.time.seconds
 
 
-def cost(nodes: Iterable[ir.Node], traffic: Mapping[str, int], target: TargetSummary) -> Cost:
+def cost(
+    nodes: Iterable[ir.Node], traffic: Mapping[str, Sequence[int]], target: TargetSummary
+) -> Cost:
     """Return the modelled cost of a section.
 
     Args:
-        nodes: The section's nodes.
-        traffic: Bytes that one execution reads and writes, by tier of off-chip memory.
+        nodes: The section's nodes in the order in which they run.
+        traffic: Bytes of each value that one execution reads or writes, by tier of off-chip memory.
         target: The device's figures. A data type without a published peak counts at the slowest
             published one.
 
     Returns:
-        The cost; the tiers are taken one after another, arithmetic at the same time.
+        The cost. Compute, on-chip traffic and off-chip traffic go on at the same time. An exchange
+        between RDUs has no time of its own: the values are on their way, which the transfer counts.
     """
-    flops: dict[str, int] = {}
-    for node in nodes:
-        operations = node_flops(node)
+    nodes = tuple(nodes)
+    flops = [node_flops(node) for node in nodes]
+    moved = sum(map(sum, traffic.values()))
+    if collective(nodes) is not None:
+        return Cost(sum(flops), moved, SectionTime())
+    timing = target.timing
+    return Cost(
+        flops=sum(flops),
+        bytes=moved,
+        time=SectionTime(
+            launch=0.0 if timing is None else timing.launch_seconds,
+            compute=_compute_seconds(nodes, flops, target),
+            on_chip=0.0 if timing is None else _on_chip_seconds(nodes, target),
+            off_chip=target.traffic_seconds(traffic),
+            fill=0.0 if timing is None else timing.fill_seconds * _longest_path(nodes),
+        ),
+    )
+
+
+def _compute_seconds(
+    nodes: Sequence[ir.Node], flops: Sequence[int], target: TargetSummary
+) -> float:
+    """Return the time of a section's arithmetic."""
+    slowest = min(target.peak_flops.values(), default=0.0)
+    share = _product_efficiency(nodes, target)
+    ideal: dict[str, float] = {}
+    for node, operations in zip(nodes, flops, strict=True):
         if operations:
             name = node_dtype(node)
-            flops[name] = flops.get(name, 0) + operations
-    slowest = min(target.peak_flops.values(), default=0.0)
-    compute = 0.0
-    for name, operations in flops.items():
-        peak = target.peak_flops.get(name, slowest)
-        compute += operations / peak if peak > 0 else 0.0
-    memory = 0.0
-    for name, moved in traffic.items():
-        memory += moved / target.tier(name).bytes_per_second
-    return Cost(
-        flops=sum(flops.values()), bytes=sum(traffic.values()), seconds=max(compute, memory)
+            needed = _peak_operations(node, operations, share, target.timing)
+            ideal[name] = ideal.get(name, 0.0) + needed
+    peaks = {name: target.peak_flops.get(name, slowest) for name in ideal}
+    times = (needed / peaks[name] for name, needed in ideal.items() if peaks[name] > 0)
+    return sum(times, start=0.0)
+
+
+def _product_efficiency(nodes: Sequence[ir.Node], target: TargetSummary) -> float:
+    """Return the share of its peak rate that the products of a section reach."""
+    timing = target.timing
+    if timing is None:
+        return 1.0
+    products = [node for node in nodes if is_product(node)]
+    if len(products) != 1:
+        return timing.tuned_efficiency if timing.tuned else timing.fused_efficiency
+    values = (*products[0].inputs, *products[0].outputs)
+    size = sum(value_bytes(value) or 0 for value in values if value is not None)
+    streamed = size > target.tier("sram").bytes
+    return timing.product_efficiency * (timing.streamed_share if streamed else 1.0)
+
+
+def _peak_operations(
+    node: ir.Node, operations: int, share: float, timing: TimingFigures | None
+) -> float:
+    """Return how many operations the device could have done at peak rate in the time of a node."""
+    if timing is None:
+        return float(operations)
+    one_by_one = operations / timing.vector_efficiency
+    if not is_product(node):
+        return one_by_one
+    size = product_size(node)
+    filled = operations if size is None else max(size.filled_flops(timing), operations)
+    return min(filled / share, one_by_one)
+
+
+def _on_chip_seconds(nodes: Sequence[ir.Node], target: TargetSummary) -> float:
+    """Return the time in which on-chip memory passes every operand and result once."""
+    moved = sum(
+        value_bytes(value) or 0
+        for node in nodes
+        for value in (*node.inputs, *node.outputs)
+        if value is not None
     )
+    return moved / target.tier("sram").bytes_per_second
+
+
+def _longest_path(nodes: Sequence[ir.Node]) -> int:
+    """Return the operators on the longest path through a section; ``nodes`` in topological order."""
+    depths: dict[ir.Value, int] = {}
+    longest = 0
+    for node in nodes:
+        before = max((depths.get(v, 0) for v in node.inputs if v is not None), default=0)
+        depths.update(dict.fromkeys(node.outputs, before + 1))
+        longest = max(longest, before + 1)
+    return longest

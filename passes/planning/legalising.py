@@ -318,5 +318,5 @@ class _View:
         """Return what a legal form takes on the RDU, where its operands and results stay on the chip."""
         graph, summary = self.forms[node].graph, self.chooser.machine.target.summary
         outside = off_chip_tiers(summary)[0].name
-        new = sum(value_bytes(value) or 0 for value in graph.initializers.values())
-        return cost(graph, {outside: new}, summary).seconds
+        new = [value_bytes(value) or 0 for value in graph.initializers.values()]
+        return cost(graph, {outside: new}, summary).time.overlapped

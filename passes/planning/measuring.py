@@ -72,7 +72,7 @@ def measure(
             seconds += sum(host_seconds(node, machine.host) or 0.0 for node in nodes)
         else:
             moved = (*stage.inputs, *stage.loaded, *stage.outputs)
-            traffic = {outside: sum(value_bytes(value) or 0 for value in moved)}
+            traffic = {outside: [value_bytes(value) or 0 for value in moved]}
             written = [new for node in stage.group.nodes for new in instead(node)]
             seconds += cost(written, traffic, target.summary).seconds
     return Measure(len(transfers), sum(transfer.bytes for transfer in transfers), seconds)

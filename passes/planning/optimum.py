@@ -3,8 +3,8 @@
 What the target cannot run has its home on the CPU. Every other node has a choice, and all choices
 together are one minimum cut (:mod:`samba_onnx.passes.planning.minimum_cut`) of this objective:
 
-- a node on the RDU costs the longer of its arithmetic at peak rate and of reading its weights from
-  off-chip memory, at ``o0`` of everything that it reads and writes, for then it is a section;
+- a node on the RDU costs the longer of its arithmetic and of reading its weights from off-chip memory,
+  at ``o0`` of everything that it reads and writes, and a launch, for then it is a section;
 - a node on the CPU costs what the host's profile says, or nothing if it computes from weights only,
   which the host does once, when they are loaded;
 - a value costs a copy, latency and bytes over the link and through off-chip memory, where it is
@@ -206,9 +206,12 @@ class _View:
         if self.machine.level != "o0":
             read = [value for value in read if is_weight(value) or value in residents]
         written = node.outputs if self.machine.level == "o0" else ()
-        moved = sum(value_bytes(value) or 0 for value in (*read, *written))
+        moved = [value_bytes(value) or 0 for value in (*read, *written)]
         tier = off_chip_tiers(target.summary)[0]
-        return round(cost([node], {tier.name: moved}, target.summary).seconds * _PER_SECOND)
+        time = cost([node], {tier.name: moved}, target.summary).time
+        # Where operators share sections, one more of them is not one more launch.
+        launch = time.launch if self.machine.level == "o0" else 0.0
+        return round((launch + time.overlapped) * _PER_SECOND)
 
     def _values(self) -> list[CutValue]:
         """Return the values that copies may be made of."""

@@ -82,11 +82,11 @@ def section_record(
     Returns:
         The record.
     """
-    traffic: dict[str, int] = {}
+    traffic: dict[str, list[int]] = {}
     for value in (*interface.inputs, *interface.loaded, *interface.outputs):
         region, copies = regions[name_of(value)], roles.copies(value)
         if not roles.spatial_batches or roles.is_batch(value):
-            traffic[region.tier] = traffic.get(region.tier, 0) + region.bytes // copies
+            traffic.setdefault(region.tier, []).append(region.bytes // copies)
     modelled = cost(interface.group.nodes, traffic, target.summary)
     return Section(
         **vars(stage),
@@ -94,6 +94,7 @@ def section_record(
         flops=modelled.flops,
         bytes=modelled.bytes,
         seconds=modelled.seconds,
+        time=modelled.time,
         sram_bytes=sram_bytes(interface.group.nodes, target),
         collective=collective(interface.group.nodes),
         rule=interface.group.rule,

@@ -7,12 +7,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-import numpy as np
 import onnx_ir as ir
 
 from samba_onnx.facts.domains import is_custom, qualified
 from samba_onnx.facts.dtypes import plain_name
-from samba_onnx.passes.rewrites.rewriting import each_graph, inherit, is_operator
+from samba_onnx.passes.rewrites.rewriting import converted, each_graph, inherit, is_operator
 
 __all__ = ["ReplaceFloat16Pass"]
 
@@ -102,7 +101,7 @@ class _Replacement:
         for value in halves:
             if value not in inputs:
                 if value.const_value is not None:
-                    value.const_value = _converted(value.const_value, self.dtype)
+                    value.const_value = converted(value.const_value, self.dtype)
                 self._set_type(value)
         # Case 1.
         for value in inputs:
@@ -128,7 +127,7 @@ class _Replacement:
             elif attribute.type == ir.AttributeType.TENSOR:
                 tensor = attribute.as_tensor()
                 if tensor.dtype == _HALF:
-                    node.attributes[name] = ir.AttrTensor(name, _converted(tensor, self.dtype))
+                    node.attributes[name] = ir.AttrTensor(name, converted(tensor, self.dtype))
 
     def _cast_input(self, value: ir.Value) -> None:
         graph = self.model.graph
@@ -263,15 +262,3 @@ def _note(model: ir.Model, halves: list[ir.Value], dtype: ir.DataType) -> str:
 
 def _plain(dtype: ir.DataType) -> str:
     return plain_name(dtype.name)
-
-
-def _converted(tensor: ir.TensorProtocol, dtype: ir.DataType) -> ir.LazyTensor:
-    """Return a tensor in another type, computed each time that somebody reads it."""
-
-    def compute() -> ir.TensorProtocol:
-        with np.errstate(over="ignore"):
-            return ir.Tensor(tensor.numpy().astype(dtype.numpy()), dtype=dtype)
-
-    return ir.LazyTensor(
-        compute, dtype=dtype, shape=ir.Shape(tensor.shape.numpy()), name=tensor.name
-    )

@@ -238,3 +238,20 @@ def _is_weight(tensor: ir.TensorProtocol) -> bool:
     dtype = tensor.dtype
     quantized = dtype.is_integer() and dtype.bitwidth < 16 and tensor.size > 1
     return dtype.is_floating_point() or quantized or tensor.size > 1024
+
+
+def converted(tensor: ir.TensorProtocol, dtype: ir.DataType) -> ir.LazyTensor:
+    """Return a tensor in another type, computed each time that somebody reads it.
+
+    Args:
+        tensor: Numbers of any floating-point type.
+        dtype: The other type; what overflows in it is infinite.
+    """
+
+    def compute() -> ir.TensorProtocol:
+        with np.errstate(over="ignore"):
+            return ir.Tensor(tensor.numpy().astype(dtype.numpy()), dtype=dtype)
+
+    return ir.LazyTensor(
+        compute, dtype=dtype, shape=ir.Shape(tensor.shape.numpy()), name=tensor.name
+    )

@@ -7,6 +7,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import onnx
 from pydantic import ValidationError
@@ -18,6 +19,7 @@ from samba_onnx.passes.targets.schema import (
     RowFile,
     TargetFile,
     TierFile,
+    TimingFile,
     UnsupportedFile,
 )
 from samba_onnx.safety.files import open_regular, printable
@@ -28,6 +30,9 @@ MAX_BYTES = 1 << 20
 MAX_DEPTH = 16
 _BASES = frozenset({"operators", "unsupported"})
 """Built-in files that hold rows for others to extend, and no hardware."""
+
+
+_Figures = TypeVar("_Figures", TierFile, TimingFile, HardwareFile)
 
 
 @dataclass(frozen=True)
@@ -232,18 +237,20 @@ def _merge_hardware(base: HardwareFile, child: HardwareFile) -> HardwareFile:
     tiers = dict(base.tiers)
     for name, tier in child.tiers.items():
         old = tiers.get(name, TierFile())
-        tiers[name] = TierFile(
-            bytes=tier.bytes or old.bytes,
-            bytes_per_second=tier.bytes_per_second or old.bytes_per_second,
-        )
-    return HardwareFile(
-        tiers=tiers,
-        peak_flops={**base.peak_flops, **child.peak_flops},
-        link_bytes_per_second=child.link_bytes_per_second or base.link_bytes_per_second,
-        link_latency_seconds=child.link_latency_seconds or base.link_latency_seconds,
-        rdu_link_bytes_per_second=child.rdu_link_bytes_per_second or base.rdu_link_bytes_per_second,
-        rdu_link_latency_seconds=child.rdu_link_latency_seconds or base.rdu_link_latency_seconds,
-    )
+        tiers[name] = _laid_over(old, tier)
+    timing = base.timing
+    if child.timing is not None:
+        timing = _laid_over(base.timing or TimingFile(), child.timing)
+    merged = _laid_over(base, child)
+    figures = {"tiers": tiers, "peak_flops": {**base.peak_flops, **child.peak_flops}}
+    return merged.model_copy(update={**figures, "timing": timing})
+
+
+def _laid_over(base: _Figures, child: _Figures) -> _Figures:
+    """Return figures of which each is the child's, or where it states none the base's."""
+    figures = {name: getattr(child, name) for name in type(base).model_fields}
+    stated = {name: figure for name, figure in figures.items() if figure is not None}
+    return base.model_copy(update=stated)
 
 
 def _check_complete(file: TargetFile, path: Path) -> None:
@@ -261,6 +268,9 @@ def _check_complete(file: TargetFile, path: Path) -> None:
     for name, tier in hardware.tiers.items():
         needed[f"hardware.tiers.{name}.bytes"] = tier.bytes
         needed[f"hardware.tiers.{name}.bytes_per_second"] = tier.bytes_per_second
+    if hardware.timing is not None:
+        for key in TimingFile.model_fields:
+            needed[f"hardware.timing.{key}"] = getattr(hardware.timing, key)
     missing = [key for key, value in needed.items() if not value]
     if missing:
         raise TargetError(

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Literal
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, Literal
 
 from samba_onnx.passes.targets.files import TargetProfile
-from samba_onnx.passes.targets.schema import Figure, HardwareFile
+from samba_onnx.passes.targets.schema import Figure, HardwareFile, TimingFile
 from samba_onnx.pef.target_summary import Assumption, TargetSummary, Tier
+from samba_onnx.pef.timing import TimingFigures
 
 TIERS: tuple[Literal["sram", "hbm", "ddr"], ...] = ("sram", "hbm", "ddr")
 """From nearest to the compute units to farthest."""
@@ -20,7 +23,13 @@ def summarise(profile: TargetProfile) -> TargetSummary:
     return TargetSummary(
         name=profile.name,
         tiers=tuple(
-            Tier(tier, int(values[f"{tier}.bytes"]), values[f"{tier}.bytes_per_second"])
+            Tier(
+                tier,
+                int(values[f"{tier}.bytes"]),
+                values[f"{tier}.bytes_per_second"],
+                values.get(f"{tier}.wide_bytes_per_second", 0.0),
+                values.get(f"{tier}.narrow_bytes_per_second", 0.0),
+            )
             for tier in TIERS
             if tier in hardware.tiers
         ),
@@ -34,7 +43,26 @@ def summarise(profile: TargetProfile) -> TargetSummary:
             for name, (figure, unit) in figures.items()
             if figure.evidence == "assumed"
         ),
+        timing=None if hardware.timing is None else _timing(values),
     )
+
+
+def _timing(values: Mapping[str, float]) -> TimingFigures:
+    """Return the figures of sections; those that count something are whole numbers."""
+    own: dict[str, Any] = {
+        field.name: values[f"timing.{field.name}"]
+        for field in dataclasses.fields(TimingFigures)
+        if f"timing.{field.name}" in values
+    }
+    return TimingFigures(**own)
+
+
+def timing_unit(name: str) -> str:
+    """Return the unit of a figure of sections, by its name."""
+    for ending, unit in (("_seconds", "s"), ("_bytes", "bytes"), ("_units", "units")):
+        if name.endswith(ending):
+            return unit
+    return "elements" if name == "granule" else "share"
 
 
 def _figures(hardware: HardwareFile) -> dict[str, tuple[Figure, str]]:
@@ -44,10 +72,14 @@ def _figures(hardware: HardwareFile) -> dict[str, tuple[Figure, str]]:
         if tier := hardware.tiers.get(name):
             figures[f"{name}.bytes"] = (tier.bytes, "bytes")
             figures[f"{name}.bytes_per_second"] = (tier.bytes_per_second, "bytes/s")
+            figures[f"{name}.wide_bytes_per_second"] = (tier.wide_bytes_per_second, "bytes/s")
+            figures[f"{name}.narrow_bytes_per_second"] = (tier.narrow_bytes_per_second, "bytes/s")
     for dtype, figure in hardware.peak_flops.items():
         figures[f"peak_flops.{dtype}"] = (figure, "operations/s")
     figures["link.bytes_per_second"] = (hardware.link_bytes_per_second, "bytes/s")
     figures["link.latency"] = (hardware.link_latency_seconds, "s")
     figures["rdu_link.bytes_per_second"] = (hardware.rdu_link_bytes_per_second, "bytes/s")
     figures["rdu_link.latency"] = (hardware.rdu_link_latency_seconds, "s")
+    for key in TimingFile.model_fields if hardware.timing is not None else ():
+        figures[f"timing.{key}"] = (getattr(hardware.timing, key), timing_unit(key))
     return {name: (figure, unit) for name, (figure, unit) in figures.items() if figure is not None}

@@ -149,6 +149,38 @@ class TierFile(_Strict):
 
     bytes: WholeFigure | None = None
     bytes_per_second: Figure | None = None
+    wide_bytes_per_second: Figure | None = None
+    """What a section achieves for values that lie in all channels; the bandwidth when left out."""
+    narrow_bytes_per_second: Figure | None = None
+    """What a section achieves for smaller values; the bandwidth when left out."""
+
+
+class Share(Figure):
+    """A share of a whole."""
+
+    value: Annotated[float, Field(gt=0, le=1)]
+
+
+class TimingFile(_Strict):
+    """How far sections stay behind peak figures, and what a launch takes (``docs/timing.md``).
+
+    The names are those of :class:`samba_onnx.pef.timing.TimingFigures`, which says what they are.
+    """
+
+    host_launch_seconds: Figure | None = None
+    device_launch_seconds: Figure | None = None
+    product_efficiency: Share | None = None
+    fused_efficiency: Share | None = None
+    tuned_efficiency: Share | None = None
+    streamed_share: Share | None = None
+    vector_efficiency: Share | None = None
+    fill_seconds: Figure | None = None
+    granule: WholeFigure | None = None
+    compute_units: WholeFigure | None = None
+    product_units: WholeFigure | None = None
+    operator_units: WholeFigure | None = None
+    tile_bytes: WholeFigure | None = None
+    wide_bytes: WholeFigure | None = None
 
 
 class HardwareFile(_Strict):
@@ -164,6 +196,10 @@ class HardwareFile(_Strict):
     """From one RDU to the next one; a target that stands alone may have none."""
     rdu_link_latency_seconds: Figure | None = None
     """Latency of an exchange between all RDUs of a program."""
+    tiles: WholeFigure | None = None
+    """Tiles of an RDU, of which a program may have a part; none where it cannot be divided."""
+    timing: TimingFile | None = None
+    """None where only the figures above are known: sections run at peak rate, without a launch."""
 
     @model_validator(mode="after")
     def _check_types(self) -> Self:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import onnx
@@ -14,6 +14,7 @@ import onnx_ir as ir
 from samba_onnx.errors import TargetError
 from samba_onnx.facts.domains import normal_domain, qualified
 from samba_onnx.passes.targets import checks
+from samba_onnx.passes.targets.conditions import parted, under
 from samba_onnx.passes.targets.files import available_targets, read_profile
 from samba_onnx.passes.targets.hardware import summarise
 from samba_onnx.passes.targets.reasons import Reason, ReasonCode
@@ -62,6 +63,8 @@ class Target:
     """Operators that it is taken to run on tensors of static shape, whatever the rows say."""
     fusion_rules: Path | None = None
     """The file of its own rules of fusion, for level ``o1``; None for a target without."""
+    tiles: int | None = None
+    """Tiles of an RDU, of which a program may have a part; None for one that cannot be divided."""
 
     @functools.cached_property
     def _rows(self) -> Mapping[tuple[str, str], OperatorRow]:
@@ -199,19 +202,26 @@ def load_target(name_or_path: str | os.PathLike[str] | Target) -> Target:
     """Load a target.
 
     Args:
-        name_or_path: A built-in target's name, a path to a TOML file, or a target, which is
+        name_or_path: A built-in target's name, a path to a TOML file, either with conditions behind it
+            (``sn30:4tiles``, see :mod:`samba_onnx.passes.targets.conditions`), or a target, which is
             returned as it is.
 
     Returns:
         The target.
 
     Raises:
-        TargetError: There is no such target, or its file is malformed; names the file and key.
+        TargetError: There is no such target or condition, or its file is malformed; names the file and
+            key.
     """
     if isinstance(name_or_path, Target):
         return name_or_path
     name = os.fspath(name_or_path)
-    return _load_builtin(name) if name in available_targets() else _build(name)
+    base, conditions = (name, ()) if os.path.exists(name) else parted(name)
+    whole = _load_builtin(base) if base in available_targets() else _build(base)
+    if not conditions:
+        return whole
+    named = f"{whole.name}:{','.join(conditions)}"
+    return replace(whole, name=named, summary=under(whole.summary, conditions, whole.tiles, named))
 
 
 @functools.cache
@@ -236,4 +246,5 @@ def _build(name: str) -> Target:
         opsets=profile.opsets,
         dtypes=profile.dtypes or (),
         fusion_rules=profile.fusion_rules,
+        tiles=None if profile.hardware.tiles is None else profile.hardware.tiles.value,
     )

@@ -66,6 +66,7 @@ from samba_onnx.cli.options import (
     parse_sizes,
 )
 from samba_onnx.cli.parallel_options import ChipsOption, TensorParallelOption, parallel_options
+from samba_onnx.cli.precision_options import PrecisionOption, PresetOption, chosen_precision
 from samba_onnx.cli.progress import Activity
 from samba_onnx.cli.supposing import WhatIfOption, show_supposed, supposed_target
 from samba_onnx.cli.torch_models import analyze_torch, torch_sizing
@@ -93,6 +94,8 @@ def analyze(
     sample_input: SampleInputOption = None,
     keep_dynamic: KeepDynamicOption = False,
     float16: Float16Option = None,
+    precision: PrecisionOption = None,
+    graphamp_preset: PresetOption = None,
     train: TrainOption = False,
     translations: TranslationsOption = None,
     loss_index: LossOption = None,
@@ -133,6 +136,7 @@ def analyze(
     batches = spatial_mini_batches(model, spatial_batches)
     dims, shapes = parse_sizes(dim), stated_shapes(input_shape, sample_input)
     sizes: dict[str, Any] = {"dims": dims, "input_shapes": shapes, "keep_dynamic": keep_dynamic}
+    sizes["precision"] = chosen_precision(precision, graphamp_preset)
     sizes |= {"float16": float16, "legalise": legalise, "no_legalise": no_legalise or ()}
     sizes |= fusion_choices(level, optimization_rules, use_o1_default_rules)
     device = device_choices(target, level, placement, host)
@@ -212,7 +216,8 @@ def _planned(
 def _torch_program(sizes: dict[str, Any], program: dict[str, Any]) -> dict[str, Any]:
     """Return what is said of the program of a torch model, with rules of legalisation and fusion."""
     rules = legalisation_choices(sizes["legalise"], sizes["no_legalise"])
-    return program | {"legalisation": rules, "fusion": torch_fusion(sizes)}
+    chosen = {"legalisation": rules, "fusion": torch_fusion(sizes), "precision": sizes["precision"]}
+    return program | chosen
 
 
 def _sizings(

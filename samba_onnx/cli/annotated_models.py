@@ -35,6 +35,7 @@ def write_annotated(
     input_shapes: Any,
     keep_dynamic: bool,
     float16: str | None,
+    precision: str | None,
     legalise: str,
     no_legalise: Sequence[str],
     optimization_rules: str | None = None,
@@ -51,27 +52,23 @@ def write_annotated(
         input_shapes: Shapes of inputs.
         keep_dynamic: Whether other dimensions stay dynamic.
         float16: The type in which float16 is computed.
+        precision: In which types others compute.
         legalise: ``auto`` or ``all``.
         no_legalise: Rules of legalisation that are not applied.
         optimization_rules: A file of fusion rules.
         default_rules: Whether those of the target count.
-        **choices: Target, level and placement, as ``samba_onnx.workflows.choices.chosen_settings`` takes
-            them.
+        **choices: Target, level and placement, as ``workflows.choices.chosen_settings`` takes them.
 
     Raises:
         SambaError: As ``samba_onnx.workflows.annotating.annotate``.
     """
     from samba_onnx.passes.planning.fusion.choosing import FusionOptions
     from samba_onnx.workflows.annotating import annotate
-    from samba_onnx.workflows.choices import (
-        chosen_options,
-        chosen_settings,
-        legalisation_options,
-    )
+    from samba_onnx.workflows.choices import chosen_options, chosen_settings, legalisation_options
 
     activity.step("annotate")
     rules = legalisation_options(legalise, no_legalise)
     fusion = FusionOptions(optimization_rules, default_rules)
     settings = chosen_settings(progress=activity.step, legalisation=rules, fusion=fusion, **choices)
-    options = chosen_options(settings.target, dims, input_shapes, keep_dynamic, float16)
+    options = chosen_options(settings.target, dims, input_shapes, keep_dynamic, float16, precision)
     annotate(model, output, settings, options[0])

@@ -65,6 +65,7 @@ from samba_onnx.cli.options import (
     parse_sizes,
 )
 from samba_onnx.cli.parallel_options import ChipsOption, TensorParallelOption, parallel_options
+from samba_onnx.cli.precision_options import PrecisionOption, PresetOption, chosen_precision
 from samba_onnx.cli.progress import Activity
 from samba_onnx.cli.torch_models import convert_torch
 from samba_onnx.cli.wrong_files import refuse_pef
@@ -115,6 +116,8 @@ def convert(
     sample_input: SampleInputOption = None,
     keep_dynamic: KeepDynamicOption = False,
     float16: Float16Option = None,
+    precision: PrecisionOption = None,
+    graphamp_preset: PresetOption = None,
     fail_on_fallback: FailOption = False,
     max_fallbacks: FallbacksOption = None,
     max_transfer_bytes: TransferOption = None,
@@ -172,6 +175,7 @@ def convert(
     batches = spatial_mini_batches(model, spatial_batches)
     dims, shapes = parse_sizes(dim), stated_shapes(input_shape, sample_input)
     sizes: dict[str, Any] = {"dims": dims, "input_shapes": shapes, "keep_dynamic": keep_dynamic}
+    sizes["precision"] = chosen_precision(precision, graphamp_preset)
     sizes |= {"float16": float16, "legalise": legalise, "no_legalise": no_legalise or ()}
     sizes |= fusion_choices(level, optimization_rules, use_o1_default_rules)
     refuse_losses(loss_index, train)
@@ -208,6 +212,7 @@ def convert(
                 spatial_batches=batches,
                 check_passes=check_passes,
                 parallel=parallel,
+                precision=sizes["precision"],
             )
         else:
             refuse_torch_options(train)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from samba_onnx.pef.decoding import MAY_BE_MISSING
 from samba_onnx.pef.sharding import Collective
+from samba_onnx.pef.timing import SectionTime
 from samba_onnx.program.kinds import SectionType
 
 
@@ -77,13 +78,15 @@ class Section(Stage):
     bytes: int = 0
     """Bytes read and written in off-chip device memory by one execution."""
     seconds: float = 0.0
-    """Modelled: max(flops / peak, bytes / bandwidth)."""
+    """Modelled time of one call: ``time.seconds``."""
     sram_bytes: int = 0
     """Weights and the largest set of live activations, as planned for on-chip memory."""
     collective: Collective | None = dataclasses.field(default=None, metadata=MAY_BE_MISSING)
     """What RDUs exchange in it, which is all that it does; None for a section of one RDU."""
     rule: str = dataclasses.field(default="", metadata=MAY_BE_MISSING)
     """The rule of fusion that it is one section for; empty where none is."""
+    time: SectionTime | None = dataclasses.field(default=None, metadata=MAY_BE_MISSING)
+    """The parts of ``seconds``; None in a PEF of a version that did not know them."""
 
 
 @dataclass(frozen=True)

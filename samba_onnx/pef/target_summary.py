@@ -5,9 +5,11 @@ Sizes are bytes, times are modelled seconds, rates are per second.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from samba_onnx.pef.decoding import MAY_BE_MISSING
+from samba_onnx.pef.timing import TimingFigures
 
 
 @dataclass(frozen=True)
@@ -19,7 +21,23 @@ class Tier:
     bytes: int
     """Its size."""
     bytes_per_second: float
-    """Its bandwidth."""
+    """Its bandwidth, as it is published or follows from what is."""
+    wide_bytes_per_second: float = field(default=0.0, metadata=MAY_BE_MISSING)
+    """What a section achieves for values that lie in all channels; 0 for the whole bandwidth."""
+    narrow_bytes_per_second: float = field(default=0.0, metadata=MAY_BE_MISSING)
+    """What a section achieves for smaller values; 0 for the whole bandwidth."""
+
+    def seconds(self, size: int, wide_bytes: int = 0) -> float:
+        """Return the modelled time to read or write a value once.
+
+        Args:
+            size: Its bytes.
+            wide_bytes: The size from which a value lies in all channels.
+        """
+        achieved = (
+            self.wide_bytes_per_second if size >= wide_bytes else self.narrow_bytes_per_second
+        )
+        return size / (achieved or self.bytes_per_second)
 
 
 @dataclass(frozen=True)
@@ -56,6 +74,9 @@ class TargetSummary:
     """Bandwidth from one RDU to the next one; 0 where nobody has stated it."""
     rdu_link_latency_seconds: float = field(default=0.0, metadata=MAY_BE_MISSING)
     """Taken by an exchange between all RDUs of a program however small."""
+    timing: TimingFigures | None = field(default=None, metadata=MAY_BE_MISSING)
+    """How far sections stay behind the figures above; None for a device of which only these are known,
+    whose sections are modelled at peak rate and without a launch."""
 
     def tier(self, name: str) -> Tier:
         """Return the tier called ``name``.
@@ -67,6 +88,25 @@ class TargetSummary:
             if tier.name == name:
                 return tier
         raise KeyError(name)
+
+    def traffic_seconds(self, traffic: Mapping[str, Sequence[int]]) -> float:
+        """Return the modelled time of a section's traffic with off-chip memory.
+
+        Args:
+            traffic: Bytes of each value that is read or written, by tier.
+
+        Returns:
+            The sum over values: a channel serves one after the other, in seconds. A value from
+            ``timing.wide_bytes`` on goes at the tier's wide rate, a smaller one at its narrow one.
+        """
+        wide = 0 if self.timing is None else self.timing.wide_bytes
+        times = (
+            tier.seconds(size, wide)
+            for name, sizes in traffic.items()
+            for tier in (self.tier(name),)
+            for size in sizes
+        )
+        return sum(times, start=0.0)
 
     def transfer_seconds(self, size: int) -> float:
         """Return the modelled time of one host↔RDU copy.

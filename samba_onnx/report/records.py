@@ -105,7 +105,7 @@ class SectionReport:
     sram_bytes: int
     """Weights and the largest set of live activations, planned for on-chip memory."""
     modelled_seconds: float
-    """max(flops / peak, bytes / bandwidth)."""
+    """Launch, the longest of compute and traffic, and the filling of its pipeline."""
     operators: dict[str, int]
     """Nodes by operator."""
     rule: str = ""

@@ -18,6 +18,8 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, Final
 
+from samba_onnx.facts.precisions import PRESETS, Precision
+
 LOGGER: Final = logging.getLogger(__name__)
 
 
@@ -132,6 +134,18 @@ _COMPILING: Final = (
     Argument("o1", "sections by rules of fusion", kind=bool, default=False, commands=COMPILING),
     Argument("o3", "sections as large as can be", kind=bool, default=False, commands=COMPILING),
     Argument("optimization_rules", "file with rules of fusion, for o1", commands=COMPILING),
+    Argument(
+        "graphamp_preset",
+        "types to compute in: those of the model, bfloat16 in matrix products, or throughout",
+        commands=COMPILING,
+        choices=tuple(PRESETS),
+    ),
+    Argument(
+        "precision",
+        "the same, by name",
+        commands=COMPILING,
+        choices=tuple(map(str, Precision)),
+    ),
 )
 
 
@@ -151,7 +165,6 @@ _HINTS: Final = (
             ("mac_human_decision", "file with section cuts", str),
             ("enable_conv_tiling", "cut convolutions into tiles", bool),
             ("enable_stochastic_rounding", "round at random", bool),
-            ("graphamp_preset", "mixed precision", str),
             ("default_par_factors", "default parallel factors", bool),
             ("o1_experimental_opts", "try more rules of fusion", Any),
             ("enable_distribution_pass", "cut operators for several RDUs", Any),

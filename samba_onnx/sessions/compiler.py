@@ -13,6 +13,7 @@ from torch import nn
 from torch.optim import Optimizer
 
 from samba_onnx.errors import UsageError
+from samba_onnx.export.capture.precision import computing_in
 from samba_onnx.export.programs.region_types import match_region_types
 from samba_onnx.export.programs.training_steps import optimizer_list
 from samba_onnx.facts.names import RATE
@@ -30,6 +31,7 @@ from samba_onnx.sessions.options import (
     Destination,
     Model,
     SessionOptions,
+    chosen_precision,
     output_path,
 )
 from samba_onnx.sessions.spatial import refuse_batch_dimensions, spatial_batches
@@ -122,6 +124,7 @@ class Compiler:
         trained = [] if inference or options.get("inference") else listed
         is_onnx(model)  # refuses what is no model, before it is asked for a name
         path = output_path(options, model, destination.output)
+        precision = chosen_precision(options, destination.precision)
         model = trained_module(model, trained, weights, losses)
         named = named_inputs(model, inputs)
         where, batches = destination.where(options), spatial_batches(options)
@@ -129,6 +132,7 @@ class Compiler:
             if batches:
                 raise UsageError(_NO_SPATIAL_ONNX)
             texts = {**destination.texts(), **self._hints(options, where["level"])}
+            where["precision"] = str(precision)
             _compile_onnx(model, named, path, texts, where, check)
             return _announced(path)
         assert isinstance(model, nn.Module)
@@ -136,7 +140,7 @@ class Compiler:
         training = None
         if trained:
             training = Training(attached_losses(model, loss_indices), accumulates)
-        with self._mode.on():
+        with self._mode.on(), computing_in(precision):
             program = recorded_program(model, named, trained, training, check=check)
         if training is None and program.argins:
             _tell_of_dropouts(model, program)

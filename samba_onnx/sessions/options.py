@@ -15,6 +15,7 @@ from pydantic import BaseModel
 from torch import nn
 
 from samba_onnx.errors import UsageError
+from samba_onnx.facts.precisions import Precision, precision_of, preset_precision
 from samba_onnx.pef.user_metadata import write_value
 from samba_onnx.sessions.arguments import tell_idle
 from samba_onnx.workflows.choices import FUSING, FusionOptions, ParallelOptions
@@ -158,6 +159,23 @@ def fusion_of(options: Mapping[str, Any], level: str) -> FusionOptions:
     return FusionOptions()
 
 
+def chosen_precision(options: Mapping[str, Any], precision: str | None) -> Precision:
+    """Return the precision of a compilation.
+
+    Args:
+        options: Settings; ``precision`` and ``graphamp_preset`` count, the first before the second.
+        precision: Overrides them.
+
+    Raises:
+        UsageError: There is no such precision or preset.
+    """
+    name = precision or options.get("precision")
+    preset = options.get("graphamp_preset")
+    if name is None and preset is not None:
+        return preset_precision(str(preset))
+    return precision_of(None if name is None else str(name))
+
+
 def parallel_of(options: Mapping[str, Any]) -> ParallelOptions | None:
     """Return for how many RDUs a compilation is to cut its programs; None for one.
 
@@ -183,6 +201,7 @@ class Destination:
     """Path of the PEF; overrides the settings, like the two that follow."""
     target: str | os.PathLike[str] | None = None
     level: str | None = None
+    precision: str | None = None
 
     def where(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """Return target, level, rules of fusion and number of RDUs of a compilation.

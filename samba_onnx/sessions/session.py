@@ -11,7 +11,7 @@ import logging
 import os
 from argparse import Namespace
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -21,6 +21,7 @@ from pydantic import BaseModel
 from torch import nn
 from torch.optim import Optimizer
 
+from samba_onnx.export.capture.precision import native_precision
 from samba_onnx.facts.names import RATE, SEED
 from samba_onnx.graph import SambaGraph
 from samba_onnx.runtime.selection import SectionIds
@@ -185,6 +186,7 @@ class SambaSession:
         output: str | os.PathLike[str] | None = None,
         target: str | os.PathLike[str] | None = None,
         level: str | None = None,
+        precision: str | None = None,
         check: bool = True,
         gradient_accumulation: bool = False,
         weights: Collection[str] | None = None,
@@ -223,6 +225,10 @@ class SambaSession:
             output: Path of the PEF, which overrides the settings.
             target: The device: a name or the path to a profile, which overrides the settings.
             level: ``o0`` or ``o3``, which overrides the settings.
+            precision: ``fp32`` for the model's own types, ``mixed`` for bfloat16 in matrix products and
+                convolutions, ``bf16`` for bfloat16 in all that the model does not convert to float32
+                itself, ``bf16-throughout`` for all. Overrides the settings, of which
+                ``graphamp_preset`` counts. Inputs, outputs, and what is trained stay float32.
             check: Compute the outputs by what was exported and by the model itself, and refuse to
                 compile if they differ; so with gradients, and with steps of the optimizers by
                 torch.optim. Dropouts are compared with their rates at 0. Where there is nothing to
@@ -258,7 +264,7 @@ class SambaSession:
             model,
             inputs,
             optimizers,
-            Destination(config_dict, (pef_metadata, metadata), output, target, level),
+            Destination(config_dict, (pef_metadata, metadata), output, target, level, precision),
             name=name,
             loss_indices=loss_indices,
             inference=inference,
@@ -784,9 +790,8 @@ class SambaSession:
             tell_idle("use_legacy_names")
 
     def disable_graphamp(self) -> AbstractContextManager[None]:
-        """Ask for the model's own types inside; a hint, which the PEF lists: they always are."""
-        self._options.record_hint("disable_graphamp", True)
-        return nullcontext()
+        """Compute in the model's own types inside, in the ``forward`` of a module that is compiled in others."""
+        return native_precision()
 
     def _add_directives(self, directives: Mapping[str, Any] | None) -> AbstractContextManager[None]:
         """Hints for the compiler on what is traced inside, without effect; the PEF lists them."""

@@ -11,6 +11,7 @@ from torch import nn
 from torch.optim import Optimizer
 
 from samba_onnx.errors import GraphMismatchError, UsageError
+from samba_onnx.export.capture.precision import computing_in
 from samba_onnx.export.programs.inference import inference_program
 from samba_onnx.export.programs.renaming import with_free_outputs
 from samba_onnx.export.programs.training_steps import (
@@ -18,6 +19,7 @@ from samba_onnx.export.programs.training_steps import (
     optimizer_records,
     parameter_names,
 )
+from samba_onnx.facts.precisions import stored_precision
 from samba_onnx.optim import from_json, state_materializers
 from samba_onnx.pef import Pef
 from samba_onnx.program.fingerprint import difference
@@ -270,7 +272,7 @@ class Tracer:
     ) -> tuple[TracedGraph, OptimizerSteps]:
         """Trace a module as it was compiled: with its backward half, or without."""
         compiled = [from_json(one) for one in record.optimizers] if record else []
-        with self._mode.on():
+        with self._mode.on(), computing_in(stored_precision(self._program.manifest.metadata)):
             if record is None or not record.training:
                 program = forward_program(model, inputs)
                 return traced_graph(program, model, inputs), OptimizerSteps()

@@ -17,7 +17,7 @@ from samba_onnx.passes.sharding.programs import ParallelOptions
 from samba_onnx.passes.targets import Target, load_target
 from samba_onnx.pef.host_summary import HostSummary
 from samba_onnx.safety.files import printable
-from samba_onnx.workflows.half_types import float16_type
+from samba_onnx.workflows.half_types import float16_type, precision_for
 from samba_onnx.workflows.pass_guard import PassGuard
 from samba_onnx.workflows.planning import CompilerSettings, Progress, silent
 from samba_onnx.workflows.sizes import Sizes, each_size
@@ -110,6 +110,7 @@ def chosen_options(
     input_shapes: InputShapes | None,
     keep_dynamic: bool,
     float16: str | None,
+    precision: str | None = None,
 ) -> list[PipelineOptions]:
     """Return what the user says of sizes and types, for each graph.
 
@@ -119,9 +120,15 @@ def chosen_options(
         input_shapes: Shapes of inputs by name.
         keep_dynamic: Whether other dimensions of inputs stay dynamic; otherwise they become 1.
         float16: The type in which float16 is computed, as ``convert`` takes it.
+        precision: In which types operators compute, as ``convert`` takes it.
+
+    Raises:
+        UsageError: There is no such choice, or the target lacks a type.
     """
+    chosen = precision_for(target, precision)
     half = float16_type(target, float16)
     assumed = None if keep_dynamic else ASSUMED_SIZE
     return [
-        PipelineOptions(sizes, input_shapes or {}, assumed, half) for sizes in each_size(dims or {})
+        PipelineOptions(sizes, input_shapes or {}, assumed, half, chosen)
+        for sizes in each_size(dims or {})
     ]

@@ -68,6 +68,7 @@ def analyze(
     input_shapes: InputShapes | None = None,
     keep_dynamic: bool = False,
     float16: str | None = None,
+    precision: str | None = None,
     parallel: ParallelOptions | None = None,
     progress: Progress | None = None,
 ) -> Manifest:
@@ -81,12 +82,13 @@ def analyze(
         host: The CPU: a profile, its path, or ``default``.
         legalise: ``auto`` or ``all``, as :func:`convert` explains.
         no_legalise: Rules of legalisation that are not applied.
-        optimization_rules: A file of fusion rules for level ``o1``, as :func:`convert` takes it.
+        optimization_rules: A file of fusion rules for level ``o1``.
         default_rules: Whether those of the target count.
         dims: Sizes of dynamic dimensions; several make a graph for each.
         input_shapes: Shapes of inputs by name, as :func:`convert` takes them.
         keep_dynamic: Whether others stay dynamic; otherwise they become 1.
         float16: The type in which float16 is computed, as :func:`convert` takes it.
+        precision: The types in which float32 is computed, likewise.
         parallel: For how many RDUs it is cut, and how; None for one RDU.
         progress: Called with the name of each step before it begins.
 
@@ -94,14 +96,12 @@ def analyze(
         The manifest that the PEF would have, without members.
 
     Raises:
-        ModelError: The model cannot be used.
-        TargetError: The target or the host is unknown or malformed.
         SambaError: As :func:`convert` raises it.
     """
     where = (target, level, progress, placement, host, legalisation_options(legalise, no_legalise))
     rules = FusionOptions(optimization_rules, default_rules)
     settings = chosen_settings(*where, False, rules, parallel)
-    options = chosen_options(settings.target, dims, input_shapes, keep_dynamic, float16)
+    options = chosen_options(settings.target, dims, input_shapes, keep_dynamic, float16, precision)
     return _plan_onnx(model, settings, options)[1].manifest
 
 
@@ -121,6 +121,7 @@ def convert(
     input_shapes: InputShapes | None = None,
     keep_dynamic: bool = False,
     float16: str | None = None,
+    precision: str | None = None,
     sample: bool | None = None,
     sample_seconds: float = SECONDS,
     seed: int = 0,
@@ -159,6 +160,10 @@ def convert(
             become 1, and a note says which.
         float16: The type in which float16 is computed: ``float32``, ``bfloat16``, or ``cpu`` to leave it
             to the host. None takes float32 where the target has it.
+        precision: In which types operators compute that state float32: ``fp32``, ``mixed`` for bfloat16 in
+            matrix products and convolutions, ``bf16`` for bfloat16 in all that the model does not
+            convert to float32 itself, ``bf16-throughout`` for all. Inputs and outputs stay float32.
+            None is ``fp32``.
         sample: Whether to run the original model once on seeded random inputs, in a child process
             with limits, to keep inputs and outputs in the PEF for self-tests, and to try whether the
             emulator's engine can prepare what was compiled. None does so unless the weights take
@@ -193,7 +198,7 @@ def convert(
     settings = chosen_settings(
         target, level, progress, placement, host, rules, check_passes, fusion, parallel
     )
-    options = chosen_options(settings.target, dims, input_shapes, keep_dynamic, float16)
+    options = chosen_options(settings.target, dims, input_shapes, keep_dynamic, float16, precision)
     loaded, planned = _plan_onnx(model, settings, options)
     settings.progress("sample")
     # The inputs and outputs of the first graph have the names of the model.
@@ -207,7 +212,8 @@ def convert(
         graph=planned.manifest.graphs[0].name,
         custom_ops=libraries,
         replaced=any(
-            step.name == "ReplaceFloat16" and step.modified for step in planned.manifest.passes
+            step.name in ("ReplaceFloat16", "ReducePrecision") and step.modified
+            for step in planned.manifest.passes
         ),
     )
     source = replace(planned.manifest.source, files=loaded.digests())

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from samba_onnx.facts.tolerances import rounding_unit
+from samba_onnx.facts.precisions import stored_precision
+from samba_onnx.facts.tolerances import COARSER
 from samba_onnx.pef import Pef
 from samba_onnx.pef.manifest import Graph
 from samba_onnx.runtime.engine.protocol import Engine
@@ -64,16 +65,14 @@ def coarseness(pef: Pef, graph: Graph) -> float:
         graph: One of its graphs.
 
     Returns:
-        8 where a model in float16 is computed in bfloat16; otherwise 1.
+        8, against float16, where a model in float16 or float32 is computed in bfloat16; otherwise 1.
     """
     from samba_onnx.runtime.engine.lowerings.bfloat16 import uses_bfloat16
 
-    if not any(step.name == "ReplaceFloat16" and step.modified for step in pef.manifest.passes):
+    replaced = any(step.name == "ReplaceFloat16" and step.modified for step in pef.manifest.passes)
+    if not replaced and stored_precision(pef.manifest.metadata).is_own:
         return 1.0
     stages = dict.fromkeys(call.stage for call in graph.calls)
     if not any(uses_bfloat16(pef.stage_model(stage)) for stage in stages):
         return 1.0
-    narrow, wide = rounding_unit("float16"), rounding_unit("bfloat16")
-    assert narrow is not None
-    assert wide is not None
-    return wide / narrow
+    return COARSER

@@ -1,4 +1,4 @@
-"""In which type of a target float16 is computed."""
+"""In which types of a target a model is computed."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from typing import Final
 import onnx_ir as ir
 
 from samba_onnx.errors import UsageError
+from samba_onnx.facts.precisions import Precision, precision_of
 from samba_onnx.passes.targets import Target
 
-__all__ = ["CHOICES", "float16_type"]
+__all__ = ["CHOICES", "float16_type", "precision_for"]
 
 _TYPES: Final = {"float32": ir.DataType.FLOAT, "bfloat16": ir.DataType.BFLOAT16}
 """In the order in which they are taken: float32 holds all numbers of float16, and rounds less; bfloat16
@@ -46,3 +47,21 @@ def float16_type(target: Target, choice: str | None = None) -> ir.DataType | Non
             f"float16 is {choice!r}, but {target.name} computes with {', '.join(target.dtypes)} only"
         )
     return _TYPES[choice]
+
+
+def precision_for(target: Target, choice: str | None) -> Precision:
+    """Return the precision in which models are computed.
+
+    Args:
+        target: The device.
+        choice: As users name it; None for the model's own types.
+
+    Raises:
+        UsageError: There is no such choice, or the target lacks bfloat16.
+    """
+    precision = precision_of(choice)
+    if not precision.is_own and "bfloat16" not in target.dtypes:
+        raise UsageError(
+            f"precision is {choice!r}, but {target.name} computes with {', '.join(target.dtypes)} only"
+        )
+    return precision

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from samba_onnx.errors import UsageError
+from samba_onnx.export.capture.precision import computing_in
 from samba_onnx.export.capture.samba_calls import samba_calls
+from samba_onnx.facts.precisions import stored_precision
 from samba_onnx.pef import Pef
 from samba_onnx.runtime.engine.registry import DEFAULT_ENGINE
 from samba_onnx.tensor.arrays import to_array
@@ -44,12 +46,13 @@ def verify_module(
         UsageError: The PEF is not of this module, or the module cannot run on its own inputs.
         ExecutionError: The engine fails on the PEF.
     """
-    exported = export_model(model)
-    try:
-        fitting = fitting_runs(model.module, model.args, model.keywords, exported, trains=False)
-    except NotComparableError as obstacle:
-        raise UsageError(f"the module cannot be compared with the PEF: {obstacle}") from None
-    leaves, results = fitting.runs.leaves, fitting.runs.native
+    with computing_in(stored_precision(pef.manifest.metadata)):
+        exported = export_model(model)
+        try:
+            fitting = fitting_runs(model.module, model.args, model.keywords, exported, trains=False)
+        except NotComparableError as obstacle:
+            raise UsageError(f"the module cannot be compared with the PEF: {obstacle}") from None
+        leaves, results = fitting.runs.leaves, fitting.runs.native
     inputs = {name: to_array(leaves[place]) for name, place in exported.inputs.items()}
     outputs = {name: results[name] for name in exported.outputs if name is not None}
     graph = pef.manifest.graphs[0]

@@ -32,6 +32,7 @@ import numpy.typing as npt
 from samba_onnx.facts.dtypes import ELEMENT_TYPES
 from samba_onnx.facts.tolerances import (
     OUTPUT,
+    ROUNDED_OPERANDS,
     TIMES_OWN_ERROR,
     output_roundings,
     rounding_unit,
@@ -96,7 +97,7 @@ class Expectation:
     steps: Mapping[str, float] = field(default_factory=dict)
     """Distance of neighbouring numbers, by the names of outputs of floats that are dequantised."""
     coarser: float = 1.0
-    """How many times larger than in float16, which the original has, a rounding on the device is."""
+    """How many times larger than in float16 a rounding is on a device that rounds more than the original."""
 
 
 @dataclass(frozen=True)
@@ -225,12 +226,13 @@ def _compared(
     if actual.dtype != expected.dtype and not texts:
         return _failed(name, expected, run)
     unit = rounding_unit(str(expected.dtype))
+    as_precise = unit is None and whole.coarser == 1
     judged: _Judged
     if texts or expected.dtype in _INTEGERS:
         judged = _of_integers(actual, expected, wide)
-    elif limits.chosen or (unit is None and (wide is None or expected.dtype.kind == "c")):
+    elif limits.chosen or (as_precise and (wide is None or expected.dtype.kind == "c")):
         judged = _plain(actual, expected, limits)
-    elif unit is None and whole.coarser == 1:
+    elif as_precise:
         judged = _quantised(actual, expected, np.asarray(wide), limits)
     else:
         own = unit or rounding_unit("float16") or 0.0
@@ -332,13 +334,14 @@ def _rounded(
     actual: Array, expected: Array, wide: Array | None, unit: float, whole: Expectation
 ) -> _Judged:
     """Judge by roundings of the type, against a wider answer where there is one."""
-    dtype, roundings = expected.dtype, output_roundings(whole.depth)
+    times = ROUNDED_OPERANDS if wide is None and whole.coarser != 1 else 1
+    roundings = times * output_roundings(whole.depth)
     left, own = actual.astype(np.float64), expected.astype(np.float64)
     right = own if wide is None else wide.astype(np.float64)
     # What overflows in 16 bits may be the number that it is in more.
     pattern = np.where(np.isfinite(right) & np.isfinite(left), right, own)
     errors, magnitude = _distance(left, right, pattern)
-    kind = dtype if whole.coarser == 1 else "bfloat16"
+    kind = expected.dtype if whole.coarser == 1 else "bfloat16"
     words = f"{roundings:.3g} roundings of {kind} (2^{int(np.log2(unit))}) of each element"
     loss = np.zeros(())
     if wide is None or whole.coarser != 1:  # what the original loses says little of a coarser type
@@ -346,9 +349,8 @@ def _rounded(
         loss = np.asarray(roundings * unit * typical)
         words += " and of the root mean square"
     if wide is not None:
-        times = TIMES_OWN_ERROR * whole.coarser
-        loss = loss + times * _own_errors(own, right)
-        words += f" + {times:g} times the original's own error, against float32"
+        loss = loss + TIMES_OWN_ERROR * whole.coarser * _own_errors(own, right)
+        words += f" + {TIMES_OWN_ERROR * whole.coarser:g} times the original's own error, against float32"
     return (
         errors,
         roundings * unit * magnitude + loss,

@@ -238,7 +238,11 @@ def _whole(
             *cutter.notes(),
         ),
         argins=argin_records(programs, plans),
-        metadata={key: text for program in programs for key, text in program.metadata.items()},
+        metadata={
+            key: text
+            for each in (*(result.metadata for result in results), *(p.metadata for p in programs))
+            for key, text in each.items()
+        },
     )
     return PlannedPrograms(tuple(graphs), manifest, cutter.contents)
 

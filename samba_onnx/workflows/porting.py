@@ -19,6 +19,7 @@ from torch.export import ExportedProgram
 from samba_onnx.errors import UsageError
 from samba_onnx.export.capture.archives import SUFFIX, load_exported_program
 from samba_onnx.export.capture.modules import arguments
+from samba_onnx.export.capture.precision import computing_in
 from samba_onnx.export.programs.inference import Exported
 from samba_onnx.export.programs.training_steps import optimizer_list
 from samba_onnx.importing.checkpoints import export_trained, read_checkpoint
@@ -26,6 +27,7 @@ from samba_onnx.passes.planning.fusion.choosing import FusionOptions
 from samba_onnx.passes.planning.hosts import DEFAULT_HOST
 from samba_onnx.passes.planning.legalising import LegalisationOptions
 from samba_onnx.passes.sharding.programs import ParallelOptions
+from samba_onnx.passes.targets import load_target
 from samba_onnx.pef import Pef
 from samba_onnx.pef.manifest import Manifest
 from samba_onnx.program.program import Program
@@ -38,6 +40,7 @@ from samba_onnx.workflows.checking.own_inputs import fitting_runs
 from samba_onnx.workflows.compiler import DEFAULT_TARGET, analyze_programs, compile_programs
 from samba_onnx.workflows.configurations import from_configuration
 from samba_onnx.workflows.factories import RETURNS, call_factory
+from samba_onnx.workflows.half_types import precision_for
 from samba_onnx.workflows.model_sources import is_configuration
 from samba_onnx.workflows.planning import Progress
 from samba_onnx.workflows.reference_sample import Sample, keep_sample
@@ -117,6 +120,7 @@ def port(
     check_passes: bool = False,
     metadata: Mapping[str, str] | None = None,
     parallel: ParallelOptions | None = None,
+    precision: str | None = None,
     progress: Progress | None = None,
 ) -> Pef:
     """Convert a torch model into a PEF that carries its weights.
@@ -139,6 +143,7 @@ def port(
             on when it computes something else.
         metadata: Key-value pairs to keep.
         parallel: For how many RDUs it is cut, and how; None for one.
+        precision: In which types operators compute that state float32, as ``convert`` takes it.
         progress: Called with the name of each step before it begins.
 
     Returns:
@@ -155,17 +160,18 @@ def port(
     """
     report = progress or (lambda _: None)
     report("export")
-    exported = export_model(model)
-    program = exported.program
-    if check:
-        report("compare with torch")
-        comparison = compare_with_eager(model.module, model.args, exported, model.keywords)
-        program = dataclasses.replace(program, notes=(*program.notes, *comparison.notes))
+    with computing_in(precision_for(load_target(target), precision)):
+        exported = export_model(model)
+        program = exported.program
+        if check:
+            report("compare with torch")
+            comparison = compare_with_eager(model.module, model.args, exported, model.keywords)
+            program = dataclasses.replace(program, notes=(*program.notes, *comparison.notes))
+        reference = Sample()
+        if sample and not spatial_batches:
+            report("run in torch")
+            reference = _sample(model, exported)
     residents = {name: to_array(tensor) for name, tensor in _contents(model, exported).items()}
-    reference = Sample()
-    if sample and not spatial_batches:
-        report("run in torch")
-        reference = _sample(model, exported)
     return compile_programs(
         [dataclasses.replace(program, spatial_batches=spatial_batches)],
         output,
@@ -192,6 +198,7 @@ def port_training(
     check: bool = True,
     spatial_batches: int = 0,
     loss_indices: Sequence[int] | None = None,
+    precision: str | None = None,
     progress: Progress | None = None,
     **options: Any,
 ) -> Pef:
@@ -203,6 +210,7 @@ def port_training(
         check: Compare what was exported with eager torch, and refuse if it differs.
         spatial_batches: Mini-batches of a run in spatial mapping; 0 for section mapping.
         loss_indices: Outputs that training starts from; None for those that a loss made, or else all.
+        precision: In which types operators compute that state float32, as ``convert`` takes it.
         progress: Called with the name of each step before it begins.
         **options: Target, level, number of RDUs and all else that
             ``samba_onnx.workflows.compiler.compile_programs`` takes.
@@ -219,7 +227,8 @@ def port_training(
         OutputError: The PEF cannot be written.
     """
     report = progress or (lambda _: None)
-    program = _training_program(model, loss_indices, check, report)
+    with computing_in(precision_for(load_target(options.get("target", DEFAULT_TARGET)), precision)):
+        program = _training_program(model, loss_indices, check, report)
     program = dataclasses.replace(program, spatial_batches=spatial_batches)
     return compile_programs([program], output, name=model.name, progress=report, **options)
 
@@ -239,6 +248,7 @@ def analyze_torch(
     *,
     spatial_batches: int = 0,
     loss_indices: Sequence[int] | None = None,
+    precision: str | None = None,
     progress: Progress | None = None,
     **options: Any,
 ) -> Manifest:
@@ -248,6 +258,7 @@ def analyze_torch(
         model: The module, in its mode; with optimizers, the program that trains is analyzed.
         spatial_batches: Mini-batches of a run in spatial mapping; 0 for section mapping.
         loss_indices: With optimizers, the outputs that training starts from; None as for ``port_training``.
+        precision: In which types operators compute that state float32, as ``convert`` takes it.
         progress: Called with the name of each step before it begins.
         **options: Target, level, number of RDUs and all else that
             ``samba_onnx.workflows.compiler.analyze_programs`` takes.
@@ -257,7 +268,8 @@ def analyze_torch(
         UsageError: Inputs do not fit, the level is unknown, or it cannot be mapped spatially.
         OutOfDeviceMemoryError: The model does not fit into the target's memory.
     """
-    program = torch_program(model, loss_indices=loss_indices, progress=progress)
+    with computing_in(precision_for(load_target(options.get("target", DEFAULT_TARGET)), precision)):
+        program = torch_program(model, loss_indices=loss_indices, progress=progress)
     mapped = dataclasses.replace(program, spatial_batches=spatial_batches)
     return analyze_programs([mapped], name=model.name, progress=progress, **options)
 

@@ -11,6 +11,7 @@ from torch import nn
 from torch.export import ExportedProgram
 from torch.optim import Optimizer
 
+from samba_onnx.export.capture.precision import current_precision
 from samba_onnx.export.programs.inference import Exported, export_inference, export_program
 
 __all__ = ["TorchModel", "export_model"]
@@ -43,7 +44,8 @@ def export_model(model: TorchModel) -> Exported:
         ModelError: The module cannot be exported.
         UsageError: Inputs do not fit.
     """
-    if model.exported is not None:
+    # A program is exported once more where it is to compute in other types than it states.
+    if model.exported is not None and current_precision().is_own:
         return export_program(model.exported, model.module, _root(model))
     return export_inference(model.module, dict(model.keywords) or model.args)
 

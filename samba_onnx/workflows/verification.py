@@ -223,6 +223,7 @@ def compare(
     against: str,
     rtol: float | None = None,
     atol: float | None = None,
+    coarser: float = 1.0,
 ) -> Verification:
     """Compare the outputs of one run with those that were expected.
 
@@ -236,13 +237,16 @@ def compare(
         against: What ``expected`` comes from, for the report.
         rtol: Relative tolerance; that of the type where None.
         atol: Absolute tolerance per unit of the largest magnitude; likewise where None.
+        coarser: 8 where the values are rounded to bfloat16, and what is expected is not.
 
     Returns:
         One comparison per array.
     """
     limits = ChosenTolerances(rtol, atol)
     return Verification(
-        against, compare_outputs(actual, Expectation(expected), limits), *limits.plain()
+        against,
+        compare_outputs(actual, Expectation(expected, coarser=coarser), limits),
+        *limits.plain(),
     )
 
 

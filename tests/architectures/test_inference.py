@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from samba_onnx.sessions import SESSION
 from tests.architectures.catalogue import ARCHITECTURES
-from tests.architectures.inference import Outcome
+from tests.architectures.inference import Outcome, compile_architecture, run_architecture
 from tests.architectures.workers import Worker, WorkError
 
 QUICK = [
@@ -49,10 +51,21 @@ def _check(name: str, workers: Workers) -> None:
     assert compiled["on_rdu"] > 0
 
 
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param(QUICK[0], marks=pytest.mark.representative), *QUICK[1:]],
-)
+@pytest.mark.representative
+@pytest.mark.filterwarnings("ignore")  # as the processes do, of what libraries say of themselves
+def test_an_architecture_computes_what_torch_does_in_one_process(tmp_path: Path) -> None:
+    """Two processes would import torch and transformers once more each."""
+    try:
+        compiled = compile_architecture(ARCHITECTURES[QUICK[0]], tmp_path)
+        outcome = run_architecture(ARCHITECTURES[QUICK[0]], tmp_path)
+    finally:
+        SESSION.reset()
+    assert outcome.passed, outcome
+    assert outcome.reaction > 0.01
+    assert compiled.on_rdu > 0
+
+
+@pytest.mark.parametrize("name", QUICK)
 def test_a_compiled_architecture_computes_what_torch_does(name: str, workers: Workers) -> None:
     _check(name, workers)
 

@@ -340,6 +340,7 @@ def test_options_that_do_not_fit(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow  # another process that imports torch
 def test_the_process_answers_without_a_traceback(tmp_path: Path) -> None:
     program = [sys.executable, "-m", "samba_onnx.cli", "convert", f"{HERE}:leaving"]
     done = subprocess.run(

@@ -78,7 +78,7 @@ def test_a_signal_ends_all_processes_and_the_command_goes_on(
     assert "Traceback" not in errors
     if number is signal.SIGINT:
         assert (process.returncode, errors) == (130, "samba-port data-prep: interrupted\n")
-    _, alive = psutil.wait_procs(children, timeout=20)
+    _, alive = psutil.wait_procs(children, timeout=300)
     assert not alive
     process = start(folder)
     _, errors = process.communicate()

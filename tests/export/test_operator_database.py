@@ -13,7 +13,7 @@ from docs.generators import torch_operators
 from tests.export.operator_database import MODES, Exporter, borrowing, cases, operators, verdict
 
 SHARDS = 32
-STEP = 24
+STEP = 48
 """One of so many operators is in the default tests."""
 Record = Callable[[str, object], None]
 

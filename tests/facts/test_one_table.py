@@ -26,6 +26,9 @@ _OWN_LISTS = {
 }
 
 
+_WORDS = {name.rpartition(".")[2].rpartition("::")[2] for name in FACTS}
+
+
 def sources() -> Iterator[tuple[str, str]]:
     # By import name: rglob follows no links, and passes and runtime may be such.
     for folder, room in ((ROOT, ""), (PASSES, "passes/"), (RUNTIME, "runtime/")):
@@ -40,6 +43,8 @@ SOURCES = dict(sources())
 
 def operator_lists(text: str) -> Iterator[list[str]]:
     """Yield the operators of every list, set and tuple that holds nothing but constants."""
+    if sum(word in _WORDS for word in re.findall(r"\w+", text)) <= LONGEST:
+        return  # too few operators for a list that is too long: its tree need not be read
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Set | ast.List | ast.Tuple):
             items = [item.value for item in node.elts if isinstance(item, ast.Constant)]

@@ -52,3 +52,17 @@ def test_the_cache_is_filled_with_every_model_that_has_the_variant(
     )
     assert main(["--cache", "--variant", "large"]) == 0
     assert capsys.readouterr().out == "llama large True\n"
+
+
+def test_the_cache_of_tiny_models_has_what_the_tests_read(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(
+        "models.__main__.cached_onnx",
+        lambda name, variant, *, here, **options: f"{name} {variant} {here} {options}",
+    )
+    assert main(["--cache", "--variant", "tiny"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[: len(MODELS)] == [f"{name} tiny True {{}}" for name in MODELS]
+    assert "bert tiny True {'raw': True}" in lines[len(MODELS) :]
+    assert "lstm tiny True {'dynamic': True}" in lines[len(MODELS) :]

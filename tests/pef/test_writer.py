@@ -136,7 +136,7 @@ def test_a_file_system_that_takes_no_more_leaves_the_old_file(toy: Path, tmp_pat
         capture_output=True,
         text=True,
         check=True,
-        timeout=60,
+        timeout=300,
     )
     assert "cannot write: file too large" in done.stdout
     assert path.read_bytes() == b"old"

@@ -22,7 +22,7 @@ from samba_onnx.runtime.requests import run_request
 from tests.runtime.building import FROM, INPUT, OUTPUT, TO, WEIGHT, Plan, build, section
 
 _Result = TypeVar("_Result")
-PATIENCE = 60.0
+PATIENCE = 300.0
 """Seconds after which a replica that waits for the others fails its test."""
 
 

@@ -28,7 +28,7 @@ pytestmark = [
     pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork"),
     pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning"),
 ]
-PATIENCE = 60
+PATIENCE = 300
 """Seconds after which a child is taken to hang; it answers in milliseconds."""
 
 

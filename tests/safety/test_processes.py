@@ -21,7 +21,7 @@ def identity(pid: int) -> ProcessIdentity:
 
 
 def until(process: ProcessIdentity, life: Life) -> bool:
-    ends = time.monotonic() + 30
+    ends = time.monotonic() + 300
     while process.life() is not life and time.monotonic() < ends:
         time.sleep(0.01)
     return process.life() is life
@@ -30,7 +30,7 @@ def until(process: ProcessIdentity, life: Life) -> bool:
 def test_a_process_lives_stops_and_dies() -> None:
     own = ProcessIdentity.own()
     assert (own.pid, own.life()) == (os.getpid(), Life.RUNNING)
-    with subprocess.Popen(["sleep", "60"]) as child:
+    with subprocess.Popen(["sleep", "600"]) as child:
         other = identity(child.pid)
         other.end_if_stopped()
         assert other.life() is Life.RUNNING

@@ -136,7 +136,7 @@ def test_an_interrupt_kills_the_child(monkeypatch: pytest.MonkeyPatch) -> None:
     original = subprocess.Popen.wait
     monkeypatch.setattr(subprocess.Popen, "wait", interrupt)
     with pytest.raises(KeyboardInterrupt):
-        run_sample(HOSTILE["endless_loop"], [{"x": X}], seconds=60)
+        run_sample(HOSTILE["endless_loop"], [{"x": X}], seconds=600)
     assert _children() == before
 
 
@@ -158,7 +158,7 @@ def test_a_child_does_not_outlive_a_parent_that_is_killed(killed: str, tmp_path:
     program = (
         "import numpy as np, sys\n"
         "from samba_onnx.safety.sampling import run_sample\n"
-        f"run_sample({str(path)!r}, [{{'x': np.ones((2, 3), np.float32)}}], seconds=60)\n"
+        f"run_sample({str(path)!r}, [{{'x': np.ones((2, 3), np.float32)}}], seconds=600)\n"
     )
     parent = subprocess.Popen([sys.executable, "-c", program], start_new_session=True)
     try:
@@ -174,7 +174,7 @@ def test_a_child_does_not_outlive_a_parent_that_is_killed(killed: str, tmp_path:
         parent.kill()
         parent.wait()
     try:
-        deadline = time.monotonic() + 30  # of an endless loop; the kernel takes no time at all
+        deadline = time.monotonic() + 300  # of an endless loop; the kernel takes no time at all
         while _is_alive(child) and time.monotonic() < deadline:
             time.sleep(0.02)
         assert not _is_alive(child)

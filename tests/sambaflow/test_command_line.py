@@ -72,6 +72,7 @@ DEFAULTS = {
     "enable_conv_tiling": False,
     "enable_stochastic_rounding": False,
     "graphamp_preset": None,
+    "precision": None,
     "tensor_parallel": None,
     "default_par_factors": False,
     "use_sambaloader": False,
@@ -107,6 +108,10 @@ def test_every_attribute_is_there_for_every_command(command: str) -> None:
         ("compile -b 1 --pef-name=ffn_mnist --mac-v2", {"pef_name": "ffn_mnist", "mac_v2": True}),
         ("compile -b=4 -ws=2 --output-folder=pef", {"batch_size": 4, "world_size": 2}),
         ("compile -b5 --inference", {"batch_size": 5, "inference": True}),
+        (
+            "compile --graphamp-preset mp1 --precision bf16",
+            {"graphamp_preset": "mp1", "precision": "bf16"},
+        ),
         ("compile --num-tiles 4 --arch SN30 --o0", {"num_tiles": 4, "arch": "sn30", "o0": True}),
         (
             "compile --resources-scaling-factors 0.5 0.8 1 --tensor-parallel batch",
@@ -348,6 +353,7 @@ for line in ("compile --data-parallel", "run", "run --data-parallel", "test --da
 """
 
 
+@pytest.mark.slow  # another process that imports torch; test_process_groups has one
 def test_data_parallel_joins_the_group_of_the_process_unless_it_compiles() -> None:
     launchers = ("RANK", "WORLD_SIZE", "LOCAL_", "MASTER_", "OMPI_", "PMI_", "MV2_")
     done = subprocess.run(

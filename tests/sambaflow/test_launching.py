@@ -12,11 +12,13 @@ PROGRAM = """
 import sys
 import helper
 from sambaflow import samba
+
+if "--fail" in sys.argv:
+    raise ValueError("of the program")
+
 from sambaflow.samba.session import SambaSession
 
 print(__name__, sys.argv[1:], isinstance(samba.session, SambaSession), helper.__name__)
-if "--fail" in sys.argv:
-    raise ValueError("of the program")
 sys.exit(3)
 """
 
@@ -48,7 +50,7 @@ def test_command_line_status_and_traceback_are_the_programs(form: str, program: 
     failed = launch(form, program, "--fail")
     assert failed.returncode == 1
     assert failed.stderr.endswith("ValueError: of the program\n")
-    assert f'File "{program}", line 9' in failed.stderr
+    assert f'File "{program}", line 7' in failed.stderr
 
 
 @pytest.mark.parametrize("form", FORMS)

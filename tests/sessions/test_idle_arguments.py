@@ -128,8 +128,6 @@ def test_hints_of_compile_are_listed(session: SambaSession, tmp_path: Path) -> N
     asked = notes(io_host_memory=True, squeeze_bs_dim=True, is_split_batch=True, graph_names=["g"])
     for hint in ("io_host_memory", "squeeze_bs_dim", "is_split_batch", 'graph_names=["g"]'):
         assert hint in asked
-    with session.disable_graphamp():
-        assert "disable_graphamp" in notes()
     assert "optim_level" not in notes(config_dict={"optim_level": "o1"})
     assert "o1_experimental_opts" in notes(config_dict={"o1_experimental_opts": True})
     assert "Hints" not in notes(io_host_memory=None, squeeze_bs_dim=False)

@@ -253,6 +253,7 @@ def test_steps_leave_no_objects(session: SambaSession, pef: tuple[str, str], tur
             loss += float(samba.to_torch(results[0]))
         return loss
 
+    gc.freeze()  # what was there before is not counted again with every round
     tracemalloc.start()
     try:
         # What Python keeps for later is made in the first round, and something else of the process

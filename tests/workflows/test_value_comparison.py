@@ -50,7 +50,9 @@ def with_pass(monkeypatch: pytest.MonkeyPatch, broken: type) -> None:
 def test_all_values_of_a_right_pef_agree_and_the_others_are_counted(
     model: Path, tmp_path: Path
 ) -> None:
-    with samba_onnx.convert(model, tmp_path / "net.pef", dims={"n": 3}, level="o0") as pef:
+    with samba_onnx.convert(
+        model, tmp_path / "net.pef", dims={"n": 3}, level="o0", sample=False
+    ) as pef:
         assert len(pef.manifest.sections) > 5  # values cross many sections
         done: list[tuple[float, float]] = []
         result = compare_values(model, pef, progress=lambda *count: done.append(count))
@@ -66,12 +68,13 @@ def test_all_values_of_a_right_pef_agree_and_the_others_are_counted(
     assert all(value.statistics.cosine is not None for value in result.values)
 
 
+@pytest.mark.quick(every=3)
 @pytest.mark.parametrize("operator", BROKEN)
 def test_a_wrong_value_is_found_where_it_begins(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, operator: str
 ) -> None:
     with_pass(monkeypatch, BROKEN[operator])
-    with samba_onnx.convert(model, tmp_path / "net.pef", dims={"n": 3}) as pef:
+    with samba_onnx.convert(model, tmp_path / "net.pef", dims={"n": 3}, sample=False) as pef:
         result = compare_values(model, pef)
         outputs = {output.name: output for output in verify(model, pef).outputs}
     first = result.first
@@ -95,7 +98,7 @@ def test_statistics_are_numpys(
 ) -> None:
     with_pass(monkeypatch, BROKEN["Tanh"])
     x = np.linspace(-2, 2, 24, dtype=np.float32).reshape(3, 8)
-    with samba_onnx.convert(model, tmp_path / "net.pef", dims={"n": 3}) as pef:
+    with samba_onnx.convert(model, tmp_path / "net.pef", dims={"n": 3}, sample=False) as pef:
         result = compare_values(model, pef, inputs={"x": x})
     proto = onnx.load(model)
     proto.graph.output.extend([onnx.ValueInfoProto(name="c"), onnx.ValueInfoProto(name="d")])
@@ -128,7 +131,7 @@ def test_parts_on_the_cpu_sequences_and_constants_are_compared(tmp_path: Path) -
     """
     model = tmp_path / "g.onnx"
     onnx.save(onnx.parser.parse_model(text), model)
-    with samba_onnx.convert(model, tmp_path / "g.pef") as pef:
+    with samba_onnx.convert(model, tmp_path / "g.pef", sample=False) as pef:
         assert pef.manifest.fallbacks
         result = compare_values(model, pef)
     assert result.passed
@@ -148,7 +151,7 @@ def test_weights_beside_the_model_and_halves(tmp_path: Path) -> None:
     model.graph.initializer.append(onnx.numpy_helper.from_array(w, "w"))
     path = tmp_path / "g.onnx"
     onnx.save(model, path, save_as_external_data=True, location="g.data", size_threshold=0)
-    with samba_onnx.convert(path, tmp_path / "g.pef") as pef:
+    with samba_onnx.convert(path, tmp_path / "g.pef", sample=False) as pef:
         result = compare_values(path, pef)
     assert result.passed
     assert [value.name for value in result.values] == ["a", "b", "y"]
@@ -161,7 +164,7 @@ def test_another_model_is_refused(model: Path, tmp_path: Path) -> None:
         node.input[:] = [
             name if name in ("x", "w", "bias", "two") else f"{name}_other" for name in node.input
         ]
-    with samba_onnx.convert(model, tmp_path / "net.pef") as pef:
+    with samba_onnx.convert(model, tmp_path / "net.pef", sample=False) as pef:
         for value in other.graph.output:
             value.name += "_other"
         with pytest.raises(UsageError, match="compare takes the model that the PEF was converted"):
@@ -169,7 +172,7 @@ def test_another_model_is_refused(model: Path, tmp_path: Path) -> None:
 
 
 def test_graphs_of_several_sizes_are_chosen_by_their_inputs(model: Path, tmp_path: Path) -> None:
-    samba_onnx.convert(model, tmp_path / "net.pef", dims={"n": (2, 5)}).close()
+    samba_onnx.convert(model, tmp_path / "net.pef", dims={"n": (2, 5)}, sample=False).close()
     x = np.ones((5, 8), np.float32)
     with load_pef(tmp_path / "net.pef") as pef:
         result = compare_values(model, pef, inputs={"x": x})
@@ -209,7 +212,9 @@ def test_shapes_that_a_model_states_for_other_sizes_do_no_harm(tmp_path: Path) -
           f = Mul(b, e) y = Neg(f) }
         """
     )
-    with samba_onnx.convert(model, tmp_path / "g.pef", dims={"n": 3}, level="o0") as pef:
+    with samba_onnx.convert(
+        model, tmp_path / "g.pef", dims={"n": 3}, level="o0", sample=False
+    ) as pef:
         result = compare_values(model, pef)
     assert result.passed
     assert len(result.values) >= 5

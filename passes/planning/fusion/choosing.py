@@ -45,8 +45,10 @@ def chosen_rules(target: Target, level: str, options: FusionOptions) -> FusionRu
     """
     if level != FUSING:
         if options.file is not None or options.defaults:
-            what = "a file of fusion rules" if options.file is not None else "rules of the target"
-            raise UsageError(f"{what} were stated for level {level}: they count at level {FUSING}")
+            what = (
+                "rules of the target were" if options.file is None else "a file of fusion rules was"
+            )
+            raise UsageError(f"{what} stated for level {level}: they count at level {FUSING}")
         return NO_RULES
     own = NO_RULES if options.file is None else read_rules(options.file)
     with_defaults = options.file is None if options.defaults is None else options.defaults

@@ -155,7 +155,8 @@ def _within(taken: Floats, share: Floats, size: int, how: Sampling) -> tuple[Pla
     if how.padding == "reflection":
         taken = np.where((taken < low) | (taken > high), _reflected(taken, low, high), taken)
         taken = np.trunc(taken)
-    places = taken.astype(np.int64)
+    # The first beyond either end stands for all: no integer holds the farthest, and what is no number.
+    places = np.where(np.isnan(taken), -1, taken).clip(-1, size).astype(np.int64)
     if how.padding == "zeros":
         share = np.where((places >= 0) & (places < size), share, np.float32(0))
     return places.clip(0, size - 1), share

@@ -61,8 +61,9 @@ def scatter_nd(sharder: Sharder, node: ir.Node) -> None:
         sharder.operand(node, 2, Sharding((shifted(split, split.axis - chosen + before),)))
         sharder.results(node, Sharding((split,)))
         return
-    own = _own_places(sharder, places, split, rows)
-    if own is None or rows[split.axis] != shape[split.axis]:
+    counts = split.axis < before and rows[split.axis] == shape[split.axis]
+    own = _own_places(sharder, places, split, rows) if counts else None
+    if own is None:
         sharder.whole(node, "ScatterND writes where its indices say")
         return
     sharder.operand(node, 0, Sharding((split,)))

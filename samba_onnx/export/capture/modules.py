@@ -6,8 +6,8 @@ import contextlib
 import inspect
 import itertools
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
@@ -17,7 +17,6 @@ from torch import fx, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, InputSpec, OutputKind, TensorArgument
-from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
 from samba_onnx.errors import ModelError, SambaError, UsageError
@@ -25,12 +24,14 @@ from samba_onnx.export.capture.assignments import written_back
 from samba_onnx.export.capture.branches import Values, ValuesNeededError
 from samba_onnx.export.capture.caches import register_caches
 from samba_onnx.export.capture.conforming import check_sizes, decomposed, written_constant
+from samba_onnx.export.capture.data_as_value import DataAsValue
 from samba_onnx.export.capture.fake_members import fake, fake_members
 from samba_onnx.export.capture.fusion_marks import apply_marks
 from samba_onnx.export.capture.identities import restore_identities
 from samba_onnx.export.capture.known_values import KnownValues
 from samba_onnx.export.capture.loss_marks import loss_marks
 from samba_onnx.export.capture.outputs import with_plain_outputs
+from samba_onnx.export.capture.precision import computing
 from samba_onnx.export.capture.recording_rules import RuleRecorder
 from samba_onnx.export.capture.refusals import (
     not_captured,
@@ -52,8 +53,8 @@ _SPECIALISED: Final = "samba_specialised"
 """Key of a graph's metadata: whether values of inputs decided what is in it."""
 _NOTES: Final = "samba_notes"
 """Key of a graph's metadata: what is said of outputs that are not in it."""
-_DATA: Final = torch.Tensor.data.__get__  # type: ignore[attr-defined]
-_SET_DATA: Final = torch.Tensor.data.__set__  # type: ignore[attr-defined]
+_METADATA: Final = "samba_metadata"
+"""Key of a graph's metadata: what the PEF says of the types in which it computes."""
 
 Inputs: TypeAlias = tuple[Any, ...] | list[Any] | Mapping[str, Any]
 """Positional or keyword arguments of ``forward``: nested tuples, lists and mappings of tensors;
@@ -111,6 +112,8 @@ class Captured:
     """Whether what it does depends on values of the inputs that it was captured with."""
     notes: tuple[str, ...] = ()
     """Sentences about what the module returns and the graph does not."""
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    """What the PEF says of the types in which it computes; empty for the module's own."""
 
     @property
     def outputs(self) -> tuple[Any, ...]:
@@ -251,20 +254,14 @@ def _traced(
             warnings.simplefilter("ignore")
             noted = rules.recording(module) if rules else contextlib.nullcontext()
             with (
-                samba_calls(),
-                without_reports(),
-                values.replayed(),
-                whole_layers(),
-                refused_calls(),
-                without_tracebacks(),
-                followed_statistics(),
-                written_back(module),
+                _torch_as_it_is_traced(module, values),
                 with_plain_outputs(module, notes),
-                _DataAsValue(),
+                DataAsValue(),
                 loss_marks(),
                 noted,
                 constants,
                 OwnTensors(),
+                computing(module) as state,
             ):
                 program = torch.export.export(module, positional, named, strict=False)
     except (SambaError, ValuesNeededError):
@@ -279,38 +276,24 @@ def _traced(
     restore_identities(program)
     apply_marks(program, module)
     program.graph_module.meta[_NOTES] = tuple(notes)
+    program.graph_module.meta[_METADATA] = state.metadata()
     return program
 
 
-class _DataAsValue(TorchFunctionMode):
-    """Takes ``tensor.data`` for ``tensor.detach()``: torch would take it for a constant.
-
-    To assign it is to write into the tensor, which torch's exporter would not notice.
-    """
-
-    def __torch_function__(
-        self,
-        func: Callable[..., Any],
-        types: Any,
-        args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
-    ) -> Any:
-        if func == _DATA:
-            return args[0].detach()
-        if func == _SET_DATA:
-            return _write(*args)
-        return func(*args, **(kwargs or {}))
-
-
-def _write(tensor: torch.Tensor, values: torch.Tensor) -> None:
-    """Write the values that are assigned to the data of a tensor."""
-    if (tensor.shape, tensor.dtype) != (values.shape, values.dtype):
-        raise ModelError(
-            f"data of {values.dtype} of shape {list(values.shape)} are assigned to a tensor of "
-            f"{tensor.dtype} of shape {list(tensor.shape)}: a compiled tensor keeps its type and shape"
-        )
-    with torch.no_grad():
-        tensor.detach().copy_(values)
+@contextlib.contextmanager
+def _torch_as_it_is_traced(module: nn.Module, values: Values) -> Iterator[None]:
+    """Change functions and reports of torch's within the context, as tracing needs them."""
+    with (
+        samba_calls(),
+        without_reports(),
+        values.replayed(),
+        whole_layers(),
+        refused_calls(),
+        without_tracebacks(),
+        followed_statistics(),
+        written_back(module),
+    ):
+        yield
 
 
 def captured(program: ExportedProgram, names: Sequence[str]) -> Captured:
@@ -322,6 +305,7 @@ def captured(program: ExportedProgram, names: Sequence[str]) -> Captured:
     """
     is_specialised = bool(program.graph_module.meta.get(_SPECIALISED))
     notes = tuple(program.graph_module.meta.get(_NOTES, ()))
+    metadata = program.graph_module.meta.get(_METADATA, {})
     graph_module = functionalized(program.graph_module)
     if graph_module is None:
         program = decomposed(program)
@@ -349,6 +333,7 @@ def captured(program: ExportedProgram, names: Sequence[str]) -> Captured:
         program.call_spec.out_spec,
         is_specialised,
         notes,
+        metadata,
     )
 
 

@@ -192,22 +192,48 @@ def forget_tensors(module: nn.Module) -> None:
 
 def forget_traced() -> None:
     """Empty the caches of all functions that hold tensors without content: they compute again."""
-    for cache in _caches():
+    for cache in _CACHES.all():
         _clear(cache, _is_traced)
 
 
-def _caches() -> list[Any]:
-    """Return the functions of this process that keep what they returned."""
-    caches = [one for one in gc.get_objects() if type(one) is _CACHE]
-    if gc.get_freeze_count():
-        # What a server froze before it forked is not listed: such functions are looked for by their names.
-        modules = [one for one in list(sys.modules.values()) if isinstance(one, ModuleType)]
-        named = [value for module in modules for value in list(vars(module).values())]
-        # By type(), as isinstance() asks an object, and deprecated ones warn when they are asked.
-        classes = [one for one in named if issubclass(type(one), type)]
-        members = [list(vars(one).values()) for one in classes]
-        caches += [one for one in itertools.chain(named, *members) if type(one) is _CACHE]
-    return list({id(one): one for one in caches}.values())
+class _Caches:
+    """The functions of this process that keep what they returned."""
+
+    def __init__(self) -> None:
+        self._frozen: list[weakref.ref[Any]] = []
+        self._witness: list[None] | None = None
+        """An object as old as ``_frozen``: garbage collection lists it until somebody freezes again."""
+
+    def all(self) -> list[Any]:
+        """Return them, each once."""
+        objects = gc.get_objects()
+        caches = [one for one in objects if type(one) is _CACHE]
+        # What was frozen, as by a server before it forks, is not listed. To ask how much that is would
+        # walk through all of it; the names of the interpreter are as old as any.
+        if not _lists(objects, vars(sys)):
+            if not _lists(objects, self._witness):
+                self._frozen = [weakref.ref(one) for one in _named_caches()]
+                self._witness = []
+            caches += [one for reference in self._frozen if (one := reference()) is not None]
+        return list({id(one): one for one in caches}.values())
+
+
+_CACHES: Final = _Caches()
+
+
+def _lists(objects: list[Any], one: object) -> bool:
+    # Not "in", which asks objects of all kinds whether they are equal.
+    return any(other is one for other in objects)
+
+
+def _named_caches() -> Iterator[Any]:
+    """Yield those functions that a module, or a class in one, has by name."""
+    modules = [one for one in list(sys.modules.values()) if isinstance(one, ModuleType)]
+    named = [value for module in modules for value in list(vars(module).values())]
+    # By type(), as isinstance() asks an object, and deprecated ones warn when they are asked.
+    classes = {id(one): one for one in named if issubclass(type(one), type)}.values()
+    members = [list(vars(one).values()) for one in classes]
+    return (one for one in itertools.chain(named, *members) if type(one) is _CACHE)
 
 
 def _clear(cache: Any, belongs: Callable[[Any], bool]) -> None:

@@ -7,8 +7,6 @@ import logging
 from collections.abc import Iterator
 from typing import Final
 
-from torch.export import _trace
-
 __all__ = ["without_reports"]
 
 _LOGGER: Final = logging.getLogger("torch.fx.experimental.symbolic_shapes")
@@ -18,6 +16,9 @@ _LOGGER: Final = logging.getLogger("torch.fx.experimental.symbolic_shapes")
 @contextlib.contextmanager
 def without_reports() -> Iterator[None]:
     """Keep torch's own reports of a failure to itself within the context; errors are raised as ever."""
+    # Half of what a session imports is behind this module, which only a capture needs.
+    from torch.export import _trace
+
     scope, before = vars(_trace), _LOGGER.disabled
     # Its file has no switch for it: there, the name of the builtin stands for another function.
     scope["print"] = _discard

@@ -220,6 +220,7 @@ class _Writer:
             regions=MappingProxyType(regions),
             argins=tuple(self._argins),
             notes=original.notes,
+            metadata=MappingProxyType(dict(original.metadata)),
         )
         return Exported(
             program,

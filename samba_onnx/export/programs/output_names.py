@@ -10,6 +10,7 @@ from torch import fx
 from torch.utils import _pytree as pytree
 
 from samba_onnx.export.capture.outputs import field_names
+from samba_onnx.export.capture.precision import is_widened
 from samba_onnx.export.naming import operator_name, scope_name
 from samba_onnx.facts.names import joined
 
@@ -43,6 +44,10 @@ def output_name(root: str, node: fx.Node) -> str:
         node: What the module returns, in a captured graph.
     """
     index = 0
+    if is_widened(
+        node
+    ):  # the module returned what was converted, and names are those of the module
+        node = node.args[0]  # type: ignore[assignment]
     while node.target is operator.getitem:
         node, index = node.args[0], node.args[1]  # type: ignore[assignment]
     kind = "identity" if node.op != "call_function" else operator_name(node)

@@ -225,9 +225,10 @@ def _described(
         known = (symbol, updated_name(symbol), written_name(symbol))
         if path is not None and any(name in program.residents for name in known):
             members.setdefault(symbol, path)
+    graph = captured(exported, inputs)
     return Exported(
-        program=program,
-        captured=captured(exported, inputs),
+        program=dataclasses.replace(program, metadata={**program.metadata, **graph.metadata}),
+        captured=graph,
         members=members,
         inputs={name: inputs.index(name) for name in program.inputs},
         outputs=names.outputs,

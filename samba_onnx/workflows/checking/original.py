@@ -35,6 +35,7 @@ from samba_onnx.workflows.checking.outcome import (
 from samba_onnx.workflows.checking.own_inputs import is_meaningless
 from samba_onnx.workflows.checking.staging import provisional
 from samba_onnx.workflows.compiler import convert
+from samba_onnx.workflows.function_comparison import coarseness
 from samba_onnx.workflows.sample_inputs import input_ranges, random_inputs
 from samba_onnx.workflows.trials import Verification
 from samba_onnx.workflows.verification import compare
@@ -86,7 +87,9 @@ def convert_compared(
     with provisional(output) as draft:
         with convert(model, draft, notes=notes, **options) as pef:
             actual = _compiled_outputs(loaded, pef, original.inputs)
-        errors = _errors(compare(actual, original.outputs, against="original"))
+            coarser = coarseness(pef, pef.manifest.graphs[0])
+        compared = compare(actual, original.outputs, against="original", coarser=coarser)
+        errors = _errors(compared)
         return done(errors, original.condition, ORIGINAL_MODEL)
 
 

@@ -18,6 +18,7 @@ from torch.utils import _pytree as pytree
 
 from samba_onnx.export.capture.branches import missing_values
 from samba_onnx.export.capture.outputs import plain_outputs
+from samba_onnx.export.capture.precision import computing
 from samba_onnx.export.capture.restoring import members_replaced
 from samba_onnx.export.programs.inference import Exported
 from samba_onnx.facts.dtypes import dtype_name
@@ -162,8 +163,10 @@ class TorchRuns:
             rates,
             context,
         ):
-            returned = self.module(*args, **keywords)
-            outputs = pytree.tree_leaves(plain_outputs(self.module, returned, args, keywords))
+            with computing(self.module) as state:
+                returned = self.module(*args, **keywords)
+            plain = plain_outputs(self.module, returned, args, keywords)
+            outputs = pytree.tree_leaves(state.returned(plain))
             results = self._outputs(outputs)
             if self.trains:
                 own = {n: twins[id(parameters[p])] for n, p in self._parameters(parameters)}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import gc
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,11 +13,12 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
-from torch._subclasses.fake_tensor import FakeTensor
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch._subclasses.functional_tensor import FunctionalTensor
 
 import samba_onnx as samba
 from samba_onnx.errors import GraphMismatchError
+from samba_onnx.export.capture.surroundings import forget_traced
 from samba_onnx.sessions import SESSION
 
 KEPT: list[Any] = []
@@ -232,6 +234,21 @@ def test_what_others_write_meanwhile_stays(tmp_path: Path) -> None:
     SESSION.compile(Busy().eval(), (torch.randn(3, 4),), output=tmp_path / "m.pef")
     assert "of another thread" in KEPT
     assert not any(isinstance(value, FakeTensor) for value in KEPT)
+
+
+def test_caches_that_were_frozen_are_found_after_each_freeze(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    one, two = functools.cache(lambda: traced), functools.cache(lambda: traced)
+    traced = FakeTensorMode().from_tensor(torch.ones(2))
+    for name, function in (("one", one), ("two", two)):
+        monkeypatch.setattr(sys.modules[__name__], name, function, raising=False)
+        gc.freeze()
+        for _ in range(2):
+            one(), two()
+            forget_traced()
+            assert function.cache_info().currsize == 0
+    assert one.cache_info().currsize == 0
 
 
 def test_caches_that_were_filled_before(tmp_path: Path) -> None:

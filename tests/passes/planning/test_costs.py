@@ -78,9 +78,9 @@ PRODUCT = "g (float[64,256] a, float[256,64] b) => (float[64,64] y) { y = MatMul
 
 def test_seconds_are_the_longer_of_arithmetic_and_traffic() -> None:
     nodes = list(parse(PRODUCT).graph)
-    busy = cost(nodes, {"hbm": 2**20}, figures())
+    busy = cost(nodes, {"hbm": [2**20]}, figures())
     assert (busy.flops, busy.bytes, busy.seconds) == (2**21, 2**20, 2.0**-19)
-    waiting = cost(nodes, {"hbm": 2**22, "ddr": 2**20}, figures())
+    waiting = cost(nodes, {"hbm": [2**22], "ddr": [2**20]}, figures())
     assert waiting.bytes == 5 * 2**20
     assert waiting.seconds == 2.0**-18 + 2.0**-10
 

@@ -33,7 +33,7 @@ def test_a_run_is_its_copies_its_fallbacks_and_its_sections() -> None:
     assert (found.transfers, found.bytes) == (4, 4 * 256)
     cpu = sum(host_seconds(node, host) or 0.0 for node in nodes[1:3])
     # Each section reads and writes 256 bytes of the fastest memory outside of the chip.
-    rdu = sum(cost([nodes[place]], {"hbm": 512}, figures()).seconds for place in (0, 3))
+    rdu = sum(cost([nodes[place]], {"hbm": [512]}, figures()).seconds for place in (0, 3))
     copies = 4 * (LATENCY + 256 / LINK)
     assert found.seconds == pytest.approx(copies + host.call_seconds + cpu + rdu, rel=1e-12)
 

@@ -14,6 +14,7 @@ from samba_onnx.pef.manifest import (
     Section,
     Symbol,
 )
+from samba_onnx.pef.timing import SectionTime
 from samba_onnx.program.kinds import SectionType, SymbolKind
 from tests.passes.planning.planned import DOWN, UP, brief, copy, made
 
@@ -74,6 +75,7 @@ def test_the_whole_plan_of_a_small_graph() -> None:
             bytes=256,
             seconds=256 / 2**40,
             sram_bytes=256,
+            time=SectionTime(compute=32 / 2**40, off_chip=256 / 2**40),
         ),
         Section(
             id=2,
@@ -90,6 +92,7 @@ def test_the_whole_plan_of_a_small_graph() -> None:
             bytes=128 + 128 + 64 + 8 + 32,
             seconds=360 / 2**40,
             sram_bytes=64 + 8 + 3 * 128,
+            time=SectionTime(compute=168 / 2**40, off_chip=360 / 2**40),
         ),
     )
     assert found.fallbacks == (

@@ -28,6 +28,7 @@ def test_nodes_before_and_after() -> None:
     rewrite = ExpandBlockedLayoutsPass()
     assert rewrite(model).modified
     assert operators(model) == ["Constant", "Conv", "GlobalMaxPool", "Identity"]
+    assert model.graph.node(3).inputs[0] is model.graph.node(2).outputs[0]
     assert "in blocks of 8 channels" in rewrite.notes[0]
     assert not rewrite(model).modified
 
@@ -38,6 +39,7 @@ def test_one_that_cannot_be_expanded_keeps_all() -> None:
     assert not rewrite(model).modified
     assert operators(model) == ["Conv", "GlobalMaxPool", "ReorderOutput"]
     assert "its weight 'w' is not constant" in rewrite.notes[0]
+    assert len(rewrite.refusals.lines()) == 3
     assert "ORT_ENABLE_EXTENDED saves a model that is the same on every machine" in rewrite.notes[0]
     assert all("not constant" in node.meta[UNEXPANDED] for node in model.graph)
     # what was tried reads nothing any more
@@ -70,6 +72,12 @@ def test_branches_and_old_versions_keep_all() -> None:
                     else_branch = e () => (float[1,8,2,2] b) { b = Neg(x) }> }"""
     rewrite = ExpandBlockedLayoutsPass()
     assert not rewrite(parse(text, imports=IMPORTS)).modified
-    assert "some of them are in branches or loops" in rewrite.notes[0]
+    assert "are not expanded: some of them are in branches or loops; " in rewrite.notes[0]
     assert not rewrite(parse(TWO, imports=IMPORTS, opset=17)).modified
     assert "the model keeps opset 17" in rewrite.notes[0]
+
+
+def test_an_operator_without_a_rule_keeps_all() -> None:
+    rewrite = ExpandBlockedLayoutsPass()
+    assert not rewrite(parse(TWO.replace("GlobalMaxPool", "Own"), imports=IMPORTS)).modified
+    assert not rewrite.refusals.lines()[0].endswith(": None")

@@ -8,6 +8,9 @@ import pytest
 
 import samba_onnx
 from samba_onnx.passes.rewrites.expand_foreign import ExpandForeignPass
+from samba_onnx.passes.rewrites.expand_quantization import DEQUANTIZING
+from samba_onnx.passes.rewrites.foreign.whole import operators_that_stay
+from samba_onnx.passes.rewrites.refusals import UNEXPANDED
 from tests.backend_cases import run_onnxruntime
 from tests.passes.rewrites.applying import TRACE, Knows, check, numbers, operators, parse, run
 
@@ -114,3 +117,41 @@ def test_new_nodes_have_the_trace_of_the_old_one() -> None:
     traces = [node.metadata_props[TRACE] for node in model.graph]
     ExpandForeignPass(Knows("Add", "Gelu", "Mul", "Sigmoid"))(model)
     assert [node.metadata_props[TRACE] for node in model.graph] == [traces[0]] * 2 + [traces[1]] * 2
+
+
+def test_why_a_node_stays_is_written_down_and_what_comes_behind_is_expanded() -> None:
+    model = parse(
+        """g (float[2,2] x) => (float[2,2] y) {
+        a = com.microsoft.Inverse(x)
+        b = Sin(a)
+        y = com.microsoft.QuickGelu<alpha=1.0>(b)
+    }""",
+        imports=IMPORTS,
+    )
+    assert ExpandForeignPass(Knows("Mul", "Sigmoid"))(model).modified
+    assert operators(model) == ["Inverse", "Sin", "Sigmoid", "Mul"]
+    reasons = [node.meta.get(UNEXPANDED) for node in model.graph]
+    assert reasons[0] == operators_that_stay()["com.microsoft::Inverse"]
+    assert reasons[1:] == [None] * 3
+
+
+def test_an_unknown_rank_is_a_reason() -> None:
+    text = "g (float[2,2] x, float[2,2] b) => (y) { y = com.microsoft.BiasSoftmax<axis=1>(x, b) }"
+    model = parse(text, imports=IMPORTS)
+    model.graph.inputs[0].shape = None
+    rewrite = ExpandForeignPass(Knows("Add", "Softmax"))
+    assert not rewrite(model).modified
+    assert rewrite.notes == [
+        "com.microsoft::BiasSoftmax is not expanded: the rank of 'x' is unknown"
+    ]
+
+
+def test_quantisation_that_another_pass_expands_may_be_written() -> None:
+    text = """g (uint8[2] x) => (float[2] y) <float s = {0.5}, uint8 z = {3}>
+        { y = com.microsoft.DequantizeLinear(x, s, z) }"""
+    for known, modified in ((DEQUANTIZING, True), (DEQUANTIZING[1:], False)):
+        model = parse(text, imports=IMPORTS)
+        assert ExpandForeignPass(Knows(*known))(model).modified == modified
+    model = parse(text, imports=IMPORTS)
+    ExpandForeignPass(Knows(*DEQUANTIZING))(model)
+    assert [(node.domain, node.op_type) for node in model.graph] == [("", "DequantizeLinear")]

@@ -158,3 +158,30 @@ def test_a_body_is_used_when_its_operators_can_be_brought_to_the_version_of_the_
     op_type: str, written_for: int, version: int, fits: bool
 ) -> None:
     assert expand_functions.fits(inner(op_type), written_for, version) == fits
+
+
+@pytest.mark.parametrize(
+    ("call", "kind", "stays"),
+    [
+        ("Shrink<bias=0.5, lambd=1.0>(x)", "int32", True),
+        ("Shrink<bias=1.0, lambd=1.5>(x)", "int32", True),
+        ("Shrink(x)", "int32", True),
+        ("Shrink<lambd=2.0>(x)", "int32", False),
+        ("Shrink<bias=1.0, lambd=2.0>(x)", "int32", False),
+        ("Shrink<bias=0.5, lambd=1.5>(x)", "float", False),
+        ("AffineGrid<align_corners=1>(t, s)", "float", True),
+        ("AffineGrid<align_corners=1>(t, r)", "float", True),
+        ("AffineGrid<align_corners=1>(t, q)", "float", False),
+        ("AffineGrid<align_corners=1>(t, n)", "float", True),
+        ("AffineGrid(t, s)", "float", False),
+        ("Elu(x)", "float", False),
+    ],
+)
+def test_a_body_that_computes_other_numbers_than_runtimes_is_not_used(
+    call: str, kind: str, stays: bool
+) -> None:
+    """AffineGrid divides by one less than each size of the image; Shrink cuts its attributes off."""
+    model = parse(f"""g ({kind}[4] x, float[1,2,3] t, int64[4] n) => (y)
+ <int64[4] s = {{1, 1, 1, 3}}, int64[4] r = {{1, 1, 2, 1}}, int64[4] q = {{1, 1, 2, 3}}> {{ y = {call} }}""")
+    (node,) = model.graph
+    assert ExpandFunctionsPass(KnowsOthers(node.op_type))(model).modified == (not stays)

@@ -3,7 +3,7 @@ from __future__ import annotations
 import onnx_ir as ir
 import pytest
 
-from samba_onnx.passes.rewrites.infer_shapes import InferShapesPass
+from samba_onnx.passes.rewrites.infer_shapes import InferShapesPass, ShapeWriter
 from samba_onnx.passes.rewrites.inference_limits import unsafe_nodes
 from samba_onnx.passes.rewrites.interface import dimensions
 from samba_onnx.passes.rewrites.rewriting import static_shape
@@ -282,19 +282,74 @@ def test_an_attribute_that_is_a_parameter_is_left_out() -> None:
     model = parse("g (float[2,3] x) => (y) { y = Flatten<axis=0>(x) }")
     model.graph[0].attributes["axis"] = ir.RefAttr("axis", "outer", ir.AttributeType.INT)
     rewrite = InferShapesPass()
-    rewrite(model)
+    assert rewrite(model).modified
     assert not rewrite.notes
     assert type_text(model.graph.outputs[0]) == "tensor(float)"
+    model = parse("g (float[2,3] x) => (y) { y = Gemm<alpha=2.0, transA=1>(x, x) }")
+    model.graph[0].attributes["alpha"] = ir.RefAttr("alpha", "outer", ir.AttributeType.FLOAT)
+    assert next(iter(model.graph[0].attributes)) == "alpha"
+    InferShapesPass()(model)
+    assert dimensions(model.graph.outputs[0].shape) == (3, 3)
 
 
-def test_failure_is_noted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_nothing_is_inferred_of_is_no_change() -> None:
+    model = parse("g (float[2] x) => (y) { y = my.Own(x) }", imports=', "my": 1')
+    assert not InferShapesPass()(model).modified
+
+
+def test_what_is_stated_is_left_out_but_for_types_that_onnx_cannot_infer() -> None:
+    model = parse(
+        """g (float[2] x) => (float[2] y, float[2] z) <float[2] h, float[2] own, float[2] hidden> {
+        h = Relu(x)
+        z, own = my.Two(h)
+        hidden = Exp(own)
+        y = Neg(hidden)
+    }""",
+        imports=', "my": 1',
+    )
+    for stated, declared, ranks in (
+        (False, ["own", "hidden"], []),
+        (True, ["h", "own", "hidden"], [1]),
+    ):
+        writer = ShapeWriter(frozenset({model.graph[2]}), stated=stated)
+        graph = writer.write(model).graph
+        infos = graph.value_info
+        assert [writer.values[info.name].name for info in infos] == declared
+        assert {
+            len(info.type.tensor_type.shape.dim)
+            for info in (*infos, *graph.output)
+            if info.type.tensor_type.HasField("shape")
+        } == set(ranks)
+        assert all(info.type.tensor_type.elem_type == 1 for info in (*infos, *graph.output))
+
+
+@pytest.mark.parametrize(
+    ("error", "note"),
+    [(RuntimeError("boom\nmore"), "boom"), (MemoryError(), "MemoryError()")],
+)
+def test_failure_is_noted(error: Exception, note: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*args: object, **kwargs: object) -> None:
-        raise RuntimeError("boom\nmore")
+        raise error
 
     monkeypatch.setattr("onnx.shape_inference.infer_shapes", fail)
     rewrite = InferShapesPass()
     assert not rewrite(parse("g (float[2] x) => (float[2] y) { y = Relu(x) }")).modified
-    assert rewrite.notes == ["shapes could not be inferred: boom"]
+    assert rewrite.notes == [f"shapes could not be inferred: {note}"]
+
+
+def test_values_without_names_are_inferred() -> None:
+    model = parse("g (float[2,3] x) => (y) { h = Relu(x)\n y = Exp(h) }")
+    model.graph[0].outputs[0].name = None
+    InferShapesPass()(model)
+    assert dimensions(model.graph.outputs[0].shape) == (2, 3)
+
+
+def test_shapes_behind_the_defaults_of_inputs_are_read() -> None:
+    model = parse("""g (float[2,3] x, float[1] d) => (y, z)
+<float[1] d = {1.0}, int64[1] s = {6}> { y = Reshape(x, s)\n z = Neg(d) }""")
+    assert next(iter(model.graph.initializers)) == "d"
+    InferShapesPass()(model)
+    assert dimensions(model.graph.outputs[0].shape) == (6,)
 
 
 def test_tensors_of_a_sequence_get_no_name_for_sizes_that_differ() -> None:

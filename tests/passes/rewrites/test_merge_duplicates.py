@@ -85,9 +85,12 @@ def test_random_and_custom_nodes_stay_apart() -> None:
 def test_equal_outputs_keep_their_names() -> None:
     model = parse("g (float[2] x) => (float[2] y, float[2] z) { y = Exp(x)\n z = Exp(x) }")
     before = [value.name for value in model.graph.outputs]
+    for node in model.graph:
+        node.name = f"of {node.outputs[0].name}"
     MergeNodesPass()(model)
     assert [value.name for value in model.graph.outputs] == before
     assert operators(model) == ["Exp", "Identity"]
+    assert [node.name for node in model.graph] == ["of y", "of z"]
 
 
 def merged(**tensors: ir.TensorProtocol) -> list[str]:
@@ -162,3 +165,13 @@ def test_tensors_in_attributes_are_compared() -> None:
     model = parse(f"g (float[2] x) => (float[2] y) <{shape}> {{ a = {zero}\n b = {zero}\n c = {one}\n y = Sum(a, b, c, x) }}")  # fmt: skip
     check(model, MergeNodesPass(), inputs=[numbers(2)])
     assert operators(model).count("ConstantOfShape") == 2
+
+
+def test_nodes_with_texts_in_a_tensor_stay() -> None:
+    model = parse("""g (int64 i) => (string y, string z) {
+ a = Constant<value = string[1] {"a"}>()
+ b = Constant<value = string[1] {"a"}>()
+ y = Gather(a, i)
+ z = Gather(b, i) }""")
+    assert not MergeNodesPass()(model).modified
+    assert operators(model) == ["Constant", "Constant", "Gather", "Gather"]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ml_dtypes
 import numpy as np
+import onnx_ir as ir
 import pytest
 
-from samba_onnx.passes.rewrites.quantization_scales import scales_fit, spread
+from samba_onnx.passes.rewrites.quantization_scales import exact_numbers, scales_fit, spread
 
 
 @pytest.mark.parametrize(
@@ -19,6 +21,7 @@ from samba_onnx.passes.rewrites.quantization_scales import scales_fit, spread
         ((6,), 1, 0, False),
         ((4,), 1, 0, True),
         ((4,), 2, 0, False),
+        ((6,), 2, 0, False),
         ((6,), -3, 0, False),
         ((4, 1), 1, 0, False),
         ((3, 4), 0, 2, True),
@@ -45,3 +48,11 @@ def test_scales_are_spread_over_the_tensor() -> None:
     blocks = np.arange(8.0).reshape(2, 4)
     np.testing.assert_array_equal(spread(blocks, (6, 4), 0, 4), blocks[[0, 0, 0, 0, 1, 1]])
     np.testing.assert_array_equal(spread(blocks.T, (4, 6), -1, 4), blocks.T[:, [0, 0, 0, 0, 1, 1]])
+
+
+def test_numbers_are_exact() -> None:
+    whole = exact_numbers(ir.tensor(np.array([2**24 + 1, -(2**31)], np.int32)))
+    assert whole.tolist() == [2**24 + 1, -(2**31)]
+    eighth = np.array([0.125, -1.5], ml_dtypes.float8_e4m3fn)
+    numbers = exact_numbers(ir.Tensor(eighth, dtype=ir.DataType.FLOAT8E4M3FN))
+    assert (numbers.tolist(), numbers.dtype) == ([0.125, -1.5], np.float32)

@@ -199,3 +199,13 @@ def test_new_values_are_named_after_the_result() -> None:
         ("y_0", ir.DataType.FLOAT),
         ("y_1", ir.DataType.FLOAT),
     ]
+
+
+@pytest.mark.parametrize(("place", "modified"), [(-3, False), (-2, True), (2, True), (3, False)])
+def test_nothing_is_inserted_beyond_a_sequence(place: int, modified: bool) -> None:
+    model = parse(f"""g (float[2] x) => (float[6] y) <int64 p = {{{place}}}> {{
+  s = SequenceConstruct(x, x)
+  t = SequenceInsert(s, x, p)
+  y = ConcatFromSequence<axis = 0>(t)
+}}""")
+    assert UnpackSequencesPass()(model).modified == modified

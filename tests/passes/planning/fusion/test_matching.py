@@ -241,3 +241,16 @@ def test_the_answer_does_not_depend_on_the_order_of_independent_nodes(tmp_path: 
     other = "g (float[4] x) => (y, z) { t = Tanh(x) a = Abs(x) z = Neg(t) y = Relu(a) }"
     assert sorted(matched(tmp_path, text, one)) == sorted(matched(tmp_path, text, other))
     assert len(inferred(one).graph) == 4
+
+
+def test_marks_come_before_rules_and_keep_what_they_have(tmp_path: Path) -> None:
+    """A search that ends early gives places up; it neither takes part of them nor goes on without end."""
+    text = """
+      pair:
+        priority: 1
+        pattern:
+          first: {op_type: relu, child: second}
+          second: {op_type: relu}
+    """
+    graph = "g (float[4] x) => (y) { a = Relu(x) b = Relu(a) c = Relu(b) y = Relu(c) }"
+    assert matched(tmp_path, text, graph) == ["pair: Relu Relu", "pair: Relu Relu"]

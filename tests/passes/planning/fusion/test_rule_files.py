@@ -56,7 +56,19 @@ def test_a_rule_that_is_stated_again_counts_last_and_a_note_says_so(tmp_path: Pa
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "it holds nothing; expected rules by name, each with priority and pattern"),
+        ("", "it holds nothing; expected rules by name, each with priority and pattern$"),
+        ("{}", "rules.yaml: it holds an empty mapping; expected rules"),
+        ("2020-01-01", "it holds date 2020-01-01; expected rules"),
+        (f"'{'ab' * 40}'", f"it holds text '{'ab' * 19}a…'; expected"),
+        (RULE.replace("relu", "xyzzyxyzzy"), "'xyzzyxyzzy' is no operator of PyTorch or ONNX that the compiler knows$"),
+        (RULE.replace("relu", "relu, child: ab").replace("}}}", "}, abc: {op_type: neg}}}"), "a: child: there is no entry 'ab' in the pattern; did you mean 'abc'.$"),
+        (RULE.replace("relu", "relu, child: zz"), "a: child: there is no entry 'zz' in the pattern$"),
+        (RULE.replace("relu", "{x: y}"), "a: op_type: is a mapping; expected the name of an operator, or a list of names$"),
+        (RULE.replace("op_type: relu", "op_type: {}"), "a: op_type: is an empty mapping; expected"),
+        (RULE.replace("priority: 1", "priority: 1, heuristic: {name: a, b: {c: d}}"), "rule r: heuristic: expected name"),
+        ("r: {priority: 1, pattern: {a: {match_first_option: [b], required: false}, b: {op_type: relu}}}", "rule r: pattern: a: stands for its options"),
+        ("r: {priority: 1, pattern: {a: {match_first_option: [b], included: false}, b: {op_type: relu}}}", "rule r: pattern: a: stands for its options"),
+        ("r: {priority: 1, pattern: {a: {op_type: relu}}, x: 1}", "rule r: x: unknown key; known: priority, pattern, heuristic$"),
         ("- a", "it holds a list; expected rules by name"),
         ("3", "it holds number 3; expected rules"),
         ("3: {priority: 1}", "3 is number 3; expected the name of a rule"),
@@ -102,6 +114,42 @@ def test_what_is_refused(text: str, message: str, tmp_path: Path) -> None:
         rules(tmp_path, text)
     assert str(caught.value).startswith(f"file of fusion rules {tmp_path / 'rules.yaml'}: ")
     assert "\n" not in str(caught.value)
+    assert caught.value.path == str(tmp_path / "rules.yaml")
+
+
+def test_heuristics_are_named_with_their_parameters(tmp_path: Path) -> None:
+    text = RULE.replace("priority: 1", "priority: 1, heuristic: {name: MHA, degree: 2, where: top}")
+    assert rules(tmp_path, text).rules[0].heuristic == "MHA(degree=2, where=top)"
+    text = RULE.replace("priority: 1", "priority: 1, heuristic: {name: MHA}")
+    assert rules(tmp_path, text).rules[0].heuristic == "MHA"
+
+
+@pytest.mark.parametrize(("count", "fits"), [(500, True), (501, False)])
+def test_a_file_has_so_many_rules_and_no_more(count: int, fits: bool, tmp_path: Path) -> None:
+    text = "".join(
+        f"r{n}: {{priority: 1, pattern: {{a: {{op_type: relu}}}}}}\n" for n in range(count)
+    )
+    if fits:
+        assert len(rules(tmp_path, text).rules) == count
+    else:
+        with pytest.raises(UsageError, match="it has 501 rules; expected at most 500"):
+            rules(tmp_path, text)
+
+
+def test_what_is_no_file_of_rules_is_called_one(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="file of fusion rules"):
+        chosen_rules(load_target("sn30"), "o1", FusionOptions(tmp_path / "none.yaml"))
+
+
+def test_parallel_linear_layers_are_named(tmp_path: Path) -> None:
+    def named(left: str, right: str) -> bool:
+        entries = f"b: {{op_type: {left}}}, c: {{op_type: {right}}}"
+        text = f"r: {{priority: 1, pattern: {{a: {{op_type: relu, children: [b, c]}}, {entries}}}}}"
+        return rules(tmp_path, text).name_parallel_linears()
+
+    assert named("linear", "addmm")
+    assert not named("linear", "relu")
+    assert not named("relu", "neg")
 
 
 def test_options_that_stand_for_too_many_patterns(tmp_path: Path) -> None:
@@ -134,8 +182,12 @@ def test_which_rules_count(tmp_path: Path) -> None:
     note = "rule 'norm' of the file takes the place of the target's"
     assert note in chosen_rules(target, "o1", FusionOptions(path, True)).notes
     assert chosen_rules(target, "o3", FusionOptions()).rules == ()
-    for options in (FusionOptions(path), FusionOptions(None, True)):
-        with pytest.raises(UsageError, match="they count at level o1"):
+    for options, what in (
+        (FusionOptions(path), "a file of fusion rules was"),
+        (FusionOptions(None, True), "rules of the target were"),
+    ):
+        message = f"^{what} stated for level o0: they count at level o1$"
+        with pytest.raises(UsageError, match=message):
             chosen_rules(target, "o0", options)
 
 

@@ -86,7 +86,7 @@ def test_operators_without_a_kernel(operator: str, operands: list[Any], expected
             "BitmaskDropout",
             [MATRIX, None, np.array(True)],
             (2,),
-            "it drops values at random, in training mode",
+            "BitmaskDropout is not expanded: it drops values at random, in training mode",
         ),
         (
             "BitmaskDropout",

@@ -201,7 +201,7 @@ def test_zero_points_of_more_than_one_dimension_stay() -> None:
 
 
 def test_a_long_weight_without_columns() -> None:
-    operands = [unsigned(2, 300), signed(300, 0)]
+    operands = [unsigned(2, 600), signed(600, 0)]
     assert_expands(one_node("", "MatMulInteger", operands, ["y"], (1,)), operands, **EXACTLY)
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from tests.passes.rewrites.foreign.expanding import (
     LEARNING,
+    assert_computes,
     assert_expands,
     expanded,
     one_node,
@@ -145,6 +146,9 @@ def _one_vector(**attributes: Any) -> onnx.ModelProto:
 def test_a_kernel_that_is_not_named_is_linear() -> None:
     rows = np.arange(6, dtype=np.float32).reshape(2, 3) / 3
     assert_expands(_one_vector(kernel_params=[0.5, 0.25, 2.0]), [rows])
+    # onnxruntime wants parameters that a linear kernel does not have
+    expected = 2 * rows @ np.array([[1], [2], [3]], np.float32) + np.float32(0.25)
+    assert_computes(_one_vector(), [rows], expected)
 
 
 @pytest.mark.parametrize(

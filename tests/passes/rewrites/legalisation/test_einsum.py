@@ -40,6 +40,9 @@ def text(equation: str, shapes: list[tuple[int, ...]], dtype: str = "float") -> 
         ("ba,ac", [(3, 4), (4, 2)]),
         ("Ab, bC -> AC", [(3, 4), (4, 2)]),
         ("abc,d,ce->ade", [(2, 3, 4), (2,), (4, 3)]),
+        ("ij,jkl->ikl", [(3, 4), (4, 2, 5)]),
+        ("nabi,nij->nabj", [(2, 3, 4, 5), (2, 5, 6)]),
+        ("nij,njab->niab", [(2, 3, 4), (2, 4, 5, 6)]),
     ],
 )
 def test_every_kind_of_equation(equation: str, shapes: list[tuple[int, ...]]) -> None:
@@ -55,6 +58,12 @@ def test_attention_is_one_product_of_matrices() -> None:
     assert made == ["Transpose", "MatMul"]
 
 
+def test_what_sums_nothing_is_an_elementwise_product() -> None:
+    inputs = [numbers(3, 4, seed=seed) for seed in (0, 1)]
+    made = legalised(text("ij,ij->ij", [(3, 4), (3, 4)]), inputs, atol=ROUNDINGS)
+    assert (made.count("Mul"), made.count("MatMul")) == (1, 0)
+
+
 def test_integers_are_exact() -> None:
     inputs = [np.arange(12, dtype=np.int32).reshape(3, 4) for _ in range(2)]
     legalised(text("ij,kj->ik", [(3, 4), (3, 4)], "int32"), inputs)
@@ -66,6 +75,8 @@ def test_integers_are_exact() -> None:
         ("ij,jk->ik", [(3, 1), (4, 2)], "its label 'j' is summed over and has two sizes"),
         ("ij->i", [(3, 4, 5)], "its equation 'ij->i' does not fit the ranks of its operands"),
         ("ij,jk->ik", [(3, 4)], "its equation 'ij,jk->ik' does not fit its operands"),
+        ("ij->ji->ij", [(3, 4)], "its equation 'ij->ji->ij' does not fit its operands"),
+        ("ii->i", [(3, 4)], "its label 'i' has two sizes"),
     ],
 )
 def test_what_is_not_defined_stays(

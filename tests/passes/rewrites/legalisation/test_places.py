@@ -52,6 +52,14 @@ def test_several_updates_of_one_place_are_combined_in_their_order() -> None:
     assert legalised(text, inputs).count("Mul") == 3
 
 
+def test_as_many_updates_of_one_place_as_there_may_be_are_combined() -> None:
+    text = f"""g (float[3] x, float[16] u) => (float[3] y) <int64[16] i = {{{", ".join("0" * 16)}}}>
+{{ y = ScatterElements<reduction="max">(x, i, u) }}"""
+    draw = np.random.default_rng(0)
+    inputs = [draw.standard_normal(size).astype(np.float32) for size in (3, 16)]
+    assert legalised(text, inputs).count("Max") == 16
+
+
 def test_too_many_updates_of_one_place_stay() -> None:
     text = f"""g (float[3] x, float[20] u) => (float[3] y) <int64[20] i = {{{", ".join("0" * 20)}}}>
 {{ y = ScatterElements<reduction="max">(x, i, u) }}"""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
+import onnx_ir as ir
 import pytest
 
+from samba_onnx.passes.rewrites.infer_shapes import InferShapesPass
 from samba_onnx.passes.rewrites.legalisation.legalise import LegalisePass
 from tests.passes.rewrites.applying import numbers, run
 from tests.passes.rewrites.legalisation.legalising import Everything, legalised, prepared, refusal
@@ -36,7 +38,61 @@ def test_planes(mode: str, padding: str, align: int) -> None:
     atol = 0.0 if mode == "nearest" else ROUNDINGS
     weights = {"grid": places(1, 7, 4, 2)}
     made = legalised(graph, [numbers(1, 3, 5, 6)], weights, atol=atol)
-    assert set(made) <= {"Reshape", "Gather", "Mul", "ReduceSum"}
+    mixes = mode != "nearest" or padding == "zeros"
+    assert set(made) == {"Reshape", "Gather"} | ({"Mul", "ReduceSum"} if mixes else set())
+
+
+@pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
+@pytest.mark.parametrize("align", [0, 1])
+def test_the_nearest_of_two_that_are_as_near(padding: str, align: int) -> None:
+    """Places between two elements, within and beyond the ends: as onnxruntime rounds them."""
+    graph = text(
+        "1,2,5,6", "1,9,9,2", f'mode="nearest", padding_mode="{padding}", align_corners={align}'
+    )
+    steps = np.arange(-8, 10, 2, dtype=np.float32)
+    rows = (2 * steps / 5, 2 * steps / 6) if align == 0 else (steps / 4, steps / 5)
+    grid = np.stack(np.meshgrid(rows[1], rows[0]), axis=-1)[None].astype(np.float32)
+    legalised(graph, [numbers(1, 2, 5, 6)], {"grid": grid})
+
+
+@pytest.mark.parametrize("mode", ["nearest", "linear"])
+@pytest.mark.filterwarnings("error")
+def test_constant_places_that_no_integer_holds(mode: str) -> None:
+    """Against the definition of the borders: onnxruntime takes any elements there."""
+    grid = np.array([[[[3e20, -3e20], [0, 3e20]], [[-3e20, 0.1], [3e9, -3e9]]]], np.float32)
+    x = numbers(1, 2, 5, 6)
+    for padding in ("zeros", "border"):
+        model = prepared(
+            text("1,2,5,6", "1,2,2,2", f'mode="{mode}", padding_mode="{padding}"'), {"grid": grid}
+        )
+        assert LegalisePass(Everything())(model).modified
+        (given,) = run(model, [x])
+        expected = np.zeros((1, 2, 2, 2), np.float32)
+        if padding == "border":  # places (0, 5), (4, 2.5), (2.25, 0) and (0, 5)
+            corner = x[:, :, 0, 5]
+            below = x[:, :, 4, 2:4].mean(-1) if mode == "linear" else x[:, :, 4, 2]
+            left = (
+                0.75 * x[:, :, 2, 0] + 0.25 * x[:, :, 3, 0] if mode == "linear" else x[:, :, 2, 0]
+            )
+            expected = np.stack([corner, below, left, corner], -1).reshape(1, 2, 2, 2)
+        np.testing.assert_allclose(given, expected, atol=ROUNDINGS)
+
+
+def test_weights_have_the_type_of_the_data() -> None:
+    graph = text("1,2,5,6", "1,4,4,2", "align_corners=1").replace(
+        "float[1,2,5,6]", "bfloat16[1,2,5,6]"
+    )
+    model = prepared(graph.replace("(float[a,b,c,d] y)", "(bfloat16[1,2,4,4] y)"))
+    rewrite = LegalisePass(Everything())
+    assert rewrite(model).modified, rewrite.refusals.lines()
+    InferShapesPass()(model)
+    assert {
+        value.dtype
+        for node in model.graph
+        if node.op_type == "Mul"
+        for value in node.inputs[1:]
+        if value
+    } >= {ir.DataType.BFLOAT16}
 
 
 @pytest.mark.parametrize("mode", ["nearest", "linear"])
@@ -72,6 +128,7 @@ def test_planes_by_a_computed_grid(mode: str, padding: str, align: int, batch: i
     atol = 0.0 if mode == "nearest" else ROUNDINGS
     made = legalised(graph, [numbers(batch, 3, 5, 6), grid.astype(np.float32)], atol=atol)
     assert made.count("Gather") == 3, "two coordinates and the elements"
+    assert made.count("Transpose") == (0 if batch == 1 else 2)
 
 
 @pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])

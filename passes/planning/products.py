@@ -1,0 +1,130 @@
+"""Matrix products and what computes as they do: their sizes, and how well they fill a device.
+
+A compute unit executes products of a *granule* of rows, columns and depth at a time, as a systolic array.
+Sizes are rounded up to it, and a product of fewer granules than there are compute units leaves some of them
+idle. Where that costs more than going through the elements one by one, the units work as vector units.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Final
+
+import onnx_ir as ir
+
+from samba_onnx.facts.domains import normal_domain
+from samba_onnx.passes.planning.flops import node_flops
+from samba_onnx.passes.planning.sizes import value_bytes
+from samba_onnx.passes.rewrites.rewriting import integer_attribute
+from samba_onnx.pef.timing import TimingFigures
+from samba_onnx.program.dataflow import dimensions
+
+__all__ = ["ProductSize", "is_product", "product_size", "stationary"]
+
+_MATRIX: Final = frozenset({"MatMul", "Gemm", "MatMulInteger", "QLinearMatMul"})
+_CONVOLUTIONS: Final = frozenset(
+    {"Conv", "ConvInteger", "CausalConvWithState", "DeformConv", "ConvTranspose", "QLinearConv"}
+)
+_OTHERS: Final = frozenset({"Attention", "Einsum", "GRU", "LSTM", "LinearAttention", "RNN"})
+_PRODUCTS: Final = _MATRIX | _CONVOLUTIONS | _OTHERS
+"""Operators of ONNX's own domain whose arithmetic is that of products."""
+
+
+@dataclass(frozen=True)
+class ProductSize:
+    """How many products an operator executes, and of which size."""
+
+    count: int
+    """Products of the same size."""
+    rows: int
+    """Rows of each."""
+    depth: int
+    """Elements that are summed up for each result."""
+    columns: int
+    """Columns of each."""
+
+    def granules(self, granule: int) -> int:
+        """Return the granules of all products."""
+        sizes = (self.rows, self.depth, self.columns)
+        return self.count * math.prod(-(-size // granule) for size in sizes)
+
+    def filled_flops(self, timing: TimingFigures) -> int:
+        """Return the operations that the device could have done in the time of these at its best.
+
+        Args:
+            timing: Figures of the device.
+
+        Returns:
+            Those of all granules, and at least of one granule for each compute unit.
+        """
+        busy = max(self.granules(timing.granule), timing.compute_units)
+        return 2 * timing.granule**3 * busy
+
+
+def is_product(node: ir.Node) -> bool:
+    """Return whether a node computes as matrix products do."""
+    return node.op_type in _PRODUCTS and not normal_domain(node.domain)
+
+
+def product_size(node: ir.Node) -> ProductSize | None:
+    """Return the size of the products that a node executes.
+
+    Args:
+        node: A node with inferred shapes.
+
+    Returns:
+        The size; None for a node that is no product, or of which only its operations are known: one
+        with an unknown shape, attention, and what repeats products in steps.
+    """
+    if not is_product(node) or not node_flops(node):
+        return None
+    result = _shape(node.outputs[0])
+    if node.op_type in _CONVOLUTIONS - {"ConvTranspose"}:
+        kernels = _shape(node.inputs[3 if node.op_type == "QLinearConv" else 1])
+        if not kernels or not result:
+            return None
+        groups = max(integer_attribute(node, "group", 1), 1)
+        columns = max(kernels[0] // groups, 1)
+        rows = math.prod(result) // max(kernels[0], 1)
+        return ProductSize(groups, rows, math.prod(kernels[1:]), columns)
+    if node.op_type not in _MATRIX or not result:
+        return None
+    left = _shape(node.inputs[0])
+    right = _shape(node.inputs[3 if node.op_type == "QLinearMatMul" else 1])
+    if len(left) < 2 or len(right) < 2:
+        return None
+    depth = left[0] if integer_attribute(node, "transA", 0) else left[-1]
+    if math.prod(right[:-2]) == 1:  # rows of all products meet the same columns: one product
+        return ProductSize(1, math.prod(result[:-1]), depth, result[-1])
+    return ProductSize(math.prod(result[:-2]), result[-2], depth, result[-1])
+
+
+def stationary(node: ir.Node) -> tuple[ir.Value, int] | None:
+    """Return what a product keeps on the chip while the rest of it streams past.
+
+    Args:
+        node: Any node.
+
+    Returns:
+        The smallest of both operands and the result, and its bytes: a weight in a forward graph, its
+        gradient where that is computed. Of several products that share nothing, what one of them keeps.
+        None for a node that is no product of two operands.
+    """
+    if not is_product(node) or len(node.inputs) < 2:
+        return None
+    size = product_size(node)
+    values = [value for value in (*node.inputs[:2], node.outputs[0]) if value is not None]
+    sizes = {value: value_bytes(value) for value in values}
+    known = {value: number for value, number in sizes.items() if number is not None}
+    if size is None or len(known) < len(values):
+        return None
+    value = min(known, key=lambda each: known[each])
+    return value, -(-known[value] // size.count)
+
+
+def _shape(value: ir.Value | None) -> tuple[int, ...]:
+    """Return a shape of known sizes; empty where one is not known."""
+    shape = None if value is None else dimensions(value)
+    sizes = tuple(size for size in shape or () if isinstance(size, int))
+    return sizes if len(sizes) == len(shape or ()) else ()

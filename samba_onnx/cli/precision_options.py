@@ -1,0 +1,48 @@
+"""In which types a model is to compute, on the command line."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from samba_onnx.errors import UsageError
+from samba_onnx.facts.precisions import precision_of, preset_precision
+
+PrecisionOption = Annotated[
+    str | None,
+    typer.Option(
+        "--precision",
+        metavar="NAME",
+        help="Compute what states float32 in it (fp32, the default); in bfloat16 in matrix products and "
+        "convolutions (mixed), in all that the model does not convert itself (bf16), or throughout "
+        "(bf16-throughout).",
+        show_default=False,
+    ),
+]
+PresetOption = Annotated[
+    str | None,
+    typer.Option(
+        "--graphamp-preset",
+        metavar="NAME",
+        help="The same by SambaFlow's names: mp0, mp1, mp4 or default.",
+        show_default=False,
+    ),
+]
+
+
+def chosen_precision(precision: str | None, preset: str | None) -> str | None:
+    """Return the precision that two options name; None where neither is stated.
+
+    Args:
+        precision: Its name.
+        preset: SambaFlow's name for it.
+
+    Raises:
+        UsageError: There is no such precision or preset, or both are stated.
+    """
+    if preset is None:
+        return None if precision is None else str(precision_of(precision))
+    if precision is not None:
+        raise UsageError("--precision and --graphamp-preset say the same: give one of them")
+    return str(preset_precision(preset))

@@ -1,0 +1,386 @@
+"""Lets a module compute in bfloat16 what it states in float32, while it is exported and while it is run.
+
+What torch computes then is what the program is compared with: both see every function with the same
+types, and gradients go back through the same conversions.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextvars import ContextVar
+from typing import Any, Final
+
+import torch
+from torch import Tensor, fx, nn
+from torch.overrides import TorchFunctionMode
+from torch.utils import _pytree as pytree
+from torch.utils.weak import WeakIdKeyDictionary
+
+from samba_onnx.export.naming import operator_name
+from samba_onnx.facts.precisions import (
+    CONVERSION,
+    NO_PRODUCT,
+    STATISTICS,
+    SWITCHED_OFF,
+    Precision,
+    write_precision,
+)
+from samba_onnx.functional.table import is_in_place
+
+__all__ = [
+    "Computing",
+    "computing",
+    "computing_in",
+    "current_precision",
+    "is_widened",
+    "native_precision",
+]
+
+_CURRENT: ContextVar[Precision] = ContextVar("precision", default=Precision.FP32)
+_SWITCHED_OFF: ContextVar[bool] = ContextVar("switched_off", default=False)
+
+_PRODUCTS: Final = frozenset(
+    {
+        *("__matmul__", "__rmatmul__", "addbmm", "addmm", "addmv", "baddbmm", "bilinear", "bmm"),
+        *("chain_matmul", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d"),
+        *("conv_transpose3d", "convolution", "einsum", "linear", "matmul", "mm", "mv"),
+        *("multi_head_attention_forward", "scaled_dot_product_attention", "tensordot"),
+    }
+)
+"""Functions that multiply matrices: GEMM-like ones, in SambaFlow's words."""
+_CARRYING: Final = frozenset(
+    {
+        *(
+            "__getitem__",
+            "chunk",
+            "clone",
+            "contiguous",
+            "detach",
+            "expand",
+            "expand_as",
+            "flatten",
+        ),
+        *("flip", "max_pool1d", "max_pool2d", "max_pool3d", "movedim", "narrow", "permute", "relu"),
+        *("repeat", "repeat_interleave", "reshape", "reshape_as", "roll", "select", "split"),
+        *("squeeze", "swapaxes", "t", "tensor_split", "tile", "transpose", "unbind", "unflatten"),
+        *("unsqueeze", "view", "view_as", "__get__"),
+    }
+)
+"""Functions of one tensor whose numbers are some of its own, which bfloat16 has if the tensor has it."""
+_QUESTIONS: Final = frozenset(
+    {
+        *(
+            "__len__",
+            "backward",
+            "dim",
+            "element_size",
+            "get_device",
+            "is_complex",
+            "is_contiguous",
+        ),
+        *("is_floating_point", "is_nonzero", "numel", "register_hook", "retain_grad", "size"),
+        *("stride", "storage_offset", "data_ptr", "__set__", "__repr__", "__format__"),
+        *("register_post_accumulate_grad_hook", "is_inference", "_is_view", "type", "numpy"),
+    }
+)
+"""What computes nothing."""
+_CONVERSIONS: Final = frozenset({"float", "to", "type_as", "_to_copy"})
+_NORMALISING: Final = {"batch_norm": (1, 2), "instance_norm": (1, 2)}
+"""Functions that write running statistics, with the positions of these."""
+_DTYPE: Final = Tensor.dtype.__get__  # type: ignore[attr-defined]
+
+
+@contextlib.contextmanager
+def computing_in(precision: Precision) -> Iterator[None]:
+    """Let modules that are exported or compared with within the context compute in a precision.
+
+    Args:
+        precision: The precision.
+    """
+    token = _CURRENT.set(precision)
+    try:
+        yield
+    finally:
+        _CURRENT.reset(token)
+
+
+def current_precision() -> Precision:
+    """Return the precision of the innermost :func:`computing_in`; the module's own outside of any."""
+    return _CURRENT.get()
+
+
+@contextlib.contextmanager
+def native_precision() -> Iterator[None]:
+    """Compute in float32 within the context, in the ``forward`` of a module that computes in bfloat16."""
+    token = _SWITCHED_OFF.set(True)
+    try:
+        yield
+    finally:
+        _SWITCHED_OFF.reset(token)
+
+
+def is_widened(node: fx.Node) -> bool:
+    """Return whether a node of a graph that was exported in a precision makes float32 of bfloat16.
+
+    Args:
+        node: Any node.
+    """
+    source = node.args[0] if node.args else None
+    if current_precision().is_own or not isinstance(source, fx.Node):
+        return False
+    if operator_name(node) not in ("to", "_to_copy", "to_copy"):
+        return False
+    types = [getattr(one.meta.get("val"), "dtype", None) for one in (node, source)]
+    return types == [torch.float32, torch.bfloat16]
+
+
+class Computing:
+    """What a module computes in, while it is exported or run once."""
+
+    def __init__(self, precision: Precision) -> None:
+        """Begin with nothing computed.
+
+        Args:
+            precision: The precision.
+        """
+        self.precision = precision
+        self.wide: dict[str, Counter[str]] = {}
+        """Functions that computed in float32, with how often they did, by the reason."""
+
+    def metadata(self) -> dict[str, str]:
+        """Return what a PEF says of it; nothing where a module computes in its own types."""
+        if self.precision.is_own:
+            return {}
+        return write_precision(self.precision, self.wide)
+
+    def returned(self, outputs: Any) -> Any:
+        """Return outputs in float32, which the module would have returned.
+
+        Args:
+            outputs: Nested tensors, and others.
+        """
+        if self.precision.is_own:
+            return outputs
+        return pytree.tree_map(_widened, outputs)
+
+    def note(self, reason: str, name: str) -> None:
+        """Count a function that computes in float32."""
+        self.wide.setdefault(reason, Counter())[name] += 1
+
+
+@contextlib.contextmanager
+def computing(module: nn.Module) -> Iterator[Computing]:
+    """Let a module compute in the current precision within the context, and return float32.
+
+    Args:
+        module: Gets hooks around ``forward``, outside of which nothing changes: torch's exporter calls
+            functions of its own.
+    """
+    state = Computing(current_precision())
+    if state.precision.is_own:
+        yield state
+        return
+    modes: list[_Narrowing] = []
+
+    def enter(_module: nn.Module, _args: Any) -> None:
+        modes.append(_Narrowing(state))
+        modes[-1].__enter__()  # type: ignore[no-untyped-call]  # torch annotates nothing here
+
+    def leave(_module: nn.Module, _args: Any, returned: Any) -> Any:
+        modes.pop().__exit__(None, None, None)  # type: ignore[no-untyped-call]
+        return None if returned is None else state.returned(returned)
+
+    hooks = (
+        module.register_forward_pre_hook(enter),
+        module.register_forward_hook(leave, always_call=True),
+    )
+    try:
+        yield state
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+class _Narrowing(TorchFunctionMode):
+    """Gives functions operands of bfloat16, or of float32 where they compute in it."""
+
+    def __init__(self, state: Computing) -> None:
+        super().__init__()
+        self._state = state
+        self._precision = state.precision
+        self._copies: Any = WeakIdKeyDictionary()
+        """Copies of float32 tensors in bfloat16, with the version that was copied, so that a weight
+        that is read twice is converted once, and its gradients are added up before the conversion."""
+        self._kept: Any = WeakIdKeyDictionary()
+        """Tensors that are float32 because the module converted them, or was switched off."""
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """Call a function; called by torch."""
+        keywords = dict(kwargs or {})
+        name = getattr(func, "__name__", "").partition(".")[0]
+        if func is _DTYPE:
+            return self._dtype(args[0])
+        if name in _QUESTIONS:
+            return func(*args, **keywords)
+        if is_in_place(func) or keywords.get("out") is not None:
+            return self._in_place(func, args, keywords)
+        if name in _NORMALISING and self._has_statistics(name, args, keywords):
+            return self._normalized(func, name, args, keywords)
+        if not _SWITCHED_OFF.get() and _converts(name, args, keywords):
+            return self._converted(func, args, keywords)
+        return self._called(func, name, args, keywords)
+
+    def _dtype(self, tensor: Tensor) -> torch.dtype:
+        """Return the type of a tensor: that in which it will be read."""
+        dtype: torch.dtype = _DTYPE(tensor)
+        narrow = self._precision in (Precision.BF16, Precision.BF16_THROUGHOUT)
+        if narrow and dtype is torch.float32 and self._is_plain(tensor):
+            return torch.bfloat16
+        return dtype
+
+    def _is_plain(self, tensor: Tensor) -> bool:
+        return tensor not in self._kept and not _SWITCHED_OFF.get()
+
+    def _called(
+        self, func: Callable[..., Any], name: str, args: Any, keywords: dict[str, Any]
+    ) -> Any:
+        tensors = [leaf for leaf in pytree.tree_leaves((args, keywords)) if _is_floating(leaf)]
+        reason = self._reason(name, tensors)
+        if reason is None:
+            args, keywords = pytree.tree_map(self._narrow, (args, keywords))
+            return func(*args, **keywords)
+        if not reason:
+            return func(*args, **keywords)
+        args, keywords = pytree.tree_map(_widened, (args, keywords))
+        results = func(*args, **keywords)
+        computed = [leaf for leaf in pytree.tree_leaves(results) if _is_float32(leaf)]
+        for leaf in computed:
+            self._kept[leaf] = True
+        if computed and name not in _CARRYING:
+            self._state.note(reason, name)
+        return results
+
+    def _reason(self, name: str, tensors: list[Tensor]) -> str | None:
+        """Return why a function computes in float32; empty where its types stay, None where it does not."""
+        if _SWITCHED_OFF.get():
+            return SWITCHED_OFF
+        if self._precision is Precision.BF16_THROUGHOUT:
+            return None
+        if self._precision is Precision.MIXED:
+            if name in _PRODUCTS:
+                return None
+            return "" if name in _CARRYING and len(tensors) == 1 else NO_PRODUCT
+        kept = [tensor for tensor in tensors if tensor in self._kept]
+        if not kept:
+            return None
+        if name in _PRODUCTS and any(_type(tensor) is torch.bfloat16 for tensor in tensors):
+            return None
+        return CONVERSION
+
+    def _narrow(self, leaf: Any) -> Any:
+        """Return a float32 tensor in bfloat16; anything else as it is."""
+        if not _is_float32(leaf):
+            return leaf
+        version = _version(leaf)
+        known = self._copies.get(leaf)
+        # Gradients that are computed for one of both only are no reason to convert twice.
+        if known is None or known[0] != version or known[2] != torch.is_grad_enabled():
+            known = (version, leaf.to(torch.bfloat16), torch.is_grad_enabled())
+            self._copies[leaf] = known
+        return known[1]
+
+    def _converted(self, func: Callable[..., Any], args: Any, keywords: dict[str, Any]) -> Any:
+        """Convert a tensor to float32, as the module asks for."""
+        tensor = args[0]
+        if self._precision is Precision.BF16_THROUGHOUT:
+            return self._narrow(tensor) if tensor.is_floating_point() else tensor.to(torch.bfloat16)
+        if self._precision is Precision.MIXED:
+            return func(*args, **keywords)
+        # A view is another tensor: what others read of this one stays bfloat16.
+        result = tensor.view_as(tensor) if _is_float32(tensor) else func(*args, **keywords)
+        self._kept[result] = True
+        return result
+
+    def _in_place(self, func: Callable[..., Any], args: Any, keywords: dict[str, Any]) -> Any:
+        """Call what writes into a tensor, with operands of that tensor's type."""
+        target: Any = keywords.get("out")
+        target = args[0] if target is None and args else target
+        if not _is_floating(target) or _type(target) not in (torch.float32, torch.bfloat16):
+            return func(*args, **keywords)
+        dtype = _type(target)
+
+        def fitting(leaf: Any) -> Any:
+            narrow = _is_float32(leaf) or (_is_floating(leaf) and _type(leaf) is torch.bfloat16)
+            return leaf if leaf is target or not narrow else leaf.to(dtype)
+
+        args, keywords = pytree.tree_map(fitting, (args, keywords))
+        return func(*args, **keywords)
+
+    def _has_statistics(self, name: str, args: Any, keywords: Mapping[str, Any]) -> bool:
+        places = (args[place] for place in _NORMALISING[name] if place < len(args))
+        named = (keywords.get(key) for key in ("running_mean", "running_var"))
+        return any(map(_is_float32, (*places, *named)))
+
+    def _normalized(
+        self, func: Callable[..., Any], name: str, args: Any, keywords: dict[str, Any]
+    ) -> Any:
+        """Normalise by statistics, which are float32, as are weight and bias beside them."""
+        narrow = self._precision is not Precision.MIXED and not _SWITCHED_OFF.get()
+        first = args[0] if args else keywords["input"]
+        converted = self._narrow(first) if narrow else _widened(first)
+        if narrow and first in self._kept:
+            converted = first
+        if args:
+            args = (converted, *args[1:])
+        else:
+            keywords["input"] = converted
+        result = func(*args, **keywords)
+        self._state.note(STATISTICS if narrow else NO_PRODUCT, name)
+        return result
+
+
+def _converts(name: str, args: Any, keywords: Mapping[str, Any]) -> bool:
+    """Return whether a call converts a tensor to float32."""
+    if name not in _CONVERSIONS or not args or not isinstance(args[0], Tensor):
+        return False
+    if name == "float":
+        return True
+    stated = [*args[1:], keywords.get("dtype")]
+    return torch.float32 in stated or any(
+        _is_float32(leaf)
+        for leaf in (*args[1:], keywords.get("other"))
+        if name in ("to", "type_as")
+    )
+
+
+def _type(tensor: Tensor) -> torch.dtype:
+    with torch._C.DisableTorchFunction():
+        return tensor.dtype
+
+
+def _is_floating(leaf: Any) -> bool:
+    return isinstance(leaf, Tensor) and _type(leaf).is_floating_point
+
+
+def _is_float32(leaf: Any) -> bool:
+    return isinstance(leaf, Tensor) and _type(leaf) is torch.float32
+
+
+def _widened(leaf: Any) -> Any:
+    narrow = isinstance(leaf, Tensor) and _type(leaf) is torch.bfloat16
+    return leaf.to(torch.float32) if narrow else leaf
+
+
+def _version(tensor: Tensor) -> int:
+    try:
+        return tensor._version
+    except RuntimeError:  # tensors of inference mode count no versions
+        return 0

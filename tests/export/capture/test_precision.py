@@ -1,0 +1,92 @@
+"""Modules compute in bfloat16 what they state in float32, in eager torch as when they are exported."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from samba_onnx.export.capture.precision import computing, computing_in, native_precision
+from samba_onnx.facts.precisions import Precision
+
+BF16, MIXED = Precision.BF16, Precision.MIXED
+
+
+class Called(nn.Module):
+    """A module that calls a function with its input, and keeps the types that it was told."""
+
+    def __init__(self, function: Callable[[Tensor, nn.Linear], Tensor]) -> None:
+        super().__init__()
+        self.linear, self.function = nn.Linear(4, 4), function
+        self.types: list[torch.dtype] = []
+
+    def forward(self, x: Tensor) -> Tensor:
+        result = self.function(x, self.linear)
+        with (
+            torch._C.DisableTorchFunction()
+        ):  # the module's own question is answered by its precision
+            self.types.append(result.dtype)
+        return result
+
+
+def types(function: Callable[[Tensor, nn.Linear], Tensor], precision: Precision) -> torch.dtype:
+    """Return the type of what a function returns in ``forward``, whose result is float32 again."""
+    module = Called(function)
+    with computing_in(precision), computing(module):
+        assert module(torch.randn(2, 4)).dtype in (torch.float32, torch.int64)
+    return module.types[0]
+
+
+@pytest.mark.parametrize(
+    ("function", "bf16", "mixed", "throughout"),
+    [
+        (lambda x, f: f(x), "bfloat16", "bfloat16", "bfloat16"),
+        (lambda x, f: x + 1, "bfloat16", "float32", "bfloat16"),
+        (lambda x, f: f(x).relu().reshape(4, 2), "bfloat16", "bfloat16", "bfloat16"),
+        (lambda x, f: f(x).exp(), "bfloat16", "float32", "bfloat16"),
+        (lambda x, f: f(x).float().exp() * x, "float32", "float32", "bfloat16"),
+        (lambda x, f: f(f(x).float() + f(x)), "float32", "bfloat16", "bfloat16"),
+        (lambda x, f: functional.linear(f(x).float(), f(x)), "bfloat16", "bfloat16", "bfloat16"),
+        (lambda x, f: f(x).to(f.weight.dtype), "bfloat16", "float32", "bfloat16"),
+        (lambda x, f: torch.zeros(2, 4).add_(f(x)), "float32", "float32", "float32"),
+        (lambda x, f: f(x).argmax(-1), "int64", "int64", "int64"),
+    ],
+)
+def test_functions_compute_in(
+    function: Callable[[Tensor, nn.Linear], Tensor], bf16: str, mixed: str, throughout: str
+) -> None:
+    names = {BF16: bf16, MIXED: mixed, Precision.BF16_THROUGHOUT: throughout}
+    for precision, name in names.items():
+        assert types(function, precision) is getattr(torch, name), precision
+
+
+def test_own_types_and_switched_off_parts_stay() -> None:
+    assert types(lambda x, f: f(x), Precision.FP32) is torch.float32
+
+    def part(x: Tensor, f: nn.Linear) -> Tensor:
+        with native_precision():
+            return f(x)
+
+    assert types(part, BF16) is torch.float32
+
+
+def test_a_weight_is_converted_once_and_its_gradient_is_float32() -> None:
+    module = Called(lambda x, f: f(f(x)))
+    with computing_in(BF16), computing(module) as state:
+        module(torch.randn(2, 4)).sum().backward()
+    assert module.linear.weight.grad is not None
+    assert module.linear.weight.grad.dtype is torch.float32
+    assert not state.wide
+
+
+def test_statistics_stay_float32_and_are_written() -> None:
+    module = nn.BatchNorm1d(4)
+    with computing_in(BF16), computing(module) as state:
+        module(torch.randn(8, 4) + 1)
+    assert module.running_mean is not None
+    assert module.running_mean.dtype is torch.float32
+    assert module.running_mean.abs().min() > 0
+    assert state.wide == {"running statistics": {"batch_norm": 1}}

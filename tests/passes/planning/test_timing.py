@@ -1,0 +1,134 @@
+"""Every part of a section's time by hand, on figures that are powers of two, and what must hold of any."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from samba_onnx.passes.planning.costs import cost
+from samba_onnx.passes.planning.products import product_size
+from samba_onnx.pef.target_summary import TargetSummary
+from samba_onnx.pef.timing import LaunchOrigin, SectionTime, Term, TimingFigures
+from tests.passes.planning.plan_samples import figures, parse
+
+TIMING = TimingFigures(
+    host_launch_seconds=2.0**-8,
+    device_launch_seconds=2.0**-12,
+    product_efficiency=0.5,
+    fused_efficiency=0.25,
+    tuned_efficiency=0.375,
+    streamed_share=0.75,
+    vector_efficiency=2.0**-6,
+    fill_seconds=2.0**-20,
+    granule=32,
+    compute_units=64,
+    product_units=8,
+    operator_units=1,
+    tile_bytes=2**20,
+    wide_bytes=2**24,
+)
+ONE = "g (float[256,256] a, float[256,256] b) => (float[256,256] y) { y = MatMul (a, b) }"
+TWO = """g (float[256,256] a, float[256,256] b) => (float[256,256] y) <float[256,256] c> {
+    c = MatMul (a, b)
+    y = MatMul (c, b)
+}"""
+WORK = 2.0 * 256**3
+PEAK = 2.0**40
+
+
+def device(sram: int = 1 << 30, **changes: object) -> TargetSummary:
+    known = figures(sram=sram)
+    tiers = tuple(
+        replace(tier, wide_bytes_per_second=2.0**36, narrow_bytes_per_second=2.0**34)
+        if tier.name == "hbm"
+        else tier
+        for tier in known.tiers
+    )
+    return replace(known, tiers=tiers, timing=replace(TIMING, **changes))
+
+
+def time(text: str, target: TargetSummary, sizes: tuple[int, ...] = ()) -> SectionTime:
+    return cost(list(parse(text).graph), {"hbm": sizes}, target).time
+
+
+def test_one_product_has_the_chip_to_itself() -> None:
+    whole = time(ONE, device())
+    assert whole.compute == WORK / PEAK / 0.5
+    assert (whole.launch, whole.fill) == (2.0**-12, 2.0**-20)
+    assert whole.on_chip == 3 * 4 * 256**2 / 2.0**50
+    assert whole.seconds == 2.0**-12 + WORK / PEAK / 0.5 + 2.0**-20
+
+
+def test_operands_that_exceed_the_chip_are_computed_in_pieces() -> None:
+    assert time(ONE, device(sram=2**19)).compute == WORK / PEAK / 0.5 / 0.75
+
+
+def test_products_that_share_a_section_wait_for_the_slowest() -> None:
+    assert time(TWO, device()).compute == 2 * WORK / PEAK / 0.25
+    assert time(TWO, device(tuned=True)).compute == 2 * WORK / PEAK / 0.375
+    assert time(TWO, device()).fill == 2 * 2.0**-20
+
+
+def test_a_product_is_rounded_up_to_granules_and_to_the_units_of_the_device() -> None:
+    small = "g (float[33,32] a, float[32,32] b) => (float[33,32] y) { y = MatMul (a, b) }"
+    (node,) = parse(small).graph
+    size = product_size(node)
+    assert size is not None
+    assert size.granules(32) == 2
+    # Two granules would keep two of 64 units busy; one element after the other is quicker here.
+    flops = 2 * 33 * 32 * 32
+    assert size.filled_flops(TIMING) == 64 * 2 * 32**3
+    assert time(small, device()).compute == flops / PEAK * 2**6
+    slow = device(vector_efficiency=2.0**-12)
+    assert time(small, slow).compute == 64 * 2 * 32**3 / PEAK / 0.5
+
+
+def test_other_operators_go_through_elements() -> None:
+    text = "g (float[1024] a) => (float[1024] y) { y = Relu (a) }"
+    assert time(text, device()).compute == 1024 / PEAK * 2**6
+
+
+def test_wide_values_pass_at_another_rate_than_narrow_ones() -> None:
+    assert time(ONE, device(), (2**24, 2**20)).off_chip == 2.0**-12 + 2.0**-14
+    without = figures()
+    assert time(ONE, without, (2**24,)).off_chip == 2.0**-16
+
+
+def test_a_launch_comes_from_where_it_is_said_to() -> None:
+    assert time(ONE, device(launch=LaunchOrigin.HOST)).launch == 2.0**-8
+    assert time(ONE, figures()) == SectionTime(compute=WORK / PEAK, on_chip=0.0, off_chip=0.0)
+
+
+def test_the_dominant_term_is_the_longest() -> None:
+    assert SectionTime(launch=3, compute=2, off_chip=1).dominant is Term.LAUNCH
+    assert SectionTime(launch=1, compute=2, off_chip=3).dominant is Term.OFF_CHIP
+    assert SectionTime().dominant is Term.LAUNCH
+
+
+SIZES = st.integers(min_value=1, max_value=400)
+
+
+@settings(max_examples=60, deadline=None)
+@given(rows=SIZES, depth=SIZES, columns=SIZES, more=SIZES, bytes_=st.integers(0, 2**26))
+def test_more_work_never_takes_less_time(
+    rows: int, depth: int, columns: int, more: int, bytes_: int
+) -> None:
+    def product(rows: int, depth: int, columns: int) -> str:
+        sizes = f"float[{rows},{depth}] a, float[{depth},{columns}] b"
+        return f"g ({sizes}) => (float[{rows},{columns}] y) {{ y = MatMul (a, b) }}"
+
+    base = time(product(rows, depth, columns), device(), (bytes_,)).seconds
+    assert time(product(rows + more, depth, columns), device(), (bytes_,)).seconds >= base
+    assert time(product(rows, depth + more, columns), device(), (bytes_,)).seconds >= base
+    assert time(product(rows, depth, columns + more), device(), (bytes_,)).seconds >= base
+    assert time(product(rows, depth, columns), device(), (bytes_, more)).seconds >= base
+
+
+@pytest.mark.parametrize("sizes", [(2**24 - 1, 2**24)])
+def test_a_value_that_becomes_wide_is_read_in_less_time(sizes: tuple[int, int]) -> None:
+    """The one step down: it lies in all channels then, as it is published."""
+    narrow, wide = (time(ONE, device(), (size,)).off_chip for size in sizes)
+    assert wide < narrow

@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+import pytest
+
+from samba_onnx.errors import TargetError
+from samba_onnx.passes.targets import load_target
+from samba_onnx.pef.timing import LaunchOrigin
+
+
+def test_a_part_has_its_share_of_the_chip_and_all_channels() -> None:
+    whole, part = load_target("sn30").summary, load_target("sn30:4tiles").summary
+    assert part.name == "sn30:4tiles"
+    assert part.peak_flops["bfloat16"] == whole.peak_flops["bfloat16"] / 2
+    assert part.tier("sram").bytes == whole.tier("sram").bytes // 2
+    assert part.tier("ddr").bytes == whole.tier("ddr").bytes // 2
+    assert part.tier("ddr").bytes_per_second == whole.tier("ddr").bytes_per_second
+    assert part.timing is not None
+    assert whole.timing is not None
+    assert part.timing.compute_units == whole.timing.compute_units // 2
+    halved = {one.name: one.value for one in part.assumptions}
+    known = {one.name: one.value for one in whole.assumptions}
+    assert halved["peak_flops.float32"] == known["peak_flops.float32"] / 2
+    assert halved["ddr.bytes_per_second"] == known["ddr.bytes_per_second"]
+
+
+def test_all_tiles_are_the_whole() -> None:
+    whole, all_tiles = load_target("sn10").summary, load_target("sn10:4tiles").summary
+    assert (all_tiles.tiers, all_tiles.timing) == (whole.tiers, whole.timing)
+
+
+def test_conditions_of_a_run_change_what_they_say() -> None:
+    timing = load_target("sn40l:host-launch,kernel-looping,tuned").summary.timing
+    assert timing is not None
+    assert (timing.launch, timing.looped, timing.tuned) == (LaunchOrigin.HOST, True, True)
+    assert timing.launch_seconds == timing.host_launch_seconds
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("sn30:9tiles", "it has 8 tiles"),
+        ("sn30:fast", "no condition 'fast'"),
+        ("sn40l:2tiles", "does not state hardware.tiles"),
+        ("sn31:4tiles", "neither built in"),
+    ],
+)
+def test_what_there_is_not_is_refused(name: str, words: str) -> None:
+    with pytest.raises(TargetError, match=words):
+        load_target(name)
