@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from samba_onnx.errors import MissingLibraryError
+from tests.failure_reports import shorten
 from tests.without_torch import HAS_TORCH, OnnxHalfModule, reason_to_leave_out, reason_to_skip
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
+# Images of containers forbid Python to keep what it compiled: each child of a test would compile it anew.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 # Under a background shell or nohup these are ignored, and children inherit that: the processes that
 # tests interrupt would not notice.
@@ -72,6 +75,17 @@ def pytest_collection_finish() -> None:
     """
     gc.collect()
     gc.freeze()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    call: pytest.CallInfo[None],
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Show of what a failed test and its processes said the end."""
+    report = yield
+    if report.failed:
+        shorten(report, None if call.excinfo is None else call.excinfo.value)
+    return report
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

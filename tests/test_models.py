@@ -14,7 +14,7 @@ from samba_onnx.workflows.verification import compare, run_original
 from tests.rows import others_slow
 
 TARGETS = ("sn10", "sn30", "sn40l")
-QUICK = ("bert", "lenet", "llama", "lstm")
+QUICK = ("lenet", "lstm")
 """What takes several processes or plans runs on these in the default tests."""
 
 

@@ -32,9 +32,8 @@ def allocate(
 ) -> tuple[Region, ...]:
     """Return a region for every name.
 
-    A region lies whole in one tier: the fastest one with room left. No region is used for two
-    values, not even for values that are never needed at the same time, so that every named value
-    can be read after a run that stopped halfway.
+    A region lies whole in one tier: the fastest one with room left. Which values share one is decided
+    before: see ``overlays``.
 
     Args:
         sizes: Bytes by name, in the order in which the fastest tier is to be filled.

@@ -13,6 +13,7 @@ from samba_onnx.errors import InternalError, UsageError
 from samba_onnx.facts.domains import qualified
 from samba_onnx.passes.planning.allocation import allocate
 from samba_onnx.passes.planning.hosts import load_host
+from samba_onnx.passes.planning.overlays import overlaid
 from samba_onnx.passes.planning.partitioning import Group
 from samba_onnx.passes.planning.records import (
     fallback_record,
@@ -127,6 +128,7 @@ def plan(
         refuse_unless_spatial(roles, stages, placement)
     kinds = _kinds(roles, stages, weight_names)
     shared = {region.name: region for previous in earlier for region in previous.regions}
+    roles = overlaid(roles, stages, kinds, target.summary, shared.values())
     regions = _regions(roles, stages, target, shared)
     by_region = {**shared, **{region.name: region for region in regions}}
     by_name = {name_of(value): by_region[roles.region(value)] for value in on_device(roles, stages)}

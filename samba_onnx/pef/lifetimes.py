@@ -1,7 +1,7 @@
 """When the regions of device memory hold what a run still needs: from which call to which.
 
-Every value has a region of its own for as long as the PEF is loaded, so that memory which is reserved does
-not change over a run. What a run needs of it does: a value between two stages is needed from the call that
+Every region is there for as long as the PEF is loaded, so that memory which is reserved does not change over a
+run. What a run needs of it does: a value between two stages is needed from the call that
 writes it to the last one that reads it.
 """
 

@@ -120,6 +120,7 @@ def data(run_here: Callable[..., None], tmp_path: Path, monkeypatch: pytest.Monk
 SIZES = ("-b", 4, "--max-seq-length", 8, "--hidden-size", 16, "--num-layers", 1)
 
 
+@pytest.mark.slow
 def test_it_trains_as_in_eager_torch(
     run_here: Callable[..., None], data: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

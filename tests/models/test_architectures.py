@@ -40,6 +40,7 @@ def count(name: str, variant: str = "full") -> int:
     return sum(parameter.numel() for parameter in module.parameters())
 
 
+@pytest.mark.quick(every=3)
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_full_model_has_the_published_number_of_parameters(name: str) -> None:
     assert count(name) == PUBLISHED[name]

@@ -11,7 +11,15 @@ import pytest
 from samba_onnx.errors import InputError
 from samba_onnx.pef.manifest import Symbol
 from samba_onnx.program.kinds import SymbolKind
-from samba_onnx.runtime.inputs import InputSpec, check_inputs, describe, fits, of_width, own_copy
+from samba_onnx.runtime.inputs import (
+    InputSpec,
+    check_inputs,
+    describe,
+    fits,
+    of_width,
+    own_copy,
+    short_batch,
+)
 
 TYPES = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
 
@@ -93,3 +101,21 @@ def test_shapes_are_described_and_compared_size_by_size() -> None:
     assert not fits((7, 8, 4), (None, "N", 3))
     assert not fits((7, 3), (None, "N", 3))
     assert fits((7, 3), None)
+
+
+def test_what_to_do_with_a_last_batch_that_is_short() -> None:
+    assert short_batch((5, 3), (8, 3)) == (
+        ". A last batch of 5 where 8 were compiled is left out, as DataLoader(..., drop_last=True) does, "
+        "or filled up to 8 rows, whose results are then ignored"
+    )
+    for given, compiled in (
+        ((8, 3), (8, 3)),
+        ((9, 3), (8, 3)),
+        ((5, 4), (8, 3)),
+        ((5, 3, 3), (8, 3)),
+        ((5, 3), ("n", 3)),
+        ((), (8,)),
+        ((5,), ()),
+        ((5,), None),
+    ):
+        assert short_batch(given, compiled) == ""

@@ -71,6 +71,7 @@ def model(
     return made
 
 
+@pytest.mark.quick(every=3)
 @pytest.mark.parametrize("name", others_slow(CASES, QUICK))
 def test_old_models_compute_what_they_said(name: str, tmp_path: Path) -> None:
     opset, body, weights, expected = CASES[name]

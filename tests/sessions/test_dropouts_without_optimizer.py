@@ -60,6 +60,7 @@ BODIES: dict[str, Callable[[Model, Tensor], Tensor]] = {
 RATES = {"twice": 2, "encoder": 4}
 
 
+@pytest.mark.quick(every=2)
 @pytest.mark.parametrize("name", BODIES)
 def test_rates_are_set_by_runs(
     session: SambaSession, tmp_path: Path, name: str, caplog: pytest.LogCaptureFixture

@@ -156,6 +156,7 @@ def _assert_same(one: Any, other: Any) -> None:
         assert one == other
 
 
+@pytest.mark.quick(every=3)
 @pytest.mark.parametrize("turn", TURNS)
 def test_repeated_steps_are_those_of_the_long_way(
     session: SambaSession,

@@ -103,6 +103,7 @@ class Applied(nn.Module):
         return self.function(self.layer(x))
 
 
+@pytest.mark.quick(every=2)
 @pytest.mark.parametrize("function", WORKING)
 def test_values_of_constants(function: Callable[[Tensor], Any]) -> None:
     module, inputs = Applied(function).eval(), (torch.randn(3, 4),)

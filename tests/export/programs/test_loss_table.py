@@ -72,6 +72,7 @@ def test_every_function_that_a_loss_calls_is_known() -> None:
     assert called == LOSS_FUNCTIONS
 
 
+@pytest.mark.quick(every=2)
 @pytest.mark.sampled(every=5)
 @pytest.mark.parametrize("case", _slow_but_for_a_sample(WHOLE))
 def test_the_loss_is_the_loss_and_the_prediction_is_not(case: LossCase) -> None:
@@ -82,6 +83,7 @@ def test_the_loss_is_the_loss_and_the_prediction_is_not(case: LossCase) -> None:
     assert losses.basis is Basis.RECOGNISED
 
 
+@pytest.mark.quick(every=2)
 @pytest.mark.sampled(every=5)
 @pytest.mark.parametrize(
     "case", _slow_but_for_a_sample([*(case for case in WHOLE if case.place == "beside"), *SAMPLE])

@@ -10,6 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from samba_onnx.errors import UsageError
+from samba_onnx.facts.domains import ALL_REDUCE, SAMBA_DOMAIN
+from samba_onnx.passes.planning.fusion.patterns import (
+    FusionRule,
+    FusionRules,
+    Pattern,
+    PatternEntry,
+)
 from samba_onnx.passes.planning.partitioning import Group, Home
 from samba_onnx.passes.planning.sectioning import cut, sram_bytes
 from samba_onnx.program.dataflow import in_order, is_weight
@@ -226,3 +233,32 @@ def test_a_weight_read_twice_lies_on_the_chip_once() -> None:
 def test_unknown_level() -> None:
     with pytest.raises(UsageError, match="'o2': expected one of o0, o1, o3"):
         cut([], target(), "o2")
+
+
+@pytest.mark.parametrize("level", ["o1", "o3"])
+def test_an_exchange_between_rdus_is_a_section_of_its_own(level: str) -> None:
+    model = parse(
+        """g (float[4] x) => (float[4] y) {
+        a = Relu (x)
+        b = Neg (a)
+        c = Identity (b)
+        d = Identity (c)
+        e = Relu (d)
+        y = Neg (e)
+    }"""
+    )
+    nodes = list(model.graph)
+    for node in nodes[2:4]:
+        node.domain = SAMBA_DOMAIN
+        node.op_type = ALL_REDUCE
+    entry = PatternEntry
+    pairs = [
+        Pattern({"a": entry((one,), ("b",)), "b": entry((other,))})
+        for one, other in (("Relu", "Neg"),)
+    ]
+    rules = FusionRules((FusionRule("pair", 1, tuple(pairs)),))
+    pieces = cut([Group(home=Home.RDU, nodes=tuple(nodes))], target(sram=1 << 20), level, rules)
+    assert [len(piece.nodes) for piece in pieces] == [2, 1, 1, 2]
+    assert [piece.rule for piece in pieces] == (
+        ["pair", "", "", "pair"] if level == "o1" else [""] * 4
+    )

@@ -297,6 +297,11 @@ CASES: tuple[Case, ...] = (
     Case("Gemm Gemm t", lambda g: g.node("Gemm", g.gemm(g.weight(8, 10)), g.weight(6, 10), transB=1), (), "R"),
     Case("Gemm transA", lambda g: g.node("Gemm", g.node("Transpose", g.gemm(g.weight(8, 10)), perm=[1, 0]), g.weight(10, 6), transA=1), (), "R"),
     Case("Gemm transA free", lambda g: g.node("Gemm", g.gemm(g.weight(8, 10)), g.node("Tanh", g.weight(24, 6)), transA=1), (0,)),
+    Case("weight turned round", lambda g: g.node("MatMul", "x", g.node("Transpose", g.weight(6, 8))), (2,)),
+    Case("weight of two forms", lambda g: g.node("MatMul", "x", g.node("Identity", g.node("Transpose", g.weight(6, 8), perm=[1, 0]))), (2,)),
+    Case("weight for whole rows", lambda g: g.node("Softmax", g.node("Transpose", g.weight(6, 8)))),
+    Case("batch of weights", lambda g: g.node("MatMul", g.front(), g.node("Tanh", g.weight(8, 6, 3))), (0,)),
+    Case("batches of two axes", lambda g: g.node("MatMul", g.node("Unsqueeze", g.front(), g.integers(0)), g.node("Tanh", g.weight(8, 6, 3))), (1,)),
     Case("weight transposed", lambda g: g.node("MatMul", "x", g.node("Transpose", g.weight(8, 8), perm=[1, 0])), (2,)),
     Case("batch MatMul", lambda g: g.linear("x", 8, 8), (0,), "", "", "batch"),
     Case("batch Softmax 0", lambda g: g.node("Softmax", "x", axis=0), (), "G", "Softmax takes all elements of an axis that is cut", "batch"),
@@ -336,3 +341,36 @@ def became(case: Case) -> tuple[tuple[int, ...], str, str]:
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_operator_beside_what_is_cut(case: Case) -> None:
     assert became(case) == (case.axes, case.exchanges, case.reason)
+
+
+@pytest.mark.parametrize(
+    ("write", "reason"),
+    [
+        (lambda g: g.node("MatMul", g.columns(), "u"), "a product has sizes that are not known"),
+        (lambda g: g.node("Gemm", g.gemm(g.weight(8, 10)), "u"), "a product has sizes that are not known"),
+        (lambda g: g.node("Add", g.columns(), "u"), "Add has sizes that are not known"),
+        (lambda g: g.node("Gather", g.columns(), "i"), "Gather has sizes that are not known"),
+        (lambda g: g.node("GatherElements", g.columns(), "e"), "GatherElements has sizes that are not known"),
+        (lambda g: g.node("ScatterND", g.columns(), "i", "v"), "ScatterND writes where its indices say"),
+        (lambda g: g.node("Expand", g.columns(), "i"), "Expand has sizes that are not known"),
+        (lambda g: g.node("Reshape", g.columns(), "i"), "Reshape has sizes that are not known"),
+        (lambda g: g.node("ReduceSum", g.columns(), "i"), "ReduceSum has sizes that are not known"),
+        (lambda g: g.node("Slice", g.columns(), "i", "i"), "Slice takes what is known when it runs only"),
+        (lambda g: g.node("Pad", g.columns(), "i"), "Pad adds what is known when it runs only"),
+        (lambda g: g.node("Concat", g.columns(), "v", axis=0), "Concat has sizes that are not known"),
+        (lambda g: g.node("Split", g.columns(), "i", outputs=2), "Split has sizes that are not known"),
+    ],
+)  # fmt: skip
+def test_what_has_no_known_size_is_whole(write: Callable[[Graph], str], reason: str) -> None:
+    graph = Graph()
+    result = write(graph)
+    floats, integers = onnx.TensorProto.DOUBLE, onnx.TensorProto.INT64
+    inputs = {
+        "x": (floats, SHAPE), "u": (floats, ("n", "m")), "v": (floats, ("n", 6, 8)),
+        "i": (integers, ("n",)), "e": (integers, ("n", "n", "n")),
+    }  # fmt: skip
+    proto = graph.model({result: ()}, inputs)
+    proto.graph.output[0].type.tensor_type.ClearField("shape")
+    done = cut_model(proto, 2)
+    assert list(done.cut.reasons) == [reason]
+    assert "".join(n.op_type[3] for n in done.model.graph if n.domain == SAMBA_DOMAIN) == "G"

@@ -7,12 +7,23 @@ from pathlib import Path
 
 import pytest
 
+from samba_onnx.passes.planning.fusion.fusing import fuse
+from samba_onnx.passes.planning.fusion.matching import Match, StepBudget, embeddings
+from samba_onnx.passes.planning.fusion.units import Units
 from samba_onnx.passes.planning.sectioning import sram_bytes
+from samba_onnx.program.dataflow import Dataflow
+from samba_onnx.program.fusion_marks import MARK
 from tests.passes.planning.fusion.fused import groups, inferred, rules, sections
 from tests.passes.planning.plan_samples import target
 
 CHAIN = "g (float[4] x) => (y) { a = Abs(x) c = Relu(a) d = Neg(c) y = Exp(d) }"
 FORK = "g (float[4] x) => (y, z) { a = Abs(x) c = Relu(a) d = Tanh(a) y = Add(c, d) z = Neg(c) }"
+
+
+RELUS = "g (float[4] x) => (y) { a = Relu(x) b = Relu(a) c = Relu(b) y = Relu(c) }"
+PAIR = (
+    "pair: {priority: 1, pattern: {first: {op_type: relu, child: second}, second: {op_type: relu}}}"
+)
 
 
 def matched(folder: Path, text: str, graph: str) -> list[str]:
@@ -243,14 +254,67 @@ def test_the_answer_does_not_depend_on_the_order_of_independent_nodes(tmp_path: 
     assert len(inferred(one).graph) == 4
 
 
-def test_marks_come_before_rules_and_keep_what_they_have(tmp_path: Path) -> None:
-    """A search that ends early gives places up; it neither takes part of them nor goes on without end."""
+def test_a_chain_of_what_could_be_several_pairs_is_cut_from_its_beginning(tmp_path: Path) -> None:
+    assert matched(tmp_path, PAIR, RELUS) == ["pair: Relu Relu", "pair: Relu Relu"]
+
+
+def test_marks_come_before_rules(tmp_path: Path) -> None:
+    nodes = list(inferred(RELUS).graph)
+    for node, mark in zip(nodes, ("", "1:mine", "1:mine", ""), strict=True):
+        if mark:
+            node.metadata_props[MARK] = mark
+    (pieces,) = fuse([nodes], [], rules(tmp_path, PAIR).rules)
+    assert [(len(piece.nodes), piece.rule) for piece in pieces] == [(1, ""), (2, "mine"), (1, "")]
+
+
+def test_marked_nodes_with_a_way_around_are_several_sections() -> None:
+    graph = "g (float[4] x) => (y) { a = Abs(x) b = Neg(a) c = Exp(b) y = Add(a, c) }"
+    nodes = list(inferred(graph).graph)
+    for node in (nodes[0], nodes[1], nodes[3]):
+        node.metadata_props[MARK] = "1:mine"
+    (pieces,) = fuse([nodes], [], ())
+    assert [[node.op_type for node in piece.nodes] for piece in pieces] == [
+        ["Abs", "Neg"],
+        ["Exp"],
+        ["Add"],
+    ]
+    assert [piece.rule for piece in pieces] == ["mine", "", "mine"]
+
+
+@pytest.mark.parametrize(
+    ("steps", "places", "exhausted"),
+    [(0, 0, True), (1, 0, True), (2, 0, True), (3, 1, True), (1_000, 3, False)],
+)
+def test_a_search_ends_where_its_steps_do(
+    steps: int, places: int, exhausted: bool, tmp_path: Path
+) -> None:
+    (rule,) = rules(tmp_path, PAIR).rules
+    flow = Dataflow.of(inferred(RELUS).graph)
+    budget = StepBudget(steps)
+    assert len(list(embeddings(rule.patterns[0], flow, Units(flow), budget))) == places
+    assert budget.exhausted is exhausted
+    assert budget.left >= 0
+
+
+def test_what_is_refused_as_a_whole_is_looked_for_again(tmp_path: Path) -> None:
+    """From one place all matches are offered until one is accepted."""
     text = """
-      pair:
+      fork:
         priority: 1
         pattern:
-          first: {op_type: relu, child: second}
-          second: {op_type: relu}
+          root: {op_type: abs, child: leaf}
+          leaf: {op_type: relu}
     """
-    graph = "g (float[4] x) => (y) { a = Relu(x) b = Relu(a) c = Relu(b) y = Relu(c) }"
-    assert matched(tmp_path, text, graph) == ["pair: Relu Relu", "pair: Relu Relu"]
+    (rule,) = rules(tmp_path, text).rules
+    flow = Dataflow.of(
+        inferred("g (float[4] x) => (y, z) { a = Abs(x) y = Relu(a) z = Relu(a) }").graph
+    )
+    offered: list[tuple[int, ...] | None] = []
+
+    def accept(match: Match) -> bool:
+        offered.append(match["leaf"])
+        return len(offered) == 2
+
+    (found,) = embeddings(rule.patterns[0], flow, Units(flow), StepBudget(), accept=accept)
+    assert offered == [(1,), (2,)]
+    assert found == {"root": (0,), "leaf": (2,)}

@@ -15,6 +15,7 @@ from samba_onnx.passes.rewrites.infer_shapes import InferShapesPass
 from samba_onnx.passes.rewrites.legalisation.legalise import LegalisePass
 from samba_onnx.passes.rewrites.legalisation.narrowing import NarrowPass
 from samba_onnx.passes.rewrites.remove_noops import RemoveNoopsPass
+from samba_onnx.passes.rewrites.rewriting import WEIGHT
 from samba_onnx.passes.targets import Target, load_target
 from tests.passes.rewrites.applying import operators, run
 from tests.passes.rewrites.legalisation.legalising import TARGET, Everything, prepared
@@ -50,9 +51,9 @@ def narrowed(
     assert interface == [
         (v.name, v.dtype, v.shape) for v in (*model.graph.inputs, *model.graph.outputs)
     ]
-    stated = {value: value.dtype for node in model.graph for value in node.outputs}
+    stated = {value: (value.dtype, value.shape) for node in model.graph for value in node.outputs}
     InferShapesPass()(model)
-    assert stated == {value: value.dtype for node in model.graph for value in node.outputs}
+    assert stated == {v: (v.dtype, v.shape) for node in model.graph for v in node.outputs}
     for old, new in zip(before, run(model, inputs), strict=True):
         assert (old.dtype, old.shape) == (new.dtype, new.shape)
         np.testing.assert_allclose(new, old, rtol=rtol, atol=0)
@@ -298,6 +299,27 @@ def test_rules_write_places_of_32_bits(text: str, short: Target) -> None:
     InferShapesPass()(model)
     assert refused(model, short) == []
     np.testing.assert_allclose(run(model, inputs)[0], before[0], rtol=0, atol=1e-6)
+
+
+def test_a_weight_stays_one_in_the_narrow_type() -> None:
+    text = """g (float[4] x, double[4] w, double[4] c) => (float[4] y) {
+  a = Cast<to=11>(x)
+  b = Max(a, w)
+  d = Min(b, c)
+  y = Cast<to=1>(d)
+}"""
+    both = {"w": np.array([0.5, 1, 2, 4]), "c": np.array([8.0, 8, 8, 8])}
+    model = prepared(text, both)
+    model.graph.initializers["w"].meta[WEIGHT] = True
+    assert NarrowPass(Everything())(model).modified
+    twins = {
+        (value.name or "").partition("_")[0]: value for value in model.graph.initializers.values()
+        if value.dtype is ir.DataType.FLOAT
+    }  # fmt: skip
+    assert {name: bool(value.meta.get(WEIGHT)) for name, value in twins.items()} == {
+        "w": True,
+        "c": False,
+    }
 
 
 OPERATORS = (
