@@ -24,6 +24,7 @@ import onnx
 from onnx import numpy_helper
 
 from samba_onnx.runtime.engine.onnxruntime.values import HostSession
+from samba_onnx.runtime.engine.onnxruntime.versions import newest_ir_version, newest_opset
 
 DATA = pathlib.Path(onnx.__file__).parent / "backend" / "test" / "data"
 DISK_KINDS = ("simple", "pytorch-converted", "pytorch-operator", "light")
@@ -32,9 +33,7 @@ COUNTS = pathlib.Path(__file__).with_name("backend_counts.json")
 OLDEST_OPSET = 7
 NEWEST_OPSET = 27
 NEWEST_IR = 13
-"""What onnxruntime takes as it is; other models are brought there by ``runnable``."""
-NEWEST_RUNNABLE = 26
-"""What newer models are stamped as, for it promises to run no newer one."""
+"""The newest versions of the cases that the tests of importing and of the pipeline count."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +56,7 @@ class BackendCase:
 
     @property
     def eligible(self) -> bool:
-        """Whether onnxruntime promises to read this opset and IR version."""
+        """Whether the versions are neither older nor newer than those of the cases that are counted."""
         known = (0, *range(OLDEST_OPSET, NEWEST_OPSET + 1))
         return self.opset in known and self.model.ir_version <= NEWEST_IR
 
@@ -68,14 +67,14 @@ class BackendCase:
 
     def runnable(self) -> onnx.ModelProto:
         """Return the model, re-stamped where onnxruntime takes no version as new as its own."""
-        if self.opset <= NEWEST_OPSET and self.model.ir_version <= NEWEST_IR:
+        if self.opset <= newest_opset() and self.model.ir_version <= newest_ir_version():
             return self.model
         model = onnx.ModelProto()
         model.CopyFrom(self.model)
-        model.ir_version = min(model.ir_version, NEWEST_IR)
+        model.ir_version = min(model.ir_version, newest_ir_version())
         for entry in model.opset_import:
             if entry.domain in ("", "ai.onnx"):
-                entry.version = min(entry.version, NEWEST_RUNNABLE)
+                entry.version = min(entry.version, newest_opset())
         return model
 
     def data_sets(self) -> list[tuple[list[Any], list[Any]]]:

@@ -102,7 +102,7 @@ COSTLY = "attention"
 """A module whose cases take as long as those of all modules up to "c"."""
 
 
-@pytest.mark.quick(every=4)
+@pytest.mark.quick(every=6)
 @pytest.mark.parametrize(
     "module",
     [pytest.param(m, marks=pytest.mark.slow) if m == COSTLY else m for m in node_modules()],
@@ -147,9 +147,9 @@ def test_the_counts_are_of_all_parts_of_the_suite() -> None:
 TOTAL = {
     "seen": 2025,
     "older than onnxruntime": 115,
-    "onnxruntime fails": 230,
-    "onnxruntime": 1680,
-    "passed": 1795,
+    "onnxruntime fails": 197,
+    "onnxruntime": 1713,
+    "passed": 1828,
 }
 """All cases of the suite, with onnx 1.23 and onnxruntime 1.31."""
 _IF = "if_" if "if_" in node_modules() else "if"  # as older versions of onnx name it
@@ -158,13 +158,22 @@ REFERENCE_SAMPLE = (_IF, *node_modules()[4::5])
 REFERENCE_FAULTS = {
     "test_scan_sum": "onnx.reference runs Scan as of version 9, which has no lengths of sequences",
     "test_if_opt": "onnx.reference makes a list of an optional sequence, once more than it should",
+    **dict.fromkeys(
+        (
+            "test_range_bfloat16_type_positive_delta_expanded",
+            "test_range_float16_type_positive_delta_expanded",
+            "test_range_float_type_positive_delta_expanded",
+            "test_range_int32_type_negative_delta_expanded",
+        ),
+        "onnx.reference gives the results of a Loop an axis too many, where a Loop makes a Range",
+    ),
 }
-"""All cases of the suite that onnxruntime passes and onnx.reference does not: 2 of the 1,497 from opset 7 on."""
+"""All cases of the suite that onnxruntime passes and onnx.reference does not: 6 of the 1,530 from opset 7 on."""
 
 
 @pytest.mark.slow
 def test_a_sample_on_the_reference_engine(tmp_path: Path, record_property: Record) -> None:
-    """With onnx 1.23, 265 of the 267 cases of the sample that onnxruntime passes pass here, too."""
+    """With onnx 1.23, 278 of the 280 cases of the sample that onnxruntime passes pass here, too."""
     counts: collections.Counter[str] = collections.Counter()
     problems = _problems(node_cases(REFERENCE_SAMPLE), tmp_path, "reference", counts)
     record_property("reference_suite", dict(counts))
@@ -179,5 +188,5 @@ def test_a_sample_on_the_reference_engine(tmp_path: Path, record_property: Recor
         (collections.Counter(known[part]) for part in REFERENCE_SAMPLE), collections.Counter()
     )
     assert counts["seen"] == stated["seen"]
-    assert counts["onnxruntime"] == stated["onnxruntime"] == 267
-    assert counts["passed"] == 265
+    assert counts["onnxruntime"] == stated["onnxruntime"] == 280
+    assert counts["passed"] == 278

@@ -34,6 +34,7 @@ def test_outputs_that_contradict_their_declaration_are_refused(
     assert _nothing_in(tmp_path)
 
 
+@pytest.mark.quick(every=2)
 @pytest.mark.parametrize("declared", [[2, 3], ["n", 3], [None, None], None])
 def test_outputs_that_agree_are_kept(
     declared: list[int | str | None] | None, tmp_path: Path
@@ -43,6 +44,7 @@ def test_outputs_that_agree_are_kept(
         assert pef.reference_outputs()["y"].shape == (2, 3)
 
 
+@pytest.mark.slow
 def test_a_sample_that_never_ends_is_given_up_and_says_what_to_do(tmp_path: Path) -> None:
     begin = time.perf_counter()
     with pytest.raises(ModelLimitError, match=r"--sample-seconds.*--no-sample") as refusal:

@@ -12,7 +12,7 @@ import onnx
 import onnx_ir as ir
 
 from samba_onnx.errors import InternalError
-from samba_onnx.facts.versions import NEWEST_RUNNABLE_IR
+from samba_onnx.facts.versions import NEWEST_IR_VERSION
 from samba_onnx.pef.manifest import Fallback, Section, Stored
 
 WEIGHTS_MEMBER = "weights.safetensors"
@@ -74,7 +74,7 @@ def emit_stage(
     return onnx.helper.make_model(
         graph,
         opset_imports=opsets,
-        ir_version=min(model.ir_version, NEWEST_RUNNABLE_IR),
+        ir_version=min(model.ir_version, NEWEST_IR_VERSION),
         producer_name="samba-onnx",
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
-from samba_onnx.facts.versions import NEWEST_RUNNABLE_IR, NEWEST_RUNNABLE_OPSET, OPSET
+from samba_onnx.facts.versions import NEWEST_IR_VERSION, NEWEST_OPSET, OPSET
 from samba_onnx.passes.rewrites.opset_adapters import ADAPTERS, Apply
 from samba_onnx.passes.rewrites.refusals import Refusal
 from samba_onnx.program.value_types import type_text
@@ -17,7 +17,7 @@ class ConvertOpsetPass(ir.passes.InPlacePass):
        downwards; so is one whose newer version only adds types that the node does not use.
     2. Upwards, ``ADAPTERS`` rewrite what changed its meaning.
     3. A model with a node that cannot be converted keeps its version, and a note says why. One
-       that is newer than can be run is then brought to the newest version that it does.
+       that is newer than what is written is then brought to the newest version that is.
     """
 
     def __init__(self, target_version: int = OPSET) -> None:
@@ -29,13 +29,13 @@ class ConvertOpsetPass(ir.passes.InPlacePass):
     def call(self, model: ir.Model) -> ir.passes.PassResult:
         """Convert to the target version, or say in a note why the model keeps its own."""
         imports = model.graph.opset_imports
-        model.ir_version = min(model.ir_version, NEWEST_RUNNABLE_IR)
+        model.ir_version = min(model.ir_version, NEWEST_IR_VERSION)
         if "ai.onnx" in imports:
             imports[""] = max(imports.pop("ai.onnx"), imports.get("", 0))
         version = imports.setdefault("", self.target_version)
         targets = [self.target_version]
-        if version > NEWEST_RUNNABLE_OPSET:
-            targets.append(NEWEST_RUNNABLE_OPSET)
+        if version > NEWEST_OPSET:
+            targets.append(NEWEST_OPSET)
         for target in targets:
             changes = _changes(model, target)
             if not isinstance(changes, Refusal):

@@ -22,7 +22,7 @@ from samba_onnx.facts.precisions import (
     Precision,
     write_precision,
 )
-from samba_onnx.facts.versions import NEWEST_RUNNABLE_OPSET
+from samba_onnx.facts.versions import NEWEST_OPSET
 from samba_onnx.passes.rewrites.product_biases import fold_biases
 from samba_onnx.passes.rewrites.rewriting import (
     WEIGHT,
@@ -280,7 +280,7 @@ def _takes(node: ir.Node, place: int, *, outputs: bool = False) -> bool:
     target's table, not ONNX's, says what the RDU computes in.
     """
     try:
-        schema = onnx.defs.get_schema(node.op_type, NEWEST_RUNNABLE_OPSET, "")
+        schema = onnx.defs.get_schema(node.op_type, NEWEST_OPSET, "")
     except onnx.defs.SchemaError:
         return False
     formals = schema.outputs if outputs else schema.inputs

@@ -69,6 +69,8 @@ def answer_or_complain(action: Callable[[], int], arguments: Sequence[str]) -> i
         status = action()
         flush_output()
     except Exception as error:  # the last stop before the user
+        with contextlib.suppress(OSError):
+            flush_output()  # an output that is full still has what it did not take
         number = interruption()
         if number is not None:  # which native code turned into an error of its own
             complain(name, "interrupted")
@@ -129,8 +131,6 @@ def flush_output() -> None:
 def _explain(error: Exception, name: str) -> int:
     """Write the line for an exception, and return the exit status."""
     if isinstance(error, BrokenPipeError | OutputClosedError):
-        with contextlib.suppress(OSError):
-            flush_output()
         return EXIT_PIPE
     if isinstance(error, PassMismatchError):
         complain(name, f"error: {error}")

@@ -13,6 +13,7 @@ from docs.generators.auto_models import PAGE, page
 from tests.auto_models.catalogue import REPRESENTATIVES
 from tests.auto_models.outcome import Outcome, measure
 from tests.auto_models.table import difference, read, write
+from tests.versions import needs
 
 TABLE = read()
 
@@ -31,6 +32,7 @@ def test_the_table_has_every_model_and_no_other() -> None:
 
 
 @pytest.mark.representative
+@needs("transformers", "5.23")  # older ones have fewer
 def test_every_class_has_a_model() -> None:
     module = transformers.models.auto.modeling_auto
     base = transformers.models.auto.auto_factory._BaseAutoModelClass
@@ -56,6 +58,7 @@ def test_what_does_not_convert_has_a_sentence() -> None:
 
 
 @pytest.mark.representative
+@needs("transformers", "5.23")  # which it names
 def test_the_page_is_that_of_the_table() -> None:
     assert PAGE.read_text() == page(TABLE), "python -m docs.generators.auto_models writes it"
 

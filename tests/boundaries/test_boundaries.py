@@ -13,6 +13,7 @@ from tests.architectures.catalogue import ARCHITECTURES
 from tests.boundaries.counting import Counts, count
 from tests.boundaries.subjects import CAPTURED, SUBJECTS
 from tests.boundaries.table import Row, difference, read, write
+from tests.versions import needs
 
 TABLE = read()
 
@@ -43,6 +44,7 @@ def test_the_table_has_forty_architectures_and_those_only() -> None:
 
 
 @pytest.mark.representative
+@needs("transformers", "5.23")  # which it names
 def test_the_page_is_that_of_the_table() -> None:
     assert PAGE.read_text() == page(TABLE), "python -m docs.generators.boundaries writes it"
 

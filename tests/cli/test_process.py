@@ -315,6 +315,8 @@ def test_a_full_disk_is_one_line(mixed: Path, arguments: list[str]) -> None:
             text=True,
             check=False,
             timeout=PATIENCE,
+            # A buffered output is written, and written again, when the process ends.
+            env={key: value for key, value in os.environ.items() if key != "PYTHONUNBUFFERED"},
         )
     assert done.returncode == 2
     assert done.stderr.endswith("error: no space is left for the output\n")

@@ -15,6 +15,7 @@ from samba_onnx.facts.versions import OLDEST_OPSET
 from samba_onnx.loading import load_model
 from samba_onnx.safety.old_opsets import convert_file, converted, default_opset
 from tests.rows import others_slow
+from tests.versions import is_older
 
 X = np.linspace(-2, 3, 24, dtype=np.float32).reshape(2, 3, 4)
 S = np.array([1, 2, 4], np.float32)
@@ -75,6 +76,8 @@ def model(
 @pytest.mark.parametrize("name", others_slow(CASES, QUICK))
 def test_old_models_compute_what_they_said(name: str, tmp_path: Path) -> None:
     opset, body, weights, expected = CASES[name]
+    if "Reshape" in name and is_older("onnx", "1.21"):
+        pytest.skip("the converter of onnx before 1.21 writes a Constant of a wrong shape")
     given = model(opset, body, weights)
     before = given.SerializeToString()
     with samba_onnx.convert(given, tmp_path / "m.pef") as pef:

@@ -61,7 +61,7 @@ def launched(program: Path, *arguments: str, **environment: str) -> list[str]:
         text=True,
         check=False,
         cwd=CHECKOUT,
-        env={**os.environ, **environment},
+        env={**os.environ, "PYTHONUNBUFFERED": "1", **environment},  # lines in their order
     )
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()

@@ -49,6 +49,7 @@ def assert_right(model: onnx.ModelProto, folder: Path) -> None:
         assert len(reasons) <= len(pef.manifest.graphs[0].inputs) + 1
 
 
+@pytest.mark.quick(every=3)
 @pytest.mark.parametrize("kind", FAST)
 def test_a_right_conversion_passes(kind: str, tmp_path: Path) -> None:
     assert_right(MAKERS[kind](0), tmp_path)

@@ -11,7 +11,6 @@ from onnx import parser
 import samba_onnx
 from samba_onnx.runtime.engine.lowerings import optimizer_faults
 from samba_onnx.runtime.engine.registry import ENGINES
-from tests.versions import needs
 
 PADDED = (
     '<ir_version: 10, opset_import: ["" : 21]>'
@@ -33,7 +32,6 @@ def test_a_pef_computes_the_same_as_its_model_on_every_engine(tmp_path: Path, en
         assert (own.passed, own.engine, own.against) == (True, engine, "sample")
 
 
-@needs("onnxruntime", "1.25")  # older ones do not have the fault
 def test_a_fault_of_the_engine_is_on_that_engine_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -50,7 +50,10 @@ MISSING: Final[Mapping[str, MissingKernel]] = MappingProxyType(
         **dict.fromkeys(("Clip", "Max", "Min", "Pad"), MissingKernel(_NARROW)),
         "Relu": MissingKernel({_T.INT16: _T.INT32}),
         "Trilu": MissingKernel(
-            {_T.INT8: _T.INT32, _T.UINT8: _T.INT32, **_NARROW, **_SUMS},
+            dict.fromkeys(
+                [_T.INT8, _T.UINT8, _T.INT16, _T.UINT16, _T.INT32, _T.UINT32, _T.UINT64],
+                _T.INT64,
+            )
         ),
         **dict.fromkeys(("CumSum", "ReduceProd", "ReduceSum"), MissingKernel(_SUMS)),
         "ReduceMean": MissingKernel({_T.UINT32: _T.INT64}),
@@ -63,7 +66,8 @@ MISSING: Final[Mapping[str, MissingKernel]] = MappingProxyType(
         ),
     }
 )
-"""All of onnxruntime 1.31 that exported graphs or their host parts may contain, by operator. Of int64
+"""All of onnxruntime 1.31 that exported graphs or their host parts may contain, by operator, and Trilu of
+int32, which it has from 1.30 on. Of int64
 and double nothing is here: no other type holds their values. Nor are the largest, smallest and mean of
 uint64, which int64 does not hold."""
 

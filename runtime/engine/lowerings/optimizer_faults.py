@@ -9,9 +9,10 @@ import onnx
 
 from samba_onnx.runtime.engine.lowerings.stage_model import StageModel
 
-_POOLING, _PRODUCT = "Pad_Fusion", "MatmulTransposeFusion"
-FAULTY: Final = (_POOLING, _PRODUCT)
-"""All of them, for models that are not looked at."""
+_POOLING, _PRODUCT, _NEUTRAL = "Pad_Fusion", "MatmulTransposeFusion", "NoopElimination"
+FAULTY: Final = (_POOLING, _PRODUCT, _NEUTRAL)
+"""Those that change numbers, for models that are not looked at."""
+_STATISTICS: Final = "SkipLayerNormFusion"
 _FAULTS: Final = (("MaxPool", "Pad", _POOLING), ("MatMul", "Transpose", _PRODUCT))
 """Operators with what makes their first operand when an optimizer goes wrong."""
 
@@ -33,6 +34,15 @@ def faulty_optimizers(model: onnx.ModelProto) -> list[str]:
     read a transposed matrix as it lies although the other operand is a vector, for which the
     product then is that with the matrix itself.
 
+    Versions before 1.27 take an operand without elements for a neutral number, and leave out the
+    Add, Sub, Mul or Div that reads it: the result has the shape of the other operand, or the model
+    cannot be prepared. Which values are empty constants may show only when constants are folded, so
+    that no model is given to this optimizer. It has nothing to do for those that the compiler wrote:
+    it removes neutral operands itself.
+
+    Versions before 1.30 fuse a LayerNormalization with the Add before it although the mean, which its
+    backward reads, is not among the results of the fused node.
+
     Args:
         model: To be run.
 
@@ -48,7 +58,10 @@ def faulty_optimizers(model: onnx.ModelProto) -> list[str]:
     }
     if _PRODUCT in faults and not _multiplies_vectors(model.graph, makers):
         faults.discard(_PRODUCT)
-    return [name for name in FAULTY if name in faults]
+    faults.add(_NEUTRAL)
+    if any(n.op_type == "LayerNormalization" and len(n.output) > 1 for n in model.graph.node):
+        faults.add(_STATISTICS)
+    return [name for name in (*FAULTY, _STATISTICS) if name in faults]
 
 
 def _made_by(operator: str, name: str, makers: Mapping[str, onnx.NodeProto]) -> bool:

@@ -113,7 +113,8 @@ LOWERINGS: Final[tuple[Lowering, ...]] = (
     # Last: it looks at the nodes that onnxruntime gets.
     Lowering(
         "optimizer faults",
-        "onnxruntime 1.31 fuses Pad with MaxPool, and Transpose with a product by a vector, wrongly.",
+        "onnxruntime fuses Pad with MaxPool, and Transpose with a product by a vector, wrongly; before "
+        "1.27 it takes empty operands for neutral ones, and before 1.30 it loses means of normalisations.",
         disable_faulty_optimizers,
     ),
 )

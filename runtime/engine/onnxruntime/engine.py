@@ -32,6 +32,7 @@ from samba_onnx.runtime.engine.onnxruntime.sessions import (
     refuse_unusable_libraries,
 )
 from samba_onnx.runtime.engine.onnxruntime.values import HostSession
+from samba_onnx.runtime.engine.onnxruntime.versions import restamp
 from samba_onnx.runtime.engine.protocol import (
     BoundComputation,
     Computation,
@@ -179,7 +180,7 @@ class OnnxRuntimeEngine:
         values: Mapping[str, ort.OrtValue] = NO_VALUES,
         threads: int | None = None,
     ) -> ort.InferenceSession:
-        try:
+        def attempt() -> ort.InferenceSession:
             return make_session(
                 stage.model.SerializeToString(),
                 self._settings,
@@ -188,6 +189,16 @@ class OnnxRuntimeEngine:
                 disabled_optimizers=stage.disabled_optimizers,
                 threads=threads or (1 if computation.light else None),
             )
+
+        try:
+            return attempt()
+        except ort_errors() as error:
+            refusal = _refusal(computation.title, error)
+        # All stages are of the newest version that one of them needs, and this onnxruntime may be older.
+        if not restamp(stage.model):
+            raise refusal
+        try:
+            return attempt()
         except ort_errors() as error:
             raise _refusal(computation.title, error) from None
 

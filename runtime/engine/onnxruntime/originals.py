@@ -9,11 +9,10 @@ import onnx
 import onnx.inliner
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]  # has no stubs
 
-from samba_onnx.facts.domains import is_default
-from samba_onnx.facts.versions import NEWEST_RUNNABLE_IR, NEWEST_RUNNABLE_OPSET
 from samba_onnx.runtime.engine.lowerings.bfloat16 import lower_bfloat16, uses_bfloat16
 from samba_onnx.runtime.engine.lowerings.nodes import all_nodes
 from samba_onnx.runtime.engine.onnxruntime.sessions import ACCURACY, may_be_coarse
+from samba_onnx.runtime.engine.onnxruntime.versions import restamp
 from samba_onnx.runtime.engine.unrounding import exact_form, needs_exact_form
 
 __all__ = ["accurate_source", "runnable_source", "wide_source"]
@@ -82,40 +81,12 @@ def runnable_source(model: onnx.ModelProto | Path, folder: str = "") -> tuple[by
     except (DecodeError, OSError, ValueError):
         return None  # the file is no model
     lowered = onnx.inliner.inline_local_functions(proto)
-    restamped = _restamp(lowered)
+    restamped = restamp(lowered)
     if uses_bfloat16(lowered):
         lower_bfloat16(lowered)
     elif not restamped:
         return None
     return lowered.SerializeToString(), place
-
-
-def _restamp(proto: onnx.ModelProto) -> bool:
-    """State the newest versions that onnxruntime knows in place of newer ones; say whether it did."""
-    entries = [
-        entry
-        for entry in proto.opset_import
-        if is_default(entry.domain) and entry.version > NEWEST_RUNNABLE_OPSET
-    ]
-    if proto.ir_version <= NEWEST_RUNNABLE_IR and not entries:
-        return False
-    if entries and not all(_is_older(node) for node in all_nodes(proto.graph)):
-        return False
-    for entry in entries:
-        entry.version = NEWEST_RUNNABLE_OPSET
-    proto.ir_version = min(proto.ir_version, NEWEST_RUNNABLE_IR)
-    return True
-
-
-def _is_older(node: onnx.NodeProto) -> bool:
-    """Tell whether the newest operator set that onnxruntime knows has a node's operator."""
-    if not is_default(node.domain):
-        return True
-    try:
-        onnx.defs.get_schema(node.op_type, NEWEST_RUNNABLE_OPSET)
-    except onnx.defs.SchemaError:
-        return False
-    return True
 
 
 def wide_source(model: onnx.ModelProto | Path, folder: str = "") -> tuple[bytes, str] | None:

@@ -43,6 +43,9 @@ _COLLISION: Final = "Attempt to replace the existing tensor"
 _NAMES_TWICE: Final = "MatMulAddFusion"
 """The optimizer that names the shapes it adds the same every time, ``gemm_input_shape``, and fails where the
 model has such an initializer."""
+_OPTIMIZER: Final = re.compile(r"/(\w+Fusion)/")
+"""The optimizer that made a node, as the node's name has it."""
+_ATTEMPTS: Final = 4
 ACCURACY: Final = "accuracy_level"
 """Attribute of onnxruntime's products with weights of few bits: in which type they may be computed."""
 _NO_ENTRIES: Final[Mapping[str, str]] = MappingProxyType({})
@@ -82,13 +85,29 @@ def make_session(
             source, options, providers=providers, disabled_optimizers=list(disabled)
         )
 
-    try:
-        return attempt(disabled_optimizers)
-    except ort_native.Fail as error:
-        if _COLLISION not in str(error):
-            raise
-    # A model that onnxruntime optimised once before: only without the fusion does it load there.
-    return attempt([*disabled_optimizers, _NAMES_TWICE])
+    disabled = list(disabled_optimizers)
+    for _ in range(_ATTEMPTS - 1):
+        try:
+            return attempt(disabled)
+        except (ort_native.Fail, ort_native.NotImplemented) as error:
+            culprit = _culprit(str(error))
+            if not culprit or culprit in disabled:
+                raise
+            disabled.append(culprit)
+    return attempt(disabled)
+
+
+def _culprit(message: str) -> str:
+    """Return the optimizer without which a model may load that was refused with a message; empty if none.
+
+    1. A model that onnxruntime optimised once before has names that an optimizer gives again.
+    2. An optimizer made a node for which there is no kernel, as 1.25 makes a FusedMatMul of doubles, or one
+       that another no longer knows.
+    """
+    if _COLLISION in message:
+        return _NAMES_TWICE
+    found = _OPTIMIZER.search(message)
+    return found[1] if found else ""
 
 
 def _add(

@@ -117,7 +117,9 @@ class _Flattening:
             return self._cache(leaf, name)
         if isinstance(leaf, Mapping):
             values = {key: self.plain(value, str(key)) for key, value in leaf.items()}
-            return type(leaf)(**values) if _is_dataclass(leaf) else values
+            if not _is_dataclass(leaf):
+                return values
+            return type(leaf)(**values) if _has_names(type(leaf)) else Fields(values)
         if _is_dataclass(leaf):
             names = (field.name for field in dataclasses.fields(leaf))
             return Fields((key, self.plain(getattr(leaf, key), key)) for key in names)
@@ -143,6 +145,12 @@ def _is_whole(value: Any) -> bool:
     return is_cache(value) or (
         _is_dataclass(value) and (isinstance(value, Mapping) or not is_known)
     )
+
+
+def _has_names(kind: type) -> bool:
+    """Return whether torch can name the parts of a class, of which older versions of transformers do not tell it."""
+    node = pytree.SUPPORTED_NODES.get(kind)
+    return node is not None and node.flatten_with_keys_fn is not None
 
 
 def _left_out(module: nn.Module, cache: Any, name: str) -> str:

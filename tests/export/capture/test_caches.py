@@ -17,6 +17,7 @@ from samba_onnx.export.capture.caches import has_cache, register_caches
 from samba_onnx.export.naming import flat_names
 from samba_onnx.export.programs.inference import export_inference
 from samba_onnx.tensor.inputs import by_name
+from tests.versions import needs
 
 CONFIG = LlamaConfig(
     hidden_size=8, num_attention_heads=2, num_hidden_layers=2, vocab_size=9, intermediate_size=8
@@ -46,7 +47,11 @@ def recurrent() -> Any:
         (filled(DynamicCache()), "0__key 0__value 1__key 1__value"),
         (DynamicCache(config=CONFIG), ""),
         (DynamicCache(), ""),
-        (recurrent(), "0__conv_states__0 0__recurrent_states__0"),
+        pytest.param(
+            recurrent(),
+            "0__conv_states__0 0__recurrent_states__0",
+            marks=needs("transformers", "5.23"),  # older ones keep one tensor, not a list
+        ),
         (
             filled(StaticCache(CONFIG, max_cache_len=5)),
             "0__key 0__value 0__cumulative_length 1__key 1__value 1__cumulative_length",

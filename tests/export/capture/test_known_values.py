@@ -113,6 +113,7 @@ def test_values_of_constants(function: Callable[[Tensor], Any]) -> None:
     assert compare_with_eager(module, inputs, exported).errors
 
 
+@pytest.mark.quick(every=2)
 @pytest.mark.parametrize("function", [mask, nonzero, unique, written_where_a_mask_is_true])
 def test_gradients_through_what_constants_select(function: Callable[[Tensor], Any]) -> None:
     def loss(x: Tensor) -> Tensor:
@@ -234,6 +235,7 @@ _WRITES: dict[str, Callable[[Tensor, Tensor], object]] = {
 }
 
 
+@pytest.mark.quick(every=2)
 @pytest.mark.parametrize("write", _WRITES.values(), ids=_WRITES)
 def test_writes_into_a_tensor_that_is_no_member_are_refused(
     write: Callable[[Tensor, Tensor], object],

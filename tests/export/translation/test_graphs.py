@@ -13,6 +13,7 @@ from samba_onnx.export.operators import registry
 from samba_onnx.export.programs.inference import inference_program
 from samba_onnx.program.source_location import source_location
 from tests.export.exporting import check
+from tests.versions import needs
 
 
 class Calls(nn.Module):
@@ -182,7 +183,14 @@ SAMPLES: dict[str, tuple[Callable[..., Any], tuple[Tensor, ...]]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("sample", SAMPLES.values(), ids=SAMPLES.keys())
+@pytest.mark.parametrize(
+    "sample",
+    [
+        # Of int32, which is computed in int64 where onnxruntime lacks it.
+        pytest.param(sample, id=name, marks=[needs("onnxruntime", "1.30")] * ("triangles" in name))
+        for name, sample in SAMPLES.items()
+    ],
+)
 def test_semantics_are_those_of_torch(
     sample: tuple[Callable[..., Any], tuple[Tensor, ...]],
 ) -> None:

@@ -9,7 +9,7 @@ import pytest
 from onnx.external_data_helper import ExternalDataInfo
 
 from samba_onnx.errors import InternalError
-from samba_onnx.facts.versions import NEWEST_RUNNABLE_IR
+from samba_onnx.facts.versions import NEWEST_IR_VERSION
 from samba_onnx.passes.planning.emission import (
     INLINE_LIMIT,
     WEIGHTS_MEMBER,
@@ -37,7 +37,7 @@ def model() -> ir.Model:
         value_info=[onnx.helper.make_tensor_value_info("s", 1, [2, 150])],
     )
     opsets = [onnx.helper.make_opsetid("", 21), onnx.helper.make_opsetid("com.example", 2)]
-    proto = onnx.helper.make_model(graph, opset_imports=opsets, ir_version=NEWEST_RUNNABLE_IR + 1)
+    proto = onnx.helper.make_model(graph, opset_imports=opsets, ir_version=NEWEST_IR_VERSION + 1)
     return ir.from_proto(proto)
 
 
@@ -64,7 +64,7 @@ def test_a_stage_is_a_model_with_its_interface_and_types() -> None:
     assert [info.name for info in graph.value_info] == ["s"]
     assert [d.dim_value for d in graph.value_info[0].type.tensor_type.shape.dim] == [2, 150]
     assert [(o.domain, o.version) for o in proto.opset_import] == [("", 21), ("com.example", 2)]
-    assert proto.ir_version == NEWEST_RUNNABLE_IR
+    assert proto.ir_version == NEWEST_IR_VERSION
     assert proto.producer_name == "samba-onnx"
 
 

@@ -16,6 +16,7 @@ from tests.passes.rewrites.applying import (
     operators,
     parse,
 )
+from tests.versions import needs
 
 ARITHMETIC = ("Add", "Cast", "Clip", "Div", "Round", "Mul", "Sub", "Transpose", "MaxPool", "Concat")
 SCALE = np.float32(0.03).reshape(())
@@ -104,7 +105,11 @@ def test_scales_that_are_computed() -> None:
         ((), (), ""),
     ],
 )
-@pytest.mark.parametrize("kind", ["float", "float16"])
+@pytest.mark.parametrize(
+    "kind",
+    # Of older ones, some results are off by one.
+    ["float", pytest.param("float16", marks=needs("onnxruntime", "1.30"))],
+)
 @pytest.mark.parametrize("computed", [True, False])
 def test_scales_of_every_form(
     shape: tuple[int, ...], scale: tuple[int, ...], attributes: str, kind: str, computed: bool

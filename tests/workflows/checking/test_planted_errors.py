@@ -45,6 +45,7 @@ def refused(network: str, trained: bool, match: str = "computes in torch") -> No
     assert "skip" not in str(caught.value)
 
 
+@pytest.mark.quick(every=2)
 @pytest.mark.parametrize("name", sorted(QUICK))
 def test_errors_are_refused(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     plant(name, monkeypatch)
@@ -80,6 +81,7 @@ def forgetful(value: Any, weight: Any, bias: Any, mean: Any, variance: Any, *res
     return aten._native_batch_norm_legit.no_stats(value, weight, bias, *rest)
 
 
+@pytest.mark.quick(every=2)
 @pytest.mark.parametrize(
     ("target", "wrong"),
     [

@@ -16,6 +16,7 @@ from tests.passes.rewrites.foreign.expanding import (
     one_node,
     refusal,
 )
+from tests.versions import needs
 
 IMAGE = [numbers(1, 3, 6, 6), numbers(4, 3, 3, 3, seed=1), numbers(4, seed=2)]
 
@@ -78,6 +79,7 @@ def test_transposed_convolutions_with_padding_that_is_an_operand() -> None:
     assert_stays(proto, "its padding 'x2' is not constant")
 
 
+@needs("onnxruntime", "1.30")  # older ones lack the operator, or its dilation
 @pytest.mark.parametrize("state", [False, True])
 @pytest.mark.parametrize("attributes", [{"activation": "silu"}, {"dilation": 2}])
 def test_convolutions_over_earlier_positions(state: bool, attributes: dict[str, Any]) -> None:

@@ -50,7 +50,7 @@ def test_root_mean_square_normalization_in_the_default_domain(axis: int) -> None
 
 
 def test_half_precision_is_normalized_in_float32() -> None:
-    operands = [1000 * VALUE.astype(np.float16), SCALE.astype(np.float16)]  # squares are infinite
+    operands = [(1000 * VALUE).astype(np.float16), SCALE.astype(np.float16)]  # squares are infinite
     proto = one_node("", "SimplifiedLayerNormalization", operands, ["y"], stash_type=1)
     # one rounding to the 11 bits of float16 on either side
     assert_expands(proto, operands, rtol=2e-3, atol=1e-3)

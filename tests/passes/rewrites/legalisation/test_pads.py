@@ -5,6 +5,7 @@ import pytest
 
 from tests.passes.rewrites.applying import numbers
 from tests.passes.rewrites.legalisation.legalising import legalised, refusal
+from tests.versions import needs
 
 HEAD = "g (float[1,2,4,5] x) => (float[a,b,c,d] y)"
 
@@ -20,6 +21,7 @@ def test_only_the_axes_that_are_named_are_padded() -> None:
     assert legalised(f"{HEAD} {body}", [numbers(1, 2, 4, 5)]) == ["Gather"]
 
 
+@needs("onnxruntime", "1.31")  # older ones read beyond the operand
 def test_integers_are_padded_alike() -> None:
     text = """g (int64[6] x) => (int64[a] y) <int64[2] p = {7, 8}> { y = Pad<mode="wrap">(x, p) }"""
     assert legalised(text, [np.arange(6)]) == ["Gather"]

@@ -28,6 +28,7 @@ def places(*shape: int, seed: int = 0) -> np.ndarray:
     return grid.astype(np.float32)
 
 
+@pytest.mark.quick(every=3)
 @pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
 @pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
 @pytest.mark.parametrize("align", [0, 1])
@@ -42,6 +43,7 @@ def test_planes(mode: str, padding: str, align: int) -> None:
     assert set(made) == {"Reshape", "Gather"} | ({"Mul", "ReduceSum"} if mixes else set())
 
 
+@pytest.mark.quick(every=3)
 @pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
 @pytest.mark.parametrize("align", [0, 1])
 def test_the_nearest_of_two_that_are_as_near(padding: str, align: int) -> None:
@@ -106,6 +108,7 @@ def test_a_batch_with_one_grid_or_its_own(mode: str, same: bool) -> None:
     assert ("Transpose" in made) is not same
 
 
+@pytest.mark.quick(every=3)
 @pytest.mark.parametrize("mode", ["nearest", "linear"])
 @pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
 def test_volumes(mode: str, padding: str) -> None:
@@ -114,6 +117,7 @@ def test_volumes(mode: str, padding: str) -> None:
     legalised(graph, [numbers(1, 2, 3, 4, 5)], weights, atol=ROUNDINGS)
 
 
+@pytest.mark.quick(every=3)
 @pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
 @pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
 @pytest.mark.parametrize(("align", "batch"), [(0, 1), (1, 3)])
@@ -137,6 +141,7 @@ def test_volumes_by_a_computed_grid(padding: str) -> None:
     legalised(graph, [numbers(2, 2, 3, 4, 5), places(2, 2, 3, 4, 3)], atol=ROUNDINGS)
 
 
+@pytest.mark.quick(every=3)
 @pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
 @pytest.mark.parametrize("mode", ["nearest", "linear"])
 def test_places_far_outside(mode: str, padding: str) -> None:
@@ -173,6 +178,7 @@ def test_too_many_neighbours_stay() -> None:
     assert refusal(graph) == "GridSample 'y': it takes more than 1,048,576 elements"
 
 
+@pytest.mark.quick(every=3)
 @pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
 @pytest.mark.parametrize("align", [0, 1])
 def test_places_far_beyond_the_ends_are_reflected_several_times(mode: str, align: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnxruntime as ort
@@ -132,3 +133,25 @@ def test_a_name_that_a_fusion_of_onnxruntime_makes_again() -> None:
     for rewriting in Rewriting:
         session = make_session(model, EngineSettings(rewriting=rewriting))
         np.testing.assert_array_equal(session.run(None, {"x": value})[0], expected)
+
+
+def test_an_optimizer_whose_node_is_refused_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As by onnxruntime 1.25, which has no kernel for what it makes of this model."""
+    model = parser.parse_model(
+        HEADER + "g (double[3,4] w, double[3,5] x) => (double[4,5] y) "
+        "{ t = Transpose<perm=[1,0]>(w) y = MatMul(t, x) }"
+    ).SerializeToString()
+    refusal = "Failed to find kernel (node:'/MatmulTransposeFusion/' ep:'CPUExecutionProvider')"
+    original, attempts = ort.InferenceSession, []
+
+    def refuse(*arguments: Any, disabled_optimizers: list[str], **options: Any) -> Any:
+        attempts.append(list(disabled_optimizers))
+        if "MatmulTransposeFusion" not in disabled_optimizers:
+            raise ort.capi.onnxruntime_pybind11_state.NotImplemented(refusal)
+        return original(*arguments, disabled_optimizers=disabled_optimizers, **options)
+
+    monkeypatch.setattr(ort, "InferenceSession", refuse)
+    session = make_session(model, EngineSettings(), disabled_optimizers=["Pad_Fusion"])
+    assert attempts == [["Pad_Fusion"], ["Pad_Fusion", "MatmulTransposeFusion"]]
+    w, x = np.arange(12.0).reshape(3, 4), np.arange(15.0).reshape(3, 5)
+    np.testing.assert_array_equal(session.run(None, {"w": w, "x": x})[0], w.T @ x)
