@@ -115,21 +115,19 @@ def torch_sizing(
     _import_porting(progress, translations)
     from samba_onnx.cli.fitting import Sizing
     from samba_onnx.workflows import porting
-    from samba_onnx.workflows.configurations import stated_positions
-    from samba_onnx.workflows.torch_fitting import resized, torch_dimension
 
     with _prints_elsewhere():
         loaded = porting.load_torch_model(model, train=train, weights=False)
 
     def sizing(text: str) -> Sizing:
-        dimension = torch_dimension(text, loaded)
+        dimension = porting.torch_dimension(text, loaded)
 
         def plan(size: int) -> Manifest:
             with _prints_elsewhere():
-                return porting.analyze_torch(resized(loaded, dimension, size), **options)
+                return porting.analyze_torch(porting.resized(loaded, dimension, size), **options)
 
         configured = text == "seq" and is_configuration(model)
-        return Sizing(dimension, plan, stated_positions(model) if configured else None)
+        return Sizing(dimension, plan, porting.stated_positions(model) if configured else None)
 
     return sizing
 

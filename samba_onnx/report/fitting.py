@@ -142,7 +142,7 @@ def _end(limit: FitLimitReport) -> list[str]:
     if following is None:
         if limit.limit == "model":
             return [f"{place}: the configuration of the model states no more"]
-        return [f"{place}: no limit was found; memory hardly depends on it"]
+        return [f"{place}: no size that was planned is too large"]
     what = f"{place}: {following.size:,}"
     taken = following.reserved_bytes or 0
     if following.refusal:
