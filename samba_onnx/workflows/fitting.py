@@ -231,20 +231,20 @@ class FitSearch:
         return min(size, self._most)
 
     def _curve(self, one: SizePlan, other: SizePlan, *, third: bool) -> _Curve:
-        """Return what is expected between two sizes: region by region where both have the same ones."""
-        plans = [one, other]
-        if third:
-            middle = math.sqrt(one.size * other.size)
-            others = [
-                plan
-                for plan in self._plans.values()
-                if plan.size not in (one.size, other.size)
-                and plan.regions.keys() == one.regions.keys()
-            ]
-            plans += sorted(others, key=lambda plan: abs(math.log(plan.size / middle)))[:1]
-        if one.regions.keys() == other.regions.keys():
+        """Return what is expected between two sizes: region by region where plans have the same ones.
+
+        Where the two differ, as when activations begin to take turns, plans like the larger one tell more.
+        """
+        alike = [p for p in self._plans.values() if p.regions.keys() == other.regions.keys()]
+        is_alike = one.regions.keys() == other.regions.keys()
+        ends = [one, other] if is_alike else [other]
+        middle = math.sqrt(one.size * other.size) if is_alike else other.size
+        rest = [plan for plan in alike if all(plan is not end for end in ends)]
+        rest.sort(key=lambda plan: abs(math.log(plan.size / middle)))
+        plans = [*ends, *rest][: 3 if third else 2]
+        if len(plans) > 1:
             return _Curve([(plan.size, plan.regions) for plan in plans])
-        return _Curve([(plan.size, {_ALL: plan.reserved or 0}) for plan in plans])
+        return _Curve([(plan.size, {_ALL: plan.reserved or 0}) for plan in (one, other)])
 
     def _within_the_model(self, low: int, high: int) -> int:
         """Return a size between one that the model takes and one that it refuses.

@@ -20,8 +20,10 @@ EMPTY = dataclasses.replace(detector(), regions=())
 class Planner:
     """Plans regions of so many bytes as a function says, as ``allocate`` does."""
 
-    def __init__(self, size: Callable[[int], int], refused: Callable[[int], bool]) -> None:
-        self._size, self._refused = size, refused
+    def __init__(
+        self, size: Callable[[int], int], refused: Callable[[int], bool], *, turns: bool = False
+    ) -> None:
+        self._size, self._refused, self._turns = size, refused, turns
         self.sizes: list[int] = []
 
     def __call__(self, size: int) -> Manifest:
@@ -36,6 +38,8 @@ class Planner:
     def sizes_of(self, size: int) -> dict[str, int]:
         """Return regions of several sizes, each of which lies whole in one tier."""
         needed = self._size(size)
+        if self._turns and needed > HBM:  # others of the regions hold them one after the other
+            return {f"t{n}": (needed // 231) * n for n in (3, 20, 7, 11, 5)}
         parts = {f"r{n}": needed * n // 231 for n in range(1, 21)}
         return parts | {"rest": needed - sum(parts.values())}
 
@@ -83,6 +87,20 @@ def test_neighbours_are_named_after_a_dozen_plannings(name: str, step: int, firs
         assert answer.next.reserved == size(answer.next.size)
     assert all(number % step == 0 for number in planner.sizes)
     assert len(planner.sizes) <= 2 * MOST_PLANNINGS
+
+
+@pytest.mark.parametrize("first", [1, 64])
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_activations_that_take_turns_where_memory_is_short(name: str, first: int) -> None:
+    """What is reserved falls to a fifth there, in regions of other names, and rises again."""
+    planner = Planner(FUNCTIONS[name], never, turns=True)
+    for answer in FitSearch(planner, target(), first=first).largest():
+        if answer.next is None:
+            continue  # the largest size that is planned at all fits
+        assert answer.largest is not None
+        assert answer.next.size == answer.largest.size + 1
+        assert planner.fits(answer.largest.size, answer.tiers)
+        assert not planner.fits(answer.next.size, answer.tiers)
 
 
 @pytest.mark.parametrize("limit", [1, 7, 512, 1000, 1024, 131_072])
