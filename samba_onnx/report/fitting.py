@@ -110,7 +110,12 @@ def _fit(fit: FitReport) -> RenderableType:
     cells = [_row(limit) for limit in fit.limits]
     columns = ("in", ">largest", ">reserved", ">needed at once", ">streamed", ">time per run")
     parts: list[RenderableType] = [table(columns, cells)]
-    parts += [Text(printable(sentence)) for limit in fit.limits for sentence in _end(limit)]
+    refusals: set[str] = set()
+    for limit in fit.limits:
+        reason = limit.next.refusal if limit.next else ""
+        if reason not in refusals:  # one that says why is enough
+            parts.append(Text(printable(_end(limit))))
+        refusals.update({reason} - {""})
     if fit.multiple > 1:
         parts.append(Text(f"multiples of {fit.multiple:,} were tried"))
     if fit.others:
@@ -135,14 +140,14 @@ def _row(limit: FitLimitReport) -> tuple[str, ...]:
     )
 
 
-def _end(limit: FitLimitReport) -> list[str]:
+def _end(limit: FitLimitReport) -> str:
     """Say why no larger size fits."""
     place = " and ".join(limit.tiers)
     following = limit.next
     if following is None:
         if limit.limit == "model":
-            return [f"{place}: the configuration of the model states no more"]
-        return [f"{place}: no size that was planned is too large"]
+            return f"{place}: the configuration of the model states no more"
+        return f"{place}: no size that was planned is too large"
     what = f"{place}: {following.size:,}"
     taken = following.reserved_bytes or 0
     if following.refusal:
@@ -151,4 +156,4 @@ def _end(limit: FitLimitReport) -> list[str]:
         sentence = f"{what} takes {taken:,} of {limit.capacity_bytes:,} bytes"
         if taken <= limit.capacity_bytes:
             sentence += ", in regions that lie whole in one tier each and leave gaps"
-    return [sentence if limit.exact else f"{sentence}; sizes between them were not tried"]
+    return sentence if limit.exact else f"{sentence}; sizes between them were not tried"
