@@ -14,7 +14,8 @@ Plans are kept in the process by program, target, level and number of RDUs, so t
 one. ``planned(row, target=...)`` takes another target, by name, path or as a record, and ``level=...`` another
 level, as for a statement of how much faster one is. ``exported(row)`` is the program before any pass.
 
-What the sources leave open is decided here: models are those of transformers with dropout as they come; weights
+What the sources leave open is decided here: models are those of transformers with dropout as they come, attention
+written out (`eager`), which keeps its scores in bfloat16; weights
 are bfloat16, and AdamW, which also stands for the LAMB of BERT's logs, keeps float32 copies of them. The cache of
 a decoding step stays on the device, as do weights.
 """
@@ -156,6 +157,7 @@ def gpt2(
 
     config = GPT2Config(
         vocab_size=vocabulary,
+        attn_implementation="eager",
         n_positions=length,
         n_embd=width,
         n_layer=layers,
@@ -189,6 +191,7 @@ def bert(
 
     config = BertConfig(
         vocab_size=vocabulary,
+        attn_implementation="eager",
         hidden_size=width,
         num_hidden_layers=layers,
         num_attention_heads=heads,

@@ -9,7 +9,7 @@ import onnx_ir as ir
 
 from samba_onnx.facts.dtypes import plain_name
 from samba_onnx.passes.planning.flops import node_flops
-from samba_onnx.passes.planning.products import is_product, product_size
+from samba_onnx.passes.planning.products import is_product, product_size, renames
 from samba_onnx.passes.planning.sizes import value_bytes
 from samba_onnx.passes.sharding.collectives import collective
 from samba_onnx.pef.target_summary import TargetSummary
@@ -68,12 +68,14 @@ def cost(
 
     Returns:
         The cost. Compute, on-chip traffic and off-chip traffic go on at the same time. An exchange
-        between RDUs has no time of its own: the values are on their way, which the transfer counts.
+        between RDUs has no time of its own: the values are on their way, which the transfer counts. Nor
+        has a section that only renames elements: whoever reads them computes other addresses.
     """
     nodes = tuple(nodes)
     flops = [node_flops(node) for node in nodes]
     moved = sum(map(sum, traffic.values()))
-    if collective(nodes) is not None:
+    only_addresses = target.timing is not None and all(renames(node) for node in nodes)
+    if only_addresses or collective(nodes) is not None:
         return Cost(sum(flops), moved, SectionTime())
     timing = target.timing
     return Cost(

@@ -18,6 +18,7 @@ from samba_onnx.passes.planning.roles import Roles
 from samba_onnx.passes.planning.scheduling import run_transfers
 from samba_onnx.passes.planning.sectioning import cut
 from samba_onnx.passes.planning.stages import interfaces
+from samba_onnx.passes.planning.traffic import moved_bytes
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,8 @@ def measure(
             seconds += sum(host_seconds(node, machine.host) or 0.0 for node in nodes)
         else:
             moved = (*stage.inputs, *stage.loaded, *stage.outputs)
-            traffic = {outside: [value_bytes(value) or 0 for value in moved]}
+            partly = moved_bytes(stage.group.nodes, roles.region)
+            traffic = {outside: [partly.get(v, value_bytes(v) or 0) for v in moved]}
             written = [new for node in stage.group.nodes for new in instead(node)]
             seconds += cost(written, traffic, target.summary).seconds
     return Measure(len(transfers), sum(transfer.bytes for transfer in transfers), seconds)

@@ -13,6 +13,13 @@ from samba_onnx.errors import InternalError, UsageError
 from samba_onnx.facts.domains import qualified
 from samba_onnx.passes.planning.allocation import allocate
 from samba_onnx.passes.planning.hosts import load_host
+from samba_onnx.passes.planning.launches import (
+    ON_CPU,
+    Launchable,
+    launchable,
+    launched,
+    with_launches,
+)
 from samba_onnx.passes.planning.overlays import overlaid
 from samba_onnx.passes.planning.partitioning import Group
 from samba_onnx.passes.planning.records import (
@@ -163,10 +170,17 @@ def _sections(
     roles: Roles,
 ) -> tuple[Section, ...]:
     """Return the records of the stages that run on the RDU, in the order of the schedule."""
-    return tuple(
-        section_record(record, stage, target, regions, roles)
-        for record, stage in records
-        if stage.on_rdu
+    sections: list[Section] = []
+    stages: list[Launchable] = []
+    for record, stage in records:
+        if stage.on_rdu:
+            sections.append(section_record(record, stage, target, regions, roles))
+            stages.append(launchable(sections[-1], stage.group.nodes, target.summary))
+        else:
+            stages.append(ON_CPU)
+    own = launched(stages, target.summary)
+    return with_launches(
+        sections, [own[place] for place, stage in enumerate(stages) if stage.on_rdu]
     )
 
 

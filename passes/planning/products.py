@@ -14,13 +14,19 @@ from typing import Final
 import onnx_ir as ir
 
 from samba_onnx.facts.domains import normal_domain
+from samba_onnx.facts.operators import facts
+from samba_onnx.facts.records import Kind
 from samba_onnx.passes.planning.flops import node_flops
 from samba_onnx.passes.planning.sizes import value_bytes
 from samba_onnx.passes.rewrites.rewriting import integer_attribute
+from samba_onnx.pef.target_summary import TargetSummary
 from samba_onnx.pef.timing import TimingFigures
 from samba_onnx.program.dataflow import dimensions
 
-__all__ = ["ProductSize", "is_product", "product_size", "stationary"]
+__all__ = [
+    "ProductSize", "is_product", "looked_up",   "product_size", "renames", "stationary",
+    "units_of",
+]  # fmt: skip
 
 _MATRIX: Final = frozenset({"MatMul", "Gemm", "MatMulInteger", "QLinearMatMul"})
 _CONVOLUTIONS: Final = frozenset(
@@ -29,6 +35,8 @@ _CONVOLUTIONS: Final = frozenset(
 _OTHERS: Final = frozenset({"Attention", "Einsum", "GRU", "LSTM", "LinearAttention", "RNN"})
 _PRODUCTS: Final = _MATRIX | _CONVOLUTIONS | _OTHERS
 """Operators of ONNX's own domain whose arithmetic is that of products."""
+
+_LOOKUPS: Final = frozenset({"Gather", "GatherElements", "GatherND"})
 
 
 @dataclass(frozen=True)
@@ -121,6 +129,41 @@ def stationary(node: ir.Node) -> tuple[ir.Value, int] | None:
         return None
     value = min(known, key=lambda each: known[each])
     return value, -(-known[value] // size.count)
+
+
+def renames(node: ir.Node) -> bool:
+    """Return whether a node gives elements other places only, which its readers take into their addresses."""
+    row = facts(node.op_type, node.domain)
+    return row is not None and (row.kind is Kind.VIEW or row.name == "Transpose")
+
+
+def units_of(node: ir.Node, target: TargetSummary) -> int:
+    """Return how many compute units a node needs of a section.
+
+    Args:
+        node: Any node.
+        target: The device's figures.
+
+    Returns:
+        None for a node that only renames elements. A product that keeps more than the memory units
+        beside its compute units hold twice, to be filled while they are read, needs more of them.
+    """
+    timing = target.timing
+    if timing is None or renames(node):
+        return 0
+    if not is_product(node):
+        return timing.operator_units
+    own = stationary(node)
+    kept = 0 if own is None else own[1]
+    beside = target.tier("sram").bytes // timing.compute_units
+    return max(timing.product_units, -(-2 * kept // beside))
+
+
+def looked_up(node: ir.Node) -> ir.Value | None:
+    """Return the table of which a node reads a few rows only; None for one that reads all it is given."""
+    if node.op_type in _LOOKUPS and not normal_domain(node.domain):
+        return node.inputs[0]
+    return None
 
 
 def _shape(value: ir.Value | None) -> tuple[int, ...]:

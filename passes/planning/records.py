@@ -15,6 +15,7 @@ from samba_onnx.passes.planning.roles import Roles
 from samba_onnx.passes.planning.scheduling import fixed_bytes
 from samba_onnx.passes.planning.sectioning import sram_bytes
 from samba_onnx.passes.planning.stages import StageInterface
+from samba_onnx.passes.planning.traffic import moved_bytes
 from samba_onnx.passes.sharding.collectives import SHARDED, collective
 from samba_onnx.pef.host_summary import HostSummary
 from samba_onnx.pef.manifest import Fallback, FallbackNode, Region, Section, Stage, Symbol
@@ -83,10 +84,12 @@ def section_record(
         The record.
     """
     traffic: dict[str, list[int]] = {}
+    partly = moved_bytes(interface.group.nodes, roles.region)
     for value in (*interface.inputs, *interface.loaded, *interface.outputs):
         region, copies = regions[name_of(value)], roles.copies(value)
         if not roles.spatial_batches or roles.is_batch(value):
-            traffic.setdefault(region.tier, []).append(region.bytes // copies)
+            moved = partly.get(value, region.bytes // copies)
+            traffic.setdefault(region.tier, []).append(moved)
     modelled = cost(interface.group.nodes, traffic, target.summary)
     return Section(
         **vars(stage),

@@ -1,11 +1,15 @@
 """Cuts groups of RDU nodes into sections: what the device runs in one go.
 
-At ``o0`` every operator is a section of its own. At ``o1`` a section is what a rule of fusion matches
+At ``o0`` every operator is a section of its own (:mod:`samba_onnx.passes.planning.origins`). At ``o1`` a section is what a rule of fusion matches
 (:mod:`samba_onnx.passes.planning.fusion`), and every other operator one of its own. At ``o3`` a section is as large as on-chip memory
 allows: its weights all at once, plus the largest set of activations that are live at the same time,
 where an activation is live from the first node of the section that touches it to the last. Among
 the ways to cut a group into the fewest sections, the one that keeps the fewest bytes in off-chip
 memory across its cuts is taken.
+
+Where a target states how sections are timed, activations are streamed: of each there is a tile on the chip,
+and a product keeps the smallest of its operands and result. Then compute units bound a section as well,
+and the way to cut is taken that costs the least in launches and copies to off-chip memory and back.
 
 Parts of a group that no value connects share a section when they fit: they can lie beside each
 other on the chip, and one call is cheaper than two. An operator that exceeds on-chip memory by
@@ -15,20 +19,22 @@ itself is a section of its own, whose operands are streamed.
 from __future__ import annotations
 
 import itertools
-from bisect import bisect_left
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import onnx_ir as ir
 
 from samba_onnx.errors import UsageError
+from samba_onnx.passes.planning.allocation import off_chip_tiers
 from samba_onnx.passes.planning.costs import value_bytes
 from samba_onnx.passes.planning.fusion.fusing import Piece, fuse
 from samba_onnx.passes.planning.fusion.patterns import NO_RULES, FusionRules
+from samba_onnx.passes.planning.origins import by_operator
 from samba_onnx.passes.planning.partitioning import Group, Home
+from samba_onnx.passes.planning.products import looked_up, stationary, units_of
 from samba_onnx.passes.sharding.collectives import is_collective
 from samba_onnx.program.dataflow import Dataflow, implicit_inputs, is_weight
 
@@ -67,7 +73,7 @@ def cut(
         if group.home is Home.CPU:
             pieces.append(group)
         elif level == "o0":
-            pieces.extend(Group(home=Home.RDU, nodes=(node,)) for node in group.nodes)
+            pieces.extend(Group(home=Home.RDU, nodes=nodes) for nodes in by_operator(group.nodes))
         elif level == "o1":
             pieces.extend(
                 Group(home=Home.RDU, nodes=nodes, rule=piece.rule)
@@ -104,9 +110,17 @@ def _fitting(
     nodes: tuple[ir.Node, ...], target: Target, capacity: int
 ) -> Sequence[tuple[ir.Node, ...]]:
     """Return nodes as they are where they fit on the chip, and cut as at ``o3`` where not."""
-    if len(nodes) == 1 or sram_bytes(nodes, target) <= capacity:
+    if len(nodes) == 1 or (sram_bytes(nodes, target) <= capacity and _fit_units(nodes, target)):
         return (nodes,)
     return _cut(nodes, target, capacity)
+
+
+def _fit_units(nodes: Sequence[ir.Node], target: Target) -> bool:
+    """Return whether the device has compute units for all nodes of a section at once."""
+    timing = target.summary.timing
+    if timing is None:
+        return True
+    return sum(units_of(node, target.summary) for node in nodes) <= timing.compute_units
 
 
 def sram_bytes(nodes: Sequence[ir.Node], target: Target) -> int:
@@ -145,15 +159,20 @@ def data_reads(node: ir.Node, target: Target) -> list[ir.Value]:
 
 
 def _cut(nodes: Sequence[ir.Node], target: Target, capacity: int) -> list[tuple[ir.Node, ...]]:
-    """Return the fewest sections that fit, with the fewest bytes kept across their cuts."""
+    """Return the sections that fit and cost least."""
     best = _sections(nodes, target, capacity)
     if len(best.starts) > 1:
         # The model's own order is kept unless depth first is better: fewer values wait.
         other = _sections(_depth_first(nodes), target, capacity)
-        if (len(other.starts), other.kept) < (len(best.starts), best.kept):
+        if other.cost < best.cost:
             best = other
     cuts = (*best.starts, len(best.nodes))
     return [best.nodes[a:b] for a, b in itertools.pairwise(cuts)]
+
+
+_Cost: TypeAlias = tuple[int, float]
+"""What sections cost: how many there are, then the bytes kept across their cuts. Where launches and
+bandwidths are known, no number of sections but the seconds that they and the cuts take."""
 
 
 @dataclass(frozen=True)
@@ -162,95 +181,66 @@ class _Sections:
 
     nodes: tuple[ir.Node, ...]
     starts: tuple[int, ...]
-    kept: int
-    """Bytes written before and read after a cut, summed over the cuts."""
+    cost: _Cost
 
 
 def _sections(nodes: Sequence[ir.Node], target: Target, capacity: int) -> _Sections:
-    """Return the fewest sections of an order of nodes, cut where the fewest bytes are live.
+    """Return the sections of an order of nodes that cost least.
 
-    A section that begins later reaches at least as far, so that the n-th cut of a shortest
-    sequence lies between the position that greedy cutting from the end gives and the one that
-    greedy cutting from the start gives. Between these, dynamic programming finds the cheapest.
+    By dynamic programming over the positions of cuts. A section that begins later reaches at least as
+    far, so that the starts from which a position is reached are a window that moves to the right, in
+    which those stay that are cheaper than all behind them.
     """
-    touches = _Touches.of(nodes, target)
-    reach = _reach(touches, capacity)
-    furthest = [0]
-    while furthest[-1] < len(nodes):
-        furthest.append(reach[furthest[-1]])
-    live = _live_bytes(nodes)
-    earliest = [len(nodes)]
-    while earliest[-1] > 0:
-        earliest.append(_first_reaching(reach, earliest[-1]))
-    earliest.reverse()
-    costs = {0: 0}
-    choices: list[dict[int, int]] = []
-    for low, high in zip(earliest[1:], furthest[1:], strict=True):
-        costs, choice = _cheapest(costs, reach, live, range(low, high + 1))
-        choices.append(choice)
+    timing = target.summary.timing
+    reach = _reach(
+        _Touches.of(nodes, target), capacity, 0 if timing is None else timing.compute_units
+    )
+    steps = _cut_costs(nodes, target)
+    costs: list[_Cost] = [(0, 0.0)]
+    choice = [0]
+    window: deque[int] = deque([0])
+    for end in range(1, len(nodes) + 1):
+        while reach[window[0]] < end:
+            window.popleft()
+        start = window[0]
+        costs.append((costs[start][0] + steps[end][0], costs[start][1] + steps[end][1]))
+        choice.append(start)
+        while window and costs[window[-1]] > costs[end]:
+            window.pop()
+        window.append(end)
     starts: list[int] = []
     position = len(nodes)
-    for choice in reversed(choices):
+    while position:
         position = choice[position]
         starts.append(position)
     return _Sections(tuple(nodes), tuple(reversed(starts)), costs[len(nodes)])
 
 
-def _first_reaching(reach: Sequence[int], end: int) -> int:
-    """Return the first position from which a section reaches ``end``; ``reach`` ascends."""
-    return bisect_left(reach, end)
+def _cut_costs(nodes: Sequence[ir.Node], target: Target) -> list[_Cost]:
+    """Return, for a section that ends before each position, what it costs with the cut behind it."""
+    summary = target.summary
+    if summary.timing is None:
+        return [(1, live) for live in _live(nodes, lambda value: value_bytes(value) or 0)]
+    outside, launch = off_chip_tiers(summary)[0].name, summary.timing.launch_seconds
+
+    def twice(value: ir.Value) -> float:
+        """Return what it takes to write a value and read it again."""
+        return 2 * summary.traffic_seconds({outside: [value_bytes(value) or 0]})
+
+    return [(0, launch + live) for live in _live(nodes, twice)]
 
 
-def _cheapest(
-    costs: dict[int, int], reach: Sequence[int], live: Sequence[int], ends: range
-) -> tuple[dict[int, int], dict[int, int]]:
-    """Add one section to every cut so far.
-
-    Args:
-        costs: Bytes kept so far by position of the last cut, positions ascending.
-        reach: The furthest end of a section by its start.
-        live: Bytes live at each cut.
-        ends: Where the new section may end.
-
-    Returns:
-        Bytes kept by the new position, and the start of the section that ends there.
-    """
-    new_costs: dict[int, int] = {}
-    choice: dict[int, int] = {}
-    waiting = list(costs)
-    taken = 0
-    window: deque[int] = deque()  # starts with ascending costs, of which the first is the cheapest
-    for end in ends:
-        while taken < len(waiting) and waiting[taken] < end:
-            start = waiting[taken]
-            while window and costs[window[-1]] > costs[start]:
-                window.pop()
-            window.append(start)
-            taken += 1
-        while window and reach[window[0]] < end:
-            window.popleft()
-        if window:
-            new_costs[end] = costs[window[0]] + live[end]
-            choice[end] = window[0]
-    return new_costs, choice
-
-
-def _live_bytes(nodes: Sequence[ir.Node]) -> list[int]:
-    """Return, for a cut before each position, the bytes written before it and read after it."""
+def _live(nodes: Sequence[ir.Node], price: Callable[[ir.Value], float]) -> list[float]:
+    """Return, for a cut before each position, the price of values written before it and read after it."""
     flow = Dataflow.of(nodes)
-    steps = [0] * (len(nodes) + 1)
+    steps = [0.0] * (len(nodes) + 1)
     for value, producer in flow.producer.items():
         readers = flow.readers.get(value)
         if readers:
-            size = value_bytes(value) or 0
-            steps[producer + 1] += size
-            steps[readers[-1] + 1] -= size
-    live = 0
-    result: list[int] = []
-    for step in steps:
-        live += step
-        result.append(live)
-    return result
+            cost = price(value)
+            steps[producer + 1] += cost
+            steps[readers[-1] + 1] -= cost
+    return list(itertools.accumulate(steps))
 
 
 @dataclass(frozen=True)
@@ -258,19 +248,29 @@ class _Touches:
     """What every node touches in memory, with the neighbouring touches of the same value."""
 
     weights: list[list[tuple[ir.Value, int]]]
-    """Weights read by each node, with their bytes."""
+    """What each node keeps on the chip as long as the section runs, with its bytes: weights that it
+    reads, and what a product keeps while the rest of it streams past."""
     activations: list[list[tuple[int, int, int]]]
     """For each node the activations it reads or writes: positions of the touch before (-1: none)
-    and of the one after (number of nodes: none), and bytes."""
+    and of the one after (number of nodes: none), and bytes on the chip."""
+    units: list[int]
+    """Compute units that each node needs."""
 
     @classmethod
     def of(cls, nodes: Sequence[ir.Node], target: Target) -> _Touches:
+        timing = target.summary.timing
         weights: list[list[tuple[ir.Value, int]]] = []
         touched: list[list[ir.Value]] = []
         for node in nodes:
             operands = data_reads(node, target)
-            weights.append([(v, value_bytes(v) or 0) for v in operands if is_weight(v)])
-            touched.append([v for v in (*operands, *node.outputs) if not is_weight(v)])
+            table = looked_up(node)
+            kept = {v: value_bytes(v) or 0 for v in operands if is_weight(v) and v is not table}
+            own = None if timing is None else stationary(node)
+            if own is not None:
+                kept.setdefault(*own)
+            weights.append(list(kept.items()))
+            touched.append([v for v in (*operands, *node.outputs) if v not in kept])
+        tile = None if timing is None else timing.tile_bytes
         after: dict[ir.Value, int] = {}
         following: list[list[int]] = []
         for position in range(len(nodes) - 1, -1, -1):
@@ -282,12 +282,19 @@ class _Touches:
         for position, values in enumerate(touched):
             activations.append(
                 [
-                    (before.get(value, -1), following[position][index], value_bytes(value) or 0)
+                    (before.get(value, -1), following[position][index], _tile(value, tile))
                     for index, value in enumerate(values)
                 ]
             )
             before.update(dict.fromkeys(values, position))
-        return cls(weights=weights, activations=activations)
+        units = [units_of(node, target.summary) for node in nodes]
+        return cls(weights=weights, activations=activations, units=units)
+
+
+def _tile(value: ir.Value, tile: int | None) -> int:
+    """Return what of a value is on the chip at a time."""
+    size = value_bytes(value) or 0
+    return size if tile is None else min(size, tile)
 
 
 class _Window:
@@ -305,6 +312,7 @@ class _Window:
         self._live = np.zeros(len(touches.weights), dtype=np.int64)
         self._users: dict[ir.Value, int] = {}
         self._weight_bytes = 0
+        self.units = 0
 
     def extend(self, position: int) -> None:
         """Add the node at ``position``, which is the next one."""
@@ -316,6 +324,7 @@ class _Window:
             first = before + 1 if before >= self.start else position
             self._live[first : position + 1] += size
         self.end = position + 1
+        self.units += self._touches.units[position]
 
     def drop(self) -> None:
         """Take away the first node."""
@@ -326,6 +335,7 @@ class _Window:
         for _, after, size in self._touches.activations[self.start]:
             if after < self.end:
                 self._live[self.start + 1 : after] -= size
+        self.units -= self._touches.units[self.start]
         self.start += 1
 
     def bytes(self) -> int:
@@ -334,7 +344,7 @@ class _Window:
         return self._weight_bytes + (int(live.max()) if len(live) else 0)
 
 
-def _reach(touches: _Touches, capacity: int) -> list[int]:
+def _reach(touches: _Touches, capacity: int, units: int) -> list[int]:
     """Return, for each start, the furthest end of a section that fits; at least one node."""
     window = _Window(touches)
     count = len(touches.weights)
@@ -344,7 +354,7 @@ def _reach(touches: _Touches, capacity: int) -> list[int]:
         if window.end == start:
             window.extend(start)
         # The window holds one node more than was last found to fit, so that a step costs little.
-        while window.bytes() <= capacity:
+        while window.bytes() <= capacity and (not units or window.units <= units):
             fits = window.end
             if window.end == count:
                 break

@@ -10,7 +10,7 @@ from typing import Final
 from samba_onnx.errors import UsageError
 from samba_onnx.facts.operators import facts
 from samba_onnx.passes.targets.target import Target, load_target
-from samba_onnx.pef.target_summary import Assumption, TargetSummary
+from samba_onnx.pef.target_summary import Assumption, TargetSummary, Tier
 from samba_onnx.safety.files import printable
 
 _SCALES: Final = {"": 1.0, "n": 1e-9, "u": 1e-6, "µ": 1e-6, "m": 1e-3} | {
@@ -101,13 +101,22 @@ def _with_figure(summary: TargetSummary, name: str, text: str) -> TargetSummary:
     if owner == "peak_flops":
         return replace(changed, peak_flops={**summary.peak_flops, field: value})
     tiers = (
-        replace(tier, bytes=int(value))
-        if field == "bytes"
-        else replace(tier, bytes_per_second=value)
+        replace(tier, bytes=int(value)) if field == "bytes" else _faster(tier, value)
         for tier in summary.tiers
     )
     pairs = zip(summary.tiers, tiers, strict=True)
     return replace(changed, tiers=tuple(new if old.name == owner else old for old, new in pairs))
+
+
+def _faster(tier: Tier, rate: float) -> Tier:
+    """Return a tier of another bandwidth, of which sections achieve the same shares."""
+    times = rate / tier.bytes_per_second
+    return replace(
+        tier,
+        bytes_per_second=rate,
+        wide_bytes_per_second=tier.wide_bytes_per_second * times,
+        narrow_bytes_per_second=tier.narrow_bytes_per_second * times,
+    )
 
 
 def _units(summary: TargetSummary) -> dict[str, str]:

@@ -27,17 +27,27 @@ class Tier:
     narrow_bytes_per_second: float = field(default=0.0, metadata=MAY_BE_MISSING)
     """What a section achieves for smaller values; 0 for the whole bandwidth."""
 
-    def seconds(self, size: int, wide_bytes: int = 0) -> float:
-        """Return the modelled time to read or write a value once.
+    def seconds(self, sizes: Sequence[int], wide_bytes: int = 0) -> float:
+        """Return the modelled time in which a section reads and writes values, each once.
 
         Args:
-            size: Its bytes.
+            sizes: Bytes of each value.
             wide_bytes: The size from which a value lies in all channels.
+
+        Returns:
+            Seconds: bytes over the wide rate if the largest value lies in all channels. If not, each value
+            has some of them: up to three values share the narrow rate, as a single operator's do, and more
+            of at least a hundredth of the largest one a third of it each, up to the wide rate.
         """
-        achieved = (
-            self.wide_bytes_per_second if size >= wide_bytes else self.narrow_bytes_per_second
-        )
-        return size / (achieved or self.bytes_per_second)
+        largest = max(sizes, default=0)
+        if not largest:
+            return 0.0
+        rate = self.wide_bytes_per_second or self.bytes_per_second
+        if largest < wide_bytes:
+            streams = sum(100 * size >= largest for size in sizes)
+            narrow = self.narrow_bytes_per_second or self.bytes_per_second
+            rate = min(rate, narrow * max(1.0, streams / 3))
+        return sum(sizes) / rate
 
 
 @dataclass(frozen=True)
@@ -96,16 +106,10 @@ class TargetSummary:
             traffic: Bytes of each value that is read or written, by tier.
 
         Returns:
-            The sum over values: a channel serves one after the other, in seconds. A value from
-            ``timing.wide_bytes`` on goes at the tier's wide rate, a smaller one at its narrow one.
+            The sum over tiers, in seconds.
         """
         wide = 0 if self.timing is None else self.timing.wide_bytes
-        times = (
-            tier.seconds(size, wide)
-            for name, sizes in traffic.items()
-            for tier in (self.tier(name),)
-            for size in sizes
-        )
+        times = (self.tier(name).seconds(sizes, wide) for name, sizes in traffic.items())
         return sum(times, start=0.0)
 
     def transfer_seconds(self, size: int) -> float:

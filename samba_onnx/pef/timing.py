@@ -108,13 +108,17 @@ class SectionTime:
         return max(self.compute, self.on_chip, self.off_chip)
 
     @property
-    def dominant(self) -> Term:
-        """The part that takes the longest; of equal ones the first."""
+    def bound(self) -> Term:
+        """The longest of the parts that go on at the same time; of equal ones the first."""
         parts = {
-            Term.LAUNCH: self.launch,
             Term.COMPUTE: self.compute,
             Term.ON_CHIP: self.on_chip,
             Term.OFF_CHIP: self.off_chip,
-            Term.FILL: self.fill,
         }
+        return max(parts, key=lambda term: parts[term])
+
+    @property
+    def dominant(self) -> Term:
+        """The part that takes the longest; of equal ones the first."""
+        parts = {Term.LAUNCH: self.launch, self.bound: self.overlapped, Term.FILL: self.fill}
         return max(parts, key=lambda term: parts[term])

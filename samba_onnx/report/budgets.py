@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from samba_onnx.pef.manifest import Graph, Manifest
+from samba_onnx.pef.schedule_time import schedule_time
+from samba_onnx.report.fidelity import validation
 from samba_onnx.report.records import MemoryReport, ModelledTime, SectionReport, TransferTotal
 from samba_onnx.report.sizes import run_graphs
 from samba_onnx.safety.files import printable
@@ -62,7 +64,20 @@ def modelled_time(
         load_seconds=sum(total.modelled_seconds for total in at_load),
         unmodelled_cpu_nodes=sum(fallback.unmodelled for fallback in manifest.fallbacks),
         host="" if manifest.host is None else manifest.host.name,
+        parts=_time_parts(manifest),
+        validation=validation(manifest),
     )
+
+
+def _time_parts(manifest: Manifest) -> dict[str, float]:
+    """Return the seconds of a run by what takes them, parts that take none left out."""
+    stages = manifest.stages()
+    totals: dict[str, float] = {}
+    for graph in run_graphs(manifest):
+        for name, seconds in vars(schedule_time(graph, stages)).items():
+            if seconds:
+                totals[name] = totals.get(name, 0.0) + seconds
+    return totals
 
 
 def spatial_notes(manifest: Manifest) -> Iterator[str]:
@@ -126,6 +141,8 @@ def section_reports(manifest: Manifest) -> tuple[SectionReport, ...]:
             modelled_seconds=section.seconds,
             operators=section.operators,
             rule=section.rule,
+            dominant="" if section.time is None else section.time.dominant.value,
+            time_parts={} if section.time is None else dict(vars(section.time)),
         )
         for section in manifest.sections
     )

@@ -108,6 +108,11 @@ class SectionReport:
     """Launch, the longest of compute and traffic, and the filling of its pipeline."""
     operators: dict[str, int]
     """Nodes by operator."""
+    dominant: str
+    """The part of its time that takes the longest: ``launch``, ``compute``, ``on-chip traffic``, ``off-chip
+    traffic`` or ``fill``; empty for a PEF that does not know the parts."""
+    time_parts: dict[str, float]
+    """Seconds by part; compute and both kinds of traffic go on at the same time."""
     rule: str = ""
     """The rule of fusion that it is one section for; empty where none is."""
 
@@ -235,6 +240,11 @@ class ModelledTime:
     """Nodes on the CPU whose time is not modelled: a size is not known, or what they do with it."""
     host: str
     """Name of the host's profile; empty where nothing runs on the CPU."""
+    parts: dict[str, float]
+    """Seconds of a run by what takes them: launches, sections by the longest of their parts, fill, exchanges
+    between RDUs, copies to and from the host, the CPU."""
+    validation: str
+    """How near modelled times of this kind of program are to published ones, in a sentence."""
 
 
 @record

@@ -165,10 +165,21 @@ def _sections(report: Report, rows: int | None) -> RenderableType | None:
             byte_text(section.off_chip_bytes),
             byte_text(section.sram_bytes),
             second_text(section.modelled_seconds),
+            section.dominant,
         )
         for section in report.sections
     ]
-    columns = (">id", "section", "type", ">nodes", ">work", ">off-chip", ">on-chip", ">time")
+    columns = (
+        ">id",
+        "section",
+        "type",
+        ">nodes",
+        ">work",
+        ">off-chip",
+        ">on-chip",
+        ">time",
+        "most of it",
+    )
     title = f"{count_text(len(report.sections), 'section')} on the RDU at {report.level}"
     return titled(title, table(columns, cells, limit=rows))
 
@@ -262,7 +273,13 @@ def _time(report: Report, rows: int | None) -> RenderableType | None:
         text += f" + {nodes} on it whose time is not modelled"
     if time.load_seconds:
         text += f"; loading: {second_text(time.load_seconds)}"
-    return titled("Modelled time (from published figures, not measured)", Text(text))
+    parts = sorted(time.parts.items(), key=lambda part: -part[1])
+    lines = [Text(text)]
+    if len(parts) > 1:
+        shares = ", ".join(f"{name.replace('_', ' ')} {second_text(part)}" for name, part in parts)
+        lines.append(Text(f"by what takes it: {shares}"))
+    lines.append(Text(time.validation))
+    return titled("Modelled time (from published figures, not measured)", *lines)
 
 
 def _dynamic(report: Report, rows: int | None) -> RenderableType | None:

@@ -4,6 +4,7 @@ import pytest
 
 from samba_onnx.errors import TargetError
 from samba_onnx.passes.targets import load_target
+from samba_onnx.passes.targets.hypotheses import hypothetical
 from samba_onnx.pef.timing import LaunchOrigin
 
 
@@ -33,6 +34,15 @@ def test_conditions_of_a_run_change_what_they_say() -> None:
     assert timing is not None
     assert (timing.launch, timing.looped, timing.tuned) == (LaunchOrigin.HOST, True, True)
     assert timing.launch_seconds == timing.host_launch_seconds
+
+
+def test_a_supposed_bandwidth_is_achieved_in_the_same_share() -> None:
+    target = load_target("sn30")
+    known = target.summary.tier("ddr")
+    rate = f"{2 * known.bytes_per_second:.0f}B/s"
+    supposed = hypothetical(target, [f"ddr.bytes_per_second={rate}"]).summary.tier("ddr")
+    assert supposed.wide_bytes_per_second == 2 * known.wide_bytes_per_second
+    assert supposed.narrow_bytes_per_second == 2 * known.narrow_bytes_per_second
 
 
 @pytest.mark.parametrize(

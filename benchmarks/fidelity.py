@@ -1,0 +1,198 @@
+"""Hold modelled times against published ones: ``python -m benchmarks.fidelity [--rows TEXT] [--page]``.
+
+Each program is built from its configuration, without weights, and compiled for the profile of its row. ``--page``
+writes the table into ``docs/fidelity.md`` and the bands of errors into ``samba_onnx/report/fidelity.toml``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from benchmarks.fidelity_programs import planned
+from benchmarks.published import FITTED, PublishedRow, published_rows
+from benchmarks.table import geometric_mean
+from samba_onnx.pef.manifest import Manifest
+from samba_onnx.pef.schedule_time import schedule_time
+from samba_onnx.program.kinds import SymbolKind
+
+ROOT: Final = Path(__file__).parents[1]
+PAGE: Final = ROOT / "docs" / "fidelity.md"
+BANDS: Final = ROOT / "samba_onnx" / "report" / "fidelity.toml"
+BEGIN, END = "<!-- table: python -m benchmarks.fidelity --page -->", "<!-- end of table -->"
+LOW, HIGH = 0.8, 1.25
+"""A row is met where modelled over published is between these."""
+SECTIONS: Final = 1.5
+"""Numbers of sections are met within this factor."""
+UNITS: Final[Mapping[str, float]] = {"s": 1.0, "ms": 1e-3, "us": 1e-6}
+
+
+@dataclass(frozen=True)
+class Result:
+    """One row, modelled."""
+
+    row: PublishedRow
+    modelled: float
+    """In the unit of the row."""
+    ratio: float
+    """Modelled over published; of rates the ratio of the times, so that above 1 is always too slow."""
+
+    @property
+    def met(self) -> bool:
+        """Whether it is as near as was aimed for."""
+        if self.row.quantity == "sections":
+            return 1 / SECTIONS <= self.ratio <= SECTIONS
+        return LOW <= self.ratio <= HIGH
+
+
+def seconds(row: PublishedRow, manifest: Manifest) -> float:
+    """Return the modelled time of one run on the RDU, with the sum of gradients of replicas behind it."""
+    time = schedule_time(manifest.graphs[0], manifest.stages()).on_rdu
+    if row.replicas > 1:
+        gradients = [s.bytes or 0 for s in manifest.symbols if s.kind is SymbolKind.GRADIENT]
+        sent = 2 * (row.replicas - 1) * sum(gradients) // row.replicas
+        time += manifest.target.exchange_seconds(sent)
+    return time
+
+
+def result(row: PublishedRow) -> Result:
+    """Compile the program of a row and return what is modelled of it."""
+    manifest = planned(row).manifest
+    time = seconds(row, manifest)
+    flops = sum(section.flops for section in manifest.sections)
+    traffic = sum(section.bytes for section in manifest.sections)
+    elements = int(row.sizes.get("elements", 0))
+    by_unit: Mapping[str, Callable[[], float]] = {
+        **{unit: lambda scale=scale: time / scale for unit, scale in UNITS.items()},
+        "TFLOPS": lambda: flops / time / 1e12,
+        "Gelements/s": lambda: elements / time / 1e9,
+        "sections": lambda: float(len(manifest.sections)),
+        "TFLOP": lambda: flops / 1e12,
+        "GB": lambda: traffic / 1e9,
+        "GB/s": lambda: traffic / time / 1e9,
+    }
+    modelled = by_unit[row.unit]()
+    is_rate = row.quantity in ("throughput", "bandwidth")
+    ratio = row.value / modelled if is_rate else modelled / row.value
+    return Result(row, modelled, ratio)
+
+
+def kind(row: PublishedRow) -> str:
+    """Return the kind of program by which reports look up the band of errors."""
+    if row.program in ("gemm", "elementwise"):
+        return "single operators"
+    if row.program in ("gpt2", "bert"):
+        return f"training {row.level}"
+    return "decoding" if row.quantity == "token" else "prefill"
+
+
+def is_time(row: PublishedRow) -> bool:
+    """Return whether a row is a measured time or rate, and no count and no projection."""
+    return row.quantity != "sections" and "projection" not in row.series
+
+
+def error(results: Iterable[Result]) -> float:
+    """Return the geometric mean of how far modelled times are off, as a factor minus 1."""
+    return geometric_mean(max(one.ratio, 1 / one.ratio) for one in results) - 1
+
+
+def order(results: Sequence[Result]) -> tuple[int, int]:
+    """Return how many pairs of rows of one series are in the published order, and how many there are."""
+    right = total = 0
+    for left, other in itertools.combinations(results, 2):
+        if left.row.series == other.row.series and left.row.value != other.row.value:
+            total += 1
+            right += (left.modelled < other.modelled) == (left.row.value < other.row.value)
+    return right, total
+
+
+def table(results: Sequence[Result]) -> str:
+    """Return all rows as a Markdown table, with the summary behind it."""
+    lines = [
+        "| row | target, level | half | published | modelled | ratio | |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for one in results:
+        row = one.row
+        verdict = "met" if one.met else "**missed**"
+        if "projection" in row.series:
+            verdict = "the vendor's projection"
+        lines.append(
+            f"| {row.id} | `{row.profile}`, {row.level} | {row.half} | {row.value:g} {row.unit} "
+            f"| {one.modelled:.4g} | {one.ratio:.2f} | {verdict} |"
+        )
+    timed = [one for one in results if is_time(one.row)]
+    counts = [
+        one
+        for one in results
+        if one.row.quantity == "sections" and "projection" not in one.row.series
+    ]
+    lines.append("")
+    for name, chosen in (
+        ("all", timed),
+        ("fitted", [one for one in timed if one.row.half == FITTED]),
+        ("judged", [one for one in timed if one.row.half != FITTED]),
+    ):
+        if chosen:
+            met = sum(one.met for one in chosen)
+            lines.append(
+                f"- {name} times and rates: {met} of {len(chosen)} within {LOW:g} to {HIGH:g}, "
+                f"geometric mean of the error {error(chosen):.0%}"
+            )
+    right, total = order(timed)
+    lines.append(f"- pairs of rows of one series in the published order: {right} of {total}")
+    if counts:
+        met = sum(one.met for one in counts)
+        lines.append(
+            f"- numbers of sections within a factor of {SECTIONS:g}: {met} of {len(counts)}"
+        )
+    return "\n".join(lines)
+
+
+def bands(results: Sequence[Result]) -> str:
+    """Return the least and the greatest ratio by kind of program, as TOML."""
+    lines = [
+        "# Written by `python -m benchmarks.fidelity --page`: modelled over published time, by kind of program."
+    ]
+    by_kind: dict[str, list[float]] = {}
+    for one in results:
+        if is_time(one.row):
+            by_kind.setdefault(kind(one.row), []).append(one.ratio)
+    for name, ratios in by_kind.items():
+        lines += [
+            "",
+            f'["{name}"]',
+            f"rows = {len(ratios)}",
+            f"least = {min(ratios):.2f}",
+            f"greatest = {max(ratios):.2f}",
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    """Model the rows that are asked for, print the table, and write the page if it is asked for."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.fidelity", description=__doc__)
+    parser.add_argument("--rows", default="", help="only rows whose id has this text")
+    parser.add_argument("--page", action="store_true", help="write docs/fidelity.md and the bands")
+    arguments = parser.parse_args()
+    results = []
+    for row in published_rows():
+        if arguments.rows in row.id:
+            results.append(result(row))
+            print(row.id, f"{results[-1].ratio:.3f}", file=sys.stderr, flush=True)
+    print(table(results))
+    if arguments.page:
+        text = PAGE.read_text(encoding="utf-8")
+        before, _, rest = text.partition(BEGIN)
+        _, _, after = rest.partition(END)
+        PAGE.write_text(f"{before}{BEGIN}\n{table(results)}\n{END}{after}", encoding="utf-8")
+        BANDS.write_text(bands(results), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
