@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from samba_onnx.pef.manifest import Manifest
     from samba_onnx.report.fitting import FitLimitReport, FitReport, FitSizeReport
     from samba_onnx.workflows.fit_dimensions import FitDimension
-    from samba_onnx.workflows.fitting import LargestSize, SizePlan
+    from samba_onnx.workflows.fitting import FitSearch, LargestSize, SizePlan
 
 __all__ = [
     "FitMultipleOption",
@@ -129,7 +129,6 @@ def fit_report(
     Raises:
         SambaError: The model cannot be planned at the first multiple.
     """
-    from samba_onnx.report.fitting import FitReport
     from samba_onnx.workflows.fitting import MOST_PLANNINGS, FitSearch
 
     dimension = sizing.dimension
@@ -149,7 +148,14 @@ def fit_report(
         known={dimension.size: manifest},
         progress=progress,
     )
-    answers = search.largest()
+    return _answer(search, sizing, manifest, multiple)
+
+
+def _answer(search: FitSearch, sizing: Sizing, manifest: Manifest, multiple: int) -> FitReport:
+    """Search, and put the answer together."""
+    from samba_onnx.report.fitting import FitReport
+
+    dimension, answers = sizing.dimension, search.largest()
     return FitReport(
         dimension=dimension.text,
         name=dimension.name,

@@ -135,7 +135,8 @@ def moved_bytes_by_tier(manifest: Manifest, graph: Graph) -> tuple[Mapping[str, 
         graph: One of its graphs.
 
     Returns:
-        Bytes by tier for every call, as the time of sections is modelled; nothing for a fallback.
+        Bytes by tier for every call, of values in whole: of a table of which rows are looked up, or of a value
+        that is updated in its place, a section moves less. Nothing for a fallback.
     """
     symbols = {symbol.name: symbol for symbol in manifest.symbols}
     regions = {region.name: region for region in manifest.regions}
