@@ -60,7 +60,7 @@ def refuse_fit(
         texts: The dimensions that are asked for.
         sizes: What the user says of sizes, as ``dims`` and ``keep_dynamic``.
         supposes: Whether there is a supposition.
-        multiple: Of what sizes are to be multiples.
+        multiple: The number of which sizes are to be multiples.
 
     Raises:
         UsageError: There is such an option, or a multiple and no dimension.
