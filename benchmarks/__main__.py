@@ -17,6 +17,7 @@ from benchmarks import (
     inference,
     load,
     nodes,
+    precision,
     steady,
     training,
 )
@@ -32,6 +33,7 @@ PARTS = (
     "training",
     "data_parallel",
     "data_preparation",
+    "precision",
 )
 
 
@@ -56,6 +58,7 @@ def main() -> None:
         "training": lambda: training.rows(folder / "training", quick=arguments.quick),
         "data_parallel": lambda: data_parallel.rows(folder / "parallel", quick=arguments.quick),
         "command_line": lambda: command_line.rows(folder / "cli", quick=arguments.quick),
+        "precision": lambda: precision.rows(folder / "precision", quick=arguments.quick),
         "data_preparation": lambda: data_preparation.rows(folder / "data", quick=arguments.quick),
     }
     try:
