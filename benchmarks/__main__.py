@@ -18,6 +18,7 @@ from benchmarks import (
     inference,
     load,
     nodes,
+    precision,
     steady,
     training,
 )
@@ -33,6 +34,7 @@ PARTS = (
     "training",
     "data_parallel",
     "data_preparation",
+    "precision",
 )
 
 
@@ -60,6 +62,7 @@ def main() -> None:
         "training": lambda: training.rows(folder / "training", quick=arguments.quick),
         "data_parallel": lambda: data_parallel.rows(folder / "parallel", quick=arguments.quick),
         "command_line": lambda: command_line.rows(folder / "cli", quick=arguments.quick),
+        "precision": lambda: precision.rows(folder / "precision", quick=arguments.quick),
         "data_preparation": lambda: data_preparation.rows(folder / "data", quick=arguments.quick),
     }
     try:

@@ -1,6 +1,6 @@
 """One side of a training benchmark, in a process of its own.
 
-``python -m benchmarks.training_worker SIDE MODEL THREADS PEF``. The side ``ours`` compiles the PEF
+``python -m benchmarks.training_worker SIDE MODEL THREADS PEF [PRECISION]``. The side ``ours`` compiles the PEF
 unless it exists.
 """
 
@@ -71,7 +71,10 @@ def ours(training: Training) -> Callable[[], float]:
     optimizer = training.optimize(samba.optim, model)
     inputs = {name: samba.from_torch_tensor(value, name=name) for name, value in batch.items()}
     if not Path(path).exists():
-        samba.session.compile(model, inputs, optimizer, output=path, check=False)
+        precision = sys.argv[5] if len(sys.argv) > 5 else None
+        samba.session.compile(
+            model, inputs, optimizer, output=path, check=False, precision=precision
+        )
     outputs = samba.utils.trace_graph(model, inputs, optimizer, pef=path)
     numbers = {"lr": optimizer.param_groups[0]["lr"]}
 

@@ -14,6 +14,8 @@ from samba_onnx.passes.rewrites.refusals import Refusal
 WEIGHT = "samba_onnx.weight"
 """Key in ``Value.meta`` of initializers that hold the user's weights."""
 
+_LARGEST_BFLOAT16 = (2 - 2.0**-7) * 2.0**127
+
 SMALL = 4096
 """Elements of a tensor that a rewrite may read to decide something."""
 
@@ -245,12 +247,17 @@ def converted(tensor: ir.TensorProtocol, dtype: ir.DataType) -> ir.LazyTensor:
 
     Args:
         tensor: Numbers of any floating-point type.
-        dtype: The other type; what overflows in it is infinite.
+        dtype: The other type. What overflows in it is infinite, but in bfloat16, where it is the largest
+            number: float32's own largest, which masks are made of, would be infinite otherwise.
     """
 
     def compute() -> ir.TensorProtocol:
+        array = tensor.numpy()
+        if dtype == ir.DataType.BFLOAT16 and array.dtype == np.float32:
+            clipped = np.clip(array, -_LARGEST_BFLOAT16, _LARGEST_BFLOAT16)
+            array = np.where(np.isfinite(array), clipped, array)
         with np.errstate(over="ignore"):
-            return ir.Tensor(tensor.numpy().astype(dtype.numpy()), dtype=dtype)
+            return ir.Tensor(array.astype(dtype.numpy()), dtype=dtype)
 
     return ir.LazyTensor(
         compute, dtype=dtype, shape=ir.Shape(tensor.shape.numpy()), name=tensor.name

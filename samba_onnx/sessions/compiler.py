@@ -175,6 +175,12 @@ class Compiler:
                 "compile_multigraph was asked for mapping 'spatial', which keeps one graph on the "
                 "RDU: leave mapping out, or compile the graph alone"
             )
+        if not chosen_precision(options, destination.precision).is_own:
+            raise UsageError(
+                "compile_multigraph was asked for another precision than the modules' own, in which "
+                "their graphs were traced: leave precision and graphamp_preset out, or convert the "
+                "modules (model.bfloat16()) before they are traced"
+            )
         programs = [_program_of(graph) for graph in graphs]
         match_region_types(programs)
         for part in (part for program in programs for part in program.parts):

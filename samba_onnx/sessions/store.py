@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
+from typing import Any
 
 import torch
+from numpy.typing import NDArray
 
 from samba_onnx.errors import InputError
+from samba_onnx.facts.dtypes import tensor_element
 from samba_onnx.pef.manifest import Manifest, Symbol
+from samba_onnx.program.kinds import SymbolKind
 from samba_onnx.runtime.device import Device
 from samba_onnx.sessions.profiler import GET_TENSORS, SET_TENSORS, Profiler
-from samba_onnx.tensor.arrays import from_array, to_array
+from samba_onnx.tensor.arrays import compiled_array, from_array, to_array
 
 
 class SessionStore:
@@ -83,7 +87,8 @@ class SessionStore:
 
         Args:
             place: Name of a symbol or region.
-            tensor: The new value, of the shape and dtype that the device has there.
+            tensor: The new value, of the shape and dtype that the device has there; weights of float32 are
+                rounded where the program was compiled to have them in bfloat16.
 
         Raises:
             InputError: No such place, or shape or dtype differ.
@@ -91,9 +96,22 @@ class SessionStore:
         symbol = self.symbol(place)
         handle = self._profiler.start_event(SET_TENSORS)
         try:
-            self._device.write(symbol.name, to_array(tensor))
+            self._device.write(symbol.name, compiled_values(symbol, to_array(tensor)))
         finally:
             self._profiler.end_event(handle)
+
+
+def compiled_values(symbol: Symbol, array: NDArray[Any]) -> NDArray[Any]:
+    """Return values in the type that a program has them in: weights of float32 maybe in bfloat16.
+
+    Args:
+        symbol: Where they go.
+        array: The values.
+    """
+    element = tensor_element(symbol.type)
+    if element is None or symbol.kind not in (SymbolKind.WEIGHT, SymbolKind.BUFFER):
+        return array
+    return compiled_array(array, element.numpy)
 
 
 def places(manifest: Manifest) -> dict[str, Symbol]:

@@ -39,7 +39,7 @@ from samba_onnx.sessions.spatial import (
     refuse_other_mapping,
     with_all_mini_batches,
 )
-from samba_onnx.sessions.store import places
+from samba_onnx.sessions.store import compiled_values, places
 from samba_onnx.sessions.trace_mode import TraceMode
 from samba_onnx.sessions.traced import TracedGraph, empty_tensor, traced_graph
 from samba_onnx.sessions.traced_state import TracedState
@@ -307,7 +307,8 @@ class Tracer:
         with self._profiler.event(SET_TENSORS):
             for name, tensor in traced.residents.items():
                 if name in members and name not in sent:
-                    device.load({members[name].name: to_array(tensor)})
+                    member = members[name]
+                    device.load({member.name: compiled_values(member, to_array(tensor))})
             for tensor in traced.inputs:
                 symbol = symbols.get(traced.symbol(tensor.sn_name))
                 if symbol is None or not (tensor.has_data or tensor.materializer_provided):

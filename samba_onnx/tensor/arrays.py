@@ -55,6 +55,22 @@ def to_array(tensor: torch.Tensor) -> npt.NDArray[Any]:
             ) from None
 
 
+def compiled_array(array: npt.NDArray[Any], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    """Return float32 values in bfloat16 where a program was compiled so; others as they are.
+
+    Args:
+        array: Values of a weight.
+        dtype: The compiled type.
+
+    Returns:
+        An array of the same shape, rounded to nearest even.
+    """
+    if array.dtype != np.float32 or dtype != ml_dtypes.bfloat16:
+        return array
+    with natively():
+        return to_array(torch.from_numpy(array).to(torch.bfloat16))
+
+
 def from_array(array: npt.NDArray[Any]) -> torch.Tensor:
     """Return an array as a plain tensor that shares its memory.
 

@@ -88,7 +88,10 @@ class DeviceSide:
             NoDeviceError: The tensor has no copy on a device.
         """
         place = tensor.sn_region_name
-        return self._connection.store(place).read(place)
+        values = self._connection.store(place).read(place)
+        # What computes in another precision than its module has weights of fewer digits.
+        rounded = values.dtype is torch.bfloat16 and tensor.dtype is torch.float32
+        return values.float() if rounded else values
 
     def write(self, tensor: Copied, values: Tensor) -> None:
         """Copy values to the device.

@@ -8,24 +8,25 @@ outputs, new values of buffers and the gradient of each parameter are compared.
 
 from __future__ import annotations
 
-import contextlib
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
 import torch
 from torch import Tensor, fx, nn
-from torch.utils import _pytree as pytree
 
 from samba_onnx.errors import UsageError
+from samba_onnx.export.capture.precision import computing_in, current_precision
 from samba_onnx.export.capture.samba_calls import samba_calls
 from samba_onnx.export.naming import operator_name
 from samba_onnx.export.programs.inference import Exported
 from samba_onnx.export.programs.training import export_training
 from samba_onnx.facts.names import GRADIENT, LOSSES, UPDATED, gradient_name
+from samba_onnx.facts.precisions import stored_precision
+from samba_onnx.facts.tolerances import COARSER
 from samba_onnx.pef import Pef
 from samba_onnx.pef.manifest import Graph
 from samba_onnx.program.kinds import SectionType, SymbolKind
@@ -44,6 +45,7 @@ from samba_onnx.workflows.compared_values import ComparedValue, ValueComparison
 from samba_onnx.workflows.output_errors import ChosenTolerances
 from samba_onnx.workflows.parallel import refuse_several
 from samba_onnx.workflows.pef_values import PefValues
+from samba_onnx.workflows.recorded_layers import recorded_layers
 from samba_onnx.workflows.records import read_records
 from samba_onnx.workflows.torch_models import TorchModel, export_model
 from samba_onnx.workflows.torch_programs import attached_losses, named_inputs
@@ -81,9 +83,10 @@ def compare_module(
     refuse_several(pef)
     graph = pef.manifest.graphs[0]
     try:
-        if trains(pef):
-            return _compare_training(model, pef, graph, threads)
-        return _compare_forward(model, pef, graph, threads)
+        with computing_in(stored_precision(pef.manifest.metadata)):
+            if trains(pef):
+                return _compare_training(model, pef, graph, threads)
+            return _compare_forward(model, pef, graph, threads)
     except NotComparableError as obstacle:
         raise UsageError(f"the module cannot be compared with the PEF: {obstacle}") from None
 
@@ -103,7 +106,7 @@ def _compare_forward(
     """Compare the values of a run forward."""
     exported = export_model(model)
     fitting = fitting_runs(model.module, model.args, model.keywords, exported, trains=False)
-    with _recorded_layers(model.module) as layers:
+    with recorded_layers(model.module) as layers:
         runs = replace(fitting.runs)
         _ = runs.native
     captured = captured_graph(runs)
@@ -120,27 +123,6 @@ def _compare_forward(
         compared.take(stage.id, {name: results[name] for name in wanted[stage.id]})
     own = sum(len(set(values.names[n]) - torchs.native.keys()) for n in values.names)
     return compared.result(graph.name, own, fitting.condition)
-
-
-@contextlib.contextmanager
-def _recorded_layers(module: nn.Module) -> Iterator[dict[str, list[Any]]]:
-    """Keep what each layer returns in the first call of it; its tensors by its path."""
-    layers: dict[str, list[Any]] = {}
-
-    def keep(path: str, returned: Any) -> None:
-        tensors = [leaf for leaf in pytree.tree_leaves(returned) if isinstance(leaf, Tensor)]
-        layers.setdefault(path, [np.array(to_array(tensor)) for tensor in tensors])
-
-    handles = [
-        layer.register_forward_hook(lambda _, __, returned, path=path: keep(path, returned))
-        for path, layer in module.named_modules(remove_duplicate=False)
-        if path
-    ]
-    try:
-        yield layers
-    finally:
-        for handle in handles:
-            handle.remove()
 
 
 @dataclass
@@ -249,6 +231,8 @@ class _Compared:
 
     def __init__(self, torchs: _TorchValues) -> None:
         self._torchs = torchs
+        # Of a program in another precision than its module people want to see what that costs.
+        self._float32 = None if current_precision().is_own else torchs.exact
         self._statistics: dict[str, tuple[int, ValueStatistics, str]] = {}
         self._doubtful: Results = {}
 
@@ -257,9 +241,11 @@ class _Compared:
         for name, actual in values.items():
             expected = self._torchs.native[name]
             statistics = value_statistics(name, actual, expected, ChosenTolerances(), 1)
-            self._statistics[name] = (stage, statistics, str(expected.dtype))
             if not statistics.comparison.passed:
                 self._doubtful[name] = actual
+            if self._float32 is not None and name in self._float32:
+                statistics = _distance(name, actual, self._float32[name], statistics)
+            self._statistics[name] = (stage, statistics, str(expected.dtype))
 
     def result(self, graph: str, own: int, condition: str) -> ValueComparison:
         """Judge what was not near, and put the answer together.
@@ -297,6 +283,17 @@ class _Compared:
         inputs = "the example inputs" + (f" ({condition})" if condition else "")
         counts = dict(gone.most_common())
         return ValueComparison(graph, tuple(values), len(torchs.native), counts, own, inputs, {})
+
+
+def _distance(name: str, actual: Any, exact: Any, statistics: ValueStatistics) -> ValueStatistics:
+    """Return how far a value is from that without roundings, with the verdict on it."""
+    if actual.dtype.kind not in "fV" or exact.dtype.kind != "f":
+        return statistics
+    pair = actual.astype(np.float32), exact.astype(np.float32)
+    shown = value_statistics(name, *pair, ChosenTolerances(), 1, COARSER)
+    verdict = statistics.comparison
+    comparison = replace(shown.comparison, passed=verdict.passed, tolerance=verdict.tolerance)
+    return replace(shown, comparison=comparison)
 
 
 def _wrong(doubtful: Results, torchs: Any) -> frozenset[str]:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from numpy.typing import NDArray
 from torch import nn
 from torch.export import ExportedProgram
 
@@ -32,7 +33,7 @@ from samba_onnx.pef import Pef
 from samba_onnx.pef.manifest import Manifest
 from samba_onnx.program.program import Program
 from samba_onnx.safety.files import printable
-from samba_onnx.tensor.arrays import to_array
+from samba_onnx.tensor.arrays import compiled_array, to_array
 from samba_onnx.tensor.lazy_parameters import LAZY
 from samba_onnx.workflows.checking.inference import compare_with_eager
 from samba_onnx.workflows.checking.outcome import NotComparableError
@@ -171,7 +172,7 @@ def port(
         if sample and not spatial_batches:
             report("run in torch")
             reference = _sample(model, exported)
-    residents = {name: to_array(tensor) for name, tensor in _contents(model, exported).items()}
+    residents = _residents(model, exported)
     return compile_programs(
         [dataclasses.replace(program, spatial_batches=spatial_batches)],
         output,
@@ -323,6 +324,17 @@ def _contents(model: TorchModel, exported: Exported) -> dict[str, torch.Tensor]:
     members.update(model.module.named_parameters(remove_duplicate=False))
     members.update(model.module.named_buffers(remove_duplicate=False))
     return {name: members[path] for name, path in exported.members.items()}
+
+
+def _residents(model: TorchModel, exported: Exported) -> dict[str, NDArray[Any]]:
+    """Return their values, in the types that the program has them in."""
+    (part,) = exported.program.parts
+    types = {value.name: value.dtype for value in part.model.graph.inputs}
+    arrays = {name: to_array(tensor) for name, tensor in _contents(model, exported).items()}
+    return {
+        name: compiled_array(array, dtype.numpy()) if (dtype := types.get(name)) else array
+        for name, array in arrays.items()
+    }
 
 
 def _sample(model: TorchModel, exported: Exported) -> Sample:

@@ -88,22 +88,41 @@ def _gather(
     came: dict[int, Facts] = {0: own}
     refusal = ""
     while len(came) < size and not refusal:
-        for rank in range(1, size):
-            if rank not in came and store.check([f"{name}/{rank}"]):
-                came[rank] = json.loads(store.get(f"{name}/{rank}"))
+        _note_who_came(store, name, size, came)
         refusal = differences(came, alike)
         _pause(ends, sorted(set(range(size)) - came.keys()))
-    answer = {"refusal": refusal, "facts": [came.get(rank) for rank in range(size)]}
-    store.set(f"{name}/answer", json.dumps(answer))
+    answer = _answer(store, name, size, came, refusal)
     if refusal:
-        _let_them_read(store, name, came)
+        _let_them_read(store, name, size, came, refusal)
     return answer
 
 
-def _let_them_read(store: Store, name: str, came: Mapping[int, Facts]) -> None:
+def _note_who_came(store: Store, name: str, size: int, came: dict[int, Facts]) -> None:
+    for rank in range(1, size):
+        if rank not in came and store.check([f"{name}/{rank}"]):
+            came[rank] = json.loads(store.get(f"{name}/{rank}"))
+
+
+def _answer(
+    store: Store, name: str, size: int, came: Mapping[int, Facts], refusal: str
+) -> dict[str, Any]:
+    """Tell those who came that they meet, or why they do not."""
+    answer = {"refusal": refusal, "facts": [came.get(rank) for rank in range(size)]}
+    store.set(f"{name}/answer", json.dumps(answer))
+    return answer
+
+
+def _let_them_read(
+    store: Store, name: str, size: int, came: dict[int, Facts], refusal: str
+) -> None:
+    """Wait until everybody knows of a refusal, those as well who come after the one that it is about."""
     ends = time.monotonic() + _LAST_READING
-    keys = [f"{name}/read/{rank}" for rank in came if rank]
+    keys = [f"{name}/read/{rank}" for rank in range(1, size)]
     while keys and not store.check(keys) and time.monotonic() < ends:
+        before = len(came)
+        _note_who_came(store, name, size, came)
+        if len(came) > before:
+            _answer(store, name, size, came, refusal)
         time.sleep(_PAUSE)
 
 

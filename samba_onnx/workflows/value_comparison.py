@@ -28,6 +28,7 @@ from samba_onnx.program.source_location import source_location
 from samba_onnx.runtime.sized_graphs import SizedGraphs
 from samba_onnx.workflows.both_sides import BothSides, plain_engine
 from samba_onnx.workflows.compared_values import ComparedValue, ValueComparison
+from samba_onnx.workflows.function_comparison import coarseness
 from samba_onnx.workflows.output_errors import ChosenTolerances
 from samba_onnx.workflows.parallel import refuse_several
 from samba_onnx.workflows.pef_values import PefValues, run_once
@@ -158,6 +159,7 @@ class _Stream:
         self._graph = graph
         self._limits = limits
         self._depth = rounding_depth(model)
+        self._coarser = coarseness(sides.pef, graph)
         self._pef = PefValues(sides.engine, sides.pef, graph)
         self._stages, written = self._pef.stages, self._pef.names
         original = sides.original
@@ -258,7 +260,7 @@ class _Stream:
             place = original.makers[name]
             node = original.nodes[place]
             statistics = value_statistics(
-                name, actual[name], expected[name], self._limits, self._depth
+                name, actual[name], expected[name], self._limits, self._depth, self._coarser
             )
             verdicts[name] = statistics.comparison.passed
             agree = all(verdicts.get(operand, True) for operand in original.reads[place])

@@ -42,7 +42,12 @@ class ValueStatistics:
 
 
 def value_statistics(
-    name: str, actual: Any, expected: Any, limits: ChosenTolerances, depth: int
+    name: str,
+    actual: Any,
+    expected: Any,
+    limits: ChosenTolerances,
+    depth: int,
+    coarser: float = 1.0,
 ) -> ValueStatistics:
     """Compare one value.
 
@@ -52,6 +57,7 @@ def value_statistics(
         expected: What the original computes.
         limits: Tolerances that the user chose.
         depth: Operators that round, on the longest way through the original.
+        coarser: 8 where the PEF rounds to bfloat16 what the original computes in float32.
 
     Returns:
         The statistics; of a sequence those of its worst element.
@@ -60,7 +66,10 @@ def value_statistics(
     if isinstance(actual, np.ndarray) and isinstance(expected, np.ndarray):
         dtype = "" if actual.dtype == expected.dtype else str(actual.dtype)
         actual, expected = _in_one_type(actual, expected)
-    return replace(_statistics(name, actual, expected, limits, depth), dtype=dtype)
+        if coarser != 1 and str(actual.dtype) in _HALVES and expected.dtype == np.float32:
+            actual = actual.astype(np.float32)
+    expectation = Expectation({name: expected}, None, depth, coarser=coarser)
+    return replace(_statistics(name, actual, expectation, limits), dtype=dtype)
 
 
 def _in_one_type(actual: Array, expected: Array) -> tuple[Array, Array]:
@@ -80,11 +89,11 @@ def _in_one_type(actual: Array, expected: Array) -> tuple[Array, Array]:
 
 
 def _statistics(
-    name: str, actual: Any, expected: Any, limits: ChosenTolerances, depth: int
+    name: str, actual: Any, expectation: Expectation, limits: ChosenTolerances
 ) -> ValueStatistics:
+    expected = expectation.outputs[name]
     if _identical(actual, expected):
         return ValueStatistics(_agreement(name, expected), 0.0, 1.0, True)
-    expectation = Expectation({name: expected}, None, depth)
     compared = compare_outputs({name: actual}, expectation, limits)
     if not compared:  # two empty sequences
         return ValueStatistics(_agreement(name, np.empty(0)), 0.0, 1.0, True)

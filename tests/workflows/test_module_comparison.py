@@ -40,6 +40,18 @@ def example(*, train: bool) -> TorchModel:
     return TorchModel("net", net, inputs, {}, optimizers=optimizers)
 
 
+def test_layers_in_bfloat16_are_shown_with_their_distance_from_float32(tmp_path: Path) -> None:
+    model = example(train=False)
+    with port(model, tmp_path / "net.pef", precision="bf16") as pef:
+        result = compare_module(model, pef)
+    assert result.passed
+    distances = {value.node: value.statistics.comparison for value in result.values}
+    with torch.no_grad():
+        first = model.module.first(model.args[0])
+    error = distances["first (Linear)"].max_absolute_error
+    assert 2**-12 < error / float(first.abs().max()) < 2**-7
+
+
 def test_every_layer_agrees_with_what_eager_torch_returned(tmp_path: Path) -> None:
     model = example(train=False)
     with port(model, tmp_path / "net.pef") as pef:

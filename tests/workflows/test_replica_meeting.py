@@ -59,6 +59,18 @@ def test_replicas_that_differ_are_refused_on_all_of_them(
         assert str(error) == f"replicas differ: {text}"
 
 
+def test_who_comes_after_a_refusal_is_refused_too() -> None:
+    store = store_for(60)
+    with ThreadPoolExecutor(3) as pool:
+        first = pool.submit(meet, store, 0, 3, {"torch": "2.1"}, alike=("torch",))
+        other = pool.submit(meet, store, 2, 3, {"torch": "2.2"}, alike=("torch",))
+        with pytest.raises(UsageError, match=r"torch is 2\.2 on rank 2"):
+            other.result()
+        late = pool.submit(meet, store, 1, 3, {"torch": "2.1"}, alike=("torch",))
+    for future in (first, late):
+        assert isinstance(future.exception(), UsageError)
+
+
 def test_who_does_not_come_is_named() -> None:
     store = store_for(0.2)
     with pytest.raises(ReplicaError, match="rank 1, 2 did not come"):

@@ -73,9 +73,11 @@ def group_norm(
 ) -> ir.Value:
     """Write a normalisation of groups of channels whole."""
     build, shape = context.build, sizes(value)
-    split = build.reshape(value, [shape[0], groups, math.prod(shape[1:]) // groups])
+    # Scale and shift belong to the operator: a type of 16 bits is rounded to once, behind them.
+    split = build.reshape(widen(build, value), [shape[0], groups, math.prod(shape[1:]) // groups])
     normal = build.reshape(_instance(build, split, None, None, epsilon), shape)
-    return _scaled(build, normal, weight, bias)
+    wide = (None if operand is None else widen(build, operand) for operand in (weight, bias))
+    return build.cast(_scaled(build, normal, *wide), context.result.dtype)
 
 
 @translates("native_group_norm")

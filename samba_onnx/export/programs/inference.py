@@ -30,6 +30,7 @@ from samba_onnx.export.decomposition.dropout_operands import with_dropout_operan
 from samba_onnx.export.differentiation.joint import Joint
 from samba_onnx.export.naming import SymbolClaims, dropout_name
 from samba_onnx.export.programs.losses_rule import LossChoice
+from samba_onnx.export.programs.narrow_residents import narrow_residents
 from samba_onnx.export.programs.output_names import output_names
 from samba_onnx.export.translation.builder import GraphBuilder
 from samba_onnx.export.translation.dtypes import onnx_type
@@ -211,6 +212,8 @@ class _Writer:
                 "the module returns no tensor and writes no buffer, so that there is nothing to "
                 "compute: return a tensor"
             )
+        if original.metadata:
+            narrow_residents(self._build.graph, self._residents.keys() - set(regions.values()))
         program = Program(
             name=name,
             parts=(Part(SectionType.FWD, self._build.model()),),

@@ -14,6 +14,7 @@ from samba_onnx.errors import ExecutionError
 from samba_onnx.export.programs.inference import Exported
 from samba_onnx.program.program import Part
 from samba_onnx.runtime.engine.evaluation import evaluate
+from samba_onnx.tensor.arrays import compiled_array
 from samba_onnx.workflows.checking.numbers import to_array, zeros
 from samba_onnx.workflows.checking.refusals import refusal
 
@@ -42,7 +43,11 @@ def feeds_of(module: nn.Module, flat: Sequence[Any], exported: Exported) -> dict
     feeds = {name: to_array(members[path]) for name, path in exported.members.items()}
     feeds |= {name: to_array(flat[index]) for name, index in exported.inputs.items()}
     argins = {argin.name for argin in exported.program.argins}
-    read = (value for part in exported.program.parts for value in part.model.graph.inputs)
+    read = [value for part in exported.program.parts for value in part.model.graph.inputs]
+    for value in read:
+        name = value.name or ""
+        if name in exported.members and value.dtype is not None:
+            feeds[name] = compiled_array(feeds[name], value.dtype.numpy())
     return feeds | {value.name or "": zeros(value) for value in read if value.name in argins}
 
 

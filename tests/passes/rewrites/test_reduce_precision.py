@@ -132,3 +132,13 @@ def test_a_weight_of_both_types_is_there_twice() -> None:
         {"w": numbers(2, 2)},
     )
     assert [v.dtype for v in model.graph.initializers.values()] == [WIDE, NARROW]
+
+
+def test_masks_of_the_largest_numbers_stay_finite() -> None:
+    lowest = np.array([np.finfo(np.float32).min, 0, -np.inf], np.float32)
+    model, _ = reduced(
+        "g (float[3] x, float[3] m) => (float[3] y) { y = Add(x, m) }", weights={"m": lowest}
+    )
+    stored = model.graph.initializers["m"].const_value
+    assert stored is not None
+    assert np.isfinite(stored.numpy().astype(np.float32)).tolist() == [True, True, False]

@@ -32,6 +32,7 @@ def compare(network: str, seed: int, trained: bool, size: int, batch: int) -> No
     assert sum(name.endswith("__grad") for name in comparison.errors) == parameters
 
 
+@pytest.mark.quick(every=2)
 @pytest.mark.parametrize("network", ["densenet", "recurrent", "transformer"])
 def test_networks_in_training(network: str) -> None:
     compare(network, 0, True, 16, 4)

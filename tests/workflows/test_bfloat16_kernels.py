@@ -1,0 +1,95 @@
+"""Programs in bfloat16 on the emulator against torch's own bfloat16 kernels, in units of the last place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from samba_onnx.export.capture.precision import computing_in
+from samba_onnx.export.programs.inference import export_inference
+from samba_onnx.facts.precisions import Precision
+from samba_onnx.workflows.checking.running import feeds_of, run_part
+
+
+class Called(nn.Module):
+    """A function as a module."""
+
+    def __init__(self, function: Callable[..., Tensor]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, *inputs: Tensor) -> Tensor:
+        return self.function(*inputs)
+
+
+def attention(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+    return torch.softmax(query @ key.transpose(-1, -2) * 0.25, -1) @ value
+
+
+def drawn(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
+
+
+def distances(answer: Any, expected: Tensor) -> Any:
+    """Return how many numbers of bfloat16 lie between two of them."""
+    torchs, ours = expected.bfloat16(), torch.from_numpy(np.asarray(answer, np.float32)).bfloat16()
+    bits = [tensor.view(torch.int16).numpy().astype(np.int64) for tensor in (ours, torchs)]
+    places = [np.where(each < 0, -(each & 0x7FFF), each) for each in bits]
+    return np.abs(places[0] - places[1])
+
+
+SEQUENCE = drawn(4, 16, 64)
+PICTURE = drawn(2, 16, 14, 14)
+HEADS = tuple(drawn(2, 4, 32, 16, seed=seed) for seed in range(3))
+
+
+@pytest.mark.parametrize(
+    ("module", "inputs"),
+    [
+        (nn.Linear(64, 48), (SEQUENCE,)),
+        (nn.Linear(64, 48, bias=False), (drawn(32, 64),)),
+        (nn.Conv2d(16, 32, 3, padding=1), (PICTURE,)),
+        (nn.ConvTranspose2d(16, 8, 2, stride=2), (PICTURE,)),
+        (nn.LayerNorm(64), (SEQUENCE,)),
+        (nn.RMSNorm(64), (SEQUENCE,)),
+        (nn.GroupNorm(4, 16), (PICTURE,)),
+        (nn.BatchNorm2d(16).eval(), (PICTURE,)),
+        (nn.Softmax(-1), (SEQUENCE,)),
+        (nn.LogSoftmax(-1), (SEQUENCE,)),
+        (nn.GELU(), (SEQUENCE,)),
+        (nn.GELU("tanh"), (SEQUENCE,)),
+        (nn.SiLU(), (SEQUENCE,)),
+        (Called(lambda x: x.mean(-1)), (SEQUENCE,)),
+        (nn.AvgPool2d(2), (PICTURE,)),
+        (nn.Embedding(50, 8), (torch.arange(50),)),
+        (nn.CrossEntropyLoss(), (drawn(8, 50), torch.arange(8))),
+        (Called(attention), HEADS),
+        (Called(lambda x: functional.relu(x) + x.exp()), (SEQUENCE,)),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, nn.Module) else "",
+)
+def test_operators_are_within_one_unit_of_the_last_place(
+    module: nn.Module, inputs: tuple[Tensor, ...]
+) -> None:
+    torch.manual_seed(0)
+    for parameter in module.parameters():
+        nn.init.normal_(parameter, std=0.2)
+    with computing_in(Precision.BF16):
+        exported = export_inference(module, inputs)
+    feeds = feeds_of(module, list(inputs), exported)
+    answer = run_part(exported.program.parts[0], feeds)[exported.outputs[0] or ""]
+    assert answer.dtype == np.float32
+    narrow = [x.bfloat16() if x.is_floating_point() else x for x in inputs]
+    with torch.no_grad():  # a module of torch's own bfloat16, not of our modes
+        expected = module.bfloat16()(*narrow)
+    module.float()
+    # What sums of float32 lose of terms that cancel may be many units of what is left of them.
+    cancelled = np.abs(answer - expected.float().numpy()) <= 2.0**-20 * np.abs(answer).max()
+    assert distances(answer, expected)[~cancelled].max(initial=0) <= 1
+    assert (distances(answer, expected) > 1).mean() < 1e-3
