@@ -39,12 +39,13 @@ from samba_onnx.workflows.checking.inference import compare_with_eager
 from samba_onnx.workflows.checking.outcome import NotComparableError
 from samba_onnx.workflows.checking.own_inputs import fitting_runs
 from samba_onnx.workflows.compiler import DEFAULT_TARGET, analyze_programs, compile_programs
-from samba_onnx.workflows.configurations import from_configuration
+from samba_onnx.workflows.configurations import from_configuration, stated_positions
 from samba_onnx.workflows.factories import RETURNS, call_factory
 from samba_onnx.workflows.half_types import precision_for
 from samba_onnx.workflows.model_sources import is_configuration
 from samba_onnx.workflows.planning import Progress
 from samba_onnx.workflows.reference_sample import Sample, keep_sample
+from samba_onnx.workflows.torch_fitting import resized, torch_dimension
 from samba_onnx.workflows.torch_models import TorchModel, export_model
 from samba_onnx.workflows.torch_programs import (
     Training,
@@ -63,6 +64,9 @@ __all__ = [
     "port",
     "port_training",
     "read_checkpoint",
+    "resized",
+    "stated_positions",
+    "torch_dimension",
     "torch_program",
 ]
 

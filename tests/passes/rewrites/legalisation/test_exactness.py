@@ -50,6 +50,7 @@ def graph(body: str, inputs: str = "float[4] x, float[4] z, bool[4] m, double[4]
         ("i = Cast<to=7>(n)\n v = Cast<to=11>(i)\n y = Cast<to=1>(v)", True),
         ("i = Cast<to=7>(a)\n v = Cast<to=11>(i)\n y = Cast<to=1>(v)", True),
         ("v = x.Abs(a)\n y = Cast<to=1>(v)", False),
+        ("i = ArgMax<axis=0, keepdims=1>(x)\n v = Cast<to=11>(i)\n y = Cast<to=1>(v)", True),
     ],
 )
 def test_numbers_of_float32(body: str, exact: bool) -> None:
@@ -92,6 +93,8 @@ def test_constants_that_are_no_numbers_are_exact() -> None:
         ("v = Add(a, b)\n w = Cast<to=1>(v)\n y = Abs(w)", True, None),
         ("v = Add(a, b)\n w = Cast<to=1>(v)\n u = Exp(v)\n t = Cast<to=1>(u)\n y = Add(w, t)", False, None),
         ("v = Exp(a)\n y = Cast<to=1>(v)", False, None),
+        ("v = Mul(a, any)\n y = Cast<to=1>(v)", False, None),
+        ("v = Mul(a, tenth)\n w = Exp(v)\n y = Cast<to=1>(w)", False, "-tenth"),
     ],
 )  # fmt: skip
 def test_numbers_that_are_rounded_next(body: str, fits: bool, factor: str | None) -> None:
