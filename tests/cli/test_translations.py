@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import SambaPort
+from tests.without_torch import HAS_TORCH
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 FILE = EXAMPLES / "rms_norm.py"
+needs_torch = pytest.mark.skipif(not HAS_TORCH, reason="torch is not installed")
 
 
 @pytest.fixture(autouse=True)
@@ -23,6 +25,7 @@ def examples(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         sys.modules.pop(name, None)
 
 
+@needs_torch
 def test_a_factory_with_an_operator_of_its_own(samba_port: SambaPort, tmp_path: Path) -> None:
     pef = tmp_path / "network.pef"
     options = ("--translations", FILE, "-q")
@@ -36,6 +39,7 @@ def test_a_factory_with_an_operator_of_its_own(samba_port: SambaPort, tmp_path: 
         assert (result.status, result.err) == (0, ""), result.err
 
 
+@needs_torch
 def test_a_translation_that_is_wrong_writes_nothing(samba_port: SambaPort, tmp_path: Path) -> None:
     (tmp_path / "my_ops.py").write_text(
         "import torch\n"
@@ -61,6 +65,7 @@ def test_a_translation_that_is_wrong_writes_nothing(samba_port: SambaPort, tmp_p
     assert not (tmp_path / "m.pef").exists()
 
 
+@needs_torch
 @pytest.mark.parametrize(
     ("content", "sentence"),
     [
@@ -84,6 +89,7 @@ def test_files_that_cannot_be_used_are_one_line(
     assert "my_ops" not in sys.modules
 
 
+@needs_torch
 def test_names_that_are_taken_or_no_python(samba_port: SambaPort, tmp_path: Path) -> None:
     (tmp_path / "json.py").touch()
     (tmp_path / "ops.txt").touch()
