@@ -1,4 +1,4 @@
-"""Hold modelled times against published ones: ``python -m benchmarks.fidelity [--rows TEXT] [--page]``.
+"""Hold modelled times against published ones: ``python -m benchmarks fidelity [--rows TEXT] [--page]``.
 
 Each program is built from its configuration, without weights, and compiled for the profile of its row. ``--page``
 writes the table into ``docs/fidelity.md`` and the bands of errors into ``samba_onnx/report/fidelity.toml``.
@@ -24,7 +24,7 @@ from samba_onnx.program.kinds import SymbolKind
 ROOT: Final = Path(__file__).parents[1]
 PAGE: Final = ROOT / "docs" / "fidelity.md"
 BANDS: Final = ROOT / "samba_onnx" / "report" / "fidelity.toml"
-BEGIN, END = "<!-- table: python -m benchmarks.fidelity --page -->", "<!-- end of table -->"
+BEGIN, END = "<!-- table: python -m benchmarks fidelity --page -->", "<!-- end of table -->"
 LOW, HIGH = 0.8, 1.25
 """A row is met where modelled over published is between these."""
 SECTIONS: Final = 1.5
@@ -157,7 +157,7 @@ def table(results: Sequence[Result]) -> str:
 def bands(results: Sequence[Result]) -> str:
     """Return the least and the greatest ratio by kind of program, as TOML."""
     lines = [
-        "# Written by `python -m benchmarks.fidelity --page`: modelled over published time, by kind of program."
+        "# Written by `python -m benchmarks fidelity --page`: modelled over published time, by kind of program."
     ]
     by_kind: dict[str, list[float]] = {}
     for one in results:
@@ -174,12 +174,12 @@ def bands(results: Sequence[Result]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def main() -> None:
+def main(arguments_: Sequence[str] | None = None) -> None:
     """Model the rows that are asked for, print the table, and write the page if it is asked for."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.fidelity", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks fidelity", description=__doc__)
     parser.add_argument("--rows", default="", help="only rows whose id has this text")
     parser.add_argument("--page", action="store_true", help="write docs/fidelity.md and the bands")
-    arguments = parser.parse_args()
+    arguments = parser.parse_args(arguments_)
     results = []
     for row in published_rows():
         if arguments.rows in row.id:

@@ -45,6 +45,7 @@ from samba_onnx.passes.rewrites.merge_linears import MergeLinearsPass
 from samba_onnx.passes.rewrites.merge_reshaped_transposes import MergeReshapedTransposesPass
 from samba_onnx.passes.rewrites.reduce_precision import ReducePrecisionPass
 from samba_onnx.passes.rewrites.refuse_impossible import RefuseImpossiblePass
+from samba_onnx.passes.rewrites.refuse_indices import RefuseIndicesPass
 from samba_onnx.passes.rewrites.remove_noops import RemoveNoopsPass
 from samba_onnx.passes.rewrites.replace_float16 import ReplaceFloat16Pass
 from samba_onnx.passes.rewrites.simplify_concats import SimplifyConcatsPass
@@ -217,6 +218,8 @@ PIPELINE: tuple[PassEntry, ...] = (
     *_repeated(2, _plain(HoistOverSplitPass, training=False), *_SIMPLIFY, _INFER),
     # Behind: keys are split off in one order with queries and values.
     *_repeated(3, _plain(MergeReshapedTransposesPass, training=False), *_SIMPLIFY, _INFER),
+    # Behind: indices that are computed from sizes are numbers by now.
+    _plain(RefuseIndicesPass, training=False),
     _plain(TopologicalSortPass),
     # Last: names must be unique however they came about. Modules tell values apart without names.
     _plain(FixNamesPass, training=False),

@@ -46,6 +46,7 @@ probably meant is a warning::
 
 import copy
 import os
+from collections.abc import Mapping
 from typing import Any, Self
 
 __all__ = [
@@ -253,6 +254,20 @@ class DeviceError(SambaError, RuntimeError):
 
 class OutOfDeviceMemoryError(DeviceError, MemoryError):
     """What was asked for does not fit in device memory."""
+
+    def __init__(
+        self, message: str = "", *, regions: Mapping[str, int] | None = None, **fields: Any
+    ) -> None:
+        """Keep what the error is about.
+
+        Args:
+            message: See ``SambaError``.
+            regions: Bytes of the regions that would all have to be in off-chip memory, by name, where that
+                is what does not fit.
+            **fields: See ``SambaError``.
+        """
+        super().__init__(message, **fields)
+        self.regions: Mapping[str, int] = dict(regions or {})
 
 
 class InputError(DeviceError, ValueError):

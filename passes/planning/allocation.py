@@ -56,7 +56,8 @@ def allocate(
                 Region(name=name, bytes=size, tier=homes[name], mutable=name in written)
                 for name, size in sizes.items()
             )
-    raise OutOfDeviceMemoryError(_complaint(by_size, sizes, target, used))
+    regions = {region.name: region.bytes for region in used} | dict(sizes)
+    raise OutOfDeviceMemoryError(_complaint(regions, by_size, sizes, target), regions=regions)
 
 
 def _fill(
@@ -77,9 +78,12 @@ def _fill(
 
 
 def _complaint(
-    by_size: Sequence[str], sizes: Mapping[str, int], target: TargetSummary, used: Sequence[Region]
+    regions: Mapping[str, int],
+    by_size: Sequence[str],
+    sizes: Mapping[str, int],
+    target: TargetSummary,
 ) -> str:
-    needed = sum(sizes.values()) + sum(region.bytes for region in used)
+    needed = sum(regions.values())
     tiers = ", ".join(f"{tier.name} {tier.bytes:,}" for tier in off_chip_tiers(target))
     largest = ", ".join(f"{name!r} {sizes[name]:,}" for name in by_size[:_NAMED_OFFENDERS])
     return (

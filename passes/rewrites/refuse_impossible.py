@@ -60,7 +60,7 @@ class RefuseImpossiblePass(ir.passes.InPlacePass):
             if fault is not None and fault[0] == place:
                 reason = reason or fault[1]
             if reason:
-                raise _error(model, shapes, reason)
+                raise impossible(model, shapes, reason)
         return unchanged
 
 
@@ -102,8 +102,14 @@ def _known_shapes(
     return known
 
 
-def _error(model: ir.Model, shapes: OperandShapes, reason: str) -> InvalidModelError:
-    """Return the error for a node, with what the user can do."""
+def impossible(model: ir.Model, shapes: OperandShapes, reason: str) -> InvalidModelError:
+    """Return the error for a node that no values could make work, with what the user can do.
+
+    Args:
+        model: The model of the node; may know which sizes nobody stated.
+        shapes: The node with its shapes.
+        reason: A sentence's end after "cannot be computed:".
+    """
     node = shapes.node
     place = source_location(node)
     operands = ", ".join(_operand(value, shapes.shape(i)) for i, value in enumerate(node.inputs))

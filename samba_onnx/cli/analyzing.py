@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from samba_onnx.cli.annotated_models import refuse_annotated, write_annotated
 from samba_onnx.cli.display import Display, refuse_overwriting
+from samba_onnx.cli.fitting import (
+    FitMultipleOption,
+    FitOption,
+    Sizing,
+    fit_report,
+    onnx_sizing,
+    refuse_fit,
+)
 from samba_onnx.cli.fusion_options import (
     DefaultRulesOption,
     RulesOption,
@@ -59,7 +69,7 @@ from samba_onnx.cli.parallel_options import ChipsOption, TensorParallelOption, p
 from samba_onnx.cli.precision_options import PrecisionOption, PresetOption, chosen_precision
 from samba_onnx.cli.progress import Activity
 from samba_onnx.cli.supposing import WhatIfOption, show_supposed, supposed_target
-from samba_onnx.cli.torch_models import analyze_torch
+from samba_onnx.cli.torch_models import analyze_torch, torch_sizing
 from samba_onnx.cli.wrong_files import refuse_pef
 from samba_onnx.errors import UsageError
 from samba_onnx.workflows.model_sources import is_torch_model
@@ -98,6 +108,8 @@ def analyze(
     min_rdu_nodes: NodesShareOption = None,
     min_rdu_flops: FlopsShareOption = None,
     baseline: BaselineOption = None,
+    fit: FitOption = None,
+    fit_multiple: FitMultipleOption = 1,
     what_if: WhatIfOption = None,
     annotated: AnnotatedOption = None,
     json: JsonOption = None,
@@ -113,7 +125,8 @@ def analyze(
       samba-port analyze model.onnx --min-rdu-nodes 95 --baseline released.json
       samba-port analyze my_project.models:resnet
       samba-port analyze Llama-3-70B/config.json --n-chips 8
-      samba-port analyze my_project.training:lenet --train
+      samba-port analyze my_project.training:lenet --train --fit batch
+      samba-port analyze Llama-3-70B/config.json --n-chips 8 --fit seq --fit-multiple 128
     """
     refuse_pef(model, "analyze")
     limits = accepted_limits(
@@ -136,6 +149,7 @@ def analyze(
     refuse_losses(loss_index, train)
     refuse_translations(model, translations)
     parallel = parallel_options(n_chips, tensor_parallel)
+    refuse_fit(fit, sizes, supposes=bool(what_if), multiple=fit_multiple)
     if not is_torch_model(model):
         refuse_torch_options(train)
     supposed = supposed_target(target, what_if)
@@ -160,12 +174,25 @@ def analyze(
             return _planned(model, chosen, sizes, training, activity)
 
         targets = (target,) if supposed is None else (target, supposed)
-        reports = [Report.from_manifest(plan(each)) for each in targets]
+        manifests = [plan(each) for each in targets]
+        reports = [Report.from_manifest(manifest) for manifest in manifests]
+        fits = tuple(
+            fit_report(one, manifests[0], fit_multiple, parallel, activity)
+            for one in _sizings(
+                model,
+                fit,
+                manifests[0],
+                {**device, "parallel": parallel},
+                sizes,
+                training,
+                activity,
+            )
+        )
         if annotated is not None:
             write_annotated(model, annotated, activity, **device, **sizes)
     if supposed is not None:
         return show_supposed(reports, what_if or (), display)
-    return give_report(reports[0], display, limits, "analyze")
+    return give_report(replace(reports[0], fits=fits), display, limits, "analyze")
 
 
 def _planned(
@@ -183,7 +210,35 @@ def _planned(
     refuse_stated_shapes(
         any(sizes[name] for name in ("dims", "input_shapes", "keep_dynamic", "float16"))
     )
+    return analyze_torch(model, activity.step, **device, **_torch_program(sizes, program))
+
+
+def _torch_program(sizes: dict[str, Any], program: dict[str, Any]) -> dict[str, Any]:
+    """Return what is said of the program of a torch model, with rules of legalisation and fusion."""
     rules = legalisation_choices(sizes["legalise"], sizes["no_legalise"])
-    program = program | {"legalisation": rules, "fusion": torch_fusion(sizes)}
-    program["precision"] = sizes["precision"]
-    return analyze_torch(model, activity.step, **device, **program)
+    chosen = {"legalisation": rules, "fusion": torch_fusion(sizes), "precision": sizes["precision"]}
+    return program | chosen
+
+
+def _sizings(
+    model: str,
+    texts: Sequence[str] | None,
+    manifest: Manifest,
+    device: dict[str, Any],
+    sizes: dict[str, Any],
+    program: dict[str, Any],
+    activity: Activity,
+) -> list[Sizing]:
+    """Return how the model is planned at sizes of each dimension that is asked for; all are told before any is."""
+    if not texts:
+        return []
+    if is_torch_model(model):
+        whole = _torch_program(sizes, program)
+        sizing = torch_sizing(model, activity.step, **device, **whole)
+        return [sizing(text) for text in texts]
+    still = Activity(quiet=True)
+
+    def plan(options: dict[str, Any]) -> Manifest:
+        return _planned(model, device, options, program, still)
+
+    return [onnx_sizing(text, manifest, sizes, plan) for text in texts]

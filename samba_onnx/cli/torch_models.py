@@ -9,8 +9,10 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 from samba_onnx.errors import MissingLibraryError
+from samba_onnx.workflows.model_sources import is_configuration
 
 if TYPE_CHECKING:
+    from samba_onnx.cli.fitting import Sizing
     from samba_onnx.pef import Pef
     from samba_onnx.pef.manifest import Manifest
     from samba_onnx.workflows.compared_values import ValueComparison
@@ -83,6 +85,51 @@ def analyze_torch(
     with _prints_elsewhere():
         loaded = porting.load_torch_model(model, train=train, weights=False)
         return porting.analyze_torch(loaded, progress=progress, **options)
+
+
+def torch_sizing(
+    model: str,
+    progress: Callable[[str], None],
+    *,
+    train: bool = False,
+    translations: Sequence[str] | None = None,
+    **options: Any,
+) -> Callable[[str], Sizing]:
+    """Return what plans a PyTorch model at sizes of a dimension; the model is loaded once.
+
+    Args:
+        model: A factory, a ``.pt2`` file or a Hugging Face configuration.
+        progress: Called with the name of each step before it begins.
+        train: The factory returns optimizers, too: the program that trains is planned.
+        translations: Files that register translations of the user's own operators.
+        **options: Target, level and the like, as ``samba_onnx.workflows.porting.analyze_torch`` takes it.
+
+    Returns:
+        A function of what the user calls the dimension; it raises ``UsageError`` where it cannot be told
+        which one is meant, or all are static.
+
+    Raises:
+        UsageError: torch is not installed, or an argument is wrong.
+        ModelError: The model cannot be loaded.
+    """
+    _import_porting(progress, translations)
+    from samba_onnx.cli.fitting import Sizing
+    from samba_onnx.workflows import porting
+
+    with _prints_elsewhere():
+        loaded = porting.load_torch_model(model, train=train, weights=False)
+
+    def sizing(text: str) -> Sizing:
+        dimension = porting.torch_dimension(text, loaded)
+
+        def plan(size: int) -> Manifest:
+            with _prints_elsewhere():
+                return porting.analyze_torch(porting.resized(loaded, dimension, size), **options)
+
+        configured = text == "seq" and is_configuration(model)
+        return Sizing(dimension, plan, porting.stated_positions(model) if configured else None)
+
+    return sizing
 
 
 def verify_torch(

@@ -80,7 +80,8 @@ def graph_lifetimes(manifest: Manifest, graph: Graph) -> tuple[Lifetime, ...]:
         graph: One of its graphs.
 
     Returns:
-        One lifetime per region that the run needs, in the order of the manifest's regions.
+        One lifetime per region that the run needs, in the order of the manifest's regions; of a region in which
+        activations take turns, one for each of them.
     """
     by_region: dict[str, list[Symbol]] = {}
     for symbol in manifest.symbols:
@@ -90,11 +91,14 @@ def graph_lifetimes(manifest: Manifest, graph: Graph) -> tuple[Lifetime, ...]:
     lifetimes = []
     for region in manifest.regions:
         symbols = by_region.get(region.name, [])
-        span = spans.of(symbols)
-        if span is not None:
-            kind = region_kind(symbol.kind for symbol in symbols)
-            name = next(symbol.name for symbol in symbols if symbol.kind is kind)
-            lifetimes.append(Lifetime(region, name, kind, *span))
+        turns = all(symbol.kind is SymbolKind.ACTIVATION for symbol in symbols)
+        # Activations take turns in a region; other symbols of one region are there at the same time.
+        for group in [[symbol] for symbol in symbols] if turns else [symbols]:
+            span = spans.of(group)
+            if span is not None:
+                kind = region_kind(symbol.kind for symbol in group)
+                name = next(symbol.name for symbol in group if symbol.kind is kind)
+                lifetimes.append(Lifetime(region, name, kind, *span))
     return tuple(lifetimes)
 
 
@@ -131,7 +135,8 @@ def moved_bytes_by_tier(manifest: Manifest, graph: Graph) -> tuple[Mapping[str, 
         graph: One of its graphs.
 
     Returns:
-        Bytes by tier for every call, as the time of sections is modelled; nothing for a fallback.
+        Bytes by tier for every call, of values in whole: of a table of which rows are looked up, or of a value
+        that is updated in its place, a section moves less. Nothing for a fallback.
     """
     symbols = {symbol.name: symbol for symbol in manifest.symbols}
     regions = {region.name: region for region in manifest.regions}

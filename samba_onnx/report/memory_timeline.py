@@ -76,7 +76,8 @@ class CallMemoryReport:
     tiers: dict[str, int]
     """The same bytes by tier."""
     streamed_bytes: int
-    """Bytes that the call reads and writes in a tier that is not the fastest off-chip one."""
+    """Bytes that the call reads and writes in a tier that is not the fastest off-chip one, at most: a table
+    counts in whole, also where rows of it are looked up."""
 
 
 @record
@@ -119,9 +120,10 @@ def _graph_memory(manifest: Manifest, graph: Graph) -> GraphMemoryReport:
     peak = totals.index(max(totals))
     slow = _slow_tiers(manifest)
     batches = graph.spatial_batches or 1
-    streamed = [
-        batches * sum(size for tier, size in moved.items() if tier in slow)
-        for moved in moved_bytes_by_tier(manifest, graph)
+    sections = {section.id: section.bytes for section in manifest.sections}
+    streamed = [  # of a table a section may read only rows, and of all no more than it moves
+        batches * min(sum(moved[tier] for tier in slow & moved.keys()), sections.get(call.stage, 0))
+        for call, moved in zip(graph.calls, moved_bytes_by_tier(manifest, graph), strict=True)
     ]
     pairs = zip(graph.calls, entries, totals, streamed, strict=False)  # an entry without any call
     return GraphMemoryReport(

@@ -20,6 +20,7 @@ from samba_onnx.pef.manifest import (
 )
 from samba_onnx.report.budgets import memory, modelled_time, section_reports, spatial_notes
 from samba_onnx.report.changes import BoundReport, ChangeReport, bound_reports, change_reports
+from samba_onnx.report.fitting import FitReport
 from samba_onnx.report.fusion import FusionReport, fusion
 from samba_onnx.report.headline import headline_text
 from samba_onnx.report.layout import CAUSE_ORDER
@@ -132,6 +133,8 @@ class Report:
     """What became of each limit that the user of ``convert`` or ``analyze`` stated."""
     memory_timelines: tuple[GraphMemoryReport, ...] = ()
     """What runs of each graph need in device memory, call by call, with the peak."""
+    fits: tuple[FitReport, ...] = ()
+    """The largest sizes of dimensions that fit into device memory, where ``--fit`` asked for them."""
     parallel: ParallelReport | None = None
     """How it was cut for several RDUs; null for one. All other sizes and times are those of one RDU."""
     schema_version: int = SCHEMA_VERSION

@@ -8,6 +8,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from samba_onnx.report.changes import change_first
+from samba_onnx.report.fitting import fit_text
 from samba_onnx.report.fusion import fusion_table
 from samba_onnx.report.layout import ARROWS, CAUSES, indent, some, table, titled
 from samba_onnx.report.legalisation import brought_table, left_table
@@ -221,6 +222,11 @@ def _timeline(report: Report, rows: int | None) -> RenderableType | None:
     return timeline_text(most, names, rows)
 
 
+def _fits(report: Report, rows: int | None) -> RenderableType | None:
+    """Show the largest sizes that fit, where somebody asked for them."""
+    return fit_text(report.fits)
+
+
 def _parallel(report: Report, rows: int | None) -> RenderableType | None:
     """Show what each of several RDUs needs."""
     return parallel_text(report.parallel)
@@ -348,6 +354,7 @@ SUMMARY: tuple[Block, ...] = (
     _parallel,
     _memory,
     _timeline,
+    _fits,
     _residents,
     _transfers,
     _time,

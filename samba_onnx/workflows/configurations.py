@@ -26,7 +26,7 @@ from samba_onnx.workflows.torch_models import TorchModel
 if TYPE_CHECKING:
     from transformers import PretrainedConfig
 
-__all__ = ["from_configuration"]
+__all__ = ["from_configuration", "stated_positions"]
 
 LENGTH = 128
 """Tokens of a text, where the model takes so many."""
@@ -77,6 +77,19 @@ def from_configuration(source: str, *, weights: bool = True) -> TorchModel:
             module, inputs = _with_inputs(_configuration(source, name), name, "cpu")
     folder = configuration_file(source).resolve().parent.name
     return TorchModel(folder or type(module).__name__, module, (), inputs)
+
+
+def stated_positions(source: str) -> int | None:
+    """Return how many tokens a text may have by a configuration; None where it does not say.
+
+    Args:
+        source: A ``config.json``, or the folder of one.
+
+    Raises:
+        UsageError: transformers is not installed, or the file cannot be read.
+        ModelError: It is no configuration that transformers can build from.
+    """
+    return _positions(_configuration(source, printable(source)), 0) or None
 
 
 def _with_inputs(

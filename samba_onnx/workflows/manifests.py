@@ -29,11 +29,12 @@ def argin_records(programs: Sequence[Program], plans: Sequence[GraphPlan]) -> tu
     specs = {argin.name: argin for program in programs for argin in program.argins}
     stages = [stage for planned in plans for stage in (*planned.sections, *planned.fallbacks)]
     inputs = {name for planned in plans for name in planned.graph.inputs}
-    readers = {
-        name: tuple(sorted(stage.id for stage in stages if name in stage.inputs)) for name in specs
-    }
+    readers: dict[str, set[int]] = {name: set() for name in specs}
+    for stage in stages:
+        for name in specs.keys() & stage.inputs:
+            readers[name].add(stage.id)
     return tuple(
-        Argin(name, spec.type, spec.default, readers[name])
+        Argin(name, spec.type, spec.default, tuple(sorted(readers[name])))
         for name, spec in specs.items()
         if name in inputs
     )

@@ -39,12 +39,13 @@ from samba_onnx.workflows.checking.inference import compare_with_eager
 from samba_onnx.workflows.checking.outcome import NotComparableError
 from samba_onnx.workflows.checking.own_inputs import fitting_runs
 from samba_onnx.workflows.compiler import DEFAULT_TARGET, analyze_programs, compile_programs
-from samba_onnx.workflows.configurations import from_configuration
+from samba_onnx.workflows.configurations import from_configuration, stated_positions
 from samba_onnx.workflows.factories import RETURNS, call_factory
 from samba_onnx.workflows.half_types import precision_for
 from samba_onnx.workflows.model_sources import is_configuration
 from samba_onnx.workflows.planning import Progress
 from samba_onnx.workflows.reference_sample import Sample, keep_sample
+from samba_onnx.workflows.torch_fitting import resized, torch_dimension
 from samba_onnx.workflows.torch_models import TorchModel, export_model
 from samba_onnx.workflows.torch_programs import (
     Training,
@@ -63,6 +64,9 @@ __all__ = [
     "port",
     "port_training",
     "read_checkpoint",
+    "resized",
+    "stated_positions",
+    "torch_dimension",
     "torch_program",
 ]
 
@@ -124,7 +128,7 @@ def port(
     precision: str | None = None,
     progress: Progress | None = None,
 ) -> Pef:
-    """Convert a torch model into a PEF that carries its weights.
+    """Convert a torch model into a PEF that carries its weights, unless the module has some without values.
 
     Args:
         model: The module, in the mode in which it is to run.
@@ -172,7 +176,9 @@ def port(
         if sample and not spatial_batches:
             report("run in torch")
             reference = _sample(model, exported)
-    residents = _residents(model, exported)
+    contents, notes = _contents(model, exported)
+    program = dataclasses.replace(program, notes=(*program.notes, *notes))
+    residents = _residents(exported, contents)
     return compile_programs(
         [dataclasses.replace(program, spatial_batches=spatial_batches)],
         output,
@@ -318,19 +324,26 @@ def _sizes(program: ExportedProgram) -> list[Any]:
     return [size for value in values if isinstance(value, torch.Tensor) for size in value.shape]
 
 
-def _contents(model: TorchModel, exported: Exported) -> dict[str, torch.Tensor]:
-    """Return the parameters and buffers that the program reads, by symbol."""
+def _contents(
+    model: TorchModel, exported: Exported
+) -> tuple[dict[str, torch.Tensor], tuple[str, ...]]:
+    """Return the parameters and buffers that the program reads, by symbol; none and why, if one is on meta."""
     members: dict[str, torch.Tensor] = {}
     members.update(model.module.named_parameters(remove_duplicate=False))
     members.update(model.module.named_buffers(remove_duplicate=False))
-    return {name: members[path] for name, path in exported.members.items()}
+    empty = next((path for path in exported.members.values() if members[path].is_meta), None)
+    if empty is not None:
+        return {}, (
+            f"The PEF carries no weights: {empty!r} has no values. Whoever runs it loads all.",
+        )
+    return {name: members[path] for name, path in exported.members.items()}, ()
 
 
-def _residents(model: TorchModel, exported: Exported) -> dict[str, NDArray[Any]]:
+def _residents(exported: Exported, contents: Mapping[str, torch.Tensor]) -> dict[str, NDArray[Any]]:
     """Return their values, in the types that the program has them in."""
     (part,) = exported.program.parts
     types = {value.name: value.dtype for value in part.model.graph.inputs}
-    arrays = {name: to_array(tensor) for name, tensor in _contents(model, exported).items()}
+    arrays = {name: to_array(tensor) for name, tensor in contents.items()}
     return {
         name: compiled_array(array, dtype.numpy()) if (dtype := types.get(name)) else array
         for name, array in arrays.items()

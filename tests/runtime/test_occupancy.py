@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from onnx import parser
 
 import samba_onnx
+from samba_onnx.passes.targets import load_target
 from samba_onnx.pef.lifetimes import moved_bytes_by_tier
 from samba_onnx.program.kinds import SymbolKind
 from tests.runtime.building import Plan, build, fallback, section
@@ -95,3 +97,22 @@ def test_graphs_that_share_a_region(tmp_path: Path) -> None:
             assert [(lifetime.symbol, lifetime.first, lifetime.last) for lifetime in transient] == [
                 ("g", 0, 1)
             ]
+
+
+def test_activations_that_take_turns(tmp_path: Path) -> None:
+    """Where HBM is short, a region holds several values one after the other."""
+    target = load_target("sn40l")
+    tiers = tuple(replace(t, bytes=400) if t.name == "hbm" else t for t in target.summary.tiers)
+    short = replace(target, summary=replace(target.summary, tiers=tiers))
+    text = """
+        <ir_version: 10, opset_import: ["" : 21]>
+        net (float[2, 8] x) => (float[2, 8] y)
+        { a = Tanh(x) b = Exp(a) c = Sigmoid(b) d = Neg(c) e = Erf(d) y = Abs(e) }
+    """
+    options: dict[str, Any] = {"level": "o0", "sample": False, "target": short}
+    with samba_onnx.convert(parser.parse_model(text), tmp_path / "m.pef", **options) as pef:
+        (graph,) = pef.manifest.graphs
+        assert len(pef.manifest.regions) < len([s for s in pef.manifest.symbols if s.region])
+        with opened(pef) as device:
+            transient = steps(device, pef.manifest, graph, {"x": np.ones((2, 8), np.float32)})
+        assert len(transient) == 6

@@ -7,9 +7,34 @@ from pathlib import Path
 import pytest
 import torch
 
+from samba_onnx.runtime.device import Device
 from samba_onnx.workflows.porting import port
 from samba_onnx.workflows.torch_models import TorchModel
 from tests.export.capture.test_caches import Attending
+
+
+def test_a_module_without_values_has_a_pef_without_weights(tmp_path: Path) -> None:
+    with torch.device("meta"):
+        empty = torch.nn.Linear(3, 2).eval()
+        inputs = (torch.empty(4, 3),)
+    with port(TorchModel("linear", empty, inputs, {}), str(tmp_path / "x.pef")) as pef:
+        assert "The PEF carries no weights: 'weight' has no values. Whoever runs it loads all." in (
+            pef.manifest.notes
+        )
+        weights = pef.manifest.residents()
+        assert not any(symbol.stored for symbol in pef.manifest.symbols)
+        with Device(pef) as device:
+            full = torch.nn.Linear(3, 2)
+            device.load(
+                {
+                    f"linear__{name}": tensor.detach().numpy()
+                    for name, tensor in full.named_parameters()
+                }
+            )
+            x = torch.randn(4, 3)
+            (result,) = device.run({pef.manifest.graphs[0].inputs[0]: x.numpy()}).values()
+    assert len(weights) == 2
+    torch.testing.assert_close(torch.from_numpy(result), full(x).detach())
 
 
 @pytest.mark.parametrize("check", [True, False])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence, Set
 from dataclasses import dataclass
 from typing import Final
 
@@ -80,14 +80,15 @@ def partition(
     nodes = list(joint.graph.nodes)
     boundary = [_as_real(node) for node in _kept(nodes, results, gradients, seeds, volatile)]
     nodes = list(joint.graph.nodes)
-    saved = [n for n in boundary if n not in results and (n.op != "placeholder" or n in volatile)]
-    needed = _ancestors(gradients, stop=boundary)
+    returned, cut = set(results), set(boundary)
+    saved = [n for n in boundary if n not in returned and (n.op != "placeholder" or n in volatile)]
+    needed = _ancestors(gradients, stop=cut)
     outputs = [*results, *saved]
-    forward = _extract(joint, nodes, _ancestors(outputs), (), outputs)
-    return forward, _extract(joint, nodes, needed, boundary, gradients)
+    forward = _extract(joint, nodes, _ancestors(outputs), set(), outputs)
+    return forward, _extract(joint, nodes, needed, cut, gradients)
 
 
-def _ancestors(nodes: Iterable[fx.Node], stop: Collection[fx.Node] = ()) -> set[fx.Node]:
+def _ancestors(nodes: Iterable[fx.Node], stop: Set[fx.Node] = frozenset()) -> set[fx.Node]:
     """Return nodes and all that they are computed from, not looking behind ``stop``."""
     reached: set[fx.Node] = set()
     pending = list(nodes)
@@ -182,8 +183,8 @@ def _cost(node: fx.Node, in_forward: bool) -> int:
 def _extract(
     joint: fx.GraphModule,
     nodes: Sequence[fx.Node],
-    chosen: Collection[fx.Node],
-    boundary: Collection[fx.Node],
+    chosen: Set[fx.Node],
+    boundary: Set[fx.Node],
     outputs: Sequence[fx.Node],
 ) -> Half:
     """Copy nodes into a graph of their own, in which boundary nodes are placeholders."""

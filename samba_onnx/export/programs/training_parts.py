@@ -235,8 +235,9 @@ class _Writer:
         for name in results:
             builder.unique(name)
         placeholders = half.module.graph.find_nodes(op="placeholder")
+        inputs: dict[str, ir.Value] = {}
         values = {
-            placeholder.name: self._input(builder, node, known[node])
+            placeholder.name: self._input(builder, node, known[node], inputs)
             for placeholder, node in zip(placeholders, half.inputs, strict=True)
         }
         outputs = translate(half.module, builder, values)
@@ -250,14 +251,17 @@ class _Writer:
             _return(builder, value, name)
         return builder.model()
 
-    def _input(self, builder: GraphBuilder, node: fx.Node, name: str) -> ir.Value:
+    def _input(
+        self, builder: GraphBuilder, node: fx.Node, name: str, inputs: dict[str, ir.Value]
+    ) -> ir.Value:
+        """Return a constant, or the graph input of a name, the same one for all nodes that have it."""
         if node in self._constants:
             return constant(builder, self._constants[node])
-        known = next((value for value in builder.graph.inputs if value.name == name), None)
-        if known is not None:
-            return known
-        content: Tensor = node.meta["val"]
-        return builder.input(name, onnx_type(content.dtype), map(int, content.shape))
+        if name not in inputs:
+            content: Tensor = node.meta["val"]
+            sizes_of_input = map(int, content.shape)
+            inputs[name] = builder.input(name, onnx_type(content.dtype), sizes_of_input)
+        return inputs[name]
 
     def _zeros(self) -> ir.Model:
         builder = GraphBuilder(self._names.root)

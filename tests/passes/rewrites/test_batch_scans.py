@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import onnx_ir as ir
 import pytest
 
 from samba_onnx.passes.rewrites.batch_scans import BatchScansPass
@@ -74,3 +75,52 @@ def test_along_another_axis_it_stays() -> None:
     body = step("d = Sub(s, e)\n r = ReduceSum<keepdims = 0>(d, one)")
     left = batched(body, options="scan_output_axes = [1],", shape="5,4", modified=False)
     assert left == ["Scan"]
+
+
+SUMS = step("d = Sub(s, e)\n r = ReduceSum<keepdims = 0>(d, one)")
+
+
+@pytest.mark.parametrize(
+    "option",
+    ["scan_input_axes = [1]", "scan_output_axes = [1]", "scan_output_directions = [1]",
+     "scan_input_directions = [1]"],
+)  # fmt: skip
+def test_another_order_stays(option: str) -> None:
+    model = parse(f"""g (float[5,3] a, float[3,3] b) => (float[5,3] last, float[?,?] y)
+<int64[1] one = {{1}}> {{ last, y = Scan <num_scan_inputs = 1, {option}, body = {SUMS}> (a, b) }}""")
+    rewrite = BatchScansPass()
+    assert not rewrite(model).modified
+    assert "backwards, or along another axis" in rewrite.refusals.lines()[0]
+
+
+def test_a_body_with_initializers_stays_and_does_not_hide_that_another_scan_went() -> None:
+    scan = f"Scan <num_scan_inputs = 1, body = {SUMS}> (a, b)"
+    model = parse(f"""g (float[5,3] a, float[4,3] b) => (float[4,5] y, float[4,5] z)
+<int64[1] one = {{1}}> {{ l, y = {scan}\n m, z = {scan} }}""")
+    body = model.graph.node(1).attributes["body"].as_graph()
+    body.initializers.add(ir.Value(name="c", const_value=ir.tensor([1.0])))
+    rewrite = BatchScansPass()
+    assert rewrite(model).modified
+    assert operators(model).count("Scan") == 1
+    assert "its body has initializers" in rewrite.refusals.lines()[0]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "d = Sub(s, e)\n h = Identity(e)\n r = Mul(d, h)",
+        "d = Sub(s, e)\n h = Identity(d)\n r = Mul(h, e)",
+        "d = Sub(s, e)\n k = ReduceSum(e, front)\n r = Add(d, k)",
+        "d = Sub(s, e)\n k = ReduceMax(d, front)\n r = Mul(d, k)",
+        "d = Sub(s, e)\n k = ReduceSum<keepdims = 0>(d, front)\n r = Add(d, k)",
+        "d = Sub(s, e)\n h = Identity(s)\n k = ReduceSum<keepdims = 0>(h, front)\n r = Add(d, k)",
+    ],
+)
+def test_a_value_has_the_rank_of_what_it_is_a_copy_or_a_reduction_of(text: str) -> None:
+    assert "Scan" not in batched(step(text, rank=2), shape="4,5,3")
+
+
+def test_a_reduction_over_all_axes_stays() -> None:
+    assert batched(
+        step("d = Sub(s, e)\n r = ReduceSum(d)", rank=2), shape="4,1,1", modified=False
+    ) == ["Scan"]

@@ -149,3 +149,16 @@ def test_what_a_function_states_of_a_custom_operator_is_bound() -> None:
     result = run_pipeline(model, KnowsAll(), PipelineOptions({"batch": 2}, {}))
     inlined = [node.outputs[0] for node in result.model.graph]
     assert [dimensions(value.shape) for value in inlined] == [(2, 3), (2, 3)]
+
+
+def test_what_comes_behind_a_custom_operator_is_forgotten() -> None:
+    model = parse(
+        """g (float[batch,4] x) => (y) <float[3,4] h, float[3,4] k> {
+ h = com.example.Thing(x)
+ k = Abs(h)
+ y = Neg(k) }""",
+        imports=IMPORTS,
+    )
+    assert ForgetShapesPass()(model).modified
+    shapes = [dimensions(node.outputs[0].shape) for node in model.graph]
+    assert shapes == [(3, 4), (None, None), None]

@@ -16,7 +16,8 @@ from tests.passes.rewrites.applying import KnowsAll, check, numbers, operators, 
 CONSTANTS = "int64 none = {0}, int64 n1 = {1}, int64 n2 = {2}, int64[2] two = {2, 2}, bool no = {0}"
 BODY = """b (int64 i, bool go, float[2] s) => (bool on, float[2] t, float[2] r) {
     on = Identity(go)
-    t = Where(go, x, s)
+    h = Neg(s)
+    t = Where(go, h, s)
     r = Add(t, s)
 }"""
 STOPS = BODY.replace("Identity", "Not")
@@ -80,10 +81,10 @@ def test_a_loop_without_steps_returns_its_states() -> None:
 
 
 def test_steps_are_as_many_as_nodes_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loop_steps, "MOST_NODES", 8)  # 2 steps of 3 nodes, and one more for each
+    monkeypatch.setattr(loop_steps, "MOST_NODES", 10)  # 2 steps of 4 nodes, and one more for each
     assert write_steps(_draft(_loop("n2, , x")))
-    monkeypatch.setattr(loop_steps, "MOST_NODES", 7)
-    with pytest.raises(CannotExpandError, match=r"^its 2 steps have more than 7 nodes$"):
+    monkeypatch.setattr(loop_steps, "MOST_NODES", 9)
+    with pytest.raises(CannotExpandError, match=r"^its 2 steps have more than 9 nodes$"):
         write_steps(_draft(_loop("n2, , x")))
 
 

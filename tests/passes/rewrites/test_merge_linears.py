@@ -209,3 +209,11 @@ def test_weights_are_joined_when_they_are_read_and_not_before() -> None:
     joined = np.concatenate([WEIGHTS[name] for name in "qkv"], axis=1)
     np.testing.assert_array_equal(weight.const_value.numpy(), joined)
     assert reads == ["q", "k", "v"]
+
+
+def test_layers_that_are_to_stay_are_no_change() -> None:
+    model = add_weights(
+        parse(f"{HEAD} {{ y1 = MatMul(x, q)\n y2 = MatMul(x, k)\n y3 = MatMul(x, v) }}"), WEIGHTS
+    )
+    assert not MergeLinearsPass(keep=True)(model).modified
+    assert operators(model) == ["MatMul"] * 3

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import onnx_ir as ir
 import pytest
@@ -22,6 +24,7 @@ from samba_onnx.passes.rewrites.rewriting import (
     integers,
     is_operator,
     is_read_once,
+    mark_weights,
     replace_node,
     replace_node_output,
     small_array,
@@ -279,3 +282,27 @@ def test_an_operand_that_cannot_carry_the_name_gets_an_identity(operand: str) ->
     refused = forward(identity, value)
     assert isinstance(refused, Refusal)
     assert "name of the graph's output" in refused.reason
+
+
+@pytest.mark.parametrize(
+    ("dtype", "size", "marked"),
+    [
+        (np.float32, 1, True),
+        (np.float16, 1, True),
+        (np.int8, 1, False),
+        (np.int8, 2, True),
+        (np.uint8, 2, True),
+        (np.int16, 2, False),
+        (np.int64, 1024, False),
+        (np.int64, 1025, True),
+        (np.bool_, 2, False),
+    ],
+)
+def test_weights_are_numbers_or_narrow_or_many_integers(
+    dtype: Any, size: int, marked: bool
+) -> None:
+    model = parse("g (float[2] x) => (float[2] y) { y = Neg(x) }")
+    value = ir.Value(name="w", const_value=ir.tensor(np.zeros(size, dtype)))
+    model.graph.register_initializer(value)
+    mark_weights(model)
+    assert value.meta.get(WEIGHT, False) is marked

@@ -209,3 +209,18 @@ def test_nothing_is_inserted_beyond_a_sequence(place: int, modified: bool) -> No
   y = ConcatFromSequence<axis = 0>(t)
 }}""")
     assert UnpackSequencesPass()(model).modified == modified
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "t = SequenceInsert(s, x)\n u = SequenceInsert(s, x, far)\n l = SequenceLength(u)",
+        "t = ConcatFromSequence<axis = 0>(s)\n u = ConcatFromSequence<axis = 0>(q)\n l = Size(u)",
+    ],
+)
+def test_a_node_that_stays_does_not_hide_that_others_went(body: str) -> None:
+    model = parse(f"""g (float[2] x, seq(float[2]) q) => (int64 l) <int64 far = {{9}}> {{
+  s = SequenceConstruct(x, x)
+  {body}
+}}""")
+    assert UnpackSequencesPass()(model).modified

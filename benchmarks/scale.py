@@ -1,0 +1,72 @@
+"""Compilation at full size, without weights: CPU time and memory over the number of layers.
+
+Every size is a process of one thread. A ratio is seconds per layer against those of the smallest number of layers; the
+exponent is the slope of a straight line through the logarithms of seconds and layers, 1 where time grows linearly.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+
+from benchmarks.table import Row
+
+_SIZES = {False: (6, 12, 24, 48, 96), True: (6, 12)}
+"""Layers; fewer if it is to be quick."""
+_PROGRAMS = {
+    "training step of GPT-2, 1600 wide": "sn30/gpt2/o3/1600x6",
+    "token of Llama-3-70B on 8 RDUs": "sn40l/llama/token/llama-3-70b",
+}
+_MEMORY = 4e9
+
+
+def rows(*, quick: bool) -> Iterator[Row]:
+    """Return one row per program, level and number of layers, then the exponent and the peak.
+
+    Args:
+        quick: Only the smaller numbers of layers.
+    """
+    for what, name in _PROGRAMS.items():
+        for level in ("o0", "o3"):
+            runs = {layers: _measure(name, layers, level) for layers in _SIZES[quick]}
+            yield from _rows(f"compile a {what}, {level}", runs)
+
+
+def _rows(what: str, runs: dict[int, tuple[float, float, int]]) -> Iterator[Row]:
+    smallest = min(runs)
+    base = runs[smallest][0] / smallest
+    for layers, (seconds, peak, sections) in runs.items():
+        note = f"({seconds:.1f} s, {peak / 1e9:.2f} GB, {sections:,} sections)"
+        against = f"a layer of {smallest}"
+        yield Row(f"{what}: a layer of {layers}", against, seconds / layers / base, None, note)
+    times = [(layers, seconds) for layers, (seconds, _, _) in runs.items()]
+    yield Row(f"{what}: exponent of time", "1", exponent(times), 1.1)
+    most = max(peak for _, peak, _ in runs.values())
+    yield Row(f"{what}: peak memory", "4 GB", most / _MEMORY, 1.0)
+
+
+def exponent(times: Sequence[tuple[int, float]]) -> float:
+    """Return the slope of the line of least squares through the logarithms of pairs.
+
+    Args:
+        times: Number of layers and seconds.
+    """
+    points = [(math.log(layers), math.log(seconds)) for layers, seconds in times]
+    x_mean = sum(x for x, _ in points) / len(points)
+    y_mean = sum(y for _, y in points) / len(points)
+    spread = sum((x - x_mean) ** 2 for x, _ in points)
+    return sum((x - x_mean) * (y - y_mean) for x, y in points) / spread
+
+
+def _measure(name: str, layers: int, level: str) -> tuple[float, float, int]:
+    """Return CPU seconds, bytes of resident memory at the peak, and sections."""
+    command = [sys.executable, "-m", "benchmarks.scale_worker", name, str(layers), level]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    if done.returncode:
+        raise RuntimeError(f"{name} with {layers} layers: {done.stderr.strip()[-300:]}")
+    seconds, peak, sections = done.stdout.split()
+    return float(seconds), float(peak), int(sections)

@@ -1,0 +1,197 @@
+"""``samba-port analyze --fit``: the largest sizes of a dimension that fit into device memory."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from samba_onnx.cli.options import SHAPES
+from samba_onnx.cli.progress import Activity
+from samba_onnx.errors import UsageError
+
+if TYPE_CHECKING:
+    from samba_onnx.passes.sharding.programs import ParallelOptions
+    from samba_onnx.pef.manifest import Manifest
+    from samba_onnx.report.fitting import FitLimitReport, FitReport, FitSizeReport
+    from samba_onnx.workflows.fit_dimensions import FitDimension
+    from samba_onnx.workflows.fitting import FitSearch, LargestSize, SizePlan
+
+__all__ = [
+    "FitMultipleOption",
+    "FitOption",
+    "Sizing",
+    "fit_report",
+    "onnx_sizing",
+    "refuse_fit",
+]
+
+FitOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--fit",
+        metavar="DIMENSION",
+        help="Find the largest size of a dimension that fits into HBM, and into HBM and DDR: batch, seq, "
+        "the model's name of one, or axes of inputs, as ids[1]; repeatable (docs/memory.md).",
+        rich_help_panel=SHAPES,
+    ),
+]
+FitMultipleOption = Annotated[
+    int,
+    typer.Option(
+        "--fit-multiple",
+        metavar="N",
+        min=1,
+        help="Sizes that --fit tries are multiples of N.",
+        rich_help_panel=SHAPES,
+    ),
+]
+
+
+def refuse_fit(
+    texts: Sequence[str] | None, sizes: Mapping[str, Any], *, supposes: bool, multiple: int
+) -> None:
+    """Refuse to look for the largest size beside options that leave none, or several plans.
+
+    Args:
+        texts: The dimensions that are asked for.
+        sizes: What the user says of sizes, as ``dims`` and ``keep_dynamic``.
+        supposes: Whether there is a supposition.
+        multiple: The number of which sizes are to be multiples.
+
+    Raises:
+        UsageError: There is such an option, or a multiple and no dimension.
+    """
+    if not texts:
+        if multiple > 1:
+            raise UsageError("--fit-multiple is for --fit: say which dimension, as --fit seq")
+        return
+    if supposes:
+        raise UsageError(
+            "--what-if compares two plans: look for sizes that fit without it, or with --target FILE"
+        )
+    if sizes["keep_dynamic"]:
+        raise UsageError("--keep-dynamic leaves sizes open, and --fit looks for one: give either")
+    if any(not isinstance(size, int) for size in sizes["dims"].values()):
+        raise UsageError("--fit looks at one graph: give --dim one size per dimension")
+
+
+@dataclass(frozen=True)
+class Sizing:
+    """A dimension, and how the model is planned with another size of it."""
+
+    dimension: FitDimension
+    plan: Callable[[int], Manifest]
+    """Plans the model at a size."""
+    most: int | None = None
+    """The largest size that the model takes, where it states one."""
+
+
+def onnx_sizing(
+    text: str, manifest: Manifest, sizes: Mapping[str, Any], plan: Callable[[Any], Manifest]
+) -> Sizing:
+    """Return how an ONNX model is planned at sizes of a dimension.
+
+    Args:
+        text: What the user calls the dimension.
+        manifest: The plan of the model as the user states its sizes.
+        sizes: These, as ``dims`` and ``input_shapes``, among other options.
+        plan: Plans the model with other such options.
+
+    Raises:
+        UsageError: It cannot be told which dimension is meant, or all are static.
+    """
+    from samba_onnx.workflows.fit_dimensions import onnx_dimension, sized_options
+
+    dimension = onnx_dimension(text, manifest)
+    return Sizing(dimension, lambda size: plan(sized_options(sizes, dimension, size, manifest)))
+
+
+def fit_report(
+    sizing: Sizing,
+    manifest: Manifest,
+    multiple: int,
+    parallel: ParallelOptions | None,
+    activity: Activity,
+) -> FitReport:
+    """Return the largest size of a dimension that fits, all else as it was planned.
+
+    Args:
+        sizing: The dimension.
+        manifest: The plan at the size that it has there.
+        multiple: Sizes that are tried are multiples of this.
+        parallel: For how many RDUs the program is cut; None for one.
+        activity: Shows what is planned.
+
+    Raises:
+        SambaError: The model cannot be planned at the first multiple.
+    """
+    from samba_onnx.workflows.fitting import MOST_PLANNINGS, FitSearch
+
+    dimension = sizing.dimension
+    if parallel and parallel.mode == "batch" and dimension.text == "batch":
+        multiple = math.lcm(multiple, parallel.rdus)  # each has an equal part
+
+    def progress(size: int, count: int) -> None:
+        activity.step(f"fit {dimension.text}: plan {size:,}")
+        activity.count(count, MOST_PLANNINGS)
+
+    search = FitSearch(
+        sizing.plan,
+        manifest.target,
+        first=dimension.size,
+        step=multiple,
+        most=sizing.most,
+        known={dimension.size: manifest},
+        progress=progress,
+    )
+    return _answer(search, sizing, manifest, multiple)
+
+
+def _answer(search: FitSearch, sizing: Sizing, manifest: Manifest, multiple: int) -> FitReport:
+    """Search, and put the answer together."""
+    from samba_onnx.report.fitting import FitReport
+
+    dimension, answers = sizing.dimension, search.largest()
+    return FitReport(
+        dimension=dimension.text,
+        name=dimension.name,
+        inputs=dimension.inputs,
+        multiple=multiple,
+        others=tuple(
+            f"{bound.name or bound.inputs[0]}={bound.size}"
+            for bound in manifest.bound_dimensions
+            if bound.assumed and bound.inputs != dimension.inputs
+        ),
+        limits=tuple(_limit(answer, multiple, sizing.most) for answer in answers),
+        planned=search.sizes,
+    )
+
+
+def _limit(answer: LargestSize, step: int, most: int | None) -> FitLimitReport:
+    from samba_onnx.report.fitting import FitLimitReport
+
+    low, high = answer.largest, answer.next
+    least = 0 if low is None else low.size
+    limit = "memory" if high and not high.refusal else "model" if high else "nothing"
+    if high is None and most is not None and least + step > most:
+        limit = "model"
+    return FitLimitReport(
+        tiers=answer.tiers,
+        capacity_bytes=answer.capacity,
+        largest=_size(low),
+        next=_size(high),
+        exact=high is not None and high.size - least == step,
+        limit=limit,
+    )
+
+
+def _size(plan: SizePlan | None) -> FitSizeReport | None:
+    from samba_onnx.report.fitting import fit_size
+
+    if plan is None:
+        return None
+    return fit_size(plan.size, plan.manifest, plan.reserved, plan.refusal)

@@ -1,0 +1,129 @@
+"""Which dimension of a model is meant where the largest size of one is asked for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from samba_onnx.errors import UsageError
+from samba_onnx.pef.manifest import Manifest
+
+__all__ = ["FitDimension", "chosen_axes", "onnx_dimension", "sized_options"]
+
+_WORDS: Final = {
+    "batch": re.compile(r"batch|^(n|b|bs)$", re.IGNORECASE),
+    "seq": re.compile(r"seq|length|token|time|^(l|s|t)$", re.IGNORECASE),
+}
+"""What models call the dimensions that have a word of their own here."""
+_AXIS: Final = re.compile(r"(.+)\[(\d+)\]")
+
+
+@dataclass(frozen=True)
+class FitDimension:
+    """A dimension of a model's inputs whose size is varied."""
+
+    text: str
+    """What the user called it."""
+    name: str
+    """The model's name for it; empty where it has none."""
+    inputs: tuple[str, ...]
+    """Where it occurs, as ``input[axis]``."""
+    size: int
+    """Its size in the plan that the search begins with."""
+
+    def axes(self) -> dict[str, tuple[int, ...]]:
+        """Return the axes by the name of their input."""
+        axes: dict[str, tuple[int, ...]] = {}
+        for text in self.inputs:
+            name, axis = chosen_axes(text)[0]
+            axes[name] = (*axes.get(name, ()), axis)
+        return axes
+
+
+def chosen_axes(text: str) -> list[tuple[str, int]]:
+    """Return the axes that a text names, as ``x[0]`` or ``ids[1],labels[1]``; none for another text."""
+    matches = [_AXIS.fullmatch(part.strip()) for part in text.split(",")]
+    return [(match[1], int(match[2])) for match in matches if match] if all(matches) else []
+
+
+def onnx_dimension(text: str, manifest: Manifest) -> FitDimension:
+    """Return the dynamic dimension of an ONNX model that a text means.
+
+    Args:
+        text: The model's name of it; ``input[axis]``; ``batch`` or ``seq`` for the only one that may be that.
+        manifest: A plan of the model in which every dimension has a size.
+
+    Raises:
+        UsageError: All dimensions are static, or it cannot be told which is meant.
+    """
+    graph = manifest.graphs[0]
+    bound = [
+        FitDimension(text, each.name, each.inputs, each.size)
+        for each in manifest.bound_dimensions
+        if each.graph == graph.name
+    ]
+    if not bound:
+        symbols = {symbol.name: symbol for symbol in manifest.symbols}
+        shapes = ", ".join(
+            f"{graph.model_name(name)} {list(symbols[name].shape or ())}" for name in graph.inputs
+        )
+        raise UsageError(
+            f"--fit {text}: every dimension of {manifest.source.name} is static ({shapes}): export it with "
+            "a dynamic dimension (dynamic_shapes, dynamic_axes), or give the PyTorch model"
+        )
+    axes = [f"{name}[{axis}]" for name, axis in chosen_axes(text)]
+    if axes:
+        matches = [each for each in bound if not set(axes).isdisjoint(each.inputs)]
+    else:
+        matches = [each for each in bound if each.name == text] or _meant(text, bound)
+    if len(matches) != 1:
+        known = "; ".join(
+            f"{each.name or 'one without a name'} ({', '.join(each.inputs)})" for each in bound
+        )
+        raise UsageError(
+            f"--fit {text}: {'more than one' if matches else 'no'} dynamic dimension may be meant: {known}; "
+            f"give its name, or one of its axes, as --fit {bound[0].inputs[0]}"
+        )
+    return matches[0]
+
+
+def _meant(text: str, bound: Sequence[FitDimension]) -> list[FitDimension]:
+    """Return the dimensions that a word may stand for: by their names, or else by their axes."""
+    pattern = _WORDS.get(text)
+    if pattern is None:
+        return []
+    named = [each for each in bound if pattern.search(each.name)]
+    if named:
+        return named
+    first = [each for each in bound if all(axis.endswith("[0]") for axis in each.inputs)]
+    others = [each for each in bound if not any(axis.endswith("[0]") for axis in each.inputs)]
+    return first if text == "batch" else others
+
+
+def sized_options(
+    options: Mapping[str, Any], dimension: FitDimension, size: int, manifest: Manifest
+) -> dict[str, Any]:
+    """Return options of ``analyze`` with another size of a dimension.
+
+    Args:
+        options: ``dims`` and ``input_shapes`` among them, in which the dimension may have a size.
+        dimension: A dynamic dimension.
+        size: Its size.
+        manifest: The plan with these options.
+    """
+    dims, shapes = dict(options["dims"]), dict(options["input_shapes"])
+    graph = manifest.graphs[0]
+    if "" in shapes:
+        shapes[graph.model_name(graph.inputs[0])] = shapes.pop("")
+    if dimension.name:
+        dims[dimension.name] = size
+    symbols = {graph.model_name(symbol.name): symbol for symbol in manifest.symbols}
+    for name, axes in dimension.axes().items():
+        rank = len(symbols[name].whole_shape or ())
+        sizes = list(shapes.get(name, (None,) * rank))
+        for axis in axes:
+            sizes[axis] = None if dimension.name else size
+        shapes[name] = tuple(sizes)
+    return {**options, "dims": dims, "input_shapes": shapes}
