@@ -29,9 +29,9 @@ def chosen_target(target: str, kernel_looping: bool) -> str:
     """
     if not kernel_looping:
         return target
-    from samba_onnx.passes.targets import LOOPING, with_condition
+    from samba_onnx.workflows.choices import looped_target
 
-    return with_condition(target, LOOPING)
+    return looped_target(target)
 
 
 def device_choices(target: str, level: str, placement: str, host: str) -> dict[str, Any]:

@@ -16,10 +16,9 @@ from torch import nn
 
 from samba_onnx.errors import UsageError
 from samba_onnx.facts.precisions import Precision, precision_of, preset_precision
-from samba_onnx.passes.targets import LOOPING, with_condition
 from samba_onnx.pef.user_metadata import write_value
 from samba_onnx.sessions.arguments import tell_idle
-from samba_onnx.workflows.choices import FUSING, FusionOptions, ParallelOptions
+from samba_onnx.workflows.choices import FUSING, FusionOptions, ParallelOptions, looped_target
 from samba_onnx.workflows.compiler import DEFAULT_TARGET
 
 OUTPUT_FOLDER: Final = "out"
@@ -130,7 +129,7 @@ def target_of(
     if target is not None:
         name = os.fspath(target)
     looping = options.get("kernel_looping") if kernel_looping is None else kernel_looping
-    return with_condition(name, LOOPING) if looping else name
+    return looped_target(name) if looping else name
 
 
 def level_of(options: Mapping[str, Any], level: str | None) -> str:
