@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import onnx
 import pytest
+from onnx import numpy_helper
 
 from samba_onnx.passes.planning.plan import GraphPlan
 from samba_onnx.pef.manifest import Manifest
@@ -19,8 +21,9 @@ EXACT = 1e-12
 """Of sums of a few times, in another order."""
 LAYERS = "".join(f"a{n} = MatMul(b{n}, w{n})\n b{n + 1} = Relu(a{n})\n" for n in range(4))
 WEIGHTS = ", ".join(f"float[64,64] w{n}" for n in range(4))
+VALUES = np.ones((64, 64), np.float32)
 TEXT = f"""<ir_version: 9, opset_import: ["": 20]>
-g (float[64,64] x, {WEIGHTS}) => (float[64,64] b4) {{ c = Relu(x)
+g (float[64,64] x) => (float[64,64] b4) <{WEIGHTS}> {{ c = Relu(x)
  b0 = Acos(c)
  {LAYERS} }}"""
 
@@ -34,7 +37,11 @@ PROGRAMS = {
 
 
 def manifest_of(folder: Path, target: str, level: str, rdus: int) -> Manifest:
-    onnx.save(onnx.parser.parse_model(TEXT), folder / "m.onnx")
+    model = onnx.parser.parse_model(TEXT)
+    weights = [numpy_helper.from_array(VALUES, f"w{n}") for n in range(4)]
+    model.graph.initializer.extend(weights)
+    del model.graph.value_info[:]
+    onnx.save(model, folder / "m.onnx")
     parallel = ParallelOptions("weight", rdus) if rdus > 1 else None
     return analyze(folder / "m.onnx", target=target, level=level, parallel=parallel)
 
