@@ -7,7 +7,6 @@ follow each other, too, on the links, beside the sections.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -15,6 +14,7 @@ from samba_onnx.errors import UsageError
 from samba_onnx.facts.dtypes import tensor_element
 from samba_onnx.pef.gradients import GradientBucket, gradient_buckets, host_transfer, ring_transfer
 from samba_onnx.pef.manifest import Direction, Graph, Manifest, Symbol
+from samba_onnx.pef.schedule_time import call_seconds, run_time
 from samba_onnx.runtime.reducing import ReductionMode
 from samba_onnx.runtime.reduction_plans import ReductionPlan, ReductionPlanner, reduction_place
 from samba_onnx.runtime.schedule import GraphSchedule, Step
@@ -69,7 +69,9 @@ class StepModel:
         self._symbols = {symbol.name: symbol for symbol in manifest.symbols}
         self._target = manifest.target
         self._batches = graph.spatial_batches or 1
-        self._times = _call_seconds(manifest, graph)
+        self._alone = run_time(manifest, graph)
+        self._times, once = call_seconds(graph, manifest.stages())
+        self._once = once + self._alone.residents
         self._schedule = GraphSchedule(manifest, graph)
         self._planner = ReductionPlanner(self._schedule, self.buckets)
 
@@ -88,12 +90,12 @@ class StepModel:
                 and back; what hosts need among themselves, a target does not state, and is not counted.
         """
         steps, plan = self._plan(mode)
-        alone = self._batches * sum(self._times.values())
+        alone = self._alone.total
         if replicas == 1:
             return ScaledStep(replicas, mode, alone, 0.0, 0.0, 1.0)
         times = [self._bucket_seconds(bucket, replicas, on_rdu) for bucket in self.buckets]
         seconds, waiting = _walk(steps, plan, self._times, times)
-        seconds, waiting = self._batches * seconds, self._batches * waiting
+        seconds, waiting = self._once + self._batches * seconds, self._batches * waiting
         return ScaledStep(
             replicas=replicas,
             mode=mode,
@@ -130,18 +132,6 @@ def _item_bytes(symbol: Symbol) -> int:
     element = tensor_element(symbol.type)
     assert element is not None, "gradients are tensors of numbers"
     return element.bits // 8
-
-
-def _call_seconds(manifest: Manifest, graph: Graph) -> Mapping[int, float]:
-    """Return what each call takes with the copies that are made for it, by its id."""
-    stages = manifest.stages()
-    seconds: dict[int, float] = defaultdict(float)
-    for call in graph.calls:
-        seconds[call.id] += stages[call.stage].seconds
-    first = graph.calls[0].id
-    for copy in graph.run_transfers:
-        seconds[first if copy.call is None else copy.call] += copy.seconds
-    return seconds
 
 
 def _walk(

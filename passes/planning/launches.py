@@ -16,6 +16,7 @@ import onnx_ir as ir
 from samba_onnx.passes.planning.products import units_of
 from samba_onnx.pef.manifest import Section
 from samba_onnx.pef.target_summary import TargetSummary
+from samba_onnx.program.dataflow import dimensions
 
 _LONGEST_TURN: Final = 3
 """Programs that take turns in a loop, at most."""
@@ -49,8 +50,17 @@ def launchable(section: Section, nodes: Sequence[ir.Node], target: TargetSummary
         exchanges=section.collective is not None,
         units=sum(units_of(node, target) for node in nodes),
         sram_bytes=section.sram_bytes,
-        kind=(*sorted(section.operators.items()), section.flops, section.bytes, section.sram_bytes),
+        kind=tuple(_signature(node) for node in nodes),
     )
+
+
+def _signature(node: ir.Node) -> Hashable:
+    """Return what two nodes have in common that do the same with values of the same types and shapes."""
+    values = [
+        None if value is None else (value.dtype, dimensions(value))
+        for value in (*node.inputs, None, *node.outputs)
+    ]
+    return (node.domain, node.op_type, *values)
 
 
 ON_CPU: Final = Launchable(False, False, 0, 0, None)
@@ -117,12 +127,19 @@ def _repeats(
     stages: Sequence[Launchable],
     target: TargetSummary,
 ) -> bool:
-    """Return whether a program is one of those just before it, in a loop on the device."""
+    """Return whether a program is one of those just before it, in a loop on the device.
+
+    A fallback ends the loop: the device waits for the host.
+    """
     if target.timing is None or not target.timing.looped:
         return False
 
     def kinds(program: Sequence[int]) -> list[Hashable]:
         return [stages[place].kind for place in program]
 
-    before = programs[max(number - _LONGEST_TURN, 0) : number]
-    return any(kinds(program) == kinds(programs[number]) for program in before)
+    for program in reversed(programs[max(number - _LONGEST_TURN, 0) : number]):
+        if not stages[program[0]].on_rdu:
+            return False
+        if kinds(program) == kinds(programs[number]):
+            return True
+    return False

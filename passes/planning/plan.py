@@ -49,6 +49,7 @@ from samba_onnx.pef.manifest import (
     Stage,
     Symbol,
 )
+from samba_onnx.pef.schedule_time import schedule_time
 from samba_onnx.pef.target_summary import TargetSummary
 from samba_onnx.program.dataflow import is_weight, name_of
 from samba_onnx.program.kinds import SymbolKind
@@ -79,12 +80,13 @@ class GraphPlan:
 
     @property
     def seconds(self) -> float:
-        """Modelled time of one run: all calls of sections and fallbacks, and all transfers."""
-        times = {section.id: section.seconds for section in self.sections}
-        times |= {fallback.id: fallback.seconds for fallback in self.fallbacks}
-        calls = sum(times[call.stage] for call in self.graph.calls)
-        copies = sum(transfer.seconds for transfer in self.graph.run_transfers)
-        return (self.graph.spatial_batches or 1) * calls + copies
+        """Modelled time of one run: all calls of sections and fallbacks, and all transfers.
+
+        In spatial mapping without what stays on the chip, which is the same in all plans of a graph.
+        """
+        stages: dict[int, Section | Fallback] = {one.id: one for one in self.sections}
+        stages |= {one.id: one for one in self.fallbacks}
+        return schedule_time(self.graph, stages).total
 
 
 def plan(

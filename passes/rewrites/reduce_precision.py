@@ -13,7 +13,7 @@ import onnx_ir as ir
 
 from samba_onnx.facts.domains import is_default
 from samba_onnx.facts.names import FreeNames
-from samba_onnx.facts.operators import operators
+from samba_onnx.facts.operators import FLOAT_PRODUCTS, operators
 from samba_onnx.facts.precisions import (
     CONTROL,
     CONVERSION,
@@ -39,10 +39,6 @@ __all__ = ["ReducePrecisionPass"]
 
 _WIDE: Final = ir.DataType.FLOAT
 _NARROW: Final = ir.DataType.BFLOAT16
-_PRODUCTS: Final = frozenset(
-    {"Attention", "Conv", "ConvTranspose", "DeformConv", "Einsum", "Gemm", "MatMul"}
-)
-"""Operators that multiply matrices: GEMM-like ones, in SambaFlow's words."""
 _CARRYING: Final = operators(exact_in_bfloat16=True)
 """Operators whose results are bfloat16 if their operands are."""
 _SIZES: Final = frozenset({"Shape", "Size"})
@@ -141,12 +137,12 @@ class _Choice:
                 return None
             if node.op_type in _CARRYING:
                 return ""
-            return None if node.op_type in _PRODUCTS else NO_PRODUCT
+            return None if node.op_type in FLOAT_PRODUCTS else NO_PRODUCT
         kept = [value for value in operands if value in self._kept]
         if not kept or self.precision is Precision.BF16_THROUGHOUT:
             return None
         mixes = len(kept) < len(computed)
-        return None if mixes and node.op_type in _PRODUCTS else CONVERSION
+        return None if mixes and node.op_type in FLOAT_PRODUCTS else CONVERSION
 
 
 _GRAPHS: Final = (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS)

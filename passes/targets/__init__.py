@@ -1,5 +1,11 @@
 """Device profiles: operator tables with their evidence, and hardware figures."""
 
+from samba_onnx.passes.targets.conditions import (
+    LOOPING,
+    listed,
+    parted,
+    with_condition,
+)
 from samba_onnx.passes.targets.describe import (
     describe_limits,
     describe_operands,
@@ -11,6 +17,7 @@ from samba_onnx.passes.targets.rows import OperandLimits, OperatorRow, Status, U
 from samba_onnx.passes.targets.target import Support, Target, load_target
 
 __all__ = [
+    "LOOPING",
     "OperandLimits",
     "OperatorRow",
     "Status",
@@ -21,6 +28,9 @@ __all__ = [
     "describe_limits",
     "describe_operands",
     "describe_types",
+    "listed",
     "load_target",
     "operator_table_markdown",
+    "parted",
+    "with_condition",
 ]

@@ -7,6 +7,7 @@ several with commas between, and the profile that results has that whole name.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -15,9 +16,11 @@ from typing import Final
 from samba_onnx.errors import TargetError
 from samba_onnx.pef.target_summary import Assumption, TargetSummary, Tier
 from samba_onnx.pef.timing import LaunchOrigin, TimingFigures
+from samba_onnx.safety.files import printable
 
 _TILES: Final = re.compile(r"([1-9]\d{0,3})tiles?")
-_SHAPE: Final = re.compile(r"([^:]+|.*[/\\].*):([a-z0-9-]+(?:,[a-z0-9-]+)*)")
+_SHAPE: Final = re.compile(r"([^:]+|.*[/\\].*):([^:/\\]*)")
+_LAUNCHES: Final = ("host-launch", "device-launch")
 _TIMING: Final[Mapping[str, Callable[[TimingFigures], TimingFigures]]] = {
     "host-launch": lambda timing: replace(timing, launch=LaunchOrigin.HOST),
     "device-launch": lambda timing: replace(timing, launch=LaunchOrigin.DEVICE),
@@ -26,16 +29,78 @@ _TIMING: Final[Mapping[str, Callable[[TimingFigures], TimingFigures]]] = {
 }
 CONDITIONS: Final = ("Ntiles", *_TIMING)
 """The conditions, with N for a number."""
+LOOPING: Final = "kernel-looping"
 
 
 def parted(name: str) -> tuple[str, tuple[str, ...]]:
     """Return a target's name or path without its conditions, and these.
 
     Args:
-        name: As ``sn30``, ``sn30:4tiles`` or ``./own.toml:4tiles,tuned``.
+        name: As ``sn30``, ``sn30:4tiles`` or ``./own.toml:4tiles,tuned``; a file of this whole name has
+            no conditions.
     """
-    match = _SHAPE.fullmatch(name)
+    match = None if os.path.exists(name) else _SHAPE.fullmatch(name)
     return (match[1], tuple(match[2].split(","))) if match else (name, ())
+
+
+def listed(text: str) -> tuple[str, ...]:
+    """Return the names in a list of targets, each once.
+
+    Args:
+        text: Names with commas between; those between the conditions of one are no part of the list, as in
+            ``sn10,sn30:4tiles,tuned``.
+    """
+    names: list[str] = []
+    for part in text.split(","):
+        name = part.strip()
+        if names and parted(names[-1])[1] and (_TILES.fullmatch(name) or name in _TIMING):
+            names[-1] += f",{name}"
+        else:
+            names.append(name)
+    return tuple(dict.fromkeys(names))
+
+
+def with_condition(name: str, condition: str) -> str:
+    """Return the name of a target under one more condition, or as it is where it states this one.
+
+    Args:
+        name: A target's name or path, with or without conditions.
+        condition: One of ``CONDITIONS``, with a number for N.
+    """
+    conditions = parted(name)[1]
+    if condition in conditions:
+        return name
+    return f"{name}{',' if conditions else ':'}{condition}"
+
+
+def ordered(conditions: tuple[str, ...], name: str) -> tuple[str, ...]:
+    """Return conditions in the order in which a target's name has them, so that equal targets have one name.
+
+    Args:
+        conditions: What :func:`parted` returns.
+        name: The target as the user names it.
+
+    Raises:
+        TargetError: There is no such condition, or two are about the same, be they equal or not.
+    """
+    stated: dict[str, str] = {}
+    for condition in conditions:
+        part = _TILES.fullmatch(condition)
+        if not part and condition not in _TIMING:
+            known = ", ".join(CONDITIONS)
+            raise TargetError(
+                f"target {name}: there is no condition {printable(condition)!r}; known: {known}"
+            )
+        matter = "tiles" if part else "launch" if condition in _LAUNCHES else condition
+        if matter in stated:
+            raise TargetError(
+                f"target {name}: it has the conditions {stated[matter]!r} and {condition!r}, which are about "
+                "the same: leave one of them out"
+            )
+        stated[matter] = f"{part[1]}tile{'s' * (part[1] != '1')}" if part else condition
+    return tuple(
+        sorted(stated.values(), key=lambda one: [*_TIMING].index(one) if one in _TIMING else -1)
+    )
 
 
 def under(
@@ -45,20 +110,17 @@ def under(
 
     Args:
         summary: The figures of the whole target.
-        conditions: What :func:`parted` returns.
+        conditions: What :func:`ordered` returns.
         tiles: Tiles of one RDU; None where the target does not state them.
         name: The name of the result.
 
     Raises:
-        TargetError: There is no such condition, or the target lacks the figures that it changes.
+        TargetError: The target lacks the figures that a condition changes.
     """
     for condition in conditions:
         part = _TILES.fullmatch(condition)
         if part:
             summary = _part(summary, int(part[1]), tiles, name)
-        elif condition not in _TIMING:
-            known = ", ".join(CONDITIONS)
-            raise TargetError(f"target {name}: there is no condition {condition!r}; known: {known}")
         elif summary.timing is None:
             raise TargetError(
                 f"target {name}: its file has no [hardware.timing], which {condition!r} is about"
@@ -80,7 +142,7 @@ def _part(summary: TargetSummary, count: int, tiles: int | None, name: str) -> T
     if count > tiles:
         raise TargetError(f"target {name}: it has {tiles} tiles")
     if summary.timing is not None:
-        units = summary.timing.compute_units * count // tiles
+        units = max(summary.timing.compute_units * count // tiles, 1)
         summary = replace(summary, timing=replace(summary.timing, compute_units=units))
     peaks = {dtype: peak * count / tiles for dtype, peak in summary.peak_flops.items()}
     return replace(

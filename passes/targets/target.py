@@ -14,7 +14,7 @@ import onnx_ir as ir
 from samba_onnx.errors import TargetError
 from samba_onnx.facts.domains import normal_domain, qualified
 from samba_onnx.passes.targets import checks
-from samba_onnx.passes.targets.conditions import parted, under
+from samba_onnx.passes.targets.conditions import ordered, parted, under
 from samba_onnx.passes.targets.files import available_targets, read_profile
 from samba_onnx.passes.targets.hardware import summarise
 from samba_onnx.passes.targets.reasons import Reason, ReasonCode
@@ -210,16 +210,17 @@ def load_target(name_or_path: str | os.PathLike[str] | Target) -> Target:
         The target.
 
     Raises:
-        TargetError: There is no such target or condition, or its file is malformed; names the file and
-            key.
+        TargetError: There is no such target or condition, conditions contradict each other, or its file is
+            malformed; names the file and key.
     """
     if isinstance(name_or_path, Target):
         return name_or_path
     name = os.fspath(name_or_path)
-    base, conditions = (name, ()) if os.path.exists(name) else parted(name)
+    base, conditions = parted(name)
     whole = _load_builtin(base) if base in available_targets() else _build(base)
     if not conditions:
         return whole
+    conditions = ordered(conditions, name)
     named = f"{whole.name}:{','.join(conditions)}"
     return replace(whole, name=named, summary=under(whole.summary, conditions, whole.tiles, named))
 

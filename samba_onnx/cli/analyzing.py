@@ -33,6 +33,7 @@ from samba_onnx.cli.limits import (
     give_report,
 )
 from samba_onnx.cli.model_choices import (
+    chosen_target,
     device_choices,
     legalisation_choices,
     refuse_losses,
@@ -50,6 +51,7 @@ from samba_onnx.cli.options import (
     InputShapeOption,
     JsonOption,
     KeepDynamicOption,
+    KernelLoopingOption,
     LegaliseOption,
     LevelOption,
     LossOption,
@@ -82,6 +84,7 @@ if TYPE_CHECKING:
 def analyze(
     model: PortableArgument,
     target: TargetOption = "sn40l",
+    kernel_looping: KernelLoopingOption = False,
     level: LevelOption = "o3",
     placement: PlacementOption = "optimal",
     host: HostOption = "default",
@@ -132,6 +135,7 @@ def analyze(
     limits = accepted_limits(
         fail_on_fallback, max_fallbacks, max_transfer_bytes, min_rdu_nodes, min_rdu_flops, baseline
     )
+    target = chosen_target(target, kernel_looping)
     limits.refuse_other_target(target, level)
     batches = spatial_mini_batches(model, spatial_batches)
     dims, shapes = parse_sizes(dim), stated_shapes(input_shape, sample_input)

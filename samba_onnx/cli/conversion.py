@@ -26,6 +26,7 @@ from samba_onnx.cli.limits import (
     give_report,
 )
 from samba_onnx.cli.model_choices import (
+    chosen_target,
     default_destination,
     device_choices,
     legalisation_choices,
@@ -48,6 +49,7 @@ from samba_onnx.cli.options import (
     InputShapeOption,
     JsonOption,
     KeepDynamicOption,
+    KernelLoopingOption,
     LegaliseOption,
     LevelOption,
     LossOption,
@@ -84,6 +86,7 @@ def convert(
         ),
     ] = None,
     target: TargetOption = "sn40l",
+    kernel_looping: KernelLoopingOption = False,
     level: LevelOption = "o3",
     placement: PlacementOption = "optimal",
     host: HostOption = "default",
@@ -171,6 +174,7 @@ def convert(
     limits = accepted_limits(
         fail_on_fallback, max_fallbacks, max_transfer_bytes, min_rdu_nodes, min_rdu_flops, baseline
     )
+    target = chosen_target(target, kernel_looping)
     limits.refuse_other_target(target, level)
     batches = spatial_mini_batches(model, spatial_batches)
     dims, shapes = parse_sizes(dim), stated_shapes(input_shape, sample_input)

@@ -15,10 +15,12 @@ from samba_onnx.cli.fusion_options import (
     fusion_choices,
     torch_fusion,
 )
+from samba_onnx.cli.model_choices import chosen_target
 from samba_onnx.cli.options import (
     DimOption,
     InputShapeOption,
     JsonOption,
+    KernelLoopingOption,
     QuietOption,
     VerboseOption,
     parse_input_shapes,
@@ -63,6 +65,7 @@ def diff(
     after: Annotated[str, typer.Argument(metavar="AFTER", help=_SIDE)],
     allow: AllowOption = 0.0,
     target: OtherTargetOption = None,
+    kernel_looping: KernelLoopingOption = False,
     level: OtherLevelOption = None,
     optimization_rules: RulesOption = None,
     use_o1_default_rules: DefaultRulesOption = False,
@@ -96,7 +99,7 @@ def diff(
     with Activity(quiet) as activity:
         reports = [stored_report(side) for side in sides]
         other = next((report for report in reports if report is not None), None)
-        options = {"target": target, "level": level, **stated}
+        options = {"target": target, "looping": kernel_looping, "level": level, **stated}
         options |= {"rules": optimization_rules, "default_rules": use_o1_default_rules}
         left, right = (
             report or _analyzed(side, other, options, activity)
@@ -149,6 +152,7 @@ def _analyzed(
     from samba_onnx.workflows.compiler import DEFAULT_TARGET, analyze
 
     target = options["target"] or (other.target if other else DEFAULT_TARGET)
+    target = chosen_target(target, options["looping"])
     level = options["level"] or (other.level if other else "o3")
     fusion = fusion_choices(level, options["rules"], options["default_rules"])
     cut = other.parallel if other else None

@@ -20,6 +20,20 @@ if TYPE_CHECKING:
     from samba_onnx.passes.planning.legalising import LegalisationOptions
 
 
+def chosen_target(target: str, kernel_looping: bool) -> str:
+    """Return the target that ``--target`` and ``--kernel-looping`` name together.
+
+    Args:
+        target: A name or path, with or without conditions.
+        kernel_looping: Whether the device is to loop over equal sections.
+    """
+    if not kernel_looping:
+        return target
+    from samba_onnx.workflows.choices import looped_target
+
+    return looped_target(target)
+
+
 def device_choices(target: str, level: str, placement: str, host: str) -> dict[str, Any]:
     """Return what a model is converted for, as all functions that convert take it.
 

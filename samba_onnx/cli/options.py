@@ -32,7 +32,17 @@ PefArgument = Annotated[str, typer.Argument(metavar="PEF", help="A converted mod
 TargetOption = Annotated[
     str,
     typer.Option(
-        "--target", metavar="TARGET", help="Device: sn10, sn30, sn40l, or a TOML file of your own."
+        "--target",
+        metavar="TARGET",
+        help="Device: sn10, sn30, sn40l, or a TOML file of your own; "
+        "conditions behind a colon, as sn30:4tiles (docs/timing.md).",
+    ),
+]
+KernelLoopingOption = Annotated[
+    bool,
+    typer.Option(
+        "--kernel-looping",
+        help="Equal sections that follow each other are launched once, as with --target TARGET:kernel-looping.",
     ),
 ]
 LevelOption = Annotated[

@@ -15,10 +15,12 @@ from samba_onnx.cli.display import Display, refuse_overwriting, write_file
 from samba_onnx.cli.failures import EXIT_NO, EXIT_YES, complain
 from samba_onnx.cli.fusion_options import DefaultRulesOption, RulesOption, fusion_choices
 from samba_onnx.cli.limits import FailOption
+from samba_onnx.cli.model_choices import chosen_target
 from samba_onnx.cli.options import (
     OUTPUT,
     HostOption,
     JsonOption,
+    KernelLoopingOption,
     LegaliseOption,
     LevelOption,
     PlacementOption,
@@ -107,6 +109,7 @@ CsvOption = Annotated[
 def survey(
     models: ModelsArgument,
     targets: TargetsOption = "sn40l",
+    kernel_looping: KernelLoopingOption = False,
     level: LevelOption = "o3",
     placement: PlacementOption = "optimal",
     host: HostOption = "default",
@@ -138,7 +141,7 @@ def survey(
 
     Exit status 1 means that an analysis failed or, with --fail-on-fallback, that a node runs on the CPU.
     """
-    devices = _targets(targets)
+    devices = _targets(targets, kernel_looping)
     profile = host_profile(host)
     fusion_choices(level, optimization_rules, use_o1_default_rules)
     names = _models(models, output, {"--json": json, "--csv": csv, "--output": output})
@@ -170,11 +173,11 @@ def _models(models: Sequence[str], folder: str, outputs: dict[str, str | None]) 
     return names
 
 
-def _targets(text: str) -> tuple[str, ...]:
+def _targets(text: str, kernel_looping: bool) -> tuple[str, ...]:
     """Return the targets, each of which exists."""
-    from samba_onnx.passes.targets import load_target
+    from samba_onnx.passes.targets import listed, load_target
 
-    names = tuple(dict.fromkeys(part.strip() for part in text.split(",")))
+    names = tuple(dict.fromkeys(chosen_target(name, kernel_looping) for name in listed(text)))
     for name in names:
         load_target(name)
     return names
@@ -201,6 +204,7 @@ def _analyses(
 
     import samba_onnx
     from samba_onnx.cli.analysis_children import Analysis
+    from samba_onnx.passes.targets import parted
     from samba_onnx.report import Report
     from samba_onnx.report.documents import json_schema
     from samba_onnx.workflows.model_sources import model_digest
@@ -215,7 +219,8 @@ def _analyses(
     for model in models:
         digest = model_digest(model, known)
         for target in targets:
-            whole = _joined(digest, _content(target))
+            base, conditions = parted(target)
+            whole = _joined(digest, _content(base), *conditions)
             name = f"{_file_name(model)}.{_file_name(Path(target).stem)}.{whole[:16]}.json"
             analyses.append(Analysis(model, target, Path(folder, name)))
     return analyses

@@ -26,6 +26,7 @@ from samba_onnx.facts.tensor_rows import TENSOR_ROWS
 __all__ = [
     "CHOOSING",
     "FACTS",
+    "FLOAT_PRODUCTS",
     "INTEGER_DIVISIONS",
     "SAME_ON_FLOATS",
     "Facts",
@@ -66,6 +67,11 @@ CHOOSING: Final = frozenset(
     {"Clip", "GlobalMaxPool", "Max", "MaxPool", "Min", "ReduceMax", "ReduceMin", "Where"}
 )
 """Operators whose results are numbers of their operands, whichever are larger, or fit a condition."""
+
+FLOAT_PRODUCTS: Final = frozenset(
+    {"Attention", "Conv", "ConvTranspose", "DeformConv", "Einsum", "Gemm", "MatMul"}
+)
+"""Operators that multiply matrices of floating-point numbers: GEMM-like ones, in SambaFlow's words."""
 
 SAME_ON_FLOATS: Final = CHOOSING - {"GlobalMaxPool"} | {
     "Add",

@@ -1,14 +1,18 @@
-"""What a run of a graph is modelled to take, by what takes it: the one sum that plans, reports and benchmarks use."""
+"""What a run of a graph is modelled to take, by what takes it: the one sum that plans, reports and benchmarks use.
+
+In spatial mapping calls are made for each mini-batch. Copies are made once a run, and so is the launch of each
+section, for all of them stay on the chip, and the copies of what changes there, which are in no section's time.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from samba_onnx.pef.manifest import Cause, Fallback, Graph, Section
+from samba_onnx.pef.manifest import Cause, Fallback, Graph, Manifest, Section
 from samba_onnx.pef.timing import SectionTime, Term
 
-__all__ = ["ScheduleTime", "schedule_time"]
+__all__ = ["ScheduleTime", "call_seconds", "run_time", "schedule_time"]
 
 
 @dataclass(frozen=True)
@@ -31,11 +35,15 @@ class ScheduleTime:
     """Copies between host and RDU."""
     cpu: float
     """Fallbacks."""
+    residents: float = 0.0
+    """In spatial mapping: what stays, onto the chip, and what changes, back. Else the sections' own times
+    have it."""
 
     @property
     def sections(self) -> float:
         """All calls of sections."""
-        return self.launch + self.compute + self.on_chip + self.off_chip + self.fill
+        parts = self.launch + self.compute + self.on_chip + self.off_chip + self.fill
+        return parts + self.residents
 
     @property
     def on_rdu(self) -> float:
@@ -48,16 +56,57 @@ class ScheduleTime:
         return self.on_rdu + self.host_transfers + self.cpu
 
 
+def run_time(manifest: Manifest, graph: Graph) -> ScheduleTime:
+    """Return what a run of a graph of a PEF with all inputs and all outputs is modelled to take.
+
+    Args:
+        manifest: What the PEF says about itself.
+        graph: One of its graphs.
+    """
+    time = schedule_time(graph, manifest.stages())
+    if not graph.spatial_batches:
+        return time
+    return replace(time, residents=_resident_seconds(graph, manifest))
+
+
+def call_seconds(
+    graph: Graph, stages: Mapping[int, Section | Fallback]
+) -> tuple[Mapping[int, float], float]:
+    """Return the parts of a run in the order of its schedule, instead of by what takes them.
+
+    Args:
+        graph: A graph.
+        stages: Its sections and fallbacks by id.
+
+    Returns:
+        What each call takes with the copies that are made for it, by its id. Then what is made once a run in
+        spatial mapping, where calls are those of one mini-batch: copies, and launches; 0 in section mapping.
+        With as many calls as there are mini-batches it is what :func:`schedule_time` returns in all.
+    """
+    seconds = {call.id: stages[call.stage].seconds for call in graph.calls}
+    copies = [(copy.call, copy.seconds) for copy in graph.run_transfers]
+    if graph.spatial_batches:
+        launches = {call.id: _launch(stages[call.stage]) for call in graph.calls}
+        calls = {call: time - launches[call] for call, time in seconds.items()}
+        return calls, sum(launches.values()) + sum(time for _, time in copies)
+    first = graph.calls[0].id if graph.calls else 0
+    for call, time in copies:
+        call = first if call is None else call
+        seconds[call] = seconds.get(call, 0.0) + time
+    return seconds, 0.0
+
+
 def schedule_time(graph: Graph, stages: Mapping[int, Section | Fallback]) -> ScheduleTime:
     """Return what a run with all inputs and all outputs is modelled to take.
 
     Args:
-        graph: A graph; in spatial mapping its calls count once for each mini-batch.
+        graph: A graph.
         stages: Its sections and fallbacks by id, as ``Manifest.stages`` has them.
 
     Returns:
         The parts. The longest of a section's compute and traffic counts; the others go on at the same
-        time. A section of which only the sum is known counts as compute.
+        time. A section of which only the sum is known counts as compute. What stays on the chip in spatial
+        mapping is left out, which :func:`run_time` knows.
     """
     times = [stages[call.stage] for call in graph.calls]
     sections = [
@@ -71,7 +120,7 @@ def schedule_time(graph: Graph, stages: Mapping[int, Section | Fallback]) -> Sch
         longest[time.bound] += time.overlapped
     between = [copy.seconds for copy in graph.run_transfers if copy.cause is Cause.COLLECTIVE]
     return ScheduleTime(
-        launch=repeats * sum(time.launch for time in sections),
+        launch=sum(time.launch for time in sections),
         compute=repeats * longest[Term.COMPUTE],
         on_chip=repeats * longest[Term.ON_CHIP],
         off_chip=repeats * longest[Term.OFF_CHIP],
@@ -80,3 +129,28 @@ def schedule_time(graph: Graph, stages: Mapping[int, Section | Fallback]) -> Sch
         host_transfers=sum(copy.seconds for copy in graph.run_transfers) - sum(between),
         cpu=repeats * sum(stage.seconds for stage in times if isinstance(stage, Fallback)),
     )
+
+
+def _launch(stage: Section | Fallback) -> float:
+    time = stage.time if isinstance(stage, Section) else None
+    return 0.0 if time is None else time.launch
+
+
+def _resident_seconds(graph: Graph, manifest: Manifest) -> float:
+    """Return the time to bring what stays onto the chip, and what changes back, once a run."""
+    stages = manifest.stages()
+    own = [stages[call.stage] for call in graph.calls]
+    read = {name for stage in own for name in (*stage.inputs, *stage.weights)}
+    written = {name for stage in own for name in stage.outputs}
+    places = {
+        symbol.name: symbol.region
+        for symbol in manifest.symbols
+        if symbol.region and symbol.batch_shape is None
+    }
+    stays = manifest.residents() | {name for stage in own for name in stage.weights}
+    regions = {region.name: region for region in manifest.regions}
+    moved: dict[str, list[int]] = {}
+    for names in (read, written):
+        for place in sorted({places[name] for name in names & stays if name in places}):
+            moved.setdefault(regions[place].tier, []).append(regions[place].bytes)
+    return manifest.target.traffic_seconds(moved)

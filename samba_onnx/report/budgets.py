@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from samba_onnx.pef.manifest import Graph, Manifest
-from samba_onnx.pef.schedule_time import schedule_time
+from samba_onnx.pef.manifest import Manifest
+from samba_onnx.pef.schedule_time import run_time
 from samba_onnx.report.fidelity import validation
 from samba_onnx.report.records import MemoryReport, ModelledTime, SectionReport, TransferTotal
 from samba_onnx.report.sizes import run_graphs
@@ -35,49 +35,30 @@ def memory(manifest: Manifest) -> tuple[MemoryReport, ...]:
     return tuple(reports)
 
 
-def modelled_time(
-    manifest: Manifest, per_run: tuple[TransferTotal, ...], at_load: tuple[TransferTotal, ...]
-) -> ModelledTime:
-    """Add up sections and fallbacks as often as they are called, and transfers.
+def modelled_time(manifest: Manifest, at_load: tuple[TransferTotal, ...] = ()) -> ModelledTime:
+    """Add up what runs are modelled to take.
 
     Args:
         manifest: A PEF's manifest.
-        per_run: Transfers of every run.
         at_load: Transfers that are made once.
     """
-    seconds = {section.id: section.seconds for section in manifest.sections}
-    sections = sum(
-        (graph.spatial_batches or 1) * sum(seconds.get(call.stage, 0.0) for call in graph.calls)
-        + _residents_seconds(graph, manifest)
-        for graph in run_graphs(manifest)
-    )
-    transfers = sum(total.modelled_seconds for total in per_run)
-    fallbacks = {fallback.id: fallback.seconds for fallback in manifest.fallbacks}
-    on_cpu = sum(
-        fallbacks.get(call.stage, 0.0) for graph in run_graphs(manifest) for call in graph.calls
-    )
+    times = [run_time(manifest, graph) for graph in run_graphs(manifest)]
+    parts: dict[str, float] = {}
+    for time in times:
+        for name, seconds in vars(time).items():
+            if seconds:
+                parts[name] = parts.get(name, 0.0) + seconds
     return ModelledTime(
-        sections_seconds=sections,
-        transfers_seconds=transfers,
-        cpu_seconds=on_cpu,
-        total_seconds=sections + transfers + on_cpu,
+        sections_seconds=sum(time.sections for time in times),
+        transfers_seconds=sum(time.collectives + time.host_transfers for time in times),
+        cpu_seconds=sum(time.cpu for time in times),
+        total_seconds=sum(time.total for time in times),
         load_seconds=sum(total.modelled_seconds for total in at_load),
         unmodelled_cpu_nodes=sum(fallback.unmodelled for fallback in manifest.fallbacks),
         host="" if manifest.host is None else manifest.host.name,
-        parts=_time_parts(manifest),
+        parts=parts,
         validation=validation(manifest),
     )
-
-
-def _time_parts(manifest: Manifest) -> dict[str, float]:
-    """Return the seconds of a run by what takes them, parts that take none left out."""
-    stages = manifest.stages()
-    totals: dict[str, float] = {}
-    for graph in run_graphs(manifest):
-        for name, seconds in vars(schedule_time(graph, stages)).items():
-            if seconds:
-                totals[name] = totals.get(name, 0.0) + seconds
-    return totals
 
 
 def spatial_notes(manifest: Manifest) -> Iterator[str]:
@@ -93,33 +74,6 @@ def spatial_notes(manifest: Manifest) -> Iterator[str]:
                 f"{graph.spatial_batches:,} mini-batches and executes every section for each, with "
                 "all sections on the chip; parameters and optimizer states do not move between them"
             )
-
-
-def _residents_seconds(graph: Graph, manifest: Manifest) -> float:
-    """Return the modelled time to bring what stays onto the chip, and what changes back, once a run.
-
-    In section mapping the sections' own times have it.
-    """
-    if not graph.spatial_batches:
-        return 0.0
-    stages = manifest.stages()
-    own = [stages[call.stage] for call in graph.calls]
-    read = {name for stage in own for name in (*stage.inputs, *stage.weights)}
-    written = {name for stage in own for name in stage.outputs}
-    places = {
-        symbol.name: symbol.region
-        for symbol in manifest.symbols
-        if symbol.region and symbol.batch_shape is None
-    }
-    stays = manifest.residents() | {name for stage in own for name in stage.weights}
-    regions = {region.name: region for region in manifest.regions}
-    rates = {tier.name: tier.bytes_per_second for tier in manifest.target.tiers}
-    moved = [
-        regions[place]
-        for names in (read, written)
-        for place in sorted({places[name] for name in names & stays if name in places})
-    ]
-    return sum(region.bytes / rates[region.tier] for region in moved if rates[region.tier])
 
 
 def section_reports(manifest: Manifest) -> tuple[SectionReport, ...]:

@@ -12,8 +12,6 @@ from samba_onnx.report.budgets import modelled_time
 from samba_onnx.report.layout import table, titled
 from samba_onnx.report.memory_timeline import memory_timelines
 from samba_onnx.report.records import record
-from samba_onnx.report.run import total_transfers
-from samba_onnx.report.sizes import run_graphs
 from samba_onnx.report.units import byte_text, count_text, printable, second_text
 
 __all__ = ["FitLimitReport", "FitReport", "FitSizeReport", "fit_size", "fit_text"]
@@ -90,13 +88,12 @@ def fit_size(
     if manifest is None:
         return FitSizeReport(size, reserved, None, None, None, refusal)
     timelines = memory_timelines(manifest)
-    moves = [move for graph in run_graphs(manifest) for move in graph.run_transfers]
     return FitSizeReport(
         size=size,
         reserved_bytes=reserved,
         needed_bytes=max((one.peak_bytes for one in timelines), default=0),
         streamed_bytes=max((one.streamed_bytes for one in timelines), default=0),
-        modelled_seconds=modelled_time(manifest, total_transfers(moves), ()).total_seconds,
+        modelled_seconds=modelled_time(manifest).total_seconds,
         refusal=refusal,
     )
 

@@ -170,7 +170,7 @@ class Report:
             memory=memory(manifest),
             transfers_per_run=per_run,
             transfers_at_load=at_load,
-            modelled_time=modelled_time(manifest, per_run, at_load),
+            modelled_time=modelled_time(manifest, at_load),
             dynamic_dimensions=dynamic_dimensions(manifest),
             bound_dimensions=bound_dimensions(manifest),
             undocumented_support=_undocumented_support(manifest.experimental),

@@ -130,6 +130,13 @@ _COMPILING: Final = (
         choices=(1, 2, 4, 8),
         hint=True,
     ),
+    Argument(
+        "kernel_looping",
+        "launch equal sections that follow each other once",
+        kind=bool,
+        default=False,
+        commands=COMPILING,
+    ),
     Argument("o0", "every operator a section", kind=bool, default=False, commands=COMPILING),
     Argument("o1", "sections by rules of fusion", kind=bool, default=False, commands=COMPILING),
     Argument("o3", "sections as large as can be", kind=bool, default=False, commands=COMPILING),

@@ -18,7 +18,7 @@ from samba_onnx.errors import UsageError
 from samba_onnx.facts.precisions import Precision, precision_of, preset_precision
 from samba_onnx.pef.user_metadata import write_value
 from samba_onnx.sessions.arguments import tell_idle
-from samba_onnx.workflows.choices import FUSING, FusionOptions, ParallelOptions
+from samba_onnx.workflows.choices import FUSING, FusionOptions, ParallelOptions, looped_target
 from samba_onnx.workflows.compiler import DEFAULT_TARGET
 
 OUTPUT_FOLDER: Final = "out"
@@ -112,16 +112,24 @@ def default_name(model: Model | None) -> str:
     return "model" if model is None else Path(model).stem
 
 
-def target_of(options: Mapping[str, Any], target: str | os.PathLike[str] | None) -> Any:
-    """Return the device to compile for.
+def target_of(
+    options: Mapping[str, Any],
+    target: str | os.PathLike[str] | None,
+    kernel_looping: bool | None = None,
+) -> str:
+    """Return the device to compile for, a name or path, with conditions.
 
     Args:
-        options: Settings; ``arch`` counts.
-        target: Overrides them.
+        options: Settings; ``arch`` and ``kernel_looping`` count.
+        target: Overrides the first.
+        kernel_looping: Overrides the second: whether the device is to loop over equal sections. A target
+            that states this condition has it anyway.
     """
+    name = _TARGETS.get(str(options.get("arch", "")).lower(), DEFAULT_TARGET)
     if target is not None:
-        return target
-    return _TARGETS.get(str(options.get("arch", "")).lower(), DEFAULT_TARGET)
+        name = os.fspath(target)
+    looping = options.get("kernel_looping") if kernel_looping is None else kernel_looping
+    return looped_target(name) if looping else name
 
 
 def level_of(options: Mapping[str, Any], level: str | None) -> str:
@@ -202,6 +210,7 @@ class Destination:
     target: str | os.PathLike[str] | None = None
     level: str | None = None
     precision: str | None = None
+    kernel_looping: bool | None = None
 
     def where(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """Return target, level, rules of fusion and number of RDUs of a compilation.
@@ -211,7 +220,7 @@ class Destination:
         """
         level = level_of(options, self.level)
         return {
-            "target": target_of(options, self.target),
+            "target": target_of(options, self.target, self.kernel_looping),
             "level": level,
             "fusion": fusion_of(options, level),
             "parallel": parallel_of(options),

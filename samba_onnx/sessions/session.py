@@ -187,6 +187,7 @@ class SambaSession:
         target: str | os.PathLike[str] | None = None,
         level: str | None = None,
         precision: str | None = None,
+        kernel_looping: bool | None = None,
         check: bool = True,
         gradient_accumulation: bool = False,
         weights: Collection[str] | None = None,
@@ -223,12 +224,15 @@ class SambaSession:
             graph_transform_hook: Not supported.
             graph_names: A hint, which the PEF lists.
             output: Path of the PEF, which overrides the settings.
-            target: The device: a name or the path to a profile, which overrides the settings.
+            target: The device: a name or the path to a profile, with conditions, as ``sn30:4tiles``, or
+                without, which overrides the settings.
             level: ``o0`` or ``o3``, which overrides the settings.
             precision: ``fp32`` for the model's own types, ``mixed`` for bfloat16 in matrix products and
                 convolutions, ``bf16`` for bfloat16 in all that the model does not convert to float32
                 itself, ``bf16-throughout`` for all. Overrides the settings, of which
                 ``graphamp_preset`` counts. Inputs, outputs, and what is trained stay float32.
+            kernel_looping: Let the device loop over equal sections that follow each other, which are launched
+                once, as a target ``sn40l:kernel-looping`` says; overrides the settings.
             check: Compute the outputs by what was exported and by the model itself, and refuse to
                 compile if they differ; so with gradients, and with steps of the optimizers by
                 torch.optim. Dropouts are compared with their rates at 0. Where there is nothing to
@@ -264,7 +268,15 @@ class SambaSession:
             model,
             inputs,
             optimizers,
-            Destination(config_dict, (pef_metadata, metadata), output, target, level, precision),
+            Destination(
+                config_dict,
+                (pef_metadata, metadata),
+                output,
+                target,
+                level,
+                precision,
+                kernel_looping,
+            ),
             name=name,
             loss_indices=loss_indices,
             inference=inference,

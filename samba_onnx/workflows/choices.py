@@ -14,7 +14,7 @@ from samba_onnx.passes.planning.hosts import DEFAULT_HOST, load_host
 from samba_onnx.passes.planning.legalising import LegalisationOptions
 from samba_onnx.passes.rewrites.legalisation import all_rules
 from samba_onnx.passes.sharding.programs import ParallelOptions
-from samba_onnx.passes.targets import Target, load_target
+from samba_onnx.passes.targets import LOOPING, Target, load_target, with_condition
 from samba_onnx.pef.host_summary import HostSummary
 from samba_onnx.safety.files import printable
 from samba_onnx.workflows.half_types import float16_type, precision_for
@@ -24,7 +24,7 @@ from samba_onnx.workflows.sizes import Sizes, each_size
 
 __all__ = [
     "ASSUMED_SIZE", "EVERYTHING", "FUSING", "FusionOptions", "InputShapes", "ParallelOptions", "chosen_options", "chosen_settings",
-    "legalisation_options",
+    "legalisation_options", "looped_target",
 ]  # fmt: skip
 
 ASSUMED_SIZE: Final = 1
@@ -33,6 +33,15 @@ ASSUMED_SIZE: Final = 1
 InputShapes: TypeAlias = Mapping[str, tuple[int | str | None, ...]]
 
 EVERYTHING = "all"
+
+
+def looped_target(target: str | os.PathLike[str]) -> str:
+    """Return the name of a target whose device loops over equal sections.
+
+    Args:
+        target: A name or path, with or without conditions, this one among them or not.
+    """
+    return with_condition(os.fspath(target), LOOPING)
 
 
 def legalisation_options(legalise: str, no_legalise: Sequence[str]) -> LegalisationOptions:

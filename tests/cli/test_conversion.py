@@ -58,6 +58,7 @@ def test_options_reach_the_compiler(samba_port: SambaPort, compiler: Compiler, m
         "input_shapes": {"a=b": (1, None, "rows"), "scalar": ()},
         "keep_dynamic": False,
         "float16": "bfloat16",
+        "precision": None,
         "legalise": "all",
         "no_legalise": ["pad"],
         "optimization_rules": None,

@@ -14,6 +14,9 @@ from samba_onnx.errors import UsageError
 from samba_onnx.pef import gradients
 from samba_onnx.pef.gradients import reduction_transfers
 from samba_onnx.pef.manifest import Manifest
+from samba_onnx.pef.schedule_time import run_time
+from samba_onnx.pef.timing import SectionTime
+from samba_onnx.report.budgets import modelled_time
 from samba_onnx.runtime.reducing import ReductionMode
 from samba_onnx.runtime.scaling import StepModel
 from tests.runtime.building import FROM, INPUT, OUTPUT, TO, Plan, build, section
@@ -134,3 +137,38 @@ def test_what_does_not_train_is_refused(tmp_path: Path) -> None:
         manifest = stack.enter_context(build(tmp_path, plan)).manifest
     with pytest.raises(UsageError, match="computes no gradients of weights"):
         StepModel(manifest, manifest.graphs[0])
+
+
+def test_a_looped_launch_is_left_out_of_every_step(manifest: Manifest) -> None:
+    """Each section but the first is looped: only that one has a launch of its own."""
+    times = [SectionTime(launch=1e-3 * (n == 0), compute=one) for n, one in enumerate(TIMES)]
+    sections = tuple(
+        dataclasses.replace(section, time=time, seconds=time.seconds)
+        for section, time in zip(manifest.sections, times, strict=True)
+    )
+    looped = dataclasses.replace(manifest, sections=sections)
+    model = StepModel(looped, looped.graphs[0])
+    alone = sum(TIMES) + 1e-3 + copies(looped)
+    assert model.step(1, NORMAL).seconds == pytest.approx(alone, rel=EXACT)
+    assert modelled_time(looped).total_seconds == pytest.approx(alone, rel=EXACT)
+    step = model.step(64, OPTIMAL)
+    assert step.seconds == pytest.approx(alone + step.waiting_seconds, rel=EXACT)
+
+
+def test_launches_and_copies_of_a_spatial_run_count_once(manifest: Manifest) -> None:
+    sections = tuple(
+        dataclasses.replace(one, time=SectionTime(launch=0.25, compute=one.seconds))
+        for one in manifest.sections
+    )
+    sections = tuple(dataclasses.replace(one, seconds=0.25 + one.seconds) for one in sections)
+    graph = dataclasses.replace(manifest.graphs[0], spatial_batches=3)
+    spatial = dataclasses.replace(manifest, sections=sections, graphs=(graph,))
+    time, model = run_time(spatial, graph), StepModel(spatial, graph)
+    assert time.launch == 0.25 * len(TIMES)
+    assert time.residents > 0
+    alone = 3 * sum(TIMES) + time.launch + time.residents + copies(spatial)
+    assert model.step(1, NORMAL).seconds == pytest.approx(alone, rel=EXACT)
+    assert modelled_time(spatial).total_seconds == pytest.approx(alone, rel=EXACT)
+    for mode in ReductionMode:
+        step = model.step(8, mode)
+        assert step.seconds == pytest.approx(alone + step.waiting_seconds, rel=EXACT)

@@ -1,0 +1,81 @@
+"""What a run is modelled to take is one number, whoever adds it up."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import numpy_helper
+
+from samba_onnx.passes.planning.plan import GraphPlan
+from samba_onnx.pef.manifest import Manifest
+from samba_onnx.pef.schedule_time import call_seconds, run_time
+from samba_onnx.pef.timing import Term
+from samba_onnx.report import Report
+from samba_onnx.workflows.choices import ParallelOptions
+from samba_onnx.workflows.compiler import analyze
+
+EXACT = 1e-12
+"""Of sums of a few times, in another order."""
+LAYERS = "".join(f"a{n} = MatMul(b{n}, w{n})\n b{n + 1} = Relu(a{n})\n" for n in range(4))
+WEIGHTS = ", ".join(f"float[64,64] w{n}" for n in range(4))
+VALUES = np.ones((64, 64), np.float32)
+TEXT = f"""<ir_version: 9, opset_import: ["": 20]>
+g (float[64,64] x) => (float[64,64] b4) <{WEIGHTS}> {{ c = Relu(x)
+ b0 = Acos(c)
+ {LAYERS} }}"""
+
+PROGRAMS = {
+    "o0": ("sn40l", "o0", 1),
+    "o3": ("sn40l", "o3", 1),
+    "looped": ("sn40l:kernel-looping,host-launch", "o0", 1),
+    "tensor-parallel": ("sn40l", "o0", 2),
+    "tensor-parallel and looped": ("sn40l:kernel-looping", "o0", 2),
+}
+
+
+def manifest_of(folder: Path, target: str, level: str, rdus: int) -> Manifest:
+    model = onnx.parser.parse_model(TEXT)
+    weights = [numpy_helper.from_array(VALUES, f"w{n}") for n in range(4)]
+    model.graph.initializer.extend(weights)
+    del model.graph.value_info[:]
+    onnx.save(model, folder / "m.onnx")
+    parallel = ParallelOptions("weight", rdus) if rdus > 1 else None
+    return analyze(folder / "m.onnx", target=target, level=level, parallel=parallel)
+
+
+def plan_seconds(manifest: Manifest) -> float:
+    return GraphPlan(
+        graph=manifest.graphs[0],
+        sections=manifest.sections,
+        fallbacks=manifest.fallbacks,
+        symbols=manifest.symbols,
+        regions=manifest.regions,
+        stages=(),
+        experimental={},
+        notes=(),
+    ).seconds
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_plan_report_and_schedule_add_up_to_one_time(program: str, tmp_path: Path) -> None:
+    manifest = manifest_of(tmp_path, *PROGRAMS[program])
+    graph, stages = manifest.graphs[0], manifest.stages()
+    time, report = run_time(manifest, graph), Report.from_manifest(manifest).modelled_time
+    assert time.cpu > 0
+    assert bool(time.collectives) == (manifest.parallel is not None)
+    assert plan_seconds(manifest) == pytest.approx(time.total, rel=EXACT)
+    assert report.total_seconds == pytest.approx(time.total, rel=EXACT)
+    assert sum(report.parts.values()) == pytest.approx(time.total, rel=EXACT)
+    called = [stages[call.stage] for call in graph.calls]
+    by_hand = sum(stage.seconds for stage in called) + sum(t.seconds for t in graph.run_transfers)
+    assert time.total == pytest.approx(by_hand, rel=EXACT)
+    calls, once = call_seconds(graph, stages)
+    assert (sum(calls.values()), once) == (pytest.approx(time.total, rel=EXACT), 0.0)
+    for section in Report.from_manifest(manifest).sections:
+        parts = section.time_parts
+        overlapped = max(parts["compute"], parts["on_chip"], parts["off_chip"])
+        assert section.modelled_seconds == parts["launch"] + overlapped + parts["fill"]
+        assert section.dominant in set(Term)
