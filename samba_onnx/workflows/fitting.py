@@ -215,11 +215,13 @@ class FitSearch:
         other = max(smaller, key=lambda plan: plan.size, default=None)
         # All of them fit, and have something reserved.
         if other is None or (other.reserved or 0) > (low.reserved or 0):
-            size = 2 * low.size  # it fell: activations begin to take turns, or sections are cut otherwise
+            size = (
+                2 * low.size
+            )  # it fell: activations begin to take turns, or sections are cut otherwise
         elif other.reserved != low.reserved:
             curve = self._curve(other, low, third=True)
             size = _crossing(curve, fits, low.size, low.size * _GROWTH)
-        elif len(smaller) > _FLAT:
+        elif sum(plan.reserved == low.reserved for plan in smaller) > _FLAT:
             return None
         else:
             # It may be that sections are not cut yet: far away they are.
