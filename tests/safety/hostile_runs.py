@@ -115,13 +115,13 @@ def _long_vectors() -> Iterator[Entry]:
     )
     grow = [
         node("Concat", [f"v{n}", f"v{n}"], [f"v{n + 1}"], axis=0, name=f"double{n}")
-        for n in range(36)
+        for n in range(38)
     ]
     yield (
         "long_vector_doubled",
-        "2^37 integers",
+        "2^39 integers",
         model(
-            [node("Shape", ["x"], ["v0"]), *grow, node("Neg", ["v36"], ["y"], name="last")],
+            [node("Shape", ["x"], ["v0"]), *grow, node("Neg", ["v38"], ["y"], name="last")],
             outputs=[value("y", None, INT64)],
         ),
     )
