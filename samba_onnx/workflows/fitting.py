@@ -209,7 +209,7 @@ class FitSearch:
 
     def _beyond(self, low: SizePlan, fits: _Fits) -> int | None:
         """Return a size above all that were planned, all of which fit."""
-        if low.size == self._most:
+        if low.size >= self._most:  # larger, where the first multiple of the step is
             return None
         smaller = [plan for plan in self._plans.values() if plan.size < low.size]
         other = max(smaller, key=lambda plan: plan.size, default=None)

@@ -120,6 +120,14 @@ def test_what_is_reserved_may_fall_and_rise_again(first: int, fall: int) -> None
         assert answer.largest.size > 22
 
 
+def test_a_first_multiple_above_all_that_is_planned_ends_the_search() -> None:
+    planner = Planner(lambda size: 100 * size, never)
+    for answer in FitSearch(planner, target(), step=6 * MOST_SIZE).largest():
+        assert answer.largest is not None
+        assert answer.largest.size == 6 * MOST_SIZE
+    assert planner.sizes == [6 * MOST_SIZE]
+
+
 @pytest.mark.parametrize("limit", [1, 7, 512, 1000, 1024, 131_072])
 def test_what_the_model_refuses_ends_the_search(limit: int) -> None:
     planner = Planner(FUNCTIONS["line"], lambda size: size > limit)
