@@ -183,11 +183,19 @@ def _circumstances(before: Report, after: Report) -> tuple[str, ...]:
         "level": (before.level, after.level),
         "sizes": (_sizes(before), _sizes(after)),
     }
+    if before.sections and after.sections:
+        pairs["modelled times"] = (_timing(before), _timing(after))
     return tuple(
         f"{name}: {left or 'none'} → {right or 'none'}"
         for name, (left, right) in pairs.items()
         if left != right
     )
+
+
+def _timing(report: Report) -> str:
+    """Return how times of sections are modelled: reports of older versions do not know their parts."""
+    has_parts = any(section.time_parts for section in report.sections)
+    return "with launches and efficiencies" if has_parts else "at peak rates"
 
 
 def _sizes(report: Report) -> str:

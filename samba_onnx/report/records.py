@@ -6,7 +6,7 @@ The docstrings below are the descriptions in ``docs/report.schema.json``.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeVar, dataclass_transform
 
 from samba_onnx.pef.manifest import Cause, Direction
@@ -17,7 +17,7 @@ SCHEMA_VERSION = 1
 T = TypeVar("T")
 
 
-@dataclass_transform(frozen_default=True)
+@dataclass_transform(frozen_default=True, field_specifiers=(field,))
 def record(cls: type[T]) -> type[T]:
     """Make a frozen dataclass whose JSON schema carries its field docstrings."""
     cls.__pydantic_config__ = {  # type: ignore[attr-defined]
@@ -108,10 +108,10 @@ class SectionReport:
     """Launch, the longest of compute and traffic, and the filling of its pipeline."""
     operators: dict[str, int]
     """Nodes by operator."""
-    dominant: str
+    dominant: str = ""
     """The part of its time that takes the longest: ``launch``, ``compute``, ``on-chip traffic``, ``off-chip
     traffic`` or ``fill``; empty for a PEF that does not know the parts."""
-    time_parts: dict[str, float]
+    time_parts: dict[str, float] = field(default_factory=dict)
     """Seconds by part; compute and both kinds of traffic go on at the same time."""
     rule: str = ""
     """The rule of fusion that it is one section for; empty where none is."""
@@ -240,10 +240,10 @@ class ModelledTime:
     """Nodes on the CPU whose time is not modelled: a size is not known, or what they do with it."""
     host: str
     """Name of the host's profile; empty where nothing runs on the CPU."""
-    parts: dict[str, float]
+    parts: dict[str, float] = field(default_factory=dict)
     """Seconds of a run by what takes them: launches, sections by the longest of their parts, fill, exchanges
     between RDUs, copies to and from the host, the CPU."""
-    validation: str
+    validation: str = ""
     """How near modelled times of this kind of program are to published ones, in a sentence."""
 
 

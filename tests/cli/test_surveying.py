@@ -8,6 +8,7 @@ from pathlib import Path
 import onnx
 import pytest
 
+from samba_onnx.cli.surveying import _analyses
 from samba_onnx.report import Report
 from samba_onnx.report.surveying import figures_of
 from samba_onnx.workflows.compiler import analyze
@@ -96,3 +97,14 @@ def test_wrong_usage(
     assert len(result.err.splitlines()) == 1
     assert words in result.err
     assert not (tmp_path / "survey").exists()
+
+
+def test_conditions_of_a_target_of_ones_own_are_no_part_of_its_file_name(tmp_path: Path) -> None:
+    model, target = tmp_path / "m.onnx", tmp_path / "own.toml"
+    onnx.save(onnx.parser.parse_model(MODEL % "y = Relu(x)"), model)
+    places = set()
+    for text, conditions in (("sn30", ":tuned"), ("sn10", ":tuned"), ("sn10", ":host-launch")):
+        target.write_text(f'extends = "{text}"')
+        (one,) = _analyses([str(model)], [f"{target}{conditions}"], {}, "survey")
+        places.add(one.report)
+    assert len(places) == 3

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 
 import pytest
 
 from samba_onnx.errors import UsageError
 from samba_onnx.pef.manifest import Manifest
+from samba_onnx.pef.timing import SectionTime
 from samba_onnx.report import Report
 from samba_onnx.report.comparing import amount_text, difference
 from samba_onnx.report.difference import DifferenceReport
@@ -66,6 +68,27 @@ def test_what_moves_to_the_cpu_is_worse() -> None:
     assert answer.headline.startswith("a.pef → b.pef: worse: cpu nodes 0 nodes → 2 nodes (new)")
     assert {(one.change, one.instead) for one in answer.fallbacks} == {("new", "on the RDU")}
     assert all(one.cpu_nodes_after > one.cpu_nodes_before for one in answer.operators)
+
+
+def test_a_report_from_before_times_had_parts_is_read() -> None:
+    report = Report.from_manifest(detector())
+    document = json.loads(report.to_json())
+    for section in document["sections"]:
+        del section["dominant"], section["time_parts"]
+    del document["modelled_time"]["parts"], document["modelled_time"]["validation"]
+    older = read_report(json.dumps(document).encode(), "older.json")
+    assert older.sections[0].time_parts == {}
+    assert not difference(older, report, ("older.json", "b.pef")).worse
+
+
+def test_other_models_of_times_are_no_riddle() -> None:
+    time = SectionTime(launch=1e-6, compute=1e-6)
+    first, *others = detector().sections
+    timed = dataclasses.replace(first, time=time, seconds=time.seconds)
+    known = dataclasses.replace(detector(), sections=(timed, *others))
+    assert compared(detector(), known).circumstances == (
+        "modelled times: at peak rates → with launches and efficiencies",
+    )
 
 
 def test_a_little_more_time_may_be_allowed() -> None:
