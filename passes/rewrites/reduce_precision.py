@@ -12,6 +12,7 @@ import onnx
 import onnx_ir as ir
 
 from samba_onnx.facts.domains import is_default
+from samba_onnx.facts.names import FreeNames
 from samba_onnx.facts.operators import FLOAT_PRODUCTS, operators
 from samba_onnx.facts.precisions import (
     CONTROL,
@@ -29,6 +30,7 @@ from samba_onnx.passes.rewrites.rewriting import (
     add_initializer,
     constant,
     converted,
+    each_graph,
     inherit,
     is_operator,
 )
@@ -152,6 +154,13 @@ class _Retyping:
 
     model: ir.Model
     choice: _Choice
+    _names: FreeNames = field(init=False)
+    """Names of the model's values, which no other value may take: whoever compares goes by them."""
+
+    def __post_init__(self) -> None:
+        graphs = each_graph(self.model)
+        values = (value for graph in graphs for value in _all_values(graph))
+        self._names = FreeNames(value.name for value in values if value.name)
 
     def apply(self) -> None:
         """Give every value the type in which it is computed, and every node operands of its types."""
@@ -204,7 +213,8 @@ class _Retyping:
             _set_type(value)
             return True
         is_weight = bool(value.meta.get(WEIGHT))
-        twin = add_initializer(self.model, f"{value.name}_bfloat16", narrow, weight=is_weight)
+        name = self._names.take(f"{value.name}_bfloat16")
+        twin = add_initializer(self.model, name, narrow, weight=is_weight)
         for node, place in uses:
             node.replace_input_with(place, twin)
         return True
@@ -213,7 +223,7 @@ class _Retyping:
         self, value: ir.Value, uses: Sequence[tuple[ir.Node, int]], dtype: ir.DataType
     ) -> ir.Value:
         """Put a Cast behind a value, and let nodes read its result."""
-        cast = _cast(value, dtype)
+        cast = self._cast(value, dtype)
         producer, graph = value.producer(), self.model.graph
         inherit([cast], producer or (uses[0][0] if uses else cast))
         if producer is not None:
@@ -227,7 +237,7 @@ class _Retyping:
     def _cast_output(self, value: ir.Value) -> None:
         """Return float32 in the place of a value that is bfloat16 now, under its name."""
         graph, name = self.model.graph, value.name
-        cast = _cast(value, _WIDE)
+        cast = self._cast(value, _WIDE)
         producer = value.producer()
         assert producer is not None
         inherit([cast], producer)
@@ -237,15 +247,25 @@ class _Retyping:
                 graph.outputs[place] = result
         result.doc_string = value.doc_string
         result.metadata_props.update(value.metadata_props)
-        value.name, result.name = f"{name}_bfloat16", name
+        value.name, result.name = self._names.take(f"{name}_bfloat16"), name
         graph.append(cast)
+
+    def _cast(self, value: ir.Value, dtype: ir.DataType) -> ir.Node:
+        cast = ir.node("Cast", [value], {"to": int(dtype)})
+        suffix = "float32" if dtype is _WIDE else "bfloat16"
+        cast.outputs[0].name = self._names.take(f"{value.name}_{suffix}")
+        cast.outputs[0].type, cast.outputs[0].shape = ir.TensorType(dtype), value.shape
+        return cast
 
 
 def _values(graph: ir.Graph) -> Iterator[ir.Value]:
     """Yield each float32 value of a graph once, without those of its subgraphs."""
-    every = [*graph.inputs, *graph.initializers.values()]
-    every += [output for node in graph for output in node.outputs]
-    yield from (value for value in dict.fromkeys(every) if _is_wide(value))
+    yield from (value for value in dict.fromkeys(_all_values(graph)) if _is_wide(value))
+
+
+def _all_values(graph: ir.Graph) -> Iterator[ir.Value]:
+    yield from (*graph.inputs, *graph.initializers.values())
+    yield from (output for node in graph for output in node.outputs)
 
 
 def _is_wide(value: ir.Value | None) -> bool:
@@ -254,14 +274,6 @@ def _is_wide(value: ir.Value | None) -> bool:
 
 def _reads_sizes(node: ir.Node) -> bool:
     return is_operator(node, *_SIZES)
-
-
-def _cast(value: ir.Value, dtype: ir.DataType) -> ir.Node:
-    cast = ir.node("Cast", [value], {"to": int(dtype)})
-    suffix = "float32" if dtype is _WIDE else "bfloat16"
-    cast.outputs[0].name = f"{value.name}_{suffix}"
-    cast.outputs[0].type, cast.outputs[0].shape = ir.TensorType(dtype), value.shape
-    return cast
 
 
 def _set_type(value: ir.Value) -> None:

@@ -135,7 +135,7 @@ def chosen_options(
         UsageError: There is no such choice, or the target lacks a type.
     """
     chosen = precision_for(target, precision)
-    half = float16_type(target, float16)
+    half = float16_type(target, float16, chosen)
     assumed = None if keep_dynamic else ASSUMED_SIZE
     return [
         PipelineOptions(sizes, input_shapes or {}, assumed, half, chosen)

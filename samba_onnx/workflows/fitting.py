@@ -213,16 +213,15 @@ class FitSearch:
             return None
         smaller = [plan for plan in self._plans.values() if plan.size < low.size]
         other = max(smaller, key=lambda plan: plan.size, default=None)
-        if other is None:
-            size = 2 * low.size
-        elif (
-            other.reserved is not None
-            and low.reserved is not None
-            and other.reserved < low.reserved
-        ):
+        # All of them fit, and have something reserved.
+        if other is None or (other.reserved or 0) > (low.reserved or 0):
+            size = (
+                2 * low.size
+            )  # it fell: activations begin to take turns, or sections are cut otherwise
+        elif other.reserved != low.reserved:
             curve = self._curve(other, low, third=True)
             size = _crossing(curve, fits, low.size, low.size * _GROWTH)
-        elif len(smaller) > _FLAT:
+        elif sum(plan.reserved == low.reserved for plan in smaller) > _FLAT:
             return None
         else:
             # It may be that sections are not cut yet: far away they are.

@@ -20,13 +20,17 @@ CHOICES: Final = (*_TYPES, _LEFT)
 """What users choose from."""
 
 
-def float16_type(target: Target, choice: str | None = None) -> ir.DataType | None:
+def float16_type(
+    target: Target, choice: str | None = None, precision: Precision = Precision.FP32
+) -> ir.DataType | None:
     """Return the type that takes the place of float16.
 
     Args:
         target: The device.
         choice: ``float32``, ``bfloat16``, or ``cpu`` to leave float16 to the host; None takes float32 if
             the target has it, else bfloat16.
+        precision: In which types operators compute; where all compute in bfloat16, so does float16 by default:
+            it would be float32 by conversions, which they keep.
 
     Returns:
         None where float16 stays: the target has it itself, or has neither of the others.
@@ -37,7 +41,9 @@ def float16_type(target: Target, choice: str | None = None) -> ir.DataType | Non
     if choice is None:
         if "float16" in target.dtypes:
             return None
-        return next((_TYPES[name] for name in _TYPES if name in target.dtypes), None)
+        whole = precision in (Precision.BF16, Precision.BF16_THROUGHOUT)
+        order = ("bfloat16", "float32") if whole else tuple(_TYPES)
+        return next((_TYPES[name] for name in order if name in target.dtypes), None)
     if choice not in CHOICES:
         raise UsageError(f"float16 is {choice!r}: expected one of {', '.join(CHOICES)}")
     if choice == _LEFT:

@@ -10,7 +10,7 @@ import pytest
 from samba_onnx.errors import ModelError, OutOfDeviceMemoryError
 from samba_onnx.passes.planning.allocation import allocate
 from samba_onnx.pef.manifest import Manifest
-from samba_onnx.workflows.fitting import MOST_PLANNINGS, FitSearch
+from samba_onnx.workflows.fitting import MOST_PLANNINGS, MOST_SIZE, FitSearch
 from tests.report.samples import detector, target
 
 HBM, ALL = 64_000_000_000, 1_564_000_000_000
@@ -95,12 +95,29 @@ def test_activations_that_take_turns_where_memory_is_short(name: str, first: int
     """What is reserved falls to a fifth there, in regions of other names, and rises again."""
     planner = Planner(FUNCTIONS[name], never, turns=True)
     for answer in FitSearch(planner, target(), first=first).largest():
-        if answer.next is None:
-            continue  # the largest size that is planned at all fits
         assert answer.largest is not None
+        if answer.next is None:
+            assert answer.largest.size == MOST_SIZE  # the largest that is planned at all fits
+            continue
         assert answer.next.size == answer.largest.size + 1
         assert planner.fits(answer.largest.size, answer.tiers)
         assert not planner.fits(answer.next.size, answer.tiers)
+
+
+@pytest.mark.parametrize("fall", [HBM // 5, HBM // 2])
+@pytest.mark.parametrize("first", [1, 3, 7])
+def test_what_is_reserved_may_fall_and_rise_again(first: int, fall: int) -> None:
+    """As where sections are cut otherwise; a size that takes less than the one before is no last one."""
+
+    def size(count: int) -> int:
+        return 2_800_000_000 * count - (fall if count > 20 else 0)
+
+    planner = Planner(size, never)
+    for answer in FitSearch(planner, target(), first=first).largest():
+        assert answer.largest is not None
+        assert answer.next is not None
+        assert answer.next.size == answer.largest.size + 1
+        assert answer.largest.size > 22
 
 
 @pytest.mark.parametrize("limit", [1, 7, 512, 1000, 1024, 131_072])

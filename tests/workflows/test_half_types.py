@@ -10,6 +10,7 @@ from onnx import TensorProto
 
 import samba_onnx
 from samba_onnx.errors import UsageError
+from samba_onnx.facts.precisions import Precision, describe_precision
 from samba_onnx.passes.rewrites.rewriting import SMALL
 from samba_onnx.passes.targets import load_target
 from samba_onnx.workflows.half_types import float16_type
@@ -26,6 +27,25 @@ def test_float32_is_taken_where_the_target_has_it(tmp_path: Path) -> None:
         path = tmp_path / "mine.toml"
         path.write_text(f'extends = "sn40l"\nname = "mine"\ndtypes = {dtypes}\n')
         assert float16_type(load_target(path)) == expected
+
+
+def test_what_computes_in_bfloat16_throughout_takes_it_for_float16() -> None:
+    target = load_target("sn40l")
+    for precision, expected in (
+        (Precision.BF16, ir.DataType.BFLOAT16),
+        (Precision.BF16_THROUGHOUT, ir.DataType.BFLOAT16),
+        (Precision.MIXED, ir.DataType.FLOAT),
+    ):
+        assert float16_type(target, precision=precision) == expected
+        assert float16_type(target, "float32", precision) == ir.DataType.FLOAT
+
+
+def test_no_operator_of_a_float16_model_stays_in_float32() -> None:
+    net = Net(0)
+    model = net.model({"x": (TensorProto.FLOAT, [4, 128])}, net.linear("x", 128, 128))
+    manifest = samba_onnx.analyze(in_float16(model), precision="bf16")
+    assert {symbol.type for symbol in manifest.symbols if symbol.region} == {"tensor(bfloat16)"}
+    assert not any("In float32" in note for note in describe_precision(manifest.metadata))
 
 
 def test_a_choice_is_followed_or_refused(tmp_path: Path) -> None:

@@ -52,37 +52,21 @@ _PRODUCTS: Final = frozenset(
 """Functions that multiply matrices: GEMM-like ones, in SambaFlow's words."""
 _CARRYING: Final = frozenset(
     {
-        *(
-            "__getitem__",
-            "chunk",
-            "clone",
-            "contiguous",
-            "detach",
-            "expand",
-            "expand_as",
-            "flatten",
-        ),
-        *("flip", "max_pool1d", "max_pool2d", "max_pool3d", "movedim", "narrow", "permute", "relu"),
-        *("repeat", "repeat_interleave", "reshape", "reshape_as", "roll", "select", "split"),
-        *("squeeze", "swapaxes", "t", "tensor_split", "tile", "transpose", "unbind", "unflatten"),
-        *("unsqueeze", "view", "view_as", "__get__"),
+        *("__getitem__", "chunk", "clone", "contiguous", "detach", "expand", "expand_as"),
+        *("flatten", "flip", "max_pool1d", "max_pool2d", "max_pool3d", "movedim", "narrow"),
+        *("permute", "relu", "repeat", "repeat_interleave", "reshape", "reshape_as", "roll"),
+        *("select", "split", "squeeze", "swapaxes", "t", "tensor_split", "tile", "transpose"),
+        *("unbind", "unflatten", "unsqueeze", "view", "view_as", "__get__"),
     }
 )
 """Functions of one tensor whose numbers are some of its own, which bfloat16 has if the tensor has it."""
 _QUESTIONS: Final = frozenset(
     {
-        *(
-            "__len__",
-            "backward",
-            "dim",
-            "element_size",
-            "get_device",
-            "is_complex",
-            "is_contiguous",
-        ),
-        *("is_floating_point", "is_nonzero", "numel", "register_hook", "retain_grad", "size"),
-        *("stride", "storage_offset", "data_ptr", "__set__", "__repr__", "__format__"),
-        *("register_post_accumulate_grad_hook", "is_inference", "_is_view", "type", "numpy"),
+        *("__len__", "backward", "dim", "element_size", "get_device", "is_complex"),
+        *("is_contiguous", "is_floating_point", "is_nonzero", "numel", "register_hook"),
+        *("retain_grad", "size", "stride", "storage_offset", "data_ptr", "__set__", "__repr__"),
+        *("__format__", "register_post_accumulate_grad_hook", "is_inference", "_is_view"),
+        *("type", "numpy"),
     }
 )
 """What computes nothing."""
@@ -148,6 +132,9 @@ class Computing:
         self.precision = precision
         self.wide: dict[str, Counter[str]] = {}
         """Functions that computed in float32, with how often they did, by the reason."""
+        self._own: Any = WeakIdKeyDictionary()
+        """Tensors that the module itself states in bfloat16: what it has and is given so, and what it
+        computes of nothing else."""
 
     def metadata(self) -> dict[str, str]:
         """Return what a PEF says of it; nothing where a module computes in its own types."""
@@ -155,15 +142,25 @@ class Computing:
             return {}
         return write_precision(self.precision, self.wide)
 
+    def mark_own(self, results: Any) -> None:
+        """Note that the module itself states the tensors among results in bfloat16 that are so."""
+        for leaf in pytree.tree_leaves(results):
+            if _is_floating(leaf) and _type(leaf) is torch.bfloat16:
+                self._own[leaf] = True
+
+    def is_own(self, leaf: Any) -> bool:
+        """Return whether something is a tensor that the module itself states in bfloat16."""
+        return _is_floating(leaf) and leaf in self._own
+
     def returned(self, outputs: Any) -> Any:
-        """Return outputs in float32, which the module would have returned.
+        """Return outputs in the types that the module would have returned.
 
         Args:
             outputs: Nested tensors, and others.
         """
         if self.precision.is_own:
             return outputs
-        return pytree.tree_map(_widened, outputs)
+        return pytree.tree_map(lambda x: x if self.is_own(x) else _widened(x), outputs)
 
     def note(self, reason: str, name: str) -> None:
         """Count a function that computes in float32."""
@@ -172,7 +169,7 @@ class Computing:
 
 @contextlib.contextmanager
 def computing(module: nn.Module) -> Iterator[Computing]:
-    """Let a module compute in the current precision within the context, and return float32.
+    """Let a module compute in the current precision within the context, and return its own types.
 
     Args:
         module: Gets hooks around ``forward``, outside of which nothing changes: torch's exporter calls
@@ -184,7 +181,8 @@ def computing(module: nn.Module) -> Iterator[Computing]:
         return
     modes: list[_Narrowing] = []
 
-    def enter(_module: nn.Module, _args: Any) -> None:
+    def enter(called: nn.Module, args: Any, keywords: Any) -> None:
+        state.mark_own((args, keywords, *called.parameters(), *called.buffers()))
         modes.append(_Narrowing(state))
         modes[-1].__enter__()  # type: ignore[no-untyped-call]  # torch annotates nothing here
 
@@ -193,7 +191,7 @@ def computing(module: nn.Module) -> Iterator[Computing]:
         return None if returned is None else state.returned(returned)
 
     hooks = (
-        module.register_forward_pre_hook(enter),
+        module.register_forward_pre_hook(enter, with_kwargs=True),
         module.register_forward_hook(leave, always_call=True),
     )
     try:
@@ -253,6 +251,10 @@ class _Narrowing(TorchFunctionMode):
         self, func: Callable[..., Any], name: str, args: Any, keywords: dict[str, Any]
     ) -> Any:
         tensors = [leaf for leaf in pytree.tree_leaves((args, keywords)) if _is_floating(leaf)]
+        if tensors and all(map(self._state.is_own, tensors)):
+            results = func(*args, **keywords)
+            self._state.mark_own(results)
+            return results
         reason = self._reason(name, tensors)
         if reason is None:
             args, keywords = pytree.tree_map(self._narrow, (args, keywords))
@@ -301,6 +303,8 @@ class _Narrowing(TorchFunctionMode):
         """Convert a tensor to float32, as the module asks for."""
         tensor = args[0]
         if self._precision is Precision.BF16_THROUGHOUT:
+            if self._state.is_own(tensor):
+                return tensor.view_as(tensor)  # another tensor, which is returned in float32
             return self._narrow(tensor) if tensor.is_floating_point() else tensor.to(torch.bfloat16)
         if self._precision is Precision.MIXED:
             return func(*args, **keywords)

@@ -314,12 +314,23 @@ class _Writer:
 
     def _output(self, value: ir.Value, proposal: str) -> str:
         """Make a value an output under the proposed name, or under that with a number behind it."""
+        if not value.is_graph_output():
+            self._leave_name(value, proposal)
         if value.name == proposal and value.producer() and not value.is_graph_output():
             self._build.graph.outputs.append(value)
             return proposal
         name = self._build.available(proposal)
         self._build.output(value, name)
         return name
+
+    def _leave_name(self, value: ir.Value, proposal: str) -> None:
+        """Give a value the proposed name if it is a conversion of the one that has it."""
+        producer = value.producer()
+        source = producer.inputs[0] if producer is not None and producer.op_type == "Cast" else None
+        if source is None or source.name != proposal or source.producer() is None:
+            return
+        if not source.is_graph_output():
+            source.name, value.name = self._build.unique(f"{proposal}_bfloat16"), proposal
 
     def _updates(self, results: Sequence[ir.Value | None]) -> dict[str, str]:
         """Add the new values of buffers to the outputs; return the regions of all values."""

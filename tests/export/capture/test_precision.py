@@ -90,3 +90,24 @@ def test_statistics_stay_float32_and_are_written() -> None:
     assert module.running_mean.dtype is torch.float32
     assert module.running_mean.abs().min() > 0
     assert state.wide == {"running statistics": {"batch_norm": 1}}
+
+
+@pytest.mark.parametrize("precision", [BF16, MIXED, Precision.BF16_THROUGHOUT])
+def test_what_the_module_states_in_bfloat16_is_returned_so(precision: Precision) -> None:
+    class Stated(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear, self.norm = nn.Linear(4, 4).bfloat16(), nn.LayerNorm(4).bfloat16()
+
+        def forward(self, x: Tensor, other: Tensor) -> tuple[Tensor, ...]:
+            own = self.norm(self.linear(x))
+            return own, own.float(), other.exp(), own.float() * 2, own * 1.5
+
+    x, other = torch.randn(2, 4, dtype=torch.bfloat16), torch.randn(2, 4)
+    module = Stated()
+    expected = module(x, other)
+    with computing_in(precision), computing(module) as state:
+        results = module(x, other=other)
+    assert [result.dtype for result in results] == [result.dtype for result in expected]
+    assert torch.equal(results[0], expected[0])
+    assert not {"layer_norm", "linear"} & set().union(*state.wide.values(), set())

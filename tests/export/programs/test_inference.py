@@ -14,7 +14,9 @@ from transformers.modeling_outputs import BaseModelOutput
 
 import models
 from samba_onnx.errors import ModelError, UsageError
+from samba_onnx.export.capture.precision import computing_in
 from samba_onnx.export.programs.inference import Exported, export_inference, inference_program
+from samba_onnx.facts.precisions import Precision
 from samba_onnx.program.fingerprint import difference, fingerprint
 from samba_onnx.program.kinds import SectionType, SymbolKind
 from samba_onnx.program.source_location import source_location
@@ -61,6 +63,9 @@ def test_program_of_a_module() -> None:
     assert [part.type for part in program.parts] == [SectionType.FWD]
     assert program.inputs == ("value",)
     assert program.outputs == ("small__add__outputs__0",)
+    with computing_in(Precision.BF16):
+        narrow = inference_program(Small(), (torch.ones(2, 4),), name="graph")
+    assert narrow.outputs == program.outputs
     assert dict(program.residents) == {
         "small__layer__weight": SymbolKind.WEIGHT,
         "small__layer__bias": SymbolKind.WEIGHT,

@@ -142,3 +142,19 @@ def test_masks_of_the_largest_numbers_stay_finite() -> None:
     stored = model.graph.initializers["m"].const_value
     assert stored is not None
     assert np.isfinite(stored.numpy().astype(np.float32)).tolist() == [True, True, False]
+
+
+def test_values_keep_their_names_where_conversions_would_be_called_so() -> None:
+    """What compares a PEF with its model goes by names."""
+    model, _ = reduced(
+        """g (float[2] x) => (float[2] y) {
+            x_bfloat16 = Exp(x)
+            y_bfloat16 = Neg(x_bfloat16)
+            y = Add(y_bfloat16, x)
+        }"""
+    )
+    names = {node.op_type: node.outputs[0].name for node in model.graph if node.op_type != "Cast"}
+    assert names["Exp"] == "x_bfloat16"
+    assert names["Neg"] == "y_bfloat16"
+    every = [output.name for node in model.graph for output in node.outputs]
+    assert len(set(every)) == len(every)
