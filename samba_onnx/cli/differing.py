@@ -29,6 +29,7 @@ from samba_onnx.cli.options import (
 from samba_onnx.cli.parallel_options import parallel_options
 from samba_onnx.cli.progress import Activity
 from samba_onnx.cli.torch_models import analyze_torch
+from samba_onnx.errors import UsageError
 from samba_onnx.workflows.model_sources import is_torch_model
 
 if TYPE_CHECKING:
@@ -101,6 +102,11 @@ def diff(
         other = next((report for report in reports if report is not None), None)
         options = {"target": target, "looping": kernel_looping, "level": level, **stated}
         options |= {"rules": optimization_rules, "default_rules": use_o1_default_rules}
+        if all(reports) and any(options.values()):
+            raise UsageError(
+                "neither side is analyzed, for both are PEFs or reports: options of analysis, as --target, "
+                "are for models"
+            )
         left, right = (
             report or _analyzed(side, other, options, activity)
             for side, report in zip(sides, reports, strict=True)
@@ -128,7 +134,6 @@ def stored_report(side: str) -> Report | None:
     """
     if is_torch_model(side):
         return None
-    from samba_onnx.errors import UsageError
     from samba_onnx.pef import load_pef
     from samba_onnx.report import Report
     from samba_onnx.report.reading import read_report
@@ -191,7 +196,6 @@ def _refuse_other_rules(other: Report, level: str, target: str) -> None:
     known = {"op_fusion"} | ({own.name} if own else set())
     files = [rule.source for rule in other.fusion if rule.source not in known]
     if files:
-        from samba_onnx.errors import UsageError
         from samba_onnx.safety.files import printable
 
         raise UsageError(
