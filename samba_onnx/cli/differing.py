@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -102,11 +103,8 @@ def diff(
         other = next((report for report in reports if report is not None), None)
         options = {"target": target, "looping": kernel_looping, "level": level, **stated}
         options |= {"rules": optimization_rules, "default_rules": use_o1_default_rules}
-        if all(reports) and any(options.values()):
-            raise UsageError(
-                "neither side is analyzed, for both are PEFs or reports: options of analysis, as --target, "
-                "are for models"
-            )
+        if all(reports):
+            _refuse_analysis(options)
         left, right = (
             report or _analyzed(side, other, options, activity)
             for side, report in zip(sides, reports, strict=True)
@@ -116,6 +114,15 @@ def diff(
     display = Display(json, quiet, verbose)
     display.show(answer.headline, lambda rows: difference_text(answer, rows), answer)
     return EXIT_NO if answer.worse else EXIT_YES
+
+
+def _refuse_analysis(options: Mapping[str, Any]) -> None:
+    """Refuse options of an analysis where none is made."""
+    if any(options.values()):
+        raise UsageError(
+            "neither side is analyzed, for both are PEFs or reports: options of analysis, as --target, are "
+            "for models"
+        )
 
 
 def _shown(side: str) -> str:
