@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -103,22 +103,20 @@ def diff(
         other = next((report for report in reports if report is not None), None)
         options = {"target": target, "looping": kernel_looping, "level": level, **stated}
         options |= {"rules": optimization_rules, "default_rules": use_o1_default_rules}
-        if all(reports):
-            _refuse_analysis(options)
+        _refuse_analysis(reports, options)
         left, right = (
             report or _analyzed(side, other, options, activity)
             for side, report in zip(sides, reports, strict=True)
         )
-    names = (_shown(before), _shown(after))
-    answer = difference(left, right, names, allowed_percent=allow)
+    answer = difference(left, right, (_shown(before), _shown(after)), allowed_percent=allow)
     display = Display(json, quiet, verbose)
     display.show(answer.headline, lambda rows: difference_text(answer, rows), answer)
     return EXIT_NO if answer.worse else EXIT_YES
 
 
-def _refuse_analysis(options: Mapping[str, Any]) -> None:
+def _refuse_analysis(reports: Sequence[Report | None], options: Mapping[str, Any]) -> None:
     """Refuse options of an analysis where none is made."""
-    if any(options.values()):
+    if all(reports) and any(options.values()):
         raise UsageError(
             "neither side is analyzed, for both are PEFs or reports: options of analysis, as --target, are "
             "for models"
