@@ -52,7 +52,7 @@ from samba_onnx.pef.manifest import (
 from samba_onnx.pef.schedule_time import schedule_time
 from samba_onnx.pef.target_summary import TargetSummary
 from samba_onnx.program.dataflow import is_weight, name_of
-from samba_onnx.program.kinds import SymbolKind
+from samba_onnx.program.kinds import RESIDENT_KINDS, SymbolKind
 from samba_onnx.program.scopes import stage_name, unique
 
 if TYPE_CHECKING:
@@ -148,7 +148,12 @@ def plan(
     ]
     sections = _sections(records, target, by_name, roles)
     if roles.spatial_batches:
-        refuse_unless_on_chip(sections, target.summary)
+        stays = {
+            by_name[name_of(value)].name: by_name[name_of(value)].bytes
+            for value in on_device(roles, stages)
+            if kinds.get(value) in RESIDENT_KINDS
+        }
+        refuse_unless_on_chip(sections, sum(stays.values()), target.summary)
     constant = baked(stages)
     return GraphPlan(
         graph=_graph_record(graph_name, roles, stages, calls, kinds, target.summary, earlier),

@@ -145,7 +145,7 @@ def units_of(node: ir.Node, target: TargetSummary) -> int:
         target: The device's figures.
 
     Returns:
-        None for a node that only renames elements. A product that keeps more than the memory units
+        0 for a node that only renames elements. A product that keeps more than the memory units
         beside its compute units hold twice, to be filled while they are read, needs more of them.
     """
     timing = target.timing
@@ -155,7 +155,7 @@ def units_of(node: ir.Node, target: TargetSummary) -> int:
         return timing.operator_units
     own = stationary(node)
     kept = 0 if own is None else own[1]
-    beside = target.tier("sram").bytes // timing.compute_units
+    beside = max(target.tier("sram").bytes // timing.compute_units, 1)
     return max(timing.product_units, -(-2 * kept // beside))
 
 

@@ -64,17 +64,22 @@ def refuse_unless_spatial(
             )
 
 
-def refuse_unless_on_chip(sections: Sequence[Section], target: TargetSummary) -> None:
+def refuse_unless_on_chip(
+    sections: Sequence[Section], resident_bytes: int, target: TargetSummary
+) -> None:
     """Refuse sections that are too large to be on the chip at the same time.
 
     Args:
-        sections: All sections of a graph; each needs its weights and its largest set of values.
+        sections: All sections of a graph; each needs what it keeps and its largest set of values.
+        resident_bytes: What the graph has between runs. It never leaves the chip, while a section that
+            is swapped in may stream some of it.
         target: The device's figures.
 
     Raises:
         OutOfDeviceMemoryError: They are.
     """
-    needed, capacity = sum(section.sram_bytes for section in sections), target.tier("sram").bytes
+    needed = max(sum(section.sram_bytes for section in sections), resident_bytes)
+    capacity = target.tier("sram").bytes
     if needed > capacity:
         largest = max(sections, key=lambda section: section.sram_bytes)
         raise OutOfDeviceMemoryError(

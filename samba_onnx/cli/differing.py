@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -29,6 +30,7 @@ from samba_onnx.cli.options import (
 from samba_onnx.cli.parallel_options import parallel_options
 from samba_onnx.cli.progress import Activity
 from samba_onnx.cli.torch_models import analyze_torch
+from samba_onnx.errors import UsageError
 from samba_onnx.workflows.model_sources import is_torch_model
 
 if TYPE_CHECKING:
@@ -101,15 +103,24 @@ def diff(
         other = next((report for report in reports if report is not None), None)
         options = {"target": target, "looping": kernel_looping, "level": level, **stated}
         options |= {"rules": optimization_rules, "default_rules": use_o1_default_rules}
+        _refuse_analysis(reports, options)
         left, right = (
             report or _analyzed(side, other, options, activity)
             for side, report in zip(sides, reports, strict=True)
         )
-    names = (_shown(before), _shown(after))
-    answer = difference(left, right, names, allowed_percent=allow)
+    answer = difference(left, right, (_shown(before), _shown(after)), allowed_percent=allow)
     display = Display(json, quiet, verbose)
     display.show(answer.headline, lambda rows: difference_text(answer, rows), answer)
     return EXIT_NO if answer.worse else EXIT_YES
+
+
+def _refuse_analysis(reports: Sequence[Report | None], options: Mapping[str, Any]) -> None:
+    """Refuse options of an analysis where none is made."""
+    if all(reports) and any(options.values()):
+        raise UsageError(
+            "neither side is analyzed, for both are PEFs or reports: options of analysis, as --target, are "
+            "for models"
+        )
 
 
 def _shown(side: str) -> str:
@@ -128,7 +139,6 @@ def stored_report(side: str) -> Report | None:
     """
     if is_torch_model(side):
         return None
-    from samba_onnx.errors import UsageError
     from samba_onnx.pef import load_pef
     from samba_onnx.report import Report
     from samba_onnx.report.reading import read_report
@@ -191,7 +201,6 @@ def _refuse_other_rules(other: Report, level: str, target: str) -> None:
     known = {"op_fusion"} | ({own.name} if own else set())
     files = [rule.source for rule in other.fusion if rule.source not in known]
     if files:
-        from samba_onnx.errors import UsageError
         from samba_onnx.safety.files import printable
 
         raise UsageError(

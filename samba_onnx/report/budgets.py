@@ -95,7 +95,7 @@ def section_reports(manifest: Manifest) -> tuple[SectionReport, ...]:
             modelled_seconds=section.seconds,
             operators=section.operators,
             rule=section.rule,
-            dominant="" if section.time is None else section.time.dominant.value,
+            dominant=section.time.dominant.value if section.time and section.seconds else "",
             time_parts={} if section.time is None else dict(vars(section.time)),
         )
         for section in manifest.sections

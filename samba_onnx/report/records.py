@@ -110,7 +110,7 @@ class SectionReport:
     """Nodes by operator."""
     dominant: str = ""
     """The part of its time that takes the longest: ``launch``, ``compute``, ``on-chip traffic``, ``off-chip
-    traffic`` or ``fill``; empty for a PEF that does not know the parts."""
+    traffic`` or ``fill``; empty for a section that takes none, and for a PEF that does not know the parts."""
     time_parts: dict[str, float] = field(default_factory=dict)
     """Seconds by part; compute and both kinds of traffic go on at the same time."""
     rule: str = ""

@@ -84,7 +84,7 @@ def scaling_text(report: ScalingReport, rows: int | None = 12) -> RenderableType
         (
             f"{step.replicas:,}",
             step.mode,
-            second_text(step.step_seconds),
+            second_text(step.step_seconds, closely=True),
             second_text(step.reduction_seconds),
             second_text(step.waiting_seconds),
             f"{step.efficiency:.1%}",

@@ -30,12 +30,23 @@ def flop_text(count: int) -> str:
     return f"{_digits(scaled)} {prefix}FLOP" if prefix else f"{count} FLOP"
 
 
-def second_text(seconds: float) -> str:
-    """Return a duration, as ``35 µs``."""
+def second_text(seconds: float, *, closely: bool = False) -> str:
+    """Return a duration, as ``35 µs``.
+
+    Args:
+        seconds: The duration.
+        closely: Whether four digits are shown, as ``35.21 µs``, for times that differ by little.
+    """
+    if not seconds:
+        return "0 s"
     for factor, unit in ((1e9, "ns"), (1e6, "µs"), (1e3, "ms")):
-        if abs(seconds) * factor < 999.5:
-            return f"{_digits(seconds * factor)} {unit}" if seconds else "0 s"
-    return f"{_digits(seconds)} s"
+        if abs(seconds) * factor < (999.95 if closely else 999.5):
+            return f"{_few_digits(seconds * factor, closely)} {unit}"
+    return f"{_few_digits(seconds, closely)} s"
+
+
+def _few_digits(value: float, closely: bool) -> str:
+    return f"{value:#.4g}" if closely and abs(value) < 9999.5 else _digits(value)
 
 
 def percent_text(part: int, whole: int) -> str:

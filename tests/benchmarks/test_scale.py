@@ -29,7 +29,7 @@ def test_a_row_with_other_layers_is_the_same_but_for_them() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("level", ["o0", "o3"])
+@pytest.mark.parametrize("level", [pytest.param("o0", marks=pytest.mark.exhaustive), "o3"])
 @pytest.mark.parametrize(
     ("name", "layers"), [("sn30/gpt2/o3/1600x6", 48), ("sn40l/llama/token/llama-3-70b", 80)]
 )

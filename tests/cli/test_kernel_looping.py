@@ -74,3 +74,5 @@ def test_a_model_beside_a_report_is_looped_if_asked(
     difference = _report(capsys, "diff", plain, model, "--kernel-looping")
     (time,) = (one for one in difference["figures"] if one["name"] == "modelled_seconds")
     assert time["before"] - time["after"] == pytest.approx(6 * _launch(), rel=1e-6)
+    assert answer(["diff", plain, plain, "--kernel-looping"]) == 2
+    assert "neither side is analyzed" in capsys.readouterr().err

@@ -48,6 +48,16 @@ def test_a_supposition_shows_both_plans(model: str, capsys: pytest.CaptureFixtur
     assert "worse" in capsys.readouterr().out
 
 
+def test_a_chip_may_have_less_memory_than_compute_units(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    product = TEXT.replace("Acos(a)", "MatMul(a, a)")
+    onnx.save(onnx.parser.parse_model(product), tmp_path / "p.onnx")
+    words = ["analyze", str(tmp_path / "p.onnx"), "--what-if", "sram.bytes=1kB", "-q"]
+    assert answer(words) == 0
+    assert "modelled seconds" in capsys.readouterr().out
+
+
 def test_a_supposition_that_cannot_be(model: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert answer(["analyze", model, "--what-if", "support=Nothing"]) == 2
     assert "ONNX has no operator 'Nothing'" in capsys.readouterr().err

@@ -8,6 +8,7 @@ import pytest
 
 from samba_onnx.pef.log import render_log
 from samba_onnx.pef.manifest import Manifest
+from samba_onnx.pef.timing import SectionTime
 from samba_onnx.report.report import Report
 from tests.report.samples import detector
 
@@ -48,3 +49,11 @@ def test_people_and_machines_are_told() -> None:
     assert "graph main is mapped spatially: a run takes 10 mini-batches" in note
     assert "graph main  spatial, 10 mini-batches per run\n" in render_log(spatial(10))
     assert "spatial" not in render_log(spatial(0))
+
+
+def test_of_a_section_that_takes_no_time_nothing_takes_the_most() -> None:
+    first, last = detector().sections
+    none = dataclasses.replace(first, time=SectionTime(), seconds=0.0)
+    filling = dataclasses.replace(last, time=SectionTime(fill=1e-6), seconds=1e-6)
+    report = Report.from_manifest(dataclasses.replace(detector(), sections=(none, filling)))
+    assert [section.dominant for section in report.sections] == ["", "fill"]

@@ -41,6 +41,21 @@ def test_second_text(seconds: float, text: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0.0, "0 s"),
+        (35.2149e-6, "35.21 µs"),
+        (999.94e-3, "999.9 ms"),
+        (999.96e-3, "1.000 s"),
+        (-2.5e-3, "-2.500 ms"),
+        (12345.6, "12346 s"),
+    ],
+)
+def test_times_that_differ_by_little(seconds: float, text: str) -> None:
+    assert units.second_text(seconds, closely=True) == text
+
+
+@pytest.mark.parametrize(
     ("part", "whole", "text"),
     [
         (0, 0, "0 %"),

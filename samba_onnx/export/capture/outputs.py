@@ -119,7 +119,8 @@ class _Flattening:
             values = {key: self.plain(value, str(key)) for key, value in leaf.items()}
             if not _is_dataclass(leaf):
                 return values
-            return type(leaf)(**values) if _has_names(type(leaf)) else Fields(values)
+            _name_parts(type(leaf))
+            return type(leaf)(**values)
         if _is_dataclass(leaf):
             names = (field.name for field in dataclasses.fields(leaf))
             return Fields((key, self.plain(getattr(leaf, key), key)) for key in names)
@@ -147,10 +148,22 @@ def _is_whole(value: Any) -> bool:
     )
 
 
-def _has_names(kind: type) -> bool:
-    """Return whether torch can name the parts of a class, of which older versions of transformers do not tell it."""
+def _name_parts(kind: type) -> None:
+    """Tell torch the names of a mapping's parts, where it was told how to take it apart and no more.
+
+    Versions of ``transformers`` before 5.23 leave them out, and outputs are named after them.
+    """
     node = pytree.SUPPORTED_NODES.get(kind)
-    return node is not None and node.flatten_with_keys_fn is not None
+    if node is None or node.flatten_with_keys_fn is not None:
+        return
+
+    def flatten_with_keys(mapping: Any) -> tuple[list[tuple[Any, Any]], Any]:
+        values, context = node.flatten_fn(mapping)
+        return [
+            (pytree.MappingKey(key), value) for key, value in zip(mapping, values, strict=True)
+        ], context
+
+    pytree.SUPPORTED_NODES[kind] = node._replace(flatten_with_keys_fn=flatten_with_keys)
 
 
 def _left_out(module: nn.Module, cache: Any, name: str) -> str:
