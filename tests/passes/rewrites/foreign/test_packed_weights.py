@@ -19,6 +19,7 @@ from tests.passes.rewrites.foreign.expanding import (
     one_node,
     refusal,
 )
+from tests.versions import needs
 
 
 @pytest.mark.parametrize("bits", [4, 8])
@@ -85,7 +86,8 @@ def test_a_weight_without_a_size_stays(name: str) -> None:
     assert refusal(proto) == "its attributes do not state the size of its weight"
 
 
-@pytest.mark.parametrize("bits", [4, 8])
+# onnxruntime before 1.27 reads the zero points of such rows as if rows shared bytes.
+@pytest.mark.parametrize("bits", [pytest.param(4, marks=needs("onnxruntime", "1.27")), 8])
 def test_a_table_of_matrices_whose_rows_have_an_odd_number_of_blocks(bits: int) -> None:
     generator = np.random.default_rng(0)
     table = generator.integers(0, 256, (5, 2, 48 * bits // 8), np.uint8)

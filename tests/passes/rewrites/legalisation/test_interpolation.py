@@ -17,6 +17,7 @@ from samba_onnx.passes.rewrites.legalisation.interpolation import (
     positions,
     weights,
 )
+from tests.versions import is_older
 
 MODES = [
     "half_pixel",
@@ -48,6 +49,8 @@ def resized(data: np.ndarray, count: int, **attributes: object) -> np.ndarray:
 @pytest.mark.parametrize(("size", "count"), [(6, 9), (6, 4), (5, 2), (3, 4)])
 @pytest.mark.parametrize("exclude", [0, 1])
 def test_weights(size: int, count: int, kernel: str, mode: str, exclude: int) -> None:
+    if exclude and kernel == "linear" and is_older("onnx", "1.22"):
+        pytest.skip("onnx's reference before 1.22 divides whole numbers in place")
     data = np.random.default_rng(0).standard_normal(size).astype(np.float32)
     axis = Axis(size, count, count / size, ROI)
     where = positions(axis, mode)
