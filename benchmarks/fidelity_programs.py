@@ -31,6 +31,7 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.published import PublishedRow
+from benchmarks.training_models import LossOnly
 from models.generation import Decoder
 from samba_onnx import optim
 from samba_onnx.passes.sharding.programs import ParallelOptions
@@ -77,18 +78,6 @@ LLAMAS: Final[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
     }
 )
 """Published configurations, as ``LlamaConfig`` takes them."""
-
-
-class _Loss(nn.Module):
-    """A model of transformers that gives its loss only."""
-
-    def __init__(self, model: nn.Module) -> None:
-        super().__init__()
-        self.model = model
-
-    def forward(self, **inputs: Tensor) -> Tensor:
-        loss: Tensor = self.model(**inputs).loss
-        return loss
 
 
 class _Product(nn.Module):
@@ -326,7 +315,7 @@ def _plan(row: PublishedRow, target: str | Target, level: str) -> PlannedProgram
 
 def _trained(build: Callable[[], nn.Module], shapes: Mapping[str, tuple[int, ...]]) -> TorchModel:
     with torch.device("meta"):
-        module = _Loss(build()).to(torch.bfloat16).train()
+        module = LossOnly(build()).to(torch.bfloat16).train()
         inputs = _integers(shapes)
     optimizer = optim.AdamW(module.parameters(), lr=1e-4, weight_decay=0.1, fp32_params=True)
     name = type(module.model).__name__

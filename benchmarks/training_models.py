@@ -117,19 +117,21 @@ class LSTMClassifier(nn.Module):
         return functional.cross_entropy(self.head(states[:, -1]), y)
 
 
-class _Loss(nn.Module):
+class LossOnly(nn.Module):
     """A model of ``transformers`` that gives its loss only."""
 
     def __init__(self, model: nn.Module) -> None:
+        """Take the model."""
         super().__init__()
         self.model = model
 
     def forward(self, **inputs: Tensor) -> Tensor:
+        """Return the loss of a batch."""
         loss: Tensor = self.model(**inputs).loss
         return loss
 
 
-class _LanguageLoss(_Loss):
+class _LanguageLoss(LossOnly):
     def forward(self, input_ids: Tensor, labels: Tensor) -> Tensor:  # type: ignore[override]
         return super().forward(input_ids=input_ids, labels=labels)
 
