@@ -32,6 +32,21 @@ def subgraphs(node: ir.Node) -> Iterator[ir.Graph]:
             yield from attribute.as_graphs()
 
 
+def graphs_of(graph: ir.Graph | ir.Function) -> Iterator[ir.Graph | ir.Function]:
+    """Yield a graph and all that are nested inside it.
+
+    Args:
+        graph: A graph, or a function of a model.
+
+    Yields:
+        Graphs, each before those that its nodes carry.
+    """
+    yield graph
+    for node in [node for node in graph if _carries_graphs(node)]:
+        for inner in subgraphs(node):
+            yield from graphs_of(inner)
+
+
 def each_node(graph: ir.Graph | ir.Function) -> Iterator[ir.Node]:
     """Yield the nodes of a graph and of all that are nested inside it.
 
@@ -45,10 +60,15 @@ def each_node(graph: ir.Graph | ir.Function) -> Iterator[ir.Node]:
     """
     for node in graph:
         yield node
-        # Nearly no node carries a graph, and all are asked many times: no generator for each.
-        if not _GRAPHS.isdisjoint([each.type for each in node.attributes.data.values()]):
+        if _carries_graphs(node):
             for inner in subgraphs(node):
                 yield from each_node(inner)
+
+
+def _carries_graphs(node: ir.Node) -> bool:
+    # Nearly no node does, and all are asked many times: no generator for each of them.
+    attributes = node.attributes.data
+    return bool(attributes) and not _GRAPHS.isdisjoint([one.type for one in attributes.values()])
 
 
 def implicit_inputs(node: ir.Node) -> tuple[ir.Value, ...]:
