@@ -32,11 +32,11 @@ def subgraphs(node: ir.Node) -> Iterator[ir.Graph]:
             yield from attribute.as_graphs()
 
 
-def graphs_of(graph: ir.Graph | ir.Function) -> Iterator[ir.Graph | ir.Function]:
+def graphs_of(graph: ir.Graph) -> Iterator[ir.Graph]:
     """Yield a graph and all that are nested inside it.
 
     Args:
-        graph: A graph, or a function of a model.
+        graph: Any graph.
 
     Yields:
         Graphs, each before those that its nodes carry.
