@@ -36,7 +36,9 @@ class Everything(nn.Module):
 
     def forward(self, x: Tensor, power: int, input: Tensor, unused: Tensor) -> Tensor:
         hidden = self.norm(self.layer(x)).relu() ** power + input  # Python has an input, too
-        hidden = nn.functional.dropout(hidden, 0.5, self.training) * torch.tensor([1.0, 2, 3, 4], dtype=x.dtype)
+        hidden = nn.functional.dropout(hidden, 0.5, self.training) * torch.tensor(
+            [1.0, 2, 3, 4], dtype=x.dtype
+        )
         self.last.copy_(hidden.detach()[0])
         return hidden.square().mean()
 
