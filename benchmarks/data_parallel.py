@@ -14,16 +14,15 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 from benchmarks.table import Row
-from benchmarks.turns import Side, ratio, turn_ratios
+from benchmarks.turns import Side, ratio, restarted_ratios
 
 MODELS = ("gpt2_small", "resnet18")
 LEVELS = ("o3", "o1")
 """At o3 backward and optimizer of these models are a section each; at o1 there is something to overlap."""
-STARTS = 4
-"""How often both sides of a pair of modes are started; an even number, for who is started first alternates."""
 
 
 def rows(folder: Path, *, quick: bool = False, turns: int = 9) -> Iterator[Row]:
@@ -62,17 +61,9 @@ def _modes(name: str, level: str, folder: Path, turns: int) -> Iterator[Row]:
 
 
 def _ratios(mode: str, name: str, level: str, folder: Path, turns: int) -> list[float]:
-    """Return the ratios of all turns of a mode against ``normal``, over several starts of both."""
-    ratios: list[float] = []
-    for start in range(STARTS):
-        order = (mode, "normal") if start % 2 else ("normal", mode)
-        with (
-            _side(f"{order[0]}:{level}", name, folder) as first,
-            _side(f"{order[1]}:{level}", name, folder) as second,
-        ):
-            ours, theirs = (first, second) if start % 2 else (second, first)
-            ratios += turn_ratios(ours, theirs, -(-turns // 2), turn_seconds=1.0)[0]
-    return ratios
+    """Return the ratios of all turns of a mode against ``normal``."""
+    ours, theirs = (partial(_side, f"{each}:{level}", name, folder) for each in (mode, "normal"))
+    return restarted_ratios(ours, theirs, 2 * turns)
 
 
 def _side(side: str, name: str, folder: Path) -> Side:

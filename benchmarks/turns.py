@@ -16,6 +16,8 @@ from collections.abc import Callable, Sequence
 
 _REST = 0.05
 """Seconds before a turn: threads of the other side that still spin have gone to sleep."""
+_STARTS = 4
+"""How often both sides are started whose times differ by little; an even number, for each to be first as often."""
 
 
 def serve(prepare: Callable[[], Callable[[], object]]) -> None:
@@ -150,3 +152,27 @@ def turn_ratios(
         pairs.append((our, their))
     seconds = statistics.median(their for _, their in pairs) / steps
     return [our / their for our, their in pairs], seconds
+
+
+def restarted_ratios(
+    ours: Callable[[], Side], theirs: Callable[[], Side], turns: int, turn_seconds: float = 1.0
+) -> list[float]:
+    """Let two sides take turns that differ by so little that it matters which has run for longer.
+
+    Args:
+        ours: Starts the side whose time is divided.
+        theirs: Starts the side by whose time it is divided.
+        turns: Of each side, altogether.
+        turn_seconds: About how long a turn takes.
+
+    Returns:
+        The ratio of each turn. Both sides are started anew several times, by turns the one or the
+        other first.
+    """
+    ratios: list[float] = []
+    for start in range(_STARTS):
+        first, second = (ours, theirs) if start % 2 else (theirs, ours)
+        with first() as one, second() as other:
+            our, their = (one, other) if start % 2 else (other, one)
+            ratios += turn_ratios(our, their, -(-turns // _STARTS), turn_seconds)[0]
+    return ratios
