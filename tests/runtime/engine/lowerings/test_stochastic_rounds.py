@@ -26,10 +26,10 @@ SPECIALS = np.array(
 """Numbers of bfloat16, and what is none."""
 
 
-def model(size: int, stream: int = 0, inner: str = "") -> ModelProto:
+def model(size: int, stream: int = 0) -> ModelProto:
     rounding = f"samba.StochasticRound<stream={stream}>(x, seed)"
     return parser.parse_model(
-        HEADER + f"g (float[{size}] x, int32 seed) => (bfloat16[{size}] y) {{ y = {rounding} {inner} }}"
+        HEADER + f"g (float[{size}] x, int32 seed) => (bfloat16[{size}] y) {{ y = {rounding} }}"
     )
 
 
@@ -64,7 +64,6 @@ def values(size: int, seed: int = 0) -> Floats:
     generator = np.random.default_rng(seed)
     bits = generator.integers(0, 0x7F7F0000, size, dtype=np.uint32)
     bits[::5] = bits[::5] & 0xFF800000 | generator.integers(0, 3, len(bits[::5]), dtype=np.uint32)
-    bits[1::5] -= np.uint32(1) << 31 if size < 0 else np.uint32(0)
     bits[2::5] = generator.integers(0, 0x00900000, len(bits[2::5]), dtype=np.uint32)
     signs = generator.integers(0, 2, size, dtype=np.uint32) << np.uint32(31)
     return (bits | signs).view(np.float32)
@@ -127,7 +126,7 @@ def test_the_mean_of_one_element_over_many_seeds_is_its_value() -> None:
 def test_seeds_streams_and_places_are_independent() -> None:
     size = 1 << 16
     x = np.full(size, np.float32(1 + 0.4 * 2**-7))
-    probability = 1 - (1 - (int(x.view(np.uint32)[0]) & 0xFFFF) / 65536)
+    probability = (int(x.view(np.uint32)[0]) & 0xFFFF) / 65536
     drawn = [rounder(size, stream)(x, seed) > 1 for stream in (0, 1) for seed in (0, 1, 77)]
     scale = math.sqrt(probability * (1 - probability))
     standard = [(one - probability) / scale for one in drawn]
@@ -148,7 +147,7 @@ def test_both_engines_round_the_same(size: int) -> None:
         np.testing.assert_array_equal(rounded, rounder(size, stream)(x, seed))
 
 
-def test_rounds_inside_subgraphs_and_refuses_what_is_no_rounding() -> None:
+def test_what_is_no_rounding_is_refused() -> None:
     def broken(**changes: Any) -> ModelProto:
         proto = model(4)
         for name, value in changes.items():
