@@ -149,7 +149,11 @@ ELEMENTWISE_ROWS: Final[tuple[Facts, ...]] = (
     ),
     # Its bits depend on its seed, its values and their places, so that it draws the same ones again.
     *rows(
-        {STOCHASTIC_ROUND: PerOutputElement(1, "random bits are added, which the function unit draws")},
+        {
+            STOCHASTIC_ROUND: PerOutputElement(
+                1, "random bits are added, which the function unit draws"
+            )
+        },
         domain=SAMBA_DOMAIN,
         kind=Kind.ELEMENTWISE,
         foldable=False,

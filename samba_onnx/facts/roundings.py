@@ -33,9 +33,9 @@ class Rounding(StrEnum):
     GRADIENTS = "gradients"
     """Sums that make gradients of weights: products, convolutions and sums over batches."""
     CONVOLUTIONS = "convolution-gradients"
-    """Of these, convolutions."""
+    """Those of these sums that are convolutions."""
     BIASES = "bias-gradients"
-    """Of these, sums over batches, as of biases."""
+    """Those of these sums that are sums over batches, as of biases."""
 
 
 SETTINGS: Final = MappingProxyType(

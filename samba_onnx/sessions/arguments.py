@@ -19,6 +19,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from samba_onnx.facts.precisions import PRESETS, Precision
+from samba_onnx.facts.roundings import stated_roundings
 
 LOGGER: Final = logging.getLogger(__name__)
 
@@ -174,7 +175,7 @@ _HINTS: Final = (
             ("default_par_factors", "default parallel factors", bool),
             ("o1_experimental_opts", "try more rules of fusion", Any),
             ("enable_distribution_pass", "cut operators for several RDUs", Any),
-            ("weight_grad_reduce", "precision of adding gradients up", Any),
+            ("weight_grad_reduce", "bf16sr: round sums of gradients at random", Any),
             ("compiler_mode", "way of compiling", Any),
             ("enable_mixed_precision_ops", "operators with several types", Any),
             ("enable_multi_input_broadcast", "broadcast several inputs", Any),
@@ -328,6 +329,7 @@ def given_hints(settings: Mapping[str, Any]) -> dict[str, Any]:
         argument.name: argument
         for argument in ARGUMENTS
         if argument.hint and settings.get(argument.name, argument.default) != argument.default
+        if not stated_roundings({argument.name: settings[argument.name]})  # which take effect
     }
     return {
         name: settings[name] for name, argument in stated.items() if argument.beside not in stated

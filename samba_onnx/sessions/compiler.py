@@ -15,10 +15,10 @@ from torch.optim import Optimizer
 from samba_onnx.errors import UsageError
 from samba_onnx.export.capture.precision import computing_in
 from samba_onnx.export.programs.region_types import match_region_types
-from samba_onnx.export.programs.training_steps import optimizer_list
 from samba_onnx.export.programs.stochastic_rounding import round_stochastically
+from samba_onnx.export.programs.training_steps import optimizer_list
 from samba_onnx.facts.names import RATE
-from samba_onnx.facts.roundings import Rounding
+from samba_onnx.facts.roundings import Rounding, write_rounding
 from samba_onnx.pef.hints import write_hints
 from samba_onnx.program.program import DEFAULT_GRAPH, Program
 from samba_onnx.sessions.arguments import given_hints
@@ -136,6 +136,8 @@ class Compiler:
                 raise UsageError(_NO_SPATIAL_ONNX)
             texts = {**destination.texts(), **self._hints(options, where["level"])}
             where["precision"] = str(precision)
+            roundings = self._roundings(options, destination)
+            texts |= write_rounding(dict.fromkeys(sorted(roundings), 0))
             _compile_onnx(model, named, path, texts, where, check)
             return _announced(path)
         assert isinstance(model, nn.Module)

@@ -50,7 +50,7 @@ class Hyperparameters:
         """Argins that are dropout rates."""
         self.seed_names = tuple(name for name in self._argins if name.endswith(SEED))
         """Argins that are dropout seeds."""
-        self._roundings = tuple(name for name in self._argins if name.endswith(ROUNDING_SEED))
+        self.rounding_names = tuple(name for name in self._argins if name.endswith(ROUNDING_SEED))
         """Argins that are seeds of stochastic rounding."""
         self.values: dict[str, HyperparameterValue] = {}
         """What users gave so far."""
@@ -156,7 +156,7 @@ class Hyperparameters:
         values = self.values if is_kept else {**self.values, **hyperparameters}
         derived = self._optimizers.argins(hyperparameters, step, batches)
         if (
-            not (self.rate_names or self.seed_names or self._roundings)
+            not (self.rate_names or self.seed_names or self.rounding_names)
             and values.keys().isdisjoint(derived)
             and derived.keys() <= self._argins.keys()
         ):
@@ -202,17 +202,23 @@ class Hyperparameters:
         the optimizer's state, so that a run that goes on from a checkpoint draws what one without it would.
         """
         chosen: dict[str, float | list[float]] = {}
-        for name in self._roundings:
+        for name in self.rounding_names:
             if name == GRADIENT_ROUNDING_SEED:
                 is_drawn, first, base = forward, self._runs, self._base
             else:
                 steps = self._optimizers.steps_of(name.removesuffix(ROUNDING_SEED))
-                is_drawn, first, base = step, self._steps if steps is None else steps, self._step_base
+                is_drawn, first, base = (
+                    step,
+                    self._steps if steps is None else steps,
+                    self._step_base,
+                )
             rank = replica if name == GRADIENT_ROUNDING_SEED else 0
             if name in values:
                 chosen[name] = int(values[name])  # type: ignore[arg-type]
             elif is_drawn:
-                drawn = [_seed(base, name, first + run, rank) for run in range(batches or 1)]
+                drawn: list[float] = [
+                    _seed(base, name, first + run, rank) for run in range(batches or 1)
+                ]
                 chosen[name] = drawn if batches else drawn[0]
         return chosen
 

@@ -69,7 +69,9 @@ class _Round:
         self._result = node.output[0]
         shape = shapes.get(self._result, shapes.get(self._value))
         if shape is None or math.prod(shape) >= MOST_VALUES:
-            raise PefFormatError(f"node {node.name!r} rounds a value of the impossible shape {shape}")
+            raise PefFormatError(
+                f"node {node.name!r} rounds a value of the impossible shape {shape}"
+            )
         self._shape = shape
         self._stream = node.attribute[0].i
         self._nodes = Nodes(self._result)
@@ -98,6 +100,8 @@ class _Round:
     def _random(self) -> str:
         """Return multiples of 2**16 below 2**32, which float32 has."""
         values = RandomWords(self._nodes, self._seed, self._stream).make(math.prod(self._shape))
-        upper = self._nodes.make("BitwiseAnd", [values, self._nodes.constant(np.uint32(UPPER_BITS))])
+        upper = self._nodes.make(
+            "BitwiseAnd", [values, self._nodes.constant(np.uint32(UPPER_BITS))]
+        )
         floats = self._nodes.make("Cast", [upper], to=onnx.TensorProto.FLOAT)
         return shape_first(self._nodes, floats, self._shape)
