@@ -183,6 +183,21 @@ def test_verify_takes_the_module_that_the_pef_was_made_of(
     assert "differ from the module in eager torch" in other.out
 
 
+def test_stochastic_rounding_is_of_programs_that_train(samba_port: SambaPort) -> None:
+    factory = f"{HERE}:narrow_training"
+    names = ("--stochastic-rounding", "steps,gradients")
+    result = samba_port("analyze", factory, "--train", *names, "--json", "-")
+    assert result.status == 0, result.err
+    (note,) = [note for note in json.loads(result.out)["notes"] if "Stochastic" in note]
+    assert "that optimizers store in bfloat16 (6), sums that make gradients of weights (2)" in note
+    result = samba_port("convert", factory, *names)
+    assert (result.status, result.err.count("\n")) == (2, 1)
+    assert "give --train with it" in result.err
+    result = samba_port("analyze", factory, "--train", "--stochastic-rounding", "all")
+    assert (result.status, result.err.count("\n")) == (2, 1)
+    assert "expected some of steps" in result.err
+
+
 def test_a_training_program_is_analyzed_as_it_is_compiled(
     samba_port: SambaPort, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
