@@ -48,6 +48,7 @@ from samba_onnx.export.decomposition.functionalizing import functionalized
 from samba_onnx.export.decomposition.tracing_logs import without_tracebacks
 from samba_onnx.export.naming import flat_names
 from samba_onnx.functional import device_limits
+from samba_onnx.safety.collecting import collections_deferred
 
 _SPECIALISED: Final = "samba_specialised"
 """Key of a graph's metadata: whether values of inputs decided what is in it."""
@@ -236,6 +237,7 @@ def export_module(
     return program
 
 
+@collections_deferred()
 def _traced(
     module: nn.Module,
     args: tuple[Any, ...],

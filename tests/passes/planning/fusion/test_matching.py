@@ -318,3 +318,32 @@ def test_what_is_refused_as_a_whole_is_looked_for_again(tmp_path: Path) -> None:
     (found,) = embeddings(rule.patterns[0], flow, Units(flow), StepBudget(), accept=accept)
     assert offered == [(1,), (2,)]
     assert found == {"root": (0,), "leaf": (2,)}
+
+
+SUMS = """
+  sums:
+    priority: 1
+    pattern:
+      first: {op_type: abs, child: second}
+      second: {op_type: add}
+"""
+
+
+@pytest.mark.parametrize(
+    ("graph", "found"),
+    [
+        # the first sum is behind an operator of the CPU
+        (
+            "a = Abs(x) c = Cos(a) y = Add(a, c) b = Add(a, x) z = Cos(b)",
+            ["sums: Abs Add", "Cos Cos", "Add"],
+        ),
+        # the first sum waits for another section, which waits for the first operator
+        ("a = Abs(x) c = Tanh(a) y = Add(a, c) z = Add(a, x)", ["sums: Abs Add", "Tanh", "Add"]),
+        # one is enough
+        ("a = Abs(x) y = Add(a, x) z = Add(a, a)", ["sums: Abs Add", "Add"]),
+    ],
+)
+def test_of_several_places_the_first_that_can_be_a_section_is_taken(
+    graph: str, found: list[str], tmp_path: Path
+) -> None:
+    assert matched(tmp_path, SUMS, f"g (float[4] x) => (y, z) {{ {graph} }}") == found

@@ -75,6 +75,8 @@ def test_a_rule_that_is_stated_again_counts_last_and_a_note_says_so(tmp_path: Pa
         ("r: [1]", "rule r: is a list; expected priority and pattern"),
         (RULE.replace("relu", "liner"), "rule r: pattern: a: op_type: 'liner' is no operator.*'linear'"),
         (RULE.replace("relu", "layernormalization"), "did you mean 'LayerNormalization'"),
+        (RULE.replace("a:", "child:").replace("{op_type: relu}", "relu"), "pattern: child: is text 'relu'; expected op_type"),
+        (RULE.replace("a:", "op_type:").replace("relu", "3"), "pattern: op_type: op_type: is number 3; expected the name"),
         (RULE.replace("relu", "3"), "a: op_type: is number 3; expected the name of an operator"),
         (RULE.replace("relu", "[relu, 3]"), "a: op_type: is number 3; expected the name"),
         (RULE.replace("relu", "[]"), "a: op_type: is an empty list; expected"),
@@ -137,7 +139,7 @@ def test_a_file_has_so_many_rules_and_no_more(count: int, fits: bool, tmp_path: 
 
 
 def test_what_is_no_file_of_rules_is_called_one(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="file of fusion rules"):
+    with pytest.raises(UsageError, match=r"^[^:]*: cannot open this file of fusion rules: "):
         chosen_rules(load_target("sn30"), "o1", FusionOptions(tmp_path / "none.yaml"))
 
 

@@ -14,9 +14,12 @@ import pytest
 from samba_onnx.passes.rewrites.infer_shapes import InferShapesPass
 from samba_onnx.passes.rewrites.legalisation.legalise import LegalisePass
 from samba_onnx.passes.rewrites.legalisation.narrowing import NarrowPass
+from samba_onnx.passes.rewrites.legalisation.proofs import inner_narrowings, narrowings
+from samba_onnx.passes.rewrites.legalisation.webs import webs
 from samba_onnx.passes.rewrites.remove_noops import RemoveNoopsPass
 from samba_onnx.passes.rewrites.rewriting import WEIGHT
 from samba_onnx.passes.targets import Target, load_target
+from samba_onnx.program.intervals import Interval
 from tests.passes.rewrites.applying import operators, run
 from tests.passes.rewrites.legalisation.legalising import TARGET, Everything, prepared
 
@@ -361,3 +364,57 @@ b = Less(v6, x) }}"""
     inputs = [integers, generator.random(6) < 0.5, generator.standard_normal((6, 3)).astype(np.float32)]  # fmt: skip
     before = len(refused(prepared(text), short))
     assert len(refused(narrowed(text, inputs, short), short)) < before
+
+
+def test_what_states_its_number_states_the_narrow_one(short: Target) -> None:
+    text = """g (float[3,3] x) => (float[1,3] y) <int64[2] n = {1, 3}> {
+  e = ArgMax<axis=0, keepdims=1>(x)
+  k = ConstantOfShape<value=int64[1] {5}>(n)
+  s = Add(e, k)
+  y = Cast<to=1>(s)
+}"""
+    model = narrowed(text, [np.zeros((3, 3), np.float32)], short)
+    constants = next(node for node in model.graph if node.op_type == "ConstantOfShape")
+    assert constants.attributes["value"].as_tensor().dtype == ir.DataType.INT32
+
+
+def test_values_that_enter_are_cast_where_they_are_there(short: Target) -> None:
+    """Behind the node that computes them, and before the first one that reads an input."""
+    text = """g (float[2,9] x, int64[2] i) => (float[2] n, float[2] p, float[2,2] y) {
+  o = Neg(i)
+  n = Cast<to=1>(o)
+  y = Gather<axis=1>(x, i)
+  t = Transpose(x)
+  s = Shape(t)
+  m = Neg(s)
+  p = Cast<to=1>(m)
+}"""
+    narrowed(text, [np.arange(18, dtype=np.float32).reshape(2, 9), np.array([3, 8])], short)
+
+
+def test_islands_that_share_a_constant_are_two_webs() -> None:
+    model = prepared(f"""g (float[4] x, float[4] z) => (float[4] y, float[4] w) <{HALF}> {{
+  a = Cast<to=11>(x)
+  b = Mul(a, half)
+  y = Cast<to=1>(b)
+  c = Cast<to=11>(z)
+  d = Mul(c, half)
+  w = Cast<to=1>(d)
+}}""")
+    _, floats = narrowings(model.graph)
+    assert [len(web.nodes) for web in webs(model.graph, floats)] == [3, 3]
+
+
+def test_inputs_of_a_form_stay_what_they_are() -> None:
+    value = ir.Value(name="x", type=ir.TensorType(ir.DataType.INT64))
+    (integers,) = inner_narrowings({value: Interval(0, 5)})
+    assert not integers.fits(value)
+
+
+def test_the_chooser_hears_why_a_value_does_not_fit() -> None:
+    chooser = Everything()
+    model = prepared(f"{ISLAND} b = Exp(a)\n y = Cast<to=1>(b) }}")
+    assert not NarrowPass(chooser)(model).modified
+    _, rule, refusal = chooser.refused
+    assert rule == "narrow"
+    assert "float32" in refusal.reason
