@@ -33,9 +33,9 @@ class Rounding(StrEnum):
     GRADIENTS = "gradients"
     """Sums that make gradients of weights: products, convolutions and sums over batches."""
     CONVOLUTIONS = "convolution-gradients"
-    """Those of these sums that are convolutions."""
+    """Convolutions among these sums."""
     BIASES = "bias-gradients"
-    """Those of these sums that are sums over batches, as of biases."""
+    """Sums over batches among these sums, as of biases."""
 
 
 SETTINGS: Final = MappingProxyType(
