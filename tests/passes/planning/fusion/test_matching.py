@@ -347,3 +347,50 @@ def test_of_several_places_the_first_that_can_be_a_section_is_taken(
     graph: str, found: list[str], tmp_path: Path
 ) -> None:
     assert matched(tmp_path, SUMS, f"g (float[4] x) => (y, z) {{ {graph} }}") == found
+
+
+def test_an_optional_operator_of_another_group_is_left_out(tmp_path: Path) -> None:
+    text = SUMS.replace("add}", "add, required: false}")
+    graph = "g (float[4] x) => (y) { a = Abs(x) c = Cos(a) y = Add(a, c) }"
+    assert matched(tmp_path, text, graph) == ["sums: Abs", "Cos", "Add"]
+
+
+LAYER = (
+    "g (float[2,4] x, float[4,4] w, float[4] v, float[2,4] u) => (y) { r = Relu(x) m = MatMul(r, w)"
+)
+
+
+@pytest.mark.parametrize(
+    ("rest", "pattern", "found"),
+    [
+        # of what a node may be part of, the larger comes first, wherever the search begins
+        ("y = Add(m, v)", "a: {op_type: linear}", ["Relu", "r: MatMul Add"]),
+        ("y = Add(m, v)", "a: {op_type: [matmul, linear]}", ["Relu", "r: MatMul Add"]),
+        ("y = Add(m, v)", "a: {op_type: relu, child: b}, b: {op_type: linear}", ["r: Relu MatMul Add"]),
+        ("y = Add(m, v)", "a: {op_type: relu, child: b}, b: {op_type: [matmul, linear]}", ["r: Relu MatMul", "Add"]),
+        # a layer adds a vector
+        ("y = Mul(m, v)", "a: {op_type: linear}", ["Relu", "r: MatMul", "Mul"]),
+        ("y = Add(m, u)", "a: {op_type: linear}", ["Relu", "r: MatMul", "Add"]),
+    ],
+)  # fmt: skip
+def test_what_a_linear_layer_is(rest: str, pattern: str, found: list[str], tmp_path: Path) -> None:
+    text = f"r: {{priority: 1, pattern: {{{pattern}}}}}"
+    assert matched(tmp_path, text, f"{LAYER} {rest} }}") == found
+
+
+def test_every_edge_of_a_pattern_is_there(tmp_path: Path) -> None:
+    text = """
+      diamond:
+        priority: 1
+        pattern:
+          root: {op_type: abs, children: [left, right]}
+          left: {op_type: relu, child: join}
+          right: {op_type: tanh, child: join}
+          join: {op_type: add}
+    """
+    whole = (
+        "g (float[4] x) => (y, z) { a = Abs(x) b = Relu(a) c = Tanh(a) y = Add(b, c) z = Neg(c) }"
+    )
+    assert matched(tmp_path, text, whole) == ["diamond: Abs Relu Tanh Add", "Neg"]
+    lacking = whole.replace("Add(b, c)", "Add(b, x)")
+    assert matched(tmp_path, text, lacking) == ["Abs", "Relu", "Tanh", "Add", "Neg"]

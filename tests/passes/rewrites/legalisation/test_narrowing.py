@@ -14,8 +14,8 @@ import pytest
 from samba_onnx.passes.rewrites.infer_shapes import InferShapesPass
 from samba_onnx.passes.rewrites.legalisation.legalise import LegalisePass
 from samba_onnx.passes.rewrites.legalisation.narrowing import NarrowPass
-from samba_onnx.passes.rewrites.legalisation.proofs import inner_narrowings, narrowings
-from samba_onnx.passes.rewrites.legalisation.webs import webs
+from samba_onnx.passes.rewrites.legalisation.proofs import helps, inner_narrowings, narrowings
+from samba_onnx.passes.rewrites.legalisation.webs import groups, webs
 from samba_onnx.passes.rewrites.remove_noops import RemoveNoopsPass
 from samba_onnx.passes.rewrites.rewriting import WEIGHT
 from samba_onnx.passes.targets import Target, load_target
@@ -418,3 +418,51 @@ def test_the_chooser_hears_why_a_value_does_not_fit() -> None:
     _, rule, refusal = chooser.refused
     assert rule == "narrow"
     assert "float32" in refusal.reason
+
+
+def test_nodes_whose_types_nobody_changes() -> None:
+    model = prepared("""g (int64[3] x, int64[2] v) => (int64[3] y, int64[3,4] z, int64[3] w) <int64 d = {4}> {
+  y = mine.Abs(x)
+  z = OneHot(x, d, v)
+  w = Abs(x)
+}""")
+    (integers,) = inner_narrowings({})
+    found = [list(groups(node, integers, 21)) for node in model.graph]
+    assert [len(each) for each in found] == [0, 0, 1]
+
+
+def test_what_follows_from_inputs_of_a_form_and_from_types_fits() -> None:
+    model = prepared("""g (int64[3] x, int8[3] b) => (int64[3] y, int64[3] z, int64[3] w) {
+  y = Add(x, x)
+  z = Cast<to=7>(b)
+  w = Mul(x, x)
+}""")
+    (integers,) = inner_narrowings({model.graph.inputs[0]: Interval(0, 1 << 20)})
+    assert [integers.fits(node.outputs[0]) for node in model.graph] == [True, True, False]
+
+
+def test_whom_narrow_values_would_help() -> None:
+    class Never:
+        def support(self, node: ir.Node) -> Never:
+            return self
+
+        reason = "no"
+
+    model = prepared("""g (double[2,2] x, int64[2,2] i, float[2,2] f) => (double[2] y, int64[2] z, float[2] w, double[2,2] u) {
+  y = Einsum<equation="ij->i">(x)
+  z = Einsum<equation="ij->i">(i)
+  w = Einsum<equation="ij->i">(f)
+  u = Tanh(x)
+}""")
+    doubles = narrowings(model.graph)[1]
+    integers = narrowings(model.graph)[0]
+    none, einsum = frozenset[str](), frozenset({"einsum"})
+    first, second, third, fourth = model.graph
+    assert helps(first, doubles, Never(), none)
+    assert not helps(first, doubles, Never(), einsum)
+    assert not helps(second, integers, Never(), none)
+    assert helps(third, doubles, TARGET, none) is False
+    assert not helps(fourth, doubles, Never(), none)
+    assert helps(fourth, doubles, TARGET, none)
+    assert first.inputs[0] is not None
+    assert first.inputs[0].dtype is ir.DataType.DOUBLE
