@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -42,8 +43,16 @@ def batch() -> Tensor:
 class Trained:
     """A model that is being trained in a session of its own."""
 
-    def __init__(self, folder: Path, adam: bool = False, **options: Any) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        adam: bool = False,
+        switches: tuple[Callable[[], None], ...] = (),
+        **options: Any,
+    ) -> None:
         SESSION.reset()
+        for switch in switches:
+            switch()
         self.model = Net(torch.bfloat16)
         samba.from_torch_model_(self.model)
         self.optimizer: Any = (
@@ -165,13 +174,11 @@ def test_switches_count_for_the_program_that_is_compiled_next(
         with load_pef(path) as pef:
             return {argin.name for argin in pef.manifest.argins if "rounding" in argin.name}
 
-    SESSION.reset()
-    env.enable_addbias_grad_accum_stoc()
-    env.enable_conv_grad_accum_stoc()
-    assert rounded(name="m") == {GRADIENT_ROUNDING_SEED}
+    sums = (env.enable_addbias_grad_accum_stoc, env.enable_conv_grad_accum_stoc)
+    assert rounded(name="m", switches=sums) == {GRADIENT_ROUNDING_SEED}
     assert rounded(name="m") == set()
-    env.disable_sgd_stoc()
-    assert rounded(stochastic_rounding="steps") == set()
+    assert rounded(stochastic_rounding="steps") == {f"optimizer0{ROUNDING_SEED}"}
+    assert rounded(stochastic_rounding="steps", switches=(env.disable_sgd_stoc,)) == set()
     with pytest.raises(UsageError, match="expected some of steps"):
         session.switch_rounding("sums")
 

@@ -132,6 +132,12 @@ class Computing:
         self.precision = precision
         self.wide: dict[str, Counter[str]] = {}
         """Functions that computed in float32, with how often they did, by the reason."""
+        self.wide_types = frozenset({torch.float32} | ({torch.float16} if self._is_whole else set()))
+        """Types that become bfloat16; an RDU has no float16, so that nothing else would compute there."""
+        self._returned = torch.float32
+        """The type of outputs in the place of bfloat16."""
+        self.narrows = False
+        """Whether anything was made bfloat16."""
         self._own: Any = WeakIdKeyDictionary()
         """Tensors that the module itself states in bfloat16: what it has and is given so, and what it
         computes of nothing else."""
@@ -140,7 +146,19 @@ class Computing:
         """Return what a PEF says of it; nothing where a module computes in its own types."""
         if self.precision.is_own:
             return {}
-        return write_precision(self.precision, self.wide)
+        return write_precision(self.precision, self.wide, idle=not self.narrows)
+
+    @property
+    def _is_whole(self) -> bool:
+        return self.precision in (Precision.BF16, Precision.BF16_THROUGHOUT)
+
+    def look_at(self, tensors: Any) -> None:
+        """Note what a module has and is given, nested or not: a module of float16 alone returns float16."""
+        leaves = list(filter(_is_floating, pytree.tree_leaves(tensors)))
+        types = set(map(_type, leaves))
+        half = torch.float16 in types and torch.float32 not in types
+        self._returned = torch.float16 if half and self._is_whole else torch.float32
+        self.mark_own(leaves)
 
     def mark_own(self, results: Any) -> None:
         """Note that the module itself states the tensors among results in bfloat16 that are so."""
@@ -160,7 +178,9 @@ class Computing:
         """
         if self.precision.is_own:
             return outputs
-        return pytree.tree_map(lambda x: x if self.is_own(x) else _widened(x), outputs)
+        return pytree.tree_map(
+            lambda x: x if self.is_own(x) else _widened(x, self._returned), outputs
+        )
 
     def note(self, reason: str, name: str) -> None:
         """Count a function that computes in float32."""
@@ -182,7 +202,7 @@ def computing(module: nn.Module) -> Iterator[Computing]:
     modes: list[_Narrowing] = []
 
     def enter(called: nn.Module, args: Any, keywords: Any) -> None:
-        state.mark_own((args, keywords, *called.parameters(), *called.buffers()))
+        state.look_at((args, keywords, *called.parameters(), *called.buffers()))
         modes.append(_Narrowing(state))
         modes[-1].__enter__()  # type: ignore[no-untyped-call]  # torch annotates nothing here
 
@@ -240,7 +260,7 @@ class _Narrowing(TorchFunctionMode):
         """Return the type of a tensor: that in which it will be read."""
         dtype: torch.dtype = _DTYPE(tensor)
         narrow = self._precision in (Precision.BF16, Precision.BF16_THROUGHOUT)
-        if narrow and dtype is torch.float32 and self._is_plain(tensor):
+        if narrow and dtype in self._state.wide_types and self._is_plain(tensor):
             return torch.bfloat16
         return dtype
 
@@ -258,6 +278,8 @@ class _Narrowing(TorchFunctionMode):
         reason = self._reason(name, tensors)
         if reason is None:
             args, keywords = pytree.tree_map(self._narrow, (args, keywords))
+            if self._makes_float16(name, args, keywords):
+                return args[0].to(torch.bfloat16)
             return func(*args, **keywords)
         if not reason:
             return func(*args, **keywords)
@@ -288,9 +310,10 @@ class _Narrowing(TorchFunctionMode):
         return CONVERSION
 
     def _narrow(self, leaf: Any) -> Any:
-        """Return a float32 tensor in bfloat16; anything else as it is."""
-        if not _is_float32(leaf):
+        """Return a float32 tensor in bfloat16, and one of float16 where all is; anything else as it is."""
+        if not _is_floating(leaf) or _type(leaf) not in self._state.wide_types:
             return leaf
+        self._state.narrows = True
         version = _version(leaf)
         known = self._copies.get(leaf)
         # Gradients that are computed for one of both only are no reason to convert twice.
@@ -298,6 +321,13 @@ class _Narrowing(TorchFunctionMode):
             known = (version, leaf.to(torch.bfloat16), torch.is_grad_enabled())
             self._copies[leaf] = known
         return known[1]
+
+    def _makes_float16(self, name: str, args: Any, keywords: Mapping[str, Any]) -> bool:
+        """Return whether a call converts a tensor to float16, where that is bfloat16."""
+        if torch.float16 not in self._state.wide_types or not args:
+            return False
+        types = [one for one in (*args, keywords.get("dtype")) if isinstance(one, torch.dtype)]
+        return name == "half" or (name in _CONVERSIONS and types == [torch.float16])
 
     def _converted(self, func: Callable[..., Any], args: Any, keywords: dict[str, Any]) -> Any:
         """Convert a tensor to float32, as the module asks for."""
@@ -378,9 +408,9 @@ def _is_float32(leaf: Any) -> bool:
     return isinstance(leaf, Tensor) and _type(leaf) is torch.float32
 
 
-def _widened(leaf: Any) -> Any:
+def _widened(leaf: Any, dtype: torch.dtype = torch.float32) -> Any:
     narrow = isinstance(leaf, Tensor) and _type(leaf) is torch.bfloat16
-    return leaf.to(torch.float32) if narrow else leaf
+    return leaf.to(dtype) if narrow else leaf
 
 
 def _version(tensor: Tensor) -> int:
