@@ -187,10 +187,11 @@ def test_a_value_that_is_cut_along_two_axes_is_multiplied_whole() -> None:
 
 
 def test_of_two_factors_the_smaller_is_gathered() -> None:
-    text = "g (float[4,6] x, float[6,20] z) => (y) { y = MatMul(x, z) }"
-    done = hold(text, x=HALVES, z=even(1, 20, 2, 2))
-    (gather,) = (node for node in done.model.graph if node.op_type == "AllGather")
-    assert gather.inputs[0] is done.model.graph.inputs[0]
+    text = "g (float[ROWS,6] x, float[6,20] z) => (y) { y = MatMul(x, z) }"
+    for rows, place in ((4, 0), (30, 1)):
+        done = hold(text.replace("ROWS", str(rows)), x=even(0, rows, 2, 2), z=even(1, 20, 2, 2))
+        (gather,) = (node for node in done.model.graph if node.op_type == "AllGather")
+        assert gather.inputs[0] is done.model.graph.inputs[place]
 
 
 def test_names_of_new_values_are_free() -> None:

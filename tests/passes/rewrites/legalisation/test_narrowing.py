@@ -466,3 +466,15 @@ def test_whom_narrow_values_would_help() -> None:
     assert helps(fourth, doubles, TARGET, none)
     assert first.inputs[0] is not None
     assert first.inputs[0].dtype is ir.DataType.DOUBLE
+
+
+@pytest.mark.parametrize("excluded", [frozenset[str](), frozenset({"narrow"})])
+def test_places_that_a_rule_writes_are_narrow_unless_that_is_excluded(
+    excluded: frozenset[str], short: Target
+) -> None:
+    chooser = Everything(short)
+    chooser.finder.excluded = excluded
+    model = prepared(
+        'g (float[2,5] x) => (float[2,7] y) <int64[4] p = {0,1,0,1}> { y = Pad<mode="reflect">(x, p) }'
+    )
+    assert LegalisePass(chooser)(model).modified is not bool(excluded)
