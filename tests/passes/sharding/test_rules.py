@@ -369,6 +369,7 @@ CASES: tuple[Case, ...] = (
     Case("ScatterND whole", lambda g: g.node("ScatterND", "x", g.constant(np.array([[1], [3]])), g.node("Tanh", g.weight(2, 6, 8)))),
     Case("ScatterND own rows in another order", lambda g: own(g, np.zeros((8, 1, 1), np.int64), order=-1), (), "G", "ScatterND writes where its indices say"),
     Case("ScatterND of updates that are cut", lambda g: own(g, np.arange(8).reshape(8, 1, 1) % 3, data=g.node("Transpose", "x", perm=[2, 0, 1]), updates=g.node("ReduceSum", g.front(), g.integers(1))), (0,)),
+    Case("ScatterND of rows that are cut", lambda g: g.node("ScatterND", g.node("Transpose", "x", perm=[2, 0, 1]), g.node("Concat", g.constant(np.arange(8).reshape(8, 1)), g.constant(np.arange(8).reshape(8, 1) % 3), axis=-1), g.node("ReduceSum", g.front(), g.integers(1), keepdims=0)), (0,)),
     Case("Split of blocks", blocks, (2,)),
     Case("Split in unequal parts", lambda g: g.node("Split", twice(g), g.integers(3, 13), axis=2, outputs=2), (), "G", "Split takes pieces that RDUs have in unequal parts"),
     Case("Slice of two axes", lambda g: g.node("Slice", twice(g), g.integers(1, 8), g.integers(4, 16), g.integers(1, 2)), (2,)),

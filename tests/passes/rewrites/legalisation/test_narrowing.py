@@ -19,6 +19,7 @@ from samba_onnx.passes.rewrites.legalisation.webs import groups, webs
 from samba_onnx.passes.rewrites.remove_noops import RemoveNoopsPass
 from samba_onnx.passes.rewrites.rewriting import WEIGHT
 from samba_onnx.passes.targets import Target, load_target
+from samba_onnx.program.dataflow import in_order
 from samba_onnx.program.intervals import Interval
 from tests.passes.rewrites.applying import operators, run
 from tests.passes.rewrites.legalisation.legalising import TARGET, Everything, prepared
@@ -56,6 +57,7 @@ def narrowed(
     ]
     stated = {value: (value.dtype, value.shape) for node in model.graph for value in node.outputs}
     InferShapesPass()(model)
+    assert in_order(list(model.graph))
     assert stated == {v: (v.dtype, v.shape) for node in model.graph for v in node.outputs}
     for old, new in zip(before, run(model, inputs), strict=True):
         assert (old.dtype, old.shape) == (new.dtype, new.shape)
