@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import inspect
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -48,10 +47,7 @@ def export_model(model: TorchModel) -> Exported:
     # A program is exported once more where it is to compute in other types than it states.
     if model.exported is not None and current_precision().is_own:
         return export_program(model.exported, model.module, _root(model))
-    if model.args and model.keywords:
-        bound = inspect.signature(model.module.forward).bind(*model.args, **model.keywords)
-        return export_inference(model.module, dict(bound.arguments))
-    return export_inference(model.module, dict(model.keywords) or model.args)
+    return export_inference(model.module, model.args, keywords=model.keywords)
 
 
 def _root(model: TorchModel) -> str:
