@@ -214,6 +214,21 @@ def test_a_training_program_is_analyzed_as_it_is_compiled(
     assert differing <= {"members", "notes"}
 
 
+def test_an_exported_program_in_another_precision(samba_port: SambaPort, tmp_path: Path) -> None:
+    module, (x, target) = net().eval(), batch()
+    torch.export.save(torch.export.export(module, (x,), {"target": target}), tmp_path / "net.pt2")
+    result = samba_port("convert", tmp_path / "net.pt2", "--precision", "bf16", "--json", "-", "-q")
+    assert (result.status, result.err) == (0, "")
+    assert any("Precision bf16: values" in note for note in json.loads(result.out)["notes"])
+    with load_pef(tmp_path / "net.pef") as pef, Device(pef) as device:
+        _, out = device.run({"x": x.numpy(), "target": target.numpy()}).values()
+        types = {s.type for s in pef.manifest.symbols if s.kind == "weight"}
+    assert types == {"tensor(bfloat16)"}
+    with torch.no_grad():
+        expected = module.bfloat16()(x.bfloat16(), target)[1].float().numpy()
+    np.testing.assert_allclose(out, expected, rtol=2**-7)
+
+
 @pytest.mark.parametrize("dynamic", [False, True])
 def test_exported_programs(samba_port: SambaPort, tmp_path: Path, dynamic: bool) -> None:
     module, (x, target) = net().eval(), batch()

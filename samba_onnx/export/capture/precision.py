@@ -132,7 +132,9 @@ class Computing:
         self.precision = precision
         self.wide: dict[str, Counter[str]] = {}
         """Functions that computed in float32, with how often they did, by the reason."""
-        self.wide_types = frozenset({torch.float32} | ({torch.float16} if self._is_whole else set()))
+        self.wide_types = frozenset(
+            {torch.float32} | ({torch.float16} if self._is_whole else set())
+        )
         """Types that become bfloat16; an RDU has no float16, so that nothing else would compute there."""
         self._returned = torch.float32
         """The type of outputs in the place of bfloat16."""
