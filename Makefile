@@ -44,6 +44,7 @@ lint: .venv/bin/samba-port  ## Style.
 types: .venv/bin/samba-port  ## Types and import contracts.
 	.venv/bin/mypy
 	.venv/bin/mypy examples
+	.venv/bin/mypy benchmarks
 	.venv/bin/lint-imports
 
 bench: .venv/bench  ## Ratios against named baselines, measured in one run.

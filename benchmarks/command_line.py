@@ -10,6 +10,10 @@ from benchmarks.convert import samba_port
 from benchmarks.processes import measure, python
 from benchmarks.table import Row
 from models.cache import cached_onnx
+from models.example import Variant
+
+_SMALL: tuple[str, Variant] = ("gpt2", "full")
+_LARGE: tuple[str, Variant] = ("llama", "large")
 
 
 def rows(folder: Path, *, quick: bool = False) -> Iterator[Row]:
@@ -26,7 +30,7 @@ def rows(folder: Path, *, quick: bool = False) -> Iterator[Row]:
     base = measure(python("import onnx"), repeat=9)
     shown = measure([samba_port(), "--help"], repeat=9)
     yield Row("CPU time of --help", "import onnx", shown.cpu_seconds / base.cpu_seconds, 1.0)
-    name, variant = ("gpt2", "full") if quick else ("llama", "large")
+    name, variant = _SMALL if quick else _LARGE
     path = folder / f"{name}.pef"
     samba_onnx.convert(cached_onnx(name, variant), path, sample=False).close()
     inspected = measure([samba_port(), "inspect", str(path)], repeat=5)

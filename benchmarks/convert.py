@@ -10,8 +10,9 @@ from pathlib import Path
 from benchmarks.processes import Usage, measure, python
 from benchmarks.table import Row
 from models.cache import cached_onnx
+from models.example import Variant
 
-SIZES = (("gpt2", "full"), ("bert", "full"), ("llama", "large"))
+SIZES: tuple[tuple[str, Variant], ...] = (("gpt2", "full"), ("bert", "full"), ("llama", "large"))
 
 ONNXSIM = """
 import sys, onnx, onnxsim

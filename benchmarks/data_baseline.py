@@ -29,6 +29,8 @@ def main(source: str, target: str, tokenizer_file: str, length: int) -> None:
     """
     tokenizer = Tokenizer.from_file(tokenizer_file)
     end = tokenizer.token_to_id("<|endoftext|>")
+    if end is None:
+        raise SystemExit(f"{tokenizer_file}: has no token <|endoftext|>")
     with h5py.File(target, "w") as file, open(source, encoding="utf-8") as lines:
         datasets = [
             file.create_dataset(

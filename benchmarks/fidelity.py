@@ -12,6 +12,8 @@ import itertools
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from operator import truediv
 from pathlib import Path
 from typing import Final
 
@@ -68,7 +70,7 @@ def result(row: PublishedRow) -> Result:
     traffic = sum(section.bytes for section in manifest.sections)
     elements = int(row.sizes.get("elements", 0))
     by_unit: Mapping[str, Callable[[], float]] = {
-        **{unit: lambda scale=scale: time / scale for unit, scale in UNITS.items()},
+        **{unit: partial(truediv, time, scale) for unit, scale in UNITS.items()},
         "TFLOPS": lambda: flops / time / 1e12,
         "Gelements/s": lambda: elements / time / 1e9,
         "sections": lambda: float(len(manifest.sections)),

@@ -146,13 +146,13 @@ def gpt2(
 
     config = GPT2Config(
         vocab_size=vocabulary,
-        attn_implementation="eager",
         n_positions=length,
         n_embd=width,
         n_layer=layers,
         n_head=heads,
         use_cache=False,
     )
+    config._attn_implementation = "eager"
     config.loss_type = "ForCausalLM"
     shape = (batch, length)
     return _trained(lambda: GPT2LMHeadModel(config), {"input_ids": shape, "labels": shape})
@@ -180,12 +180,12 @@ def bert(
 
     config = BertConfig(
         vocab_size=vocabulary,
-        attn_implementation="eager",
         hidden_size=width,
         num_hidden_layers=layers,
         num_attention_heads=heads,
         intermediate_size=4 * width,
     )
+    config._attn_implementation = "eager"
     names = ("input_ids", "attention_mask", "token_type_ids", "labels")
     inputs: dict[str, tuple[int, ...]] = dict.fromkeys(names, (batch, length))
     return _trained(lambda: BertForPreTraining(config), {**inputs, "next_sentence_label": (batch,)})

@@ -11,8 +11,9 @@ import samba_onnx
 from benchmarks.processes import python
 from benchmarks.table import Row
 from models.cache import cached_onnx
+from models.example import Variant
 
-AIMS = (("gpt2", "full", 0.3), ("llama", "large", 0.1))
+AIMS: tuple[tuple[str, Variant, float], ...] = (("gpt2", "full", 0.3), ("llama", "large", 0.1))
 
 SESSION = """
 import sys, time, onnxruntime

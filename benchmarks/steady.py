@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import samba_onnx
 from benchmarks.table import Row, geometric_mean
@@ -59,12 +60,13 @@ def rows(folder: Path, *, turns: int = 15, turn_seconds: float = 0.4) -> Iterato
 def _ratio(name: str, folder: Path, turns: int, turn_seconds: float) -> tuple[float, float]:
     import numpy as np
 
-    from samba_onnx.workflows.sample_inputs import seeded_inputs
+    from samba_onnx.workflows.sample_inputs import input_specs, pef_ranges, random_inputs
 
     model = cached_onnx(name, "full")
     with samba_onnx.convert(model, folder / f"{name}.pef", sample=False) as pef:
         inputs = folder / f"{name}.npz"
-        np.savez(inputs, **seeded_inputs(pef, seed=0))
+        arrays: dict[str, Any] = random_inputs(input_specs(pef), 0, pef_ranges(pef))
+        np.savez(inputs, **arrays)
         files = {"pef": pef.path, "original": model}
     commands = [["-c", WORKER, side, str(file), str(inputs)] for side, file in files.items()]
     with Side(commands[0]) as ours, Side(commands[1]) as theirs:

@@ -50,7 +50,7 @@ def torch_step(
         result = forward(**batch)
         loss: Tensor = result[0] if isinstance(result, tuple) else result
         optimizer.zero_grad(set_to_none=True)
-        loss.backward()
+        torch.autograd.backward(loss)
         optimizer.step()
         return float(loss.detach())
 

@@ -16,6 +16,8 @@ from collections.abc import Callable, Sequence
 
 _REST = 0.05
 """Seconds before a turn: threads of the other side that still spin have gone to sleep."""
+_STARTS = 4
+"""How often both sides are started whose times differ by little; an even number, for each to be first as often."""
 
 
 def serve(prepare: Callable[[], Callable[[], object]]) -> None:
@@ -121,8 +123,56 @@ def ratio(ours: Side, theirs: Side, turns: int, turn_seconds: float = 0.4) -> tu
     Returns:
         The median of the ratios turn by turn, and the median seconds of one of their steps.
     """
+    ratios, seconds = turn_ratios(ours, theirs, turns, turn_seconds)
+    return statistics.median(ratios), seconds
+
+
+def turn_ratios(
+    ours: Side, theirs: Side, turns: int, turn_seconds: float = 0.4
+) -> tuple[list[float], float]:
+    """Let two sides take turns; who begins alternates, for the second finds the machine warmer.
+
+    Args:
+        ours: Whose time is divided.
+        theirs: By whose it is divided.
+        turns: Of each side.
+        turn_seconds: About how long a turn takes.
+
+    Returns:
+        The ratio of each turn, and the median seconds of one of their steps.
+    """
     ours.time(2)
     steps = max(1, round(turn_seconds / (theirs.time(2) / 2)))
-    pairs = [(ours.time(steps), theirs.time(steps)) for _ in range(turns)]
+    pairs = []
+    for turn in range(turns):
+        if turn % 2:
+            their, our = theirs.time(steps), ours.time(steps)
+        else:
+            our, their = ours.time(steps), theirs.time(steps)
+        pairs.append((our, their))
     seconds = statistics.median(their for _, their in pairs) / steps
-    return statistics.median(our / their for our, their in pairs), seconds
+    return [our / their for our, their in pairs], seconds
+
+
+def restarted_ratios(
+    ours: Callable[[], Side], theirs: Callable[[], Side], turns: int, turn_seconds: float = 1.0
+) -> list[float]:
+    """Let two sides take turns that differ by so little that it matters which has run for longer.
+
+    Args:
+        ours: Starts the side whose time is divided.
+        theirs: Starts the side by whose time it is divided.
+        turns: Of each side, altogether.
+        turn_seconds: About how long a turn takes.
+
+    Returns:
+        The ratio of each turn. Both sides are started anew several times, by turns the one or the
+        other first.
+    """
+    ratios: list[float] = []
+    for start in range(_STARTS):
+        first, second = (ours, theirs) if start % 2 else (theirs, ours)
+        with first() as one, second() as other:
+            our, their = (one, other) if start % 2 else (other, one)
+            ratios += turn_ratios(our, their, -(-turns // _STARTS), turn_seconds)[0]
+    return ratios

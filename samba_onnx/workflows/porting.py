@@ -32,6 +32,7 @@ from samba_onnx.passes.targets import load_target
 from samba_onnx.pef import Pef
 from samba_onnx.pef.manifest import Manifest
 from samba_onnx.program.program import Program
+from samba_onnx.safety.collecting import collections_deferred
 from samba_onnx.safety.files import printable
 from samba_onnx.tensor.arrays import compiled_array, to_array
 from samba_onnx.tensor.lazy_parameters import LAZY
@@ -305,6 +306,7 @@ def torch_program(
     return export_model(model).program
 
 
+@collections_deferred()
 def _from_archive(path: str) -> TorchModel:
     program = load_exported_program(path)
     if program.example_inputs is None:

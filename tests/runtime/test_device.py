@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -569,3 +570,13 @@ def test_reference_evaluator_agrees_on_the_chain(tmp_path: Path) -> None:
     expected = ReferenceEvaluator(whole).run(None, {"x": OTHER})[0]
     with build(tmp_path, chain()) as pef, Device(pef, prepack=False) as device:
         np.testing.assert_array_equal(device.run({"x": OTHER})["y"], expected)
+
+
+def test_one_lock_for_all_of_a_device_and_the_libraries_that_are_stated(tmp_path: Path) -> None:
+    mutex = threading.RLock()
+    with build(tmp_path, linear()) as pef, Device(pef, mutex=mutex) as device:
+        assert device.lock.mutex is mutex
+        assert device.ledger.lock is device.lock
+        assert device.profile.lock is device.lock
+        with pytest.raises(UsageError, match=r"none\.so"):
+            Device(pef, custom_ops=[tmp_path / "none.so"])

@@ -239,7 +239,6 @@ def _refused(rule: str, content: Mapping[Any, Any], error: ValidationError) -> _
     errors = error.errors(include_url=False, include_context=False)
     # An unknown key tells more than what is missing in its place, and an item of a list more than the list.
     first = max(errors, key=lambda one: (one["type"] == "extra_forbidden", len(one["loc"])))
-    path = [part for part in first["loc"] if isinstance(part, int) or str(part) in _EXPECTED]
     location = [str(part) for part in first["loc"]]
     in_entry = location[:1] == ["pattern"] and len(location) > 1
     place = [f"rule {rule}", *(location[:2] if in_entry else [])]
@@ -247,18 +246,19 @@ def _refused(rule: str, content: Mapping[Any, Any], error: ValidationError) -> _
         keys = _KEYS["entry" if in_entry else "rule"]
         message = f"unknown key{_closest(location[-1], keys)}; known: {', '.join(keys)}"
         return _RuleError(message, *place, location[-1])
-    key = next((str(part) for part in reversed(path) if not isinstance(part, int)), "")
-    if in_entry and key == "pattern":
+    # An entry may have the name of a key.
+    stated = [part for part in location[2 if in_entry else 0 :] if part in _EXPECTED]
+    if not stated:
         return _RuleError(
             f"is {_kind(first['input'])}; expected op_type and child or children", *place
         )
-    if key and place[-1] != key:
-        place.append(key)
+    key = stated[-1]
+    place.append(key)
     if key == "heuristic" and isinstance(content.get("heuristic"), Mapping):
         return _RuleError("expected name, and parameters that are texts, numbers or lists", *place)
     if first["type"] == "missing":
         return _RuleError(f"is missing; expected {_EXPECTED[key]}", *place)
-    return _RuleError(f"is {_kind(first['input'])}; expected {_EXPECTED.get(key, 'text')}", *place)
+    return _RuleError(f"is {_kind(first['input'])}; expected {_EXPECTED[key]}", *place)
 
 
 def _closest(name: str, known: Collection[str]) -> str:

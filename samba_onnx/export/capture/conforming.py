@@ -14,6 +14,7 @@ from torch.utils import _pytree as pytree
 
 from samba_onnx.errors import ModelError
 from samba_onnx.export.naming import refused
+from samba_onnx.safety.collecting import collections_deferred
 
 __all__ = ["check_constants", "check_sizes", "decomposed", "written_constant"]
 
@@ -62,6 +63,7 @@ def check_constants(graph_module: fx.GraphModule, constants: Mapping[str, torch.
             )
 
 
+@collections_deferred()
 def decomposed(program: ExportedProgram) -> ExportedProgram:
     """Let torch make a program functional.
 

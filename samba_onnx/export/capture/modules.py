@@ -48,6 +48,7 @@ from samba_onnx.export.decomposition.functionalizing import functionalized
 from samba_onnx.export.decomposition.tracing_logs import without_tracebacks
 from samba_onnx.export.naming import flat_names
 from samba_onnx.functional import device_limits
+from samba_onnx.safety.collecting import collections_deferred
 
 _SPECIALISED: Final = "samba_specialised"
 """Key of a graph's metadata: whether values of inputs decided what is in it."""
@@ -92,6 +93,9 @@ class Placeholder:
     kind: PlaceholderKind
     qualified: str
     """Path from the module for a parameter, buffer or constant; the name of an input."""
+    exported: str = ""
+    """Name of the placeholder in torch's own export, which a copy may not keep, as Python has an
+    ``input`` of its own; empty for an argin."""
 
 
 @dataclass(frozen=True)
@@ -236,6 +240,7 @@ def export_module(
     return program
 
 
+@collections_deferred()
 def _traced(
     module: nn.Module,
     args: tuple[Any, ...],
@@ -315,7 +320,12 @@ def captured(program: ExportedProgram, names: Sequence[str]) -> Captured:
     order = iter(names)
     nodes = graph_module.graph.find_nodes(op="placeholder")
     placeholders = tuple(
-        Placeholder(node.name, _kind(spec), next(order) if _is_input(spec) else spec.target or "")
+        Placeholder(
+            node.name,
+            _kind(spec),
+            next(order) if _is_input(spec) else spec.target or "",
+            spec.arg.name,
+        )
         for node, spec in zip(nodes, program.graph_signature.input_specs, strict=True)
     )
     outputs, written = _results(program, graph_module, placeholders)

@@ -10,8 +10,10 @@ from torch import fx
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from samba_onnx.export.decomposition.functionalizing import functionalized
+from samba_onnx.safety.collecting import collections_deferred
 
 
+@collections_deferred()
 def made_functional(
     traced: fx.GraphModule, table: dict[Any, Any], enter: Callable[[fx.Node], None]
 ) -> fx.GraphModule:

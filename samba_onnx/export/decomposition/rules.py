@@ -14,6 +14,7 @@ from torch.utils import _pytree as pytree
 
 from samba_onnx.export.decomposition.functionalizing import functionalized
 from samba_onnx.export.decomposition.rewriting import rewritten
+from samba_onnx.safety.collecting import collections_deferred
 
 _KEPT_META: Final = ("val", "tensor_meta")
 _OF_THE_WHOLE: Final = ("nn_module_stack", "stack_trace")
@@ -53,6 +54,7 @@ def _rules(node: fx.Node, target: Any) -> Iterator[tuple[Callable[..., Any], boo
         yield decomposition_table[target], False
 
 
+@collections_deferred()
 def traced(
     function: Callable[..., Any],
     args: Sequence[Any],

@@ -31,6 +31,7 @@ from samba_onnx.export.differentiation.parameter_hooks import (
 )
 from samba_onnx.export.differentiation.recording import ModuleTrace, OriginMarks, where
 from samba_onnx.export.differentiation.substitution import Substitution
+from samba_onnx.safety.collecting import collections_deferred
 from samba_onnx.tensor.gradient_hooks import accumulation_hooks
 
 
@@ -97,6 +98,7 @@ def flat_outputs(exported: ExportedProgram) -> list[Any]:
     return [value for spec, value in pairs if spec.kind is OutputKind.USER_OUTPUT]
 
 
+@collections_deferred()
 def joint_graph(request: JointRequest) -> Joint:
     """Differentiate an exported module.
 

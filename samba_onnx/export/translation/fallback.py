@@ -16,6 +16,7 @@ from samba_onnx.export.translation.builder import GraphBuilder
 from samba_onnx.export.translation.dtypes import onnx_type
 from samba_onnx.facts.names import joined
 from samba_onnx.facts.versions import OPSET
+from samba_onnx.safety.collecting import collections_deferred
 
 _LOGGERS = ("torch.onnx", "onnxscript", "torch.export")
 
@@ -48,6 +49,7 @@ def borrowed(
     return _typed([known[value] for value in model.graph.outputs], node)
 
 
+@collections_deferred()
 def _exported(node: fx.Node, operands: list[fx.Node]) -> ir.Model | None:
     module = _OneOperator(node, operands)
     examples = tuple(

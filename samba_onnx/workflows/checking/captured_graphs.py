@@ -121,22 +121,23 @@ def _joint_graph(
     exported = runs.exported
     argins = {argin.name for argin in exported.program.argins}
     seeds = set(joint.seeds.values())
+    roles = {one.exported: operands[one.name] for one in exported.captured.placeholders}
     known: dict[str, Any] = {}
     for role, node in joint.inputs.items():
         content = node.meta["val"]
         if node in seeds:
             known[node.name] = torch.ones(content.shape, dtype=content.dtype)
-        elif role in operands:
-            known[node.name] = operands[role]
+        elif role in roles:
+            known[node.name] = roles[role]
         elif role in argins or not node.users:
             known[node.name] = torch.zeros(content.shape, dtype=content.dtype)
         else:
             return None
     order = joint.module.graph.find_nodes(op="placeholder")
     constants = {
-        joint.inputs[name].name: tensor
-        for name, tensor in exported.captured.constants.items()
-        if name in joint.inputs
+        joint.inputs[one.exported].name: exported.captured.constants[one.name]
+        for one in exported.captured.placeholders
+        if one.kind is PlaceholderKind.CONSTANT and one.exported in joint.inputs
     }
     nodes = {node.name: known[node.name] for node in order}
     return CapturedGraph(joint.module, nodes, constants, _joint_results(runs, joint))
@@ -147,7 +148,7 @@ def _joint_results(runs: TorchRuns, joint: Joint) -> dict[str, fx.Node]:
     exported = runs.exported
     symbols = {path: name for name, path in exported.members.items()}
     names = {
-        placeholder.name: symbols[placeholder.qualified]
+        placeholder.exported: symbols[placeholder.qualified]
         for placeholder in exported.captured.placeholders
         if placeholder.qualified in symbols and placeholder.kind is not PlaceholderKind.INPUT
     }

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import copy
+import gc
 import warnings
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -30,6 +32,36 @@ class Taking(nn.Module):
         return value[:, : int(value.abs().max())] * value.mean().item() + first
 
 
+class Abandoning(nn.Module):
+    """Leaves a generator behind, in a cycle, which is closed when garbage is collected."""
+
+    def forward(self, value: Tensor) -> Tensor:
+        cycle: list[Any] = [batches()]
+        next(cycle[0])
+        cycle.append(cycle)
+        del cycle
+        return value.relu().sum()
+
+
+def batches() -> Iterator[int]:
+    try:
+        yield from range(2)
+    finally:
+        with torch.no_grad():
+            CLOSED.append(torch.zeros(1).add_(1))
+
+
+CLOSED: list[Tensor] = []
+
+
+@pytest.fixture
+def collected_at_once() -> Iterator[None]:
+    before = gc.get_threshold()
+    gc.set_threshold(1, 1, 1)
+    yield
+    gc.set_threshold(*before)
+
+
 def operators(module: nn.Module, inputs: Any) -> list[str]:
     graph = capture(module, inputs).graph_module.graph
     return [str(node.target) for node in graph.nodes if node.op == "call_function"]
@@ -42,6 +74,13 @@ def test_composite_operators_stay_whole() -> None:
         "aten.layer_norm.default",
         "aten.gelu.default",
     ]
+
+
+@pytest.mark.usefixtures("collected_at_once")
+def test_what_closes_as_garbage_is_not_recorded() -> None:
+    assert operators(Abandoning(), (torch.ones(3),)) == ["aten.relu.default", "aten.sum.default"]
+    gc.collect()
+    assert [type(tensor) for tensor in CLOSED] == [Tensor]
 
 
 def test_placeholders_say_what_they_are() -> None:

@@ -10,6 +10,7 @@ from samba_onnx.passes.rewrites.bind_dimensions import (
     ASSUMED_SIZE,
     DEFAULT_SHAPE,
     BindDimensionsPass,
+    BindOutputsPass,
     Shapes,
 )
 from samba_onnx.passes.rewrites.interface import Interface, dimensions
@@ -180,3 +181,21 @@ def test_values_of_functions_are_bound_beside_those_of_the_graph() -> None:
     inner.shape = ir.Shape(["n"])
     BindDimensionsPass({"n": 3}, {})(model)
     assert dimensions(inner.shape) == dimensions(model.graph[0].outputs[0].shape) == (3,)
+
+
+def test_what_stays_dynamic_does_not_hide_what_follows() -> None:
+    model = parse("g (seq(float[n]) s, float[n,m] x, float[?] z) => () { }")
+    BindDimensionsPass({}, {}, 1)(model)
+    assert [dimensions(value.shape) for value in model.graph.inputs[1:]] == [("n", 1), (1,)]
+
+
+def test_an_assumed_size_of_a_nameless_dimension_alone_is_a_change() -> None:
+    assert BindDimensionsPass({}, {}, 1)(parse("g (float[?] x) => () { }")).modified
+
+
+def test_outputs_get_the_sizes_of_their_names_and_none_before() -> None:
+    model = parse(GRAPH)
+    assert not BindOutputsPass()(model).modified
+    BindDimensionsPass({"batch": 8}, {})(model)
+    assert BindOutputsPass()(model).modified
+    assert dimensions(model.graph.outputs[0].shape) == (8, "seq", 4)

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from samba_onnx.passes.rewrites.drop_empty_operands import DropEmptyOperandsPass
+from samba_onnx.passes.rewrites.drop_empty_operands import OLDEST, DropEmptyOperandsPass
 from samba_onnx.passes.rewrites.infer_shapes import InferShapesPass
 from samba_onnx.passes.rewrites.rewriting import static_shape
 from tests.passes.rewrites.applying import add_weights, check, numbers, parse
@@ -50,3 +50,8 @@ def test_a_resize_without_empty_operands_stays(operands: str) -> None:
 
 def test_an_old_one_keeps_what_its_version_asks_for() -> None:
     assert resized("x, none, none, sizes", opset=11, modified=False)[0] == [True] * 4
+
+
+def test_the_oldest_version_that_may_leave_them_out_does() -> None:
+    operands, _ = resized("x, none, none, sizes", opset=OLDEST)
+    assert operands == [True, False, False, True]

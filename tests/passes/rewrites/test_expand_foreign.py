@@ -10,6 +10,7 @@ import samba_onnx
 from samba_onnx.passes.rewrites.expand_foreign import ExpandForeignPass
 from samba_onnx.passes.rewrites.expand_quantization import DEQUANTIZING
 from samba_onnx.passes.rewrites.foreign.whole import operators_that_stay
+from samba_onnx.passes.rewrites.infer_shapes import InferShapesPass
 from samba_onnx.passes.rewrites.refusals import UNEXPANDED
 from tests.backend_cases import run_onnxruntime
 from tests.passes.rewrites.applying import TRACE, Knows, check, numbers, operators, parse, run
@@ -155,3 +156,32 @@ def test_quantisation_that_another_pass_expands_may_be_written() -> None:
     model = parse(text, imports=IMPORTS)
     ExpandForeignPass(Knows(*DEQUANTIZING))(model)
     assert [(node.domain, node.op_type) for node in model.graph] == [("", "DequantizeLinear")]
+
+
+def test_what_is_only_computed_from_constants_need_not_be_known() -> None:
+    text = """g (float[2,16] x) => (float[2,3] y)
+        <uint8[3,1,8] w = {1,2,3,4,5,6,7,8,1,2,3,4,5,6,7,8,1,2,3,4,5,6,7,8}, float[3] s = {0.5,1.0,2.0}>
+        { y = com.microsoft.MatMulNBits<K=16, N=3, bits=4, block_size=16>(x, w, s) }"""
+    model = parse(text, imports=IMPORTS)
+    # float32 sums in another order
+    check(model, ExpandForeignPass(Knows("MatMul")), inputs=[numbers(2, 16)], rtol=1e-5, atol=1e-5)
+    assert [node.op_type for node in model.graph if model.graph.inputs[0] in node.inputs] == [
+        "MatMul"
+    ]
+
+
+def test_types_that_follow_from_an_expansion_are_known_to_the_next() -> None:
+    text = """g (float[2,4] x, float[4] b) => (float[2,4] y, float[2,4] c) {
+        a = com.microsoft.BiasGelu(x, b)
+        c = com.microsoft.QuickGelu<alpha=1.0>(x)
+        d = Add(a, a)
+        y = com.microsoft.BiasSoftmax<axis=1>(d, x)
+    }"""
+    for known in (("Add", "Gelu", "Softmax"), ("Add", "Mul", "Sigmoid", "Gelu", "Softmax")):
+        model = parse(text, imports=IMPORTS)
+        InferShapesPass()(model)
+        assert model.graph[2].outputs[0].shape is None
+        rewrite = ExpandForeignPass(Knows(*known))
+        assert rewrite(model).modified
+        assert operators(model)[-2:] == ["Add", "Softmax"]
+        assert len(rewrite.notes) == ("Mul" not in known)

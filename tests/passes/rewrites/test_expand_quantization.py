@@ -294,3 +294,30 @@ def check_round(values: np.ndarray) -> list[np.ndarray]:
         parse(f"g (float[{values.size}] x) => (float[{values.size}] y) {{ y = Round(x) }}"),
         [values],
     )
+
+
+def test_floats_are_not_cast_to_what_they_are() -> None:
+    model = expanded(
+        "g (float[2,6] x, float s) => (int8[2,6] y) { t = Abs(s)\n y = QuantizeLinear<output_dtype=3>(x, t) }",
+        {},
+        [X, np.array(SCALE)],
+    )
+    assert operators(model) == ["Abs", "Div", "Round", "Clip", "Cast"]
+
+
+def test_zero_points_that_are_moved_on_the_way_are_moved_as_floats() -> None:
+    model = expanded(
+        """g (float[2,6] x, float[2] s, int8[1,2] z) => (int8[2,6] y)
+        { p = Transpose<perm=[1,0]>(z)\n f = Reshape(p, two)\n y = QuantizeLinear<axis=0>(x, s, f) }""".replace(
+            "(int8[2,6] y)", "(int8[2,6] y) <int64[1] two = {2}>"
+        ),
+        {},
+        [X, PER_ROW, np.array([[3, -7]], np.int8)],
+    )
+    read = {
+        value.dtype
+        for node in model.graph
+        for value in node.inputs
+        if node.op_type == "Transpose" and value
+    }
+    assert ir.DataType.FLOAT in read

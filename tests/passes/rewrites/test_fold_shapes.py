@@ -361,3 +361,31 @@ def test_with_allowzero_a_dimension_is_copied_all_the_same() -> None:
     assert reshape.inputs[1].const_value is not None
     assert reshape.inputs[1].const_value.numpy().tolist() == [0, 6]
     assert "allowzero" not in reshape.attributes
+
+
+@pytest.mark.parametrize(
+    ("source", "shape", "written"),
+    [
+        # where two copied dimensions may be empty, -1 would be undetermined
+        ("a,b,c,d", "Concat<axis=0>(first, n)", None),
+        # 12 elements: -1 is not 12 // 1 where another size is unknown
+        ("2,6", "Concat<axis=0>(n, m1)", None),
+        ("2,6", "Concat<axis=0>(zero, m1)", None),
+        ("0,3", "Concat<axis=0>(three, m1)", [3, -1]),
+        ("1,1", "Concat<axis=0>(one, m1)", [1, 1]),
+        ("?,6", "Concat<axis=0>(two, m1)", [2, -1]),
+        ("2,6", "Concat<axis=0>(three, m1)", [3, 4]),
+    ],
+)
+def test_what_the_rest_of_a_reshape_stands_for(
+    source: str, shape: str, written: list[int] | None
+) -> None:
+    model = parse(f"""g (float[{source}] x, int64[1] n) => (y) {CONSTANTS} {{
+        whole = Shape(x)
+        first = Slice(whole, zero, two)
+        s = {shape}
+        y = Reshape(x, s)
+    }}""")
+    InferShapesPass()(model)
+    FoldShapesPass()(model)
+    assert integers(model.graph[-1].inputs[1]) == written

@@ -295,3 +295,84 @@ def test_stamped_nodes_and_subgraphs_wait(text: str, monkeypatch: pytest.MonkeyP
     if "If" in text:
         model.graph[0].version = None
         assert not InferForeignTypesPass()(model).modified
+
+
+def answered(
+    text: str, monkeypatch: pytest.MonkeyPatch, *answers: OutputType
+) -> tuple[list[onnx.ModelProto], ir.Model, bool]:
+    """Infer with answers in the order of what is asked; return the questions, the model, whether it changed."""
+    questions = []
+
+    def answer(proto: onnx.ModelProto) -> dict[str, OutputType]:
+        questions.append(proto)
+        return dict(zip((output.name for output in proto.graph.output), answers, strict=False))
+
+    monkeypatch.setattr(infer_foreign_types, "infer_output_types", answer)
+    model = parse(text)
+    return questions, model, InferForeignTypesPass()(model).modified
+
+
+def test_an_early_operator_of_the_default_domain_is_asked_about(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    questions, _, modified = answered(
+        "g (float[2] x, float[2] s) => (y) { a = SimplifiedLayerNormalization(x, s) y = Relu(a) }",
+        monkeypatch,
+    )
+    assert (len(questions), modified) == (1, False)
+
+
+def test_only_what_is_open_is_asked_about(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = """g (float[2] x) => (y) <float b> {
+        s = SequenceConstruct(x, x)
+        b = ReduceSum<keepdims=0>(x)
+        a = com.microsoft.Gelu(x)
+        c = com.microsoft.Gelu(x)
+        y = Add(a, c) }"""
+    model = parse(text)
+    for node, kind in ((model.graph[0], ir.SequenceType(ir.TensorType(ir.DataType.FLOAT))),
+                       (model.graph[3], ir.TensorType(ir.DataType.FLOAT))):  # fmt: skip
+        node.outputs[0].type = kind
+    monkeypatch.setattr(onnx.parser, "parse_model", lambda text: ir.to_proto(model))
+    questions, _, _ = answered("", monkeypatch)
+    # a has no type, c no shape, y neither; s and b have all that they can have
+    assert [node.op_type for node in questions[0].graph.node] == ["Gelu", "Gelu", "Add"]
+    assert len(questions[0].graph.output) == 3
+
+
+def test_a_type_without_a_shape_is_new_and_so_is_one_before_what_was_known(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    _, model, modified = answered(
+        "g (float[2] x) => (y) { y = com.microsoft.Gelu(x) }",
+        monkeypatch,
+        OutputType("tensor(float)", None),
+    )
+    assert modified
+    assert (type_text(model.graph[0].outputs[0]), model.graph[0].outputs[0].shape) == (
+        "tensor(float)",
+        None,
+    )
+    _, _, modified = answered(
+        "g (float[2] x) => (y) <float[n] b> { a = com.microsoft.Gelu(x) b = com.microsoft.Gelu(a) y = Relu(b) }",
+        monkeypatch,
+        OutputType("tensor(float)", (2,)),
+        OutputType("tensor(float)", (None,)),
+        OutputType("map(int64)", (2,)),
+    )
+    assert modified
+
+
+def test_operators_without_a_rule_are_named_in_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(proto: onnx.ModelProto) -> dict[str, OutputType]:
+        raise ExecutionError("no")
+
+    monkeypatch.setattr(infer_foreign_types, "infer_output_types", refuse)
+    model = parse(
+        "g (float[2,2] x) => (y) { a = com.microsoft.Inverse(x) y = com.microsoft.ComplexMul(a, a) }"
+    )
+    rewrite = InferForeignTypesPass()
+    rewrite(model)
+    assert rewrite.notes == [
+        "no types are known behind com.microsoft::ComplexMul, com.microsoft::Inverse: no"
+    ]

@@ -373,3 +373,25 @@ def test_texts_that_are_only_normalised_stay_as_many(
     )
     InferShapesPass()(model)
     assert static_shape(model.graph.outputs[0]) == shape
+
+
+def test_eight_scales_of_a_resize_are_looked_at_and_a_weight_of_nine_floats_is_not() -> None:
+    model = parse(
+        """g (float[1,1,1,1,1,1,2,2] x, float[9] w) => (y, z)
+        <float[8] s = {1.0,1.0,1.0,1.0,1.0,1.0,2.0,3.0}> { y = Resize(x, , s) z = Neg(w) }"""
+    )
+    value = model.graph.inputs.pop()
+    value.const_value = ir.LazyTensor(
+        lambda: pytest.fail("a weight was read"), dtype=ir.DataType.FLOAT, shape=ir.Shape([9])
+    )
+    model.graph.register_initializer(value)
+    InferShapesPass()(model)
+    assert dimensions(model.graph.outputs[0].shape) == (1, 1, 1, 1, 1, 1, 4, 6)
+    assert dimensions(model.graph.outputs[1].shape) == (9,)
+
+
+def test_a_type_that_has_no_shape_is_a_change() -> None:
+    model = parse("g (float[2] x) => (int64[k] y) { h = Neg(x) y = Shape(h) }")
+    model.graph.inputs[0].shape = None
+    assert InferShapesPass()(model).modified
+    assert not InferShapesPass()(model).modified

@@ -3,6 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import onnx
+import onnx_ir as ir
 import pytest
 
 import samba_onnx
@@ -115,3 +116,23 @@ def test_a_node_is_called_by_its_name() -> None:
     model.graph[0].name = "head"
     with pytest.raises(InvalidModelError, match=r"^node 'head' \(MatMul"):
         RefuseImpossiblePass()(model)
+
+
+def test_sizes_that_the_model_computes_are_known() -> None:
+    text = """g (float[2,6] x, float[5,3] w) => (float[3,3] y) <int64[1] three={3}, int64[1] four={4}> {
+        s = Concat<axis=0>(three, four)
+        r = Reshape(x, s)
+        y = MatMul(r, w)
+    }"""
+    # the reason is onnx's, which has computed the sizes, and so has the list of inputs
+    with pytest.raises(InvalidModelError, match=r"incompatible dimensions .* r \[3, 4\]"):
+        RefuseImpossiblePass()(parse(text))
+
+
+def test_an_operator_of_a_domain_of_its_own_may_have_any_shapes_and_no_results() -> None:
+    model = parse(
+        "g (float[2,3] x, float[7] z) => (float[2,3] y) { y = mine.Add(x, z) }",
+        imports=', "mine": 1',
+    )
+    model.graph.append(ir.Node("mine", "Log", [model.graph.inputs[0]], num_outputs=0))
+    RefuseImpossiblePass()(model)

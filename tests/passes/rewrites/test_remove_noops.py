@@ -317,3 +317,41 @@ def test_only_unsqueezes_are_merged_with_unsqueezes(body: str) -> None:
     )
     model = InferShapesPass()(model).model
     check(model, RemoveNoopsPass(), inputs=[numbers(1, 3)], modified=False)
+
+
+def test_a_zero_that_is_no_copy_keeps_a_reshape() -> None:
+    text = """g (float[n,3] x) => (float[m,3] y) <int64[2] s = {0, 3}>
+        { u = Reshape<allowzero=ALLOW>(x, s)\n y = Abs(u) }"""
+    for allow, left in (("1", ["Reshape", "Abs"]), ("0", ["Abs"])):
+        model = parse(text.replace("ALLOW", allow))
+        RemoveNoopsPass()(model)
+        assert [
+            node.op_type
+            for node in model.graph
+            if node.op_type != "Reshape" or node.outputs[0].uses()
+        ] == left
+
+
+def test_a_dimension_of_one_beside_the_rest_is_no_obstacle() -> None:
+    model = parse(
+        "g (float[1,n] x) => (float[1,m] y) <int64[2] s = {1, -1}> { u = Reshape(x, s)\n y = Abs(u) }"
+    )
+    assert RemoveNoopsPass()(model).modified
+    assert model.graph[-1].inputs[0] is model.graph.inputs[0]
+
+
+def test_only_a_cast_reads_the_whole_numbers_behind_another() -> None:
+    model = parse(
+        "g (float[2] x) => (int32[2] y) { w = Round(x)\n i = Cast<to=6>(w)\n y = Mul(i, i) }"
+    )
+    InferShapesPass()(model)
+    model.graph[0].outputs[0].meta[WHOLE] = 0
+    assert not RemoveNoopsPass()(model).modified
+
+
+def test_a_neutral_number_as_the_first_operand_is_a_change() -> None:
+    model = parse(
+        "g (float[2] x) => (float[2] y) <float one = {1.0}> { u = Mul(one, x)\n y = Abs(u) }"
+    )
+    assert RemoveNoopsPass()(model).modified
+    assert model.graph[-1].inputs[0] is model.graph.inputs[0]

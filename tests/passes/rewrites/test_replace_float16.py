@@ -236,3 +236,58 @@ def test_weights_stay_in_their_file(tmp_path: Path) -> None:
     assert tensor is not None
     with pytest.raises(FileNotFoundError):
         tensor.numpy()
+
+
+def test_what_an_output_says_of_itself_stays() -> None:
+    model = parse("g (float16[2] x) => (float16[2] y) { y = Neg(x) }")
+    model.graph.outputs[0].doc_string = "the opposite"
+    ReplaceFloat16Pass(WIDE)(model)
+    assert [(value.name, value.doc_string) for value in model.graph.outputs] == [
+        ("y", "the opposite")
+    ]
+
+
+def test_custom_operators_that_only_read_or_only_compute_halves_keep_their_types() -> None:
+    text = """g (float16[2] x) => (float[2] y)
+    <float[2] r, float16[2] m> { h = Neg(x)\n r = mine.Read(h)\n m = mine.Make(r)\n y = Cast<to=1>(m) }"""
+    model = replaced(text, imports=', "mine": 1')
+    read, make = (node for node in model.graph if node.domain == "mine")
+    assert read.inputs[0] is not None
+    assert read.inputs[0].dtype == make.outputs[0].dtype == HALF
+
+
+def test_a_custom_operator_that_ends_a_branch_keeps_its_type() -> None:
+    model = parse(
+        """g (bool c, float[2] x) => (float[2] y) {
+        r = If (c) <then_branch = t () => (float16[2] a) { a = mine.Op(x) },
+                    else_branch = e () => (float16[2] b) { b = Cast<to=10>(x) }>
+        y = Cast<to=1>(r) }""",
+        imports=', "mine": 1',
+    )
+    assert ReplaceFloat16Pass(WIDE)(model).modified
+    branch = model.graph[0].attributes["then_branch"].as_graph()
+    assert [node.op_type for node in branch] == ["Op", "Cast"]
+    assert branch.outputs[0] is branch[1].outputs[0]
+    assert (branch[0].outputs[0].dtype, branch.outputs[0].dtype) == (HALF, WIDE)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        # an output that no Cast computes, and a Cast in the middle of the graph
+        "g (int64[1] n) => (float16[?] y) { y = ConstantOfShape<value=float16[1] {16640}>(n) }",
+        "g (float[2] x) => (float[2] y) <float16[2] h> { h = Cast<to=10>(x)\n y = Cast<to=1>(h) }",
+    ],
+)
+def test_only_a_cast_at_the_border_may_stay(text: str) -> None:
+    assert ReplaceFloat16Pass(WIDE)(parse(text)).modified
+
+
+def test_the_oldest_version_and_numbers_that_are_no_types() -> None:
+    model = parse(
+        """g (float16[2] x) => (int64[?] s, float16[2] y) { h = Neg(x)\n s = Shape<end=10>(h)\n y = Abs(h) }""",
+        opset=6,
+    )
+    assert ReplaceFloat16Pass(WIDE)(model).modified
+    (shape,) = (node for node in model.graph if node.op_type == "Shape")
+    assert shape.attributes["end"].as_int() == 10

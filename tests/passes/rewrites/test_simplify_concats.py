@@ -79,3 +79,8 @@ def test_operands_of_unknown_rank_are_joined_along_the_very_same_axis(
     )
     SimplifyConcatsPass()(model)
     assert (len(model.graph[-1].inputs) == 3) is merges
+
+
+def test_an_axis_that_no_operand_has_is_left_to_who_refuses_the_model() -> None:
+    model = parse("g (float[2] x) => (y) { y = Concat<axis=1>(x, x) }")
+    assert not SimplifyConcatsPass()(model).modified

@@ -10,7 +10,7 @@ import pytest
 from samba_onnx.passes.rewrites.bodies import MOST_NODES
 from samba_onnx.passes.rewrites.lift_constants import LiftConstantsPass
 from samba_onnx.passes.rewrites.unpack_sequences import UnpackSequencesPass
-from samba_onnx.passes.rewrites.unroll_loops import UnrollLoopsPass
+from samba_onnx.passes.rewrites.unroll_loops import OLDEST, UnrollLoopsPass
 from tests.passes.rewrites.applying import Knows, KnowsAll, check, numbers, operators, parse
 
 X = numbers(2, 4)
@@ -180,3 +180,22 @@ def test_a_scan_over_an_unknown_length_stays() -> None:
   last, all = Scan <num_scan_inputs = 1, body = {SCAN}> (s, x)
 }}""")
     check(model, UnrollLoopsPass(KnowsAll()), inputs=[numbers(4, seed=1), X], modified=False)
+
+
+def test_a_body_with_a_branch_waits() -> None:
+    body = """b (int64 i, bool go, float[2,4] s) => (bool on, float[2,4] t, float[2,4] r) {
+        on = Identity(go)
+        t = If (go) <then_branch = p () => (float[2,4] a) { a = Neg(s) },
+                     else_branch = q () => (float[2,4] e) { e = Abs(s) }>
+        r = Tanh(t)
+    }"""
+    assert looped(body=body, target=KnowsAll(), modified=False) == ["Loop"]
+
+
+def test_the_oldest_version_is_unrolled_and_one_before_it_is_not() -> None:
+    text = f"""g (float[2,4] x) => (float[2,4] last, float[k,2,4] all)
+    <int64 n = {{3}}, bool yes = {{1}}> {{ last, all = Loop (n, yes, x) <body = {BODY}> }}"""
+    for opset in (OLDEST - 1, OLDEST):
+        model = parse(text, opset=opset)
+        LiftConstantsPass()(model)
+        assert UnrollLoopsPass(KnowsAll())(model).modified == (opset == OLDEST)

@@ -7,7 +7,7 @@ in float64, where sums in another order differ by less than 1e-12.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -96,11 +96,28 @@ def indices(graph: Graph) -> str:
     return graph.node("Cast", graph.node("Clip", graph.node("Abs", graph.columns()), *bounds), to=7)
 
 
-def own(graph: Graph, second: np.ndarray, count: int = 8) -> str:
+def own(
+    graph: Graph,
+    second: np.ndarray,
+    count: int = 8,
+    order: int = 1,
+    data: str = "",
+    updates: str = "",
+) -> str:
     """Write rows of an axis that is cut, each in a place of its own."""
-    first = graph.constant(np.arange(count).reshape(count, 1, 1))
+    first = graph.constant(np.arange(count)[::order].reshape(count, 1, 1))
     rows = graph.node("Concat", first, graph.constant(second), axis=-1)
-    return graph.node("ScatterND", graph.front(), rows, graph.weight(count, 1, 6))
+    return graph.node(
+        "ScatterND", data or graph.front(), rows, updates or graph.weight(count, 1, 6)
+    )
+
+
+def pairs(graph: Graph, second: Sequence[int]) -> str:
+    """Write the same numbers twice into a row of an axis that is cut, in places that are stated by row."""
+    columns = [np.arange(8), np.array(second)]
+    parts = [graph.constant(np.repeat(each, 2).reshape(8, 2, 1)) for each in columns]
+    rows = graph.node("Concat", *parts, axis=-1)
+    return graph.node("ScatterND", graph.front(), rows, graph.constant(np.ones((8, 2, 6))))
 
 
 def words(graph: Graph, table: str, dtype: type[np.integer] = np.int64) -> str:
@@ -130,6 +147,13 @@ def pieces(graph: Graph) -> str:
     """The sum of these two, taken apart again."""
     first = graph.node("Split", twice(graph), axis=-1, num_outputs=2, outputs=2)
     return graph.node("Add", first, f"{first}_1")
+
+
+def blocks(graph: Graph) -> str:
+    """Two layers of different width beside each other, taken apart and put together again."""
+    wide = graph.node("Concat", graph.columns(), graph.linear("x", 8, 4, bias=False), axis=2)
+    first = graph.node("Split", wide, graph.integers(8, 4), axis=2, outputs=2)
+    return graph.node("Concat", graph.node("Tanh", first), f"{first}_1", axis=2)
 
 
 # fmt: off
@@ -334,6 +358,37 @@ CASES: tuple[Case, ...] = (
     Case("LpNormalization of a batch", _op("LpNormalization", at="x", axis=-1), (0,), "", "", "batch"),
     Case("MaxPool of a batch", _op("MaxPool", at="x", kernel_shape=[2]), (0,), "", "", "batch"),
     Case("LpNormalization", _op("LpNormalization", axis=1), (), "G", "LpNormalization needs its operand whole"),
+    Case("sums of summands that are scaled", lambda g: g.node("Add", g.node("Mul", g.weight(8), g.summand()), g.summand()), (), "R"),
+    Case("summands that are reduced", lambda g: g.node("Add", g.node("ReduceSum", g.summand(), g.integers(1)), g.node("ReduceSum", g.summand(), g.integers(1))), (), "R"),
+    Case("summands of means", lambda g: g.node("Add", g.node("ReduceMean", g.summand(), g.integers(1)), g.node("ReduceMean", g.summand(), g.integers(1))), (), "R"),
+    Case("search along the first axis", _op("ArgMax", at="front"), (), "G", "ArgMax takes all elements of an axis that is cut"),
+    Case("Add of fewer axes", lambda g: g.node("Add", g.node("ReduceSum", g.middle(), g.integers(0), keepdims=0), g.weight(4, 8, 6)), (1,)),
+    Case("one axis", lambda g: g.node("Add", g.node("ReduceSum", g.columns(), g.integers(0, 1), keepdims=0), g.node("ReduceSum", "x", g.integers(0, 1), keepdims=0)), (0,)),
+    Case("two axes of which the last is cut", lambda g: g.node("Add", g.node("ReduceSum", g.columns(), g.integers(0), keepdims=0), g.node("ReduceSum", "x", g.integers(0), keepdims=0)), (), "G"),
+    Case("columns of a second factor", lambda g: g.node("Gemm", g.node("Tanh", g.weight(5, 24)), g.node("Reshape", g.columns(), g.integers(24, 8))), (1,)),
+    Case("Gemm twice what is added", lambda g: g.node("Gemm", g.gemm(g.weight(8, 10)), g.weight(10, 6), g.weight(6), beta=2.0), (), "R"),
+    Case("weights in batches", lambda g: g.node("MatMul", "x", g.node("Transpose", g.weight(4, 8, 8), perm=[0, 2, 1])), (2,)),
+    Case("Gather behind what is cut", lambda g: g.node("Gather", g.front(), g.integers(3, 0), axis=1), (0,)),
+    Case("Gather of two axes behind what is cut", lambda g: g.node("Gather", g.front(), g.constant(np.array([[3, 0, 1]])), axis=2), (0,)),
+    Case("Gather along pieces of several", lambda g: g.node("Gather", g.node("Transpose", twice(g), perm=[2, 0, 1]), g.integers(0, 9)), (), "G", "Gather chooses along an axis that is cut"),
+    Case("tied table by short indices", lambda g: g.node("MatMul", g.node("Tanh", words(g, (table := g.weight(12, 8)), np.int32)), g.node("Transpose", table, perm=[1, 0])), (2,), "R"),
+    Case("tied table that is cast", lambda g: g.node("MatMul", g.node("Tanh", words(g, (table := g.weight(12, 8)))), g.node("Transpose", g.node("Cast", table, to=11), perm=[1, 0])), (2,), "R"),
+    Case("ScatterElements of fewer columns", lambda g: g.node("ScatterElements", g.columns(), g.constant(np.zeros((4, 6, 4), np.int64)), g.weight(4, 6, 4), axis=1), (), "G", "ScatterElements chooses along an axis that is cut"),
+    Case("ScatterND whole", lambda g: g.node("ScatterND", "x", g.constant(np.array([[1], [3]])), g.node("Tanh", g.weight(2, 6, 8)))),
+    Case("ScatterND own rows in another order", lambda g: own(g, np.zeros((8, 1, 1), np.int64), order=-1), (), "G", "ScatterND writes where its indices say"),
+    Case("ScatterND of updates that are cut", lambda g: own(g, np.arange(8).reshape(8, 1, 1) % 3, data=g.node("Transpose", "x", perm=[2, 0, 1]), updates=g.node("ReduceSum", g.front(), g.integers(1))), (0,)),
+    Case("ScatterND own rows that differ within an RDU", lambda g: pairs(g, [0, 0, 1, 1, 0, 0, 0, 0]), (0,)),
+    Case("ScatterND own rows that differ between RDUs", lambda g: pairs(g, [0, 0, 0, 0, 1, 1, 1, 1]), (0,)),
+    Case("ScatterND of rows that are cut", lambda g: g.node("ScatterND", g.node("Transpose", "x", perm=[2, 0, 1]), g.node("Concat", g.constant(np.arange(8).reshape(8, 1)), g.constant(np.arange(8).reshape(8, 1) % 3), axis=-1), g.node("ReduceSum", g.front(), g.integers(1), keepdims=0)), (0,)),
+    Case("Split of blocks", blocks, (2,)),
+    Case("Split in unequal parts", lambda g: g.node("Split", twice(g), g.integers(3, 13), axis=2, outputs=2), (), "G", "Split takes pieces that RDUs have in unequal parts"),
+    Case("Slice of two axes", lambda g: g.node("Slice", twice(g), g.integers(1, 8), g.integers(4, 16), g.integers(1, 2)), (2,)),
+    Case("Slice of half of each", lambda g: g.node("Slice", g.node("Transpose", twice(g), perm=[2, 0, 1]), g.integers(4), g.integers(12), g.integers(0)), (), "G", "Slice takes unequal parts of what RDUs have"),
+    Case("Pad with a number", lambda g: g.node("Pad", g.columns(), g.integers(0, 1, 0, 0, 0, 0), g.constant(np.float64(3))), (2,)),
+    Case("Pad behind a cut axis", lambda g: g.node("Pad", g.columns(), g.integers(0, 1), "", g.integers(2)), (), "G", "Pad adds to an axis that is cut"),
+    Case("Softmax of summands", _op("Softmax", at="summand"), (), "R"),
+    Case("two columns on two RDUs", lambda g: g.node("Expand", g.linear("x", 8, 2, bias=False), g.integers(3, 4, 6, 2)), (3,)),
+    Case("a number that a node states", lambda g: g.node("Mul", g.columns(), g.node("Constant", value=onnx.numpy_helper.from_array(np.float64(2)))), (2,)),
 )
 # fmt: on
 

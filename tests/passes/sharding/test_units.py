@@ -92,6 +92,35 @@ def _slices(*spans: tuple[int, int]) -> Callable[[Writer, str], str]:
     return write
 
 
+def _steps(step: int) -> Callable[[Writer, str], str]:
+    """Two slices that state their step."""
+
+    def write(writer: Writer, value: str) -> str:
+        pieces = [
+            writer.node("Slice", value, *(writer.integers(n) for n in (a, b, -1, step)))
+            for a, b in ((0, 8), (8, 12))
+        ]
+        return writer.node("Concat", *pieces, axis=2)
+
+    return write
+
+
+def _shaped(*sizes: int) -> Callable[[Writer, str], str]:
+    return lambda writer, value: writer.node(
+        "Tanh", writer.node("Reshape", value, writer.integers(2, 5, *sizes))
+    )
+
+
+def _flat(writer: Writer, value: str) -> str:
+    flat = writer.node("Flatten", value, axis=2)
+    return writer.node("Tanh", writer.node("Reshape", flat, writer.integers(10, 3, 4)))
+
+
+def _squeezed(writer: Writer, value: str) -> str:
+    wide = writer.node("Unsqueeze", value, writer.integers(0))
+    return writer.heads(writer.node("Squeeze", wide, writer.integers(0)), 3, 4)
+
+
 def _sliced_rows(writer: Writer, value: str) -> str:
     rows = writer.node("Slice", value, writer.integers(0), writer.integers(3), writer.integers(1))
     return writer.node("Tanh", rows)
@@ -139,6 +168,15 @@ FEW = "3 heads are fewer than 6 RDUs: each head is on 2 of them"
         (_slices((0, 8), (8, 12)), 12, 2, ((0, 4, 8, 10), (4, 8, 10, 12)), ()),
         (_slices((8, 12), (0, 4), (4, 8)), 12, 2, ((0, 2, 4, 6, 8, 10), (2, 4, 6, 8, 10, 12)), ()),
         (_sliced_rows, 12, 2, TWO, ()),
+        (_steps(1), 12, 2, ((0, 4, 8, 10), (4, 8, 10, 12)), ()),
+        (_steps(2), 12, 2, TWO, ("Slice takes unequal parts of what RDUs have",)),
+        (_flat, 12, 2, None, (WHOLE_HEADS,)),
+        (_squeezed, 12, 2, None, (WHOLE_HEADS,)),
+        (_shaped(1, 3, 4), 12, 2, None, (WHOLE_HEADS,)),
+        (_shaped(3, 8, 2), 48, 2, ((0, 8, 16, 24, 32, 40), (8, 16, 24, 32, 40, 48)), ()),
+        (_shaped(4, 2, 2), 16, 2, ((0, 2, 4, 6, 8, 10, 12, 14), (2, 4, 6, 8, 10, 12, 14, 16)), ()),
+        (_shaped(2, 3, 2), 12, 2, None, (WHOLE_HEADS,)),
+        (_shaped(3, 1, 4), 12, 2, None, ("one head is on all RDUs",)),
     ],
 )  # fmt: skip
 def test_columns_are_cut_for_those_who_read_them(

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor, fx, nn
 
 from samba_onnx.errors import ExportMismatchError
+from samba_onnx.export.capture.modules import PlaceholderKind, captured, export_module
+from samba_onnx.export.decomposition.dropout import rate_of
 from samba_onnx.export.operators import registry
 from samba_onnx.export.programs.training import export_training
-from samba_onnx.workflows.checking.dropouts import rates_at_zero
+from samba_onnx.workflows.checking.dropouts import rates_at_zero, without_dropouts
 from samba_onnx.workflows.checking.outcome import ComparisonOutcome, NotComparableError
 from samba_onnx.workflows.checking.training import compare_training
 from tests.workflows.checking.planted import LINE, batch, net, wrong_number
@@ -67,6 +70,9 @@ def test_layers_that_drop_values_inside(module: nn.Module) -> None:
         first: Tensor = result[0] if isinstance(result, tuple) else result
         return first
 
+    module.eval()
+    right = outcome()
+    module.train()
     torch.manual_seed(0)
     with rates_at_zero():
         first = outcome()
@@ -75,12 +81,66 @@ def test_layers_that_drop_values_inside(module: nn.Module) -> None:
         second = outcome()
     assert torch.equal(first, second)
     assert not torch.equal(first, outcome())
+    torch.testing.assert_close(first, right)
 
 
 def test_other_random_numbers_are_noticed() -> None:
     drawn = r"aten\.rand_like\.default draws random numbers in torch"
     with pytest.raises(NotComparableError, match=drawn), rates_at_zero():
         torch.rand_like(torch.ones(2))
+
+
+class Dropping(nn.Module):
+    """Drops values in all ways in which a captured graph can; each rate is written in another place."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.recurrent = nn.LSTM(8, 8, num_layers=2, dropout=0.5, batch_first=True)
+        self.scale = torch.full((8,), 2.0)
+
+    def forward(self, input: Tensor) -> Tensor:
+        x = self.recurrent(input)[0] * self.scale
+        x = (
+            functional.dropout(x, 0.5, self.training)
+            + torch.native_dropout(x, 0.5, self.training)[0]
+        )
+        rate = 0.5 if self.training else 0.0
+        x = functional.scaled_dot_product_attention(x, x, x, dropout_p=rate)
+        return functional.scaled_dot_product_attention(x, x, x, None, rate).exp()
+
+
+def test_a_captured_graph_without_dropouts_is_that_of_the_module_in_eval() -> None:
+    torch.manual_seed(0)
+    module, x = Dropping().train(), torch.randn(2, 3, 8)
+    exported = export_module(module, (x,), {})
+    names = captured(export_module(module, (x,), {}), ["input"])
+    # torch's own graph has an ``input``, which no copy can have.
+    placeholders = tuple(dataclasses.replace(p, name=p.exported) for p in names.placeholders)
+    constants = {p.exported: names.constants[p.name] for p in names.placeholders if p.name in names.constants}  # fmt: skip
+    original = dataclasses.replace(
+        names, graph_module=exported.graph_module, placeholders=placeholders, constants=constants
+    )
+    assert "input" in {p.name for p in placeholders}
+    before = str(exported.graph)
+    still = without_dropouts(original)
+    assert str(exported.graph) == before
+    nodes = still.graph_module.graph.find_nodes(op="placeholder")
+    assert [p.name for p in still.placeholders] == [node.name for node in nodes]
+    assert [p.kind for p in still.placeholders] == [p.kind for p in placeholders]
+    assert not any(rate_of(node) for node in still.graph_module.graph.nodes if node.users)
+    assert any(rate_of(node) for node in exported.graph.nodes)
+    members = dict(module.named_parameters())
+    operands = [
+        x
+        if p.kind is PlaceholderKind.INPUT
+        else still.constants[p.name]
+        if p.kind is PlaceholderKind.CONSTANT
+        else members[p.qualified]
+        for p in still.placeholders
+    ]
+    with torch.no_grad():
+        (result,) = fx.Interpreter(still.graph_module).run(*operands)
+        torch.testing.assert_close(result, module.eval()(x))
 
 
 def test_a_model_with_dropouts_is_compared() -> None:

@@ -12,7 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 from samba_onnx.facts.names import gradient_name
-from samba_onnx.workflows.checking.judge import AMPLITUDES, Judgement, judged
+from samba_onnx.workflows.checking.judge import AMPLITUDES, Distance, Judgement, judged
 
 GENERATOR = np.random.default_rng(0)
 EXACT = GENERATOR.standard_normal(1000)
@@ -84,7 +84,7 @@ def test_a_jump_is_allowed_where_torch_jumps() -> None:
 def test_a_steady_torch_is_not_run_over_and_over() -> None:
     torch = Torch({"y": NATIVE}, {"y": EXACT})
     assert judged({"y": -NATIVE}, torch).mismatches
-    assert torch.runs < len(AMPLITUDES)
+    assert torch.runs == 4 < len(AMPLITUDES)
 
 
 def test_torchs_own_roundings_judge_where_there_is_no_float64() -> None:
@@ -93,6 +93,10 @@ def test_torchs_own_roundings_judge_where_there_is_no_float64() -> None:
     ours = native * np.float32(1 + 3e-4)
     assert not judgement(ours, native, run_0=moved).mismatches
     assert judgement(ours, native).mismatches
+    # Five times as far as torch itself moves, with what float32 and the floor add.
+    for times, wrong in ((4.8, False), (5.2, True)):
+        ours = native * np.float32(1 + 1e-4 * times)
+        assert bool(judgement(ours, native, run_0=moved).mismatches) == wrong
 
 
 @pytest.mark.parametrize(
@@ -144,10 +148,11 @@ def test_types_sizes_and_absence() -> None:
     for ours, words in (
         (NATIVE.astype(np.float64), r"float64 of sizes [1000] instead of float32"),
         (NATIVE[:10], "sizes [10] instead of"),
-        (None, "does not compute it"),
+        (None, "the program does not compute it"),
     ):
         (found,) = judgement(ours, NATIVE).mismatches
         assert words in found.extent
+    assert found.extent == words
 
 
 def test_complex_numbers() -> None:
@@ -173,3 +178,75 @@ def test_results_of_which_torch_is_unsure_are_named() -> None:
     assert not result.mismatches
     assert result.coarse == {"y"}
     assert judgement(EXACT.astype(np.float32) * np.float32(1 + 1e-4), NATIVE, EXACT).coarse == set()
+
+
+def test_what_is_right_in_float64_is_right_however_wrong_torch_is() -> None:
+    torch = Torch({"y": NATIVE}, {"y": EXACT}, {0: None})  # type: ignore[dict-item]  # nothing runs
+    assert not judged({"y": EXACT.astype(np.float32)}, torch).mismatches
+    assert torch.runs == 0
+
+
+def test_an_error_of_every_number_counts_as_more_than_one_of_the_largest() -> None:
+    """What is near at once may be off by 64 roundings somewhere, and by 32 everywhere."""
+    native = np.ones(1000, np.float32)
+    one = native.copy()
+    one[7] += 48 * 2.0**-23
+    assert not judgement(one, native).mismatches
+    assert judgement(native + np.float32(48 * 2.0**-23), native).mismatches
+
+
+@pytest.mark.parametrize(("off", "wrong"), [(9e-3, False), (12e-3, False), (16e-3, True)])
+def test_what_follows_smoothly_is_no_jump(off: float, wrong: bool) -> None:
+    """Four roundings move torch by eight times its error without a jump; three times the rest may be."""
+    exact = np.ones(100)
+    native = (exact + 1e-3).astype(np.float32)
+    ours = (exact + off).astype(np.float32)
+    smooth = {f"run_{run}": exact + 1e-3 * amplitude for run, amplitude in enumerate(AMPLITUDES)}
+    jump = {**smooth, "run_3": exact + 11e-3}
+    assert judgement(ours, native, exact, **smooth).mismatches
+    assert bool(judgement(ours, native, exact, **jump).mismatches) == wrong
+
+
+def test_small_numbers_are_noise_only_beside_gradients() -> None:
+    gradient, noise = gradient_name("large"), (1e-9 * EXACT).astype(np.float32)
+    for small, wrong in ((gradient_name("small"), False), ("small", True)):
+        torch = Torch({gradient: NATIVE, small: noise})
+        assert bool(judged({gradient: NATIVE, small: -noise}, torch).mismatches) == wrong
+
+
+def test_what_is_no_number_where_torch_overflows_is_wrong() -> None:
+    native, exact = np.array([math.inf, 1], np.float32), np.array([1e200, 1.0])
+    assert judgement(np.array([math.nan, 1], np.float32), native, exact).mismatches
+
+
+def test_what_is_a_number_where_torch_has_none_is_wrong_although_float64_has_it() -> None:
+    native, exact = np.array([math.nan, 1], np.float32), np.array([1.0, 1.0])
+    assert judgement(np.array([1, 1], np.float32), native, exact).mismatches
+    assert not judgement(native, native, exact).mismatches
+
+
+def test_whole_numbers_that_change_by_one_rounding_are_torchs_own() -> None:
+    native, other = np.array([3, 1, 2]), np.array([3, 2, 1])
+    found = judgement(other, native, native, run_0=other)
+    assert not found.mismatches
+    assert found.errors == {"y": math.inf}
+
+
+def test_booleans_are_equal() -> None:
+    native = np.array([True, False])
+    assert not judgement(native, native).mismatches
+    (found,) = judgement(~native, native, native).mismatches
+    assert found.extent == "2 of its 2 numbers are not torch's"
+
+
+def test_units_of_a_distance() -> None:
+    nothing, one = Distance(0.0, 0.0), Distance(2.0, 1.0)
+    assert nothing.in_units_of(one) == nothing.in_units_of(nothing) == 0.0
+    assert one.in_units_of(nothing) == math.inf
+    assert one.in_units_of(Distance(1.0, 0.25)) == 4.0
+
+
+def test_results_without_numbers_agree() -> None:
+    empty = np.zeros((0, 3), np.float32)
+    assert judgement(empty, empty).errors == {"y": 0.0}
+    assert judgement(np.zeros((0, 2), np.float32), empty).mismatches

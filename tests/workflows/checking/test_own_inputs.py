@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
+import ml_dtypes
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -15,9 +18,23 @@ from samba_onnx.export.operators import registry
 from samba_onnx.export.operators.registry import Context
 from samba_onnx.export.programs.inference import export_inference
 from samba_onnx.export.programs.training import export_training
+from samba_onnx.program.index_ranges import IndexRange
 from samba_onnx.tensor import SambaTensor
+from samba_onnx.workflows.checking import own_inputs
 from samba_onnx.workflows.checking.inference import compare_with_eager
-from samba_onnx.workflows.checking.outcome import Comparison, ComparisonOutcome
+from samba_onnx.workflows.checking.outcome import (
+    Comparison,
+    ComparisonOutcome,
+    NotComparableError,
+)
+from samba_onnx.workflows.checking.own_inputs import (
+    _drawn,
+    _is_replaced,
+    _Trial,
+    _trials,
+    fitting_runs,
+    is_meaningless,
+)
 from samba_onnx.workflows.checking.training import compare_training
 
 
@@ -172,3 +189,107 @@ def test_inputs_that_decided_a_branch_are_kept() -> None:
     comparison = compare_with_eager(Branching(), inputs, exported)
     assert comparison.outcome is ComparisonOutcome.DONE
     assert not comparison.condition
+
+
+def trials(monkeypatch: pytest.MonkeyPatch, *inputs: Tensor, **ranges: IndexRange) -> list[Any]:
+    """Return the names of the replaced inputs, and the inputs, of each trial of a program."""
+    monkeypatch.setattr(own_inputs, "index_ranges", lambda program, from_end: ranges)
+    names = {name: place for place, name in enumerate("xyz"[: len(inputs)])}
+    captured = SimpleNamespace(is_specialised=False)
+    exported: Any = SimpleNamespace(captured=captured, inputs=names, program=None)
+    return [(names, args) for names, (args, _) in _trials(inputs, {}, exported)]
+
+
+def test_each_choice_is_tried_once_and_integers_without_a_range_twice(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    floats, beyond = torch.ones(2), torch.tensor([3, 9])
+    assert [names for names, _ in trials(monkeypatch, floats)] == [()]
+    legal = trials(monkeypatch, floats, beyond, y=IndexRange(3, 4))
+    assert [names for names, _ in legal] == [(), ("y",), ("y",)]
+    assert all(3 <= int(args[1].min()) <= int(args[1].max()) <= 4 for _, args in legal[1:])
+    free = trials(monkeypatch, beyond, floats)
+    assert [names for names, _ in free] == [(), ("x",), ("x",)]
+    assert [args[0].tolist() for _, args in free] == [[3, 9], [1, 1], [0, 1]]
+    nothing = torch.full((2,), float("nan"))
+    assert [names for names, _ in trials(monkeypatch, nothing)] == [("x",), ("x",)]
+
+
+@pytest.mark.parametrize(
+    ("leaf", "legal", "replaced"),
+    [
+        (torch.tensor([0, 4]), IndexRange(0, 4), []),
+        (torch.tensor([0, 5]), IndexRange(0, 4), ["FITTING", "ONES", "OFFSETS"]),
+        (torch.tensor([-1, 4]), IndexRange(0, 4), ["FITTING", "ONES", "OFFSETS"]),
+        (torch.tensor([7]), None, ["ONES", "OFFSETS"]),
+        (torch.ones(0, dtype=torch.int64), None, []),
+        (torch.ones(2, dtype=torch.bool), None, []),
+        (torch.ones(2, dtype=torch.complex64), None, []),
+        (torch.ones(2), None, []),
+        (torch.full((2,), float("nan")), None, [trial.name for trial in _Trial]),
+        (SambaTensor(torch.full((2,), float("nan")), name="x"), None, [t.name for t in _Trial]),
+        (SambaTensor(shape=(2,), name="x"), None, [trial.name for trial in _Trial]),
+        (torch.ones(2, device="meta"), None, [trial.name for trial in _Trial]),
+    ],
+)
+def test_which_inputs_are_replaced(
+    leaf: Tensor, legal: IndexRange | None, replaced: list[str]
+) -> None:
+    assert [trial.name for trial in _Trial if _is_replaced(leaf, legal, trial)] == replaced
+
+
+@pytest.mark.parametrize(
+    ("values", "meaningless"),
+    [
+        (np.array([1 << 60]), False),
+        (np.zeros(0, np.float32), False),
+        (np.array([1e15]), False),
+        (np.array([1.001e15]), True),
+        (np.array([-1e30]), False),
+        (np.array([np.nan], ml_dtypes.bfloat16), True),
+        (np.array([1.0], ml_dtypes.bfloat16), False),
+    ],
+)
+def test_numbers_that_nobody_computes_with(values: Any, meaningless: bool) -> None:
+    assert is_meaningless(values) == meaningless
+
+
+@pytest.mark.parametrize("dtype", [torch.bool, torch.bfloat16, torch.float64, torch.complex64])
+def test_values_of_its_own_are_of_all_kinds_and_always_the_same(dtype: torch.dtype) -> None:
+    leaf = torch.zeros(4, 5, dtype=dtype)
+    first, again, other = (_drawn(leaf, None, place, _Trial.GIVEN) for place in (0, 0, 1))
+    assert (first.dtype, first.shape) == (dtype, (4, 5))
+    assert torch.equal(first, again)
+    assert not torch.equal(first, other)
+    kinds = len(set(first.flatten().tolist()))
+    assert kinds == 2 if dtype is torch.bool else kinds > 10
+
+
+def test_integers_of_its_own_are_legal_ones_or_offsets() -> None:
+    leaf = torch.zeros(2, 3, dtype=torch.int32)
+    assert _drawn(leaf, None, 0, _Trial.ONES).tolist() == [[1, 1, 1], [1, 1, 1]]
+    assert _drawn(leaf, None, 0, _Trial.OFFSETS).tolist() == [[0, 1, 1], [1, 1, 1]]
+    assert _drawn(torch.tensor(5), None, 0, _Trial.OFFSETS).tolist() == 0
+    legal = _drawn(torch.zeros(50, dtype=torch.int32), IndexRange(3, 9), 0, _Trial.FITTING)
+    assert legal.dtype is torch.int32
+    assert (int(legal.min()), int(legal.max())) == (3, 9)
+
+
+def test_the_first_failure_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    failures = iter(("first", "second", "third"))
+
+    class Runs:
+        def __init__(self, *_: Any) -> None:
+            self.failure = next(failures)
+
+        @property
+        def native(self) -> Any:
+            raise NotComparableError(self.failure)
+
+    monkeypatch.setattr(own_inputs, "TorchRuns", Runs)
+    monkeypatch.setattr(own_inputs, "index_ranges", lambda program, from_end: {})
+    captured = SimpleNamespace(is_specialised=False)
+    exported: Any = SimpleNamespace(captured=captured, inputs={"x": 0}, program=None)
+    with pytest.raises(NotComparableError, match=r"^first$"):
+        fitting_runs(nn.Identity(), (torch.tensor([3]),), {}, exported, trains=False)
+    assert next(failures, None) is None

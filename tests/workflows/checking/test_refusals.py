@@ -63,6 +63,31 @@ def test_what_is_no_fault_of_one_operator_is_said_to_be_none() -> None:
     assert (error.section_type, error.reason) == ("OPT", "no memory")
 
 
+def test_a_node_without_a_line_or_a_name_is_named_by_its_operator() -> None:
+    model = chain(1)
+    model.graph[0].metadata_props.clear()
+    model.graph[0].name = None
+
+    def trial(beginning: ir.Model) -> None:
+        raise ExecutionError("no memory")
+
+    error = refusal(Part(SectionType.FWD, model), ExecutionError("no"), trial)
+    assert "refuses operator Abs, node '';" in str(error)
+    assert "words: no memory" in str(error)
+    assert (error.location, error.node, error.reason) == (None, None, "no memory")
+
+
+def test_functions_of_a_model_come_with_its_first_nodes() -> None:
+    model = chain(2)
+    body = chain(1).graph
+    model.functions[("mine", "Twice", "")] = ir.Function("mine", "Twice", graph=body, attributes=[])
+    known: list[int] = []
+    trial = lambda beginning: known.append(len(beginning.functions))  # noqa: E731
+    refusal(Part(SectionType.FWD, model), ExecutionError("no"), trial)
+    assert known
+    assert set(known) == {1}
+
+
 def test_an_engine_without_complaints_raises_nothing() -> None:
     refuse_unless_prepared(Part(SectionType.FWD, chain(3)))
 

@@ -75,3 +75,20 @@ def test_complex_numbers_move() -> None:
     numbers = torch.randn(9, dtype=torch.complex128)
     moved = Roundings(UNIT, 0).moved(numbers)
     assert 0 < ((moved - numbers).abs() / numbers.abs()).max() <= UNIT
+
+
+def test_keywords_reach_the_operators() -> None:
+    with Roundings(UNIT, 0):
+        assert torch.zeros(2, dtype=torch.float64).dtype is torch.float64
+    bias, left, right = torch.ones(3), torch.ones(2, 2).double(), torch.ones(2, 3).double()
+    with widened():
+        assert torch.zeros(2, dtype=torch.complex64).dtype is torch.complex128
+        # The bias is still float32: nobody has widened it.
+        result = torch.addmm(bias, left, right, beta=3.0, alpha=2.0)
+    assert torch.equal(result, torch.full((2, 3), 7.0, dtype=torch.float64))
+
+
+def test_what_is_not_rounded_is_not_widened() -> None:
+    for tensor in (torch.arange(3), torch.ones(2, dtype=torch.bool), torch.ones(2).double()):
+        assert wide(tensor).dtype is tensor.dtype
+    assert wide(torch.ones(2).bfloat16()).dtype is torch.float64

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
+from types import SimpleNamespace
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -9,8 +14,10 @@ from torch import Tensor, nn
 
 from samba_onnx.export.programs.inference import export_inference
 from samba_onnx.export.programs.training import export_training
+from samba_onnx.facts.names import LOSSES
 from samba_onnx.facts.tolerances import spacing
-from samba_onnx.workflows.checking.torch_runs import TorchRuns
+from samba_onnx.tensor import SambaTensor
+from samba_onnx.workflows.checking.torch_runs import TorchRuns, _values
 
 
 class Small(nn.Module):
@@ -30,6 +37,19 @@ class Small(nn.Module):
 def runs_of(module: nn.Module, inputs: tuple[Tensor, ...], *, trains: bool = True) -> TorchRuns:
     export = export_training if trains else export_inference
     return TorchRuns(module, inputs, {}, export(module, inputs), trains)
+
+
+def around(module: nn.Module, *names: str, **losses: Any) -> TorchRuns:
+    """Return runs of a module of which nothing is known but the names of its outputs."""
+    graph_module = torch.fx.GraphModule(nn.Module(), torch.fx.Graph())
+    program = SimpleNamespace(argins=(), metadata={LOSSES: json.dumps(list(losses))})
+    exported: Any = SimpleNamespace(
+        captured=SimpleNamespace(updates=(), graph_module=graph_module),
+        members={name.replace(".", "__"): name for name, _ in module.named_parameters()},
+        outputs=(*losses, *names),
+        program=program,
+    )
+    return TorchRuns(module, tuple(losses.values()), {}, exported, bool(losses))
 
 
 def test_runs_agree_as_far_as_their_types_do() -> None:
@@ -88,3 +108,91 @@ def test_a_rounding_is_that_of_the_coarsest_type(dtype: torch.dtype) -> None:
     runs = runs_of(module, (x,), trains=False)
     assert runs.unit == spacing(str(dtype).removeprefix("torch."))
     assert (runs.exact is None) == (dtype == torch.float64)
+
+
+class Seen(nn.Module):
+    """Says what types its arguments have: outside of itself, for a run leaves it as it was."""
+
+    def forward(self, x: Tensor, *, y: Tensor, factor: float) -> Tensor:
+        TYPES.extend([type(x), type(y)])
+        return x + factor * y
+
+
+TYPES: list[type] = []
+
+
+def test_a_module_gets_plain_tensors_by_place_and_by_name() -> None:
+    TYPES.clear()
+    args = (SambaTensor(torch.ones(2), name="x"),)
+    keywords = {"y": SambaTensor(torch.ones(2), name="y"), "factor": 3.0}
+    runs = dataclasses.replace(around(Seen(), "out"), args=args, keywords=keywords)
+    assert runs.native["out"].tolist() == [4.0, 4.0]
+    assert set(TYPES) == {Tensor}
+
+
+def test_roundings_are_those_that_are_asked_for() -> None:
+    x = torch.rand(100, dtype=torch.float64) + 0.5
+    runs = dataclasses.replace(around(nn.Identity(), "out"), args=(x,))
+    assert runs.unit == spacing("float32")  # nothing is known of types
+    for unit, size in ((None, spacing("float32")), (spacing("float64"), spacing("float64"))):
+        moved = runs.moved(0, 4, unit)
+        assert moved is not None
+        distance = np.abs(moved["out"] / x.numpy() - 1).max()
+        assert 3 * size < distance < 5 * size
+
+
+class Single(nn.Module):
+    """Looks at the type that it gets, and computes something that is rounded."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        assert x.dtype == torch.float32
+        return x.exp() + torch.zeros(1, dtype=torch.float32)
+
+
+def test_what_does_not_run_in_float64_is_not_widened_when_it_moves() -> None:
+    runs = dataclasses.replace(around(Single(), "out"), args=(torch.rand(50),))
+    assert runs.exact is None
+    moved = runs.moved(0, 1)
+    assert moved is not None
+    assert moved["out"].dtype == np.float32
+
+
+class Frozen(nn.Module):
+    """A loss for each row, and a weight that does not train."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.tensor([2.0, 3.0]))
+        self.still = nn.Parameter(torch.tensor([5.0, 7.0]), requires_grad=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * self.weight * self.still
+
+
+def test_losses_of_several_numbers_start_with_ones_and_frozen_weights_have_no_gradient() -> None:
+    module = Frozen()
+    results = around(module, loss=torch.tensor([1.0, 10.0])).native
+    assert results["weight__grad"].tolist() == [5.0, 70.0]
+    assert results.keys() == {"loss", "weight__grad"}
+    assert module.weight.grad is None
+
+
+def test_gradients_of_nobody_else_are_computed() -> None:
+    own, other = nn.Parameter(torch.ones(2)), nn.Parameter(torch.ones(2))
+    runs = around(nn.Identity(), loss=torch.ones(2))
+    assert runs._gradients([own * other], {"own": own}).keys() == {"own__grad"}
+    assert other.grad is None
+
+
+def test_results_do_not_change_with_their_tensors() -> None:
+    for dtype in (torch.float32, torch.bfloat16):
+        tensor = torch.ones(2, dtype=dtype)
+        array = _values(tensor)
+        tensor.zero_()
+        assert array.astype(np.float64).tolist() == [1.0, 1.0]
+
+
+def test_what_no_part_of_the_program_has_is_called_by_its_path() -> None:
+    runs = around(nn.BatchNorm1d(2), "out")
+    assert runs.updated("running_mean") == "running_mean__updated"
+    assert runs.updated("weight") == "weight__updated"

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
+import onnx_ir as ir
 import pytest
 import torch
 from torch import nn
@@ -11,6 +14,9 @@ from torch import nn
 from samba_onnx.errors import ExportMismatchError
 from samba_onnx.export.operators import registry
 from samba_onnx.export.programs.training import export_training
+from samba_onnx.program.kinds import SectionType
+from samba_onnx.program.program import Part
+from samba_onnx.workflows.checking import training
 from samba_onnx.workflows.checking.outcome import ComparisonOutcome
 from samba_onnx.workflows.checking.training import compare_training
 
@@ -176,3 +182,30 @@ def test_gradients_that_are_no_numbers_must_be_none_in_torch_too(
     exported = export_training(*bent)
     with pytest.raises(ExportMismatchError, match=r"gradient of 'bent__first__.* not finite"):
         compare_training(*bent, exported)
+
+
+def test_gradients_that_are_not_zeroed_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    part: Any = SimpleNamespace()
+    left = {"m__w__grad__zeroed": np.zeros(2), "m__v__grad__zeroed": np.array([0.0, 1e-9])}
+    monkeypatch.setattr(training, "run_part", lambda part, feeds: left)
+    with pytest.raises(ExportMismatchError, match=r"sets 'm__v__grad' to other numbers than zero"):
+        training._refuse_unless_zero(part)
+    del left["m__v__grad__zeroed"]
+    training._refuse_unless_zero(part)
+
+
+def test_a_backward_starts_with_ones_for_losses_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = ("loss__grad", "other__grad", "known")
+    inputs = [ir.val(name, ir.DataType.FLOAT, (2,)) for name in names]
+    model = ir.Model(ir.Graph(inputs, [], nodes=[], name="backward"), ir_version=10)
+    parts = (Part(SectionType.FWD, model), Part(SectionType.BCKWD, model))
+    monkeypatch.setattr(training, "run_part", lambda part, feeds: feeds)
+    known = np.array([5.0, 6.0])
+    for losses, ones in (({"losses": '["loss"]'}, [1.0, 1.0]), ({}, [0.0, 0.0])):
+        program: Any = SimpleNamespace(parts=parts, metadata=losses)
+        feeds = training._backward(program, {"known": known})
+        assert feeds["loss__grad"].tolist() == ones
+        assert feeds["other__grad"].tolist() == [0.0, 0.0]
+        assert feeds["known"] is known
+    forward: Any = SimpleNamespace(parts=parts[:1], metadata={})
+    assert training._backward(forward, {}) == {}

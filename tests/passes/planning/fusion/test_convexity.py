@@ -21,7 +21,7 @@ from samba_onnx.passes.planning.fusion.patterns import (
 from samba_onnx.passes.planning.partitioning import Home, partition
 from samba_onnx.passes.planning.sectioning import cut
 from samba_onnx.program.dataflow import Dataflow, in_order
-from tests.passes.planning.plan_samples import target
+from tests.passes.planning.plan_samples import parse, target
 from tests.passes.planning.random_graphs import Case, cases
 
 PAIRS = FusionRules(
@@ -103,3 +103,15 @@ def test_marked_nodes_fall_into_parts_that_can_be_sections(case: Case, data: Any
     assert all(order.join(part) for part in parts)
     if _acyclic(flow, [*others, tuple(chosen)]):
         assert len(parts) <= 1
+
+
+def test_the_first_block_is_not_lost_where_it_does_not_stand_first() -> None:
+    flow = Dataflow.of(
+        parse(
+            "g (float[4] x) => (y) { a = Abs(x) b = Abs(x) c = Abs(x) d = Abs(x) y = Abs(x) }"
+        ).graph
+    )
+    order = BlockOrder(flow)
+    assert order.join([0, 2])
+    assert order.join([1, 4])
+    assert sorted(order.blocks()) == [(0, 2), (1, 4), (3,)]

@@ -318,3 +318,79 @@ def test_what_is_refused_as_a_whole_is_looked_for_again(tmp_path: Path) -> None:
     (found,) = embeddings(rule.patterns[0], flow, Units(flow), StepBudget(), accept=accept)
     assert offered == [(1,), (2,)]
     assert found == {"root": (0,), "leaf": (2,)}
+
+
+SUMS = """
+  sums:
+    priority: 1
+    pattern:
+      first: {op_type: abs, child: second}
+      second: {op_type: add}
+"""
+
+
+@pytest.mark.parametrize(
+    ("graph", "found"),
+    [
+        # the first sum is behind an operator of the CPU
+        (
+            "a = Abs(x) c = Cos(a) y = Add(a, c) b = Add(a, x) z = Cos(b)",
+            ["sums: Abs Add", "Cos Cos", "Add"],
+        ),
+        # the first sum waits for another section, which waits for the first operator
+        ("a = Abs(x) c = Tanh(a) y = Add(a, c) z = Add(a, x)", ["sums: Abs Add", "Tanh", "Add"]),
+        # one is enough
+        ("a = Abs(x) y = Add(a, x) z = Add(a, a)", ["sums: Abs Add", "Add"]),
+    ],
+)
+def test_of_several_places_the_first_that_can_be_a_section_is_taken(
+    graph: str, found: list[str], tmp_path: Path
+) -> None:
+    assert matched(tmp_path, SUMS, f"g (float[4] x) => (y, z) {{ {graph} }}") == found
+
+
+def test_an_optional_operator_of_another_group_is_left_out(tmp_path: Path) -> None:
+    text = SUMS.replace("add}", "add, required: false}")
+    graph = "g (float[4] x) => (y) { a = Abs(x) c = Cos(a) y = Add(a, c) }"
+    assert matched(tmp_path, text, graph) == ["sums: Abs", "Cos", "Add"]
+
+
+LAYER = (
+    "g (float[2,4] x, float[4,4] w, float[4] v, float[2,4] u) => (y) { r = Relu(x) m = MatMul(r, w)"
+)
+
+
+@pytest.mark.parametrize(
+    ("rest", "pattern", "found"),
+    [
+        # of what a node may be part of, the larger comes first, wherever the search begins
+        ("y = Add(m, v)", "a: {op_type: linear}", ["Relu", "r: MatMul Add"]),
+        ("y = Add(m, v)", "a: {op_type: [matmul, linear]}", ["Relu", "r: MatMul Add"]),
+        ("y = Add(m, v)", "a: {op_type: relu, child: b}, b: {op_type: linear}", ["r: Relu MatMul Add"]),
+        ("y = Add(m, v)", "a: {op_type: relu, child: b}, b: {op_type: [matmul, linear]}", ["r: Relu MatMul", "Add"]),
+        # a layer adds a vector
+        ("y = Mul(m, v)", "a: {op_type: linear}", ["Relu", "r: MatMul", "Mul"]),
+        ("y = Add(m, u)", "a: {op_type: linear}", ["Relu", "r: MatMul", "Add"]),
+    ],
+)  # fmt: skip
+def test_what_a_linear_layer_is(rest: str, pattern: str, found: list[str], tmp_path: Path) -> None:
+    text = f"r: {{priority: 1, pattern: {{{pattern}}}}}"
+    assert matched(tmp_path, text, f"{LAYER} {rest} }}") == found
+
+
+def test_every_edge_of_a_pattern_is_there(tmp_path: Path) -> None:
+    text = """
+      diamond:
+        priority: 1
+        pattern:
+          root: {op_type: abs, children: [left, right]}
+          left: {op_type: relu, child: join}
+          right: {op_type: tanh, child: join}
+          join: {op_type: add}
+    """
+    whole = (
+        "g (float[4] x) => (y, z) { a = Abs(x) b = Relu(a) c = Tanh(a) y = Add(b, c) z = Neg(c) }"
+    )
+    assert matched(tmp_path, text, whole) == ["diamond: Abs Relu Tanh Add", "Neg"]
+    lacking = whole.replace("Add(b, c)", "Add(b, x)")
+    assert matched(tmp_path, text, lacking) == ["Abs", "Relu", "Tanh", "Add", "Neg"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from pathlib import Path
 
@@ -75,6 +76,15 @@ def test_a_rule_that_is_stated_again_counts_last_and_a_note_says_so(tmp_path: Pa
         ("r: [1]", "rule r: is a list; expected priority and pattern"),
         (RULE.replace("relu", "liner"), "rule r: pattern: a: op_type: 'liner' is no operator.*'linear'"),
         (RULE.replace("relu", "layernormalization"), "did you mean 'LayerNormalization'"),
+        (RULE.replace("a:", "child:").replace("{op_type: relu}", "relu"), "pattern: child: is text 'relu'; expected op_type"),
+        (RULE.replace("a:", "op_type:").replace("relu", "3"), "pattern: op_type: op_type: is number 3; expected the name"),
+        (RULE.replace("priority: 1", "priority: 1, priority: 2"), "rule r: 'priority' is stated again in line 1: leave one out"),
+        (RULE.replace("relu}", "relu, child: b}, b: {op_type: neg, child: a}"), "goes round in a circle: a -> b -> a$"),
+        (RULE.replace("{a: {op_type: relu}}", "{z: {op_type: relu}, b: {op_type: neg, child: a}, a: {op_type: exp}}"), "'b' is not connected with 'z'"),
+        (RULE.replace("{a: {op_type: relu}}", "{d: {op_type: relu, child: c}, c: {op_type: neg}, a: {op_type: exp}}"), "'a' is not connected with 'd'"),
+        (RULE.replace("relu}", "relu, included: false}"), "pattern: no operator has to be in the section: leave required or included out$"),
+        (RULE.replace("op_type: relu", "match_first_option: [zz]"), "a: match_first_option: there is no entry 'zz' in the pattern$"),
+        ("r: {priority: 1, pattern: {a: {op_type: abs, child: c}, c: {match_first_option: [b]}, b: {op_type: relu, required: false}}}", "pattern: b: required: an option of match_first_option is required$"),
         (RULE.replace("relu", "3"), "a: op_type: is number 3; expected the name of an operator"),
         (RULE.replace("relu", "[relu, 3]"), "a: op_type: is number 3; expected the name"),
         (RULE.replace("relu", "[]"), "a: op_type: is an empty list; expected"),
@@ -137,7 +147,7 @@ def test_a_file_has_so_many_rules_and_no_more(count: int, fits: bool, tmp_path: 
 
 
 def test_what_is_no_file_of_rules_is_called_one(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="file of fusion rules"):
+    with pytest.raises(UsageError, match=r"^[^:]*: cannot open this file of fusion rules: "):
         chosen_rules(load_target("sn30"), "o1", FusionOptions(tmp_path / "none.yaml"))
 
 
@@ -198,3 +208,46 @@ def test_the_file_of_the_documentation_can_be_used(tmp_path: Path) -> None:
     assert [(rule.name, len(rule.patterns)) for rule in found.rules] == [("mlp", 1), ("head", 2)]
     (note,) = found.notes
     assert "SAFE_GEMM" in note
+
+
+def test_an_operator_of_another_domain_may_be_in_a_graph(tmp_path: Path) -> None:
+    found = rules(tmp_path, RULE.replace("relu", "com.example::Op"))
+    assert found.notes == ()
+    assert found.rules[0].unknown == ()
+
+
+def test_options_that_stand_for_as_many_patterns_as_there_may_be(tmp_path: Path) -> None:
+    groups = [f"g{i}" for i in range(6)]
+    entries = ", ".join(
+        f"{name}: {{match_first_option: [{name}a, {name}b]}}, {name}a: {{op_type: relu}}, "
+        f"{name}b: {{op_type: neg}}"
+        for name in groups
+    )
+    text = f"r: {{priority: 1, pattern: {{root: {{op_type: abs, children: [{', '.join(groups)}]}}, {entries}}}}}"
+    assert len(rules(tmp_path, text).rules[0].patterns) == 64
+
+
+def test_what_an_option_feeds_stays_where_others_feed_it(tmp_path: Path) -> None:
+    text = """
+    r:
+      priority: 1
+      pattern:
+        root: {op_type: abs, children: [act, side]}
+        act: {match_first_option: [one, other]}
+        one: {op_type: relu, children: [side, own]}
+        other: {op_type: neg}
+        side: {op_type: exp}
+        own: {op_type: tanh}
+    """
+    first, second = rules(tmp_path, text).rules[0].patterns
+    assert list(first.entries) == ["root", "one", "side", "own"]
+    assert list(second.entries) == ["root", "other", "side"]
+
+
+def test_rules_of_a_target_of_the_users_are_read_when_they_count(tmp_path: Path) -> None:
+    path = tmp_path / "rules.yaml"
+    target = dataclasses.replace(load_target("sn30"), fusion_rules=path)
+    for name in ("first", "second"):
+        path.write_text(RULE.replace("r:", f"{name}:", 1))
+        found = chosen_rules(target, "o1", FusionOptions())
+        assert [rule.name for rule in found.rules] == [name]

@@ -133,3 +133,36 @@ def test_large_constants_are_not_read(
 def test_the_ends_of_what_may_be_a_factor(number: float, factor: bool) -> None:
     value = ir.Value(name="c", const_value=ir.tensor(np.array([number, 0.5])))
     assert exactness._is_factor(value) is factor
+
+
+def test_what_nothing_is_known_of_is_not_whole() -> None:
+    proofs, values = known(graph("v = x.Abs(n)\n y = Cast<to=1>(v)"))
+    assert not proofs.whole(values["any"])
+    assert proofs.whole(values["n"])
+
+
+def test_a_branch_that_reads_a_value_reads_more_than_its_rounding() -> None:
+    text = """g (float[4] x, bool c) => (float[4] y) {
+  a = Cast<to=11>(x)
+  v = Add(a, a)
+  y = If (c) <then_branch = t () => (float[4] p) { p = Cast<to=1>(v) },
+              else_branch = e () => (float[4] q) { q = Identity(x) }> }"""
+    proofs, values = known(text)
+    assert not proofs.fits(values["v"])
+
+
+def test_a_large_constant_is_no_factor(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exactness, "_READ", 4)
+    value = ir.Value(name="c", const_value=ir.tensor(np.full(5, 0.1)))
+    value.dtype = ir.DataType.DOUBLE
+    assert not exactness._is_factor(value)
+
+
+def test_a_factor_of_what_is_not_rounded_next_stays_double() -> None:
+    proofs, values = known(graph("v = Mul(any, tenth)\n y = Cast<to=1>(v)"))
+    assert not proofs.fits(values["tenth"])
+
+
+def test_integers_of_any_size_are_no_numbers_of_float32() -> None:
+    proofs, values = known(graph("i = Cast<to=7>(any)\n v = Cast<to=11>(i)\n y = Cast<to=1>(v)"))
+    assert not proofs.exact(values["v"])

@@ -139,3 +139,18 @@ def test_rules_by_name() -> None:
     assert {rule.numbers for rule in rules} >= {"equal"}
     narrow = next(rule for rule in rules if rule.name == "narrow")
     assert narrow.values == "those of int64 and float64"
+
+
+def test_a_rule_that_is_excluded_did_not_give_up() -> None:
+    chooser = Everything()
+    chooser.finder.excluded = frozenset({"einsum"})
+    assert not LegalisePass(chooser)(prepared(EINSUM)).modified
+    assert not hasattr(chooser, "refused")
+
+
+def test_rules_know_where_inputs_lie_that_run_at_all() -> None:
+    chooser = Everything()
+    model = prepared("g (float[9] x, int64[2] i) => (float[2] y) { y = Gather(x, i) }")
+    LegalisePass(chooser)(model)
+    interval = chooser.finder.bounds.of(model.graph.inputs[1])
+    assert (interval.low, interval.high) == (-9, 8)

@@ -14,9 +14,13 @@ import pytest
 from samba_onnx.passes.rewrites.infer_shapes import InferShapesPass
 from samba_onnx.passes.rewrites.legalisation.legalise import LegalisePass
 from samba_onnx.passes.rewrites.legalisation.narrowing import NarrowPass
+from samba_onnx.passes.rewrites.legalisation.proofs import helps, inner_narrowings, narrowings
+from samba_onnx.passes.rewrites.legalisation.webs import groups, webs
 from samba_onnx.passes.rewrites.remove_noops import RemoveNoopsPass
 from samba_onnx.passes.rewrites.rewriting import WEIGHT
 from samba_onnx.passes.targets import Target, load_target
+from samba_onnx.program.dataflow import in_order
+from samba_onnx.program.intervals import Interval
 from tests.passes.rewrites.applying import operators, run
 from tests.passes.rewrites.legalisation.legalising import TARGET, Everything, prepared
 
@@ -53,6 +57,7 @@ def narrowed(
     ]
     stated = {value: (value.dtype, value.shape) for node in model.graph for value in node.outputs}
     InferShapesPass()(model)
+    assert in_order(list(model.graph))
     assert stated == {v: (v.dtype, v.shape) for node in model.graph for v in node.outputs}
     for old, new in zip(before, run(model, inputs), strict=True):
         assert (old.dtype, old.shape) == (new.dtype, new.shape)
@@ -361,3 +366,117 @@ b = Less(v6, x) }}"""
     inputs = [integers, generator.random(6) < 0.5, generator.standard_normal((6, 3)).astype(np.float32)]  # fmt: skip
     before = len(refused(prepared(text), short))
     assert len(refused(narrowed(text, inputs, short), short)) < before
+
+
+def test_what_states_its_number_states_the_narrow_one(short: Target) -> None:
+    text = """g (float[3,3] x) => (float[1,3] y) <int64[2] n = {1, 3}> {
+  e = ArgMax<axis=0, keepdims=1>(x)
+  k = ConstantOfShape<value=int64[1] {5}>(n)
+  s = Add(e, k)
+  y = Cast<to=1>(s)
+}"""
+    model = narrowed(text, [np.zeros((3, 3), np.float32)], short)
+    constants = next(node for node in model.graph if node.op_type == "ConstantOfShape")
+    assert constants.attributes["value"].as_tensor().dtype == ir.DataType.INT32
+
+
+def test_values_that_enter_are_cast_where_they_are_there(short: Target) -> None:
+    """Behind the node that computes them, and before the first one that reads an input."""
+    text = """g (float[2,9] x, int64[2] i) => (float[2] n, float[2] p, float[2,2] y) {
+  o = Neg(i)
+  n = Cast<to=1>(o)
+  y = Gather<axis=1>(x, i)
+  t = Transpose(x)
+  s = Shape(t)
+  m = Neg(s)
+  p = Cast<to=1>(m)
+}"""
+    narrowed(text, [np.arange(18, dtype=np.float32).reshape(2, 9), np.array([3, 8])], short)
+
+
+def test_islands_that_share_a_constant_are_two_webs() -> None:
+    model = prepared(f"""g (float[4] x, float[4] z) => (float[4] y, float[4] w) <{HALF}> {{
+  a = Cast<to=11>(x)
+  b = Mul(a, half)
+  y = Cast<to=1>(b)
+  c = Cast<to=11>(z)
+  d = Mul(c, half)
+  w = Cast<to=1>(d)
+}}""")
+    _, floats = narrowings(model.graph)
+    assert [len(web.nodes) for web in webs(model.graph, floats)] == [3, 3]
+
+
+def test_inputs_of_a_form_stay_what_they_are() -> None:
+    value = ir.Value(name="x", type=ir.TensorType(ir.DataType.INT64))
+    (integers,) = inner_narrowings({value: Interval(0, 5)})
+    assert not integers.fits(value)
+
+
+def test_the_chooser_hears_why_a_value_does_not_fit() -> None:
+    chooser = Everything()
+    model = prepared(f"{ISLAND} b = Exp(a)\n y = Cast<to=1>(b) }}")
+    assert not NarrowPass(chooser)(model).modified
+    _, rule, refusal = chooser.refused
+    assert rule == "narrow"
+    assert "float32" in refusal.reason
+
+
+def test_nodes_whose_types_nobody_changes() -> None:
+    model = prepared("""g (int64[3] x, int64[2] v) => (int64[3] y, int64[3,4] z, int64[3] w) <int64 d = {4}> {
+  y = mine.Abs(x)
+  z = OneHot(x, d, v)
+  w = Abs(x)
+}""")
+    (integers,) = inner_narrowings({})
+    found = [list(groups(node, integers, 21)) for node in model.graph]
+    assert [len(each) for each in found] == [0, 0, 1]
+
+
+def test_what_follows_from_inputs_of_a_form_and_from_types_fits() -> None:
+    model = prepared("""g (int64[3] x, int8[3] b) => (int64[3] y, int64[3] z, int64[3] w) {
+  y = Add(x, x)
+  z = Cast<to=7>(b)
+  w = Mul(x, x)
+}""")
+    (integers,) = inner_narrowings({model.graph.inputs[0]: Interval(0, 1 << 20)})
+    assert [integers.fits(node.outputs[0]) for node in model.graph] == [True, True, False]
+
+
+def test_whom_narrow_values_would_help() -> None:
+    class Never:
+        def support(self, node: ir.Node) -> Never:
+            return self
+
+        reason = "no"
+
+    model = prepared("""g (double[2,2] x, int64[2,2] i, float[2,2] f) => (double[2] y, int64[2] z, float[2] w, double[2,2] u) {
+  y = Einsum<equation="ij->i">(x)
+  z = Einsum<equation="ij->i">(i)
+  w = Einsum<equation="ij->i">(f)
+  u = Tanh(x)
+}""")
+    doubles = narrowings(model.graph)[1]
+    integers = narrowings(model.graph)[0]
+    none, einsum = frozenset[str](), frozenset({"einsum"})
+    first, second, third, fourth = model.graph
+    assert helps(first, doubles, Never(), none)
+    assert not helps(first, doubles, Never(), einsum)
+    assert not helps(second, integers, Never(), none)
+    assert helps(third, doubles, TARGET, none) is False
+    assert not helps(fourth, doubles, Never(), none)
+    assert helps(fourth, doubles, TARGET, none)
+    assert first.inputs[0] is not None
+    assert first.inputs[0].dtype is ir.DataType.DOUBLE
+
+
+@pytest.mark.parametrize("excluded", [frozenset[str](), frozenset({"narrow"})])
+def test_places_that_a_rule_writes_are_narrow_unless_that_is_excluded(
+    excluded: frozenset[str], short: Target
+) -> None:
+    chooser = Everything(short)
+    chooser.finder.excluded = excluded
+    model = prepared(
+        'g (float[2,5] x) => (float[2,7] y) <int64[4] p = {0,1,0,1}> { y = Pad<mode="reflect">(x, p) }'
+    )
+    assert LegalisePass(chooser)(model).modified is not bool(excluded)

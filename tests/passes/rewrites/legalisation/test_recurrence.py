@@ -9,10 +9,18 @@ import onnx
 import onnx_ir as ir
 import pytest
 
+from samba_onnx.passes.rewrites.foreign.drafting import Draft
 from samba_onnx.passes.rewrites.infer_shapes import InferShapesPass
+from samba_onnx.passes.rewrites.legalisation.activations import Activations
 from samba_onnx.passes.rewrites.legalisation.legalise import LegalisePass
 from tests.passes.rewrites.applying import numbers, run
-from tests.passes.rewrites.legalisation.legalising import TARGET, Everything, refusal
+from tests.passes.rewrites.legalisation.legalising import (
+    TARGET,
+    Everything,
+    legalised,
+    prepared,
+    refusal,
+)
 from tests.versions import needs
 
 ROUNDINGS = 2e-6
@@ -184,3 +192,31 @@ def test_long_sequences_stay() -> None:
     text = """g (float[300,1,2] x, float[1,3,2] w, float[1,3,3] r) => (float[300,1,1,3] y)
 { y = RNN<hidden_size=3>(x, w, r) }"""
     assert refusal(text) == "RNN 'y': it has 300 steps, more than 256"
+
+
+def test_nothing_is_added_where_an_activation_adds_nothing() -> None:
+    (node,) = prepared(
+        """g (float[1,1,2] x, float[1,2,2] w, float[1,2,2] r) => (y)
+        { y = RNN<hidden_size=2, activations=["Affine", "Affine"], activation_alpha=[2.0, 3.0], activation_beta=[0.0, 0.5]>(x, w, r) }"""
+    ).graph
+    draft = Draft(node)
+    ((plain,), (shifted,)) = Activations(draft).all(("Tanh",), 2)
+    plain(draft.operand(0))
+    assert [made.op_type for made in draft.nodes if made.op_type != "Constant"] == ["Mul"]
+    shifted(draft.operand(0))
+    assert [made.op_type for made in draft.nodes if made.op_type != "Constant"] == [
+        "Mul",
+        "Mul",
+        "Add",
+    ]
+
+
+def test_layers_of_which_other_results_are_read() -> None:
+    graph = """g (float[2,1,3] x, float[1,2,3] w, float[1,2,2] r) => (float[2,1,1,2] y, float[1,1,2] z) {
+      a, b = RNN<hidden_size=2>(x, w, r)
+      y = Abs(a)
+      c, d = RNN<hidden_size=2>(x, w, r)
+      z = Abs(d)
+    }"""
+    weights = {"w": numbers(1, 2, 3), "r": numbers(1, 2, 2, seed=1)}
+    legalised(graph, [numbers(2, 1, 3)], weights, atol=ROUNDINGS)
