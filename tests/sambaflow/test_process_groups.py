@@ -99,13 +99,27 @@ dist.destroy_process_group()
 """
 
 
+MPIRUN = Path(sys.executable).parent / "mpirun"
+REAL = {
+    "torchrun": [
+        *(sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"),
+        *("-m", "samba_onnx.sambaflow"),
+    ],
+    "mpirun of Open MPI": [
+        *(str(MPIRUN), "--allow-run-as-root", "--oversubscribe", "-np", "2"),
+        *(sys.executable, "-m", "samba_onnx.sambaflow"),
+    ],
+}
+
+
 @pytest.mark.slow
-def test_torchrun_launches_a_program_that_asks_for_mpi(tmp_path: Path) -> None:
+@pytest.mark.parametrize("launcher", REAL)
+def test_a_launcher_starts_a_program_that_asks_for_mpi(launcher: str, tmp_path: Path) -> None:
+    if "mpirun" in launcher and not MPIRUN.exists():
+        pytest.skip("Open MPI is not in this environment")
     (tmp_path / "program.py").write_text(MPI_PROGRAM)
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-    program = ["--nproc-per-node", "2", "-m", "samba_onnx.sambaflow", "program.py", "run"]
     done = subprocess.run(
-        [*launcher, *program],
+        [*REAL[launcher], "program.py", "run"],
         cwd=tmp_path,
         env=clean(),
         capture_output=True,
