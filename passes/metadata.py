@@ -5,12 +5,12 @@ from __future__ import annotations
 import onnx_ir as ir
 
 from samba_onnx.passes.rewrites.rewriting import inherit
-from samba_onnx.program.dataflow import name_of
+from samba_onnx.program.dataflow import each_node, name_of
 
 
 def origins_of(model: ir.Model) -> tuple[set[int], dict[str, ir.Node]]:
     """Return the nodes that a model has, and the maker of every named value."""
-    nodes = list(model.graph.all_nodes())
+    nodes = list(each_node(model.graph))
     makers = {value.name: node for node in nodes for value in node.outputs if value.name}
     return {id(node) for node in nodes}, makers
 
@@ -18,7 +18,7 @@ def origins_of(model: ir.Model) -> tuple[set[int], dict[str, ir.Node]]:
 def inherit_metadata(model: ir.Model, origins: tuple[set[int], dict[str, ir.Node]]) -> None:
     """Give new nodes without metadata that of the node that made, reads or feeds their values."""
     present, makers = origins
-    for node in model.graph.all_nodes():
+    for node in each_node(model.graph):
         if id(node) in present or node.metadata_props:
             continue
         kin = [makers.get(name_of(value)) for value in node.outputs]

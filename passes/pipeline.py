@@ -213,13 +213,13 @@ class _Runner:
         if modified:
             inherit_metadata(self.model, origins)
             self._nodes, self._origins = after, origins_of(self.model)
-        self._interface = self._interface.check(
-            self.model,
-            name,
-            static_inputs=entry.static_inputs,
-            static_outputs=entry.static_outputs,
-            adds_inputs=entry.adds_inputs,
-        )
+            self._interface = self._interface.check(
+                self.model,
+                name,
+                static_inputs=entry.static_inputs,
+                static_outputs=entry.static_outputs,
+                adds_inputs=entry.adds_inputs,
+            )
         seconds = time.perf_counter() - started
         logger.debug("%s: %.1f ms", name, seconds * 1e3)
         if isinstance(rewrite, ReasonedPass) and logger.isEnabledFor(logging.DEBUG):

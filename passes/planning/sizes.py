@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
+
 import onnx_ir as ir
 
-from samba_onnx.facts.dtypes import ELEMENT_TYPES
+from samba_onnx.facts.dtypes import ELEMENT_TYPES, ElementType
 from samba_onnx.pef.packing import packed_bytes
 from samba_onnx.program.dataflow import dimensions
 
@@ -27,8 +29,13 @@ def value_bytes(value: ir.Value) -> int | None:
     dtype, shape = value.dtype, dimensions(value)
     if dtype is None and value.const_value is not None:
         dtype = value.const_value.dtype
-    element = None if dtype is None else ELEMENT_TYPES.get(dtype.name.lower())
+    element = None if dtype is None else _element(dtype)
     if element is None or shape is None:
         return None
     sizes = [size for size in shape if isinstance(size, int)]
     return packed_bytes(element, sizes) if len(sizes) == len(shape) else None
+
+
+@functools.cache
+def _element(dtype: ir.DataType) -> ElementType | None:
+    return ELEMENT_TYPES.get(dtype.name.lower())

@@ -10,6 +10,7 @@ import onnx_ir as ir
 from samba_onnx.errors import UsageError
 from samba_onnx.passes.rewrites.interface import Dimension, dimensions
 from samba_onnx.passes.rewrites.rewriting import each_graph
+from samba_onnx.program.dataflow import each_node
 
 Shapes = Mapping[str, tuple[Dimension, ...]]
 
@@ -222,5 +223,5 @@ def _all_values(model: ir.Model) -> list[ir.Value]:
         values += [*graph.inputs, *graph.outputs]
         values += [output for node in graph for output in node.outputs]
     for function in model.functions.values():
-        values += [output for node in function.all_nodes() for output in node.outputs]
+        values += [output for node in each_node(function) for output in node.outputs]
     return values

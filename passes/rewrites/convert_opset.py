@@ -7,6 +7,7 @@ import onnx_ir as ir
 from samba_onnx.facts.versions import NEWEST_IR_VERSION, NEWEST_OPSET, OPSET
 from samba_onnx.passes.rewrites.opset_adapters import ADAPTERS, Apply
 from samba_onnx.passes.rewrites.refusals import Refusal
+from samba_onnx.program.dataflow import each_node
 from samba_onnx.program.value_types import type_text
 
 
@@ -50,7 +51,7 @@ def _changes(model: ir.Model, target: int) -> list[Apply] | Refusal:
     """Return what changes in the model, or why one of its nodes cannot be converted."""
     default = model.graph.opset_imports[""]
     changes: list[Apply] = []
-    for node in model.graph.all_nodes():
+    for node in each_node(model.graph):
         if node.domain != "":
             continue
         version = node.version or default
@@ -121,7 +122,7 @@ CHANGED_SINCE: dict[str, int] = {"GroupNormalization": 21, "DFT": 20, "GridSampl
 def _apply(model: ir.Model, changes: list[Apply], target: int) -> None:
     for apply in changes:
         apply()
-    for node in model.graph.all_nodes():
+    for node in each_node(model.graph):
         if node.domain == "":
             node.version = None
     for graph in (model.graph, *model.graph.subgraphs()):

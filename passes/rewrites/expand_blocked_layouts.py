@@ -11,6 +11,7 @@ from samba_onnx.passes.rewrites.foreign.blocked_layouts import BLOCKED_RULES
 from samba_onnx.passes.rewrites.foreign.drafting import CannotExpandError, Draft
 from samba_onnx.passes.rewrites.refusals import UNEXPANDED, ReasonedPass, Refusal
 from samba_onnx.passes.rewrites.rewriting import replace_node
+from samba_onnx.program.dataflow import each_node
 from samba_onnx.safety.type_inference import channel_block
 
 _ANYWHERE = "ORT_ENABLE_EXTENDED saves a model that is the same on every machine"
@@ -34,7 +35,7 @@ class ExpandBlockedLayoutsPass(ReasonedPass):
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
         """Expand all of them, or none."""
-        nodes = [node for node in model.graph.all_nodes() if node.domain == BLOCKED_DOMAIN]
+        nodes = [node for node in each_node(model.graph) if node.domain == BLOCKED_DOMAIN]
         if not nodes:
             return ir.passes.PassResult(model, modified=False)
         drafts: list[tuple[Draft, ir.Value]] = []

@@ -12,6 +12,7 @@ from samba_onnx.facts.domains import is_default
 from samba_onnx.passes.rewrites.opset_adapters import ADAPTERS, ALWAYS_POSSIBLE
 from samba_onnx.passes.rewrites.refusals import ReasonedPass, Refusal
 from samba_onnx.passes.rewrites.rewriting import integer_attribute, integers
+from samba_onnx.program.dataflow import each_node
 
 DEEPEST = 4
 """Levels of function bodies within function bodies that are looked into."""
@@ -223,6 +224,6 @@ def _as_function(node: ir.Node, body: Body, default: int) -> ir.Function:
             proto.attribute_proto.add().CopyFrom(attribute.default_value)
     function = ir.serde.deserialize_function(proto)
     if version != default:
-        for inner in function.all_nodes():
+        for inner in each_node(function):
             inner.version = version
     return function

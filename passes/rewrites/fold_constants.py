@@ -50,6 +50,7 @@ class FoldConstantsPass(ReasonedPass):
         modified = False
         version = model.graph.opset_imports.get("", 0)
         for graph in list(each_graph(model)):
+            folded: list[ir.Node] = []
             for node in graph:
                 # Case 1: the operator may be folded, and every operand is known.
                 if not _may_fold(node) or any(
@@ -58,7 +59,8 @@ class FoldConstantsPass(ReasonedPass):
                     continue
                 # Case 3: weights stay in their file until the result is written.
                 if _is_large(node) or _would_copy_weight(node):
-                    modified |= self.refusals.applied(node, _fold_lazily(model, node))
+                    if self.refusals.applied(node, _fold_lazily(model, node)):
+                        folded.append(node)
                     continue
                 # Cases 2 and 4: the result is computed now.
                 cost = sum(tensor.size for value in node.inputs if (tensor := constant(value)))
@@ -69,7 +71,9 @@ class FoldConstantsPass(ReasonedPass):
                 )
                 if self.refusals.applied(node, outcome):
                     budget -= cost
-                    modified = True
+                    folded.append(node)
+            graph.remove(folded, safe=True)  # at once: each call looks through all outputs
+            modified |= bool(folded)
         return ir.passes.PassResult(model, modified=modified)
 
 
@@ -166,11 +170,10 @@ def _replace_output(
 
 
 def _drop(node: ir.Node) -> None:
-    """Remove a folded node, and operands that nothing reads any more."""
+    """Let a folded node read nothing any more, and remove operands that nothing else reads."""
     operands = [value for value in node.inputs if value is not None]
-    graph = node.graph
-    if graph is not None and not any(value.uses() for value in node.outputs):
-        graph.remove(node, safe=True)
+    for place in range(len(node.inputs)):
+        node.replace_input_with(place, None)
     for value in operands:
         owner = value.graph
         unused = value.is_initializer() and not value.uses() and not value.is_graph_output()

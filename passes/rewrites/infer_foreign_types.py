@@ -18,7 +18,7 @@ from samba_onnx.facts.domains import (
 from samba_onnx.passes.rewrites.foreign import rule_of
 from samba_onnx.passes.rewrites.interface import Dimension, dimensions
 from samba_onnx.passes.rewrites.rewriting import SMALL
-from samba_onnx.program.dataflow import subgraphs
+from samba_onnx.program.dataflow import each_node, subgraphs
 from samba_onnx.safety.type_inference import OutputType, infer_output_types
 
 _SHAPE_TYPES = (ir.DataType.INT64, ir.DataType.INT32)
@@ -79,7 +79,7 @@ class InferForeignTypesPass(ir.passes.InPlacePass):
     def _note_unknown_operators(self, model: ir.Model) -> None:
         unknown = {
             qualified(node.domain, node.op_type)
-            for node in model.graph.all_nodes()
+            for node in each_node(model.graph)
             if is_custom(node.domain)
         }
         if unknown:

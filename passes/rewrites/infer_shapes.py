@@ -11,6 +11,7 @@ import onnx_ir as ir
 from samba_onnx.passes.rewrites.inference_limits import ARITHMETIC, unsafe_nodes
 from samba_onnx.passes.rewrites.interface import dimensions
 from samba_onnx.passes.rewrites.rewriting import SMALL
+from samba_onnx.program.dataflow import each_node
 
 Shape = tuple[int | str | None, ...]
 ROUNDS = 3
@@ -44,7 +45,7 @@ class InferShapesPass(ir.passes.InPlacePass):
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
         """Infer."""
-        if any(node.version for node in model.graph.all_nodes()):
+        if any(node.version for node in each_node(model.graph)):
             return ir.passes.PassResult(model, modified=False)
         modified = False
         for _ in range(ROUNDS):

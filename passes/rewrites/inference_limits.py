@@ -16,6 +16,7 @@ import onnx_ir as ir
 
 from samba_onnx.facts.domains import is_default
 from samba_onnx.passes.rewrites.interface import dimensions
+from samba_onnx.program.dataflow import each_node
 
 LONGEST = 1024
 """Elements of a vector that may be propagated: shapes have up to 64, slices and splits some more."""
@@ -47,7 +48,7 @@ def unsafe_nodes(model: ir.Model) -> set[ir.Node]:
     lengths: dict[ir.Value, float] = {}
     unsafe: set[ir.Node] = set()
     left = TOTAL
-    for node in model.graph.all_nodes():
+    for node in each_node(model.graph):
         if not _propagates(node):
             continue
         operands = [_length(value, lengths) for value in node.inputs if value is not None]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import onnx_ir as ir
 from onnx_ir.passes.common import InlinePass, RemoveUnusedFunctionsPass
 
+from samba_onnx.program.dataflow import each_node
+
 GRAPHS = (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS)
 
 
@@ -36,16 +38,16 @@ def _keep_versions(model: ir.Model, function: ir.Function) -> None:
     for domain, version in list(function.opset_imports.items()):
         imported = model.graph.opset_imports.setdefault(domain, version)
         if imported != version:
-            for node in function.all_nodes():
+            for node in each_node(function):
                 if node.domain == domain and node.version is None:
                     node.version = version
             function.opset_imports[domain] = imported
 
 
 def _called_with_graphs(model: ir.Model) -> set[ir.OperatorIdentifier]:
-    nodes = list(model.graph.all_nodes())
+    nodes = list(each_node(model.graph))
     for function in model.functions.values():
-        nodes.extend(function.all_nodes())
+        nodes.extend(each_node(function))
     return {
         node.op_identifier()
         for node in nodes

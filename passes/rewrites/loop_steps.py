@@ -11,6 +11,7 @@ from samba_onnx.passes.rewrites.bodies import MOST_NODES, Values, copy_nodes
 from samba_onnx.passes.rewrites.foreign.drafting import CannotExpandError, Draft
 from samba_onnx.passes.rewrites.loop_bodies import each_integer, source
 from samba_onnx.passes.rewrites.rewriting import small_array
+from samba_onnx.program.dataflow import each_node
 
 
 def write_steps(draft: Draft) -> list[ir.Value | None]:
@@ -103,7 +104,7 @@ def _goes_on(body: ir.Graph) -> bool:
 
 def _refuse_long(steps: int, body: ir.Graph) -> None:
     """Give up before more nodes are written than there may be (case 2)."""
-    nodes = steps * (sum(1 for _ in body.all_nodes()) + 1)
+    nodes = steps * (sum(1 for _ in each_node(body)) + 1)
     if nodes > MOST_NODES:
         raise CannotExpandError(f"its {steps:,} steps have more than {MOST_NODES:,} nodes")
 

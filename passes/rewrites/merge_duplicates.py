@@ -90,7 +90,7 @@ def _merge_nodes(graph: ir.Graph) -> bool:
     for place, value in enumerate(graph.outputs):
         places.setdefault(value, []).append(place)
     kept: dict[Hashable, ir.Node] = {}
-    modified = False
+    merged: list[ir.Node] = []
     for node in graph:
         key = _node_key(node)
         if key is None:
@@ -102,9 +102,9 @@ def _merge_nodes(graph: ir.Graph) -> bool:
             if output.is_graph_output():
                 _hand_over(graph, node, output, original, places)
             output.replace_all_uses_with(original)
-        graph.remove(node, safe=True)
-        modified = True
-    return modified
+        merged.append(node)
+    graph.remove(merged, safe=True)  # at once: each call looks through all outputs of the graph
+    return bool(merged)
 
 
 def _node_key(node: ir.Node) -> Hashable | None:

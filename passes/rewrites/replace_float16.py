@@ -12,6 +12,7 @@ import onnx_ir as ir
 from samba_onnx.facts.domains import is_custom, qualified
 from samba_onnx.facts.dtypes import plain_name
 from samba_onnx.passes.rewrites.rewriting import converted, each_graph, inherit, is_operator
+from samba_onnx.program.dataflow import each_node
 
 __all__ = ["ReplaceFloat16Pass"]
 
@@ -237,7 +238,7 @@ def _obstacle(model: ir.Model) -> str:
     for value in (*model.graph.inputs, *model.graph.outputs):
         if _is_half(value) and not isinstance(value.type, ir.TensorType):
             return f"{value.name!r} of its interface is no tensor"
-    for node in model.graph.all_nodes():
+    for node in each_node(model.graph):
         if node.op_type in _READS_BITS:
             return f"{node.op_type} {node.name!r} reads the bits of numbers"
         unknown = any(value.uses() and value.type is None for value in node.outputs)

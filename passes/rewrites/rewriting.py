@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from samba_onnx.facts.names import free_name
 from samba_onnx.passes.rewrites.refusals import Refusal
+from samba_onnx.program.dataflow import graphs_of
 
 WEIGHT = "samba_onnx.weight"
 """Key in ``Value.meta`` of initializers that hold the user's weights."""
@@ -22,13 +23,12 @@ SMALL = 4096
 
 def each_graph(model: ir.Model) -> Iterator[ir.Graph]:
     """Yield the main graph and every subgraph, outer graphs first."""
-    yield model.graph
-    yield from model.graph.subgraphs()
+    yield from graphs_of(model.graph)
 
 
 def count_nodes(model: ir.Model) -> int:
     """Return the number of nodes of the main graph and its subgraphs."""
-    return sum(1 for _ in model.graph.all_nodes())
+    return sum(len(graph) for graph in each_graph(model))
 
 
 def is_operator(node: ir.Node | None, *op_types: str) -> bool:

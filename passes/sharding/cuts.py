@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import onnx_ir as ir
 
 from samba_onnx.passes.sharding.layouts import Sharding
-from samba_onnx.program.dataflow import name_of
+from samba_onnx.program.dataflow import each_node, name_of
 from samba_onnx.program.kinds import SymbolKind
 
 __all__ = ["Cut", "names_in"]
@@ -32,5 +32,5 @@ class Cut:
 def names_in(graph: ir.Graph) -> set[str]:
     """Return the names of all values of a graph and of those inside of it."""
     names = {name_of(value) for value in (*graph.inputs, *graph.initializers.values())}
-    names.update(name_of(value) for node in graph.all_nodes() for value in node.outputs)
+    names.update(name_of(value) for node in each_node(graph) for value in node.outputs)
     return names

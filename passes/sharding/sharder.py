@@ -31,7 +31,7 @@ from samba_onnx.passes.sharding.layouts import (
 )
 from samba_onnx.passes.sharding.values import CutValues
 from samba_onnx.pef.sharding import AxisSplit
-from samba_onnx.program.dataflow import implicit_inputs, name_of, subgraphs
+from samba_onnx.program.dataflow import each_node, implicit_inputs, name_of, subgraphs
 from samba_onnx.program.kinds import SymbolKind
 
 __all__ = ["Rule", "Sharder"]
@@ -382,7 +382,7 @@ class Sharder(CutValues):
         if old is new:
             return
         for body in subgraphs(node):
-            for inner in body.all_nodes():
+            for inner in each_node(body):
                 for place, value in enumerate(inner.inputs):
                     if value is old:
                         inner.replace_input_with(place, new)

@@ -36,6 +36,7 @@ class CutValues:
         self._shapes: dict[ir.Value, Shape | None] = {}
         self._shardings: dict[ir.Value, Sharding] = {}
         self._names = names_in(graph) | cut.contents.keys()
+        self._numbers: dict[str, int] = {}
 
     def shape(self, value: ir.Value) -> Shape | None:
         """Return the shape of the whole value; None where a size is not known."""
@@ -88,9 +89,10 @@ class CutValues:
         return value
 
     def _free(self, name: str) -> str:
-        free, number = name, 1
+        free, number = name, self._numbers.get(name, 1)
         while free in self._names:
             number += 1
             free = f"{name}_{number}"
         self._names.add(free)
+        self._numbers[name] = number  # all before it stay taken
         return free

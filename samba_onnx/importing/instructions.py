@@ -13,6 +13,7 @@ from samba_onnx.facts.domains import qualified
 from samba_onnx.facts.operators import Kind, operators
 from samba_onnx.importing.operators.registry import Counterpart, Node, find
 from samba_onnx.passes.rewrites.evaluation import FOLDABLE
+from samba_onnx.program.dataflow import each_node
 from samba_onnx.safety.files import printable
 
 __all__ = ["CONTROL", "Body", "ImportedGraph", "Instruction", "imported_graph"]
@@ -68,7 +69,7 @@ def imported_graph(model: ir.Model) -> ImportedGraph:
     missing = sorted(
         {
             f"{qualified(node.domain, node.op_type)} (node {printable(node.name)!r})"
-            for node in model.graph.all_nodes()
+            for node in each_node(model.graph)
             if not _is_supported(node)
         }
     )

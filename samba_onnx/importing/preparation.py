@@ -20,6 +20,7 @@ from samba_onnx.passes.rewrites.convert_opset import ConvertOpsetPass
 from samba_onnx.passes.rewrites.evaluation import FOLDABLE
 from samba_onnx.passes.rewrites.rewriting import each_graph
 from samba_onnx.pef.rewriting import PassSummary
+from samba_onnx.program.dataflow import each_node
 
 __all__ = ["Prepared", "prepare"]
 
@@ -148,7 +149,7 @@ def _drop_defaults(model: ir.Model) -> None:
 
 def _used(model: ir.Model) -> set[ir.Value]:
     """Return the values that nodes or the outputs read; what was removed may still count as use."""
-    values = {value for node in model.graph.all_nodes() for value in node.inputs if value}
+    values = {value for node in each_node(model.graph) for value in node.inputs if value}
     for graph in each_graph(model):
         values.update(graph.outputs)
     return values

@@ -20,15 +20,16 @@ def type_text(value: ir.Value) -> str:
     kind: ir.TypeProtocol | None = value.type
     if kind is None and value.const_value is not None:
         kind = ir.TensorType(value.const_value.dtype)
-    wrappers: list[str] = []
-    while isinstance(kind, ir.SequenceType | ir.OptionalType):
-        wrappers.append("seq" if isinstance(kind, ir.SequenceType) else "optional")
-        kind = kind.elem_type
-    if kind is None or kind.dtype is ir.DataType.UNDEFINED:
+    return "" if kind is None else _text(kind)
+
+
+def _text(kind: ir.TypeProtocol) -> str:
+    if kind.dtype is ir.DataType.UNDEFINED:
         return ""
+    # By the class itself: isinstance is slow on these, which fulfil a runtime protocol.
+    if type(kind) is ir.SequenceType:
+        return f"seq({_text(kind.elem_type)})"
+    if type(kind) is ir.OptionalType:
+        return f"optional({_text(kind.elem_type)})"
     text = tensor_text(kind.dtype.name)
-    if isinstance(kind, ir.SparseTensorType):
-        text = f"sparse_{text}"
-    for wrapper in reversed(wrappers):
-        text = f"{wrapper}({text})"
-    return text
+    return f"sparse_{text}" if type(kind) is ir.SparseTensorType else text

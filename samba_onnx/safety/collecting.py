@@ -1,4 +1,4 @@
-"""When garbage is collected: not in the middle of a trace."""
+"""When garbage is collected: not in the middle of a trace, nor of a compilation."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ def collections_deferred() -> Iterator[None]:
     allocation. While torch traces, that is wrong twice: an abandoned generator under
     ``torch.no_grad()``, as programs and torch's own tests leave them behind, sets the mode of
     gradients when it is closed, and what sets it is recorded as part of the model, or raises where the
-    trace is not ready yet. Objects without cycles still go at once; cycles go after the outermost
+    trace is not ready yet. While a large program is compiled, it is slow: hundreds of thousands of
+    nodes and values, all of them in cycles and nearly none of them garbage, are looked through again and
+    again, which takes a quarter of the time of a training step and gains some percent of memory. Objects without cycles still go at once; cycles go after the outermost
     context. Contexts may be nested and entered by several threads. A program that has switched
     collections off keeps them off.
     """

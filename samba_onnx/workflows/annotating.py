@@ -20,7 +20,7 @@ from samba_onnx.loading import LoadedModel, load_model, onnx_program
 from samba_onnx.passes.order import PipelineOptions
 from samba_onnx.passes.planning.partitioning import Home
 from samba_onnx.pef.manifest import FallbackNode
-from samba_onnx.program.dataflow import name_of, subgraphs
+from samba_onnx.program.dataflow import each_node, name_of, subgraphs
 from samba_onnx.safety.files import atomic_output, printable
 from samba_onnx.workflows.packaging import PlannedGraph
 from samba_onnx.workflows.planning import CompilerSettings, plan_sizes
@@ -127,7 +127,7 @@ def _mark(model: ir.Model) -> dict[str, str]:
         names.update({value.name: mark for value in node.outputs if value.name})
         node.metadata_props[_ORIGIN] = mark
         for graph in subgraphs(node):
-            for inner in ir.traversal.RecursiveGraphIterator(graph):
+            for inner in each_node(graph):
                 inner.metadata_props[_ORIGIN] = mark
     return names
 

@@ -12,6 +12,7 @@ import onnx_ir as ir
 from samba_onnx.errors import ExecutionError, PassMismatchError, UsageError
 from samba_onnx.facts.tolerances import COARSER
 from samba_onnx.passes.watching import PassStep, run_again
+from samba_onnx.program.dataflow import each_node
 from samba_onnx.program.value_types import type_text
 from samba_onnx.runtime.engine.protocol import Engine
 from samba_onnx.workflows.both_sides import plain_engine
@@ -47,7 +48,7 @@ class PassGuard:
         Raises:
             UsageError: It draws random numbers.
         """
-        drawing = sorted({n.op_type for n in model.graph.all_nodes()} & RANDOM_OPERATORS)
+        drawing = sorted({n.op_type for n in each_node(model.graph)} & RANDOM_OPERATORS)
         if drawing:
             raise UsageError(
                 f"passes cannot be checked on this model: {', '.join(drawing)} draws other numbers in "

@@ -27,7 +27,7 @@ from samba_onnx.passes.rewrites.interface import dimensions
 from samba_onnx.passes.sharding.collectives import CONTENT, SHARDED
 from samba_onnx.pef import can_be_sample, encode_reference
 from samba_onnx.pef.manifest import ReferenceSample
-from samba_onnx.program.dataflow import name_of
+from samba_onnx.program.dataflow import each_node, name_of
 from samba_onnx.program.program import DEFAULT_GRAPH
 from samba_onnx.program.value_types import type_text
 from samba_onnx.safety.files import printable
@@ -128,7 +128,7 @@ def is_tried(model: ir.Model, *, wanted: bool | None, custom_ops: Sequence[str] 
             is here. Operators of domains that the engine cannot have are named in a note instead.
         custom_ops: Libraries with operators of such domains; with one, the engine is asked.
     """
-    if not custom_ops and any(is_custom(node.domain) for node in model.graph.all_nodes()):
+    if not custom_ops and any(is_custom(node.domain) for node in each_node(model.graph)):
         return False
     return wanted if wanted is not None else _weight_bytes(model) <= WEIGHT_BYTES
 
@@ -315,7 +315,7 @@ def _without(reason: str) -> Sample:
 
 def _obstacle(model: ir.Model, *, explicit: bool) -> str:
     """Say what stands against a sample, or nothing."""
-    random = {node.op_type for node in ir.traversal.RecursiveGraphIterator(model.graph)}
+    random = {node.op_type for node in each_node(model.graph)}
     random &= RANDOM_OPERATORS
     if random:
         return f"{', '.join(sorted(random))} draws other numbers in every run"

@@ -16,7 +16,7 @@ from samba_onnx.errors import UsageError
 from samba_onnx.facts.names import FreeNames
 from samba_onnx.passes.order import PipelineOptions
 from samba_onnx.pef.sources import FileRegion
-from samba_onnx.program.dataflow import name_of
+from samba_onnx.program.dataflow import each_node, name_of
 from samba_onnx.program.program import DEFAULT_GRAPH, Program
 
 MOST_GRAPHS: Final = 64
@@ -88,7 +88,7 @@ def with_own_names(program: Program, taken: Container[str]) -> tuple[Program, di
     """
     graph = program.parts[0].model.graph
     values = dict.fromkeys([*graph.inputs, *graph.outputs])
-    present = {name_of(value) for node in graph.all_nodes() for value in node.outputs}
+    present = {name_of(value) for node in each_node(graph) for value in node.outputs}
     names = FreeNames({*present, *graph.initializers, *map(name_of, values)}, first=2)
     new: dict[str, str] = {}
     for value in values:

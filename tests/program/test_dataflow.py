@@ -5,6 +5,8 @@ import onnx_ir as ir
 from samba_onnx.program.dataflow import (
     Dataflow,
     dimensions,
+    each_node,
+    graphs_of,
     implicit_inputs,
     in_order,
     is_weight,
@@ -98,3 +100,10 @@ def test_what_has_no_name_has_an_empty_one() -> None:
     (node,) = parse("g (float[2] x) => (float[2] y) { y = Relu (x) }").graph
     assert (name_of(node.outputs[0]), name_of(node)) == ("y", "")
     assert name_of(ir.Value()) == ""
+
+
+def test_nodes_and_graphs_are_those_that_onnx_ir_finds() -> None:
+    graph = parse(NESTED).graph
+    assert list(each_node(graph)) == list(graph.all_nodes())
+    assert list(graphs_of(graph)) == [graph, *graph.subgraphs()]
+    assert len(list(graphs_of(graph))) > 2

@@ -38,6 +38,7 @@ from samba_onnx.export.translation.graphs import constant, live_nodes, translate
 from samba_onnx.facts.names import FreeNames, root_name, updated_name, written_name
 from samba_onnx.program.kinds import SectionType, SymbolKind
 from samba_onnx.program.program import DEFAULT_GRAPH, ArginSpec, Part, Program
+from samba_onnx.safety.collecting import collections_deferred
 from samba_onnx.tensor import SambaTensor
 from samba_onnx.tensor.modules import member_names
 
@@ -99,6 +100,7 @@ def inference_program(
     ).program
 
 
+@collections_deferred()
 def export_inference(
     module: nn.Module,
     inputs: Inputs,
@@ -127,6 +129,7 @@ def export_inference(
     return _Writer(module, graph, root_name(module, prefix)).exported(name)
 
 
+@collections_deferred()
 def export_program(
     program: ExportedProgram, module: nn.Module, root: str, *, name: str = DEFAULT_GRAPH
 ) -> Exported:

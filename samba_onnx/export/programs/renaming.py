@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 import onnx_ir as ir
 
 from samba_onnx.facts.names import FreeNames, gradient_name, joined
+from samba_onnx.program.dataflow import each_node
 from samba_onnx.program.program import Program
 
 
@@ -75,7 +76,7 @@ def renamed_program(program: Program, renamed: Mapping[str, str]) -> Program:
 def _rename(graph: ir.Graph, renamed: Mapping[str, str]) -> None:
     ends = {id(value) for value in (*graph.inputs, *graph.outputs)}
     new = set(renamed.values())
-    inner = [value for node in graph.all_nodes() for value in node.outputs]
+    inner = [value for node in each_node(graph) for value in node.outputs]
     names = FreeNames(new)
     names.reserve(value.name or "" for value in (*graph.inputs, *inner))
     for value in inner:

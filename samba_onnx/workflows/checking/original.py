@@ -16,6 +16,7 @@ from samba_onnx.facts.domains import qualified
 from samba_onnx.facts.operators import Randomness, operators
 from samba_onnx.loading import LoadedModel, load_model
 from samba_onnx.pef import Pef
+from samba_onnx.program.dataflow import each_node
 from samba_onnx.program.kinds import SectionType
 from samba_onnx.program.source_location import source_location
 from samba_onnx.program.value_types import type_text
@@ -215,7 +216,7 @@ def _named(model: ir.Model, reason: str) -> ir.Node | None:
 
     The model may be too large to try its beginnings one by one.
     """
-    nodes = list(model.graph.all_nodes())
+    nodes = list(each_node(model.graph))
     words = set(re.findall(r"[\w./:-]+", reason))
     for node in nodes:
         if node.name and node.name in words:
@@ -227,7 +228,7 @@ def _named(model: ir.Model, reason: str) -> ir.Node | None:
 def _random_operators(model: ir.Model) -> list[str]:
     """Return the operators of a model that draw random numbers, without those that are turned off."""
     drawing = set()
-    for node in ir.traversal.RecursiveGraphIterator(model.graph):
+    for node in each_node(model.graph):
         trains = len(node.inputs) > 2 and node.inputs[2] is not None
         if node.op_type in _ALWAYS_RANDOM or (node.op_type in _RANDOM_IN_TRAINING and trains):
             drawing.add(node.op_type)
