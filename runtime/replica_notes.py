@@ -46,7 +46,7 @@ class ReplicaNotes:
         self.may_differ = False
         """Whether something wrote weights or states of optimizers, since replicas last reduced."""
         self._untold = b""
-        """Of the argins of all runs that updated weights and told nobody."""
+        """A digest of the argins of all runs that updated weights and told nobody."""
         self._memory = memory
         self._registers = registers.items()
         residents, stages = manifest.residents(), manifest.stages()
