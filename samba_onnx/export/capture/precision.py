@@ -18,6 +18,13 @@ from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 from torch.utils.weak import WeakIdKeyDictionary
 
+from samba_onnx.export.capture.function_kinds import (
+    CARRYING,
+    CONVERSIONS,
+    NORMALISING,
+    PRODUCTS,
+    QUESTIONS,
+)
 from samba_onnx.export.naming import operator_name
 from samba_onnx.facts.precisions import (
     CONVERSION,
@@ -39,41 +46,8 @@ __all__ = [
 ]
 
 _CURRENT: ContextVar[Precision] = ContextVar("precision", default=Precision.FP32)
-_SWITCHED_OFF: ContextVar[bool] = ContextVar("switched_off", default=False)
-
-_PRODUCTS: Final = frozenset(
-    {
-        *("__matmul__", "__rmatmul__", "addbmm", "addmm", "addmv", "baddbmm", "bilinear", "bmm"),
-        *("chain_matmul", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d"),
-        *("conv_transpose3d", "convolution", "einsum", "linear", "matmul", "mm", "mv"),
-        *("multi_head_attention_forward", "scaled_dot_product_attention", "tensordot"),
-    }
-)
-"""Functions that multiply matrices: GEMM-like ones, in SambaFlow's words."""
-_CARRYING: Final = frozenset(
-    {
-        *("__getitem__", "chunk", "clone", "contiguous", "detach", "expand", "expand_as"),
-        *("flatten", "flip", "max_pool1d", "max_pool2d", "max_pool3d", "movedim", "narrow"),
-        *("permute", "relu", "repeat", "repeat_interleave", "reshape", "reshape_as", "roll"),
-        *("select", "split", "squeeze", "swapaxes", "t", "tensor_split", "tile", "transpose"),
-        *("unbind", "unflatten", "unsqueeze", "view", "view_as", "__get__"),
-    }
-)
-"""Functions of one tensor whose numbers are some of its own, which bfloat16 has if the tensor has it."""
-_QUESTIONS: Final = frozenset(
-    {
-        *("__len__", "backward", "dim", "element_size", "get_device", "is_complex"),
-        *("is_contiguous", "is_floating_point", "is_nonzero", "numel", "register_hook"),
-        *("retain_grad", "size", "stride", "storage_offset", "data_ptr", "__set__", "__repr__"),
-        *("__format__", "register_post_accumulate_grad_hook", "is_inference", "_is_view"),
-        *("type", "numpy"),
-    }
-)
-"""What computes nothing."""
-_CONVERSIONS: Final = frozenset({"float", "to", "type_as", "_to_copy"})
-_NORMALISING: Final = {"batch_norm": (1, 2), "instance_norm": (1, 2)}
-"""Functions that write running statistics, with the positions of these."""
 _DTYPE: Final = Tensor.dtype.__get__  # type: ignore[attr-defined]
+_SWITCHED_OFF: ContextVar[bool] = ContextVar("switched_off", default=False)
 
 
 @contextlib.contextmanager
@@ -248,11 +222,11 @@ class _Narrowing(TorchFunctionMode):
         name = getattr(func, "__name__", "").partition(".")[0]
         if func is _DTYPE:
             return self._dtype(args[0])
-        if name in _QUESTIONS:
+        if name in QUESTIONS:
             return func(*args, **keywords)
         if is_in_place(func) or keywords.get("out") is not None:
             return self._in_place(func, args, keywords)
-        if name in _NORMALISING and self._has_statistics(name, args, keywords):
+        if name in NORMALISING and self._has_statistics(name, args, keywords):
             return self._normalized(func, name, args, keywords)
         if not _SWITCHED_OFF.get() and _converts(name, args, keywords):
             return self._converted(func, args, keywords)
@@ -290,7 +264,7 @@ class _Narrowing(TorchFunctionMode):
         computed = [leaf for leaf in pytree.tree_leaves(results) if _is_float32(leaf)]
         for leaf in computed:
             self._kept[leaf] = True
-        if computed and name not in _CARRYING:
+        if computed and name not in CARRYING:
             self._state.note(reason, name)
         return results
 
@@ -301,13 +275,13 @@ class _Narrowing(TorchFunctionMode):
         if self._precision is Precision.BF16_THROUGHOUT:
             return None
         if self._precision is Precision.MIXED:
-            if name in _PRODUCTS:
+            if name in PRODUCTS:
                 return None
-            return "" if name in _CARRYING and len(tensors) == 1 else NO_PRODUCT
+            return "" if name in CARRYING and len(tensors) == 1 else NO_PRODUCT
         kept = [tensor for tensor in tensors if tensor in self._kept]
         if not kept:
             return None
-        if name in _PRODUCTS and any(_type(tensor) is torch.bfloat16 for tensor in tensors):
+        if name in PRODUCTS and any(_type(tensor) is torch.bfloat16 for tensor in tensors):
             return None
         return CONVERSION
 
@@ -329,7 +303,7 @@ class _Narrowing(TorchFunctionMode):
         if torch.float16 not in self._state.wide_types or not args:
             return False
         types = [one for one in (*args, keywords.get("dtype")) if isinstance(one, torch.dtype)]
-        return name == "half" or (name in _CONVERSIONS and types == [torch.float16])
+        return name == "half" or (name in CONVERSIONS and types == [torch.float16])
 
     def _converted(self, func: Callable[..., Any], args: Any, keywords: dict[str, Any]) -> Any:
         """Convert a tensor to float32, as the module asks for."""
@@ -361,7 +335,7 @@ class _Narrowing(TorchFunctionMode):
         return func(*args, **keywords)
 
     def _has_statistics(self, name: str, args: Any, keywords: Mapping[str, Any]) -> bool:
-        places = (args[place] for place in _NORMALISING[name] if place < len(args))
+        places = (args[place] for place in NORMALISING[name] if place < len(args))
         named = (keywords.get(key) for key in ("running_mean", "running_var"))
         return any(map(_is_float32, (*places, *named)))
 
@@ -385,7 +359,7 @@ class _Narrowing(TorchFunctionMode):
 
 def _converts(name: str, args: Any, keywords: Mapping[str, Any]) -> bool:
     """Return whether a call converts a tensor to float32."""
-    if name not in _CONVERSIONS or not args or not isinstance(args[0], Tensor):
+    if name not in CONVERSIONS or not args or not isinstance(args[0], Tensor):
         return False
     if name == "float":
         return True
