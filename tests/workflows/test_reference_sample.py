@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,10 +17,17 @@ import samba_onnx
 from samba_onnx.errors import InvalidModelError, UsageError
 from samba_onnx.facts.tolerances import OUTPUT
 from samba_onnx.loading import load_model
+from samba_onnx.passes.sharding.collectives import SHARDED
 from samba_onnx.program.program import DEFAULT_GRAPH
 from samba_onnx.safety.sampling import SampleRun
 from samba_onnx.workflows import reference_sample
-from samba_onnx.workflows.reference_sample import Sample, is_tried, keep_sample, make_sample
+from samba_onnx.workflows.reference_sample import (
+    Sample,
+    _dimensions,
+    is_tried,
+    keep_sample,
+    make_sample,
+)
 from samba_onnx.workflows.sample_inputs import random_inputs
 from tests.safety.small_models import model, node, relu, value
 
@@ -298,3 +306,10 @@ def test_a_model_that_takes_fewer_integers_than_it_shows_is_sampled_with_0_and_1
     with samba_onnx.convert(model, tmp_path / "m.pef") as pef:
         assert set(np.unique(pef.reference_inputs()["i"]).tolist()) == {0, 1}
         assert samba_onnx.verify(model, pef).runs[0] == "seed 0, integers 0 and 1, weights mapped"
+
+
+def test_sizes_of_an_output_are_those_of_all_its_parts() -> None:
+    output = ir.val("y", ir.DataType.FLOAT, (2, 3))
+    assert _dimensions(output) == (2, 3)
+    output.meta[SHARDED] = SimpleNamespace(shape=ir.Shape((8, 3)))
+    assert _dimensions(output) == (8, 3)
