@@ -17,13 +17,14 @@ import samba_onnx
 from samba_onnx.errors import InvalidModelError, UsageError
 from samba_onnx.facts.tolerances import OUTPUT
 from samba_onnx.loading import load_model
-from samba_onnx.passes.sharding.collectives import SHARDED
+from samba_onnx.passes.sharding.collectives import CONTENT, SHARDED
 from samba_onnx.program.program import DEFAULT_GRAPH
 from samba_onnx.safety.sampling import SampleRun
 from samba_onnx.workflows import reference_sample
 from samba_onnx.workflows.reference_sample import (
     Sample,
     _dimensions,
+    _specifications,
     is_tried,
     keep_sample,
     make_sample,
@@ -313,3 +314,17 @@ def test_sizes_of_an_output_are_those_of_all_its_parts() -> None:
     assert _dimensions(output) == (2, 3)
     output.meta[SHARDED] = SimpleNamespace(shape=ir.Shape((8, 3)))
     assert _dimensions(output) == (8, 3)
+
+
+def test_inputs_are_drawn_in_whole_and_shards_of_weights_are_not() -> None:
+    names = ("weight", "shard", "plain", "scalar")
+    weight, shard, plain, scalar = (ir.val(name, ir.DataType.FLOAT, (2, 3)) for name in names)
+    weight.meta[CONTENT] = "the whole weight"
+    shard.meta[SHARDED] = SimpleNamespace(shape=ir.Shape((8, "n")))
+    scalar.shape = None
+    graph = ir.Graph([weight, shard, plain, scalar], [], nodes=[], name="g")
+    assert _specifications(ir.Model(graph, ir_version=10)) == {
+        "shard": ("tensor(float)", (8, 2)),
+        "plain": ("tensor(float)", (2, 3)),
+        "scalar": ("tensor(float)", ()),
+    }
