@@ -24,6 +24,7 @@ from samba_onnx.workflows import reference_sample
 from samba_onnx.workflows.reference_sample import (
     Sample,
     _dimensions,
+    _obstacle,
     _specifications,
     is_tried,
     keep_sample,
@@ -328,3 +329,17 @@ def test_inputs_are_drawn_in_whole_and_shards_of_weights_are_not() -> None:
         "plain": ("tensor(float)", (2, 3)),
         "scalar": ("tensor(float)", ()),
     }
+
+
+def test_large_weights_are_told_in_gigabytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    content = np.zeros(30_000_000, np.float32)
+    weight = ir.val("w", const_value=ir.tensor(content, name="w"))
+    graph = ir.Graph([], [], nodes=[], initializers=[weight], name="g")
+    large = ir.Model(graph, ir_version=10)
+    assert _obstacle(large, explicit=False) == ""
+    monkeypatch.setattr(reference_sample, "WEIGHT_BYTES", content.nbytes - 1)
+    words = "it has 0.1 GB of weights; ask for one with --sample"
+    assert _obstacle(large, explicit=False) == words
+    assert _obstacle(large, explicit=True) == ""
+    monkeypatch.setattr(reference_sample, "WEIGHT_BYTES", content.nbytes)
+    assert _obstacle(large, explicit=False) == ""
