@@ -1,7 +1,8 @@
-"""Hold modelled times against published ones: ``python -m benchmarks fidelity [--rows TEXT] [--page]``.
+"""Hold modelled times against published ones: ``python -m benchmarks fidelity [--rows TEXT] [--page] [--fit]``.
 
 Each program is built from its configuration, without weights, and compiled for the profile of its row. ``--page``
-writes the table into ``docs/fidelity.md`` and the bands of errors into ``samba_onnx/report/fidelity.toml``.
+writes the table into ``docs/fidelity.md`` and the bands of errors into ``samba_onnx/report/fidelity.toml``. ``--fit`` fits the constants
+of the targets to the fitted half of the rows and writes them into their files.
 """
 
 from __future__ import annotations
@@ -16,12 +17,13 @@ from operator import truediv
 from pathlib import Path
 from typing import Final
 
+from benchmarks.fidelity_fit import fit
 from benchmarks.fidelity_programs import planned
+from benchmarks.fidelity_terms import gradient_bytes
 from benchmarks.published import FITTED, PublishedRow, published_rows
 from benchmarks.table import geometric_mean
 from samba_onnx.pef.manifest import Manifest
-from samba_onnx.pef.schedule_time import schedule_time
-from samba_onnx.program.kinds import SymbolKind
+from samba_onnx.pef.schedule_time import run_time
 
 ROOT: Final = Path(__file__).parents[1]
 PAGE: Final = ROOT / "docs" / "fidelity.md"
@@ -54,11 +56,9 @@ class Result:
 
 def seconds(row: PublishedRow, manifest: Manifest) -> float:
     """Return the modelled time of one run on the RDU, with the sum of gradients of replicas behind it."""
-    time = schedule_time(manifest.graphs[0], manifest.stages()).on_rdu
+    time = run_time(manifest, manifest.graphs[0]).on_rdu
     if row.replicas > 1:
-        gradients = [s.bytes or 0 for s in manifest.symbols if s.kind is SymbolKind.GRADIENT]
-        sent = 2 * (row.replicas - 1) * sum(gradients) // row.replicas
-        time += manifest.target.exchange_seconds(sent)
+        time += manifest.target.exchange_seconds(gradient_bytes(manifest, row.replicas))
     return time
 
 
@@ -181,7 +181,11 @@ def main(arguments_: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks fidelity", description=__doc__)
     parser.add_argument("--rows", default="", help="only rows whose id has this text")
     parser.add_argument("--page", action="store_true", help="write docs/fidelity.md and the bands")
+    parser.add_argument("--fit", action="store_true", help="fit the targets' constants, and stop")
     arguments = parser.parse_args(arguments_)
+    if arguments.fit:
+        fit(print)
+        return
     results = []
     for row in published_rows():
         if arguments.rows in row.id:

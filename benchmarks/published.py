@@ -54,7 +54,7 @@ def published_rows() -> tuple[PublishedRow, ...]:
     """Return all rows, in the order of the file, each in its half.
 
     Raises:
-        ValueError: Two rows have one id.
+        ValueError: Two rows have one id, or a series names a row that it does not have.
     """
     rows = [row for series in _document()["series"] for row in _rows(dict(series))]
     if len({row.id for row in rows}) != len(rows):
@@ -89,13 +89,15 @@ def _document() -> dict[str, Any]:
 
 
 def _rows(series: dict[str, Any]) -> list[PublishedRow]:
-    """Return the rows of a series; the rule by which they alternate is at the head of the file."""
-    name, rows = series.pop("id"), series.pop("rows")
-    alternating = series.pop("measured", True) and len(rows) > 1
+    """Return the rows of a series, each in its half, which the series states."""
+    name, rows, fitted = series.pop("id"), series.pop("rows"), series.pop("fitted", [])
+    unknown = set(fitted) - {row.get("id") for row in rows}
+    if unknown:
+        raise ValueError(f"{_FILE.name}: {name} has no row {', '.join(sorted(unknown))}")
     made = []
-    for number, row in enumerate(rows):
-        half = FITTED if alternating and number % 2 == 0 else JUDGED
-        whole = {**series, **row, "series": name, "half": half}
+    for row in rows:
+        whole = {**series, **row, "series": name}
+        whole["half"] = FITTED if row.get("id") in fitted else JUDGED
         whole["id"] = f"{name}/{row['id']}" if "id" in row else name
         made.append(PublishedRow(**whole))
     return made

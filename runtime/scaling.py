@@ -70,7 +70,7 @@ class StepModel:
         self._target = manifest.target
         self._batches = graph.spatial_batches or 1
         self._alone = run_time(manifest, graph)
-        self._times, once = call_seconds(graph, manifest.stages())
+        self._times, once = call_seconds(graph, manifest.stages(), manifest.target)
         self._once = once + self._alone.residents
         self._schedule = GraphSchedule(manifest, graph)
         self._planner = ReductionPlanner(self._schedule, self.buckets)

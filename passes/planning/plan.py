@@ -77,6 +77,8 @@ class GraphPlan:
     """Nodes on the RDU whose support is not fully documented, by ``operator: evidence``."""
     notes: tuple[str, ...]
     """Sentences for the report."""
+    target: TargetSummary
+    """The device's figures."""
 
     @property
     def seconds(self) -> float:
@@ -86,7 +88,7 @@ class GraphPlan:
         """
         stages: dict[int, Section | Fallback] = {one.id: one for one in self.sections}
         stages |= {one.id: one for one in self.fallbacks}
-        return schedule_time(self.graph, stages).total
+        return schedule_time(self.graph, stages, self.target).total
 
 
 def plan(
@@ -167,6 +169,7 @@ def plan(
         stages=tuple((record.id, stage.group) for record, stage in records),
         experimental=_experimental(stages, placement),
         notes=_notes(sections, target),
+        target=target.summary,
     )
 
 

@@ -12,6 +12,7 @@ from torch import fx
 from samba_onnx.errors import ModelError, UsageError
 from samba_onnx.facts.names import SEPARATOR, symbol_name
 from samba_onnx.program.fusion_marks import MARK
+from samba_onnx.program.scopes import OPERATOR_KEY
 from samba_onnx.program.source_location import trace_location
 from samba_onnx.tensor import SambaTensor
 from samba_onnx.tensor.inputs import key_text
@@ -59,6 +60,24 @@ def operator_name(node: fx.Node) -> str:
     if isinstance(target, torch._ops.OpOverload):
         return target._schema.name.rpartition("::")[2].strip("_")
     return getattr(target, "__name__", str(target))
+
+
+def whole_operator(node: fx.Node) -> str:
+    """Return what tells an operator of a captured graph from all others, for what is computed of it.
+
+    Args:
+        node: A node of the captured graph, or one that it became on the way, which states the name.
+
+    Returns:
+        Its name. Empty for an operator that goes through elements one by one: those of one line of a model
+        are one expression.
+    """
+    stated: str | None = node.meta.get(OPERATOR_KEY)
+    if stated is not None:
+        return stated
+    target = node.target
+    pointwise = isinstance(target, torch._ops.OpOverload) and torch.Tag.pointwise in target.tags
+    return "" if pointwise else node.name
 
 
 def refused(node: fx.Node, why: str) -> ModelError:

@@ -2,6 +2,9 @@
 
 In spatial mapping calls are made for each mini-batch. Copies are made once a run, and so is the launch of each
 section, for all of them stay on the chip, and the copies of what changes there, which are in no section's time.
+
+An exchange between RDUs streams what the section before it computes, so that it takes its latency, and of the rest only
+what takes longer than that section.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from samba_onnx.pef.manifest import Cause, Fallback, Graph, Manifest, Section
+from samba_onnx.pef.target_summary import TargetSummary
 from samba_onnx.pef.timing import SectionTime, Term
 
 __all__ = ["ScheduleTime", "call_seconds", "run_time", "schedule_time"]
@@ -30,7 +34,7 @@ class ScheduleTime:
     fill: float
     """Filling of the sections' pipelines."""
     collectives: float
-    """Exchanges between RDUs."""
+    """Exchanges between RDUs, without what goes on beside the sections that compute what is exchanged."""
     host_transfers: float
     """Copies between host and RDU."""
     cpu: float
@@ -63,20 +67,21 @@ def run_time(manifest: Manifest, graph: Graph) -> ScheduleTime:
         manifest: What the PEF says about itself.
         graph: One of its graphs.
     """
-    time = schedule_time(graph, manifest.stages())
+    time = schedule_time(graph, manifest.stages(), manifest.target)
     if not graph.spatial_batches:
         return time
     return replace(time, residents=_resident_seconds(graph, manifest))
 
 
 def call_seconds(
-    graph: Graph, stages: Mapping[int, Section | Fallback]
+    graph: Graph, stages: Mapping[int, Section | Fallback], target: TargetSummary
 ) -> tuple[Mapping[int, float], float]:
     """Return the parts of a run in the order of its schedule, instead of by what takes them.
 
     Args:
         graph: A graph.
         stages: Its sections and fallbacks by id.
+        target: The device's figures.
 
     Returns:
         What each call takes with the copies that are made for it, by its id. Then what is made once a run in
@@ -89,6 +94,8 @@ def call_seconds(
         launches = {call.id: _launch(stages[call.stage]) for call in graph.calls}
         calls = {call: time - launches[call] for call, time in seconds.items()}
         return calls, sum(launches.values()) + sum(time for _, time in copies)
+    for exchange, hidden in _beside(graph, stages, target).items():
+        seconds[exchange] -= hidden
     first = graph.calls[0].id if graph.calls else 0
     for call, time in copies:
         call = first if call is None else call
@@ -96,12 +103,15 @@ def call_seconds(
     return seconds, 0.0
 
 
-def schedule_time(graph: Graph, stages: Mapping[int, Section | Fallback]) -> ScheduleTime:
+def schedule_time(
+    graph: Graph, stages: Mapping[int, Section | Fallback], target: TargetSummary
+) -> ScheduleTime:
     """Return what a run with all inputs and all outputs is modelled to take.
 
     Args:
         graph: A graph.
         stages: Its sections and fallbacks by id, as ``Manifest.stages`` has them.
+        target: The device's figures.
 
     Returns:
         The parts. The longest of a section's compute and traffic counts; the others go on at the same
@@ -125,10 +135,32 @@ def schedule_time(graph: Graph, stages: Mapping[int, Section | Fallback]) -> Sch
         on_chip=repeats * longest[Term.ON_CHIP],
         off_chip=repeats * longest[Term.OFF_CHIP],
         fill=repeats * sum(time.fill for time in sections),
-        collectives=sum(between, start=0.0),
+        collectives=sum(between) - sum(_beside(graph, stages, target).values(), start=0.0),
         host_transfers=sum(copy.seconds for copy in graph.run_transfers) - sum(between),
         cpu=repeats * sum(stage.seconds for stage in times if isinstance(stage, Fallback)),
     )
+
+
+def _beside(
+    graph: Graph, stages: Mapping[int, Section | Fallback], target: TargetSummary
+) -> Mapping[int, float]:
+    """Return how much of each exchange goes on beside the section before it, by call."""
+    if target.timing is None:
+        return {}
+    sent = {c.call: c.seconds for c in graph.run_transfers if c.cause is Cause.COLLECTIVE}
+    latency = target.exchange_seconds(0)
+    beside: dict[int, float] = {}
+    busy = 0.0
+    for call in graph.calls:
+        stage = stages[call.stage]
+        if call.id in sent:
+            beside[call.id] = min(max(sent[call.id] - latency, 0.0), busy)
+            busy -= beside[call.id]
+        elif isinstance(stage, Fallback):
+            busy = 0.0
+        elif stage.seconds:  # what only renames elements is no section of its own
+            busy = 0.0 if stage.time is None else stage.time.overlapped
+    return beside
 
 
 def _launch(stage: Section | Fallback) -> float:

@@ -7,9 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 from samba_onnx.pef.decoding import MAY_BE_MISSING
 from samba_onnx.pef.timing import TimingFigures
+
+SHARING: Final = 3
+"""Values that share the rate of those that do not lie in all channels: the operands and the result of a product."""
 
 
 @dataclass(frozen=True)
@@ -35,19 +39,15 @@ class Tier:
             wide_bytes: The size from which a value lies in all channels.
 
         Returns:
-            Seconds: bytes over the wide rate if the largest value lies in all channels. If not, each value
-            has some of them: up to three values share the narrow rate, as a single operator's do, and more
-            of at least a hundredth of the largest one a third of it each, up to the wide rate.
+            Seconds: all bytes over the wide rate, but not less than the three largest values that do not lie
+            in all channels over the narrow rate, which these have to share, as those of a single operator do.
+            So one more value never takes less time, nor do more bytes of a value, except where they make
+            it lie in all channels.
         """
-        largest = max(sizes, default=0)
-        if not largest:
-            return 0.0
         rate = self.wide_bytes_per_second or self.bytes_per_second
-        if largest < wide_bytes:
-            streams = sum(100 * size >= largest for size in sizes)
-            narrow = self.narrow_bytes_per_second or self.bytes_per_second
-            rate = min(rate, narrow * max(1.0, streams / 3))
-        return sum(sizes) / rate
+        narrow = self.narrow_bytes_per_second or self.bytes_per_second
+        sharing = sorted((size for size in sizes if size < wide_bytes), reverse=True)[:SHARING]
+        return max(sum(sizes) / rate, sum(sharing) / narrow)
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,9 @@ SCOPES_KEY = "pkg.torch.onnx.name_scopes"
 """Metadata of torch's exporter: the node's enclosing modules as the text of a Python list."""
 OWN_SCOPE_KEY = "samba.scope"
 """Metadata of our own exporter: the path of the module, led by the model's name, joined by ``__``."""
+OPERATOR_KEY = "samba.operator"
+"""Metadata of our own exporter: the operator of torch that a node computes or is a part of, forward or backward;
+empty for one that goes through elements one by one."""
 _LONGEST_TEXT = 10_000
 _QUOTED = re.compile(r"'([^']*)'|\"([^\"]*)\"")
 

@@ -8,15 +8,18 @@ from benchmarks.fidelity_programs import BUILDERS
 from benchmarks.published import published_figures, published_row, published_rows
 
 
-def test_rows_alternate_between_halves() -> None:
-    series: dict[str, list[str]] = {}
-    for row in published_rows():
-        series.setdefault(row.series, []).append(row.half)
-    projections = series.pop("sn30/bert/projection")
-    assert set(projections) == {"judged"}
-    for halves in series.values():
-        rule = ["fitted", "judged"] * len(halves)
-        assert halves == (rule[: len(halves)] if len(halves) > 1 else ["judged"])
+def test_every_judged_row_has_something_that_no_fitted_row_has() -> None:
+    fitted = [row for row in published_rows() if row.half == "fitted"]
+    judged = [row for row in published_rows() if row.half == "judged"]
+    assert {row.half for row in published_rows()} == {"fitted", "judged"}
+    programs = {(row.program, row.profile, row.level, *sorted(row.sizes.items())) for row in fitted}
+    for row in judged:
+        program = (row.program, row.profile, row.level, *sorted(row.sizes.items()))
+        assert program not in programs or row.replicas > 1 or "projection" in row.series
+    widths = {row.sizes["width"] for row in fitted if row.program == "gpt2"}
+    assert widths == {1600}
+    assert {row.sizes["model"] for row in fitted if "llama" in row.program} == {"llama-3-8b"}
+    assert not [row.id for row in fitted if row.program == "llama_prompt"]
 
 
 def test_figures_and_sizes_of_rows() -> None:

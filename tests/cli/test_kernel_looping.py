@@ -58,7 +58,7 @@ def test_a_pef_has_launches_as_they_are_looped(model: str, tmp_path: Path) -> No
     with load_pef(path) as pef:
         manifest = pef.manifest
     assert manifest.target.name == "sn40l:kernel-looping,tuned"
-    time = schedule_time(manifest.graphs[0], manifest.stages())
+    time = schedule_time(manifest.graphs[0], manifest.stages(), manifest.target)
     assert time.launch == pytest.approx(2 * _launch(), rel=1e-12)
     assert [bool(section.time and section.time.launch) for section in manifest.sections] == (
         [True, True] + 6 * [False]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from onnx import parser
 from onnx.reference import ReferenceEvaluator
 
+import samba_onnx
 from samba_onnx.errors import (
     DeviceError,
     ExecutionError,
@@ -569,3 +571,36 @@ def test_reference_evaluator_agrees_on_the_chain(tmp_path: Path) -> None:
     expected = ReferenceEvaluator(whole).run(None, {"x": OTHER})[0]
     with build(tmp_path, chain()) as pef, Device(pef, prepack=False) as device:
         np.testing.assert_array_equal(device.run({"x": OTHER})["y"], expected)
+
+
+def test_one_lock_for_all_of_a_device_and_the_libraries_that_are_stated(tmp_path: Path) -> None:
+    mutex = threading.RLock()
+    with build(tmp_path, linear()) as pef, Device(pef, mutex=mutex) as device:
+        assert device.lock.mutex is mutex
+        assert device.ledger.lock is device.lock
+        assert device.profile.lock is device.lock
+        with pytest.raises(UsageError, match=r"none\.so"):
+            Device(pef, custom_ops=[tmp_path / "none.so"])
+
+
+def test_a_graph_for_each_of_several_sizes_is_called_by_the_names_of_the_model(
+    tmp_path: Path,
+) -> None:
+    model = parser.parse_model(
+        """<ir_version: 10, opset_import: ["": 21]>
+        g (float[batch,2] x) => (float[batch,2] y, float[batch,2] z) { y = Neg(x) z = Abs(x) }"""
+    )
+    dims = {"batch": (1, 4)}
+    with (
+        samba_onnx.convert(model, tmp_path / "m.pef", dims=dims, sample=False) as pef,
+        Device(pef) as device,
+    ):
+        last = pef.manifest.graphs[-1].name
+        for batch in (4, 1):
+            x = RNG.standard_normal((batch, 2)).astype(np.float32)
+            assert device.run({"x": x}).keys() == {"y", "z"}
+            results = device.run({"x": x}, ["z"])
+            assert results.keys() == {"z"}
+            np.testing.assert_array_equal(results["z"], np.abs(x))
+        with pytest.raises(InputError):
+            device.run({"x": x}, graph=last)

@@ -64,7 +64,11 @@ def test_passes(options: dict[str, Any], expected: list[list[int]]) -> None:
         ({"section_ids": [1.0]}, UsageError, "has 1.0; give integers"),
         ({"section_ids": [10, 1]}, ScheduleError, "section 1 .* 'main', which has 10, 11, 12, 13"),
         ({"section_ids": {1}}, ScheduleError, "section 1 does not exist"),
-        ({"section_types": ["sgd"]}, ScheduleError, "SGD .* 'main', which has FWD, BCKWD, OPT"),
+        (
+            {"section_types": ["sgd"]},
+            ScheduleError,
+            "^section type SGD .* 'main', which has FWD, BCKWD, OPT",
+        ),
         ({"from_call": 6}, ScheduleError, "call 6 does not exist .* calls are 0 to 4"),
         ({"until_call": -1}, ScheduleError, "call -1 does not exist"),
         ({"until_call": "2"}, ScheduleError, "call '2' does not exist"),

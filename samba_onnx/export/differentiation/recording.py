@@ -20,7 +20,8 @@ from samba_onnx.export.decomposition.dropout import Draw, applied, is_dropout
 from samba_onnx.export.decomposition.functionalizing import is_written
 from samba_onnx.export.decomposition.rewriting import rewritten
 from samba_onnx.export.differentiation.substitution import Substitution
-from samba_onnx.export.naming import operator_name
+from samba_onnx.export.naming import operator_name, whole_operator
+from samba_onnx.program.scopes import OPERATOR_KEY
 from samba_onnx.program.source_location import trace_location
 
 BACKWARD: Final = "backward"
@@ -94,6 +95,7 @@ def _mark(node: fx.Node, origin: fx.Node, backward: bool) -> None:
         path = next((path for path, _ in reversed(list(modules.values()))), "")
         step = f"{operator_name(origin)}_bwd"
         modules[BACKWARD] = (f"{path}.{step}" if path else step, step)
+    node.meta[OPERATOR_KEY] = whole_operator(origin)
     node.meta["nn_module_stack"] = modules
     node.meta["stack_trace"] = origin.meta.get("stack_trace", "")
     node.meta[BACKWARD] = backward

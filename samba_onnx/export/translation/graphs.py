@@ -15,7 +15,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 import samba_onnx.export.operators  # noqa: F401  fills the table
 from samba_onnx.errors import InternalError, ModelError
 from samba_onnx.export.decomposition.rules import decomposed
-from samba_onnx.export.naming import fusion_mark, refused, scope_name
+from samba_onnx.export.naming import fusion_mark, refused, scope_name, whole_operator
 from samba_onnx.export.operators.custom import CustomRule, find_custom
 from samba_onnx.export.operators.custom_context import TranslationContext
 from samba_onnx.export.operators.registry import (
@@ -36,6 +36,7 @@ from samba_onnx.export.translation.complex_numbers import (
 from samba_onnx.export.translation.custom_operators import custom_results
 from samba_onnx.export.translation.dtypes import onnx_type
 from samba_onnx.export.translation.fallback import borrowed
+from samba_onnx.program.scopes import OPERATOR_KEY
 from samba_onnx.program.source_location import STACK_TRACE
 
 _INLINED: Final = frozenset({"wrap_with_set_grad_enabled", "invoke_subgraph"})
@@ -138,7 +139,8 @@ class _Translator:
             self.build.scope = scope_name(self.root, node)
         trace = node.meta.get("stack_trace")
         if trace:
-            self.build.metadata = {STACK_TRACE: trace} | fusion_mark(node)
+            place = {STACK_TRACE: trace, OPERATOR_KEY: whole_operator(node)}
+            self.build.metadata = place | fusion_mark(node)
 
     def _attribute(self, graph_module: fx.GraphModule, node: fx.Node) -> Any:
         content: Any = graph_module

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from samba_onnx.passes.planning.costs import cost
 from samba_onnx.passes.planning.products import product_size
+from samba_onnx.passes.targets import load_target
 from samba_onnx.pef.target_summary import TargetSummary
 from samba_onnx.pef.timing import LaunchOrigin, SectionTime, Term, TimingFigures
 from tests.passes.planning.plan_samples import figures, parse
@@ -72,6 +73,17 @@ def test_products_that_share_a_section_wait_for_the_slowest() -> None:
     assert time(TWO, device()).fill == 2 * 2.0**-20
 
 
+def test_a_product_beside_other_operators_shares_the_chip() -> None:
+    text = """g (float[256,256] a, float[256,256] b) => (float[256,256] y) <float[256,256] c> {
+        c = MatMul (a, b)
+        y = Relu (c)
+    }"""
+    assert time(text, device()).compute == WORK / PEAK / 0.25 + 256**2 / PEAK * 2**6
+    # Other names of its elements are no operator.
+    renamed = text.replace("Relu", "Transpose")
+    assert time(renamed, device()).compute == WORK / PEAK / 0.5
+
+
 def test_a_product_is_rounded_up_to_granules_and_to_the_units_of_the_device() -> None:
     small = "g (float[33,32] a, float[32,32] b) => (float[33,32] y) { y = MatMul (a, b) }"
     (node,) = parse(small).graph
@@ -91,17 +103,47 @@ def test_other_operators_go_through_elements() -> None:
     assert time(text, device()).compute == 1024 / PEAK * 2**6
 
 
-def test_values_pass_at_a_rate_by_the_largest_and_by_how_many_there_are() -> None:
+def test_the_three_largest_narrow_values_share_a_rate_and_all_values_another() -> None:
     wide = device()
     assert time(ONE, wide, (2**24, 2**20)).off_chip == (2**24 + 2**20) / 2**36
     assert time(ONE, wide, (2**20,)).off_chip == 2.0**-14
     assert time(ONE, wide, (2**20,) * 3).off_chip == 3 * 2.0**-14
-    # Six values have twice the rate of three; from twelve on it is the wide one.
-    assert time(ONE, wide, (2**20,) * 6).off_chip == 3 * 2.0**-14
+    # More of them are in other channels, until these are as busy as all together.
+    assert time(ONE, wide, (2**20,) * 12).off_chip == 3 * 2.0**-14
     assert time(ONE, wide, (2**20,) * 24).off_chip == 24 * 2.0**20 / 2**36
-    # What is small beside the largest is no stream.
-    assert time(ONE, wide, (2**20, *(64,) * 16)).off_chip == (2**20 + 1024) / 2**34
+    # A value in all channels does not make the others quicker.
+    assert time(ONE, wide, (2**24, *[2**23] * 3)).off_chip == 3 * 2.0**23 / 2**34
     assert time(ONE, figures(), (2**24,)).off_chip == 2.0**-16
+
+
+VALUES = st.lists(st.integers(0, 2 * TIMING.wide_bytes), max_size=8)
+TIERS = st.sampled_from([load_target(name).summary for name in ("sn10", "sn30:4tiles", "sn40l")])
+
+
+@given(target=TIERS, sizes=VALUES, more=st.integers(0, 2 * TIMING.wide_bytes))
+def test_one_more_value_never_takes_less_time(
+    target: TargetSummary, sizes: list[int], more: int
+) -> None:
+    for tier in target.tiers:
+        before = tier.seconds(sizes, TIMING.wide_bytes)
+        assert tier.seconds([*sizes, more], TIMING.wide_bytes) >= before
+        assert tier.seconds([*reversed(sizes)], TIMING.wide_bytes) == before
+
+
+@given(target=TIERS, sizes=VALUES, place=st.integers(0, 7), more=st.integers(0, 2**24))
+def test_more_bytes_of_a_value_never_take_less_time(
+    target: TargetSummary, sizes: list[int], place: int, more: int
+) -> None:
+    """But for the one step that is published, where they make it lie in all channels."""
+    if place >= len(sizes):
+        return
+    larger = [*sizes]
+    larger[place] += more
+    if sizes[place] < TIMING.wide_bytes <= larger[place]:
+        return
+    for tier in target.tiers:
+        before = tier.seconds(sizes, TIMING.wide_bytes)
+        assert tier.seconds(larger, TIMING.wide_bytes) >= before
 
 
 def test_what_only_renames_elements_takes_no_time() -> None:

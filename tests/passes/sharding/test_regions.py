@@ -155,6 +155,16 @@ def test_operators_of_other_domains_have_rules_of_no_other() -> None:
     }
 
 
+def test_an_operator_of_another_domain_reads_its_weight_whole() -> None:
+    proto = parse("""g (float[4,2] x) => (float[4,2] y) <float[2,2] w = {1, 2, 3, 4}, float[2,2] h> {
+        h = mine.Identity(w)
+        y = MatMul(x, h)
+    }""")
+    done = cut_model(proto, 2)
+    (own,) = (node for node in done.model.graph if node.domain == "mine")
+    assert own.inputs[0] is done.model.graph.initializers["w"]
+
+
 def test_a_weight_that_one_node_reads_whole_is_whole_for_the_next() -> None:
     text = """g (float[4,4] x, float[4,4] w) => (y, z) {
         a = Tanh(x)
@@ -187,10 +197,11 @@ def test_a_value_that_is_cut_along_two_axes_is_multiplied_whole() -> None:
 
 
 def test_of_two_factors_the_smaller_is_gathered() -> None:
-    text = "g (float[4,6] x, float[6,20] z) => (y) { y = MatMul(x, z) }"
-    done = hold(text, x=HALVES, z=even(1, 20, 2, 2))
-    (gather,) = (node for node in done.model.graph if node.op_type == "AllGather")
-    assert gather.inputs[0] is done.model.graph.inputs[0]
+    text = "g (float[ROWS,6] x, float[6,20] z) => (y) { y = MatMul(x, z) }"
+    for rows, place in ((4, 0), (30, 1)):
+        done = hold(text.replace("ROWS", str(rows)), x=even(0, rows, 2, 2), z=even(1, 20, 2, 2))
+        (gather,) = (node for node in done.model.graph if node.op_type == "AllGather")
+        assert gather.inputs[0] is done.model.graph.inputs[place]
 
 
 def test_names_of_new_values_are_free() -> None:

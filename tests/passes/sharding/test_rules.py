@@ -7,7 +7,7 @@ in float64, where sums in another order differ by less than 1e-12.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -110,6 +110,14 @@ def own(
     return graph.node(
         "ScatterND", data or graph.front(), rows, updates or graph.weight(count, 1, 6)
     )
+
+
+def pairs(graph: Graph, second: Sequence[int]) -> str:
+    """Write the same numbers twice into a row of an axis that is cut, in places that are stated by row."""
+    columns = [np.arange(8), np.array(second)]
+    parts = [graph.constant(np.repeat(each, 2).reshape(8, 2, 1)) for each in columns]
+    rows = graph.node("Concat", *parts, axis=-1)
+    return graph.node("ScatterND", graph.front(), rows, graph.constant(np.ones((8, 2, 6))))
 
 
 def words(graph: Graph, table: str, dtype: type[np.integer] = np.int64) -> str:
@@ -369,6 +377,9 @@ CASES: tuple[Case, ...] = (
     Case("ScatterND whole", lambda g: g.node("ScatterND", "x", g.constant(np.array([[1], [3]])), g.node("Tanh", g.weight(2, 6, 8)))),
     Case("ScatterND own rows in another order", lambda g: own(g, np.zeros((8, 1, 1), np.int64), order=-1), (), "G", "ScatterND writes where its indices say"),
     Case("ScatterND of updates that are cut", lambda g: own(g, np.arange(8).reshape(8, 1, 1) % 3, data=g.node("Transpose", "x", perm=[2, 0, 1]), updates=g.node("ReduceSum", g.front(), g.integers(1))), (0,)),
+    Case("ScatterND own rows that differ within an RDU", lambda g: pairs(g, [0, 0, 1, 1, 0, 0, 0, 0]), (0,)),
+    Case("ScatterND own rows that differ between RDUs", lambda g: pairs(g, [0, 0, 0, 0, 1, 1, 1, 1]), (0,)),
+    Case("ScatterND of rows that are cut", lambda g: g.node("ScatterND", g.node("Transpose", "x", perm=[2, 0, 1]), g.node("Concat", g.constant(np.arange(8).reshape(8, 1)), g.constant(np.arange(8).reshape(8, 1) % 3), axis=-1), g.node("ReduceSum", g.front(), g.integers(1), keepdims=0)), (0,)),
     Case("Split of blocks", blocks, (2,)),
     Case("Split in unequal parts", lambda g: g.node("Split", twice(g), g.integers(3, 13), axis=2, outputs=2), (), "G", "Split takes pieces that RDUs have in unequal parts"),
     Case("Slice of two axes", lambda g: g.node("Slice", twice(g), g.integers(1, 8), g.integers(4, 16), g.integers(1, 2)), (2,)),

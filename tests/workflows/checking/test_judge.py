@@ -244,3 +244,9 @@ def test_units_of_a_distance() -> None:
     assert nothing.in_units_of(one) == nothing.in_units_of(nothing) == 0.0
     assert one.in_units_of(nothing) == math.inf
     assert one.in_units_of(Distance(1.0, 0.25)) == 4.0
+
+
+def test_results_without_numbers_agree() -> None:
+    empty = np.zeros((0, 3), np.float32)
+    assert judgement(empty, empty).errors == {"y": 0.0}
+    assert judgement(np.zeros((0, 2), np.float32), empty).mismatches

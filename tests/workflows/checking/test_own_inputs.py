@@ -205,9 +205,9 @@ def test_each_choice_is_tried_once_and_integers_without_a_range_twice(
 ) -> None:
     floats, beyond = torch.ones(2), torch.tensor([3, 9])
     assert [names for names, _ in trials(monkeypatch, floats)] == [()]
-    legal = trials(monkeypatch, floats, beyond, y=IndexRange(0, 4))
+    legal = trials(monkeypatch, floats, beyond, y=IndexRange(3, 4))
     assert [names for names, _ in legal] == [(), ("y",), ("y",)]
-    assert all(0 <= int(args[1].min()) <= int(args[1].max()) <= 4 for _, args in legal[1:])
+    assert all(3 <= int(args[1].min()) <= int(args[1].max()) <= 4 for _, args in legal[1:])
     free = trials(monkeypatch, beyond, floats)
     assert [names for names, _ in free] == [(), ("x",), ("x",)]
     assert [args[0].tolist() for _, args in free] == [[3, 9], [1, 1], [0, 1]]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from samba_onnx.passes.rewrites.foreign.drafting import CannotExpandError
+from samba_onnx.passes.rewrites.legalisation.bounds import MOST, refuse_large
 from tests.passes.rewrites.legalisation.legalising import refusal
 
 HUGE = 1 << 40
@@ -46,3 +48,9 @@ def test_what_would_take_too_much_space_stays(text: str) -> None:
 )
 def test_what_contradicts_its_operator_stays(text: str, reason: str) -> None:
     assert reason in refusal(text)
+
+
+def test_a_constant_may_have_as_many_elements_as_there_may_be() -> None:
+    refuse_large(1, MOST)
+    with pytest.raises(CannotExpandError, match="more than"):
+        refuse_large(1, MOST + 1)

@@ -19,6 +19,7 @@ from samba_onnx.passes.rewrites.legalisation.webs import groups, webs
 from samba_onnx.passes.rewrites.remove_noops import RemoveNoopsPass
 from samba_onnx.passes.rewrites.rewriting import WEIGHT
 from samba_onnx.passes.targets import Target, load_target
+from samba_onnx.program.dataflow import in_order
 from samba_onnx.program.intervals import Interval
 from tests.passes.rewrites.applying import operators, run
 from tests.passes.rewrites.legalisation.legalising import TARGET, Everything, prepared
@@ -56,6 +57,7 @@ def narrowed(
     ]
     stated = {value: (value.dtype, value.shape) for node in model.graph for value in node.outputs}
     InferShapesPass()(model)
+    assert in_order(list(model.graph))
     assert stated == {v: (v.dtype, v.shape) for node in model.graph for v in node.outputs}
     for old, new in zip(before, run(model, inputs), strict=True):
         assert (old.dtype, old.shape) == (new.dtype, new.shape)
@@ -466,3 +468,15 @@ def test_whom_narrow_values_would_help() -> None:
     assert helps(fourth, doubles, TARGET, none)
     assert first.inputs[0] is not None
     assert first.inputs[0].dtype is ir.DataType.DOUBLE
+
+
+@pytest.mark.parametrize("excluded", [frozenset[str](), frozenset({"narrow"})])
+def test_places_that_a_rule_writes_are_narrow_unless_that_is_excluded(
+    excluded: frozenset[str], short: Target
+) -> None:
+    chooser = Everything(short)
+    chooser.finder.excluded = excluded
+    model = prepared(
+        'g (float[2,5] x) => (float[2,7] y) <int64[4] p = {0,1,0,1}> { y = Pad<mode="reflect">(x, p) }'
+    )
+    assert LegalisePass(chooser)(model).modified is not bool(excluded)

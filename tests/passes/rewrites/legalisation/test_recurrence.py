@@ -14,7 +14,13 @@ from samba_onnx.passes.rewrites.infer_shapes import InferShapesPass
 from samba_onnx.passes.rewrites.legalisation.activations import Activations
 from samba_onnx.passes.rewrites.legalisation.legalise import LegalisePass
 from tests.passes.rewrites.applying import numbers, run
-from tests.passes.rewrites.legalisation.legalising import TARGET, Everything, prepared, refusal
+from tests.passes.rewrites.legalisation.legalising import (
+    TARGET,
+    Everything,
+    legalised,
+    prepared,
+    refusal,
+)
 from tests.versions import needs
 
 ROUNDINGS = 2e-6
@@ -203,3 +209,14 @@ def test_nothing_is_added_where_an_activation_adds_nothing() -> None:
         "Mul",
         "Add",
     ]
+
+
+def test_layers_of_which_other_results_are_read() -> None:
+    graph = """g (float[2,1,3] x, float[1,2,3] w, float[1,2,2] r) => (float[2,1,1,2] y, float[1,1,2] z) {
+      a, b = RNN<hidden_size=2>(x, w, r)
+      y = Abs(a)
+      c, d = RNN<hidden_size=2>(x, w, r)
+      z = Abs(d)
+    }"""
+    weights = {"w": numbers(1, 2, 3), "r": numbers(1, 2, 2, seed=1)}
+    legalised(graph, [numbers(2, 1, 3)], weights, atol=ROUNDINGS)

@@ -132,3 +132,13 @@ def test_symmetric_places_of_fractions_that_lie_clearly_near_one_element() -> No
     text = """g (float[1,2,6,5] x) => (float[a,b,c,d] y) <float[4] s = {1, 1, 0.7, 2.3}>
     { y = Resize<coordinate_transformation_mode="half_pixel_symmetric">(x, , s) }"""
     legalised(text, [numbers(1, 2, 6, 5)])
+
+
+def test_one_size_of_two_operands_and_one_scale() -> None:
+    graph = """g (float[1,4] x, float[1,5] z) => (float[1,8] y, float[1,8] w, float[1,10] v)
+<int64[2] s = {1, 8}, float[1] twice = {2.0}> {
+  y = Resize<mode="linear">(x, , , s)
+  w = Resize<mode="linear">(z, , , s)
+  v = Resize<mode="linear", axes=[1]>(z, , twice)
+}"""
+    legalised(graph, [numbers(1, 4), numbers(1, 5)], atol=ROUNDINGS)

@@ -100,11 +100,11 @@ def test_weights_have_the_type_of_the_data() -> None:
 @pytest.mark.parametrize("mode", ["nearest", "linear"])
 @pytest.mark.parametrize("same", [True, False])
 def test_a_batch_with_one_grid_or_its_own(mode: str, same: bool) -> None:
-    grid = places(3, 4, 5, 2)
+    grid = places(2, 4, 5, 2)
     if same:
         grid[:] = grid[0]
-    graph = text("3,2,5,6", "3,4,5,2", f'mode="{mode}"')
-    made = legalised(graph, [numbers(3, 2, 5, 6)], {"grid": grid}, atol=ROUNDINGS)
+    graph = text("2,3,5,6", "2,4,5,2", f'mode="{mode}"')
+    made = legalised(graph, [numbers(2, 3, 5, 6)], {"grid": grid}, atol=ROUNDINGS)
     assert ("Transpose" in made) is not same
 
 
@@ -188,3 +188,10 @@ def test_places_far_beyond_the_ends_are_reflected_several_times(mode: str, align
     legalised(
         text("1,3,5,6", "1,7,4,2", attributes), [numbers(1, 3, 5, 6)], {"grid": grid}, atol=atol
     )
+
+
+@pytest.mark.parametrize("mode", ["nearest", "linear"])
+def test_places_beyond_the_ends_of_two_elements_are_reflected(mode: str) -> None:
+    graph = text("1,1,2,2", "1,4,4,2", f'mode="{mode}", padding_mode="reflection", align_corners=1')
+    weights = {"grid": places(1, 4, 4, 2)}
+    legalised(graph, [numbers(1, 1, 2, 2)], weights, atol=ROUNDINGS)

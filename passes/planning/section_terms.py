@@ -1,0 +1,196 @@
+"""What a section has to do, before any rate says how long that takes: its operations and its bytes.
+
+A time follows from these terms and the figures of a target alone. So other efficiencies and bandwidths can be
+tried, as when they are fitted to published times, without a program being compiled again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import onnx_ir as ir
+
+from samba_onnx.facts.dtypes import plain_name
+from samba_onnx.passes.planning.flops import node_flops
+from samba_onnx.passes.planning.products import is_product, product_size, renames
+from samba_onnx.passes.planning.sizes import value_bytes
+from samba_onnx.passes.sharding.collectives import collective
+from samba_onnx.pef.target_summary import TargetSummary
+from samba_onnx.pef.timing import SectionTime, TimingFigures
+
+__all__ = ["Arithmetic", "SectionTerms", "node_dtype", "section_terms"]
+
+
+@dataclass(frozen=True)
+class Arithmetic:
+    """The arithmetic of one operator."""
+
+    dtype: str
+    """The type that it computes in, as the target's peak figures name it."""
+    operations: int
+    filled: int = 0
+    """What the device could have done in the time of a product at its best, with sizes rounded up to granules and
+    some units idle; 0 for an operator that goes through elements."""
+
+    def at_peak(self, share: float, timing: TimingFigures | None) -> float:
+        """Return how many operations the device could have done at peak rate in the time of these.
+
+        Args:
+            share: What products reach of the peak rate.
+            timing: Figures of the device; None for one that is modelled at peak rate.
+        """
+        if timing is None:
+            return float(self.operations)
+        one_by_one = self.operations / timing.vector_efficiency
+        return min(self.filled / share, one_by_one) if self.filled else one_by_one
+
+
+@dataclass(frozen=True)
+class SectionTerms:
+    """What one call of a section has to do."""
+
+    flops: int
+    """Operations of all its operators."""
+    traffic: Mapping[str, tuple[int, ...]]
+    """Bytes of each value that it reads or writes in off-chip memory, by tier."""
+    executed: bool
+    """Whether it is a program of its own: no exchange between RDUs, and more than other names of elements."""
+    arithmetic: tuple[Arithmetic, ...] = ()
+    """By operator."""
+    alone: bool = False
+    """Whether it is one product and nothing else but other names of elements."""
+    streamed: bool = False
+    """Whether operands and result of that product exceed on-chip memory."""
+    on_chip: int = 0
+    """Bytes that its operators pass through on-chip memory."""
+    path: int = 0
+    """Operators on its longest path."""
+
+    def time(self, target: TargetSummary) -> SectionTime:
+        """Return the modelled time of one call.
+
+        Args:
+            target: The device's figures, with the memory, granules and units that the terms were found for. A
+                data type without a published peak counts at the slowest published one.
+        """
+        timing = target.timing
+        if not self.executed:
+            return SectionTime()
+        return SectionTime(
+            launch=0.0 if timing is None else timing.launch_seconds,
+            compute=self._compute_seconds(target),
+            on_chip=0.0 if timing is None else self.on_chip / target.tier("sram").bytes_per_second,
+            off_chip=target.traffic_seconds(self.traffic),
+            fill=0.0 if timing is None else timing.fill_seconds * self.path,
+        )
+
+    def _compute_seconds(self, target: TargetSummary) -> float:
+        slowest = min(target.peak_flops.values(), default=0.0)
+        share = self._product_efficiency(target.timing)
+        ideal: dict[str, float] = {}
+        for one in self.arithmetic:
+            needed = one.at_peak(share, target.timing)
+            ideal[one.dtype] = ideal.get(one.dtype, 0.0) + needed
+        peaks = {name: target.peak_flops.get(name, slowest) for name in ideal}
+        times = (needed / peaks[name] for name, needed in ideal.items() if peaks[name] > 0)
+        return sum(times, start=0.0)
+
+    def _product_efficiency(self, timing: TimingFigures | None) -> float:
+        """Return the share of its peak rate that the products of the section reach."""
+        if timing is None:
+            return 1.0
+        if self.alone:
+            return timing.product_efficiency * (timing.streamed_share if self.streamed else 1.0)
+        return timing.tuned_efficiency if timing.tuned else timing.fused_efficiency
+
+
+def section_terms(
+    nodes: Sequence[ir.Node], traffic: Mapping[str, Sequence[int]], target: TargetSummary
+) -> SectionTerms:
+    """Return what one call of a section has to do.
+
+    Args:
+        nodes: The section's nodes in the order in which they run.
+        traffic: Bytes of each value that one execution reads or writes, by tier of off-chip memory.
+        target: The device's figures.
+    """
+    flops = [node_flops(node) for node in nodes]
+    timing = target.timing
+    only_addresses = timing is not None and all(renames(node) for node in nodes)
+    moved = {tier: tuple(sizes) for tier, sizes in traffic.items()}
+    if only_addresses or collective(nodes) is not None:
+        return SectionTerms(sum(flops), moved, executed=False)
+    operators = [node for node in nodes if not renames(node)]
+    alone = operators[0] if len(operators) == 1 and is_product(operators[0]) else None
+    return SectionTerms(
+        flops=sum(flops),
+        traffic=moved,
+        executed=True,
+        arithmetic=tuple(
+            Arithmetic(node_dtype(node), operations, _filled(node, operations, timing))
+            for node, operations in zip(nodes, flops, strict=True)
+            if operations
+        ),
+        alone=alone is not None,
+        streamed=alone is not None and _bytes(alone) > target.tier("sram").bytes,
+        on_chip=sum(_bytes(node) for node in nodes),
+        path=_longest_path(nodes),
+    )
+
+
+def node_dtype(node: ir.Node) -> str:
+    """Return the data type that a node computes in, as the target's peak figures name it.
+
+    Args:
+        node: A node with inferred types.
+
+    Returns:
+        The type of its first floating-point operand or result (``bfloat16``, ``float32``), else of
+        its first typed operand or result (``int64``); empty where no type is known. A product of bfloat16
+        that returns float32 reads it through Casts, and is one in ``bfloat16`` all the same: the device
+        adds up in float32 anyway.
+    """
+    if is_product(node) and all(map(_is_widened, filter(None, node.inputs))):
+        return "bfloat16"
+    types = [
+        value.dtype
+        for value in (*node.inputs, *node.outputs)
+        if value is not None and value.dtype is not None
+    ]
+    for dtype in types:
+        if dtype.is_floating_point():
+            return plain_name(dtype.name)
+    return plain_name(types[0].name) if types else ""
+
+
+def _is_widened(value: ir.Value) -> bool:
+    """Return whether a value is a bfloat16 one in float32."""
+    producer = value.producer()
+    source = producer.inputs[0] if producer is not None and producer.op_type == "Cast" else None
+    return source is not None and source.dtype == ir.DataType.BFLOAT16
+
+
+def _filled(node: ir.Node, operations: int, timing: TimingFigures | None) -> int:
+    """Return the operations in whose time a product is done; 0 for another operator."""
+    if timing is None or not is_product(node):
+        return 0
+    size = product_size(node)
+    return operations if size is None else max(size.filled_flops(timing), operations)
+
+
+def _bytes(node: ir.Node) -> int:
+    """Return the bytes of all operands and results of a node."""
+    values = (*node.inputs, *node.outputs)
+    return sum(value_bytes(value) or 0 for value in values if value is not None)
+
+
+def _longest_path(nodes: Sequence[ir.Node]) -> int:
+    """Return the operators on the longest path through a section; ``nodes`` in topological order."""
+    depths: dict[ir.Value, int] = {}
+    longest = 0
+    for node in nodes:
+        before = max((depths.get(v, 0) for v in node.inputs if v is not None), default=0)
+        depths.update(dict.fromkeys(node.outputs, before + 1))
+        longest = max(longest, before + 1)
+    return longest

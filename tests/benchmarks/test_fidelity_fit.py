@@ -1,0 +1,82 @@
+"""The fit of constants: it finds those that rows were computed with, and terms add up to what plans say."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from benchmarks.fidelity_fit import (
+    CONSTANTS,
+    FOLDER,
+    SHARED,
+    Constant,
+    fitted,
+    published_seconds,
+    stated,
+    with_constants,
+)
+from benchmarks.fidelity_programs import planned
+from benchmarks.fidelity_terms import program_terms
+from benchmarks.published import published_row
+from samba_onnx.passes.targets import load_target
+from samba_onnx.pef.schedule_time import run_time
+from tests.benchmarks.test_fidelity_programs import narrow
+
+ROWS = ("sn10/gemm/128", "sn10/gemm/1024", "sn10/gemm/6016", "sn10/relu/1000000000")
+
+
+@pytest.mark.parametrize(
+    ("name", "rdus", "profile"),
+    [("sn30/gpt2/o3/1600x6", 1, "sn30:2tiles"), ("sn30/llama-2-7b/token", 2, "sn40l")],
+)
+def test_terms_take_as_long_as_the_plan_says(name: str, rdus: int, profile: str) -> None:
+    plan = planned(replace(narrow(name), rdus=rdus, profile=profile))
+    whole = run_time(plan.manifest, plan.manifest.graphs[0])
+    terms = program_terms(plan)
+    assert terms.seconds(plan.manifest.target) == pytest.approx(whole.on_rdu, 1e-9)
+    exchanged = sum(s.flops for s in plan.manifest.sections if s.collective is not None)
+    assert terms.flops + exchanged == sum(s.flops for s in plan.manifest.sections)
+
+
+def test_the_fit_finds_the_constants_that_times_were_made_with() -> None:
+    true = {
+        "timing.device_launch_seconds": 40e-6,
+        "tiers.ddr.wide_bytes_per_second": 60e9,
+        "timing.product_efficiency": 0.1,
+    }
+    rows = []
+    for name in ROWS:
+        row = published_row(name)
+        plan = planned(row)
+        terms = program_terms(plan)
+        seconds = terms.seconds(with_constants(plan.manifest.target, true))
+        rate = row.value * published_seconds(row, terms.flops) / seconds
+        rows.append(replace(row, value=rate))
+    constants = [Constant((path,), v / 2, 10.0, v / 5, v * 5, "") for path, v in true.items()]
+    assert fitted(rows, constants, {}) == pytest.approx(true, rel=0.01)
+
+
+def test_a_prior_holds_where_rows_say_nothing() -> None:
+    (row,) = [replace(published_row("sn10/gemm/128"))]
+    constant = Constant(("timing.streamed_share",), 0.4, 0.1, 0.1, 1.0, "")
+    assert fitted([row], [constant], {}) == {"timing.streamed_share": 0.4}
+
+
+@pytest.mark.parametrize("target", CONSTANTS)
+def test_files_have_every_constant_of_the_fit(target: str) -> None:
+    text = (FOLDER / f"{target}.toml").read_text(encoding="utf-8")
+    summary = load_target(target).summary
+    paths = [path for constant in CONSTANTS[target] for path in constant.paths]
+    for path in (*paths, *SHARED[target]):
+        changed = stated(text, path, 0.123, "derived", "why")
+        before, after = text.splitlines(), changed.splitlines()
+        (line,) = [new for old, new in zip(before, after, strict=True) if old != new]
+        assert line == (
+            f'{path.rpartition(".")[2]} = {{ value = 0.123, evidence = "derived", note = "why" }}'
+        )
+        assert with_constants(summary, {path: 0.123}) != summary
+    for constant in CONSTANTS[target]:
+        assert constant.low <= constant.prior <= constant.high
+    with pytest.raises(KeyError, match="nowhere"):
+        stated(text, "timing.nowhere", 1.0, "derived", "")

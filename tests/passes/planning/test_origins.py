@@ -1,0 +1,43 @@
+"""Nodes of one operator of torch are together at ``o0``, and an expression of one line is."""
+
+from __future__ import annotations
+
+import onnx_ir as ir
+
+from samba_onnx.passes.planning.origins import by_operator
+from samba_onnx.program.scopes import OPERATOR_KEY, OWN_SCOPE_KEY
+from samba_onnx.program.source_location import STACK_TRACE
+
+
+def node(op_type: str, line: str, operator: str = "", module: str = "m") -> ir.Node:
+    made = ir.node(op_type, [ir.Value(name="x")])
+    made.metadata_props.update({OWN_SCOPE_KEY: module, STACK_TRACE: line, OPERATOR_KEY: operator})
+    return made
+
+
+def grouped(*nodes: ir.Node) -> list[list[str]]:
+    return [[one.op_type for one in run] for run in by_operator(nodes)]
+
+
+def test_an_expression_of_one_line_is_together_and_other_operators_are_alone() -> None:
+    scaled = [node("Mul", "line 1"), node("Add", "line 1")]
+    softmax = [node(op, "line 1", "softmax") for op in ("Exp", "ReduceSum", "Div")]
+    dropout = [node("Where", "line 1", "dropout"), node("Mul", "line 1", "dropout")]
+    assert grouped(*scaled, *softmax, *dropout, node("Mul", "line 2"), node("Mul", "line 3")) == [
+        ["Mul", "Add"],
+        ["Exp", "ReduceSum", "Div"],
+        ["Where", "Mul"],
+        ["Mul"],
+        ["Mul"],
+    ]
+
+
+def test_products_are_alone_and_other_names_of_elements_stay_in_their_line() -> None:
+    assert grouped(
+        node("Add", "line 1"),
+        node("Reshape", "line 1", "view"),
+        node("MatMul", "line 1", "matmul"),
+        node("Transpose", "line 1", "transpose"),
+        node("Mul", "line 1", module="m__mul_bwd"),
+    ) == [["Add", "Reshape"], ["MatMul"], ["Transpose", "Mul"]]
+    assert grouped(ir.node("Relu", []), ir.node("Relu", [])) == [["Relu"], ["Relu"]]
