@@ -501,3 +501,11 @@ def test_steps_of_a_coarser_device_may_be_off_by_one_and_its_roundings() -> None
     twice = dataclasses.replace(one, coarser=2.0)
     (output,) = compare_outputs({"y": answer + off}, twice, ChosenTolerances())
     assert "(2^-10) of each element's steps from zero" in output.tolerance
+
+
+def test_the_only_step_of_a_coarser_device_is_its_own_root_mean_square() -> None:
+    answer = np.array([12], np.int8)
+    one = Expectation({"y": answer}, None, 1, coarser=8.0, zeros={"y": 2.0})
+    (output,) = compare_outputs({"y": answer + np.int8(3)}, one, ChosenTolerances())
+    allowed = 1 + 3 * output_roundings(1) * 2.0**-8 * (10.0 + 10.0)
+    assert output.of_allowed == pytest.approx(3 / allowed)
