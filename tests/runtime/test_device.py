@@ -11,6 +11,7 @@ import pytest
 from onnx import parser
 from onnx.reference import ReferenceEvaluator
 
+import samba_onnx
 from samba_onnx.errors import (
     DeviceError,
     ExecutionError,
@@ -580,3 +581,26 @@ def test_one_lock_for_all_of_a_device_and_the_libraries_that_are_stated(tmp_path
         assert device.profile.lock is device.lock
         with pytest.raises(UsageError, match=r"none\.so"):
             Device(pef, custom_ops=[tmp_path / "none.so"])
+
+
+def test_a_graph_for_each_of_several_sizes_is_called_by_the_names_of_the_model(
+    tmp_path: Path,
+) -> None:
+    model = parser.parse_model(
+        """<ir_version: 10, opset_import: ["": 21]>
+        g (float[batch,2] x) => (float[batch,2] y, float[batch,2] z) { y = Neg(x) z = Abs(x) }"""
+    )
+    dims = {"batch": (1, 4)}
+    with (
+        samba_onnx.convert(model, tmp_path / "m.pef", dims=dims, sample=False) as pef,
+        Device(pef) as device,
+    ):
+        last = pef.manifest.graphs[-1].name
+        for batch in (4, 1):
+            x = RNG.standard_normal((batch, 2)).astype(np.float32)
+            assert device.run({"x": x}).keys() == {"y", "z"}
+            results = device.run({"x": x}, ["z"])
+            assert results.keys() == {"z"}
+            np.testing.assert_array_equal(results["z"], np.abs(x))
+        with pytest.raises(InputError):
+            device.run({"x": x}, graph=last)

@@ -37,7 +37,7 @@ def test_values_that_are_missing_are_named_with_their_reader_and_the_remedy(tmp_
             ((), r"section 0 \(s_0\) reads 'seed', which has no value .*: write it first$"),
             (
                 ("seed",),
-                r"fallback 1 \(c_1\) reads optimizer state 'momentum', .*with its optimizer; .* type FWD$",
+                r"fallback 1 \(c_1\) reads optimizer state 'momentum', which has no value: give it to load\(\), or trace the model with its optimizer; .* type FWD$",
             ),
         ):
             for name in values:

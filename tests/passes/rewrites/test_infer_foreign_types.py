@@ -357,7 +357,6 @@ def test_a_type_without_a_shape_is_new_and_so_is_one_before_what_was_known(
         "g (float[2] x) => (y) <float[n] b> { a = com.microsoft.Gelu(x) b = com.microsoft.Gelu(a) y = Relu(b) }",
         monkeypatch,
         OutputType("tensor(float)", (2,)),
-        OutputType("tensor(float)", (None,)),
         OutputType("map(int64)", (2,)),
     )
     assert modified

@@ -371,6 +371,8 @@ LAYER = (
         # a layer adds a vector
         ("y = Mul(m, v)", "a: {op_type: linear}", ["Relu", "r: MatMul", "Mul"]),
         ("y = Add(m, u)", "a: {op_type: linear}", ["Relu", "r: MatMul", "Add"]),
+        # a product is rarer than a sum, so that the search goes on from it
+        ("c = Mul(m, v) d = Add(c, u) y = Add(d, v)", "a: {op_type: linear}", ["Relu", "r: MatMul", "Mul", "Add", "Add"]),
     ],
 )  # fmt: skip
 def test_what_a_linear_layer_is(rest: str, pattern: str, found: list[str], tmp_path: Path) -> None:
