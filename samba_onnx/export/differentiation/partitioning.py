@@ -163,7 +163,8 @@ def _computed_again(node: fx.Node) -> bool:
     if node.target in _CHEAP or _is_elementwise(node):
         return True
     if node.target is torch.ops.samba.dropout_mask.default:
-        return node.meta["val"].numel() >= LARGE_MASK
+        elements: int = node.meta["val"].numel()
+        return elements >= LARGE_MASK
     return all(map(_is_number, [node, *node.all_input_nodes]))
 
 
