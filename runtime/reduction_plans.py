@@ -55,6 +55,8 @@ class ReductionPlan:
 
     uses_own: bool = False
     """Whether GRADNORM or OPT reads a gradient that the run computes and does not reduce."""
+    updates: bool = False
+    """Whether GRADNORM or OPT reads any gradient."""
 
     @property
     def is_fixed(self) -> bool:
@@ -230,6 +232,7 @@ class _Walk:
         self._waits: dict[int, set[int]] = defaultdict(set)
         self._reads: set[str] = set()
         self._uses_own = False
+        self._updates = False
 
     def is_unreduced(self, names: Sequence[str]) -> bool:
         return any(name in self._fresh or name not in self._settled for name in names)
@@ -255,6 +258,7 @@ class _Walk:
 
     def read(self, number: int, names: Sequence[str]) -> None:
         self._wait(number, names)
+        self._updates |= bool(names)
         if self._mode is None:
             self._uses_own |= not self._fresh.keys().isdisjoint(names)
             self._reads |= {name for name in names if name not in self._settled | set(self._fresh)}
@@ -283,6 +287,7 @@ class _Walk:
             frozenset(self._settled),
             frozenset(self._fresh),
             self._uses_own,
+            self._updates,
         )
 
     def _start(self, number: int, names: Sequence[str], *, is_old: bool = False) -> None:

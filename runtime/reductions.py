@@ -73,6 +73,8 @@ class Reductions:
         """The plan of the last run that had to do with gradients; runs alike change nothing."""
         self._running: tuple[ReductionPlan, GradientReduction | None] | None = None
         """What began and did not succeed yet, nor was found to have failed."""
+        self._told = False
+        """Whether notes travelled in the run that goes on, so that all replicas know of its argins."""
         self._flying: dict[int, list[tuple[_Stretch, PendingReduction]]] = {}
         """What was begun and not waited for, by the index of the bucket."""
         self._stretches: dict[tuple[Start, GradientReduction], tuple[_Stretch, ...]] = {}
@@ -90,7 +92,8 @@ class Reductions:
 
     @reducer.setter
     def reducer(self, reducer: GradientReducer | None) -> None:
-        self._reducer, self._notes.may_differ = reducer, False
+        self._reducer, self._told = reducer, False
+        self._notes.forget()
         # What another reducer began is of replicas that are no more.
         self._flying.clear()
 
@@ -119,6 +122,7 @@ class Reductions:
             Exception: As :meth:`PendingReduction.wait` raises it.
         """
         self._end_failed_run()
+        self._told = False
         if reduction is not None and self.reducer is None:
             raise UsageError(
                 f"the run combines gradients of {reduction.replicas} replicas, but the device knows no "
@@ -183,6 +187,7 @@ class Reductions:
         """
         assert self._reducer is not None, "admit() was called"
         if stretch.has_note:
+            self._told = True
             self._notes.write(stretch.values[-NOTE_NUMBERS:])
         if stretch.host is None:
             return self._reducer.start(stretch.values, name)
@@ -236,6 +241,8 @@ class Reductions:
         self._running = None
         if reduction is None and (plan.uses_own or plan.reads & self._unreduced):
             self._notes.may_differ = self._reducer is not None
+        if plan.updates and not self._told and self._reducer is not None:
+            self._notes.stepped_untold()
         if plan is self._latest:
             return
         self._latest = plan

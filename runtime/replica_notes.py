@@ -3,7 +3,8 @@
 Behind the gradients of each bucket lie a few numbers more, which become means like them. Each is 0 or 1
 on every replica, so that a mean between says that replicas differ, and all of them read it, before any
 makes a step. The first one says whether the host wrote weights since the last reduction; the others are
-bits of a digest of what optimizers multiply by, as the learning rate.
+bits of a digest of what optimizers multiply by, as the learning rate: in the run that reduces, and in earlier
+ones that reduced nothing, as those of ``OPT`` alone, and so told nobody.
 """
 
 from __future__ import annotations
@@ -44,6 +45,8 @@ class ReplicaNotes:
         """
         self.may_differ = False
         """Whether something wrote weights or states of optimizers, since replicas last reduced."""
+        self._untold = b""
+        """A digest of the argins of all runs that updated weights and told nobody."""
         self._memory = memory
         self._registers = registers.items()
         residents, stages = manifest.residents(), manifest.stages()
@@ -66,17 +69,23 @@ class ReplicaNotes:
         """
         return not self._equal.isdisjoint(names)
 
+    def forget(self) -> None:
+        """Begin anew: the device is like all others."""
+        self.may_differ, self._untold = False, b""
+
+    def stepped_untold(self) -> None:
+        """Note that a run updated weights by the argins of now, of which it told no other replica."""
+        self._untold = self._argins_digest(hashlib.blake2b())
+
     def write(self, place: Array) -> None:
         """Put the notes of this device where they travel.
 
         Args:
             place: ``NOTE_NUMBERS`` numbers of a floating-point type.
         """
-        digest = hashlib.blake2b(digest_size=_DIGEST_BYTES)
-        for name in self._argins:
-            digest.update(self._argin(name))
+        digest = self._argins_digest(hashlib.blake2b(digest_size=_DIGEST_BYTES))
         place[0] = self.may_differ
-        place[1:] = np.unpackbits(np.frombuffer(digest.digest(), np.uint8))
+        place[1:] = np.unpackbits(np.frombuffer(digest, np.uint8))
 
     def read(self, place: Array, reducer: GradientReducer) -> None:
         """Look whether all replicas may go on.
@@ -87,20 +96,23 @@ class ReplicaNotes:
 
         Raises:
             UsageError: Some were given weights and others not, or other ones; or optimizers are to
-                step with different argins.
+                step with different argins, or did so before.
         """
         shares = place.astype(np.float64)
-        if np.any((shares[1:] > 0) & (shares[1:] < _NEARLY_ALL)):
-            self._refuse_argins(reducer)
-        if shares[0] <= 0:
+        stepped = bool(np.any((shares[1:] > 0) & (shares[1:] < _NEARLY_ALL)))
+        if stepped:
+            self._refuse_argins(reducer)  # those of now
+        if shares[0] <= 0 and not stepped:
             return
-        if shares[0] < _NEARLY_ALL:
+        if 0 < shares[0] < _NEARLY_ALL:
             who = "the program wrote weights to the devices of some replicas, and not of others"
-        elif not reducer.agree(self._weights_digest()):
-            who = "the program wrote different weights to the devices of replicas"
-        else:
-            self.may_differ = False
+        elif reducer.agree(self._weights_digest()):
+            self.forget()
             return
+        elif stepped:
+            who = "optimizers stepped with different hyperparameters in a run that reduced no gradients"
+        else:
+            who = "the program wrote different weights to the devices of replicas"
         raise UsageError(
             f"{who}, so that they are no replicas any more: let all of them call to_rdu, "
             "load_sharded_checkpoint and their like, with the same values (a step with gradients of "
@@ -116,6 +128,12 @@ class ReplicaNotes:
                     "something else on others, so that optimizers would make other steps: give all "
                     "of them the same hyperparam_dict"
                 )
+
+    def _argins_digest(self, digest: hashlib.blake2b) -> bytes:
+        digest.update(self._untold)
+        for name in self._argins:
+            digest.update(self._argin(name))
+        return digest.digest()
 
     def _argin(self, name: str) -> bytes:
         return self._registers[name].host.tobytes()

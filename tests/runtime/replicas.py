@@ -22,7 +22,7 @@ from samba_onnx.runtime.requests import run_request
 from tests.runtime.building import FROM, INPUT, OUTPUT, TO, WEIGHT, Plan, build, section
 
 _Result = TypeVar("_Result")
-PATIENCE = 300.0
+PATIENCE = 60.0
 """Seconds after which a replica that waits for the others fails its test."""
 
 
@@ -34,7 +34,8 @@ class Meeting:
     rounds: list[dict[int, Array]] = field(default_factory=list)
     done: list[threading.Event] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
-    votes: dict[int, bytes] = field(default_factory=dict)
+    votes: list[dict[int, bytes]] = field(default_factory=list)
+    """By replica, for each question in their order."""
 
     def bring(self, rank: int, number: int, values: Array) -> threading.Event:
         with self.lock:
@@ -61,6 +62,8 @@ class Member:
     """Numbers in each array that was reduced."""
     events: list[str] = field(default_factory=list)
     """What was begun and waited for, in order."""
+    votes: int = 0
+    """How often it was asked whether all agree."""
     fails_at: int = -1
     """The number of a reduction that cannot be begun, the first time."""
 
@@ -75,12 +78,17 @@ class Member:
         return Pending(self, number, self.meeting.bring(self.rank, number, values))
 
     def agree(self, value: bytes) -> bool:
-        self.meeting.votes[self.rank] = value
+        with self.meeting.lock:
+            self.votes += 1
+            while len(self.meeting.votes) < self.votes:
+                self.meeting.votes.append({})
+            votes = self.meeting.votes[self.votes - 1]
+            votes[self.rank] = value
         deadline = time.monotonic() + PATIENCE
-        while len(self.meeting.votes) < self.meeting.size:
+        while len(votes) < self.meeting.size:
             assert time.monotonic() < deadline, "another replica never voted"
             time.sleep(0.001)
-        return len(set(self.meeting.votes.values())) == 1
+        return len(set(votes.values())) == 1
 
 
 @dataclass
