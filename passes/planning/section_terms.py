@@ -147,8 +147,12 @@ def node_dtype(node: ir.Node) -> str:
 
     Returns:
         The type of its first floating-point operand or result (``bfloat16``, ``float32``), else of
-        its first typed operand or result (``int64``); empty where no type is known.
+        its first typed operand or result (``int64``); empty where no type is known. A product of bfloat16
+        that returns float32 reads it through Casts, and is one in ``bfloat16`` all the same: the device
+        adds up in float32 anyway.
     """
+    if is_product(node) and all(map(_is_widened, filter(None, node.inputs))):
+        return "bfloat16"
     types = [
         value.dtype
         for value in (*node.inputs, *node.outputs)
@@ -158,6 +162,13 @@ def node_dtype(node: ir.Node) -> str:
         if dtype.is_floating_point():
             return plain_name(dtype.name)
     return plain_name(types[0].name) if types else ""
+
+
+def _is_widened(value: ir.Value) -> bool:
+    """Return whether a value is a bfloat16 one in float32."""
+    producer = value.producer()
+    source = producer.inputs[0] if producer is not None and producer.op_type == "Cast" else None
+    return source is not None and source.dtype == ir.DataType.BFLOAT16
 
 
 def _filled(node: ir.Node, operations: int, timing: TimingFigures | None) -> int:

@@ -89,7 +89,7 @@ class ReducePrecisionPass(ir.passes.InPlacePass):
         for node in model.graph:
             choice.take(node)
         _Retyping(model, choice).apply()
-        self.metadata = write_precision(self.precision, choice.wide)
+        self.metadata = write_precision(self.precision, choice.wide, idle=not choice.narrow)
         return ir.passes.PassResult(model, modified=True)
 
 

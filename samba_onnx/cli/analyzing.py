@@ -68,7 +68,13 @@ from samba_onnx.cli.options import (
     parse_sizes,
 )
 from samba_onnx.cli.parallel_options import ChipsOption, TensorParallelOption, parallel_options
-from samba_onnx.cli.precision_options import PrecisionOption, PresetOption, chosen_precision
+from samba_onnx.cli.precision_options import (
+    PrecisionOption,
+    PresetOption,
+    RoundingOption,
+    chosen_precision,
+    chosen_roundings,
+)
 from samba_onnx.cli.progress import Activity
 from samba_onnx.cli.supposing import WhatIfOption, show_supposed, supposed_target
 from samba_onnx.cli.torch_models import analyze_torch, torch_sizing
@@ -99,6 +105,7 @@ def analyze(
     float16: Float16Option = None,
     precision: PrecisionOption = None,
     graphamp_preset: PresetOption = None,
+    stochastic_rounding: RoundingOption = None,
     train: TrainOption = False,
     translations: TranslationsOption = None,
     loss_index: LossOption = None,
@@ -171,6 +178,7 @@ def analyze(
         "loss_indices": loss_index,
     }
     training |= {"translations": translations}
+    training |= {"stochastic_rounding": chosen_roundings(stochastic_rounding, train)}
     with Activity(quiet) as activity:
 
         def plan(target: str | Target) -> Manifest:

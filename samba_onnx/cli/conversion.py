@@ -67,7 +67,13 @@ from samba_onnx.cli.options import (
     parse_sizes,
 )
 from samba_onnx.cli.parallel_options import ChipsOption, TensorParallelOption, parallel_options
-from samba_onnx.cli.precision_options import PrecisionOption, PresetOption, chosen_precision
+from samba_onnx.cli.precision_options import (
+    PrecisionOption,
+    PresetOption,
+    RoundingOption,
+    chosen_precision,
+    chosen_roundings,
+)
 from samba_onnx.cli.progress import Activity
 from samba_onnx.cli.torch_models import convert_torch
 from samba_onnx.cli.wrong_files import refuse_pef
@@ -121,6 +127,7 @@ def convert(
     float16: Float16Option = None,
     precision: PrecisionOption = None,
     graphamp_preset: PresetOption = None,
+    stochastic_rounding: RoundingOption = None,
     fail_on_fallback: FailOption = False,
     max_fallbacks: FallbacksOption = None,
     max_transfer_bytes: TransferOption = None,
@@ -180,6 +187,7 @@ def convert(
     dims, shapes = parse_sizes(dim), stated_shapes(input_shape, sample_input)
     sizes: dict[str, Any] = {"dims": dims, "input_shapes": shapes, "keep_dynamic": keep_dynamic}
     sizes["precision"] = chosen_precision(precision, graphamp_preset)
+    roundings = chosen_roundings(stochastic_rounding, train)
     sizes |= {"float16": float16, "legalise": legalise, "no_legalise": no_legalise or ()}
     sizes |= fusion_choices(level, optimization_rules, use_o1_default_rules)
     refuse_losses(loss_index, train)
@@ -217,6 +225,7 @@ def convert(
                 check_passes=check_passes,
                 parallel=parallel,
                 precision=sizes["precision"],
+                stochastic_rounding=roundings,
             )
         else:
             refuse_torch_options(train)

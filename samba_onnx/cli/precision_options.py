@@ -6,8 +6,10 @@ from typing import Annotated
 
 import typer
 
+from samba_onnx.cli.options import TORCH
 from samba_onnx.errors import UsageError
 from samba_onnx.facts.precisions import precision_of, preset_precision
+from samba_onnx.facts.roundings import roundings_of
 
 PrecisionOption = Annotated[
     str | None,
@@ -29,6 +31,36 @@ PresetOption = Annotated[
         show_default=False,
     ),
 ]
+RoundingOption = Annotated[
+    str | None,
+    typer.Option(
+        "--stochastic-rounding",
+        metavar="NAMES",
+        help="With --train, round to bfloat16 at random what optimizers store (steps), the sums that make "
+        "gradients of weights (gradients), or of these convolution-gradients or bias-gradients; several "
+        "with commas.",
+        show_default=False,
+        rich_help_panel=TORCH,
+    ),
+]
+
+
+def chosen_roundings(names: str | None, train: bool) -> str | None:
+    """Return the names of what is rounded at random; None for nothing.
+
+    Args:
+        names: As the option has them.
+        train: Whether the program trains.
+
+    Raises:
+        UsageError: A name is unknown, or the program does not train.
+    """
+    roundings_of(names)
+    if names is not None and not train:
+        raise UsageError(
+            "--stochastic-rounding is about what training writes: give --train with it, or leave it out"
+        )
+    return names
 
 
 def chosen_precision(precision: str | None, preset: str | None) -> str | None:

@@ -28,6 +28,7 @@ def convert_torch(
     train: bool,
     translations: Sequence[str] | None = None,
     loss_indices: Sequence[int] | None = None,
+    stochastic_rounding: str | None = None,
     **options: Any,
 ) -> Pef:
     """Convert a PyTorch model.
@@ -40,6 +41,7 @@ def convert_torch(
         train: The factory returns optimizers, too: convert for training.
         translations: Files that register translations of the user's own operators.
         loss_indices: Outputs that training starts from; None chooses those that losses made.
+        stochastic_rounding: What training rounds to bfloat16 at random.
         **options: Target, level and checks, as ``samba_onnx.workflows.porting.port`` takes them.
 
     Raises:
@@ -54,7 +56,13 @@ def convert_torch(
     with _prints_elsewhere():
         loaded = porting.load_torch_model(model, train=train)
         if train:
-            return porting.port_training(loaded, output, loss_indices=loss_indices, **options)
+            return porting.port_training(
+                loaded,
+                output,
+                loss_indices=loss_indices,
+                stochastic_rounding=stochastic_rounding,
+                **options,
+            )
         return porting.port(loaded, output, sample=sample, **options)
 
 

@@ -17,6 +17,7 @@ __all__ = [
     "ONNXRUNTIME_DOMAINS",
     "ONNX_DOMAINS",
     "SAMBA_DOMAIN",
+    "STOCHASTIC_ROUND",
     "is_custom",
     "is_default",
     "normal_domain",
@@ -57,6 +58,9 @@ ALL_GATHER: Final = "AllGather"
 DROPOUT_MASK: Final = "DropoutMask"
 """Operator of the domain ``samba``: ``(rate: float[], seed: int32[]) -> mask: bool[shape]`` with the
 attributes ``shape`` and ``stream``. True where a dropout keeps a value."""
+STOCHASTIC_ROUND: Final = "StochasticRound"
+"""Operator of the domain ``samba``: ``(value: float[shape], seed: int32[]) -> bfloat16[shape]`` with the
+attribute ``stream``. One of the two neighbours of each number, at random, so that their mean is the number."""
 
 
 def is_custom(domain: str) -> bool:

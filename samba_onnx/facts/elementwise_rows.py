@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from samba_onnx.facts import flops
+from samba_onnx.facts.domains import SAMBA_DOMAIN, STOCHASTIC_ROUND
 from samba_onnx.facts.flops import Formula, NoArithmetic, PerOutputElement
 from samba_onnx.facts.records import Facts, InPlace, Kind, Randomness, rows
 
@@ -139,6 +140,21 @@ ELEMENTWISE_ROWS: Final[tuple[Facts, ...]] = (
             "DequantizeLinear": PerOutputElement(2, "shift, scale"),
             "QuantizeLinear": PerOutputElement(4, "divide, round, shift, saturate"),
         },
+        kind=Kind.ELEMENTWISE,
+        foldable=False,
+        exact_in_bfloat16=False,
+        same_bits=False,
+        in_place=InPlace.NEVER,
+        random=Randomness.NEVER,
+    ),
+    # Its bits depend on its seed, its values and their places, so that it draws the same ones again.
+    *rows(
+        {
+            STOCHASTIC_ROUND: PerOutputElement(
+                1, "random bits are added, which the function unit draws"
+            )
+        },
+        domain=SAMBA_DOMAIN,
         kind=Kind.ELEMENTWISE,
         foldable=False,
         exact_in_bfloat16=False,

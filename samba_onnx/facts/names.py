@@ -8,11 +8,15 @@ from typing import Final
 __all__ = [
     "BEFORE",
     "GRADIENT",
+    "GRADIENT_ROUNDING_SEED",
     "LOSSES",
+    "OPT",
     "RATE",
+    "ROUNDING_SEED",
     "SEED",
     "SEPARATOR",
     "UPDATED",
+    "WIDE",
     "WRITTEN",
     "ZEROED",
     "FreeNames",
@@ -44,6 +48,14 @@ RATE: Final = f"{SEPARATOR}rate"
 """Ends the name of the argin for a dropout's probability of a zero."""
 SEED: Final = f"{SEPARATOR}seed"
 """Ends the name of the argin for the seed of a dropout's mask."""
+ROUNDING_SEED: Final = f"{SEPARATOR}rounding_seed"
+"""Ends the name of the argin for the seed by which an optimizer's step rounds at random."""
+GRADIENT_ROUNDING_SEED: Final = f"gradients{ROUNDING_SEED}"
+"""Name of the argin for the seed by which gradients are rounded at random."""
+OPT: Final = f"{SEPARATOR}opt"
+"""Ends the name of an optimizer's OPT part, behind the optimizer's."""
+WIDE: Final = f"{SEPARATOR}float32"
+"""Ends the name of a value before it is rounded at random."""
 LOSSES: Final = "losses"
 """Key of a program's metadata: names of the outputs that training starts from, as a JSON list."""
 

@@ -102,15 +102,19 @@ def precision_of(choice: str | None) -> Precision:
         ) from None
 
 
-def write_precision(precision: Precision, wide: Mapping[str, Counter[str]]) -> dict[str, str]:
+def write_precision(
+    precision: Precision, wide: Mapping[str, Counter[str]], *, idle: bool = False
+) -> dict[str, str]:
     """Return what a PEF says of the types in which it computes, as metadata.
 
     Args:
         precision: As the user chose it.
         wide: How often each operator computes in float32 in spite of it, by the reason.
+        idle: Whether no operator computes in bfloat16 because of it.
     """
     counts = {reason: dict(names.most_common()) for reason, names in wide.items()}
-    return {PRECISION: json.dumps({"precision": precision, "float32": counts})}
+    content = {"precision": precision, "float32": counts} | ({"idle": True} if idle else {})
+    return {PRECISION: json.dumps(content)}
 
 
 def stored_precision(metadata: Mapping[str, str]) -> Precision:
@@ -134,8 +138,14 @@ def describe_precision(metadata: Mapping[str, str]) -> tuple[str, ...]:
     precision = stored_precision(metadata)
     if precision.is_own:
         return ()
-    counts = json.loads(metadata[PRECISION]).get("float32") or {}
+    content = json.loads(metadata[PRECISION])
+    counts = content.get("float32") or {}
     sentences = [f"Precision {precision}: {_MEANINGS[precision]}."]
+    if content.get("idle"):
+        sentences = [
+            f"Precision {precision} changes nothing: the model has no operator on float32 that it would "
+            "compute in bfloat16."
+        ]
     for reason, names in counts.items():
         listed = ", ".join(f"{name} ({count})" for name, count in names.items())
         sentences.append(f"In float32 because of {reason}: {listed}.")

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from samba_onnx.facts.precisions import describe_precision
+from samba_onnx.facts.roundings import describe_rounding
 from samba_onnx.pef.hints import describe_hints
 from samba_onnx.pef.manifest import (
     Direction,
@@ -210,7 +211,8 @@ _SHAPE_CODES = frozenset({"dynamic_shape", "unknown_rank", "unknown_type"})
 def _notes(manifest: Manifest) -> tuple[str, ...]:
     hints = describe_hints(manifest.metadata)
     precision = describe_precision(manifest.metadata)
-    return (*precision, *manifest.notes, *spatial_notes(manifest), *hints)
+    rounding = describe_rounding(manifest.metadata)
+    return (*precision, *rounding, *manifest.notes, *spatial_notes(manifest), *hints)
 
 
 def _assumptions(manifest: Manifest) -> tuple[AssumptionReport, ...]:

@@ -19,6 +19,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from samba_onnx.facts.precisions import PRESETS, Precision
+from samba_onnx.facts.roundings import stated_roundings
 
 LOGGER: Final = logging.getLogger(__name__)
 
@@ -171,12 +172,10 @@ _HINTS: Final = (
             ("mac_v2", "second version of section cutting", bool),
             ("mac_human_decision", "file with section cuts", str),
             ("enable_conv_tiling", "cut convolutions into tiles", bool),
-            ("enable_stochastic_rounding", "round at random", bool),
             ("default_par_factors", "default parallel factors", bool),
             ("o1_experimental_opts", "try more rules of fusion", Any),
             ("enable_distribution_pass", "cut operators for several RDUs", Any),
-            ("weight_grad_reduce", "precision of adding gradients up", Any),
-            ("enable_safe_stochastic_rounding", "round at random where it is safe", Any),
+            ("weight_grad_reduce", "bf16sr: round sums of gradients at random", Any),
             ("compiler_mode", "way of compiling", Any),
             ("enable_mixed_precision_ops", "operators with several types", Any),
             ("enable_multi_input_broadcast", "broadcast several inputs", Any),
@@ -200,6 +199,24 @@ _HINTS: Final = (
         str,
         choices=("batch", "weight"),
         beside="n_chips",
+    ),
+)
+
+_ROUNDING: Final = (
+    Argument(
+        "enable_stochastic_rounding",
+        "round at random what optimizers store in bfloat16",
+        kind=bool,
+        default=False,
+        commands=COMPILING,
+        experimental=True,
+    ),
+    Argument(
+        "enable_safe_stochastic_rounding",
+        "the same",
+        kind=Any,
+        commands=COMPILING,
+        experimental=True,
     ),
 )
 
@@ -288,7 +305,7 @@ _RUNNING: Final = (
     ),
 )
 
-ARGUMENTS: Final = (*_GENERAL, *_COMPILING, _LEVEL, _DEFAULT_RULES, *_HINTS, *_RUNNING)
+ARGUMENTS: Final = (*_GENERAL, *_COMPILING, _LEVEL, _DEFAULT_RULES, *_ROUNDING, *_HINTS, *_RUNNING)
 """All rows, in the order of ``--help``."""
 
 
@@ -312,6 +329,7 @@ def given_hints(settings: Mapping[str, Any]) -> dict[str, Any]:
         argument.name: argument
         for argument in ARGUMENTS
         if argument.hint and settings.get(argument.name, argument.default) != argument.default
+        if not stated_roundings({argument.name: settings[argument.name]})  # which take effect
     }
     return {
         name: settings[name] for name, argument in stated.items() if argument.beside not in stated

@@ -15,8 +15,10 @@ from torch.optim import Optimizer
 from samba_onnx.errors import UsageError
 from samba_onnx.export.capture.precision import computing_in
 from samba_onnx.export.programs.region_types import match_region_types
+from samba_onnx.export.programs.stochastic_rounding import round_stochastically
 from samba_onnx.export.programs.training_steps import optimizer_list
 from samba_onnx.facts.names import RATE
+from samba_onnx.facts.roundings import Rounding, write_rounding
 from samba_onnx.pef.hints import write_hints
 from samba_onnx.program.program import DEFAULT_GRAPH, Program
 from samba_onnx.sessions.arguments import given_hints
@@ -32,6 +34,7 @@ from samba_onnx.sessions.options import (
     Model,
     SessionOptions,
     chosen_precision,
+    chosen_roundings,
     output_path,
 )
 from samba_onnx.sessions.spatial import refuse_batch_dimensions, spatial_batches
@@ -133,6 +136,8 @@ class Compiler:
                 raise UsageError(_NO_SPATIAL_ONNX)
             texts = {**destination.texts(), **self._hints(options, where["level"])}
             where["precision"] = str(precision)
+            roundings = self._roundings(options, destination)
+            texts |= write_rounding(dict.fromkeys(sorted(roundings), 0))
             _compile_onnx(model, named, path, texts, where, check)
             return _announced(path)
         assert isinstance(model, nn.Module)
@@ -149,6 +154,8 @@ class Compiler:
             program = dataclasses.replace(program, spatial_batches=batches)
         # Some hints are given while tracing.
         texts = {**destination.texts(), **self._hints(options, where["level"], program)}
+        # After everything that is compared with torch, which rounds to nearest.
+        program = round_stochastically(program, self._roundings(options, destination))
         compile_programs([program], path, name=name, metadata=texts, **where).close()
         return _announced(path)
 
@@ -191,6 +198,8 @@ class Compiler:
             options["pef_name"] = name
         path = output_path(options, None, destination.output)
         where = destination.where(options)
+        roundings = self._roundings(options, destination)
+        programs = [round_stochastically(program, roundings) for program in programs]
         texts = {
             **destination.texts(),
             **self._hints(options, where["level"], *programs),
@@ -200,6 +209,13 @@ class Compiler:
         for graph in graphs:
             graph.program = None
         return _announced(path)
+
+    def _roundings(
+        self, options: Mapping[str, Any], destination: Destination
+    ) -> frozenset[Rounding]:
+        """Return what one compilation rounds at random."""
+        stated = chosen_roundings(options, destination.stochastic_rounding)
+        return self._options.take_roundings(stated)
 
     def _hints(self, options: Mapping[str, Any], level: str, *programs: Program) -> dict[str, str]:
         """Return all hints for one compilation as metadata."""

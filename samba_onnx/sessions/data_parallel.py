@@ -137,6 +137,8 @@ class DataParallel:
             )
         hyperparameters = self._program.hyperparameters
         hyperparameters.resume_from(replicas.from_first(hyperparameters.steps_done))
+        if hyperparameters.rounding_names:
+            hyperparameters.round_as(replicas.from_first(hyperparameters.rounding_state))
         device.reductions.reducer = replicas
         self._joined = weakref.ref(device)
 

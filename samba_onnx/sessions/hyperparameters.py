@@ -12,7 +12,7 @@ from typing import Any, Final
 import torch
 
 from samba_onnx.errors import UsageError
-from samba_onnx.facts.names import RATE, SEED
+from samba_onnx.facts.names import GRADIENT_ROUNDING_SEED, RATE, ROUNDING_SEED, SEED
 from samba_onnx.optim import HyperparameterValue
 from samba_onnx.optim.argins import COMMON_KEYS
 from samba_onnx.pef.manifest import Argin
@@ -50,6 +50,8 @@ class Hyperparameters:
         """Argins that are dropout rates."""
         self.seed_names = tuple(name for name in self._argins if name.endswith(SEED))
         """Argins that are dropout seeds."""
+        self.rounding_names = tuple(name for name in self._argins if name.endswith(ROUNDING_SEED))
+        """Argins that are seeds of stochastic rounding."""
         self.values: dict[str, HyperparameterValue] = {}
         """What users gave so far."""
         self._given: Mapping[str, Any] = {}
@@ -60,7 +62,10 @@ class Hyperparameters:
         self._told: set[str] = set()
         """Keys of which was said that they have no effect."""
         self._runs = 0
+        self._steps = 0
         self._base = _base_seed()
+        self._shared_base: int | None = None
+        """The seed that all replicas have in common; None for that of this process."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -151,7 +156,7 @@ class Hyperparameters:
         values = self.values if is_kept else {**self.values, **hyperparameters}
         derived = self._optimizers.argins(hyperparameters, step, batches)
         if (
-            not (self.rate_names or self.seed_names)
+            not (self.rate_names or self.seed_names or self.rounding_names)
             and values.keys().isdisjoint(derived)
             and derived.keys() <= self._argins.keys()
         ):
@@ -165,7 +170,8 @@ class Hyperparameters:
         for name in self.rate_names:
             rate = values.get(name, values.get(DROPOUT_KEY, self._argins[name].default))
             chosen[name] = float(rate) if train else 0.0  # type: ignore[arg-type]
-        return chosen | self._seeds(values, forward, batches, replica)
+        chosen |= self._seeds(values, forward, batches, replica)
+        return chosen | self._rounding_seeds(values, forward, step, batches, replica)
 
     def _seeds(
         self, values: Mapping[str, HyperparameterValue], forward: bool, batches: int, replica: int
@@ -177,10 +183,48 @@ class Hyperparameters:
                 chosen[name] = int(values[name])  # type: ignore[arg-type]
             elif forward and batches:
                 runs = range(self._runs, self._runs + batches)
-                chosen[name] = [self._seed(name, run, replica) for run in runs]
+                chosen[name] = [_seed(self._base, name, run, replica) for run in runs]
             elif forward:
-                chosen[name] = self._seed(name, self._runs, replica)
+                chosen[name] = _seed(self._base, name, self._runs, replica)
         return chosen
+
+    def _rounding_seeds(
+        self,
+        values: Mapping[str, HyperparameterValue],
+        forward: bool,
+        step: bool,
+        batches: int,
+        replica: int,
+    ) -> dict[str, float | list[float]]:
+        """Seeds of stochastic rounding, as for ``argins``.
+
+        Those of optimizers are the same in all replicas, whose weights must stay equal, and count steps of
+        the optimizer's state, so that a run that goes on from a checkpoint draws what one without it would.
+        """
+        chosen: dict[str, float | list[float]] = {}
+        for name in self.rounding_names:
+            if name == GRADIENT_ROUNDING_SEED:
+                is_drawn, first, base = forward, self._runs, self._base
+            else:
+                steps = self._optimizers.steps_of(name.removesuffix(ROUNDING_SEED))
+                is_drawn, first, base = (
+                    step,
+                    self._steps if steps is None else steps,
+                    self._step_base,
+                )
+            rank = replica if name == GRADIENT_ROUNDING_SEED else 0
+            if name in values:
+                chosen[name] = int(values[name])  # type: ignore[arg-type]
+            elif is_drawn:
+                drawn: list[float] = [
+                    _seed(base, name, first + run, rank) for run in range(batches or 1)
+                ]
+                chosen[name] = drawn if batches else drawn[0]
+        return chosen
+
+    @property
+    def _step_base(self) -> int:
+        return self._base if self._shared_base is None else self._shared_base
 
     def keep(
         self,
@@ -204,6 +248,7 @@ class Hyperparameters:
         self._optimizers.keep()
         self._runs += forward * (batches or 1)
         if step:
+            self._steps += batches or 1
             self._optimizers.stepped(batches or 1)
 
     def resume(self) -> None:
@@ -224,16 +269,30 @@ class Hyperparameters:
         self._runs, counts = steps_done
         self._optimizers.resume_from(counts)
 
+    @property
+    def rounding_state(self) -> tuple[int, int]:
+        """The seed and the number of steps from which the steps of all replicas draw alike."""
+        return self._step_base, self._steps
+
+    def round_as(self, rounding_state: tuple[int, int]) -> None:
+        """Let optimizers round at random as another replica's do.
+
+        Args:
+            rounding_state: As that replica's ``rounding_state`` has it.
+        """
+        self._shared_base, self._steps = rounding_state
+
     def reset_random(self) -> None:
         """Draw the same masks again as from the beginning."""
-        self._runs = 0
+        self._runs = self._steps = 0
         self._base = _base_seed()
 
-    def _seed(self, name: str, run: int, replica: int) -> int:
-        """A positive int32 that differs from run to run, dropout to dropout and replica to replica."""
-        # The first replica draws what a device alone would.
-        text = f"{self._base} {run} {name}" + (f" {replica}" if replica else "")
-        return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=4).digest(), "little") >> 1
+
+def _seed(base: int, name: str, run: int, replica: int) -> int:
+    """A positive int32 that differs from run to run, argin to argin and replica to replica."""
+    # The first replica draws what a device alone would.
+    text = f"{base} {run} {name}" + (f" {replica}" if replica else "")
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=4).digest(), "little") >> 1
 
 
 def _number(name: str, value: Any) -> HyperparameterValue:

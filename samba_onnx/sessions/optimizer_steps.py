@@ -22,6 +22,7 @@ from samba_onnx.optim import (
     with_settings,
 )
 from samba_onnx.optim.argins import refuse_new_clipping, steps_after, understands
+from samba_onnx.optim.records import OptimizerKind
 from samba_onnx.sessions.host_settings import HostSettings
 
 NO_SCALARS: Final[Mapping[str, float]] = MappingProxyType({})
@@ -157,6 +158,21 @@ class OptimizerSteps:
     def counts(self) -> list[tuple[int, ...]]:
         """Steps that the state of each group of each optimizer on the device stands for."""
         return self._known_counts() or self._counts
+
+    def steps_of(self, name: str) -> int | None:
+        """Return how many steps the state of an optimizer on the device stands for.
+
+        Args:
+            name: The optimizer's, as its record has it.
+
+        Returns:
+            The most of any of its groups; None for SGD, whose state does not count them, and where there
+            is no such optimizer.
+        """
+        for record, counts in zip(self._records, self.counts, strict=False):
+            if record.name == name and record.kind is not OptimizerKind.SGD:
+                return max(counts, default=0)
+        return None
 
     def resume_from(self, counts: Sequence[tuple[int, ...]]) -> None:
         """Note that the state on the device is another replica's.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from argparse import Namespace
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +16,7 @@ from torch import nn
 
 from samba_onnx.errors import UsageError
 from samba_onnx.facts.precisions import Precision, precision_of, preset_precision
+from samba_onnx.facts.roundings import Rounding, roundings_of, stated_roundings
 from samba_onnx.pef.user_metadata import write_value
 from samba_onnx.sessions.arguments import tell_idle
 from samba_onnx.workflows.choices import FUSING, FusionOptions, ParallelOptions, looped_target
@@ -184,6 +185,23 @@ def chosen_precision(options: Mapping[str, Any], precision: str | None) -> Preci
     return precision_of(None if name is None else str(name))
 
 
+def chosen_roundings(
+    options: Mapping[str, Any], stochastic_rounding: str | Collection[str] | None
+) -> frozenset[Rounding]:
+    """Return what a compilation is to round at random.
+
+    Args:
+        options: Settings; ``stochastic_rounding`` counts, and those that ask for it in SambaFlow's words.
+        stochastic_rounding: Overrides them.
+
+    Raises:
+        UsageError: A name is unknown.
+    """
+    if stochastic_rounding is not None:
+        return roundings_of(stochastic_rounding)
+    return roundings_of(options.get("stochastic_rounding")) | stated_roundings(options)
+
+
 def parallel_of(options: Mapping[str, Any]) -> ParallelOptions | None:
     """Return for how many RDUs a compilation is to cut its programs; None for one.
 
@@ -211,6 +229,7 @@ class Destination:
     level: str | None = None
     precision: str | None = None
     kernel_looping: bool | None = None
+    stochastic_rounding: str | Collection[str] | None = None
 
     def where(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """Return target, level, rules of fusion and number of RDUs of a compilation.
@@ -243,6 +262,8 @@ class SessionOptions:
         self.current_directives: dict[str, Any] = {}
         """Hints for the compiler on what is traced now."""
         self._hints: dict[str, list[Any]] = {}
+        self._roundings: dict[Rounding, bool] = {}
+        """What the program that is compiled next is to round at random, or not."""
         self.pinned_memory = False
         """Whether SambaLoaders are to use pinned memory; a hint."""
 
@@ -307,6 +328,26 @@ class SessionOptions:
         for name, value in hints.items():
             if value is not None and value is not False and value != ():
                 self.record_hint(name, value)
+
+    def switch_rounding(self, rounding: Rounding, on: bool) -> None:
+        """Let the program that is compiled next round values at random, or to nearest.
+
+        Args:
+            rounding: Which values.
+            on: Whether at random; settings and arguments of ``compile`` count before it where it is
+                true, and behind it where it is false.
+        """
+        self._roundings[rounding] = on
+
+    def take_roundings(self, stated: frozenset[Rounding]) -> frozenset[Rounding]:
+        """Return what one compilation rounds at random, and forget what was switched for it.
+
+        Args:
+            stated: What settings and arguments ask for.
+        """
+        switched, self._roundings = self._roundings, {}
+        on = {rounding for rounding, is_on in switched.items() if is_on}
+        return (stated | on) - (switched.keys() - on)
 
     def take_hints(self) -> dict[str, Any]:
         """Return the hints that were recorded, and forget them: they were for one compilation.

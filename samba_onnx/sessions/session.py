@@ -23,6 +23,7 @@ from torch.optim import Optimizer
 
 from samba_onnx.export.capture.precision import native_precision
 from samba_onnx.facts.names import RATE, SEED
+from samba_onnx.facts.roundings import roundings_of
 from samba_onnx.graph import SambaGraph
 from samba_onnx.runtime.selection import SectionIds
 from samba_onnx.sessions.arguments import tell_idle
@@ -188,6 +189,7 @@ class SambaSession:
         level: str | None = None,
         precision: str | None = None,
         kernel_looping: bool | None = None,
+        stochastic_rounding: str | Collection[str] | None = None,
         check: bool = True,
         gradient_accumulation: bool = False,
         weights: Collection[str] | None = None,
@@ -233,6 +235,11 @@ class SambaSession:
                 ``graphamp_preset`` counts. Inputs, outputs, and what is trained stay float32.
             kernel_looping: Let the device loop over equal sections that follow each other, which are launched
                 once, as a target ``sn40l:kernel-looping`` says; overrides the settings.
+            stochastic_rounding: What a program that trains rounds to bfloat16 at random, so that the mean
+                is right, and not to nearest: ``steps`` for what optimizers store, ``gradients`` for the
+                sums that make gradients of weights, or of them ``convolution-gradients`` and
+                ``bias-gradients``; several names, or one text with commas. Overrides the settings, of
+                which ``enable_stochastic_rounding`` and ``weight_grad_reduce`` count.
             check: Compute the outputs by what was exported and by the model itself, and refuse to
                 compile if they differ; so with gradients, and with steps of the optimizers by
                 torch.optim. Dropouts are compared with their rates at 0. Where there is nothing to
@@ -276,6 +283,7 @@ class SambaSession:
                 level,
                 precision,
                 kernel_looping,
+                stochastic_rounding,
             ),
             name=name,
             loss_indices=loss_indices,
@@ -824,6 +832,20 @@ class SambaSession:
             value: What it says; what JSON does not have is kept as its text.
         """
         self._options.record_hint(name, value)
+
+    def switch_rounding(self, rounding: str, on: bool = True) -> None:
+        """Let the program that is compiled next round values to bfloat16 at random, or to nearest.
+
+        Args:
+            rounding: ``steps``, ``gradients``, ``convolution-gradients`` or ``bias-gradients``, as
+                ``stochastic_rounding`` of ``compile`` takes them.
+            on: Whether at random; False counts more than what settings and ``compile`` ask for.
+
+        Raises:
+            UsageError: The name is unknown.
+        """
+        for one in roundings_of((rounding,)):
+            self._options.switch_rounding(one, on)
 
     def create_dynamic_dim(self, name: str, min: int, max: int, factor: int = 1) -> str:
         """Declare a dimension whose size may vary between runs.

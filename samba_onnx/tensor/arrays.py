@@ -56,7 +56,7 @@ def to_array(tensor: torch.Tensor) -> npt.NDArray[Any]:
 
 
 def compiled_array(array: npt.NDArray[Any], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-    """Return float32 values in bfloat16 where a program was compiled so; others as they are.
+    """Return values of float32 or float16 in bfloat16 where a program was compiled so; others as they are.
 
     Args:
         array: Values of a weight.
@@ -65,7 +65,7 @@ def compiled_array(array: npt.NDArray[Any], dtype: np.dtype[Any]) -> npt.NDArray
     Returns:
         An array of the same shape, rounded to nearest even.
     """
-    if array.dtype != np.float32 or dtype != ml_dtypes.bfloat16:
+    if array.dtype not in (np.float32, np.float16) or dtype != ml_dtypes.bfloat16:
         return array
     with natively():
         return to_array(torch.from_numpy(array).to(torch.bfloat16))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,9 @@ from samba_onnx.export.capture.archives import SUFFIX, load_exported_program
 from samba_onnx.export.capture.modules import arguments
 from samba_onnx.export.capture.precision import computing_in
 from samba_onnx.export.programs.inference import Exported
+from samba_onnx.export.programs.stochastic_rounding import round_stochastically
 from samba_onnx.export.programs.training_steps import optimizer_list
+from samba_onnx.facts.roundings import roundings_of
 from samba_onnx.importing.checkpoints import export_trained, read_checkpoint
 from samba_onnx.passes.planning.fusion.choosing import FusionOptions
 from samba_onnx.passes.planning.hosts import DEFAULT_HOST
@@ -207,6 +209,7 @@ def port_training(
     spatial_batches: int = 0,
     loss_indices: Sequence[int] | None = None,
     precision: str | None = None,
+    stochastic_rounding: str | Iterable[str] | None = None,
     progress: Progress | None = None,
     **options: Any,
 ) -> Pef:
@@ -219,6 +222,8 @@ def port_training(
         spatial_batches: Mini-batches of a run in spatial mapping; 0 for section mapping.
         loss_indices: Outputs that training starts from; None for those that a loss made, or else all.
         precision: In which types operators compute that state float32, as ``convert`` takes it.
+        stochastic_rounding: What a program that trains rounds to bfloat16 at random, as ``roundings_of``
+            takes it.
         progress: Called with the name of each step before it begins.
         **options: Target, level, number of RDUs and all else that
             ``samba_onnx.workflows.compiler.compile_programs`` takes.
@@ -237,6 +242,7 @@ def port_training(
     report = progress or (lambda _: None)
     with computing_in(precision_for(load_target(options.get("target", DEFAULT_TARGET)), precision)):
         program = _training_program(model, loss_indices, check, report)
+    program = round_stochastically(program, roundings_of(stochastic_rounding))
     program = dataclasses.replace(program, spatial_batches=spatial_batches)
     return compile_programs([program], output, name=model.name, progress=report, **options)
 
@@ -257,6 +263,7 @@ def analyze_torch(
     spatial_batches: int = 0,
     loss_indices: Sequence[int] | None = None,
     precision: str | None = None,
+    stochastic_rounding: str | Iterable[str] | None = None,
     progress: Progress | None = None,
     **options: Any,
 ) -> Manifest:
@@ -267,6 +274,8 @@ def analyze_torch(
         spatial_batches: Mini-batches of a run in spatial mapping; 0 for section mapping.
         loss_indices: With optimizers, the outputs that training starts from; None as for ``port_training``.
         precision: In which types operators compute that state float32, as ``convert`` takes it.
+        stochastic_rounding: What a program that trains rounds to bfloat16 at random, as ``roundings_of``
+            takes it.
         progress: Called with the name of each step before it begins.
         **options: Target, level, number of RDUs and all else that
             ``samba_onnx.workflows.compiler.analyze_programs`` takes.
@@ -278,6 +287,7 @@ def analyze_torch(
     """
     with computing_in(precision_for(load_target(options.get("target", DEFAULT_TARGET)), precision)):
         program = torch_program(model, loss_indices=loss_indices, progress=progress)
+    program = round_stochastically(program, roundings_of(stochastic_rounding))
     mapped = dataclasses.replace(program, spatial_batches=spatial_batches)
     return analyze_programs([mapped], name=model.name, progress=progress, **options)
 

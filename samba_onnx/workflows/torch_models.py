@@ -47,7 +47,17 @@ def export_model(model: TorchModel) -> Exported:
     # A program is exported once more where it is to compute in other types than it states.
     if model.exported is not None and current_precision().is_own:
         return export_program(model.exported, model.module, _root(model))
-    return export_inference(model.module, dict(model.keywords) or model.args)
+    if model.exported is not None:
+        plain = _plain(model.module)
+        return export_inference(plain, model.args, keywords=model.keywords, prefix=_root(model))
+    return export_inference(model.module, model.args, keywords=model.keywords)
+
+
+def _plain(module: nn.Module) -> nn.Module:
+    """Return the module of an exported program without its class, whose hooks torch.export does not call."""
+    plain: nn.Module = type("Exported", (nn.Module,), {"forward": type(module).forward})()
+    plain.__dict__.update(module.__dict__, graph=module.graph)
+    return plain
 
 
 def _root(model: TorchModel) -> str:

@@ -84,6 +84,13 @@ def training() -> Any:
     return model, batch(), samba.optim.AdamW(model.parameters(), lr=0.1)
 
 
+def narrow_training() -> Any:
+    module, (x, target) = net().bfloat16(), batch()
+    samba.from_torch_model_(module)
+    optimizer = samba.optim.AdamW(module.parameters(), lr=0.1)
+    return module, (x.bfloat16(), target), optimizer
+
+
 def lazy_training() -> Any:
     """Leave lazy mode on, as whoever makes a large model in a notebook may."""
     samba.session.enable_lazy_param(seed=5)

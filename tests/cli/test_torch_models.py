@@ -183,6 +183,21 @@ def test_verify_takes_the_module_that_the_pef_was_made_of(
     assert "differ from the module in eager torch" in other.out
 
 
+def test_stochastic_rounding_is_of_programs_that_train(samba_port: SambaPort) -> None:
+    factory = f"{HERE}:narrow_training"
+    names = ("--stochastic-rounding", "steps,gradients")
+    result = samba_port("analyze", factory, "--train", *names, "--json", "-")
+    assert result.status == 0, result.err
+    (note,) = [note for note in json.loads(result.out)["notes"] if "Stochastic" in note]
+    assert "that optimizers store in bfloat16 (6), sums that make gradients of weights (2)" in note
+    result = samba_port("convert", factory, *names)
+    assert (result.status, result.err.count("\n")) == (2, 1)
+    assert "give --train with it" in result.err
+    result = samba_port("analyze", factory, "--train", "--stochastic-rounding", "all")
+    assert (result.status, result.err.count("\n")) == (2, 1)
+    assert "expected some of steps" in result.err
+
+
 def test_a_training_program_is_analyzed_as_it_is_compiled(
     samba_port: SambaPort, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -197,6 +212,21 @@ def test_a_training_program_is_analyzed_as_it_is_compiled(
     differing = {name for name in left if left[name] != right[name]}
     # Files exist only once they are written, and only convert compares with torch.
     assert differing <= {"members", "notes"}
+
+
+def test_an_exported_program_in_another_precision(samba_port: SambaPort, tmp_path: Path) -> None:
+    module, (x, target) = net().eval(), batch()
+    torch.export.save(torch.export.export(module, (x,), {"target": target}), tmp_path / "net.pt2")
+    result = samba_port("convert", tmp_path / "net.pt2", "--precision", "bf16", "--json", "-", "-q")
+    assert (result.status, result.err) == (0, "")
+    assert any("Precision bf16: values" in note for note in json.loads(result.out)["notes"])
+    with load_pef(tmp_path / "net.pef") as pef, Device(pef) as device:
+        _, out = device.run({"x": x.numpy(), "target": target.numpy()}).values()
+        types = {s.type for s in pef.manifest.symbols if s.kind == "weight"}
+    assert types == {"tensor(bfloat16)"}
+    with torch.no_grad():
+        expected = module.bfloat16()(x.bfloat16(), target)[1].float().numpy()
+    np.testing.assert_allclose(out, expected, rtol=2**-7)
 
 
 @pytest.mark.parametrize("dynamic", [False, True])

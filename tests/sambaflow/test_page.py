@@ -22,7 +22,7 @@ def test_every_name_is_in_one_table() -> None:
         (f"`{argument.options[-1]}`" in idle) == bool(argument.hint or argument.idle)
         for argument in ARGUMENTS
     )
-    hints = ("directives.sdpa_directives", "env.disable_sgd_stoc")
-    assert all(f"`sambaflow.samba.{name}` | the whole call" in functions for name in hints)
+    hints = ("sambaflow.samba.directives.sdpa_directives", "samba.session.enable_pinned_memory")
+    assert all(f"`{name}` | the whole call" in functions for name in hints)
     assert "| `sambaflow.samba.argconf.args` | `CommonArgs`, `CompileArgs`, `RunArgs` |" in here
     assert "create_mac_resource_report" not in here

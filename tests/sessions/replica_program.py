@@ -68,6 +68,8 @@ class Scenario:
     """``max_grad_norm`` of the last optimizer."""
     dtype: torch.dtype = torch.float32
     """Type of parameters and inputs."""
+    rounding: str | None = None
+    """``stochastic_rounding`` of ``compile``."""
     arguments: dict[str, Any] = field(default_factory=dict)
     """Of ``session.run``."""
 
@@ -80,6 +82,7 @@ SCENARIOS = {
     "two": Scenario(two_optimizers, norm=0.05, arguments={"reduce_on_rdu": True}),
     "apart": Scenario(two_optimizers, (("FWD", "BCKWD"), ("GRADNORM", "OPT")), norm=0.05),
     "bfloat16": Scenario(dtype=torch.bfloat16, arguments={"data_parallel_mode": "optimal"}),
+    "rounded": Scenario(two_optimizers, dtype=torch.bfloat16, rounding="steps,gradients"),
     "added": Scenario(
         one_optimizer,
         (("fwd", "bckwd"), ("reduce", "opt", "zerograd")),
@@ -132,6 +135,7 @@ def compile_all(folder: Path) -> None:
             output=folder / f"{name}.pef",
             config_dict={"gradient_accumulation": scenario.batches > 1},
             check=False,
+            stochastic_rounding=scenario.rounding,
         )
 
 

@@ -84,3 +84,22 @@ def test_unknown_names_are_refused(
             output=tmp_path / "m.pef",
             config_dict=settings,
         )
+
+
+def test_a_module_of_float16_computes_on_the_rdu_in_bfloat16(
+    session: SambaSession, tmp_path: Path
+) -> None:
+    """Inputs and outputs are float16, which is converted on the host; weights are sent as bfloat16."""
+    model, x = network().half().eval(), samba.from_torch_tensor(torch.randn(4, 8).half(), name="x")
+    path = session.compile(model, (x,), output=tmp_path / "m.pef", precision="bf16")
+    outputs = samba.utils.trace_graph(model, (x,), pef=path)
+    (result,) = session.run((x,), outputs)
+    assert result.dtype is torch.float16
+    torchs = model.bfloat16()(samba.to_torch(x).bfloat16()).detach()
+    assert (samba.to_torch(result).float() - torchs.float()).abs().max() <= 2**-8
+    with load_pef(path) as opened:
+        report = Report.from_manifest(opened.manifest)
+        types = {s.type for s in opened.manifest.symbols if s.kind == "weight"}
+    assert {one.operator for one in report.coverage.operators if one.cpu_nodes} == {"Cast"}
+    assert report.coverage.rdu_nodes == 4
+    assert types == {"tensor(bfloat16)"}

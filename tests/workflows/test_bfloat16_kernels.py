@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -93,3 +94,22 @@ def test_operators_are_within_one_unit_of_the_last_place(
     cancelled = np.abs(answer - expected.float().numpy()) <= 2.0**-20 * np.abs(answer).max()
     assert distances(answer, expected)[~cancelled].max(initial=0) <= 1
     assert (distances(answer, expected) > 1).mean() < 1e-3
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("length", [32, 200])
+def test_attention_is_within_one_unit_of_the_last_place_of_its_terms(
+    length: int, causal: bool
+) -> None:
+    """In units of the sum of magnitudes that make an element; rounded scores were up to two of them off."""
+    inputs = [drawn(2, 4, length, 24, seed=seed) for seed in range(3)]
+    module = Called(partial(functional.scaled_dot_product_attention, is_causal=causal))
+    with computing_in(Precision.BF16):
+        exported = export_inference(module, inputs)
+    answer = run_part(exported.program.parts[0], feeds_of(module, inputs, exported))
+    narrow = [x.bfloat16() for x in inputs]
+    expected = module(*narrow).float().numpy()
+    query, key, value = (x.float() for x in narrow)
+    terms = module(query, key, value.abs()).numpy()
+    unit = 2.0 ** (np.floor(np.log2(terms)) - 7)
+    assert (np.abs(answer[exported.outputs[0] or ""] - expected) / unit).max() <= 1

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-from samba_onnx.facts.domains import is_default
+from samba_onnx.facts.domains import SAMBA_DOMAIN, is_default
 
 Shape = tuple[int, ...]
 
@@ -22,6 +22,45 @@ def all_nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
             inner = [attribute.g] if attribute.type == onnx.AttributeProto.GRAPH else []
             for each in (*inner, *attribute.graphs):
                 yield from all_nodes(each)
+
+
+def replace_own_operator(
+    model: onnx.ModelProto,
+    op_type: str,
+    replacement: Callable[[onnx.NodeProto], Iterable[onnx.NodeProto]],
+) -> None:
+    """Replace every node of one of this product's own operators, in subgraphs, too.
+
+    Args:
+        model: Is changed in place; it imports the product's domain no more.
+        op_type: The operator.
+        replacement: Returns the nodes that take the place of one, in an order in which they can run.
+    """
+    _replace(model.graph, op_type, replacement)
+    opsets = [opset for opset in model.opset_import if opset.domain != SAMBA_DOMAIN]
+    if len(opsets) != len(model.opset_import):
+        del model.opset_import[:]
+        model.opset_import.extend(opsets)
+
+
+def _replace(
+    graph: onnx.GraphProto,
+    op_type: str,
+    replacement: Callable[[onnx.NodeProto], Iterable[onnx.NodeProto]],
+) -> None:
+    for node in graph.node:
+        for attribute in node.attribute:
+            for inner in (attribute.g, *attribute.graphs):
+                if inner.node:
+                    _replace(inner, op_type, replacement)
+    own = [node.domain == SAMBA_DOMAIN and node.op_type == op_type for node in graph.node]
+    if not any(own):
+        return
+    nodes: list[onnx.NodeProto] = []
+    for node, is_own in zip(graph.node, own, strict=True):
+        nodes.extend(replacement(node) if is_own else (node,))
+    del graph.node[:]
+    graph.node.extend(nodes)
 
 
 class Nodes:

@@ -19,6 +19,7 @@ from samba_onnx.runtime.engine.lowerings.optimizer_faults import disable_faulty_
 from samba_onnx.runtime.engine.lowerings.short_expands import concatenate_short_expands
 from samba_onnx.runtime.engine.lowerings.small_convolutions import multiply_small_convolutions
 from samba_onnx.runtime.engine.lowerings.stage_model import StageModel, on_model
+from samba_onnx.runtime.engine.lowerings.stochastic_rounds import expand_stochastic_rounds
 from samba_onnx.runtime.engine.lowerings.weight_gradients import multiply_weight_gradients
 
 
@@ -40,6 +41,12 @@ LOWERINGS: Final[tuple[Lowering, ...]] = (
         "dropout masks",
         "samba::DropoutMask is an operator of this product; no onnxruntime has it.",
         on_model(expand_dropout_masks),
+    ),
+    # While shapes are known, and before bfloat16, which makes float32 of what this returns.
+    Lowering(
+        "stochastic rounds",
+        "samba::StochasticRound is an operator of this product; no onnxruntime has it.",
+        on_model(expand_stochastic_rounds),
     ),
     # Forms for kernels that onnxruntime lacks or that are slow stand here, before anything loses
     # the types and shapes of inner values, which bfloat16 does. The gradients come before small

@@ -10,9 +10,8 @@ import numpy.typing as npt
 from onnx.reference.op_run import OpRun
 
 from samba_onnx.facts.domains import SAMBA_DOMAIN
-from samba_onnx.runtime.engine.lowerings import dropout_masks as masks
-
-Words = npt.NDArray[np.uint32]
+from samba_onnx.runtime.engine.lowerings import random_words as words
+from samba_onnx.runtime.engine.reference.random_words import random_words
 
 
 class DropoutMask(OpRun):
@@ -45,22 +44,6 @@ def dropout_mask(
         shape: The shape of the mask.
         stream: Number of the dropout in the program.
     """
-    size = math.prod(shape)
-    rows, columns = masks.grid(size)
-    with np.errstate(over="ignore"):
-        start = np.uint32(seed & masks.LAST_WORD) * np.uint32(masks.SEED_STEP)
-        start += masks.words([stream, 0], 1)[0]
-        counters = start + np.arange(rows * columns, dtype=np.uint32) * np.uint32(masks.WEYL)
-        words = _hashed(counters)
-        by_seed, by_stream = masks.multipliers(stream)
-        lanes = np.uint32(seed & masks.LAST_WORD) * by_seed + by_stream
-        values = lanes.reshape(-1, 1) * words
-    threshold = min(int(np.float32(rate) * np.float32(2**32)), masks.LAST_WORD)
-    mask = values.reshape(-1)[:size] >= np.uint32(threshold)
-    return np.asarray(mask.reshape(shape))
-
-
-def _hashed(words: Words) -> Words:
-    words = words ^ (words >> np.uint32(masks.FIRST_SHIFT))
-    words = words * np.uint32(masks.MULTIPLIER)
-    return np.asarray(words ^ (words >> np.uint32(masks.SECOND_SHIFT)), np.uint32)
+    values = random_words(math.prod(shape), seed, stream)
+    threshold = min(int(np.float32(rate) * np.float32(2**32)), words.LAST_WORD)
+    return np.asarray((values >= np.uint32(threshold)).reshape(shape))

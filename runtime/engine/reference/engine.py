@@ -26,7 +26,7 @@ LOWERINGS: Final = (
         lower_stage_bfloat16,
     ),
 )
-"""All that this engine needs: it has an implementation of its own of dropout masks."""
+"""All that this engine needs: it has implementations of its own of dropout masks and of stochastic rounding."""
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,13 @@ from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 from torch.utils.weak import WeakIdKeyDictionary
 
+from samba_onnx.export.capture.function_kinds import (
+    CARRYING,
+    CONVERSIONS,
+    NORMALISING,
+    PRODUCTS,
+    QUESTIONS,
+)
 from samba_onnx.export.naming import operator_name
 from samba_onnx.facts.precisions import (
     CONVERSION,
@@ -39,41 +46,8 @@ __all__ = [
 ]
 
 _CURRENT: ContextVar[Precision] = ContextVar("precision", default=Precision.FP32)
-_SWITCHED_OFF: ContextVar[bool] = ContextVar("switched_off", default=False)
-
-_PRODUCTS: Final = frozenset(
-    {
-        *("__matmul__", "__rmatmul__", "addbmm", "addmm", "addmv", "baddbmm", "bilinear", "bmm"),
-        *("chain_matmul", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d"),
-        *("conv_transpose3d", "convolution", "einsum", "linear", "matmul", "mm", "mv"),
-        *("multi_head_attention_forward", "scaled_dot_product_attention", "tensordot"),
-    }
-)
-"""Functions that multiply matrices: GEMM-like ones, in SambaFlow's words."""
-_CARRYING: Final = frozenset(
-    {
-        *("__getitem__", "chunk", "clone", "contiguous", "detach", "expand", "expand_as"),
-        *("flatten", "flip", "max_pool1d", "max_pool2d", "max_pool3d", "movedim", "narrow"),
-        *("permute", "relu", "repeat", "repeat_interleave", "reshape", "reshape_as", "roll"),
-        *("select", "split", "squeeze", "swapaxes", "t", "tensor_split", "tile", "transpose"),
-        *("unbind", "unflatten", "unsqueeze", "view", "view_as", "__get__"),
-    }
-)
-"""Functions of one tensor whose numbers are some of its own, which bfloat16 has if the tensor has it."""
-_QUESTIONS: Final = frozenset(
-    {
-        *("__len__", "backward", "dim", "element_size", "get_device", "is_complex"),
-        *("is_contiguous", "is_floating_point", "is_nonzero", "numel", "register_hook"),
-        *("retain_grad", "size", "stride", "storage_offset", "data_ptr", "__set__", "__repr__"),
-        *("__format__", "register_post_accumulate_grad_hook", "is_inference", "_is_view"),
-        *("type", "numpy"),
-    }
-)
-"""What computes nothing."""
-_CONVERSIONS: Final = frozenset({"float", "to", "type_as", "_to_copy"})
-_NORMALISING: Final = {"batch_norm": (1, 2), "instance_norm": (1, 2)}
-"""Functions that write running statistics, with the positions of these."""
 _DTYPE: Final = Tensor.dtype.__get__  # type: ignore[attr-defined]
+_SWITCHED_OFF: ContextVar[bool] = ContextVar("switched_off", default=False)
 
 
 @contextlib.contextmanager
@@ -132,6 +106,14 @@ class Computing:
         self.precision = precision
         self.wide: dict[str, Counter[str]] = {}
         """Functions that computed in float32, with how often they did, by the reason."""
+        self.wide_types = frozenset(
+            {torch.float32} | ({torch.float16} if self._is_whole else set())
+        )
+        """Types that become bfloat16; an RDU has no float16, so that nothing else would compute there."""
+        self._returned = torch.float32
+        """The type of outputs in the place of bfloat16."""
+        self.narrows = False
+        """Whether anything was made bfloat16."""
         self._own: Any = WeakIdKeyDictionary()
         """Tensors that the module itself states in bfloat16: what it has and is given so, and what it
         computes of nothing else."""
@@ -140,7 +122,19 @@ class Computing:
         """Return what a PEF says of it; nothing where a module computes in its own types."""
         if self.precision.is_own:
             return {}
-        return write_precision(self.precision, self.wide)
+        return write_precision(self.precision, self.wide, idle=not self.narrows)
+
+    @property
+    def _is_whole(self) -> bool:
+        return self.precision in (Precision.BF16, Precision.BF16_THROUGHOUT)
+
+    def look_at(self, tensors: Any) -> None:
+        """Note what a module has and is given, nested or not: a module of float16 alone returns float16."""
+        leaves = list(filter(_is_floating, pytree.tree_leaves(tensors)))
+        types = set(map(_type, leaves))
+        half = torch.float16 in types and torch.float32 not in types
+        self._returned = torch.float16 if half and self._is_whole else torch.float32
+        self.mark_own(leaves)
 
     def mark_own(self, results: Any) -> None:
         """Note that the module itself states the tensors among results in bfloat16 that are so."""
@@ -160,7 +154,9 @@ class Computing:
         """
         if self.precision.is_own:
             return outputs
-        return pytree.tree_map(lambda x: x if self.is_own(x) else _widened(x), outputs)
+        return pytree.tree_map(
+            lambda x: x if self.is_own(x) else _widened(x, self._returned), outputs
+        )
 
     def note(self, reason: str, name: str) -> None:
         """Count a function that computes in float32."""
@@ -182,7 +178,7 @@ def computing(module: nn.Module) -> Iterator[Computing]:
     modes: list[_Narrowing] = []
 
     def enter(called: nn.Module, args: Any, keywords: Any) -> None:
-        state.mark_own((args, keywords, *called.parameters(), *called.buffers()))
+        state.look_at((args, keywords, *called.parameters(), *called.buffers()))
         modes.append(_Narrowing(state))
         modes[-1].__enter__()  # type: ignore[no-untyped-call]  # torch annotates nothing here
 
@@ -226,11 +222,11 @@ class _Narrowing(TorchFunctionMode):
         name = getattr(func, "__name__", "").partition(".")[0]
         if func is _DTYPE:
             return self._dtype(args[0])
-        if name in _QUESTIONS:
+        if name in QUESTIONS:
             return func(*args, **keywords)
         if is_in_place(func) or keywords.get("out") is not None:
             return self._in_place(func, args, keywords)
-        if name in _NORMALISING and self._has_statistics(name, args, keywords):
+        if name in NORMALISING and self._has_statistics(name, args, keywords):
             return self._normalized(func, name, args, keywords)
         if not _SWITCHED_OFF.get() and _converts(name, args, keywords):
             return self._converted(func, args, keywords)
@@ -240,7 +236,7 @@ class _Narrowing(TorchFunctionMode):
         """Return the type of a tensor: that in which it will be read."""
         dtype: torch.dtype = _DTYPE(tensor)
         narrow = self._precision in (Precision.BF16, Precision.BF16_THROUGHOUT)
-        if narrow and dtype is torch.float32 and self._is_plain(tensor):
+        if narrow and dtype in self._state.wide_types and self._is_plain(tensor):
             return torch.bfloat16
         return dtype
 
@@ -258,6 +254,8 @@ class _Narrowing(TorchFunctionMode):
         reason = self._reason(name, tensors)
         if reason is None:
             args, keywords = pytree.tree_map(self._narrow, (args, keywords))
+            if self._makes_float16(name, args, keywords):
+                return args[0].to(torch.bfloat16)
             return func(*args, **keywords)
         if not reason:
             return func(*args, **keywords)
@@ -266,7 +264,7 @@ class _Narrowing(TorchFunctionMode):
         computed = [leaf for leaf in pytree.tree_leaves(results) if _is_float32(leaf)]
         for leaf in computed:
             self._kept[leaf] = True
-        if computed and name not in _CARRYING:
+        if computed and name not in CARRYING:
             self._state.note(reason, name)
         return results
 
@@ -277,20 +275,21 @@ class _Narrowing(TorchFunctionMode):
         if self._precision is Precision.BF16_THROUGHOUT:
             return None
         if self._precision is Precision.MIXED:
-            if name in _PRODUCTS:
+            if name in PRODUCTS:
                 return None
-            return "" if name in _CARRYING and len(tensors) == 1 else NO_PRODUCT
+            return "" if name in CARRYING and len(tensors) == 1 else NO_PRODUCT
         kept = [tensor for tensor in tensors if tensor in self._kept]
         if not kept:
             return None
-        if name in _PRODUCTS and any(_type(tensor) is torch.bfloat16 for tensor in tensors):
+        if name in PRODUCTS and any(_type(tensor) is torch.bfloat16 for tensor in tensors):
             return None
         return CONVERSION
 
     def _narrow(self, leaf: Any) -> Any:
-        """Return a float32 tensor in bfloat16; anything else as it is."""
-        if not _is_float32(leaf):
+        """Return a float32 tensor in bfloat16, and one of float16 where all is; anything else as it is."""
+        if not _is_floating(leaf) or _type(leaf) not in self._state.wide_types:
             return leaf
+        self._state.narrows = True
         version = _version(leaf)
         known = self._copies.get(leaf)
         # Gradients that are computed for one of both only are no reason to convert twice.
@@ -298,6 +297,13 @@ class _Narrowing(TorchFunctionMode):
             known = (version, leaf.to(torch.bfloat16), torch.is_grad_enabled())
             self._copies[leaf] = known
         return known[1]
+
+    def _makes_float16(self, name: str, args: Any, keywords: Mapping[str, Any]) -> bool:
+        """Return whether a call converts a tensor to float16, where that is bfloat16."""
+        if torch.float16 not in self._state.wide_types or not args:
+            return False
+        types = [one for one in (*args, keywords.get("dtype")) if isinstance(one, torch.dtype)]
+        return name == "half" or (name in CONVERSIONS and types == [torch.float16])
 
     def _converted(self, func: Callable[..., Any], args: Any, keywords: dict[str, Any]) -> Any:
         """Convert a tensor to float32, as the module asks for."""
@@ -329,7 +335,7 @@ class _Narrowing(TorchFunctionMode):
         return func(*args, **keywords)
 
     def _has_statistics(self, name: str, args: Any, keywords: Mapping[str, Any]) -> bool:
-        places = (args[place] for place in _NORMALISING[name] if place < len(args))
+        places = (args[place] for place in NORMALISING[name] if place < len(args))
         named = (keywords.get(key) for key in ("running_mean", "running_var"))
         return any(map(_is_float32, (*places, *named)))
 
@@ -353,7 +359,7 @@ class _Narrowing(TorchFunctionMode):
 
 def _converts(name: str, args: Any, keywords: Mapping[str, Any]) -> bool:
     """Return whether a call converts a tensor to float32."""
-    if name not in _CONVERSIONS or not args or not isinstance(args[0], Tensor):
+    if name not in CONVERSIONS or not args or not isinstance(args[0], Tensor):
         return False
     if name == "float":
         return True
@@ -378,9 +384,9 @@ def _is_float32(leaf: Any) -> bool:
     return isinstance(leaf, Tensor) and _type(leaf) is torch.float32
 
 
-def _widened(leaf: Any) -> Any:
+def _widened(leaf: Any, dtype: torch.dtype = torch.float32) -> Any:
     narrow = isinstance(leaf, Tensor) and _type(leaf) is torch.bfloat16
-    return leaf.to(torch.float32) if narrow else leaf
+    return leaf.to(dtype) if narrow else leaf
 
 
 def _version(tensor: Tensor) -> int:

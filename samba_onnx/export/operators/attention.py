@@ -56,6 +56,9 @@ def attend(
 ) -> tuple[ir.Value, ir.Value]:
     """Return the weighted sums of values, and the weights.
 
+    Scores of bfloat16 are not rounded: they stay in float32, in which products are added up, until they are
+    weights, as in torch's own kernel.
+
     Args:
         build: The graph.
         query: (..., L, E).
@@ -71,10 +74,15 @@ def attend(
     factor = (1.0 / math.sqrt(width) if width else 1.0) if scale is None else scale
     last = len(sizes(key)) - 1
     turned = build.transpose(key, [*range(last - 1), last, last - 1])
-    scores = build.matmul(build.multiply(query, factor), turned)
+    dtype = element(query)
+    if dtype == ir.DataType.BFLOAT16:
+        wide = [build.cast(operand, ir.DataType.FLOAT) for operand in (query, turned)]
+        scores = build.multiply(build.matmul(*wide), factor)
+    else:
+        scores = build.matmul(build.multiply(query, factor), turned)
     if mask is not None:
         scores = build.add(scores, _addend(build, mask, element(scores)))
-    weights = build.unary("Softmax", scores, axis=-1)
+    weights = build.cast(build.unary("Softmax", scores, axis=-1), dtype)
     return build.matmul(weights, value), weights
 
 

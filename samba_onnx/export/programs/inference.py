@@ -108,6 +108,7 @@ def export_inference(
     name: str = DEFAULT_GRAPH,
     prefix: str | None = None,
     input_names: Sequence[str] | None = None,
+    keywords: Mapping[str, Any] | None = None,
 ) -> Exported:
     """Return the program that runs a module forward, with what is known of the module.
 
@@ -117,14 +118,16 @@ def export_inference(
         name: The program's name.
         prefix: Leads the names of all parameters and outputs.
         input_names: Names of the flat inputs that are tensors.
+        keywords: Keyword arguments besides, of a module that takes both.
 
     Raises:
         UsageError: The inputs do not fit.
         ModelError: The module does what a graph, or ONNX, cannot express.
     """
-    args, keywords = arguments(inputs)
-    flat = renamed(names_of(module, args, keywords), input_names)
-    graph = captured(export_module(module, args, keywords), flat)
+    args, named = arguments(inputs)
+    named |= keywords or {}
+    flat = renamed(names_of(module, args, named), input_names)
+    graph = captured(export_module(module, args, named), flat)
     check_constants(graph.graph_module, graph.constants)
     return _Writer(module, graph, root_name(module, prefix)).exported(name)
 

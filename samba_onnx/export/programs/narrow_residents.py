@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Collection
+from typing import Final
 
 import onnx_ir as ir
 
 __all__ = ["narrow_residents"]
+
+_WIDE: Final = (ir.DataType.FLOAT, ir.DataType.FLOAT16)
 
 
 def narrow_residents(graph: ir.Graph, names: Collection[str]) -> None:
@@ -21,7 +24,7 @@ def narrow_residents(graph: ir.Graph, names: Collection[str]) -> None:
     """
     for value in graph.inputs:
         casts = [use.node for use in value.uses()]
-        if value.name not in names or value.dtype != ir.DataType.FLOAT or not casts:
+        if value.name not in names or value.dtype not in _WIDE or not casts:
             continue
         if value.is_graph_output() or not all(map(_narrows, casts)):
             continue

@@ -1,9 +1,10 @@
 """``sambaflow.samba.env``: switches of the process.
 
-The device computes every sum in the model's own types, without stochastic rounding; to ask for that
-is a hint, which the PEF that is compiled next lists.
+The device rounds to nearest unless it is asked to round at random: by these functions for the PEF that is
+compiled next, by settings, or by ``samba.session.compile``.
 """
 
+from samba_onnx.facts.roundings import Rounding
 from samba_onnx.sessions import SESSION
 
 __all__ = [
@@ -20,15 +21,15 @@ def use_mock_samba_runtime() -> bool:
 
 
 def enable_conv_grad_accum_stoc() -> None:
-    """Ask for stochastic rounding where gradients of convolutions are summed up; a hint."""
-    SESSION.record_hint("enable_conv_grad_accum_stoc", True)
+    """Round at random where gradients of the weights of convolutions are summed up in bfloat16."""
+    SESSION.switch_rounding(Rounding.CONVOLUTIONS, True)
 
 
 def enable_addbias_grad_accum_stoc() -> None:
-    """Ask for stochastic rounding where gradients of biases are summed up; a hint."""
-    SESSION.record_hint("enable_addbias_grad_accum_stoc", True)
+    """Round at random where gradients of biases are summed up in bfloat16."""
+    SESSION.switch_rounding(Rounding.BIASES, True)
 
 
 def disable_sgd_stoc() -> None:
-    """Ask for steps of SGD without stochastic rounding, which is how they always are."""
-    SESSION.record_hint("disable_sgd_stoc", True)
+    """Round to nearest what optimizers store, whatever settings say."""
+    SESSION.switch_rounding(Rounding.STEPS, False)

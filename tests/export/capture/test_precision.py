@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from samba_onnx.export.capture.precision import computing, computing_in, native_precision
-from samba_onnx.facts.precisions import Precision
+from samba_onnx.facts.precisions import Precision, describe_precision, stored_precision
 
 BF16, MIXED = Precision.BF16, Precision.MIXED
 
@@ -111,3 +111,39 @@ def test_what_the_module_states_in_bfloat16_is_returned_so(precision: Precision)
     assert [result.dtype for result in results] == [result.dtype for result in expected]
     assert torch.equal(results[0], expected[0])
     assert not {"layer_norm", "linear"} & set().union(*state.wide.values(), set())
+
+
+@pytest.mark.parametrize(
+    ("function", "bf16", "mixed"),
+    [
+        (lambda x, f: f(x), "bfloat16", "float16"),
+        (lambda x, f: f(x).to(f.weight.dtype) + 1, "bfloat16", "float16"),
+        (lambda x, f: f(x).half().exp(), "bfloat16", "float16"),
+        (lambda x, f: f(x).to(torch.float16), "bfloat16", "float16"),
+        (lambda x, f: f(x).float().exp(), "float32", "float32"),
+    ],
+)
+def test_float16_is_bfloat16_where_all_is_and_is_returned_as_float16(
+    function: Callable[[Tensor, nn.Linear], Tensor], bf16: str, mixed: str
+) -> None:
+    for precision, name in ((BF16, bf16), (MIXED, mixed)):
+        module = Called(function).half()
+        with computing_in(precision), computing(module) as state:
+            returned = module(torch.randn(2, 4).half())
+        assert module.types == [getattr(torch, name)], precision
+        assert returned.dtype is (torch.float32 if name == "float32" else torch.float16)
+        assert state.narrows == (precision is BF16)
+        assert module.linear.weight.dtype is torch.float16
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.int64])
+def test_a_precision_that_changes_nothing_says_so(dtype: torch.dtype) -> None:
+    module = nn.Identity() if dtype is torch.int64 else nn.Linear(4, 4).to(dtype)
+    x = torch.ones(2, 4).to(dtype)
+    with computing_in(BF16), computing(module) as state:
+        assert module(x).dtype is dtype
+    (sentence,) = describe_precision(state.metadata())
+    assert sentence.startswith(
+        "Precision bf16 changes nothing: the model has no operator on float32"
+    )
+    assert stored_precision(state.metadata()) is BF16

@@ -109,3 +109,19 @@ def test_arithmetic_takes_no_time_on_a_device_without_a_peak_and_long_on_a_slow_
 
 def test_a_node_of_unknown_types_computes_in_none() -> None:
     assert node_dtype(ir.node("Neg", [ir.Value(name="x")])) == ""
+
+
+def test_a_product_of_widened_bfloat16_counts_as_bfloat16() -> None:
+    def value(dtype: ir.DataType) -> ir.Value:
+        return ir.Value(name="v", type=ir.TensorType(dtype), shape=ir.Shape((4, 4)))
+
+    def widened(operand: ir.Value) -> ir.Value:
+        cast = ir.node("Cast", [operand], {"to": 1})
+        cast.outputs[0].type = ir.TensorType(ir.DataType.FLOAT)
+        return cast.outputs[0]
+
+    narrow, wide = value(ir.DataType.BFLOAT16), value(ir.DataType.FLOAT)
+    operands = [(narrow, narrow), (narrow, wide), (value(ir.DataType.FLOAT16), narrow)]
+    products = [ir.node("MatMul", [widened(one), widened(other)]) for one, other in operands]
+    assert [node_dtype(node) for node in products] == ["bfloat16", "float32", "float32"]
+    assert node_dtype(ir.node("Add", [widened(narrow), widened(narrow)])) == "float32"

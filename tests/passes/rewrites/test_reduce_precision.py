@@ -158,3 +158,10 @@ def test_values_keep_their_names_where_conversions_would_be_called_so() -> None:
     assert names["Neg"] == "y_bfloat16"
     every = [output.name for node in model.graph for output in node.outputs]
     assert len(set(every)) == len(every)
+
+
+def test_of_a_model_of_integers_it_says_that_it_changes_nothing() -> None:
+    model, rewrite = reduced("g (int64[4] x) => (int64[4] y) { y = Add(x, x) }")
+    assert [node.op_type for node in model.graph] == ["Add"]
+    (sentence,) = describe_precision(rewrite.metadata)
+    assert sentence.startswith("Precision bf16 changes nothing")

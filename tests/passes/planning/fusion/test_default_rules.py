@@ -72,6 +72,14 @@ CASES: dict[str, tuple[str, list[str]]] = {
             "MatMul Transpose Reshape"
         ],
     ),
+    "attention in bfloat16, with scores in float32": (
+        """g (bfloat16[2, 4, 6, 8] q, bfloat16[2, 4, 6, 8] k, bfloat16[2, 4, 6, 8] v) => (y)
+           <float s = {0.5}> {
+            t = Transpose<perm = [0, 1, 3, 2]>(k) i = Cast<to = 1>(q) j = Cast<to = 1>(t)
+            a = MatMul(i, j) b = Mul(a, s) d = Softmax(b) e = Cast<to = 16>(d) f = MatMul(e, v)
+            y = Transpose<perm = [0, 2, 1, 3]>(f) }""",
+        ["attention: Transpose Cast Cast MatMul Mul Softmax Cast MatMul Transpose"],
+    ),
     "attention as one operator": (
         f"""g ({ATTENTION}) => (y) {{ a = Attention(q, k, v)
             y = Transpose<perm = [0, 2, 1, 3]>(a) }}""",
