@@ -4,7 +4,7 @@ Four rules, by the type of an output:
 
 - Integers, booleans and texts must be equal. An index that follows from numbers of 16 bits, or from
   quantised ones, may also be the one that it is without rounding; and a quantised number may be off by
-  a step, and by a multiple of what the original is.
+  a step, and by a multiple of what the original is, or by roundings where the device computes with less digits.
 - float32, float64 and complex numbers may be off by ``atol * scale + rtol * |expected|``, where
   ``scale`` is the largest finite magnitude that is expected.
 - float16 and bfloat16 are compared with what the model answers in float32, element by element: by
@@ -37,12 +37,10 @@ from samba_onnx.facts.tolerances import (
     output_roundings,
     rounding_unit,
 )
+from samba_onnx.workflows.element_errors import distance, own_errors
 
 Array = npt.NDArray[Any]
 
-NEIGHBOURS: Final = 32
-"""The own error of an element is the root mean square over so many elements that are next larger, and
-as many that are next smaller: it may be zero by chance at the element itself."""
 EQUAL: Final = "equal"
 """What the tolerance of exact types is called."""
 _INTEGERS: Final = frozenset(
@@ -98,6 +96,8 @@ class Expectation:
     """Distance of neighbouring numbers, by the names of outputs of floats that are dequantised."""
     coarser: float = 1.0
     """How many times larger than in float16 a rounding is on a device that rounds more than the original."""
+    zeros: Mapping[str, float] = field(default_factory=dict)
+    """What stands for zero, by the names of outputs of integers that a quantisation rounded."""
 
 
 @dataclass(frozen=True)
@@ -230,6 +230,8 @@ def _compared(
     judged: _Judged
     if texts or expected.dtype in _INTEGERS:
         judged = _of_integers(actual, expected, wide)
+        if wide is None and whole.coarser != 1 and name in whole.zeros:
+            judged = _of_coarse_steps(actual, expected, whole, whole.zeros[name])
     elif limits.chosen or (as_precise and (wide is None or expected.dtype.kind == "c")):
         judged = _plain(actual, expected, limits)
     elif as_precise:
@@ -263,7 +265,7 @@ def _steps(actual: Array, expected: Array, wide: Array | None, step: float | Non
     if step is None:
         return None
     right = expected.astype(np.float64)
-    errors, _ = _distance(actual.astype(np.float64), right, right)
+    errors, _ = distance(actual.astype(np.float64), right, right)
     return round(float(errors.max(initial=0.0)) / step, 3)
 
 
@@ -296,21 +298,35 @@ def _of_integers(actual: Array, expected: Array, wide: Array | None) -> _Judged:
     if wide.dtype.kind != "f":  # an index of the largest number, say, of which rounding made two
         same = np.asarray(actual == wide)
         return np.where(same, 0.0, exact[0]), exact[1], exact[2], f"{EQUAL}, or as without rounding"
-    errors, magnitude = _distance(
+    errors, magnitude = distance(
         actual.astype(np.float64), wide.astype(np.float64), wide.astype(np.float64)
     )
-    own = _own_errors(expected.astype(np.float64), wide.astype(np.float64))
+    own = own_errors(expected.astype(np.float64), wide.astype(np.float64))
     words = f"1 + {TIMES_OWN_ERROR:g} times the original's own error, against no rounding"
     return errors, 1.0 + TIMES_OWN_ERROR * own, float(magnitude.max(initial=0.0)), words
+
+
+def _of_coarse_steps(actual: Array, expected: Array, whole: Expectation, zero: float) -> _Judged:
+    """Judge quantised numbers of what was computed with less digits: by a step, and as floats are."""
+    errors, _, scale, _ = _exact(actual, expected)
+    size = np.abs(expected.astype(np.float64) - zero)
+    typical = math.sqrt(float((size**2).sum()) / max(size.size, 1))
+    unit = (rounding_unit("float16") or 0.0) * whole.coarser
+    roundings = ROUNDED_OPERANDS * output_roundings(whole.depth)
+    words = (
+        f"1 + {roundings:.3g} roundings of bfloat16 (2^{int(np.log2(unit))}) of each element's steps "
+        "from zero and of their root mean square"
+    )
+    return errors, 1.0 + roundings * unit * (size + typical), scale, words
 
 
 def _quantised(actual: Array, expected: Array, wide: Array, limits: ChosenTolerances) -> _Judged:
     """Judge floats behind quantised numbers: by what quantising costs the original."""
     relative, absolute = limits.plain()
     own, right = expected.astype(np.float64), wide.astype(np.float64)
-    errors, magnitude = _distance(actual.astype(np.float64), right, own)
+    errors, magnitude = distance(actual.astype(np.float64), right, own)
     scale = float(magnitude.max(initial=0.0))
-    loss = TIMES_OWN_ERROR * _own_errors(own, right)
+    loss = TIMES_OWN_ERROR * own_errors(own, right)
     words = (
         f"{relative:g} of each element + {absolute:g} of the largest + {TIMES_OWN_ERROR:g} times the "
         "original's own error, against no rounding"
@@ -324,7 +340,7 @@ def _plain(actual: Array, expected: Array, limits: ChosenTolerances) -> _Judged:
     # Complex numbers have two of these.
     widest = np.result_type(expected.dtype, np.float64)
     right = expected.astype(widest)
-    errors, magnitude = _distance(actual.astype(widest), right, right)
+    errors, magnitude = distance(actual.astype(widest), right, right)
     scale = float(magnitude.max(initial=0.0))
     words = f"{relative:g} of each element + {absolute:g} of the largest"
     return errors, absolute * scale + relative * magnitude, scale, words
@@ -340,7 +356,7 @@ def _rounded(
     right = own if wide is None else wide.astype(np.float64)
     # What overflows in 16 bits may be the number that it is in more.
     pattern = np.where(np.isfinite(right) & np.isfinite(left), right, own)
-    errors, magnitude = _distance(left, right, pattern)
+    errors, magnitude = distance(left, right, pattern)
     kind = expected.dtype if whole.coarser == 1 else "bfloat16"
     words = f"{roundings:.3g} roundings of {kind} (2^{int(np.log2(unit))}) of each element"
     loss = np.zeros(())
@@ -349,7 +365,7 @@ def _rounded(
         loss = np.asarray(roundings * unit * typical)
         words += " and of the root mean square"
     if wide is not None:
-        loss = loss + TIMES_OWN_ERROR * whole.coarser * _own_errors(own, right)
+        loss = loss + TIMES_OWN_ERROR * whole.coarser * own_errors(own, right)
         words += f" + {TIMES_OWN_ERROR * whole.coarser:g} times the original's own error, against float32"
     return (
         errors,
@@ -357,44 +373,3 @@ def _rounded(
         float(magnitude.max(initial=0.0)),
         words,
     )
-
-
-def _distance(left: Array, right: Array, pattern: Array) -> tuple[Array, Array]:
-    """Return errors, and the magnitudes of finite numbers that are expected.
-
-    Args:
-        left: What there is.
-        right: What is expected where ``pattern`` is finite.
-        pattern: What must not be finite in the same places and in the same way.
-    """
-    finite = np.isfinite(left) & np.isfinite(pattern) & np.isfinite(right)
-    same = (left == pattern) | (np.isnan(left) & np.isnan(pattern))
-    with np.errstate(invalid="ignore"):
-        errors = np.where(finite, np.abs(left - right), np.where(same, 0.0, np.inf))
-    known = np.isfinite(pattern) & np.isfinite(right)
-    return np.asarray(errors), np.where(known, np.abs(right), 0.0)
-
-
-def _own_errors(own: Array, wide: Array) -> Array:
-    """Return how far a model in its 16-bit type is from its float32 answer, by element.
-
-    Args:
-        own: What it answers in its own type.
-        wide: What it answers in float32.
-
-    Returns:
-        The error at the element itself, or the root mean square among those of similar magnitude if
-        that is larger.
-    """
-    known = np.isfinite(own) & np.isfinite(wide)
-    with np.errstate(invalid="ignore"):
-        errors = np.where(known, np.abs(own - wide), 0.0)
-    order = np.argsort(np.where(known, np.abs(wide), np.inf), axis=None, kind="stable")
-    squares = np.concatenate([[0.0], np.cumsum(errors.flat[order] ** 2)])
-    places = np.arange(order.size)
-    first = np.maximum(places - NEIGHBOURS, 0)
-    behind = np.minimum(places + NEIGHBOURS + 1, order.size)
-    similar = np.empty(order.size)
-    means = np.maximum(squares[behind] - squares[first], 0.0) / (behind - first)
-    similar[order] = np.sqrt(means)
-    return np.maximum(errors, similar.reshape(errors.shape))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import Final
 
 import numpy as np
@@ -11,10 +12,12 @@ from samba_onnx.facts.operators import operators
 from samba_onnx.facts.records import Kind
 from samba_onnx.program.dataflow import name_of
 
-__all__ = ["output_steps"]
+__all__ = ["output_steps", "zero_point"]
 
 _MOVES: Final = (operators(kind=Kind.VIEW) | operators(kind=Kind.MOVE)) - {"Concat", "Pad"}
 """Operators whose results are elements of their first operand, or zeros, which every grid has."""
+_ZEROS: Final = MappingProxyType({"QuantizeLinear": 2, "QLinearMatMul": 7, "QLinearConv": 7})
+"""Operators that quantise what they return, with the place of its zero point among their operands."""
 
 
 def output_steps(model: ir.Model) -> dict[str, float]:
@@ -29,6 +32,36 @@ def output_steps(model: ir.Model) -> dict[str, float]:
     """
     steps = {name_of(value): _step(value) for value in model.graph.outputs}
     return {name: step for name, step in steps.items() if step is not None}
+
+
+def zero_point(value: ir.Value) -> float | None:
+    """Return what stands for zero among the integers of a value that a quantisation rounded.
+
+    Args:
+        value: Any value of a model.
+
+    Returns:
+        The zero point; None where no quantisation made the value, or it has several zero points, or one
+        that is computed.
+    """
+    node = _quantising(value)
+    if node is None:
+        return None
+    place = _ZEROS[node.op_type]
+    zero = node.inputs[place] if len(node.inputs) > place else None
+    if zero is None:
+        return 0.0
+    tensor = ir.convenience.get_const_tensor(zero)
+    if tensor is None or tensor.size != 1:
+        return None
+    return float(tensor.numpy().reshape(-1)[0].astype(np.float64))
+
+
+def _quantising(value: ir.Value) -> ir.Node | None:
+    node = value.producer()
+    while node is not None and node.domain == "" and node.op_type in _MOVES and node.inputs[0]:
+        node = node.inputs[0].producer()
+    return node if node is not None and not node.domain and node.op_type in _ZEROS else None
 
 
 def _step(value: ir.Value) -> float | None:

@@ -33,6 +33,7 @@ from samba_onnx.workflows.output_errors import ChosenTolerances
 from samba_onnx.workflows.parallel import refuse_several
 from samba_onnx.workflows.pef_values import PefValues, run_once
 from samba_onnx.workflows.pieces import ModelPieces
+from samba_onnx.workflows.quantisation_steps import zero_point
 from samba_onnx.workflows.rounding_depth import rounding_depth
 from samba_onnx.workflows.sample_inputs import (
     input_ranges,
@@ -160,6 +161,8 @@ class _Stream:
         self._limits = limits
         self._depth = rounding_depth(model)
         self._coarser = coarseness(sides.pef, graph)
+        outputs = [(value, zero_point(value)) for node in model.graph for value in node.outputs]
+        self._zeros = {value.name or "": zero for value, zero in outputs if zero is not None}
         self._pef = PefValues(sides.engine, sides.pef, graph)
         self._stages, written = self._pef.stages, self._pef.names
         original = sides.original
@@ -260,7 +263,13 @@ class _Stream:
             place = original.makers[name]
             node = original.nodes[place]
             statistics = value_statistics(
-                name, actual[name], expected[name], self._limits, self._depth, self._coarser
+                name,
+                actual[name],
+                expected[name],
+                self._limits,
+                self._depth,
+                self._coarser,
+                self._zeros.get(name),
             )
             verdicts[name] = statistics.comparison.passed
             agree = all(verdicts.get(operand, True) for operand in original.reads[place])

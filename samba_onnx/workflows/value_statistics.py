@@ -48,6 +48,7 @@ def value_statistics(
     limits: ChosenTolerances,
     depth: int,
     coarser: float = 1.0,
+    zero: float | None = None,
 ) -> ValueStatistics:
     """Compare one value.
 
@@ -58,6 +59,7 @@ def value_statistics(
         limits: Tolerances that the user chose.
         depth: Operators that round, on the longest way through the original.
         coarser: 8 where the PEF rounds to bfloat16 what the original computes in float32.
+        zero: What stands for zero in integers that a quantisation rounded; None of any other value.
 
     Returns:
         The statistics; of a sequence those of its worst element.
@@ -68,7 +70,8 @@ def value_statistics(
         actual, expected = _in_one_type(actual, expected)
         if coarser != 1 and str(actual.dtype) in _HALVES and expected.dtype == np.float32:
             actual = actual.astype(np.float32)
-    expectation = Expectation({name: expected}, None, depth, coarser=coarser)
+    zeros = {} if zero is None else {name: zero}
+    expectation = Expectation({name: expected}, None, depth, coarser=coarser, zeros=zeros)
     return replace(_statistics(name, actual, expectation, limits), dtype=dtype)
 
 

@@ -15,9 +15,9 @@ from samba_onnx.facts.tolerances import (
     output_roundings,
     rounding_unit,
 )
+from samba_onnx.workflows.element_errors import NEIGHBOURS
 from samba_onnx.workflows.output_errors import (
     EQUAL,
-    NEIGHBOURS,
     ChosenTolerances,
     Expectation,
     OutputComparison,

@@ -7,7 +7,7 @@ import onnx_ir as ir
 import pytest
 
 import samba_onnx
-from samba_onnx.workflows.quantisation_steps import output_steps
+from samba_onnx.workflows.quantisation_steps import output_steps, zero_point
 from tests.passes.rewrites.applying import parse
 
 CONSTANTS = (
@@ -31,6 +31,22 @@ def test_only_what_is_dequantised_last_by_one_scale_is_on_a_grid(
 ) -> None:
     text = f"g (int8[2,3] q, float computed) => (float[a] y) {CONSTANTS} {{ {nodes} }}"
     assert output_steps(parse(text)) == steps
+
+
+@pytest.mark.parametrize(
+    ("nodes", "zero"),
+    [
+        ("y = QuantizeLinear(x, s, z)", 1.0),
+        ("q = QuantizeLinear(x, s, z)\n t = Transpose(q)\n y = Reshape(t, shape)", 1.0),
+        ("y = QuantizeLinear(x, s)", 0.0),
+        ("y = QuantizeLinear(x, s, computed)", None),
+        ("q = QuantizeLinear(x, s, z)\n y = Add(q, q)", None),
+        ("y = Cast<to=3>(x)", None),
+    ],
+)
+def test_what_stands_for_zero_is_that_of_the_quantisation(nodes: str, zero: float | None) -> None:
+    text = f"g (float[2,3] x, int8 computed) => (int8[a] y) {CONSTANTS} {{ {nodes} }}"
+    assert zero_point(parse(text).graph.outputs[0]) == zero
 
 
 def test_verify_tells_the_steps_of_quantised_outputs(tmp_path: Path) -> None:
