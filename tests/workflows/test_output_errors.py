@@ -388,7 +388,10 @@ def test_a_coarser_type_on_the_device_may_be_off_by_its_own_roundings() -> None:
     one = Expectation({"y": answer}, {"y": exact}, 1, coarser=8.0)
     (output,) = compare_outputs({"y": coarse}, one, ChosenTolerances())
     assert output.passed
-    assert output.tolerance.startswith("5 roundings of bfloat16 (2^-8)")
+    assert output.tolerance == (
+        "5 roundings of bfloat16 (2^-8) of each element and of the root mean square + 96 times the "
+        "original's own error, against float32"
+    )
     assert not judged(coarse, answer, exact).passed
 
 
@@ -446,3 +449,31 @@ def test_a_coarser_type_on_the_device_may_be_off_by_more_of_the_originals_error(
     off = 0.9 * TIMES_OWN_ERROR * 8 * 0.0625
     (output,) = compare_outputs({"y": (exact + off).astype(np.float16)}, one, ChosenTolerances())
     assert output.passed
+
+
+@pytest.mark.parametrize(("units", "passed"), [(8, True), (64, False)])
+def test_a_model_in_float32_may_be_off_by_the_roundings_of_a_coarser_device(
+    units: int, passed: bool
+) -> None:
+    exact = numbers(0.0)
+    one = Expectation({"y": exact}, None, 1, coarser=8.0)
+    actual = exact * np.float32(1 + units * 2.0**-8)
+    (output,) = compare_outputs({"y": actual}, one, ChosenTolerances())
+    assert output.passed == passed
+    assert output.tolerance == (
+        "15 roundings of bfloat16 (2^-8) of each element and of the root mean square"
+    )
+
+
+def test_steps_are_told_to_three_digits() -> None:
+    answer = np.zeros(2, np.float32)
+    one = Expectation({"y": answer}, {"y": answer}, 1, {"y": 0.75})
+    (output,) = compare_outputs({"y": answer + np.float32(0.25)}, one, ChosenTolerances())
+    assert output.steps == 0.333
+
+
+def test_the_error_of_an_integer_is_a_part_of_the_largest_without_rounding() -> None:
+    answer = np.array([0, 0], np.int8)
+    one = Expectation({"y": answer}, {"y": np.array([0.5, 0.25], np.float32)}, 1)
+    (output,) = compare_outputs({"y": np.array([1, 0], np.int8)}, one, ChosenTolerances())
+    assert (output.max_absolute_error, output.max_relative_error) == (0.5, 1.0)

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
+import onnx.parser
 import pytest
 
 import samba_onnx
+from samba_onnx.errors import ExecutionError, ModelLimitError
 from samba_onnx.workflows import both_sides, reducing, value_comparison
-from samba_onnx.workflows.reducing import reduce_pef
+from samba_onnx.workflows.reducing import _Converter, _whole, reduce_pef
+from samba_onnx.workflows.reduction import RefusedByEngineError
 from tests.workflows.broken_passes import BROKEN
 from tests.workflows.test_value_comparison import net, with_pass
 
@@ -85,3 +90,35 @@ def test_a_pef_of_another_compiler_is_reduced_to_what_lies_between_values_that_a
     assert reduction.actual is not None
     # The other way round: what is f - e and not e - f.
     np.testing.assert_allclose(reduction.actual["f"], -reduction.expected["f"], rtol=1e-6)
+
+
+def test_weights_are_read_from_beside_the_model_up_to_a_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = '<ir_version: 10, opset_import: ["": 21]> g (float[64] x) => (float[64] y) { y = Add(x, w) }'
+    proto = onnx.parser.parse_model(text)
+    weight = np.arange(64, dtype=np.float32)
+    proto.graph.initializer.append(onnx.numpy_helper.from_array(weight, "w"))
+    assert _whole(proto) is proto
+    path = tmp_path / "g.onnx"
+    onnx.save(proto, path, save_as_external_data=True, location="g.data", size_threshold=0)
+    size = path.stat().st_size + weight.nbytes
+    monkeypatch.setattr(reducing, "MOST_BYTES", size)
+    (tensor,) = _whole(path).graph.initializer
+    np.testing.assert_array_equal(onnx.numpy_helper.to_array(tensor), weight)
+    monkeypatch.setattr(reducing, "MOST_BYTES", size - 1)
+    with pytest.raises(ModelLimitError, match=r"g\.onnx: has 0\.0 GB of weights"):
+        _whole(path)
+
+
+def test_a_part_that_the_engine_refuses_is_refused_in_its_words(
+    model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(pef: Any) -> Any:
+        raise ExecutionError("no such kernel")
+
+    monkeypatch.setattr(reducing, "convert", lambda *_, **__: contextlib.nullcontext())
+    monkeypatch.setattr(reducing, "Device", refuse)
+    converter: Any = _Converter(None, "o1")  # type: ignore[arg-type]
+    with pytest.raises(RefusedByEngineError, match=r"^no such kernel$"):
+        converter.recompute(onnx.ModelProto(), {})

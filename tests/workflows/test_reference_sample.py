@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,10 +17,19 @@ import samba_onnx
 from samba_onnx.errors import InvalidModelError, UsageError
 from samba_onnx.facts.tolerances import OUTPUT
 from samba_onnx.loading import load_model
+from samba_onnx.passes.sharding.collectives import CONTENT, SHARDED
 from samba_onnx.program.program import DEFAULT_GRAPH
 from samba_onnx.safety.sampling import SampleRun
 from samba_onnx.workflows import reference_sample
-from samba_onnx.workflows.reference_sample import Sample, is_tried, keep_sample, make_sample
+from samba_onnx.workflows.reference_sample import (
+    Sample,
+    _dimensions,
+    _obstacle,
+    _specifications,
+    is_tried,
+    keep_sample,
+    make_sample,
+)
 from samba_onnx.workflows.sample_inputs import random_inputs
 from tests.safety.small_models import model, node, relu, value
 
@@ -298,3 +308,38 @@ def test_a_model_that_takes_fewer_integers_than_it_shows_is_sampled_with_0_and_1
     with samba_onnx.convert(model, tmp_path / "m.pef") as pef:
         assert set(np.unique(pef.reference_inputs()["i"]).tolist()) == {0, 1}
         assert samba_onnx.verify(model, pef).runs[0] == "seed 0, integers 0 and 1, weights mapped"
+
+
+def test_sizes_of_an_output_are_those_of_all_its_parts() -> None:
+    output = ir.val("y", ir.DataType.FLOAT, (2, 3))
+    assert _dimensions(output) == (2, 3)
+    output.meta[SHARDED] = SimpleNamespace(shape=ir.Shape((8, 3)))
+    assert _dimensions(output) == (8, 3)
+
+
+def test_inputs_are_drawn_in_whole_and_shards_of_weights_are_not() -> None:
+    names = ("weight", "shard", "plain", "scalar")
+    weight, shard, plain, scalar = (ir.val(name, ir.DataType.FLOAT, (2, 3)) for name in names)
+    weight.meta[CONTENT] = "the whole weight"
+    shard.meta[SHARDED] = SimpleNamespace(shape=ir.Shape((8, "n")))
+    scalar.shape = None
+    graph = ir.Graph([weight, shard, plain, scalar], [], nodes=[], name="g")
+    assert _specifications(ir.Model(graph, ir_version=10)) == {
+        "shard": ("tensor(float)", (8, 2)),
+        "plain": ("tensor(float)", (2, 3)),
+        "scalar": ("tensor(float)", ()),
+    }
+
+
+def test_large_weights_are_told_in_gigabytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    content = np.zeros(30_000_000, np.float32)
+    weight = ir.val("w", const_value=ir.tensor(content, name="w"))
+    graph = ir.Graph([], [], nodes=[], initializers=[weight], name="g")
+    large = ir.Model(graph, ir_version=10)
+    assert _obstacle(large, explicit=False) == ""
+    monkeypatch.setattr(reference_sample, "WEIGHT_BYTES", content.nbytes - 1)
+    words = "it has 0.1 GB of weights; ask for one with --sample"
+    assert _obstacle(large, explicit=False) == words
+    assert _obstacle(large, explicit=True) == ""
+    monkeypatch.setattr(reference_sample, "WEIGHT_BYTES", content.nbytes)
+    assert _obstacle(large, explicit=False) == ""

@@ -55,12 +55,26 @@ def test_all_values_of_a_right_pef_agree_and_the_others_are_counted(
     ) as pef:
         assert len(pef.manifest.sections) > 5  # values cross many sections
         done: list[tuple[float, float]] = []
-        result = compare_values(model, pef, progress=lambda *count: done.append(count))
+        looks: list[tuple[str, bool]] = []
+        result = compare_values(
+            model,
+            pef,
+            progress=lambda *count: done.append(count),
+            look=lambda value, content: looks.append((value.name, content is not None)),
+        )
+        written = sum(
+            len(
+                {name for node in pef.stage_model(stage).graph.node for name in node.output if name}
+            )
+            for stage in pef.manifest.stages()
+        )
     assert result.passed
     assert result.first is None
     names = [value.name for value in result.values]
     assert names == [name for name in "abcdefghiyjz" if name in names]
     assert set(names) >= set("acdefgiyz")
+    assert sorted(looks) == [(name, True) for name in sorted(names)]
+    assert result.own == written - len(names)
     assert result.total == 13
     assert sum(result.gone.values()) == result.total - len(names)
     assert result.gone["Identity"] == 1

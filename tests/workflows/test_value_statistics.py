@@ -178,3 +178,18 @@ def test_halves_may_be_off_by_roundings_of_a_deep_model() -> None:
     limits = ChosenTolerances()
     assert not value_statistics("v", actual, expected, limits, 1).comparison.passed
     assert value_statistics("v", actual, expected, limits, 10_000).comparison.passed
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32"])
+def test_a_coarser_pef_is_judged_by_its_own_roundings_in_the_type_of_the_original(
+    dtype: str,
+) -> None:
+    expected = np.ones(2, np.float32)
+    actual = np.full(2, 1 + 2.0**-7).astype(getattr(ml_dtypes, dtype, dtype))
+    statistics = value_statistics("v", actual, expected, ChosenTolerances(), 1, 8.0)
+    assert statistics.comparison.passed
+    assert statistics.comparison.type == "float32"
+    assert statistics.dtype == ("" if dtype == "float32" else dtype)
+    assert not value_statistics("v", actual, expected, ChosenTolerances(), 1).comparison.passed
+    double = value_statistics("v", actual, expected.astype(np.float64), ChosenTolerances(), 1, 8.0)
+    assert not double.comparison.passed

@@ -8,9 +8,11 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnx_ir as ir
 import pytest
 
 from samba_onnx.errors import ExecutionError, UsageError
+from samba_onnx.program.source_location import STACK_TRACE
 from samba_onnx.workflows import value_comparison
 from samba_onnx.workflows.compared_values import ComparedValue
 from samba_onnx.workflows.output_errors import ChosenTolerances
@@ -179,7 +181,7 @@ def test_the_first_inputs_that_both_sides_take_count(monkeypatch: pytest.MonkeyP
 
 
 PIECES = """<ir_version: 10, opset_import: ["" : 21, "mine": 1]> g (float[2] x) => (float[2] y)
-{ a = Relu(x) b = mine.Swirl(a) c = Exp(b) unread = Neg(x) y = Add(c, a) }"""
+{ q = Relu(x) b = mine.Swirl(q) c = Exp(b) unread = Neg(x) y = Add(c, q) }"""
 
 
 def compared(stage: Any, names: str, expected: Any, actual: Any, verdicts: Any) -> list[Any]:
@@ -201,11 +203,11 @@ def test_each_value_is_told_with_its_node_and_whether_its_operands_agree() -> No
         _nodes={},
         _look=lambda *look: looks.append(look),
     )
-    expected = {"a": right, "b": [right], "c": right, "y": right}
+    expected = {"q": right, "b": [right], "c": right, "y": right}
     actual = {**expected, "b": [right * 2], "y": right}
-    verdicts: dict[str, bool] = {"x": True}
-    values = compared(one, "ycba", expected, actual, verdicts)
-    assert [value.name for value in values] == ["a", "b", "c", "y"]
+    verdicts: dict[str, bool] = {}
+    values = compared(one, "ycbq", expected, actual, verdicts)
+    assert [value.name for value in values] == ["q", "b", "c", "y"]
     assert [value.position for value in values] == [0, 1, 2, 4]
     assert [value.node for value in values] == ["node_0", "node_1", "node_2", "node_4"]
     assert [value.operator for value in values] == ["Relu", "mine::Swirl", "Exp", "Add"]
@@ -217,26 +219,34 @@ def test_each_value_is_told_with_its_node_and_whether_its_operands_agree() -> No
     assert [look[0] for look in looks] == values
     assert [look[1] is actual[look[0].name] for look in looks] == [True] * 4
     one._look, one._coarser = None, 8.0
-    near = {"a": right * np.float32(1 + 2.0**-7)}
-    assert compared(one, "a", expected, near, {})[0].passed
+    near = {"q": right * np.float32(1 + 2.0**-7)}
+    assert compared(one, "q", expected, near, {})[0].passed
     one._coarser = 1.0
-    assert not compared(one, "a", expected, near, {})[0].passed
+    assert not compared(one, "q", expected, near, {})[0].passed
 
 
 def test_values_that_nothing_reads_are_not_counted() -> None:
     pieces = ModelPieces(onnx.parser.parse_model(PIECES))
     sides = SimpleNamespace(original=pieces, pef=PEF)
     one = stream(_sides=sides, _graph=GRAPHS[1], own=3)
-    both: Any = [SimpleNamespace(name="a"), SimpleNamespace(name="unread")]
+    both: Any = [SimpleNamespace(name="q"), SimpleNamespace(name="unread")]
     result = one.result(both, "some inputs", {"x": 1})
     assert (result.graph, result.values, result.own) == ("second", tuple(both), 3)
-    assert result.total == 5  # a, b, c, y, and what is compared although nothing reads it
+    assert result.total == 5  # q, b, c, y, and what is compared although nothing reads it
     assert result.gone == {"mine::Swirl": 1, "Exp": 1, "Add": 1}
     assert (result.inputs, result.feeds) == ("some inputs", {"x": 1})
     with pytest.raises(UsageError, match=r"^m\.pef has no value of the model: compare takes"):
         one.result([], "", {})
-    empty = ModelPieces(onnx.parser.parse_model(PIECES.replace("y = Add(c, a)", "y = Neg(x)")))
+    empty = ModelPieces(onnx.parser.parse_model(PIECES.replace("y = Add(c, q)", "y = Neg(x)")))
     del empty.nodes[:], empty.reads[:]
     empty.makers.clear()
     sides.original = empty
     assert one.result([], "", {}).total == 0
+
+
+def test_lines_are_the_users() -> None:
+    node = ir.node("Relu", [ir.val("x")])
+    node.metadata_props[STACK_TRACE] = 'File "mine.py", line 7, in forward\n    y = x.relu()\n'
+    one = stream(_nodes={"q": node})
+    assert one._location("q") == "mine.py:7"
+    assert one._location("z") == ""

@@ -14,7 +14,7 @@ from samba_onnx.export.capture.modules import PlaceholderKind, captured, export_
 from samba_onnx.export.decomposition.dropout import rate_of
 from samba_onnx.export.operators import registry
 from samba_onnx.export.programs.training import export_training
-from samba_onnx.workflows.checking.dropouts import rates_at_zero, without_dropouts
+from samba_onnx.workflows.checking.dropouts import _set_rate, rates_at_zero, without_dropouts
 from samba_onnx.workflows.checking.outcome import ComparisonOutcome, NotComparableError
 from samba_onnx.workflows.checking.training import compare_training
 from tests.workflows.checking.planted import LINE, batch, net, wrong_number
@@ -141,6 +141,21 @@ def test_a_captured_graph_without_dropouts_is_that_of_the_module_in_eval() -> No
     with torch.no_grad():
         (result,) = fx.Interpreter(still.graph_module).run(*operands)
         torch.testing.assert_close(result, module.eval()(x))
+
+
+@pytest.mark.parametrize("by_keyword", [False, True])
+def test_rates_are_set_where_they_stand(by_keyword: bool) -> None:
+    graph = fx.Graph()
+    x = graph.placeholder("x")
+    rest: tuple[object, ...] = (None,) if by_keyword else (None, 0.5)
+    keywords = {"dropout_p": 0.5} if by_keyword else {}
+    attention = torch.ops.aten.scaled_dot_product_attention.default
+    node = graph.call_function(attention, (x, x, x, *rest), keywords)
+    assert rate_of(node) == 0.5
+    _set_rate(node)
+    assert (node.args[4:], node.kwargs) == (
+        ((), {"dropout_p": 0.0}) if by_keyword else ((0.0,), {})
+    )
 
 
 def test_a_model_with_dropouts_is_compared() -> None:

@@ -29,7 +29,7 @@ class Chain(nn.Module):
     """Operators of one result and of two, one that returns its operand, and a constant."""
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        hidden = nn.functional.silu(x).clone() * torch.tensor([1.0, 2.0, 3.0])
+        hidden = nn.functional.silu(x.clone()).clone() * torch.tensor([1.0, 2.0, 3.0])
         values, places = hidden.sort(dim=1, stable=True)
         return values.exp(), places + 1
 

@@ -196,3 +196,29 @@ def test_what_no_part_of_the_program_has_is_called_by_its_path() -> None:
     runs = around(nn.BatchNorm1d(2), "out")
     assert runs.updated("running_mean") == "running_mean__updated"
     assert runs.updated("weight") == "weight__updated"
+
+
+class Doubling(nn.Module):
+    """Writes its own weight before it reads it, as embeddings with ``max_norm`` do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.tensor([2.0, 3.0]))
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.weight.data.mul_(2.0)
+        return x * self.weight
+
+
+@pytest.mark.parametrize("path", ["0.weight", "1.weight"])
+def test_weights_that_are_written_are_copies_under_any_of_their_paths(path: str) -> None:
+    layer = Doubling()
+    runs = around(nn.Sequential(layer, layer), loss=torch.ones(2))
+    runs.exported.captured.updates = (path,)  # type: ignore[misc]  # of a stand-in
+    runs.exported.members = {"w": path}  # type: ignore[misc]
+    results = runs.native
+    assert results["loss"].tolist() == [32.0, 72.0]  # twice doubled, and written to by then
+    assert results["w__updated"].tolist() == [8.0, 12.0]
+    # What the first product read, and what the second one reads by now.
+    assert results["w__grad"].tolist() == [4.0 + 8.0, 6.0 + 12.0]
+    assert layer.weight.tolist() == [2.0, 3.0]

@@ -112,6 +112,8 @@ def test_what_is_allowed_is_torchs_error_some_roundings_and_what_storing_costs(d
     stored = float(limits.eps) * (np.abs(expected) + float(limits.smallest_normal))
     right = TIMES_TORCHS_ERROR * 0.25 + UPDATE_ROUNDINGS * computed * 4.0 + stored
     np.testing.assert_array_equal(_allowed(np.dtype(dtype), expected, 4.0, 0.25), right)
+    (nothing,) = _allowed(np.dtype(dtype), np.zeros(1), 0.0, 0.0)
+    assert nothing == float(limits.eps) * float(limits.smallest_normal) > 0
 
 
 def test_errors_are_fractions_against_float64(monkeypatch: pytest.MonkeyPatch) -> None:
