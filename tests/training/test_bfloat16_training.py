@@ -108,26 +108,53 @@ def autocast_losses(
     return losses
 
 
-def device_losses(
-    model: nn.Module, batches: list[tuple[Tensor, Tensor]], rate: float, path: Path, precision: str
-) -> list[float]:
-    SESSION.reset()
-    samba.from_torch_model_(model)
-    optimizer = samba.optim.SGD(model.parameters(), lr=rate, momentum=0.9, weight_decay=0.0)
+class OnDevice:
+    """A model that is compiled and traced once, and trained from the weights of each seed."""
 
-    def wrapped(batch: tuple[Tensor, Tensor]) -> tuple[samba.SambaTensor, ...]:
-        names = ("x", "y")
-        return tuple(samba.from_torch_tensor(t, name=n) for t, n in zip(batch, names, strict=True))
+    def __init__(
+        self,
+        model: nn.Module,
+        batch: tuple[Tensor, Tensor],
+        rate: float,
+        path: Path,
+        precision: str,
+    ) -> None:
+        SESSION.reset()
+        samba.from_torch_model_(model)
+        self.model = model
+        self.optimizer = samba.optim.SGD(
+            model.parameters(), lr=rate, momentum=0.9, weight_decay=0.0
+        )
+        first = wrapped(batch)
+        SESSION.compile(model, first, self.optimizer, output=path, precision=precision, check=False)
+        self.outputs = samba.utils.trace_graph(model, first, self.optimizer, pef=str(path))
 
-    first = wrapped(batches[0])
-    if not path.exists():  # a PEF has no weights: it is the same for every seed
-        SESSION.compile(model, first, optimizer, output=path, precision=precision, check=False)
-    outputs = samba.utils.trace_graph(model, first, optimizer, pef=str(path))
-    losses = [
-        float(samba.to_torch(SESSION.run(wrapped(batch), outputs)[0]).mean()) for batch in batches
-    ]
-    SESSION.reset()
-    return losses
+    def losses(self, state: dict[str, Tensor], batches: list[tuple[Tensor, Tensor]]) -> list[float]:
+        """Return the losses of a training from some weights, and from no momentum."""
+        self.model.load_state_dict(state)
+        self.optimizer.state.clear()
+        SESSION.to_rdu(self.model, [self.optimizer])
+        return [
+            float(samba.to_torch(SESSION.run(wrapped(batch), self.outputs)[0]).mean())
+            for batch in batches
+        ]
+
+
+def wrapped(batch: tuple[Tensor, Tensor]) -> tuple[samba.SambaTensor, ...]:
+    names = ("x", "y")
+    return tuple(samba.from_torch_tensor(t, name=n) for t, n in zip(batch, names, strict=True))
+
+
+def made(make: Callable[[], nn.Module], seed: int) -> nn.Module:
+    torch.manual_seed(seed)
+    return make().train()
+
+
+def drawn(
+    batch: Callable[[torch.Generator], tuple[Tensor, Tensor]], seed: int, steps: int
+) -> list[tuple[Tensor, Tensor]]:
+    generator = torch.Generator().manual_seed(seed)
+    return [batch(generator) for _ in range(steps)]
 
 
 @pytest.mark.slow
@@ -146,22 +173,20 @@ def test_training_ends_where_autocast_does(
     rate: float,
     tmp_path: Path,
 ) -> None:
-    ends: dict[str, list[float]] = {"autocast": [], "bf16": [], "mixed": []}
-    for seed in range(SEEDS):
-        generator = torch.Generator().manual_seed(seed)
-        batches = [batch(generator) for _ in range(steps)]
-        for side, finals in ends.items():
-            torch.manual_seed(seed)
-            model = make().train()
-            if side == "autocast":
-                losses = autocast_losses(model, batches, rate)
-            else:
-                losses = device_losses(model, batches, rate, tmp_path / f"{side}.pef", side)
-            assert np.mean(losses[-LAST:]) < 0.8 * losses[0]  # it learns
-            finals.append(float(np.mean(losses[-LAST:])))
+    data = [drawn(batch, seed, steps) for seed in range(SEEDS)]
+    runs = {
+        "autocast": [autocast_losses(made(make, n), data[n], rate) for n in range(SEEDS)],
+    }
+    for side in ("bf16", "mixed"):
+        device = OnDevice(made(make, 0), data[0][0], rate, tmp_path / f"{side}.pef", side)
+        states = [made(make, seed).state_dict() for seed in range(SEEDS)]
+        runs[side] = [device.losses(*one) for one in zip(states, data, strict=True)]
+    assert all(np.mean(one[-LAST:]) < 0.8 * one[0] for side in runs.values() for one in side)
+    ends = {side: [float(np.mean(one[-LAST:])) for one in some] for side, some in runs.items()}
     own = np.array(ends["autocast"])
     spread = own.max() - own.min()
     print(f"{make.__name__}: spread {spread:.3f}, {ends}")
+    SESSION.reset()
     for side in ("bf16", "mixed"):
         assert abs(np.mean(ends[side]) - own.mean()) <= spread
         assert np.abs(np.array(ends[side]) - own).max() <= spread

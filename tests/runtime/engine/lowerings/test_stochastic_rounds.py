@@ -15,6 +15,7 @@ from onnx import ModelProto, parser
 
 from samba_onnx.errors import PefFormatError
 from samba_onnx.runtime.engine.lowerings.stochastic_rounds import expand_stochastic_rounds
+from samba_onnx.runtime.engine.reference.random_words import random_words
 from samba_onnx.runtime.engine.reference.stochastic_round import stochastic_round
 
 HEADER = '<ir_version: 10, opset_import: ["" : 21, "samba" : 1]>\n'
@@ -145,6 +146,14 @@ def test_both_engines_round_the_same(size: int) -> None:
         rounded = rounder(size, stream)(x, seed)
         np.testing.assert_array_equal(rounded, stochastic_round(x, seed, stream))
         np.testing.assert_array_equal(rounded, rounder(size, stream)(x, seed))
+
+
+def test_all_sixteen_bits_count() -> None:
+    """Of a value one unit above its neighbour, one in 65536 moves: those whose word has no upper bit."""
+    x = np.full(1 << 20, np.float32(1 + 2**-23))
+    rounded = rounder(len(x))(x, 3)
+    np.testing.assert_array_equal(rounded > 1, random_words(len(x), 3, 0) < 1 << 16)
+    assert 4 < (rounded > 1).sum() < 36  # 16 and five deviations
 
 
 def test_what_is_no_rounding_is_refused() -> None:
