@@ -15,6 +15,7 @@ from samba_onnx.passes.rewrites.rewriting import (
     WEIGHT,
     add_initializer,
     constant,
+    detach,
     each_graph,
     folded_name,
     is_operator,
@@ -172,8 +173,7 @@ def _replace_output(
 def _drop(node: ir.Node) -> None:
     """Let a folded node read nothing any more, and remove operands that nothing else reads."""
     operands = [value for value in node.inputs if value is not None]
-    for place in range(len(node.inputs)):
-        node.replace_input_with(place, None)
+    detach(node)
     for value in operands:
         owner = value.graph
         unused = value.is_initializer() and not value.uses() and not value.is_graph_output()

@@ -36,13 +36,16 @@ class LiftConstantsPass(ReasonedPass):
         modified = False
         for graph in list(each_graph(model)):
             modified |= _lift_initializers(model, graph)
+            lifted: list[ir.Node] = []
             for node in graph:
                 if is_operator(node, "Constant"):
-                    modified |= self.refusals.applied(node, _lift(model, node))
+                    modified |= self.refusals.applied(node, _lift(model, node, lifted))
+            graph.remove(lifted, safe=True)  # at once: each call looks through all outputs
         return ir.passes.PassResult(model, modified=modified)
 
 
-def _lift(model: ir.Model, node: ir.Node) -> Refusal | None:
+def _lift(model: ir.Model, node: ir.Node, lifted: list[ir.Node]) -> Refusal | None:
+    """Replace a Constant; it goes to the lifted ones, for the caller to remove, if it still stands."""
     # Case 4: what is no dense tensor has no place among initializers.
     tensor = constant_tensor(node)
     if tensor is None:
@@ -54,14 +57,14 @@ def _lift(model: ir.Model, node: ir.Node) -> Refusal | None:
     name = output.name or node.name or "constant"
     if output.is_graph_output():
         name = f"{name}_value"
-    lifted = add_initializer(model, name, tensor, weight=tensor.size > LARGE)
-    lifted.metadata_props.update(output.metadata_props)
+    constant = add_initializer(model, name, tensor, weight=tensor.size > LARGE)
+    constant.metadata_props.update(output.metadata_props)
     if output.is_graph_output():
-        identity = ir.node("Identity", [lifted])
+        identity = ir.node("Identity", [constant])
         replace_node(node, identity, identity.outputs)
     else:
-        output.replace_all_uses_with(lifted)
-        node.graph.remove(node, safe=True)
+        output.replace_all_uses_with(constant)
+        lifted.append(node)
     return None
 
 

@@ -67,13 +67,17 @@ class RemoveNoopsPass(ReasonedPass):
         """Remove the nodes that change nothing, and merge neighbours that undo each other."""
         modified = False
         for graph in list(each_graph(model)):
+            dropped: list[ir.Node] = []
             for node in graph:
                 if node.domain == "" and node.inputs and node.inputs[0] is not None:
-                    modified |= self._visit(model, node, node.inputs[0])
+                    modified |= self._visit(model, node, node.inputs[0], dropped)
+            graph.remove(dropped, safe=True)
         return ir.passes.PassResult(model, modified=modified)
 
-    def _visit(self, model: ir.Model, node: ir.Node, first: ir.Value) -> bool:
-        """Try all rules on a node whose first operand is ``first``."""
+    def _visit(
+        self, model: ir.Model, node: ir.Node, first: ir.Value, dropped: list[ir.Node]
+    ) -> bool:
+        """Try all rules on a node whose first operand is ``first``; it may go to the dropped ones."""
         # Case 5 goes first: a merged Transpose may be one that changes nothing.
         if node.op_type == "CastLike":
             return self.refusals.applied(node, _name_type(node))
@@ -89,7 +93,7 @@ class RemoveNoopsPass(ReasonedPass):
             elif node.op_type == "Unsqueeze" and before.op_type == "Unsqueeze":
                 modified = self.refusals.applied(node, _merge_unsqueezes(model, node, before))
         if node.op_type in COMMUTATIVE and constant(first) is not None:
-            return self.refusals.applied(node, _keep_second(node)) or modified
+            return self.refusals.applied(node, _keep_second(node, dropped)) or modified
         # Cases 1 to 4: the rule says whether the output equals the first operand.
         rule = _RULES.get(node.op_type)
         source = node.inputs[0]
@@ -97,7 +101,7 @@ class RemoveNoopsPass(ReasonedPass):
             return modified
         if any(extra.uses() or extra.is_graph_output() for extra in node.outputs[1:]):
             return self.refusals.applied(node, Refusal("its other outputs are read"))
-        return self.refusals.applied(node, rule(node) or forward(node, source)) or modified
+        return self.refusals.applied(node, rule(node) or forward(node, source, dropped)) or modified
 
 
 Rule = Callable[[ir.Node], Refusal | None]
@@ -252,12 +256,12 @@ def _neutral(number: int, node: ir.Node, place: int = 1) -> Refusal | None:
     return Refusal(f"its {_PLACES[place]} operand is not {number}")
 
 
-def _keep_second(node: ir.Node) -> Refusal | None:
+def _keep_second(node: ir.Node, dropped: list[ir.Node]) -> Refusal | None:
     """Let readers read the second operand, where the first one is the neutral number."""
     second = node.inputs[1]
     if second is None:
         return Refusal("it lacks an operand")
-    return _neutral(COMMUTATIVE[node.op_type], node, 0) or forward(node, second)
+    return _neutral(COMMUTATIVE[node.op_type], node, 0) or forward(node, second, dropped)
 
 
 _RULES: dict[str, Rule] = {

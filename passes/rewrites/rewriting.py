@@ -171,7 +171,16 @@ def substitute(node: ir.Node, output: ir.Value, value: ir.Value) -> None:
         node.graph.insert_before(node, identity)
 
 
-def forward(node: ir.Node, value: ir.Value) -> Refusal | None:
+def detach(node: ir.Node) -> None:
+    """Let a node read nothing, so that a pass may remove it at its end, with all that it removes.
+
+    ``onnx_ir`` looks through all outputs of the graph whenever it is told to remove nodes.
+    """
+    for place in range(len(node.inputs)):
+        node.replace_input_with(place, None)
+
+
+def forward(node: ir.Node, value: ir.Value, dropped: list[ir.Node] | None = None) -> Refusal | None:
     """Make every reader of the node's only used output read ``value``, and drop the node.
 
     Where the output is a graph's own output and ``value`` cannot carry its name, the node becomes
@@ -180,6 +189,7 @@ def forward(node: ir.Node, value: ir.Value) -> Refusal | None:
     Args:
         node: The node to drop.
         value: What its first output is equal to.
+        dropped: Where to put the node, detached, for the caller to remove; None to remove it here.
 
     Returns:
         None when the graph changed, else why it did not.
@@ -203,7 +213,11 @@ def forward(node: ir.Node, value: ir.Value) -> Refusal | None:
     if value.type is None:
         value.type = output.type
     output.replace_all_uses_with(value, replace_graph_outputs=True)
-    graph.remove(node, safe=True)
+    if dropped is None:
+        graph.remove(node, safe=True)
+    else:
+        detach(node)
+        dropped.append(node)
     return None
 
 

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 import subprocess
 import sys
+from types import MappingProxyType
 
 import pytest
 
+from benchmarks.fidelity_programs import planned
 from benchmarks.published import published_row
 from benchmarks.scale import exponent
 from benchmarks.scale_worker import with_layers
+from tests.call_counts import calls_of, growth
 
 
 @pytest.mark.parametrize("power", [1.0, 1.5, 2.0])
@@ -41,3 +45,30 @@ def test_full_sizes_compile_below_4_gb(name: str, layers: int, level: str) -> No
     # Weights alone would take 3 GB in bfloat16, and 18 GB with AdamW's state; those of Llama 141 GB.
     assert float(peak) < 4e9
     assert int(sections) > layers
+
+
+SMALL = {
+    "sn30/gpt2/o3/1600x6": {"width": 32, "heads": 2, "length": 16, "batch": 2, "vocabulary": 64},
+    "sn40l/llama/token/llama-3-70b": {
+        "hidden_size": 64,
+        "intermediate_size": 64,
+        "num_attention_heads": 8,
+        "num_key_value_heads": 8,
+        "vocab_size": 64,
+        "rows": 16,
+    },
+}
+"""Sizes at which layers are as many nodes as at full size."""
+TOLERANCE = 1.003
+"""Of calls per layer: on 96 layers it allows a part that grows with their square 3 % of the calls."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SMALL)
+def test_compilation_is_linear_in_the_layers(name: str) -> None:
+    row = published_row(name)
+    row = dataclasses.replace(row, sizes=MappingProxyType({**row.sizes, **SMALL[name]}))
+    planned(with_layers(row, 1))  # what is imported, and what torch keeps of operators
+    counts = [calls_of(functools.partial(planned, with_layers(row, n))) for n in (4, 8, 16)]
+    ratio, worst = growth(*counts)
+    assert ratio < TOLERANCE, worst

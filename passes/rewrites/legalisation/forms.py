@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import Protocol, cast
 
 import onnx_ir as ir
-from onnx_ir.passes.common import RemoveUnusedNodesPass
 
 from samba_onnx.passes.rewrites.bodies import MOST_NODES
 from samba_onnx.passes.rewrites.convert_opset import ConvertOpsetPass
@@ -27,6 +26,7 @@ from samba_onnx.passes.rewrites.legalisation.webs import narrow
 from samba_onnx.passes.rewrites.lift_constants import LiftConstantsPass
 from samba_onnx.passes.rewrites.refusals import Refusal
 from samba_onnx.passes.rewrites.remove_noops import RemoveNoopsPass
+from samba_onnx.passes.rewrites.remove_unused_nodes import RemoveUnusedNodesPass
 from samba_onnx.passes.rewrites.rewriting import constant, replace_node
 from samba_onnx.passes.rewrites.simplify_concats import SimplifyConcatsPass
 from samba_onnx.passes.rewrites.unpack_sequences import UnpackSequencesPass
