@@ -135,7 +135,8 @@ def _reshaped(
         return None
     if len(own) == 1:
         return _units(sharder, result, place, steps - 1)
-    inner = _units(sharder, result, place, steps - 1)  # heads of all three, which are split later
+    # Heads of all three, which are split later.
+    inner = _units(sharder, result, place, steps - 1)
     if inner is None and own[0] <= _FEW and len(own) > 2:
         return ((rest // own[0], own[1]),) * own[0]
     width = rest // own[0]

@@ -24,6 +24,7 @@ from samba_onnx.export.capture.samba_calls import samba_calls
 from samba_onnx.export.naming import operator_name
 from samba_onnx.export.programs.inference import Exported
 from samba_onnx.export.programs.training import export_training
+from samba_onnx.facts.dtypes import tensor_element
 from samba_onnx.facts.names import GRADIENT, LOSSES, UPDATED, gradient_name
 from samba_onnx.facts.precisions import stored_precision
 from samba_onnx.facts.tolerances import COARSER
@@ -382,9 +383,8 @@ def _device_results(
         for symbol in symbols.values():
             if symbol.kind is SymbolKind.GRADIENT and symbol.name in residents:
                 shape = [size for size in symbol.shape or () if isinstance(size, int)]
-                dtype = (
-                    feeds[_base(symbol.name)].dtype if _base(symbol.name) in feeds else np.float32
-                )
+                element = tensor_element(symbol.type)
+                dtype = np.dtype(np.float32) if element is None else element.numpy
                 device.write(symbol.name, np.full(shape, symbol.name in losses, dtype))
         inputs = {name: feeds[name] for name in graph.inputs if name in exported.inputs}
         types = {SectionType.FWD.value, SectionType.BCKWD.value}

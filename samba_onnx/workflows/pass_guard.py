@@ -14,6 +14,8 @@ from samba_onnx.facts.tolerances import COARSER
 from samba_onnx.passes.watching import PassStep, run_again
 from samba_onnx.program.dataflow import each_node
 from samba_onnx.program.value_types import type_text
+from samba_onnx.runtime.engine.lowerings.dropout_masks import expand_dropout_masks
+from samba_onnx.runtime.engine.lowerings.stochastic_rounds import expand_stochastic_rounds
 from samba_onnx.runtime.engine.protocol import Engine
 from samba_onnx.workflows.both_sides import plain_engine
 from samba_onnx.workflows.output_errors import (
@@ -134,6 +136,8 @@ class PassGuard:
         return self._evaluate(proto, {**feeds, **weights})
 
     def _evaluate(self, proto: onnx.ModelProto, feeds: Mapping[str, Any]) -> dict[str, Any]:
+        expand_dropout_masks(proto)  # operators of this product, which engines lack
+        expand_stochastic_rounds(proto)
         computation = self._engine.open(proto, "the model between two passes")
         try:
             results = computation.run({name: feeds[name] for name in computation.inputs})

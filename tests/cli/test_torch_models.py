@@ -214,6 +214,19 @@ def test_a_training_program_is_analyzed_as_it_is_compiled(
     assert differing <= {"members", "notes"}
 
 
+@pytest.mark.slow
+def test_a_program_that_rounds_at_random_is_checked_and_compared(
+    samba_port: SambaPort, tmp_path: Path
+) -> None:
+    factory, output = f"{HERE}:narrow_training", tmp_path / "n.pef"
+    names = ("--train", "--stochastic-rounding", "steps,gradients")
+    result = samba_port("convert", factory, *names, "-o", output, "-q", "--check-passes")
+    assert (result.status, result.err) == (0, "")
+    compared = samba_port("compare", factory, output)
+    assert (compared.status, compared.err) == (0, "")
+    assert "net__layer__weight__grad" in compared.out
+
+
 def test_an_exported_program_in_another_precision(samba_port: SambaPort, tmp_path: Path) -> None:
     module, (x, target) = net().eval(), batch()
     torch.export.save(torch.export.export(module, (x,), {"target": target}), tmp_path / "net.pt2")

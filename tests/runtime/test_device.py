@@ -604,3 +604,11 @@ def test_a_graph_for_each_of_several_sizes_is_called_by_the_names_of_the_model(
             np.testing.assert_array_equal(results["z"], np.abs(x))
         with pytest.raises(InputError):
             device.run({"x": x}, graph=last)
+
+
+def test_the_host_keeps_no_result_of_a_run_of_the_whole_schedule(tmp_path: Path) -> None:
+    x = np.ones(4, np.float32)
+    with build(tmp_path, sandwich()) as pef, Device(pef) as device:
+        device.run({"x": x, "z": x})
+        with pytest.raises(ScheduleError, match="'e', which has no value on the device: run fallb"):
+            device.run({"x": x}, ["e"], section_ids=[0])

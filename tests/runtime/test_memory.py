@@ -167,3 +167,17 @@ def test_regions_are_aligned_wherever_the_system_puts_them() -> None:
     tensors = [memory.tensor(name) for name in names] + [memory.private(name) for name in names]
     assert {tensor.address % ALIGNMENT for tensor in tensors} == {0}
     assert len({tensor.address for tensor in tensors}) == len(tensors)
+
+
+def test_regions_side_by_side_are_aligned_and_apart() -> None:
+    regions = [Region(name, 12, "hbm") for name in "abc"]
+    memory = DeviceMemory(TIERS, regions, [symbol(name, name, shape=(3,)) for name in "abc"])
+    memory.lay_together("abc", 1)
+    for number, name in enumerate("abc"):
+        tensor = memory.tensor(name)
+        assert tensor._items.ctypes.data % ALIGNMENT == 0
+        tensor.store(np.full(3, number, np.float32))
+    assert [memory.tensor(name).load().tolist() for name in "abc"] == [[0] * 3, [1] * 3, [2] * 3]
+    numbers = memory.stretch("abc", 1)
+    assert numbers.shape == (2 * ALIGNMENT // 4 + 3 + 1,)
+    assert numbers[ALIGNMENT // 4] == 1

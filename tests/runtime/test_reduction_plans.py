@@ -8,8 +8,10 @@ import pytest
 
 from samba_onnx.pef import gradients
 from samba_onnx.pef.gradients import gradient_buckets
+from samba_onnx.runtime.plans import _reduction_place
 from samba_onnx.runtime.reducing import ReductionMode
 from samba_onnx.runtime.reduction_plans import ReductionPlan, ReductionPlanner, reduction_place
+from samba_onnx.runtime.requests import run_request
 from samba_onnx.runtime.schedule import GraphSchedule
 from tests.runtime.building import build
 from tests.runtime.replicas import two_layers
@@ -50,3 +52,22 @@ def test_modes_that_overlap_begin_as_soon_as_a_bucket_is_complete(
     assert inorder[1].waits == normal[1].waits == {3: frozenset({0, 1})}
     assert optimal[1].starts == inorder[1].starts
     assert optimal[1].waits == {3: frozenset({0}), 4: frozenset({1})}
+
+
+def test_a_request_by_ids_or_calls_asks_for_no_reduction(tmp_path: Path) -> None:
+    with build(tmp_path, two_layers()) as pef:
+        steps = GraphSchedule(pef.manifest, pef.manifest.graphs[0]).steps(merge=False)
+    types = [step.stages[0].type for step in steps]
+    whole, named = reduction_place(types, None), ["BCKWD", "REDUCE"]
+    assert whole is not None
+    for selection, place in (
+        ({}, whole),
+        ({"section_ids": [0, 1]}, None),
+        ({"from_call": 1}, None),
+        ({"until_call": 2}, None),
+        ({"section_types": named}, reduction_place(types, named)),
+        ({"section_types": ["FWD"]}, None),
+        ({"section_types": named, "from_call": 1}, reduction_place(types, named)),
+    ):
+        request = run_request(None, None, None, **selection)  # type: ignore[arg-type]
+        assert _reduction_place(request, steps) == place

@@ -55,3 +55,10 @@ def test_one_type_is_not_a_list_of_letters() -> None:
     request = run_request(None, None, None, section_types=SectionType.FWD)
     assert request == run_request(None, None, None, section_types="FWD")
     assert request.section_types == "FWD"
+
+
+def test_how_gradients_are_combined_is_part_of_the_request() -> None:
+    reduction: Any = object()
+    request = run_request(None, None, None, reduction=reduction)
+    assert request.reduction is reduction
+    assert request != run_request(None, None, None)

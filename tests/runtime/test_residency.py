@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from samba_onnx.errors import ScheduleError
+from samba_onnx.pef.manifest import Cause, Direction
 from samba_onnx.program.kinds import SymbolKind
 from samba_onnx.runtime.device import Device
 from tests.runtime.building import (
@@ -137,3 +139,14 @@ def test_equal_copies_share_a_record(tmp_path: Path) -> None:
         first, second, other = device.ledger.transfers
         assert first is second
         assert other != first
+
+
+def test_copies_between_rdus_take_the_time_of_their_own_link(tmp_path: Path) -> None:
+    plan = Plan([section("f (float[4] x) => (float[4] y) { y = Neg(x) }")], ["x"], ["y"])
+    link = {"rdu_link_bytes_per_second": 1e6, "rdu_link_latency_seconds": 1e-3}
+    plan.target = dataclasses.replace(plan.target, **link)
+    with build(tmp_path, plan) as pef, Device(pef) as device:
+        values = device._values
+        for way, seconds in ((Direction.RDU_TO_RDU, 2e-3), (Direction.HOST_TO_RDU, 1e-6 + 1e-6)):
+            values.enter("x", 1000, way, Cause.EXPLICIT, None)
+            assert device.ledger.transfers[-1].seconds == seconds

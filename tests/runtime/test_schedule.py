@@ -262,3 +262,13 @@ def test_values_without_a_region_do_not_keep_fallbacks_apart() -> None:
         regions=dict.fromkeys("xzaby", ""),
     )
     assert shapes(plan.steps(merge=True)) == [((0, 1, 2), ("x@0", "z@1"), ("y",))]
+
+
+def test_a_fallback_that_writes_what_stays_on_the_device_ends_its_step() -> None:
+    plan = schedule(
+        (False, ["x"], ["w"]),
+        (False, ["x"], ["y"]),
+        outputs=["y"],
+        kinds={"w": SymbolKind.BUFFER},
+    )
+    assert [step.calls for step in plan.steps(merge=True)] == [(0,), (1,)]

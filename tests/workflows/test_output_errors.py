@@ -477,3 +477,35 @@ def test_the_error_of_an_integer_is_a_part_of_the_largest_without_rounding() -> 
     one = Expectation({"y": answer}, {"y": np.array([0.5, 0.25], np.float32)}, 1)
     (output,) = compare_outputs({"y": np.array([1, 0], np.int8)}, one, ChosenTolerances())
     assert (output.max_absolute_error, output.max_relative_error) == (0.5, 1.0)
+
+
+def test_steps_of_a_coarser_device_may_be_off_by_one_and_its_roundings() -> None:
+    answer, off = np.array([10, -20, 60], np.int8), np.array([4, 0, 0], np.int8)
+    one = Expectation({"y": answer}, None, 4, coarser=8.0, zeros={"y": 2.0})
+    sizes = np.abs(answer.astype(np.float64) - 2.0)
+    allowed = 1 + 3 * output_roundings(4) * 2.0**-8 * (sizes[0] + np.sqrt(np.mean(sizes**2)))
+    (output,) = compare_outputs({"y": answer + off}, one, ChosenTolerances())
+    assert output.of_allowed == pytest.approx(4 / allowed)
+    assert output.tolerance == (
+        "1 + 18 roundings of bfloat16 (2^-8) of each element's steps from zero and of their root mean "
+        "square"
+    )
+    wide = {"y": answer.astype(np.float32)}
+    for other in (
+        dataclasses.replace(one, coarser=1.0),
+        dataclasses.replace(one, coarser=2.0, zeros={"z": 2.0}),
+        dataclasses.replace(one, wide=wide),
+    ):
+        (output,) = compare_outputs({"y": answer + off}, other, ChosenTolerances())
+        assert "steps from zero" not in output.tolerance
+    twice = dataclasses.replace(one, coarser=2.0)
+    (output,) = compare_outputs({"y": answer + off}, twice, ChosenTolerances())
+    assert "(2^-10) of each element's steps from zero" in output.tolerance
+
+
+def test_the_only_step_of_a_coarser_device_is_its_own_root_mean_square() -> None:
+    answer = np.array([12], np.int8)
+    one = Expectation({"y": answer}, None, 1, coarser=8.0, zeros={"y": 2.0})
+    (output,) = compare_outputs({"y": answer + np.int8(3)}, one, ChosenTolerances())
+    allowed = 1 + 3 * output_roundings(1) * 2.0**-8 * (10.0 + 10.0)
+    assert output.of_allowed == pytest.approx(3 / allowed)

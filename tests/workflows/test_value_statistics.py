@@ -193,3 +193,10 @@ def test_a_coarser_pef_is_judged_by_its_own_roundings_in_the_type_of_the_origina
     assert not value_statistics("v", actual, expected, ChosenTolerances(), 1).comparison.passed
     double = value_statistics("v", actual, expected.astype(np.float64), ChosenTolerances(), 1, 8.0)
     assert not double.comparison.passed
+
+
+def test_steps_of_a_coarser_pef_may_be_off_by_one() -> None:
+    expected, actual = np.array([5, 50], np.int8), np.array([6, 49], np.int8)
+    for zero, passed in ((0.0, True), (None, False)):
+        statistics = value_statistics("v", actual, expected, ChosenTolerances(), 1, 8.0, zero)
+        assert statistics.comparison.passed == passed

@@ -200,6 +200,7 @@ def test_each_value_is_told_with_its_node_and_whether_its_operands_agree() -> No
         _limits=ChosenTolerances(),
         _depth=1,
         _coarser=1.0,
+        _zeros={"q": 0.0},
         _nodes={},
         _look=lambda *look: looks.append(look),
     )
@@ -223,6 +224,11 @@ def test_each_value_is_told_with_its_node_and_whether_its_operands_agree() -> No
     assert compared(one, "q", expected, near, {})[0].passed
     one._coarser = 1.0
     assert not compared(one, "q", expected, near, {})[0].passed
+    one._coarser = 8.0
+    steps, off = np.array([5, 50], np.int8), {"q": np.array([6, 49], np.int8)}
+    assert compared(one, "q", {"q": steps}, off, {})[0].passed
+    one._zeros = {}
+    assert not compared(one, "q", {"q": steps}, off, {})[0].passed
 
 
 def test_values_that_nothing_reads_are_not_counted() -> None:

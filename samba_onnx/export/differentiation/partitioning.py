@@ -37,6 +37,10 @@ _CHEAP: Final = _FREE | {
 }
 """Computed again rather than kept."""
 
+LARGE_MASK: Final = 1 << 22
+"""Elements from which the mask of a dropout is drawn again rather than kept: it depends on its seed only, and the
+RDU draws it in less time than it takes to write and read it. Smaller ones are kept for the emulator's sake."""
+
 _TIE: Final = 4
 """Costs are bytes times this, plus what decides between values of one size."""
 
@@ -61,8 +65,8 @@ def partition(
 ) -> tuple[Half, Half]:
     """Split a joint graph so that the fewest bytes are kept between its halves.
 
-    Views and elementwise arithmetic are computed again, which takes no longer than to write and
-    read their results; what only the backward needs is computed on the side where it is smaller;
+    Views, elementwise arithmetic and large masks of dropouts are computed again, which takes no longer
+    than to write and read their results; what only the backward needs is computed on the side where it is smaller;
     nothing else is computed twice. Inputs of the graph and results of the forward cost
     nothing, for they are in memory anyway.
 
@@ -158,6 +162,9 @@ def _computed_again(node: fx.Node) -> bool:
     """Return whether a value of the forward may be computed once more by the backward."""
     if node.target in _CHEAP or _is_elementwise(node):
         return True
+    if node.target is torch.ops.samba.dropout_mask.default:
+        elements: int = node.meta["val"].numel()
+        return elements >= LARGE_MASK
     return all(map(_is_number, [node, *node.all_input_nodes]))
 
 

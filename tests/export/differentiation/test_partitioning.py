@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from samba_onnx.export.differentiation import partitioning
 from samba_onnx.export.differentiation.minimum_cut import SINK, SOURCE, Network
 from samba_onnx.export.programs.training import export_training
 from samba_onnx.export.translation.builder import element, sizes
@@ -86,6 +87,12 @@ def test_no_more_is_kept_than_needed(activation: nn.Module, size: int) -> None:
     values = kept(export_training(Chain(activation), INPUTS).program)
     difference = 16 * 4 * 4
     assert sum(values.values()) == size + difference, values
+
+
+def test_a_large_mask_is_drawn_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(partitioning, "LARGE_MASK", HIDDEN)
+    values = kept(export_training(Chain(nn.Dropout(0.5)), INPUTS).program)
+    assert sum(values.values()) == 4 * HIDDEN + 16 * 4 * 4, values
 
 
 def test_a_comparison_is_kept_as_booleans() -> None:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from samba_onnx.export.differentiation import partitioning
 from samba_onnx.export.programs.training import export_training
 from tests.export.training_models import lenet, prepared, with_labels, without_dropout
 from tests.export.training_runs import Machine, compare, with_masks
@@ -24,11 +25,23 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(before)
 
 
-def test_dropout_follows_its_mask_in_both_directions() -> None:
+@pytest.mark.parametrize("large", [partitioning.LARGE_MASK, 1])
+def test_dropout_follows_its_mask_in_both_directions(
+    large: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether the backward reads the mask or draws it again."""
+    monkeypatch.setattr(partitioning, "LARGE_MASK", large)
     module, inputs = with_labels(lenet(), (torch.randn(6, 1, 16, 16),))
     machine = prepared(module, inputs)
     machine.set_argins("seed", 17)
     machine.run()
+    drawn = [
+        part.type
+        for part in machine.program.parts
+        for node in part.model.graph
+        if node.op_type == "DropoutMask"
+    ]
+    assert len(set(drawn)) == (1 if large > 1 else 2)
     assert {tuple(mask.shape) for mask in machine.masks.values()} == {(6, 4, 1, 1), (6, 10)}
     assert all(mask.any() and not mask.all() for mask in machine.masks.values())
     rates = [argin.default for argin in machine.program.argins if argin.name.endswith("rate")]
