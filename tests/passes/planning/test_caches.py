@@ -54,6 +54,11 @@ def scaled(steps: int) -> str:
     return "\n".join(f"{b} = Mul ({a}, {a})" for a, b in itertools.pairwise(names))
 
 
+def casts(steps: int) -> str:
+    names = ["w", *(f"c{number}" for number in range(1, steps)), "d"]
+    return "\n".join(f"{b} = Cast<to=1> ({a})" for a, b in itertools.pairwise(names))
+
+
 @pytest.mark.parametrize(
     ("change", "found"),
     [
@@ -64,6 +69,9 @@ def scaled(steps: int) -> str:
         ({"between": scaled(7), "scores": "t"}, True),
         ({"between": scaled(8), "scores": "t"}, False),
         ({"weights": "d = Cast<to=1> (w)\n z = Relu (w)", "product": "y = MatMul (d, v)"}, True),
+        ({"weights": "d = Mul (w, w)", "product": "y = MatMul (d, v)"}, True),
+        ({"weights": casts(8), "product": "y = MatMul (d, v)"}, False),
+        ({"weights": casts(7), "product": "y = MatMul (d, v)"}, True),
         ({"weights": "d = Relu (w)", "product": "y = MatMul (d, v)"}, False),
         ({"product": "y = MatMul (v, w)"}, False),
         ({"product": "y = Add (w, v)"}, False),
@@ -90,6 +98,16 @@ def test_rows_of_all_sequences_may_lie_behind_each_other(rows: int, sequences: i
     }}""")
     size = (rows * 6 + 8 * 7) * 4
     assert cached_bytes(model) == (-(-size // (7 * sequences)), 5 * sequences)
+
+
+def test_three_axes_are_sequences_tokens_and_numbers() -> None:
+    model = parse("""g (float[2,5,8] q, float[2,8,7] k, float[2,7,6] v) => (float[2,5,6] y)
+    <float[2,5,7] s, float[2,5,7] w> {
+        s = MatMul (q, k)
+        w = Softmax (s)
+        y = MatMul (w, v)
+    }""")
+    assert cached_bytes(model) == ((6 + 8) * 4, 2 * 5)
 
 
 def test_of_several_layers_bytes_add_up_and_the_most_tokens_count() -> None:

@@ -95,6 +95,7 @@ def test_products_of_other_sizes_are_other_programs() -> None:
     record = detector().sections[0]
     kinds = [launchable(record, [node], LOOPED).kind for node in nodes]
     assert kinds[0] != kinds[1]
+    assert not launchable(record, nodes, LOOPED).exchanges
 
 
 @given(st.lists(st.sampled_from("abc"), max_size=20))

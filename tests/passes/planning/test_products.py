@@ -28,6 +28,14 @@ def node(text: str) -> ir.Node:
 
 QUANTIZED = "float s, uint8 z"
 PRODUCTS = {
+    "(float[2,4,5] a, float[2,5,6] b) => (float[2,4,6] y) { y = MatMul (a, b) }": (2, 4, 5, 6),
+    "(float[2,6,9] x, float[6,1,2] w) => (float[2,6,8] y) { y = Conv<group=6> (x, w) }": (
+        6,
+        16,
+        2,
+        1,
+    ),
+    "(float[2,3,9] x, float[1,3,2] w) => (float[2,1,8] y) { y = Conv (x, w) }": (1, 16, 6, 1),
     "(float[2,3,4,5] a, float[2,3,5,6] b) => (float[2,3,4,6] y) { y = MatMul (a, b) }": (
         6,
         4,
@@ -74,6 +82,7 @@ def test_a_product_does_the_operations_of_its_operator(
         "(float[4,5] a, float[4,5] b) => (float[4,5] y) { y = Add (a, b) }",
         "(float[n,5] a, float[5,6] b) => (float[n,6] y) { y = MatMul (a, b) }",
         "(float[4,5] a, float[5] b) => (float[4] y) { y = MatMul (a, b) }",
+        "(float[0,4,5] a, float[0,5,6] b) => (float[0,4,6] y) { y = MatMul (a, b) }",
         "(float[4] a, float[4,5] b) => (float[5] y) { y = MatMul (a, b) }",
         "(float[1,3,9] x, float[3,5,2] w) => (float[1,5,10] y) { y = ConvTranspose (x, w) }",
         "(float[1,3,9] x, float[k,3,2] w) => (float[1,5,8] y) { y = Conv (x, w) }",
@@ -90,6 +99,9 @@ def test_granules_are_rounded_up_along_every_axis() -> None:
 def test_the_smallest_of_operands_and_result_stays_on_the_chip() -> None:
     forward = node("(float[64,8] x, float[8,4] w) => (float[64,4] y) { y = MatMul (x, w) }")
     assert stationary(forward) == (forward.inputs[1], 8 * 4 * 4)
+    biased = "(float[64,8] x, float[8,4] w, float[4] b) => (float[64,4] y) { y = Gemm (x, w, b) }"
+    linear = node(biased)
+    assert stationary(linear) == (linear.inputs[1], 8 * 4 * 4)
     gradient = node("(float[8,64] x, float[64,4] g) => (float[8,4] y) { y = MatMul (x, g) }")
     assert stationary(gradient) == (gradient.outputs[0], 8 * 4 * 4)
     several = node("(float[3,8,9] x, float[3,9,5] g) => (float[3,8,5] y) { y = MatMul (x, g) }")

@@ -41,3 +41,8 @@ def test_every_node_is_looked_at() -> None:
     places = {"old": "cache", "y": "cache"}
     moved = moved_bytes(list(graph), lambda value: places.get(value.name or "", value.name or ""))
     assert moved == {graph.outputs[1]: 16, graph.inputs[1]: 0}
+
+
+def test_what_is_computed_into_its_place_is_written_as_a_whole() -> None:
+    text = "g (float[8,4] x, float low, float high) => (float[8,4] y) { y = Clip (x, low, high) }"
+    assert moved_bytes(list(parse(text).graph), lambda _: "region") == {}

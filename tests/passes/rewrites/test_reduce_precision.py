@@ -10,6 +10,7 @@ from samba_onnx.facts.precisions import Precision, describe_precision, stored_pr
 from samba_onnx.passes.rewrites.infer_shapes import InferShapesPass
 from samba_onnx.passes.rewrites.interface import Interface
 from samba_onnx.passes.rewrites.reduce_precision import ReducePrecisionPass
+from samba_onnx.passes.rewrites.rewriting import WEIGHT
 from samba_onnx.runtime.engine.evaluation import evaluate
 from tests.passes.rewrites.applying import TRACE, add_weights, numbers, operators, parse
 
@@ -137,13 +138,14 @@ def test_a_weight_of_both_types_is_there_twice() -> None:
 
 
 def test_masks_of_the_largest_numbers_stay_finite() -> None:
-    lowest = np.array([np.finfo(np.float32).min, 0, -np.inf], np.float32)
+    largest = np.finfo(np.float32).max
+    lowest = np.array([-largest, 0, -np.inf, largest], np.float32)
     model, _ = reduced(
-        "g (float[3] x, float[3] m) => (float[3] y) { y = Add(x, m) }", weights={"m": lowest}
+        "g (float[4] x, float[4] m) => (float[4] y) { y = Add(x, m) }", weights={"m": lowest}
     )
     stored = model.graph.initializers["m"].const_value
     assert stored is not None
-    assert np.isfinite(stored.numpy().astype(np.float32)).tolist() == [True, True, False]
+    assert np.isfinite(stored.numpy().astype(np.float32)).tolist() == [True, True, False, True]
 
 
 def test_values_keep_their_names_where_conversions_would_be_called_so() -> None:
@@ -249,3 +251,38 @@ def test_an_operator_that_onnx_does_not_have_reads_float32() -> None:
     model.graph[0].outputs[0].dtype = WIDE
     ReducePrecisionPass(Precision.BF16)(model)
     assert operators(model) == ["Nonsense", "Cast", "Exp", "Cast"]
+
+
+def test_operands_that_onnx_has_in_one_type_only_keep_it() -> None:
+    text = """g (float[1,1,2,2] x, float[4] s, int64[2] i, int64 n, float[2] v, float[3,1,4] b, float[3,1,3] c,
+        int64[1,1] at, float[1] u)
+        => (float[1,1,4,4] y, float[2,5] h, int64[1,1,2,2] t, int64[k,3] m, float[2] z) {
+        z = ScatterND(v, at, u)
+        y = Resize(x, "", s)
+        h = OneHot(i, n, v)
+        t = Cast<to=7>(x)
+        m = NonMaxSuppression(b, c)
+    }"""
+    model, rewrite = reduced(text)
+    nodes = {node.op_type: node for node in model.graph if node.op_type != "Cast"}
+    dtypes = {name: [v and v.dtype for v in node.inputs] for name, node in nodes.items()}
+    assert dtypes["Resize"] == [NARROW, None, WIDE]
+    assert dtypes["OneHot"][2] == WIDE  # only a later version has bfloat16
+    assert dtypes["ScatterND"] == [NARROW, ir.DataType.INT64, NARROW]
+    assert model.graph.outputs[2].dtype == ir.DataType.INT64
+    assert "NonMaxSuppression" in str(rewrite.metadata)
+
+
+def test_a_twin_of_a_weight_is_a_weight_and_integers_of_custom_operators_are_not_reported() -> None:
+    text = """g (float[2,2] x, float[2,2] w, int64[2] i) => (float[2,2] y, int64[2] j) {
+        a = MatMul(x, w)
+        y = Add(a, w)
+        j = mine.Op(i)
+    }"""
+    model = add_weights(parse(text, imports=', "mine": 1'), {"w": numbers(2, 2)})
+    model.graph.initializers["w"].meta[WEIGHT] = True
+    model = InferShapesPass()(model).model
+    rewrite = ReducePrecisionPass(Precision.MIXED)
+    rewrite(model)
+    assert [v.meta.get(WEIGHT) for v in model.graph.initializers.values()] == [True, True]
+    assert "Op" not in str(rewrite.metadata)

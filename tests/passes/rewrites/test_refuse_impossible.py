@@ -163,3 +163,17 @@ def test_a_refusal_names_the_line_the_operands_and_what_was_assumed() -> None:
             f"{first}; or state the sizes of its dynamic dimensions, of which {text} taken as 7: --dim "
             "NAME=SIZE, --input-shape INPUT=SIZES or --sample-input INPUT=FILE, or --keep-dynamic"
         )
+
+
+def test_what_a_model_says_of_computed_values_is_not_believed() -> None:
+    text = """g (float[2,3] x, float[3,2] w) => (float[2,2] y) <float[2,5] h> {
+        h = Relu(x)
+        y = MatMul(h, w)
+    }"""
+    assert not RefuseImpossiblePass()(parse(text)).modified
+
+
+def test_nodes_of_their_own_versions_are_left_to_others() -> None:
+    model = parse("g (float[2,3] x, float[4,2] w) => (float[2,2] y) { y = MatMul(x, w) }")
+    model.graph[0].version = 13
+    assert not RefuseImpossiblePass()(model).modified

@@ -40,7 +40,16 @@ def test_a_sequence_that_is_longer_than_the_table_of_positions_is_refused() -> N
 
 @pytest.mark.parametrize(
     ("index", "axis", "refused"),
-    [(2, 0, False), (3, 0, True), (-3, 0, False), (-4, 0, True), (1, 1, False), (2, -1, True)],
+    [
+        (2, 0, False),
+        (3, 0, True),
+        (-3, 0, False),
+        (-4, 0, True),
+        (1, 1, False),
+        (2, -1, True),
+        (3, -2, True),
+        (3, -2, True),
+    ],
 )
 def test_indices_count_from_either_end(index: int, axis: int, refused: bool) -> None:
     model = parse(
