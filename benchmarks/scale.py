@@ -44,7 +44,7 @@ class _Run:
 
 
 def rows(*, quick: bool) -> Iterator[Row]:
-    """Return one row per program, level and number of layers, then exponent, longest time and peak.
+    """Return one row per program, level and number of layers, then the exponent, and time and peak of the largest.
 
     Args:
         quick: Only the smaller numbers of layers.
@@ -63,12 +63,11 @@ def _rows(what: str, runs: dict[int, _Run]) -> Iterator[Row]:
         yield Row(f"{what}: a layer of {layers}", f"a layer of {smallest}", ratio, None, str(run))
     times = [(layers, run.cpu_seconds) for layers, run in runs.items()]
     yield Row(f"{what}: exponent of CPU time", "1", exponent(times), 1.05)
-    longest, most = (
-        max(run.seconds for run in runs.values()),
-        max(run.peak for run in runs.values()),
+    largest = runs[max(runs)]
+    yield Row(
+        f"{what}: {max(runs)} layers, wall time", "3 minutes", largest.seconds / _SECONDS, 1.0
     )
-    yield Row(f"{what}: {max(runs)} layers, wall time", "3 minutes", longest / _SECONDS, 1.0)
-    yield Row(f"{what}: {max(runs)} layers, peak memory", "4 GB", most / _MEMORY, 1.0)
+    yield Row(f"{what}: {max(runs)} layers, peak memory", "4 GB", largest.peak / _MEMORY, 1.0)
 
 
 def exponent(times: Sequence[tuple[int, float]]) -> float:

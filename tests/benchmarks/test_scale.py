@@ -60,7 +60,8 @@ SMALL = {
 }
 """Sizes at which layers are as many nodes as at full size."""
 TOLERANCE = 1.003
-"""Of calls per layer: on 96 layers it allows a part that grows with their square 3 % of the calls."""
+"""Of calls per layer: on 96 layers it allows a part that grows with their square a twentieth of the calls. Of GPT-2 it is
+1.0016 today, because more layers are more than one section."""
 
 
 @pytest.mark.slow
@@ -69,6 +70,6 @@ def test_compilation_is_linear_in_the_layers(name: str) -> None:
     row = published_row(name)
     row = dataclasses.replace(row, sizes=MappingProxyType({**row.sizes, **SMALL[name]}))
     planned(with_layers(row, 1))  # what is imported, and what torch keeps of operators
-    counts = [calls_of(functools.partial(planned, with_layers(row, n))) for n in (4, 8, 16)]
+    counts = [calls_of(functools.partial(planned, with_layers(row, n))) for n in (2, 4, 8)]
     ratio, worst = growth(*counts)
     assert ratio < TOLERANCE, worst

@@ -7,8 +7,15 @@ import onnx_ir as ir
 from hypothesis import given
 from hypothesis import strategies as st
 
-from samba_onnx.passes.planning.launches import ON_CPU, Launchable, launchable, launched
+from samba_onnx.passes.planning.launches import (
+    ON_CPU,
+    Launchable,
+    launchable,
+    launched,
+    with_launches,
+)
 from samba_onnx.passes.targets import load_target
+from samba_onnx.pef.timing import SectionTime
 from tests.report.samples import detector
 
 TARGET = load_target("sn40l").summary
@@ -42,6 +49,25 @@ def test_what_an_exchange_joins_is_one_program_where_it_fits() -> None:
     )
     large = replace(half, sram_bytes=300_000_000)
     assert launched([large, EXCHANGE, large], TARGET) == (True, False, True)
+
+
+def test_a_program_may_fill_the_chip() -> None:
+    assert TARGET.timing is not None
+    units, room = TARGET.timing.compute_units, TARGET.tier("sram").bytes
+    part = section("a", units // 2, room // 2)
+    rest = section("a", units - units // 2, room - room // 2)
+    assert launched([part, EXCHANGE, rest], TARGET) == (True, False, False)
+    more = replace(rest, units=rest.units + 1), replace(rest, sram_bytes=rest.sram_bytes + 1)
+    assert all(launched([part, EXCHANGE, one], TARGET) == (True, False, True) for one in more)
+
+
+def test_what_is_not_launched_has_the_rest_of_its_time() -> None:
+    time = SectionTime(launch=4.0, compute=2.0, fill=1.0)
+    record = replace(detector().sections[0], time=time, seconds=time.seconds)
+    untimed = replace(record, time=None)
+    own, joined, host = with_launches([record, record, untimed], [True, False, False])
+    assert (own, host) == (record, untimed)
+    assert joined == replace(record, time=replace(time, launch=0.0), seconds=3.0)
 
 
 def test_equal_programs_are_looped_alone_or_in_turns() -> None:

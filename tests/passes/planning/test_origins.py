@@ -75,3 +75,17 @@ def test_what_widens_operands_is_a_part_of_the_product_that_alone_reads_it() -> 
         ["MatMul"],
         ["Add"],
     ]
+
+
+def test_products_of_one_operator_are_alone_too() -> None:
+    pair = [node("MatMul", "line 1", "einsum"), node("MatMul", "line 1", "einsum")]
+    assert grouped(*pair) == [["MatMul"], ["MatMul"]]
+
+
+def test_a_gradient_belongs_to_the_innermost_module_and_no_operator_is_the_empty_one() -> None:
+    inner = node("Add", "line 1", module="m__k")
+    del inner.metadata_props[OPERATOR_KEY]
+    backward = node("Mul", "line 1", module="m__k__mul_bwd")
+    assert grouped(inner, node("Transpose", "line 1", "t", module="m__k"), backward) == [
+        ["Add", "Transpose", "Mul"]
+    ]

@@ -65,6 +65,14 @@ def test_one_product_has_the_chip_to_itself() -> None:
 
 def test_operands_that_exceed_the_chip_are_computed_in_pieces() -> None:
     assert time(ONE, device(sram=2**19)).compute == WORK / PEAK / 0.5 / 0.75
+    assert time(ONE, device(sram=3 * 4 * 256**2)).compute == WORK / PEAK / 0.5
+
+
+def test_what_has_no_operands_is_one_operator_and_unknown_sizes_count_nothing() -> None:
+    text = "g () => (float[4] y) { y = RandomNormal <shape = [4]> () }"
+    assert time(text, device()).fill == 2.0**-20
+    unknown = "g (float[n] a) => (float[n] y) { y = Relu (a) }"
+    assert time(unknown, device()).on_chip == 0
 
 
 def test_products_that_share_a_section_wait_for_the_slowest() -> None:

@@ -29,3 +29,15 @@ def test_what_stays_in_its_place_is_written_in_part() -> None:
 def test_what_the_section_reads_of_it_is_read() -> None:
     graph = parse(CACHE.format(more=", float[8,4] z", rest="z = Relu (y)")).graph
     assert moved_bytes(list(graph), lambda _: "cache") == {graph.outputs[0]: 16}
+
+
+def test_every_node_is_looked_at() -> None:
+    graph = parse("""g (float[8,4] a, float[8,4] old, int64[1,1] i, float[1,4] new)
+    => (float[8,4] x, float[8,4] y) {
+        b = Relu (a)
+        x = ScatterND (b, i, new)
+        y = ScatterND (old, i, new)
+    }""").graph
+    places = {"old": "cache", "y": "cache"}
+    moved = moved_bytes(list(graph), lambda value: places.get(value.name or "", value.name or ""))
+    assert moved == {graph.outputs[1]: 16, graph.inputs[1]: 0}

@@ -54,6 +54,9 @@ def test_sparse_constants_and_references_stay() -> None:
         "value_float", "outer", ir.AttributeType.FLOAT
     )
     assert not LiftConstantsPass()(model).modified
+    model.graph.insert_before(model.graph[0], ir.node("Constant", [], {"value_float": 1.0}))
+    assert LiftConstantsPass()(model).modified
+    assert operators(model) == ["Constant", "Add"]
 
 
 @pytest.mark.parametrize(

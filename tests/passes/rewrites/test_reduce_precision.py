@@ -131,7 +131,9 @@ def test_a_weight_of_both_types_is_there_twice() -> None:
         Precision.MIXED,
         {"w": numbers(2, 2)},
     )
-    assert [v.dtype for v in model.graph.initializers.values()] == [WIDE, NARROW]
+    wide, narrow = model.graph.initializers.values()
+    assert (wide.dtype, narrow.dtype) == (WIDE, NARROW)
+    assert operators(model) == ["Cast", "MatMul", "Cast", "Add"]
 
 
 def test_masks_of_the_largest_numbers_stay_finite() -> None:
@@ -165,3 +167,85 @@ def test_of_a_model_of_integers_it_says_that_it_changes_nothing() -> None:
     assert [node.op_type for node in model.graph] == ["Add"]
     (sentence,) = describe_precision(rewrite.metadata)
     assert sentence.startswith("Precision bf16 changes nothing")
+
+
+def test_of_models_that_have_no_bfloat16_it_says_why_nothing_changes() -> None:
+    model = parse("g (float[2] x) => (float[2] y) { y = Relu(x) }")
+    for version, modified in ((12, False), (13, True)):
+        rewrite = ReducePrecisionPass(Precision.BF16)
+        model.graph.opset_imports[""] = version
+        assert rewrite(model).modified == modified
+        sentence = "precision bf16 is not applied: the model is of operator set 12"
+        assert rewrite.notes == ([] if modified else [sentence])
+    other = parse("g (float[2] x) => (float[2] y) { y = Relu(x) }")
+    body = ir.Function("mine", "F", graph=ir.Graph([], [], nodes=[]), attributes=[])
+    other.functions[body.identifier()] = body
+    rewrite = ReducePrecisionPass(Precision.BF16)
+    assert not rewrite(other).modified
+    assert rewrite.notes == ["precision bf16 is not applied: the model calls functions"]
+
+
+def test_operators_are_counted_and_what_only_carries_numbers_is_not_reported() -> None:
+    text = """g (int64[2,2] i, float[2,2] x) => (float[2,2] y) {
+        c = CastLike(i, x)
+        r = Relu(x)
+        e = Exp(r)
+        f = Exp(e)
+        n = RandomNormal<shape=[2, 2]>()
+        d = Add(n, c)
+        y = Sum(f, d)
+    }"""
+    _, rewrite = reduced(text, Precision.MIXED)
+    (sentence,) = (s for s in describe_precision(rewrite.metadata) if "no matrix" in s)
+    assert "Exp (2)" in sentence
+    assert not {"CastLike", "Relu", "RandomNormal"} & set(sentence.replace(",", "").split())
+    assert "conver" not in " ".join(describe_precision(rewrite.metadata))
+    assert "X" not in str(rewrite.metadata).replace("Exp", "")
+
+
+def test_a_product_of_converted_numbers_alone_stays_in_float32() -> None:
+    text = """g (int64[2,2] i, float[2,2] x, float[2,2] w) => (float[2,2] y) {
+        f = CastLike(i, x)
+        a = MatMul(f, f)
+        b = MatMul(f, w)
+        c = MatMul(f, x)
+        d = Sum(a, b)
+        y = Softmax<axis=0>(c)
+    }"""
+    model, _ = reduced(text, weights={"w": numbers(2, 2)})
+    types = {node.outputs[0].name: node.outputs[0].dtype for node in model.graph}
+    assert [types[name] for name in "fabcd"] == [WIDE, WIDE, WIDE, NARROW, WIDE]
+    assert dict(computed(model))["Softmax"] == NARROW
+
+
+def test_what_chooses_between_bfloat16_and_a_constant_is_bfloat16() -> None:
+    text = """g (bool[2,2] k, float[2,2] x, float[2,2] w) => (float[4,2] y, float[2,2] z) {
+        a = MatMul(x, x)
+        b = Where(k, a, w)
+        c = Concat<axis=0>(b, w)
+        y = Identity(c)
+        z = Exp(b)
+    }"""
+    model, _ = reduced(text, Precision.MIXED, {"w": numbers(2, 2)})
+    assert [kind for _, kind in computed(model)] == [NARROW, NARROW, NARROW, NARROW, WIDE]
+    names = [node.outputs[0].name for node in model.graph if node.op_type == "Cast"]
+    assert names == ["x_bfloat16", "b_float32", "y"]
+
+
+def test_sizes_are_read_of_any_type_and_outputs_keep_what_is_said_of_them() -> None:
+    text = "g (float[2,3] x) => (float[2,3] y, int64[2] s) { s = Shape(x)\n y = Exp(x) }"
+    model = parse(text)
+    model.graph.outputs[0].doc_string = "what it is"
+    model = InferShapesPass()(model).model
+    assert ReducePrecisionPass(Precision.BF16)(model).modified
+    shape = next(node for node in model.graph if node.op_type == "Shape")
+    assert shape.inputs[0] is model.graph.inputs[0]
+    assert sorted(operators(model)) == ["Cast", "Cast", "Exp", "Shape"]
+    assert model.graph.outputs[0].doc_string == "what it is"
+
+
+def test_an_operator_that_onnx_does_not_have_reads_float32() -> None:
+    model = parse("g (float[2] x) => (float[2] y) { a = Nonsense(x)\n y = Exp(a) }")
+    model.graph[0].outputs[0].dtype = WIDE
+    ReducePrecisionPass(Precision.BF16)(model)
+    assert operators(model) == ["Nonsense", "Cast", "Exp", "Cast"]

@@ -9,7 +9,9 @@ import pytest
 import samba_onnx
 from samba_onnx.errors import InvalidModelError
 from samba_onnx.passes.rewrites.bind_dimensions import ASSUMED, ASSUMED_SIZE
-from samba_onnx.passes.rewrites.refuse_impossible import RefuseImpossiblePass
+from samba_onnx.passes.rewrites.impossible_shapes import OperandShapes
+from samba_onnx.passes.rewrites.refuse_impossible import RefuseImpossiblePass, impossible
+from samba_onnx.program.source_location import STACK_TRACE, source_location
 from tests.passes.rewrites.applying import parse
 
 FLATTENED = """g (float[batch,3,height,width] x, float[6,3,3,3] k, float[384,5] w) => (float[batch,5] y) {
@@ -136,3 +138,28 @@ def test_an_operator_of_a_domain_of_its_own_may_have_any_shapes_and_no_results()
     )
     model.graph.append(ir.Node("mine", "Log", [model.graph.inputs[0]], num_outputs=0))
     RefuseImpossiblePass()(model)
+
+
+def test_a_refusal_names_the_line_the_operands_and_what_was_assumed() -> None:
+    model = parse("g (float[3,2] x, int64[n] i) => (y) { y = Gather(x, i) }")
+    (node,) = model.graph
+    node.metadata_props[STACK_TRACE] = 'File "net.py", line 3, in forward\n    y = x[i]'
+    place = source_location(node)
+    assert place
+    shapes = OperandShapes(node, ((3, 2), (None,)), None)
+    first = (
+        f"the node that makes 'y' (Gather at {place}) cannot be computed: it is so; its inputs are "
+        "x tensor(float)[3, 2], i tensor(int64)[?]: correct the model"
+    )
+    assert str(impossible(model, shapes, "it is so")) == first
+    model.meta[ASSUMED_SIZE] = 7
+    for names, text in (
+        ("dcba", "a, b, c, d are"),
+        ("edcba", "a, b, c, d, ... are"),
+        ("n", "n is"),
+    ):
+        model.meta[ASSUMED] = set(names)
+        assert str(impossible(model, shapes, "it is so")) == (
+            f"{first}; or state the sizes of its dynamic dimensions, of which {text} taken as 7: --dim "
+            "NAME=SIZE, --input-shape INPUT=SIZES or --sample-input INPUT=FILE, or --keep-dynamic"
+        )

@@ -49,5 +49,12 @@ def test_indices_count_from_either_end(index: int, axis: int, refused: bool) -> 
     if not refused:
         assert not RefuseIndicesPass().call(model).modified
         return
-    with pytest.raises(InvalidModelError, match=f"index {index} is outside of an axis"):
+    with pytest.raises(InvalidModelError, match=f"index {index} is outside of an axis") as caught:
         RefuseIndicesPass().call(model)
+    assert "x tensor(float)[3, 2], i tensor(int64)[1]:" in str(caught.value)
+
+
+def test_rows_are_looked_up_where_no_axis_is_stated_and_a_wrong_axis_is_left_to_others() -> None:
+    text = "g (float[3,2] x) => (y) <int64[1] i = {2}> { y = Gather AXIS(x, i) }"
+    for axis in ("", "<axis=2>", "<axis=-3>"):
+        assert not RefuseIndicesPass().call(parse(text.replace("AXIS", axis))).modified

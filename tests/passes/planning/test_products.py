@@ -1,0 +1,121 @@
+"""Sizes of products by hand, and held against the operations that the table of operators counts."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import onnx_ir as ir
+import pytest
+
+from samba_onnx.passes.planning.flops import node_flops
+from samba_onnx.passes.planning.products import (
+    ProductSize,
+    looked_up,
+    product_size,
+    renames,
+    stationary,
+    units_of,
+)
+from tests.passes.planning.plan_samples import figures, parse
+from tests.passes.planning.test_timing import TIMING
+
+
+def node(text: str) -> ir.Node:
+    (one,) = parse(f"g {text}").graph
+    return one
+
+
+QUANTIZED = "float s, uint8 z"
+PRODUCTS = {
+    "(float[2,3,4,5] a, float[2,3,5,6] b) => (float[2,3,4,6] y) { y = MatMul (a, b) }": (
+        6,
+        4,
+        5,
+        6,
+    ),
+    "(float[2,3,4,5] a, float[5,6] b) => (float[2,3,4,6] y) { y = MatMul (a, b) }": (1, 24, 5, 6),
+    "(float[2,4,5] a, float[1,5,6] b) => (float[2,4,6] y) { y = MatMul (a, b) }": (1, 8, 5, 6),
+    "(float[4,5] a, float[5,6] b) => (float[4,6] y) { y = Gemm (a, b) }": (1, 4, 5, 6),
+    "(float[5,4] a, float[5,6] b) => (float[4,6] y) { y = Gemm<transA=1> (a, b) }": (1, 4, 5, 6),
+    "(float[4,5] a, float[6,5] b) => (float[4,6] y) { y = Gemm<transB=1> (a, b) }": (1, 4, 5, 6),
+    f"(uint8[4,5] a, uint8[5,6] b, {QUANTIZED}) => (uint8[4,6] y)"
+    " { y = QLinearMatMul (a, s, z, b, s, z, s, z) }": (1, 4, 5, 6),
+    "(float[2,3,9,9] x, float[5,3,2,4] w) => (float[2,5,8,6] y) { y = Conv (x, w) }": (
+        1,
+        96,
+        24,
+        5,
+    ),
+    "(float[2,6,9] x, float[8,3,2] w) => (float[2,8,8] y) { y = Conv<group=2> (x, w) }": (
+        2,
+        16,
+        6,
+        4,
+    ),
+    f"(uint8[2,3,9] x, uint8[5,3,2] w, {QUANTIZED}) => (uint8[2,5,8] y)"
+    " { y = QLinearConv (x, s, z, w, s, z, s, z) }": (1, 16, 6, 5),
+}
+
+
+@pytest.mark.parametrize(("text", "expected"), PRODUCTS.items())
+def test_a_product_does_the_operations_of_its_operator(
+    text: str, expected: tuple[int, int, int, int]
+) -> None:
+    product = node(text)
+    assert product_size(product) == ProductSize(*expected)
+    scaled = expected[0] * expected[1] * expected[3] if product.op_type == "QLinearMatMul" else 0
+    assert node_flops(product) == 2 * math.prod(expected) + scaled
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "(float[4,5] a, float[4,5] b) => (float[4,5] y) { y = Add (a, b) }",
+        "(float[n,5] a, float[5,6] b) => (float[n,6] y) { y = MatMul (a, b) }",
+        "(float[4,5] a, float[5] b) => (float[4] y) { y = MatMul (a, b) }",
+        "(float[4] a, float[4,5] b) => (float[5] y) { y = MatMul (a, b) }",
+        "(float[1,3,9] x, float[3,5,2] w) => (float[1,5,10] y) { y = ConvTranspose (x, w) }",
+        "(float[1,3,9] x, float[k,3,2] w) => (float[1,5,8] y) { y = Conv (x, w) }",
+    ],
+)
+def test_of_others_the_size_is_not_known(text: str) -> None:
+    assert product_size(node(text)) is None
+
+
+def test_granules_are_rounded_up_along_every_axis() -> None:
+    assert ProductSize(3, 33, 64, 1).granules(32) == 3 * 2 * 2 * 1
+
+
+def test_the_smallest_of_operands_and_result_stays_on_the_chip() -> None:
+    forward = node("(float[64,8] x, float[8,4] w) => (float[64,4] y) { y = MatMul (x, w) }")
+    assert stationary(forward) == (forward.inputs[1], 8 * 4 * 4)
+    gradient = node("(float[8,64] x, float[64,4] g) => (float[8,4] y) { y = MatMul (x, g) }")
+    assert stationary(gradient) == (gradient.outputs[0], 8 * 4 * 4)
+    several = node("(float[3,8,9] x, float[3,9,5] g) => (float[3,8,5] y) { y = MatMul (x, g) }")
+    assert stationary(several) == (several.outputs[0], 8 * 5 * 4)
+    assert stationary(node("(float[4] x) => (float[4] y) { y = Relu (x) }")) is None
+    assert stationary(node("(float[n,8] x, float[8,4] w) => (y) { y = MatMul (x, w) }")) is None
+
+
+def test_a_product_needs_the_units_beside_which_its_weight_lies_twice() -> None:
+    product = node("(float[64,8] x, float[8,4] w) => (float[64,4] y) { y = MatMul (x, w) }")
+    timing = dataclasses.replace(TIMING, compute_units=4, product_units=2, operator_units=1)
+
+    def needed(one: ir.Node, sram: int) -> int:
+        return units_of(one, dataclasses.replace(figures(sram=sram), timing=timing))
+
+    assert [needed(product, sram) for sram in (1024, 512, 340, 3)] == [2, 2, 4, 256]
+    assert needed(node("(float[4] x) => (float[4] y) { y = Relu (x) }"), 512) == 1
+    assert needed(node("(float[4] x) => (float[4] y) { y = Identity (x) }"), 512) == 0
+    assert units_of(product, figures()) == 0
+
+
+def test_only_lookups_read_a_few_rows() -> None:
+    gather = node("(float[9,2] x, int64[3] i) => (float[3,2] y) { y = Gather (x, i) }")
+    assert looked_up(gather) is gather.inputs[0]
+    other = node("(float[9,2] x) => (float[2,9] y) { y = Transpose (x) }")
+    assert looked_up(other) is None
+    assert renames(other)
+    assert not renames(gather)
+    assert not renames(ir.node("Transpose", other.inputs, domain="elsewhere"))
