@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import itertools
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 import onnx_ir as ir
 
 from samba_onnx.facts.names import SEPARATOR
-from samba_onnx.passes.planning.products import is_product, renames
+from samba_onnx.passes.planning.products import is_product, renames, widened_for
 from samba_onnx.passes.sharding.collectives import is_collective
 from samba_onnx.program.scopes import OPERATOR_KEY, OWN_SCOPE_KEY
 from samba_onnx.program.source_location import STACK_TRACE
@@ -21,8 +22,19 @@ def by_operator(nodes: Sequence[ir.Node]) -> Iterator[tuple[ir.Node, ...]]:
 
     Of a torch program an operator is what torch computes by one, with all nodes that it takes, and so are its
     gradients. What goes through elements one by one is an expression: all of it that stands in one line
-    of a module. Products are alone.
+    of a module. Products are alone, but for what widens their operands.
     """
+    known = set(nodes)
+    others: list[ir.Node] = []
+    widening: dict[ir.Node, list[ir.Node]] = defaultdict(list)
+    for node in nodes:
+        product = widened_for(node)
+        (widening[product] if product is not None and product in known else others).append(node)
+    for own in _runs(others):
+        yield (*widening.get(own[0], ()), *own)
+
+
+def _runs(nodes: Sequence[ir.Node]) -> Iterator[tuple[ir.Node, ...]]:
     for key, run in itertools.groupby(nodes, key=_origin):
         own = tuple(run)
         if key:

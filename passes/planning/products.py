@@ -25,7 +25,7 @@ from samba_onnx.program.dataflow import dimensions
 
 __all__ = [
     "ProductSize", "is_product", "looked_up",   "product_size", "renames", "stationary",
-    "units_of",
+    "units_of",    "widened_for",
 ]  # fmt: skip
 
 _MATRIX: Final = frozenset({"MatMul", "Gemm", "MatMulInteger", "QLinearMatMul"})
@@ -73,6 +73,28 @@ class ProductSize:
 def is_product(node: ir.Node) -> bool:
     """Return whether a node computes as matrix products do."""
     return node.op_type in _PRODUCTS and not normal_domain(node.domain)
+
+
+def widened_for(node: ir.Node) -> ir.Node | None:
+    """Return the product for which alone a node widens an operand: a Cast of bfloat16 to float32.
+
+    A device has no such operator: its products read bfloat16, and add up in float32.
+
+    Args:
+        node: A node with inferred types.
+
+    Returns:
+        The product; None for another node, and for a Cast that others read, too.
+    """
+    source = node.inputs[0] if node.op_type == "Cast" and not normal_domain(node.domain) else None
+    if source is None or source.dtype != ir.DataType.BFLOAT16:
+        return None
+    result = node.outputs[0]
+    readers = {use.node for use in result.uses()}
+    if result.dtype != ir.DataType.FLOAT or len(readers) != 1 or result.is_graph_output():
+        return None
+    (reader,) = readers
+    return reader if is_product(reader) else None
 
 
 def product_size(node: ir.Node) -> ProductSize | None:

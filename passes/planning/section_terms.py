@@ -13,7 +13,7 @@ import onnx_ir as ir
 
 from samba_onnx.facts.dtypes import plain_name
 from samba_onnx.passes.planning.flops import node_flops
-from samba_onnx.passes.planning.products import is_product, product_size, renames
+from samba_onnx.passes.planning.products import is_product, product_size, renames, widened_for
 from samba_onnx.passes.planning.sizes import value_bytes
 from samba_onnx.passes.sharding.collectives import collective
 from samba_onnx.pef.target_summary import TargetSummary
@@ -121,7 +121,7 @@ def section_terms(
     moved = {tier: tuple(sizes) for tier, sizes in traffic.items()}
     if only_addresses or collective(nodes) is not None:
         return SectionTerms(sum(flops), moved, executed=False)
-    operators = [node for node in nodes if not renames(node)]
+    operators = [node for node in nodes if not renames(node) and widened_for(node) is None]
     alone = operators[0] if len(operators) == 1 and is_product(operators[0]) else None
     return SectionTerms(
         flops=sum(flops),

@@ -43,6 +43,40 @@ def test_products_are_alone_and_other_names_of_elements_stay_in_their_line() -> 
     assert grouped(ir.node("Relu", []), ir.node("Relu", [])) == [["Relu"], ["Relu"]]
 
 
+def test_what_widens_operands_is_a_part_of_the_product_that_alone_reads_it() -> None:
+    """Scores of an attention in bfloat16, and a Cast that something else reads, too."""
+    model = ir.from_onnx_text(
+        """<ir_version: 10, opset_import: ["" : 20]>
+        g (bfloat16[2,8] q, bfloat16[4,8] k, bfloat16[4,4] b) => (float[2,4] s, float[4,4] y) {
+            wq = Cast<to=1>(q)
+            t = Transpose<perm=[1,0]>(k)
+            wk = Cast<to=1>(t)
+            p = MatMul(wq, wk)
+            s = Softmax(p)
+            wb = Cast<to=1>(b)
+            m = MatMul(p, wb)
+            y = Add(wb, wb)
+        }"""
+    )
+    nodes = list(model.graph)
+    for each in nodes:
+        for value in each.outputs:
+            value.type = ir.TensorType(
+                ir.DataType.BFLOAT16 if value.name == "t" else ir.DataType.FLOAT
+            )
+        each.metadata_props.update(
+            {OWN_SCOPE_KEY: "m", STACK_TRACE: "line", OPERATOR_KEY: "attend"}
+        )
+    names = [[one.op_type for one in run] for run in by_operator(nodes)]
+    assert names == [
+        ["Transpose"],
+        ["Cast", "Cast", "MatMul"],
+        ["Softmax", "Cast"],
+        ["MatMul"],
+        ["Add"],
+    ]
+
+
 def test_products_of_one_operator_are_alone_too() -> None:
     pair = [node("MatMul", "line 1", "einsum"), node("MatMul", "line 1", "einsum")]
     assert grouped(*pair) == [["MatMul"], ["MatMul"]]
