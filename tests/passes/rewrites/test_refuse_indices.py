@@ -48,7 +48,6 @@ def test_a_sequence_that_is_longer_than_the_table_of_positions_is_refused() -> N
         (1, 1, False),
         (2, -1, True),
         (3, -2, True),
-        (3, -2, True),
     ],
 )
 def test_indices_count_from_either_end(index: int, axis: int, refused: bool) -> None:
