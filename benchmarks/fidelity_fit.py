@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-from scipy.optimize import least_squares
+from scipy.optimize import least_squares  # type: ignore[import-untyped]
 
 from benchmarks.fidelity_programs import planned
 from benchmarks.fidelity_terms import ProgramTerms, program_terms
