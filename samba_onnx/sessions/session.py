@@ -844,8 +844,8 @@ class SambaSession:
         Raises:
             UsageError: The name is unknown.
         """
-        for one in roundings_of((rounding,)):
-            self._options.switch_rounding(one, on)
+        (one,) = roundings_of((rounding,))
+        self._options.switch_rounding(one, on)
 
     def create_dynamic_dim(self, name: str, min: int, max: int, factor: int = 1) -> str:
         """Declare a dimension whose size may vary between runs.

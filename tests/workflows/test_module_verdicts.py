@@ -319,12 +319,12 @@ DEVICES: list[Device] = []
 
 
 def test_a_training_step_starts_with_ones_for_losses(monkeypatch: pytest.MonkeyPatch) -> None:
-    def symbol(name: str, kind: SymbolKind) -> Any:
-        return SimpleNamespace(name=name, kind=kind, shape=(2, "n"))
+    def symbol(name: str, kind: SymbolKind, element: str = "float") -> Any:
+        return SimpleNamespace(name=name, kind=kind, shape=(2, "n"), type=f"tensor({element})")
 
     symbols = [
         symbol("w", SymbolKind.WEIGHT),
-        symbol("w__grad", SymbolKind.GRADIENT),
+        symbol("w__grad", SymbolKind.GRADIENT, "float16"),
         symbol("loss__grad", SymbolKind.GRADIENT),
         symbol("elsewhere__grad", SymbolKind.GRADIENT),
         symbol("loss", SymbolKind.OUTPUT),

@@ -21,9 +21,7 @@ __all__ = ["round_stochastically"]
 
 _WIDE: Final = ir.DataType.FLOAT
 _NARROW: Final = ir.DataType.BFLOAT16
-_MOVES: Final = frozenset(
-    {"Cast", "Flatten", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze"}
-)
+_MOVES: Final = frozenset({"Cast", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze"})
 """Operators of which a bfloat16 operand comes out unrounded."""
 _CONVOLUTIONS: Final = frozenset({"Conv", "ConvTranspose"})
 _BATCH_SUMS: Final = frozenset({"ReduceSum"})
