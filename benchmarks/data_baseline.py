@@ -18,6 +18,13 @@ ROWS = 128
 """Sequences that are written at once."""
 
 
+def _end_of_text(tokenizer: Tokenizer) -> int:
+    end = tokenizer.token_to_id("<|endoftext|>")
+    if end is None:
+        raise SystemExit("the tokenizer has no token <|endoftext|>")
+    return end
+
+
 def main(source: str, target: str, tokenizer_file: str, length: int) -> None:
     """Prepare one file.
 
@@ -28,9 +35,7 @@ def main(source: str, target: str, tokenizer_file: str, length: int) -> None:
         length: Tokens of a sequence.
     """
     tokenizer = Tokenizer.from_file(tokenizer_file)
-    end = tokenizer.token_to_id("<|endoftext|>")
-    if end is None:
-        raise SystemExit(f"{tokenizer_file}: has no token <|endoftext|>")
+    end = _end_of_text(tokenizer)
     with h5py.File(target, "w") as file, open(source, encoding="utf-8") as lines:
         datasets = [
             file.create_dataset(

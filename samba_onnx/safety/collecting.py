@@ -24,9 +24,10 @@ def collections_deferred() -> Iterator[None]:
     gradients when it is closed, and what sets it is recorded as part of the model, or raises where the
     trace is not ready yet. While a large program is compiled, it is slow: hundreds of thousands of
     nodes and values, all of them in cycles and nearly none of them garbage, are looked through again and
-    again, which takes a quarter of the time of a training step and gains some percent of memory. Objects without cycles still go at once; cycles go after the outermost
-    context. Contexts may be nested and entered by several threads. A program that has switched
-    collections off keeps them off.
+    again, which takes a quarter of the time of a training step and gains some percent of memory.
+
+    Objects without cycles still go at once; cycles go after the outermost context. Contexts may be
+    nested and entered by several threads. A program that has switched collections off keeps them off.
     """
     with _LOCK:
         if not _STATE["contexts"]:
