@@ -47,7 +47,7 @@ def modelled_time(
 
     Args:
         manifest: A PEF's manifest.
-        graphs: Those of its graphs that are run, each once.
+        graphs: The graphs that are run; each is counted once.
         at_load: Transfers that are made once.
     """
     times = [run_time(manifest, graph) for graph in graphs]
