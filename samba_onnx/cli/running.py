@@ -348,7 +348,9 @@ def _report(
         run_headline,
         total_transfers,
     )
+    from samba_onnx.report.times import modelled_time
 
+    whole = len(stages) == len(graph.calls)
     per_run = total_transfers(device.ledger.run(-1))
     mean, fastest = sum(seconds) / len(seconds), min(seconds)
     name = Path(pef.path).name
@@ -377,8 +379,10 @@ def _report(
                 measured_on_this_cpu_minimum_seconds=timed.fastest_seconds,
                 measured_on_this_cpu_median_seconds=timed.median_seconds,
                 modelled_on_rdu_seconds=timed.modelled_seconds,
+                modelled_on_rdu_launch_seconds=timed.modelled_launch_seconds,
             )
             for timed in device.profile.calls(graph.name)
         ),
         stages=tuple(stage.id for stage in stages),
+        modelled_time=modelled_time(pef.manifest, [graph]) if whole else None,
     )
