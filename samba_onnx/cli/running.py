@@ -30,6 +30,7 @@ from samba_onnx.cli.options import (
 from samba_onnx.cli.progress import Activity
 from samba_onnx.cli.wrong_files import refuse_model
 from samba_onnx.errors import UsageError
+from samba_onnx.facts.defaults import DEFAULT_ENGINE
 
 if TYPE_CHECKING:
     from samba_onnx.pef import Pef
@@ -127,7 +128,7 @@ def run(
         ),
     ] = 1,
     threads: ThreadsOption = None,
-    engine: EngineOption = "onnxruntime",
+    engine: EngineOption = DEFAULT_ENGINE,
     custom_ops: CustomOpsOption = None,
     time_sections: Annotated[
         bool,
