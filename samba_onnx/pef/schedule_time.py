@@ -16,7 +16,19 @@ from samba_onnx.pef.manifest import Cause, Fallback, Graph, Manifest, Section
 from samba_onnx.pef.target_summary import TargetSummary
 from samba_onnx.pef.timing import SectionTime, Term
 
-__all__ = ["ScheduleTime", "call_seconds", "run_time", "schedule_time"]
+__all__ = ["RduCall", "ScheduleTime", "call_seconds", "rdu_calls", "run_time", "schedule_time"]
+
+
+@dataclass(frozen=True)
+class RduCall:
+    """What one call of a section is modelled to add to a run, in seconds."""
+
+    seconds: float
+    """All of it. Of an exchange between RDUs, what does not go on beside other sections; in spatial mapping of
+    one mini-batch, without the launch."""
+    launch: float
+    """Its launch, a part of ``seconds`` but in spatial mapping, where a section is launched once a run; 0 where
+    a call before it has launched the program."""
 
 
 @dataclass(frozen=True)
@@ -88,19 +100,46 @@ def call_seconds(
         spatial mapping, where calls are those of one mini-batch: copies, and launches; 0 in section mapping.
         With as many calls as there are mini-batches it is what :func:`schedule_time` returns in all.
     """
-    seconds = {call.id: stages[call.stage].seconds for call in graph.calls}
-    copies = [(copy.call, copy.seconds) for copy in graph.run_transfers]
+    on_rdu = rdu_calls(graph, stages, target)
+    seconds = {
+        call.id: on_rdu[call.id].seconds if call.id in on_rdu else stages[call.stage].seconds
+        for call in graph.calls
+    }
+    copies = [c for c in graph.run_transfers if c.cause is not Cause.COLLECTIVE]
     if graph.spatial_batches:
-        launches = {call.id: _launch(stages[call.stage]) for call in graph.calls}
-        calls = {call: time - launches[call] for call, time in seconds.items()}
-        return calls, sum(launches.values()) + sum(time for _, time in copies)
-    for exchange, hidden in _beside(graph, stages, target).items():
-        seconds[exchange] -= hidden
+        launches = sum(call.launch for call in on_rdu.values())
+        return seconds, launches + sum(copy.seconds for copy in copies)
     first = graph.calls[0].id if graph.calls else 0
-    for call, time in copies:
-        call = first if call is None else call
-        seconds[call] = seconds.get(call, 0.0) + time
+    for copy in copies:
+        call = first if copy.call is None else copy.call
+        seconds[call] = seconds.get(call, 0.0) + copy.seconds
     return seconds, 0.0
+
+
+def rdu_calls(
+    graph: Graph, stages: Mapping[int, Section | Fallback], target: TargetSummary
+) -> Mapping[int, RduCall]:
+    """Return what each call of a section, and of an exchange between RDUs, adds to a run, by its id.
+
+    Args:
+        graph: A graph.
+        stages: Its sections and fallbacks by id.
+        target: The device's figures.
+
+    Returns:
+        In section mapping the seconds add up to :attr:`ScheduleTime.on_rdu`.
+    """
+    beside = _beside(graph, stages, target)
+    sent = {c.call: c.seconds for c in graph.run_transfers if c.cause is Cause.COLLECTIVE}
+    calls: dict[int, RduCall] = {}
+    for call in graph.calls:
+        stage = stages[call.stage]
+        if isinstance(stage, Section):
+            launch = 0.0 if stage.time is None else stage.time.launch
+            seconds = stage.seconds - (launch if graph.spatial_batches else 0.0)
+            seconds += sent.get(call.id, 0.0) - beside.get(call.id, 0.0)
+            calls[call.id] = RduCall(seconds, launch)
+    return calls
 
 
 def schedule_time(
@@ -161,11 +200,6 @@ def _beside(
         elif stage.seconds:  # what only renames elements is no section of its own
             busy = 0.0 if stage.time is None else stage.time.overlapped
     return beside
-
-
-def _launch(stage: Section | Fallback) -> float:
-    time = stage.time if isinstance(stage, Section) else None
-    return 0.0 if time is None else time.launch
 
 
 def _resident_seconds(graph: Graph, manifest: Manifest) -> float:

@@ -9,7 +9,7 @@ import pytest
 
 from samba_onnx.pef import gradients
 from samba_onnx.pef.gradients import gradient_buckets
-from samba_onnx.program.kinds import SectionType
+from samba_onnx.program.kinds import SectionType, SymbolKind
 from samba_onnx.runtime.plans import _reduction_place
 from samba_onnx.runtime.reducing import ReductionMode
 from samba_onnx.runtime.reduction_plans import ReductionPlan, ReductionPlanner, reduction_place
@@ -148,19 +148,25 @@ def test_an_optimizer_without_gradients_waits_for_none(
     assert optimal[1].waits == {4: frozenset({0}), 5: frozenset({1})}
 
 
+@pytest.mark.parametrize("name", ["w2", "tied"])
 def test_optimizers_keep_the_order_in_which_they_depend_on_each_other(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     """Also where one writes in place, under another name, what the one before reads."""
     monkeypatch.setattr(gradients, "BUCKET_BYTES", 0)
     program = two_layers()
     *others, _, last = program.pieces
     reads = section(
-        "o (float[8,8] w1, float[8,8] w1__grad, float[8,3] w2, float lr) => (float[8,8] w1__updated) "
-        "{ s = ReduceSum<keepdims=0>(w2) t = Mul(s, lr) d = Mul(w1__grad, t) w1__updated = Sub(w1, d) }",
+        f"o (float[8,8] w1, float[8,8] w1__grad, float[8,3] {name}, float lr) => (float[8,8] w1__updated) "
+        f"{{ s = ReduceSum<keepdims=0>({name}) t = Mul(s, lr) d = Mul(w1__grad, t) w1__updated = Sub(w1, d) }}",
         type=SectionType.OPT,
     )
-    program = replace(program, pieces=[*others, reads, last])
+    program = replace(
+        program,
+        pieces=[*others, reads, last],
+        shared={**program.shared, "tied": "w2"},
+        kinds={**program.kinds, "tied": SymbolKind.WEIGHT},
+    )
     optimal = planned(tmp_path, ReductionMode.OPTIMAL, program)
     assert optimal[0][-2:] == [(STEP_1,), (STEP_2,)]
     assert optimal[1].waits == {3: frozenset({1}), 4: frozenset({0})}

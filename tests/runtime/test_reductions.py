@@ -302,6 +302,22 @@ def test_replicas_do_not_part_ways_in_silence(stack: ExitStack, tmp_path: Path) 
         run(device, X[0, 0], reduction())
 
 
+def test_what_a_replayed_run_of_several_left_is_not_used_by_one(
+    stack: ExitStack, tmp_path: Path
+) -> None:
+    (device, _), _ = open_replicas(stack, tmp_path, two_layers())
+    device.write("y__grad", DY[0, 0])
+    kinds = ["FWD", "BCKWD"]
+    request = run_request(None, ["x"], ["y"], reduction=reduction(), section_types=kinds)
+    for _ in range(3):
+        is_replayed = device.runs.ready(request) is not None
+        run(device, X[0, 0], reduction(), section_types=kinds)
+        with pytest.raises(UsageError, match="'w1__grad', and left it unreduced"):
+            run(device, None, None, section_types=["OPT"])
+        run(device, X[0, 0], None)
+    assert is_replayed
+
+
 def test_each_gradient_that_several_left_is_remembered(stack: ExitStack, tmp_path: Path) -> None:
     (device, _), _ = open_replicas(stack, tmp_path, two_layers())
     device.write("y__grad", DY[0, 0])
@@ -430,6 +446,8 @@ def test_what_a_failed_run_began_is_over_before_the_next_one(
                 run(device, X[number, rank], how)
             assert member.events[-1] == f"start {fails_at - 1}"
             if alone:
+                with pytest.raises(UsageError, match="and left it unreduced"):
+                    run(device, None, None, section_types=["OPT"])
                 run(device, None, how, section_types=["OPT"])
         run(device, X[number, rank], how)
 

@@ -16,6 +16,7 @@ from samba_onnx.passes.planning.host_costs import host_seconds
 from samba_onnx.passes.planning.hosts import load_host
 from samba_onnx.passes.planning.measuring import Measure, measure
 from samba_onnx.passes.planning.optimum import Machine
+from samba_onnx.passes.targets import load_target
 from tests.passes.planning.plan_samples import LATENCY, LINK, figures, target
 from tests.passes.planning.test_islands import JOINED_SPLITS, SPLITS, SPLITS_CPU
 from tests.passes.planning.test_optimum import Case
@@ -68,6 +69,20 @@ def test_a_section_that_a_rule_makes_moves_nothing_between_its_operators() -> No
         for one in (NO_RULES, rules)
     )
     assert plain.seconds - joined.seconds == pytest.approx(2 * 256 / 2.0**40, rel=1e-6)
+
+
+def test_a_loop_on_the_device_is_launched_once() -> None:
+    text = "g (float[64] x) => (float[64] y) { a = Relu(x) b = Relu(a) c = Relu(b) y = Relu(c) }"
+    case = Case(text, cpu=())
+
+    def seconds(name: str) -> float:
+        machine = Machine(load_target(name), load_host(), "o0")
+        return measure(case.model, case.placement, machine, case.roles).seconds
+
+    timing = load_target("sn40l").summary.timing
+    assert timing is not None
+    saved = seconds("sn40l") - seconds("sn40l:kernel-looping")
+    assert saved == pytest.approx(3 * timing.launch_seconds, rel=1e-9)
 
 
 def test_what_is_computed_at_load_and_what_nobody_can_tell_take_no_time() -> None:
