@@ -162,6 +162,13 @@ def test_all_sixteen_bits_count() -> None:
     assert 4 < (rounded > 1).sum() < 36  # 16 and five deviations
 
 
+def test_a_result_has_the_shape_of_its_value_where_none_is_stated() -> None:
+    proto = model(4)
+    proto.graph.output[0].type.tensor_type.ClearField("shape")
+    expand_stochastic_rounds(proto)
+    assert proto.graph.node[-1].output == ["y"]
+
+
 def test_what_is_no_rounding_is_refused() -> None:
     def broken(**changes: Any) -> ModelProto:
         proto = model(4)
@@ -172,6 +179,13 @@ def test_what_is_no_rounding_is_refused() -> None:
 
     with pytest.raises(PefFormatError, match="no samba::StochasticRound"):
         expand_stochastic_rounds(broken(other=1))
+    for names in ("input", "output"):
+        longer = model(4)
+        getattr(longer.graph.node[0], names).append("x")
+        with pytest.raises(PefFormatError, match="no samba::StochasticRound"):
+            expand_stochastic_rounds(longer)
+    with pytest.raises(PefFormatError, match=r"impossible shape \(8589934592,\)"):
+        expand_stochastic_rounds(model(2**33))
     unknown = model(4)
     unknown.graph.output[0].type.tensor_type.ClearField("shape")
     unknown.graph.input[0].type.tensor_type.ClearField("shape")
