@@ -286,7 +286,7 @@ class Hyperparameters:
         """Let optimizers round at random as another replica's do.
 
         Args:
-            rounding_seed: That replica's ``rounding_seed``.
+            rounding_seed: As that replica's ``rounding_seed`` has it.
         """
         self._shared_base = rounding_seed
 

@@ -200,7 +200,7 @@ class OptimizerSteps:
 
         Args:
             counts: The steps that it stands for, as ``counts`` has them there.
-            rounded: Those of SGD, as ``rounded`` has them there.
+            rounded: The steps of SGD among them, as ``rounded`` has them there.
         """
         self._set_rounded(rounded)
         self._counts = list(counts)
