@@ -45,6 +45,7 @@ types: .venv/bin/samba-port  ## Types and import contracts.
 	.venv/bin/mypy
 	.venv/bin/mypy examples
 	.venv/bin/mypy benchmarks
+	.venv/bin/mypy models
 	.venv/bin/lint-imports
 
 bench: .venv/bench  ## Ratios against named baselines, measured in one run.

@@ -15,9 +15,9 @@ from benchmarks.processes import python
 from benchmarks.table import Row
 from models import MODELS
 from models.cache import cached_onnx
+from samba_onnx.facts.defaults import DEFAULT_TARGET
 from samba_onnx.passes.pipeline import run_pipeline
 from samba_onnx.passes.targets import load_target
-from samba_onnx.workflows.compiler import DEFAULT_TARGET
 
 EXPORTERS = ("torch.export", "TorchScript")
 

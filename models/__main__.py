@@ -4,7 +4,7 @@ import argparse
 import sys
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import get_args
+from typing import TypedDict, get_args
 
 from models import MODELS, find
 from models.cache import cached_onnx
@@ -13,7 +13,13 @@ from samba_onnx.errors import UsageError
 
 __all__ = ["main"]
 
-FURTHER: Mapping[str, Mapping[str, bool]] = MappingProxyType(
+
+class _Form(TypedDict, total=False):
+    dynamic: bool
+    raw: bool
+
+
+FURTHER: Mapping[str, _Form] = MappingProxyType(
     {
         "bert": {"raw": True},
         "lenet": {"raw": True},

@@ -101,8 +101,9 @@ def calibrate_batch_norms(module: nn.Module, shape: tuple[int, ...], seed: int) 
         module(batch)
     for norm, momentum in zip(norms, momenta, strict=True):
         norm.momentum = momentum
-        # A channel that a ReLU has silenced would be blown up by its tiny variance.
-        norm.running_var.clamp_(min=0.1 * norm.running_var.mean())
+        if norm.running_var is not None:
+            # A channel that a ReLU has silenced would be blown up by its tiny variance.
+            norm.running_var.clamp_(min=0.1 * norm.running_var.mean())
     module.eval()
 
 

@@ -5,6 +5,8 @@ grouped-query attention and a tied head. ``large`` has the layer shapes of Llama
 its 16 layers: 2.5 GB of float32 weights, more than one protobuf message can hold.
 """
 
+from functools import partial
+
 from torch import Tensor, nn
 from transformers import LlamaConfig, LlamaForCausalLM
 
@@ -13,34 +15,40 @@ from models.initialization import scale_output, spread_weights
 
 __all__ = ["Llama", "build"]
 
-_SIZES = {
-    "tiny": {
-        "vocab_size": 100,
-        "hidden_size": 32,
-        "intermediate_size": 64,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 4,
-        "num_key_value_heads": 2,
-        "max_position_embeddings": 16,
-    },
-    "full": {
-        "vocab_size": 49152,
-        "hidden_size": 576,
-        "intermediate_size": 1536,
-        "num_hidden_layers": 30,
-        "num_attention_heads": 9,
-        "num_key_value_heads": 3,
-        "max_position_embeddings": 2048,
-    },
-    "large": {
-        "vocab_size": 128256,
-        "hidden_size": 2048,
-        "intermediate_size": 8192,
-        "num_hidden_layers": 6,
-        "num_attention_heads": 32,
-        "num_key_value_heads": 8,
-        "max_position_embeddings": 2048,
-    },
+_CONFIGURATIONS = {
+    "tiny": partial(
+        LlamaConfig,
+        vocab_size=100,
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=16,
+        tie_word_embeddings=True,
+    ),
+    "full": partial(
+        LlamaConfig,
+        vocab_size=49152,
+        hidden_size=576,
+        intermediate_size=1536,
+        num_hidden_layers=30,
+        num_attention_heads=9,
+        num_key_value_heads=3,
+        max_position_embeddings=2048,
+        tie_word_embeddings=True,
+    ),
+    "large": partial(
+        LlamaConfig,
+        vocab_size=128256,
+        hidden_size=2048,
+        intermediate_size=8192,
+        num_hidden_layers=6,
+        num_attention_heads=32,
+        num_key_value_heads=8,
+        max_position_embeddings=2048,
+        tie_word_embeddings=True,
+    ),
 }
 
 _SHAPES = {"tiny": (2, 8), "full": (1, 64), "large": (1, 16)}
@@ -69,7 +77,7 @@ def build(variant: Variant = "full", seed: int = 0) -> Example:
     Returns:
         The module with its named inputs.
     """
-    config = LlamaConfig(**_SIZES[variant], tie_word_embeddings=True)
+    config = _CONFIGURATIONS[variant]()
     module = Llama(config).eval()
     spread_weights(module, seed)
     axes = ("batch", "sequence")

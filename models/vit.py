@@ -32,20 +32,21 @@ def build(variant: Variant = "full", seed: int = 0) -> Example:
     Returns:
         The module with its named inputs.
     """
-    config = ViTConfig(num_labels=1000)
+    pixels, labels, config = 224, 1000, ViTConfig()
     if variant == "tiny":
+        pixels, labels = 16, 10
         config = ViTConfig(
-            num_labels=10,
             hidden_size=32,
             num_hidden_layers=2,
             num_attention_heads=4,
             intermediate_size=64,
-            image_size=16,
+            image_size=pixels,
             patch_size=4,
         )
+    config.num_labels = labels
     module = Vit(config).eval()
     spread_weights(module, seed, gain=1.5)
-    shape = (1, 3, config.image_size, config.image_size)
+    shape = (1, 3, pixels, pixels)
     spec = InputSpec("pixel_values", shape, ("batch", None, None, None), "image")
     example = Example(module, (spec,), ("logits",), seed)
     scale_output(module, example.inputs, module.model.classifier)

@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 from samba_onnx.errors import DeviceError, PefChecksumError, ScheduleError
+from samba_onnx.facts.defaults import DEFAULT_ENGINE
 from samba_onnx.pef.lifetimes import Occupancy
 from samba_onnx.pef.manifest import Cause
 from samba_onnx.pef.reader import Pef
 from samba_onnx.program.kinds import SymbolKind
 from samba_onnx.runtime.contents import Contents
 from samba_onnx.runtime.elements import Array
-from samba_onnx.runtime.engine.registry import DEFAULT_ENGINE
 from samba_onnx.runtime.engine.settings import engine_settings
 from samba_onnx.runtime.exchanges import Rdu
 from samba_onnx.runtime.execution import Execution

@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from samba_onnx.pef.manifest import Cause, Direction, Section
+from samba_onnx.pef.manifest import Cause, Direction
 from samba_onnx.runtime.anomaly import check_outputs, input_anomaly
 from samba_onnx.runtime.contents import Contents
 from samba_onnx.runtime.engine.steps import DeviceStep
@@ -133,7 +133,7 @@ class Execution:
                 if name in self._contents.residents:
                     values.upload(name, result, Cause.FALLBACK, step.calls[-1])
         if self._profile is not None:
-            self._profile.add(schedule.graph.name, _call_time(step, seconds))
+            self._profile.add(schedule.graph.name, _call_time(schedule, step, seconds))
 
     def watch(self, schedule: GraphSchedule, bound: Bound) -> None:
         """Execute a step as ``execute`` does, and look for numbers that are none in its outputs.
@@ -174,7 +174,18 @@ class Execution:
         return self._values.host_value(name)
 
 
-def _call_time(step: Step, seconds: float) -> CallTime:
+def _call_time(schedule: GraphSchedule, step: Step, seconds: float) -> CallTime:
     (call,), (stage,) = step.calls, step.stages
-    modelled = stage.seconds if isinstance(stage, Section) else None
-    return CallTime(call, stage.id, stage.name, step.on_rdu, 1, seconds, seconds, seconds, modelled)
+    modelled = schedule.rdu_calls.get(call)
+    return CallTime(
+        call=call,
+        stage=stage.id,
+        name=stage.name,
+        on_rdu=step.on_rdu,
+        executions=1,
+        measured_seconds=seconds,
+        fastest_seconds=seconds,
+        median_seconds=seconds,
+        modelled_seconds=None if modelled is None else modelled.seconds,
+        modelled_launch_seconds=None if modelled is None else modelled.launch,
+    )

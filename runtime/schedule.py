@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from types import MappingProxyType
 from typing import Final
 
 from samba_onnx.pef.manifest import Call, Fallback, Graph, Manifest, Section
+from samba_onnx.pef.schedule_time import RduCall, rdu_calls
 from samba_onnx.program.kinds import SectionType, SymbolKind
 from samba_onnx.runtime.inputs import InputSpec
 
@@ -45,6 +47,7 @@ class GraphSchedule:
 
     def __init__(self, manifest: Manifest, graph: Graph) -> None:
         self.graph = graph
+        self._target = manifest.target
         self.stages = manifest.stages()
         self.symbols = {symbol.name: symbol for symbol in manifest.symbols}
         self.rdu_stages = frozenset(section.id for section in manifest.sections)
@@ -91,6 +94,11 @@ class GraphSchedule:
                 groups.append(group)
             group.take(call.id, stage)
         return tuple(self._step(group) for group in groups)
+
+    @cached_property
+    def rdu_calls(self) -> Mapping[int, RduCall]:
+        """What each call of a section is modelled to take on the RDU, by its id."""
+        return rdu_calls(self.graph, self.stages, self._target)
 
     def title(self, call: int) -> str:
         """Return what messages call the stage of a call."""

@@ -203,7 +203,7 @@ def _idle() -> Iterator[tuple[str, str]]:
 
 
 def _members(owner: str, kind: type) -> Iterator[tuple[str, Callable[..., Any]]]:
-    for name, value in sorted(vars(kind).items()):
+    for name, value in inspect.getmembers_static(kind):
         function = value.__func__ if isinstance(value, classmethod | staticmethod) else value
         if not name.startswith("_") and inspect.isfunction(function):
             yield f"{owner}.{name}", function

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Final
 
 import onnx_ir as ir
@@ -39,13 +40,14 @@ def _attention(softmax: ir.Node) -> tuple[int, int]:
     scores = _product_before(softmax.inputs[0], _FARTHEST)
     if product is None or scores is None:
         return 0, 0
-    values, keys = _smallest(product.inputs[1]), _smallest(scores.inputs[1])
     shape = static_shape(softmax.inputs[0]) if softmax.inputs[0] is not None else None
-    if values is None or keys is None or shape is None or len(shape) < 2:
+    values, keys = _forms(product.inputs[1]), _forms(scores.inputs[1])
+    if not values or not keys or shape is None or len(shape) < 2:
         return 0, 0
-    # Of all tokens that can be attended to, of all sequences: rows of a cache hold one of each.
-    sequences = _sequences(values, shape[-1])
-    size = (value_bytes(values) or 0) + (value_bytes(keys) or 0)
+    # Of all tokens that can be attended to, of all sequences: rows of a cache hold one of each. Axes are
+    # looked at before heads were repeated, but not before rows were moved: of equal sizes the last form.
+    sequences = _sequences(min(values, key=_elements), shape[-1])
+    size = _fewest_bytes(values) + _fewest_bytes(keys)
     return -(-size // (shape[-1] * sequences)), shape[-2] * sequences
 
 
@@ -82,17 +84,22 @@ def _product_before(value: ir.Value | None, steps: int) -> ir.Node | None:
     return next((each for each in found if each is not None), None)
 
 
-def _smallest(value: ir.Value | None) -> ir.Value | None:
-    """Return a value in the form that takes the fewest bytes."""
-    best, steps = value, _FARTHEST
-    while value is not None and steps:
-        node, steps = value.producer(), steps - 1
+def _forms(value: ir.Value | None) -> list[ir.Value]:
+    """Return a value and what it is another form of, the last form first."""
+    forms: list[ir.Value] = []
+    while value is not None and len(forms) <= _FARTHEST:
+        forms.append(value)
+        node = value.producer()
         if node is None or node.op_type not in _SAME:
             break
         value = node.inputs[0]
-        if value is not None and best is not None and _elements(value) < _elements(best):
-            best = value
-    return best
+    return forms
+
+
+def _fewest_bytes(forms: Sequence[ir.Value]) -> int:
+    """Return the bytes of the smallest form, whose elements may be fewer or of a narrower type."""
+    sizes = [value_bytes(form) for form in forms]
+    return min((size for size in sizes if size is not None), default=0)
 
 
 def _elements(value: ir.Value) -> int:

@@ -11,13 +11,12 @@ from typing import Annotated, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from samba_onnx.errors import TargetError
+from samba_onnx.facts.defaults import DEFAULT_HOST
 from samba_onnx.facts.dtypes import ELEMENT_TYPES, plain_name
 from samba_onnx.pef.host_summary import HostSummary
 from samba_onnx.pef.target_summary import Assumption
 from samba_onnx.safety.files import open_regular
 
-DEFAULT_HOST: Final = "default"
-"""Name of the profile that is used where none is given."""
 _FILE: Final = Path(__file__).with_name("default_host.toml")
 _MAX_BYTES: Final = 1 << 16
 _SINGLE: Final = {

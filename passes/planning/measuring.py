@@ -14,11 +14,20 @@ from samba_onnx.passes.planning.islands import demote_islands
 from samba_onnx.passes.planning.optimum import Machine
 from samba_onnx.passes.planning.partitioning import partition
 from samba_onnx.passes.planning.placement import Placement
+from samba_onnx.passes.planning.programs import SectionDraft, by_tier, in_programs
 from samba_onnx.passes.planning.roles import Roles
-from samba_onnx.passes.planning.scheduling import run_transfers
-from samba_onnx.passes.planning.sectioning import cut
-from samba_onnx.passes.planning.stages import interfaces
+from samba_onnx.passes.planning.scheduling import run_transfers, schedule
+from samba_onnx.passes.planning.sectioning import cut, sram_bytes
+from samba_onnx.passes.planning.stages import StageInterface, interfaces
 from samba_onnx.passes.planning.traffic import moved_bytes
+from samba_onnx.passes.sharding.collectives import collective
+from samba_onnx.passes.targets import Target
+from samba_onnx.pef.manifest import Fallback, Graph, Section, Stage
+from samba_onnx.pef.schedule_time import schedule_time
+from samba_onnx.program.dataflow import name_of
+
+Instead = Callable[[ir.Node], Sequence[ir.Node]]
+"""Returns the nodes that a section would have in the place of one node."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +38,7 @@ class Measure:
     bytes: int
     """Copied between host and RDU."""
     seconds: float
-    """Modelled: sections, fallbacks and transfers."""
+    """Modelled, as a plan and its report have it."""
 
     def minus(self, other: Measure) -> Measure:
         """Return by how much this one is more than another."""
@@ -45,7 +54,7 @@ def measure(
     placement: Placement,
     machine: Machine,
     roles: Roles,
-    instead: Callable[[ir.Node], Sequence[ir.Node]] = lambda node: (node,),
+    instead: Instead = lambda node: (node,),
 ) -> Measure:
     """Return what a run costs where nodes are placed so.
 
@@ -57,24 +66,62 @@ def measure(
         instead: Returns the nodes that a section would have in the place of one node.
 
     Returns:
-        The sums. Off-chip traffic is taken to be of the fastest tier outside of the chip.
+        Copies, and the modelled time of a plan, launches and exchanges included. Off-chip traffic is taken to
+        be of the fastest tier outside of the chip.
     """
     target, level, rules = machine.target, machine.level, machine.rules
     final = demote_islands(model, placement, target, level, rules)
     stages = interfaces(model.graph, cut(partition(model, final), target, level, rules), target)
     transfers = run_transfers(roles, stages, target.summary)
-    outside = off_chip_tiers(target.summary)[0].name
-    seconds = sum(transfer.seconds for transfer in transfers)
+    graph = Graph(
+        name="",
+        inputs=tuple(map(name_of, roles.inputs)),
+        outputs=tuple(map(name_of, roles.outputs)),
+        calls=schedule(0, len(stages)),
+        load_transfers=(),
+        run_transfers=transfers,
+    )
+    records: dict[int, Section | Fallback] = {}
     at_load = known_at_load(model.graph, roles)
-    for stage in stages:
+    for place, stage in enumerate(stages):
         if not stage.on_rdu:
             nodes = [node for node in stage.group.nodes if node not in at_load]
-            seconds += machine.host.call_seconds if nodes else 0.0
+            seconds = machine.host.call_seconds if nodes else 0.0
             seconds += sum(host_seconds(node, machine.host) or 0.0 for node in nodes)
-        else:
-            moved = (*stage.inputs, *stage.loaded, *stage.outputs)
-            partly = moved_bytes(stage.group.nodes, roles.region)
-            traffic = {outside: [partly.get(v, value_bytes(v) or 0) for v in moved]}
-            written = [new for node in stage.group.nodes for new in instead(node)]
-            seconds += cost(written, traffic, target.summary).seconds
-    return Measure(len(transfers), sum(transfer.bytes for transfer in transfers), seconds)
+            records[place] = Fallback(**vars(_stage(place, stage)), seconds=seconds)
+    records |= {one.id: one for one in _sections(stages, target, roles, instead)}
+    time = schedule_time(graph, records, target.summary)
+    return Measure(len(transfers), sum(transfer.bytes for transfer in transfers), time.total)
+
+
+def _stage(place: int, stage: StageInterface) -> Stage:
+    """Return what a stage reads and writes, in a record without a name."""
+    inputs, outputs, weights = (
+        tuple(map(name_of, each)) for each in (stage.inputs, stage.outputs, stage.weights)
+    )
+    return Stage(place, "", "", "", inputs, outputs, weights, operators={})
+
+
+def _sections(
+    stages: Sequence[StageInterface], target: Target, roles: Roles, instead: Instead
+) -> Sequence[Section]:
+    """Return the sections of a schedule with their times."""
+    outside = off_chip_tiers(target.summary)[0].name
+    drafts: list[SectionDraft] = []
+    for place, stage in enumerate(stages):
+        if not stage.on_rdu:
+            continue
+        nodes = [new for node in stage.group.nodes for new in instead(node)]
+        partly = moved_bytes(stage.group.nodes, roles.region)
+        moved = (*stage.inputs, *stage.loaded, *stage.outputs)
+        traffic = {v: (outside, partly.get(v, value_bytes(v) or 0)) for v in moved}
+        modelled = cost(nodes, by_tier(traffic), target.summary)
+        section = Section(
+            **vars(_stage(place, stage)),
+            seconds=modelled.seconds,
+            time=modelled.time,
+            sram_bytes=sram_bytes(nodes, target),
+            collective=collective(nodes),
+        )
+        drafts.append(SectionDraft(place, section, nodes, traffic))
+    return in_programs(drafts, len(stages), target.summary)

@@ -11,6 +11,7 @@ from typing import Any, Final
 import onnx
 
 from samba_onnx.errors import ExecutionError
+from samba_onnx.facts.defaults import DEFAULT_ENGINE
 from samba_onnx.runtime.engine.protocol import (
     Computation,
     Engine,
@@ -18,7 +19,7 @@ from samba_onnx.runtime.engine.protocol import (
     HostComputation,
     Rewriting,
 )
-from samba_onnx.runtime.engine.registry import DEFAULT_ENGINE, make_engine
+from samba_onnx.runtime.engine.registry import make_engine
 from samba_onnx.runtime.engine.settings import engine_settings
 from samba_onnx.runtime.engine.unrounding import exact_form, needs_exact_form
 

@@ -7,9 +7,8 @@ from types import MappingProxyType
 from typing import Final
 
 from samba_onnx.errors import UsageError
+from samba_onnx.facts.defaults import DEFAULT_ENGINE
 from samba_onnx.runtime.engine.protocol import Engine, EngineSettings
-
-DEFAULT_ENGINE: Final = "onnxruntime"
 
 
 def _onnxruntime(settings: EngineSettings) -> Engine:

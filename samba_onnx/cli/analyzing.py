@@ -80,6 +80,13 @@ from samba_onnx.cli.supposing import WhatIfOption, show_supposed, supposed_targe
 from samba_onnx.cli.torch_models import analyze_torch, torch_sizing
 from samba_onnx.cli.wrong_files import refuse_pef
 from samba_onnx.errors import UsageError
+from samba_onnx.facts.defaults import (
+    DEFAULT_HOST,
+    DEFAULT_LEGALISATION,
+    DEFAULT_LEVEL,
+    DEFAULT_PLACEMENT,
+    DEFAULT_TARGET,
+)
 from samba_onnx.workflows.model_sources import is_torch_model
 
 if TYPE_CHECKING:
@@ -89,12 +96,12 @@ if TYPE_CHECKING:
 
 def analyze(
     model: PortableArgument,
-    target: TargetOption = "sn40l",
+    target: TargetOption = DEFAULT_TARGET,
     kernel_looping: KernelLoopingOption = False,
-    level: LevelOption = "o3",
-    placement: PlacementOption = "optimal",
-    host: HostOption = "default",
-    legalise: LegaliseOption = "auto",
+    level: LevelOption = DEFAULT_LEVEL,
+    placement: PlacementOption = DEFAULT_PLACEMENT,
+    host: HostOption = DEFAULT_HOST,
+    legalise: LegaliseOption = DEFAULT_LEGALISATION,
     no_legalise: NoLegaliseOption = None,
     optimization_rules: RulesOption = None,
     use_o1_default_rules: DefaultRulesOption = False,

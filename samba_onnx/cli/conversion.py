@@ -77,6 +77,13 @@ from samba_onnx.cli.precision_options import (
 from samba_onnx.cli.progress import Activity
 from samba_onnx.cli.torch_models import convert_torch
 from samba_onnx.cli.wrong_files import refuse_pef
+from samba_onnx.facts.defaults import (
+    DEFAULT_HOST,
+    DEFAULT_LEGALISATION,
+    DEFAULT_LEVEL,
+    DEFAULT_PLACEMENT,
+    DEFAULT_TARGET,
+)
 from samba_onnx.workflows.model_sources import is_torch_model
 
 
@@ -91,12 +98,12 @@ def convert(
             help="PEF to write; MODEL with suffix .pef by default.",
         ),
     ] = None,
-    target: TargetOption = "sn40l",
+    target: TargetOption = DEFAULT_TARGET,
     kernel_looping: KernelLoopingOption = False,
-    level: LevelOption = "o3",
-    placement: PlacementOption = "optimal",
-    host: HostOption = "default",
-    legalise: LegaliseOption = "auto",
+    level: LevelOption = DEFAULT_LEVEL,
+    placement: PlacementOption = DEFAULT_PLACEMENT,
+    host: HostOption = DEFAULT_HOST,
+    legalise: LegaliseOption = DEFAULT_LEGALISATION,
     no_legalise: NoLegaliseOption = None,
     optimization_rules: RulesOption = None,
     use_o1_default_rules: DefaultRulesOption = False,

@@ -31,6 +31,7 @@ from samba_onnx.cli.parallel_options import parallel_options
 from samba_onnx.cli.progress import Activity
 from samba_onnx.cli.torch_models import analyze_torch
 from samba_onnx.errors import UsageError
+from samba_onnx.facts.defaults import DEFAULT_LEVEL, DEFAULT_TARGET
 from samba_onnx.workflows.model_sources import is_torch_model
 
 if TYPE_CHECKING:
@@ -159,11 +160,11 @@ def _analyzed(
 ) -> Report:
     """Analyze a model as the other side was converted, unless options say otherwise."""
     from samba_onnx.report import Report
-    from samba_onnx.workflows.compiler import DEFAULT_TARGET, analyze
+    from samba_onnx.workflows.compiler import analyze
 
     target = options["target"] or (other.target if other else DEFAULT_TARGET)
     target = chosen_target(target, options["looping"])
-    level = options["level"] or (other.level if other else "o3")
+    level = options["level"] or (other.level if other else DEFAULT_LEVEL)
     fusion = fusion_choices(level, options["rules"], options["default_rules"])
     cut = other.parallel if other else None
     parallel = parallel_options(cut.rdus, cut.mode) if cut else None

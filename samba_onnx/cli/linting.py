@@ -10,6 +10,7 @@ import typer
 from samba_onnx.cli.display import Display, refuse_overwriting
 from samba_onnx.cli.failures import EXIT_NO, EXIT_YES
 from samba_onnx.cli.options import JsonOption, QuietOption, TargetOption, VerboseOption
+from samba_onnx.facts.defaults import DEFAULT_TARGET
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,7 +36,7 @@ def lint(
             help="Python files of one program, or folders with all of theirs; nothing is executed.",
         ),
     ],
-    target: TargetOption = "sn40l",
+    target: TargetOption = DEFAULT_TARGET,
     fail_on: Annotated[
         FailOn,
         typer.Option("--fail-on", help="Exit status 1 if anything as bad as this is found."),

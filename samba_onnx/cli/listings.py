@@ -11,6 +11,7 @@ from samba_onnx.cli.display import Display, write_text
 from samba_onnx.cli.failures import EXIT_YES
 from samba_onnx.cli.options import JsonOption, QuietOption, TargetOption, VerboseOption
 from samba_onnx.errors import UsageError
+from samba_onnx.facts.defaults import DEFAULT_TARGET
 
 if TYPE_CHECKING:
     from samba_onnx.passes.targets import OperandLimits, OperatorRow, Target
@@ -27,7 +28,7 @@ def ops(
         list[str] | None,
         typer.Argument(metavar="[OPERATOR]...", help="Only these; all if left out."),
     ] = None,
-    target: TargetOption = "sn40l",
+    target: TargetOption = DEFAULT_TARGET,
     markdown: Annotated[
         bool, typer.Option("--markdown", help="Print the page of the documentation.")
     ] = False,

@@ -30,6 +30,7 @@ from samba_onnx.cli.options import (
 from samba_onnx.cli.progress import Activity
 from samba_onnx.cli.wrong_files import refuse_model
 from samba_onnx.errors import UsageError
+from samba_onnx.facts.defaults import DEFAULT_ENGINE
 
 if TYPE_CHECKING:
     from samba_onnx.pef import Pef
@@ -127,7 +128,7 @@ def run(
         ),
     ] = 1,
     threads: ThreadsOption = None,
-    engine: EngineOption = "onnxruntime",
+    engine: EngineOption = DEFAULT_ENGINE,
     custom_ops: CustomOpsOption = None,
     time_sections: Annotated[
         bool,
@@ -348,7 +349,9 @@ def _report(
         run_headline,
         total_transfers,
     )
+    from samba_onnx.report.times import modelled_time
 
+    whole = len(stages) == len(graph.calls)
     per_run = total_transfers(device.ledger.run(-1))
     mean, fastest = sum(seconds) / len(seconds), min(seconds)
     name = Path(pef.path).name
@@ -377,8 +380,10 @@ def _report(
                 measured_on_this_cpu_minimum_seconds=timed.fastest_seconds,
                 measured_on_this_cpu_median_seconds=timed.median_seconds,
                 modelled_on_rdu_seconds=timed.modelled_seconds,
+                modelled_on_rdu_launch_seconds=timed.modelled_launch_seconds,
             )
             for timed in device.profile.calls(graph.name)
         ),
         stages=tuple(stage.id for stage in stages),
+        modelled_time=modelled_time(pef.manifest, [graph]) if whole else None,
     )

@@ -30,6 +30,13 @@ from samba_onnx.cli.options import (
 )
 from samba_onnx.cli.progress import Activity
 from samba_onnx.errors import UsageError
+from samba_onnx.facts.defaults import (
+    DEFAULT_HOST,
+    DEFAULT_LEGALISATION,
+    DEFAULT_LEVEL,
+    DEFAULT_PLACEMENT,
+    DEFAULT_TARGET,
+)
 
 if TYPE_CHECKING:
     from samba_onnx.cli.analysis_children import Analysis, ChildLimits
@@ -108,12 +115,12 @@ CsvOption = Annotated[
 
 def survey(
     models: ModelsArgument,
-    targets: TargetsOption = "sn40l",
+    targets: TargetsOption = DEFAULT_TARGET,
     kernel_looping: KernelLoopingOption = False,
-    level: LevelOption = "o3",
-    placement: PlacementOption = "optimal",
-    host: HostOption = "default",
-    legalise: LegaliseOption = "auto",
+    level: LevelOption = DEFAULT_LEVEL,
+    placement: PlacementOption = DEFAULT_PLACEMENT,
+    host: HostOption = DEFAULT_HOST,
+    legalise: LegaliseOption = DEFAULT_LEGALISATION,
     optimization_rules: RulesOption = None,
     use_o1_default_rules: DefaultRulesOption = False,
     output: ReportsOption = "survey",

@@ -26,7 +26,7 @@ from samba_onnx.cli.progress import Activity
 from samba_onnx.cli.torch_models import verify_torch
 from samba_onnx.cli.wrong_files import refuse_model
 from samba_onnx.errors import UsageError
-from samba_onnx.runtime.engine.registry import DEFAULT_ENGINE
+from samba_onnx.facts.defaults import DEFAULT_ENGINE
 from samba_onnx.workflows.model_sources import is_torch_model
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def verify(
     rtol: RtolOption = None,
     atol: AtolOption = None,
     threads: ThreadsOption = None,
-    engine: EngineOption = "onnxruntime",
+    engine: EngineOption = DEFAULT_ENGINE,
     custom_ops: CustomOpsOption = None,
     translations: TranslationsOption = None,
     json: JsonOption = None,

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from samba_onnx.errors import UsageError
+from samba_onnx.facts.defaults import DEFAULT_TARGET
 from samba_onnx.lint.context import LintContext
 from samba_onnx.lint.forward_checks import FORWARD_CHECKS
 from samba_onnx.lint.input_checks import INPUT_CHECKS
@@ -22,7 +23,7 @@ from samba_onnx.safety.files import printable
 CHECKS = (*FORWARD_CHECKS, *INPUT_CHECKS, *LOOP_CHECKS, *ORDER_CHECKS, *PROGRAM_CHECKS)
 
 
-def lint(paths: Sequence[str], target: str = "sn40l") -> tuple[Finding, ...]:
+def lint(paths: Sequence[str], target: str = DEFAULT_TARGET) -> tuple[Finding, ...]:
     """Say what in a program will hurt on an RDU.
 
     Args:
@@ -40,7 +41,7 @@ def lint(paths: Sequence[str], target: str = "sn40l") -> tuple[Finding, ...]:
     return lint_files([read_source(path) for path in python_files(paths)], target)
 
 
-def lint_files(files: Sequence[SourceFile], target: str = "sn40l") -> tuple[Finding, ...]:
+def lint_files(files: Sequence[SourceFile], target: str = DEFAULT_TARGET) -> tuple[Finding, ...]:
     """Say what in a program that was parsed already will hurt on an RDU.
 
     Args:

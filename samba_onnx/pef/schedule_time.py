@@ -3,8 +3,8 @@
 In spatial mapping calls are made for each mini-batch. Copies are made once a run, and so is the launch of each
 section, for all of them stay on the chip, and the copies of what changes there, which are in no section's time.
 
-An exchange between RDUs streams what the section before it computes, so that it takes its latency, and of the rest only
-what takes longer than that section.
+An exchange between RDUs takes its latency, and of the rest what does not go on beside the sections around it
+(:mod:`samba_onnx.pef.exchanges`).
 """
 
 from __future__ import annotations
@@ -12,11 +12,24 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from samba_onnx.pef.exchanges import Busy, hidden_seconds
 from samba_onnx.pef.manifest import Cause, Fallback, Graph, Manifest, Section
 from samba_onnx.pef.target_summary import TargetSummary
 from samba_onnx.pef.timing import SectionTime, Term
 
-__all__ = ["ScheduleTime", "call_seconds", "run_time", "schedule_time"]
+__all__ = ["RduCall", "ScheduleTime", "call_seconds", "rdu_calls", "run_time", "schedule_time"]
+
+
+@dataclass(frozen=True)
+class RduCall:
+    """What one call of a section is modelled to add to a run, in seconds."""
+
+    seconds: float
+    """All of it. Of an exchange between RDUs, what does not go on beside other sections; in spatial mapping of
+    one mini-batch, without the launch."""
+    launch: float
+    """Its launch, a part of ``seconds`` but in spatial mapping, where a section is launched once a run; 0 where
+    a call before it has launched the program."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +47,7 @@ class ScheduleTime:
     fill: float
     """Filling of the sections' pipelines."""
     collectives: float
-    """Exchanges between RDUs, without what goes on beside the sections that compute what is exchanged."""
+    """Exchanges between RDUs, without what goes on beside the sections around them."""
     host_transfers: float
     """Copies between host and RDU."""
     cpu: float
@@ -88,19 +101,46 @@ def call_seconds(
         spatial mapping, where calls are those of one mini-batch: copies, and launches; 0 in section mapping.
         With as many calls as there are mini-batches it is what :func:`schedule_time` returns in all.
     """
-    seconds = {call.id: stages[call.stage].seconds for call in graph.calls}
-    copies = [(copy.call, copy.seconds) for copy in graph.run_transfers]
+    on_rdu = rdu_calls(graph, stages, target)
+    seconds = {
+        call.id: on_rdu[call.id].seconds if call.id in on_rdu else stages[call.stage].seconds
+        for call in graph.calls
+    }
+    copies = [c for c in graph.run_transfers if c.cause is not Cause.COLLECTIVE]
     if graph.spatial_batches:
-        launches = {call.id: _launch(stages[call.stage]) for call in graph.calls}
-        calls = {call: time - launches[call] for call, time in seconds.items()}
-        return calls, sum(launches.values()) + sum(time for _, time in copies)
-    for exchange, hidden in _beside(graph, stages, target).items():
-        seconds[exchange] -= hidden
+        launches = sum(call.launch for call in on_rdu.values())
+        return seconds, launches + sum(copy.seconds for copy in copies)
     first = graph.calls[0].id if graph.calls else 0
-    for call, time in copies:
-        call = first if call is None else call
-        seconds[call] = seconds.get(call, 0.0) + time
+    for copy in copies:
+        call = first if copy.call is None else copy.call
+        seconds[call] = seconds.get(call, 0.0) + copy.seconds
     return seconds, 0.0
+
+
+def rdu_calls(
+    graph: Graph, stages: Mapping[int, Section | Fallback], target: TargetSummary
+) -> Mapping[int, RduCall]:
+    """Return what each call of a section, and of an exchange between RDUs, adds to a run, by its id.
+
+    Args:
+        graph: A graph.
+        stages: Its sections and fallbacks by id.
+        target: The device's figures.
+
+    Returns:
+        In section mapping the seconds add up to :attr:`ScheduleTime.on_rdu`.
+    """
+    beside = _beside(graph, stages, target)
+    sent = {c.call: c.seconds for c in graph.run_transfers if c.cause is Cause.COLLECTIVE}
+    calls: dict[int, RduCall] = {}
+    for call in graph.calls:
+        stage = stages[call.stage]
+        if isinstance(stage, Section):
+            launch = 0.0 if stage.time is None else stage.time.launch
+            seconds = stage.seconds - (launch if graph.spatial_batches else 0.0)
+            seconds += sent.get(call.id, 0.0) - beside.get(call.id, 0.0)
+            calls[call.id] = RduCall(seconds, launch)
+    return calls
 
 
 def schedule_time(
@@ -144,28 +184,24 @@ def schedule_time(
 def _beside(
     graph: Graph, stages: Mapping[int, Section | Fallback], target: TargetSummary
 ) -> Mapping[int, float]:
-    """Return how much of each exchange goes on beside the section before it, by call."""
-    if target.timing is None:
-        return {}
+    """Return how much of each exchange goes on beside the sections around it, by call."""
     sent = {c.call: c.seconds for c in graph.run_transfers if c.cause is Cause.COLLECTIVE}
+    if target.timing is None or not sent:
+        return {}
     latency = target.exchange_seconds(0)
-    beside: dict[int, float] = {}
-    busy = 0.0
+    order: list[Busy | float | None] = []
+    exchanges: list[int] = []
     for call in graph.calls:
         stage = stages[call.stage]
         if call.id in sent:
-            beside[call.id] = min(max(sent[call.id] - latency, 0.0), busy)
-            busy -= beside[call.id]
+            exchanges.append(call.id)
+            order.append(sent[call.id] - latency)
         elif isinstance(stage, Fallback):
-            busy = 0.0
+            order.append(None)
         elif stage.seconds:  # what only renames elements is no section of its own
-            busy = 0.0 if stage.time is None else stage.time.overlapped
-    return beside
-
-
-def _launch(stage: Section | Fallback) -> float:
-    time = stage.time if isinstance(stage, Section) else None
-    return 0.0 if time is None else time.launch
+            seconds = 0.0 if stage.time is None else stage.time.overlapped
+            order.append(Busy(seconds, stage.streaming))
+    return dict(zip(exchanges, hidden_seconds(order), strict=True))
 
 
 def _resident_seconds(graph: Graph, manifest: Manifest) -> float:

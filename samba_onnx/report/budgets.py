@@ -1,14 +1,11 @@
-"""Memory and time that a PEF is modelled to take, one graph after the other."""
+"""Memory that a PEF is planned to take, and what its sections are modelled to."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from samba_onnx.pef.manifest import Manifest
-from samba_onnx.pef.schedule_time import run_time
-from samba_onnx.report.fidelity import validation
-from samba_onnx.report.records import MemoryReport, ModelledTime, SectionReport, TransferTotal
-from samba_onnx.report.sizes import run_graphs
+from samba_onnx.report.records import MemoryReport, SectionReport
 from samba_onnx.safety.files import printable
 
 
@@ -33,32 +30,6 @@ def memory(manifest: Manifest) -> tuple[MemoryReport, ...]:
         used = sum(regions) + (on_chip if tier.name == "sram" else 0)
         reports.append(MemoryReport(tier.name, tier.bytes, used, len(regions)))
     return tuple(reports)
-
-
-def modelled_time(manifest: Manifest, at_load: tuple[TransferTotal, ...] = ()) -> ModelledTime:
-    """Add up what runs are modelled to take.
-
-    Args:
-        manifest: A PEF's manifest.
-        at_load: Transfers that are made once.
-    """
-    times = [run_time(manifest, graph) for graph in run_graphs(manifest)]
-    parts: dict[str, float] = {}
-    for time in times:
-        for name, seconds in vars(time).items():
-            if seconds:
-                parts[name] = parts.get(name, 0.0) + seconds
-    return ModelledTime(
-        sections_seconds=sum(time.sections for time in times),
-        transfers_seconds=sum(time.collectives + time.host_transfers for time in times),
-        cpu_seconds=sum(time.cpu for time in times),
-        total_seconds=sum(time.total for time in times),
-        load_seconds=sum(total.modelled_seconds for total in at_load),
-        unmodelled_cpu_nodes=sum(fallback.unmodelled for fallback in manifest.fallbacks),
-        host="" if manifest.host is None else manifest.host.name,
-        parts=parts,
-        validation=validation(manifest),
-    )
 
 
 def spatial_notes(manifest: Manifest) -> Iterator[str]:

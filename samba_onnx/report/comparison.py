@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from samba_onnx.facts.defaults import DEFAULT_ENGINE
 from samba_onnx.report.records import SCHEMA_VERSION, record
 
 
@@ -56,7 +57,7 @@ class VerificationReport:
     """All runs that were compared: the seed of their inputs, and how the device kept weights."""
     outputs: tuple[OutputErrorReport, ...]
     """One per output."""
-    engine: str = "onnxruntime"
+    engine: str = DEFAULT_ENGINE
     """What executed the PEF and the original: ``onnxruntime`` or ``reference``."""
     advice: str = ""
     """How to find out whose fault it is; empty when all outputs are within the tolerance."""

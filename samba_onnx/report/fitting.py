@@ -8,10 +8,11 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from samba_onnx.pef.manifest import Manifest
-from samba_onnx.report.budgets import modelled_time
 from samba_onnx.report.layout import table, titled
 from samba_onnx.report.memory_timeline import memory_timelines
 from samba_onnx.report.records import record
+from samba_onnx.report.sizes import run_graphs
+from samba_onnx.report.times import modelled_time
 from samba_onnx.report.units import byte_text, count_text, printable, second_text
 
 __all__ = ["FitLimitReport", "FitReport", "FitSizeReport", "fit_size", "fit_text"]
@@ -93,7 +94,7 @@ def fit_size(
         reserved_bytes=reserved,
         needed_bytes=max((one.peak_bytes for one in timelines), default=0),
         streamed_bytes=max((one.streamed_bytes for one in timelines), default=0),
-        modelled_seconds=modelled_time(manifest).total_seconds,
+        modelled_seconds=modelled_time(manifest, run_graphs(manifest)).total_seconds,
         refusal=refusal,
     )
 

@@ -222,32 +222,6 @@ class TransferReport:
 
 
 @record
-class ModelledTime:
-    """Modelled time of one run."""
-
-    sections_seconds: float
-    """All calls of sections; in spatial mapping for all mini-batches, with what it takes to bring
-    parameters onto the chip and back once."""
-    transfers_seconds: float
-    """All transfers of one run."""
-    cpu_seconds: float
-    """All calls of fallbacks, by the host's profile."""
-    total_seconds: float
-    """All of them, without any overlap."""
-    load_seconds: float
-    """Transfers of weights and constants, once when the PEF is loaded."""
-    unmodelled_cpu_nodes: int
-    """Nodes on the CPU whose time is not modelled: a size is not known, or what they do with it."""
-    host: str
-    """Name of the host's profile; empty where nothing runs on the CPU."""
-    parts: dict[str, float] = field(default_factory=dict)
-    """Seconds of a run by what takes them: launches, sections by the longest of their parts, fill, exchanges
-    between RDUs, copies to and from the host, the CPU."""
-    validation: str = ""
-    """How near modelled times of this kind of program are to published ones, in a sentence."""
-
-
-@record
 class DynamicDimensionReport:
     """A dimension that stayed dynamic."""
 

@@ -19,7 +19,7 @@ from samba_onnx.pef.manifest import (
     Symbol,
     Transfer,
 )
-from samba_onnx.report.budgets import memory, modelled_time, section_reports, spatial_notes
+from samba_onnx.report.budgets import memory, section_reports, spatial_notes
 from samba_onnx.report.changes import BoundReport, ChangeReport, bound_reports, change_reports
 from samba_onnx.report.fitting import FitReport
 from samba_onnx.report.fusion import FusionReport, fusion
@@ -42,7 +42,6 @@ from samba_onnx.report.records import (
     GraphReport,
     MemberReport,
     MemoryReport,
-    ModelledTime,
     ModelReport,
     OperatorCoverage,
     PassReport,
@@ -65,6 +64,7 @@ from samba_onnx.report.state import (
     regions,
     residents,
 )
+from samba_onnx.report.times import ModelledTime, modelled_time
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -171,7 +171,7 @@ class Report:
             memory=memory(manifest),
             transfers_per_run=per_run,
             transfers_at_load=at_load,
-            modelled_time=modelled_time(manifest, at_load),
+            modelled_time=modelled_time(manifest, run_graphs(manifest), at_load),
             dynamic_dimensions=dynamic_dimensions(manifest),
             bound_dimensions=bound_dimensions(manifest),
             undocumented_support=_undocumented_support(manifest.experimental),

@@ -7,6 +7,7 @@ from typing import Any
 
 from samba_onnx.pef.manifest import Transfer
 from samba_onnx.report.records import SCHEMA_VERSION, TransferTotal, record
+from samba_onnx.report.times import ModelledTime
 from samba_onnx.report.units import byte_text, count_text, printable, second_text
 
 
@@ -52,7 +53,11 @@ class CallTimeReport:
     measured_on_this_cpu_median_seconds: float
     """Median wall time of an execution, of the emulator on the CPU of this machine; of the latest 10,000."""
     modelled_on_rdu_seconds: float | None
-    """Modelled time of one execution on the RDU; null for a fallback, which runs on the host."""
+    """Modelled time of one execution on the RDU; null for a fallback, which runs on the host. Of an exchange
+    between RDUs it is what does not go on beside other sections; in spatial mapping the launch is left out."""
+    modelled_on_rdu_launch_seconds: float | None
+    """What of it is the launch, or in spatial mapping the one launch of a run; 0 where an earlier call has launched
+    the program, as in a loop on the device, and null for a fallback."""
 
 
 @record
@@ -84,6 +89,9 @@ class RunReport:
     """Time of each call; empty unless asked for."""
     stages: tuple[int, ...] = ()
     """Ids of the sections and fallbacks that each run executed, in the order of the schedule."""
+    modelled_time: ModelledTime | None = None
+    """What a run is modelled to take on the target, as a report has it; null where only some of the sections and
+    fallbacks were executed."""
     schema_version: int = SCHEMA_VERSION
     """Version of this document's form."""
 

@@ -9,6 +9,7 @@ from samba_onnx.report.comparison import VerificationReport
 from samba_onnx.report.layout import table, titled
 from samba_onnx.report.run import RunReport
 from samba_onnx.report.terminal import total_cells
+from samba_onnx.report.times import modelled_time_lines
 from samba_onnx.report.units import count_text, second_text, shape_text
 
 
@@ -108,19 +109,29 @@ def _calls(report: RunReport, rows: int | None) -> RenderableType:
             second_text(call.measured_on_this_cpu_minimum_seconds),
             second_text(call.measured_on_this_cpu_median_seconds),
             _modelled(call.modelled_on_rdu_seconds),
+            _launch(call.modelled_on_rdu_launch_seconds),
         )
         for call in report.calls
     ]
     columns = (
         *(">call", "home", "section or fallback"),
-        *(">this CPU, min", ">this CPU, median", ">RDU, modelled"),
+        *(">this CPU, min", ">this CPU, median", ">RDU, modelled", ">with launch"),
     )
     title = "Time by call: the emulator, measured on this CPU, and the RDU, modelled; not to be compared"
-    return titled(title, table(columns, cells, limit=rows))
+    lines = [] if report.modelled_time is None else modelled_time_lines(report.modelled_time)
+    return Group(
+        titled(title, table(columns, cells, limit=rows)),
+        *([Text(""), titled("A run, modelled, not measured", *lines)] if lines else ()),
+    )
 
 
 def _modelled(seconds: float | None) -> str:
     return "-" if seconds is None else second_text(seconds)
+
+
+def _launch(seconds: float | None) -> str:
+    """Say what of a call is its launch, which a loop on the device makes once for several calls."""
+    return "none" if seconds == 0 else _modelled(seconds)
 
 
 def _number(value: float | None) -> str:

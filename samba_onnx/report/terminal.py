@@ -18,6 +18,7 @@ from samba_onnx.report.records import FallbackReport, TransferTotal
 from samba_onnx.report.report import Report
 from samba_onnx.report.sizes import dynamic_table, graphs_table
 from samba_onnx.report.state_text import parts_table, resident_totals
+from samba_onnx.report.times import modelled_time_lines
 from samba_onnx.report.units import (
     byte_text,
     count_text,
@@ -261,24 +262,7 @@ def total_cells(when: str, totals: Iterable[TransferTotal]) -> list[tuple[str, .
 
 def _time(report: Report, rows: int | None) -> RenderableType | None:
     """State the modelled time, and what it leaves out."""
-    time = report.modelled_time
-    text = (
-        f"{second_text(time.total_seconds)} per run = sections "
-        f"{second_text(time.sections_seconds)} + transfers {second_text(time.transfers_seconds)}"
-    )
-    if time.host:
-        text += f" + the CPU {second_text(time.cpu_seconds)} ({printable(time.host)} host)"
-    if time.unmodelled_cpu_nodes:
-        nodes = count_text(time.unmodelled_cpu_nodes, "node")
-        text += f" + {nodes} on it whose time is not modelled"
-    if time.load_seconds:
-        text += f"; loading: {second_text(time.load_seconds)}"
-    parts = sorted(time.parts.items(), key=lambda part: -part[1])
-    lines = [Text(text)]
-    if len(parts) > 1:
-        shares = ", ".join(f"{name.replace('_', ' ')} {second_text(part)}" for name, part in parts)
-        lines.append(Text(f"by what takes it: {shares}"))
-    lines.append(Text(time.validation))
+    lines = modelled_time_lines(report.modelled_time)
     return titled("Modelled time (from published figures, not measured)", *lines)
 
 

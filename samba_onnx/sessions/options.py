@@ -15,12 +15,12 @@ from pydantic import BaseModel
 from torch import nn
 
 from samba_onnx.errors import UsageError
+from samba_onnx.facts.defaults import DEFAULT_LEVEL, DEFAULT_TARGET
 from samba_onnx.facts.precisions import Precision, precision_of, preset_precision
 from samba_onnx.facts.roundings import Rounding, roundings_of, stated_roundings
 from samba_onnx.pef.user_metadata import write_value
 from samba_onnx.sessions.arguments import tell_idle
 from samba_onnx.workflows.choices import FUSING, FusionOptions, ParallelOptions, looped_target
-from samba_onnx.workflows.compiler import DEFAULT_TARGET
 
 OUTPUT_FOLDER: Final = "out"
 """Where programs go when nobody says where."""
@@ -146,7 +146,7 @@ def level_of(options: Mapping[str, Any], level: str | None) -> str:
     for name, spellings in (("o0", ("o0", "0")), ("o1", ("o1", "1"))):
         if options.get(name) is True or setting in spellings:
             return name
-    return "o3"
+    return DEFAULT_LEVEL
 
 
 def fusion_of(options: Mapping[str, Any], level: str) -> FusionOptions:

@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 
 import onnx
 
+from samba_onnx.facts.defaults import DEFAULT_ENGINE
 from samba_onnx.pef import Pef
 from samba_onnx.runtime.engine.protocol import Engine, HostComputation, Rewriting
-from samba_onnx.runtime.engine.registry import DEFAULT_ENGINE, make_engine
+from samba_onnx.runtime.engine.registry import make_engine
 from samba_onnx.runtime.engine.settings import engine_settings
 from samba_onnx.workflows.pieces import ModelPieces
 

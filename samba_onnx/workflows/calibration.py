@@ -16,9 +16,10 @@ import onnx
 from onnx import TensorProto, helper
 
 from samba_onnx.errors import ExecutionError
+from samba_onnx.facts.defaults import DEFAULT_ENGINE
 from samba_onnx.pef.host_summary import HostSummary
 from samba_onnx.runtime.engine.protocol import Computation, Engine, HostComputation
-from samba_onnx.runtime.engine.registry import DEFAULT_ENGINE, make_engine
+from samba_onnx.runtime.engine.registry import make_engine
 from samba_onnx.runtime.engine.settings import engine_settings
 
 NAME: Final = "measured"

@@ -8,9 +8,10 @@ from dataclasses import replace
 from typing import Final, TypeAlias
 
 from samba_onnx.errors import UsageError
+from samba_onnx.facts.defaults import DEFAULT_HOST, DEFAULT_LEGALISATION, DEFAULT_PLACEMENT
 from samba_onnx.passes.order import PipelineOptions
 from samba_onnx.passes.planning.fusion.choosing import FUSING, FusionOptions, chosen_rules
-from samba_onnx.passes.planning.hosts import DEFAULT_HOST, load_host
+from samba_onnx.passes.planning.hosts import load_host
 from samba_onnx.passes.planning.legalising import LegalisationOptions
 from samba_onnx.passes.rewrites.legalisation import all_rules
 from samba_onnx.passes.sharding.programs import ParallelOptions
@@ -54,7 +55,7 @@ def legalisation_options(legalise: str, no_legalise: Sequence[str]) -> Legalisat
     Raises:
         UsageError: There is no such choice or rule, or the two contradict each other.
     """
-    if legalise not in ("auto", EVERYTHING):
+    if legalise not in (DEFAULT_LEGALISATION, EVERYTHING):
         raise UsageError(f"legalise is {printable(legalise)!r}: expected auto or all")
     names = [rule.name for rule in all_rules()]
     for name in no_legalise:
@@ -74,7 +75,7 @@ def chosen_settings(
     target: str | os.PathLike[str] | Target,
     level: str,
     progress: Progress | None,
-    placement: str = "optimal",
+    placement: str = DEFAULT_PLACEMENT,
     host: str | os.PathLike[str] | HostSummary = DEFAULT_HOST,
     legalisation: LegalisationOptions | None = None,
     check_passes: bool = False,

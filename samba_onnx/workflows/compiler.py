@@ -15,10 +15,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from samba_onnx.errors import UsageError
+from samba_onnx.facts.defaults import (
+    DEFAULT_HOST,
+    DEFAULT_LEGALISATION,
+    DEFAULT_LEVEL,
+    DEFAULT_PLACEMENT,
+    DEFAULT_TARGET,
+)
 from samba_onnx.loading import LoadedModel, load_model, onnx_program
 from samba_onnx.passes.order import PipelineOptions
 from samba_onnx.passes.planning.fusion.choosing import FusionOptions
-from samba_onnx.passes.planning.hosts import DEFAULT_HOST
 from samba_onnx.passes.planning.legalising import LegalisationOptions
 from samba_onnx.passes.sharding.programs import ParallelOptions
 from samba_onnx.passes.targets import Target
@@ -49,18 +55,15 @@ from samba_onnx.workflows.sizes import Sizes
 if TYPE_CHECKING:
     import onnx
 
-DEFAULT_TARGET = "sn40l"
-"""The newest RDU whose figures are published."""
-
 
 def analyze(
     model: str | os.PathLike[str] | onnx.ModelProto,
     *,
     target: str | os.PathLike[str] | Target = DEFAULT_TARGET,
-    level: str = "o3",
-    placement: str = "optimal",
+    level: str = DEFAULT_LEVEL,
+    placement: str = DEFAULT_PLACEMENT,
     host: str | os.PathLike[str] | HostSummary = DEFAULT_HOST,
-    legalise: str = "auto",
+    legalise: str = DEFAULT_LEGALISATION,
     no_legalise: Sequence[str] = (),
     optimization_rules: str | os.PathLike[str] | None = None,
     default_rules: bool | None = None,
@@ -110,10 +113,10 @@ def convert(
     output: str | os.PathLike[str] | None = None,
     *,
     target: str | os.PathLike[str] | Target = DEFAULT_TARGET,
-    level: str = "o3",
-    placement: str = "optimal",
+    level: str = DEFAULT_LEVEL,
+    placement: str = DEFAULT_PLACEMENT,
     host: str | os.PathLike[str] | HostSummary = DEFAULT_HOST,
-    legalise: str = "auto",
+    legalise: str = DEFAULT_LEGALISATION,
     no_legalise: Sequence[str] = (),
     optimization_rules: str | os.PathLike[str] | None = None,
     default_rules: bool | None = None,
@@ -229,8 +232,8 @@ def compile_programs(
     output: str | os.PathLike[str],
     *,
     target: str | os.PathLike[str] | Target = DEFAULT_TARGET,
-    level: str = "o3",
-    placement: str = "optimal",
+    level: str = DEFAULT_LEVEL,
+    placement: str = DEFAULT_PLACEMENT,
     host: str | os.PathLike[str] | HostSummary = DEFAULT_HOST,
     legalisation: LegalisationOptions | None = None,
     fusion: FusionOptions | None = None,
@@ -280,8 +283,8 @@ def analyze_programs(
     programs: Sequence[Program],
     *,
     target: str | os.PathLike[str] | Target = DEFAULT_TARGET,
-    level: str = "o3",
-    placement: str = "optimal",
+    level: str = DEFAULT_LEVEL,
+    placement: str = DEFAULT_PLACEMENT,
     host: str | os.PathLike[str] | HostSummary = DEFAULT_HOST,
     legalisation: LegalisationOptions | None = None,
     fusion: FusionOptions | None = None,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from samba_onnx.errors import UsageError
 from samba_onnx.export.capture.precision import computing_in
 from samba_onnx.export.capture.samba_calls import samba_calls
+from samba_onnx.facts.defaults import DEFAULT_ENGINE
 from samba_onnx.facts.precisions import stored_precision
 from samba_onnx.pef import Pef
-from samba_onnx.runtime.engine.registry import DEFAULT_ENGINE
 from samba_onnx.tensor.arrays import to_array
 from samba_onnx.workflows.checking.outcome import NotComparableError
 from samba_onnx.workflows.checking.own_inputs import fitting_runs

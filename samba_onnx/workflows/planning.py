@@ -10,6 +10,7 @@ from typing import TypeAlias, TypeVar
 import onnx_ir as ir
 
 from samba_onnx.errors import UsageError
+from samba_onnx.facts.defaults import DEFAULT_LEVEL, DEFAULT_PLACEMENT
 from samba_onnx.passes.order import PipelineOptions
 from samba_onnx.passes.pipeline import PipelineResult, run_pipeline
 from samba_onnx.passes.planning.fusion.patterns import NO_RULES, FusionRules
@@ -60,10 +61,10 @@ class CompilerSettings:
     """For which device, and how, programs are compiled."""
 
     target: Target
-    level: str = "o3"
+    level: str = DEFAULT_LEVEL
     options: PipelineOptions = field(default_factory=PipelineOptions)
     progress: Progress = silent
-    placement: str = "optimal"
+    placement: str = DEFAULT_PLACEMENT
     host: HostSummary = field(default_factory=load_host)
     """The CPU that fallbacks run on."""
     guard: Callable[[ir.Model], PassWatch] | None = None

@@ -24,10 +24,10 @@ from samba_onnx.export.capture.precision import computing_in
 from samba_onnx.export.programs.inference import Exported
 from samba_onnx.export.programs.stochastic_rounding import round_stochastically
 from samba_onnx.export.programs.training_steps import optimizer_list
+from samba_onnx.facts.defaults import DEFAULT_HOST, DEFAULT_LEVEL, DEFAULT_PLACEMENT, DEFAULT_TARGET
 from samba_onnx.facts.roundings import roundings_of
 from samba_onnx.importing.checkpoints import export_trained, read_checkpoint
 from samba_onnx.passes.planning.fusion.choosing import FusionOptions
-from samba_onnx.passes.planning.hosts import DEFAULT_HOST
 from samba_onnx.passes.planning.legalising import LegalisationOptions
 from samba_onnx.passes.sharding.programs import ParallelOptions
 from samba_onnx.passes.targets import load_target
@@ -41,7 +41,7 @@ from samba_onnx.tensor.lazy_parameters import LAZY
 from samba_onnx.workflows.checking.inference import compare_with_eager
 from samba_onnx.workflows.checking.outcome import NotComparableError
 from samba_onnx.workflows.checking.own_inputs import fitting_runs
-from samba_onnx.workflows.compiler import DEFAULT_TARGET, analyze_programs, compile_programs
+from samba_onnx.workflows.compiler import analyze_programs, compile_programs
 from samba_onnx.workflows.configurations import from_configuration, stated_positions
 from samba_onnx.workflows.factories import RETURNS, call_factory
 from samba_onnx.workflows.half_types import precision_for
@@ -117,8 +117,8 @@ def port(
     output: str | os.PathLike[str],
     *,
     target: str = DEFAULT_TARGET,
-    level: str = "o3",
-    placement: str = "optimal",
+    level: str = DEFAULT_LEVEL,
+    placement: str = DEFAULT_PLACEMENT,
     host: str = DEFAULT_HOST,
     legalisation: LegalisationOptions | None = None,
     fusion: FusionOptions | None = None,

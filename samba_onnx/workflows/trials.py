@@ -9,9 +9,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from samba_onnx.facts.defaults import DEFAULT_ENGINE
 from samba_onnx.pef import Pef
 from samba_onnx.pef.manifest import Graph
-from samba_onnx.runtime.engine.registry import DEFAULT_ENGINE, make_engine
+from samba_onnx.runtime.engine.registry import make_engine
 from samba_onnx.workflows.function_comparison import coarseness, compare_functions
 from samba_onnx.workflows.output_errors import (
     ChosenTolerances,

@@ -19,11 +19,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from samba_onnx.errors import ExecutionError, UsageError
+from samba_onnx.facts.defaults import DEFAULT_ENGINE
 from samba_onnx.loading import load_model
 from samba_onnx.pef import Pef, load_pef
 from samba_onnx.pef.manifest import Graph
 from samba_onnx.program.dataflow import name_of
-from samba_onnx.runtime.engine.registry import DEFAULT_ENGINE
 from samba_onnx.runtime.sized_graphs import SizedGraphs
 from samba_onnx.workflows.output_errors import (
     ChosenTolerances,

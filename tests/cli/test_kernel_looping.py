@@ -65,6 +65,25 @@ def test_a_pef_has_launches_as_they_are_looped(model: str, tmp_path: Path) -> No
     )
 
 
+def test_times_of_calls_have_launches_as_they_are_looped(
+    model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = str(tmp_path / "m.pef")
+    words = ["convert", model, "-o", path, "--level", "o0", "--no-sample", "-q", "--kernel-looping"]
+    assert answer(words) == 0
+    capsys.readouterr()
+    report = _report(capsys, "run", path, "--random", "0", "--time-sections")
+    launches = [call["modelled_on_rdu_launch_seconds"] for call in report["calls"]]
+    assert launches == [_launch(), _launch()] + 6 * [0]
+    times = [call["modelled_on_rdu_seconds"] for call in report["calls"]]
+    assert times[2:4] == pytest.approx([time - _launch() for time in times[:2]], rel=1e-9)
+    planned = _report(capsys, "inspect", path)["modelled_time"]
+    assert {**report["modelled_time"], "load_seconds": 0} == {**planned, "load_seconds": 0}
+    assert sum(times) == pytest.approx(planned["sections_seconds"], rel=1e-12)
+    part = _report(capsys, "run", path, "--random", "0", "--section-ids", "0")
+    assert part["modelled_time"] is None
+
+
 def test_a_model_beside_a_report_is_looped_if_asked(
     model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

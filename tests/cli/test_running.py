@@ -123,21 +123,19 @@ def test_time_sections_measures_every_call(samba_port: SambaPort, mixed: Path) -
         minimum = call["measured_on_this_cpu_minimum_seconds"]
         assert 0 < minimum <= call["measured_on_this_cpu_median_seconds"]
         seconds = {key for key in call if key.endswith("seconds")}
-        assert len(seconds) == 3
+        assert len(seconds) == 4
         assert all("on_this_cpu" in key or "on_rdu" in key for key in seconds)
 
 
 def test_time_by_call_names_the_machine_of_every_column(samba_port: SambaPort, mixed: Path) -> None:
     lines = samba_port("run", mixed, "--random", 1, "--time-sections").out.splitlines()
     title = next(place for place, line in enumerate(lines) if line.startswith("Time by call"))
-    headings = ["this CPU, min", "this CPU, median", "RDU, modelled"]
-    assert re.split(r"\s{2,}", lines[title + 1].strip())[-3:] == headings
+    headings = ["this CPU, min", "this CPU, median", "RDU, modelled", "with launch"]
+    assert re.split(r"\s{2,}", lines[title + 1].strip())[-4:] == headings
     # The fallback's time is the host's: nothing is modelled on the RDU.
-    assert [line.split()[-1] == "-" for line in lines[title + 2 : title + 5]] == [
-        False,
-        True,
-        False,
-    ]
+    calls = lines[title + 2 : title + 5]
+    assert [line.split()[-2] == "-" for line in calls] == [False, True, False]
+    assert [line.split()[-1] for line in calls] == ["none", "-", "none"]
 
 
 def test_random_fills_in_what_is_not_given(

@@ -16,7 +16,7 @@ from samba_onnx.pef.gradients import reduction_transfers
 from samba_onnx.pef.manifest import Manifest
 from samba_onnx.pef.schedule_time import run_time
 from samba_onnx.pef.timing import SectionTime
-from samba_onnx.report.budgets import modelled_time
+from samba_onnx.report.times import modelled_time
 from samba_onnx.runtime.reducing import ReductionMode
 from samba_onnx.runtime.scaling import StepModel
 from tests.runtime.building import FROM, INPUT, OUTPUT, TO, Plan, build, section
@@ -150,7 +150,7 @@ def test_a_looped_launch_is_left_out_of_every_step(manifest: Manifest) -> None:
     model = StepModel(looped, looped.graphs[0])
     alone = sum(TIMES) + 1e-3 + copies(looped)
     assert model.step(1, NORMAL).seconds == pytest.approx(alone, rel=EXACT)
-    assert modelled_time(looped).total_seconds == pytest.approx(alone, rel=EXACT)
+    assert modelled_time(looped, looped.graphs).total_seconds == pytest.approx(alone, rel=EXACT)
     step = model.step(64, OPTIMAL)
     assert step.seconds == pytest.approx(alone + step.waiting_seconds, rel=EXACT)
 
@@ -168,7 +168,7 @@ def test_launches_and_copies_of_a_spatial_run_count_once(manifest: Manifest) -> 
     assert time.residents > 0
     alone = 3 * sum(TIMES) + time.launch + time.residents + copies(spatial)
     assert model.step(1, NORMAL).seconds == pytest.approx(alone, rel=EXACT)
-    assert modelled_time(spatial).total_seconds == pytest.approx(alone, rel=EXACT)
+    assert modelled_time(spatial, spatial.graphs).total_seconds == pytest.approx(alone, rel=EXACT)
     for mode in ReductionMode:
         step = model.step(8, mode)
         assert step.seconds == pytest.approx(alone + step.waiting_seconds, rel=EXACT)

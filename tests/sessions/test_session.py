@@ -12,16 +12,30 @@ import pytest
 import samba_onnx as samba
 from samba_onnx.errors import NotTracedError, PefError
 from samba_onnx.sessions import SESSION, SambaSession
+from samba_onnx.sessions.calls.parts import SessionParts
 from tests.sessions.conftest import Compiled
 
+CLASSES = (SambaSession, *SambaSession.__bases__, SessionParts)
 
-def test_the_class_is_one_and_only_forwards() -> None:
-    assert SambaSession.__mro__ == (SambaSession, object)
-    (class_,) = ast.parse(textwrap.dedent(inspect.getsource(SambaSession))).body
-    assert isinstance(class_, ast.ClassDef)
-    methods = [node for node in class_.body if isinstance(node, ast.FunctionDef)]
-    assert len(methods) > 50
-    for method in methods:
+
+def methods_of(class_: type) -> list[ast.FunctionDef]:
+    (node,) = ast.parse(textwrap.dedent(inspect.getsource(class_))).body
+    assert isinstance(node, ast.ClassDef)
+    return [each for each in node.body if isinstance(each, ast.FunctionDef)]
+
+
+def test_the_class_is_all_calls_by_subject_each_once() -> None:
+    assert SambaSession.__mro__ == (*CLASSES, object)
+    folder = Path(inspect.getfile(SessionParts)).parent
+    files = {Path(inspect.getfile(class_)) for class_ in CLASSES[1:]}
+    assert files == set(folder.glob("*.py")) - {folder / "__init__.py"}
+    names = [{each.name for each in methods_of(class_)} for class_ in CLASSES]
+    assert sum(map(len, names)) == len(set().union(*names)) > 50
+
+
+@pytest.mark.parametrize("class_", CLASSES)
+def test_calls_only_forward(class_: type) -> None:
+    for method in methods_of(class_):
         assert ast.get_docstring(method) or method.name == "tracing", method.name
         nodes = [node for statement in method.body for node in ast.walk(statement)]
         assert not any(isinstance(node, (ast.For, ast.While, ast.Try)) for node in nodes)

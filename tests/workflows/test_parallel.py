@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import ml_dtypes
 import numpy as np
 import onnx
 import pytest
@@ -17,6 +18,7 @@ from samba_onnx.errors import UsageError
 from samba_onnx.passes.sharding.programs import ParallelOptions
 from samba_onnx.pef.manifest import Cause, Direction, Manifest
 from samba_onnx.report import Report
+from samba_onnx.runtime.parallel_device import ParallelDevice
 from samba_onnx.workflows.compiler import analyze, convert
 from samba_onnx.workflows.value_comparison import compare_values
 from samba_onnx.workflows.verification import verify
@@ -96,6 +98,35 @@ def test_report_of_a_decoder() -> None:
     assert kinds["all_gather"].bytes == 2 * LENGTH * columns * 3 // 4 * 4
     assert json.loads(report.to_json())["parallel"]["rdus"] == rdus
     assert "4 RDUs of sn40l" in report.headline
+
+
+def test_a_cache_that_attention_widens_takes_what_the_ledger_measures(tmp_path: Path) -> None:
+    proto = onnx.parser.parse_model("""<ir_version: 10, opset_import: ["" : 21]>
+    attention (float[4,3,5,8] q, bfloat16[4,3,7,8] k, bfloat16[4,3,7,6] v) => (float[4,3,5,6] y) {
+        wide = Cast<to=1> (k)
+        keys = Transpose<perm=[0,1,3,2]> (wide)
+        scores = MatMul (q, keys)
+        weights = Softmax<axis=-1> (scores)
+        values = Cast<to=1> (v)
+        y = MatMul (weights, values)
+    }""")
+    given = {
+        "q": np.ones((4, 3, 5, 8), np.float32),
+        "k": np.ones((4, 3, 7, 8), ml_dtypes.bfloat16),
+        "v": np.ones((4, 3, 7, 6), ml_dtypes.bfloat16),
+    }
+    options = ParallelOptions("batch", 2)
+    with (
+        convert(proto, tmp_path / "m.pef", parallel=options, sample=False) as pef,
+        ParallelDevice(pef, threads=1) as device,
+    ):
+        device.run(given)
+        copies = device.devices[0].ledger.run()
+        cut = pef.manifest.parallel
+    assert cut is not None
+    # Each of two RDUs reads seven tokens of two sequences, in 16 bits.
+    assert cut.cache_bytes_per_token * 7 * 2 == sum(t.bytes for t in copies if t.symbol in "kv")
+    assert cut.cache_bytes_per_token == 3 * (8 + 6) * 2
 
 
 @pytest.mark.slow

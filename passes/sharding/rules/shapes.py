@@ -91,7 +91,8 @@ def _shares(sharder: Sharder, split: AxisSplit, before: Shape, after: Shape) -> 
     axis = split.axis + 1
     shift = len(after) - len(before)
     same = split.ranges.count(split.ranges[0])
-    repeated = axis < len(after) and (axis < shift or before[axis - shift] == 1)
+    # Axes that Expand adds come before all others: the one behind a cut was there before.
+    repeated = axis < len(after) and before[axis - shift] == 1
     if same == 1 or not repeated or after[axis] % same:
         return []
     step = after[axis] // same

@@ -12,6 +12,7 @@ import onnx
 import onnx_ir as ir
 
 from samba_onnx.errors import EngineRefusalError, ExecutionError, ExportMismatchError, SambaError
+from samba_onnx.facts.defaults import DEFAULT_ENGINE
 from samba_onnx.facts.domains import qualified
 from samba_onnx.facts.operators import Randomness, operators
 from samba_onnx.loading import LoadedModel, load_model
@@ -21,7 +22,7 @@ from samba_onnx.program.kinds import SectionType
 from samba_onnx.program.source_location import source_location
 from samba_onnx.program.value_types import type_text
 from samba_onnx.runtime.engine.protocol import EngineSettings
-from samba_onnx.runtime.engine.registry import DEFAULT_ENGINE, make_engine
+from samba_onnx.runtime.engine.registry import make_engine
 from samba_onnx.runtime.parallel_device import open_device
 from samba_onnx.runtime.requests import run_request
 from samba_onnx.safety.files import printable

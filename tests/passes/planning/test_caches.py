@@ -49,6 +49,43 @@ def test_heads_that_were_repeated_are_kept_once() -> None:
     assert cached_bytes(other) == (TOKEN, 2 * 5)
 
 
+def widened(steps: int) -> ir.Model:
+    names = ["m", *(f"e{number}" for number in range(1, steps)), "e"]
+    keys = "\n".join(f"{b} = Cast<to=1> ({a})" for a, b in itertools.pairwise(names))
+    return with_types(attention(keys=f"{keys}\n k = Transpose (e)", given="bfloat16[2,3,7,8] m"))
+
+
+def with_types(model: ir.Model) -> ir.Model:
+    """Return a model that knows what its Casts write."""
+    for node in model.graph:
+        if node.op_type == "Cast" and node.inputs[0] is not None:
+            node.outputs[0].shape = node.inputs[0].shape
+            node.outputs[0].dtype = ir.DataType(node.attributes["to"].as_int())
+    return model
+
+
+def test_keys_that_were_widened_are_kept_narrow() -> None:
+    narrow = (3 * 6 * 4 + 3 * 8 * 2, 2 * 5)
+    assert cached_bytes(widened(1)) == narrow
+    # With the Transpose seven Casts are the most forms that are looked at.
+    assert cached_bytes(widened(7)) == narrow
+    assert cached_bytes(widened(8)) == (TOKEN, 2 * 5)
+    rounded = "n = Cast<to=16> (m)\n e = Cast<to=1> (n)\n k = Transpose (e)"
+    assert cached_bytes(with_types(attention(keys=rounded))) == narrow
+
+
+def test_rows_that_are_moved_behind_a_cast_are_counted_where_they_are_read() -> None:
+    model = parse("""g (float[2,3,5,8] q, float[2,3,8,7] k, bfloat16[7,2,3,6] m) => (float[2,3,5,6] y)
+    <float[2,3,5,7] s, float[2,3,5,7] w, float[2,3,7,6] v> {
+        c = Cast<to=1> (m)
+        v = Transpose<perm=[1,2,0,3]> (c)
+        s = MatMul (q, k)
+        w = Softmax (s)
+        y = MatMul (w, v)
+    }""")
+    assert cached_bytes(with_types(model)) == (3 * 6 * 2 + 3 * 8 * 4, 2 * 5)
+
+
 def scaled(steps: int) -> str:
     names = ["s", *(f"a{number}" for number in range(1, steps)), "t"]
     return "\n".join(f"{b} = Mul ({a}, {a})" for a, b in itertools.pairwise(names))

@@ -11,6 +11,7 @@ from samba_onnx.passes.planning.hosts import load_host
 from samba_onnx.passes.planning.measuring import measure
 from samba_onnx.passes.planning.optimum import Machine
 from tests.passes.planning.plan_samples import target
+from tests.passes.planning.test_islands import JOINED_SPLITS, SPLITS, SPLITS_CPU
 from tests.passes.planning.test_optimum import Case
 
 CHAIN = """g (float[64,64] x, float[64,64] w) => (float[64,64] y)
@@ -37,6 +38,13 @@ def test_a_plan_moves_supported_nodes_where_that_is_allowed_and_cheaper() -> Non
     assert placed(pinned=("c", "e")).lifted(()) == strict
     everything = graph.lifted([n for n in graph.model.graph if n.op_type in ("Cos", "Sin")])
     assert everything.transfers == 3
+
+
+def test_a_plan_without_a_reason_has_the_sections_that_rules_make() -> None:
+    case = Case(SPLITS, cpu=SPLITS_CPU)
+    machine = Machine(target(), load_host(), "o1", JOINED_SPLITS)
+    graph = PlacedGraph("g", case.model, case.placement, case.roles, machine, (), False)
+    assert graph.lifted(()) == measure(case.model, case.placement, machine, case.roles)
 
 
 def test_of_a_large_graph_the_reasons_with_most_nodes_are_measured(

@@ -10,9 +10,10 @@ import onnx_ir as ir
 import pytest
 
 from samba_onnx.errors import TargetError
+from samba_onnx.facts.defaults import DEFAULT_HOST
 from samba_onnx.passes.planning import hosts
 from samba_onnx.passes.planning.host_costs import host_seconds, known_at_load
-from samba_onnx.passes.planning.hosts import DEFAULT_HOST, figures, host_text, load_host
+from samba_onnx.passes.planning.hosts import figures, host_text, load_host
 from samba_onnx.passes.planning.roles import Roles
 from samba_onnx.pef.host_summary import HostSummary
 from tests.passes.planning.plan_samples import parse

@@ -5,11 +5,20 @@ from __future__ import annotations
 import pytest
 
 from samba_onnx.passes.planning.costs import cost
+from samba_onnx.passes.planning.fusion.patterns import (
+    NO_RULES,
+    FusionRule,
+    FusionRules,
+    Pattern,
+    PatternEntry,
+)
 from samba_onnx.passes.planning.host_costs import host_seconds
 from samba_onnx.passes.planning.hosts import load_host
 from samba_onnx.passes.planning.measuring import Measure, measure
 from samba_onnx.passes.planning.optimum import Machine
+from samba_onnx.passes.targets import load_target
 from tests.passes.planning.plan_samples import LATENCY, LINK, figures, target
+from tests.passes.planning.test_islands import JOINED_SPLITS, SPLITS, SPLITS_CPU
 from tests.passes.planning.test_optimum import Case
 
 MACHINE = Machine(target(), load_host(), "o3")
@@ -36,6 +45,44 @@ def test_a_run_is_its_copies_its_fallbacks_and_its_sections() -> None:
     rdu = sum(cost([nodes[place]], {"hbm": [512]}, figures()).seconds for place in (0, 3))
     copies = 4 * (LATENCY + 256 / LINK)
     assert found.seconds == pytest.approx(copies + host.call_seconds + cpu + rdu, rel=1e-12)
+
+
+def test_a_run_is_measured_with_the_sections_that_rules_make() -> None:
+    """What the host needs of three Splits in one section is worth moving an index that it needs, too."""
+    case = Case(SPLITS, cpu=SPLITS_CPU)
+    plain, joined = (
+        measure(case.model, case.placement, Machine(target(), load_host(), "o1", rules), case.roles)
+        for rules in (NO_RULES, JOINED_SPLITS)
+    )
+    # The index to the RDU and back, of 8 bytes each.
+    assert (plain.transfers - joined.transfers, plain.bytes - joined.bytes) == (2, 16)
+
+
+def test_a_section_that_a_rule_makes_moves_nothing_between_its_operators() -> None:
+    """So it takes what it reads and writes, and not what passes between two of them."""
+    text = "g (float[64] x) => (float[64] y) { a = Relu(x) y = Neg(a) }"
+    case = Case(text)
+    pair = Pattern({"a": PatternEntry(("Relu",), ("b",)), "b": PatternEntry(("Neg",))})
+    rules = FusionRules((FusionRule("pair", 1, (pair,)),))
+    plain, joined = (
+        measure(case.model, case.placement, Machine(target(), load_host(), "o1", one), case.roles)
+        for one in (NO_RULES, rules)
+    )
+    assert plain.seconds - joined.seconds == pytest.approx(2 * 256 / 2.0**40, rel=1e-6)
+
+
+def test_a_loop_on_the_device_is_launched_once() -> None:
+    text = "g (float[64] x) => (float[64] y) { a = Relu(x) b = Relu(a) c = Relu(b) y = Relu(c) }"
+    case = Case(text, cpu=())
+
+    def seconds(name: str) -> float:
+        machine = Machine(load_target(name), load_host(), "o0")
+        return measure(case.model, case.placement, machine, case.roles).seconds
+
+    timing = load_target("sn40l").summary.timing
+    assert timing is not None
+    saved = seconds("sn40l") - seconds("sn40l:kernel-looping")
+    assert saved == pytest.approx(3 * timing.launch_seconds, rel=1e-9)
 
 
 def test_what_is_computed_at_load_and_what_nobody_can_tell_take_no_time() -> None:
