@@ -314,14 +314,16 @@ def model(row: PublishedRow) -> TorchModel:
     return BUILDERS[row.program](**row.sizes)
 
 
-def exported(row: PublishedRow) -> Program:
+def exported(row: PublishedRow, *, level: str | None = None) -> Program:
     """Return the program of a row before any pass, a new one whenever it is called.
 
     Args:
         row: A published figure.
+        level: Of the sections, if not the row's.
     """
     with computing_in(Precision.BF16):
-        return torch_program(model(row), loss_indices=LOSSES.get(row.program))
+        losses = LOSSES.get(row.program)
+        return torch_program(model(row), loss_indices=losses, level=level or row.level)
 
 
 @dataclass(frozen=True)
@@ -362,7 +364,7 @@ def planned(
 def _plan(row: PublishedRow, target: str | Target, level: str) -> PlannedPrograms:
     parallel = ParallelOptions("weight", row.rdus) if row.rdus > 1 else None
     settings = chosen_settings(target, level, None, parallel=parallel)
-    return plan_programs([exported(row)], SourceModel(row.id, "torch", 0, 0), settings)
+    return plan_programs([exported(row, level=level)], SourceModel(row.id, "torch", 0, 0), settings)
 
 
 def _trained(build: Callable[[], nn.Module], shapes: Mapping[str, tuple[int, ...]]) -> TorchModel:

@@ -60,6 +60,7 @@ def export_training(
     input_names: Sequence[str] | None = None,
     gradient_accumulation: bool = False,
     input_gradients: Collection[str] = (),
+    keeps_activations: bool = False,
 ) -> Exported:
     """Return the program that trains a module, forward and backward, with what is known of the module.
 
@@ -80,6 +81,8 @@ def export_training(
         gradient_accumulation: Whether the backward adds to the gradients that there are; a part of
             type ZEROGRAD, which comes first, sets them to zero.
         input_gradients: Names of inputs that get a gradient ``<input>__grad`` as well.
+        keeps_activations: Whether the forward keeps what the backward reads, rather than the fewest bytes
+            that it can be computed from; see ``partition``.
 
     Raises:
         UsageError: An input does not fit ``forward``, or a named loss or input does not exist.
@@ -94,7 +97,7 @@ def export_training(
     leaves, dropouts = _leaves(exported, names, input_gradients), _dropouts(exported, names)
     losses = _losses(exported, loss_indices, leaves)
     rules = _rules(module, exported, recorder, gradient_accumulation)
-    request = JointRequest(exported, leaves, losses.positions, dropouts, rules)
+    request = JointRequest(exported, leaves, losses.positions, dropouts, rules, keeps_activations)
     joint = joint_graph(request)
     # What rules do in the forward is behind their nodes: another export has it in full.
     whole = export_module(module, args, keywords) if recorder.rules else exported
