@@ -8,11 +8,14 @@ from dataclasses import dataclass
 
 import onnx_ir as ir
 
+from samba_onnx.passes.planning.programs import by_tier
 from samba_onnx.passes.planning.section_terms import SectionTerms, section_terms
+from samba_onnx.passes.planning.streaming import StreamedTerms, streamed_terms
 from samba_onnx.passes.planning.traffic import moved_bytes
-from samba_onnx.pef.manifest import Cause, Manifest, Section, Symbol
+from samba_onnx.pef.exchanges import Busy, hidden_seconds
+from samba_onnx.pef.manifest import Cause, Manifest, Section
 from samba_onnx.pef.target_summary import TargetSummary
-from samba_onnx.program.dataflow import name_of
+from samba_onnx.program.dataflow import name_of, reads
 from samba_onnx.program.kinds import SymbolKind
 from samba_onnx.workflows.planning import PlannedPrograms
 
@@ -20,19 +23,45 @@ __all__ = ["ProgramTerms", "program_terms"]
 
 
 @dataclass(frozen=True)
+class CallTerms:
+    """What calls of equal sections have to do."""
+
+    section: SectionTerms
+    launches: bool
+    """Whether they take a launch of their own."""
+    streamed: StreamedTerms | None
+    """What of them goes on while the exchange before them still brings rows."""
+
+    def busy(self, target: TargetSummary) -> Busy:
+        """Return one such call as exchanges next to it see it."""
+        part, whole = self.streamed, self.section
+        streaming = None if part is None else part.streaming(whole, target)
+        return Busy(whole.time(target).overlapped, streaming)
+
+
+@dataclass(frozen=True)
+class Sent:
+    """An exchange between RDUs."""
+
+    bytes: int
+    """What an RDU sends."""
+
+
+@dataclass(frozen=True)
 class ProgramTerms:
     """One run of a program, as far as constants of the timing model change what it takes."""
 
-    sections: tuple[tuple[SectionTerms, bool, int], ...]
-    """What a call has to do, whether it takes a launch of its own, and how many such calls there are."""
-    exchanges: tuple[tuple[int, SectionTerms | None, int], ...] = ()
-    """Bytes that an RDU sends in an exchange, the section beside which it does, and how many such exchanges
-    there are."""
+    sections: tuple[tuple[CallTerms, int], ...]
+    """What calls have to do, and how many such calls there are."""
+    order: tuple[int | Sent, ...] = ()
+    """The calls in their order, a section by its place in ``sections``; empty without exchanges."""
+    gradients: int = 0
+    """Bytes that each of several replicas sends behind the run; 0 for one alone."""
 
     @property
     def flops(self) -> int:
         """Operations of all calls."""
-        return sum(terms.flops * count for terms, _, count in self.sections)
+        return sum(call.section.flops * count for call, count in self.sections)
 
     def seconds(self, target: TargetSummary) -> float:
         """Return the modelled time of a run on the RDU.
@@ -40,15 +69,20 @@ class ProgramTerms:
         Args:
             target: The device's figures; memory, granules and units as the program was compiled for.
         """
-        total, latency = 0.0, target.exchange_seconds(0)
-        for size, beside, count in self.exchanges:
-            sent = target.exchange_seconds(size)
-            busy = 0.0 if beside is None else beside.time(target).overlapped
-            total += count * max(sent - busy, latency)
-        for terms, launches, count in self.sections:
-            time = terms.time(target)
-            total += count * (time.seconds - (0.0 if launches else time.launch))
-        return total
+        total = target.exchange_seconds(self.gradients) if self.gradients else 0.0
+        for call, count in self.sections:
+            time = call.section.time(target)
+            total += count * (time.seconds - (0.0 if call.launches else time.launch))
+        if not self.order:
+            return total
+        busy = [call.busy(target) for call, _ in self.sections]
+        sent = [target.exchange_seconds(one.bytes) for one in self.order if isinstance(one, Sent)]
+        latency = target.exchange_seconds(0)
+        order = [
+            target.exchange_seconds(one.bytes) - latency if isinstance(one, Sent) else busy[one]
+            for one in self.order
+        ]
+        return total + sum(sent) - sum(hidden_seconds(order))
 
 
 def program_terms(plan: PlannedPrograms, replicas: int = 1) -> ProgramTerms:
@@ -60,31 +94,25 @@ def program_terms(plan: PlannedPrograms, replicas: int = 1) -> ProgramTerms:
     """
     manifest = plan.manifest
     counted: Counter[str] = Counter()
-    sections: dict[str, tuple[SectionTerms, bool]] = {}
-    exchanges: dict[str, tuple[int, SectionTerms | None]] = {}
+    calls: dict[str, CallTerms] = {}
     own = [c for c in manifest.graphs[0].run_transfers if c.cause is Cause.COLLECTIVE]
     sent = {copy.call: copy.bytes for copy in own}
     stages = {call.stage: call.id for call in manifest.graphs[0].calls}
-    before: SectionTerms | None = None
-    for section, terms in _sections(plan):
-        call = stages[section.id]
-        if call in sent:
-            exchange = (sent[call], before)
-            key = f"exchange {exchange!r}"
-            exchanges[key] = exchange
-            before = None  # a second exchange behind the same section has nothing beside it
-        else:
-            record = (terms, section.time is not None and section.time.launch > 0)
-            key = f"section {record!r}"
-            sections[key] = record
-            before = terms if terms.executed else before
+    order: list[str | Sent] = []
+    for section, call in _calls(plan):
+        if stages[section.id] in sent:
+            order.append(Sent(sent[stages[section.id]]))
+            continue
+        key = repr(call)
+        calls[key] = call
         counted[key] += 1
-    if replicas > 1:
-        exchanges["gradients"] = (gradient_bytes(manifest, replicas), None)
-        counted["gradients"] = 1
+        if call.section.executed:
+            order.append(key)
+    places = {key: place for place, key in enumerate(calls)}
     return ProgramTerms(
-        sections=tuple((*record, counted[key]) for key, record in sections.items()),
-        exchanges=tuple((*exchange, counted[key]) for key, exchange in exchanges.items()),
+        sections=tuple((call, counted[key]) for key, call in calls.items()),
+        order=tuple(places[o] if isinstance(o, str) else o for o in order) if sent else (),
+        gradients=gradient_bytes(manifest, replicas) if replicas > 1 else 0,
     )
 
 
@@ -99,11 +127,12 @@ def gradient_bytes(manifest: Manifest, replicas: int) -> int:
     return 2 * (replicas - 1) * sum(gradients) // replicas
 
 
-def _sections(plan: PlannedPrograms) -> Iterator[tuple[Section, SectionTerms]]:
+def _calls(plan: PlannedPrograms) -> Iterator[tuple[Section, CallTerms]]:
     manifest = plan.manifest
     symbols = {symbol.name: symbol for symbol in manifest.symbols}
     sections = {section.id: section for section in manifest.sections}
     tiers = {region.name: region.tier for region in manifest.regions}
+    brought: list[ir.Value] = []
 
     def place(value: ir.Value) -> str:
         symbol = symbols.get(name_of(value))
@@ -111,14 +140,21 @@ def _sections(plan: PlannedPrograms) -> Iterator[tuple[Section, SectionTerms]]:
 
     for stage, group in plan.graphs[0].plan.stages:
         if stage not in sections:
+            brought = []
             continue
         section = sections[stage]
         partly = moved_bytes(group.nodes, place)
-        moved = {name_of(value): size for value, size in partly.items()}
-        traffic: dict[str, list[int]] = {}
-        for name in (*section.inputs, *section.weights, *section.outputs):
-            symbol: Symbol = symbols[name]
-            if symbol.region and not symbol.baked:
-                size = moved.get(name, symbol.bytes or 0)
-                traffic.setdefault(tiers[symbol.region], []).append(size)
-        yield section, section_terms(group.nodes, traffic, manifest.target)
+        touched = {value for node in group.nodes for value in (*reads(node), *node.outputs)}
+        names = {*section.inputs, *section.weights, *section.outputs}
+        traffic: dict[ir.Value, tuple[str, int]] = {}
+        for value in touched:
+            symbol = symbols.get(name_of(value))
+            if symbol and symbol.name in names and symbol.region and not symbol.baked:
+                traffic[value] = (tiers[symbol.region], partly.get(value, symbol.bytes or 0))
+        terms = section_terms(group.nodes, by_tier(traffic), manifest.target)
+        part: StreamedTerms | None = None
+        if section.streaming is not None:
+            part = streamed_terms(group.nodes, brought, traffic, terms, manifest.target)
+        launches = section.time is not None and section.time.launch > 0
+        yield section, CallTerms(terms, launches, part)
+        brought = [] if section.collective is None else [*brought, group.nodes[0].outputs[0]]

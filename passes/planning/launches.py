@@ -74,7 +74,7 @@ def launched(stages: Sequence[Launchable], target: TargetSummary) -> tuple[bool,
         stages: The stages of a schedule in the order in which they run.
         target: The device's figures.
     """
-    programs = _programs(stages, target)
+    programs = joined(stages, target)
     result = [False] * len(stages)
     for number, program in enumerate(programs):
         if stages[program[0]].on_rdu and not _repeats(programs, number, stages, target):
@@ -82,25 +82,13 @@ def launched(stages: Sequence[Launchable], target: TargetSummary) -> tuple[bool,
     return tuple(result)
 
 
-def with_launches(sections: Sequence[Section], own: Sequence[bool]) -> tuple[Section, ...]:
-    """Return sections of which only those that take a launch of their own have its time.
+def joined(stages: Sequence[Launchable], target: TargetSummary) -> list[list[int]]:
+    """Return the places of the stages that are one program, by program.
 
     Args:
-        sections: Records in the order of the schedule.
-        own: For each whether it does.
+        stages: The stages of a schedule in the order in which they run.
+        target: The device's figures.
     """
-    result: list[Section] = []
-    for section, launches in zip(sections, own, strict=True):
-        if section.time is None or launches:
-            result.append(section)
-            continue
-        time = replace(section.time, launch=0.0)
-        result.append(replace(section, time=time, seconds=time.seconds))
-    return tuple(result)
-
-
-def _programs(stages: Sequence[Launchable], target: TargetSummary) -> list[list[int]]:
-    """Return the places of stages by program."""
     capacity = target.tier("sram").bytes
     programs: list[list[int]] = []
     units = room = 0
@@ -119,6 +107,23 @@ def _programs(stages: Sequence[Launchable], target: TargetSummary) -> list[list[
         units, room = units + stage.units, room + stage.sram_bytes
         joins = stage.exchanges
     return programs
+
+
+def with_launches(sections: Sequence[Section], own: Sequence[bool]) -> tuple[Section, ...]:
+    """Return sections of which only those that take a launch of their own have its time.
+
+    Args:
+        sections: Records in the order of the schedule.
+        own: For each whether it does.
+    """
+    result: list[Section] = []
+    for section, launches in zip(sections, own, strict=True):
+        if section.time is None or launches:
+            result.append(section)
+            continue
+        time = replace(section.time, launch=0.0)
+        result.append(replace(section, time=time, seconds=time.seconds))
+    return tuple(result)
 
 
 def _repeats(

@@ -11,10 +11,10 @@ from samba_onnx.passes.planning.allocation import off_chip_tiers
 from samba_onnx.passes.planning.costs import cost, value_bytes
 from samba_onnx.passes.planning.host_costs import host_seconds, known_at_load
 from samba_onnx.passes.planning.islands import demote_islands
-from samba_onnx.passes.planning.launches import ON_CPU, launchable, launched, with_launches
 from samba_onnx.passes.planning.optimum import Machine
 from samba_onnx.passes.planning.partitioning import partition
 from samba_onnx.passes.planning.placement import Placement
+from samba_onnx.passes.planning.programs import SectionDraft, by_tier, in_programs
 from samba_onnx.passes.planning.roles import Roles
 from samba_onnx.passes.planning.scheduling import run_transfers, schedule
 from samba_onnx.passes.planning.sectioning import cut, sram_bytes
@@ -105,27 +105,23 @@ def _stage(place: int, stage: StageInterface) -> Stage:
 def _sections(
     stages: Sequence[StageInterface], target: Target, roles: Roles, instead: Instead
 ) -> Sequence[Section]:
-    """Return the times of sections, of which only those have a launch that take one of their own."""
+    """Return the sections of a schedule with their times."""
     outside = off_chip_tiers(target.summary)[0].name
-    sections: list[Section] = []
-    programs = [ON_CPU] * len(stages)
+    drafts: list[SectionDraft] = []
     for place, stage in enumerate(stages):
         if not stage.on_rdu:
             continue
         nodes = [new for node in stage.group.nodes for new in instead(node)]
         partly = moved_bytes(stage.group.nodes, roles.region)
         moved = (*stage.inputs, *stage.loaded, *stage.outputs)
-        traffic = {outside: [partly.get(v, value_bytes(v) or 0) for v in moved]}
-        modelled = cost(nodes, traffic, target.summary)
-        sections.append(
-            Section(
-                **vars(_stage(place, stage)),
-                seconds=modelled.seconds,
-                time=modelled.time,
-                sram_bytes=sram_bytes(nodes, target),
-                collective=collective(nodes),
-            )
+        traffic = {v: (outside, partly.get(v, value_bytes(v) or 0)) for v in moved}
+        modelled = cost(nodes, by_tier(traffic), target.summary)
+        section = Section(
+            **vars(_stage(place, stage)),
+            seconds=modelled.seconds,
+            time=modelled.time,
+            sram_bytes=sram_bytes(nodes, target),
+            collective=collective(nodes),
         )
-        programs[place] = launchable(sections[-1], nodes, target.summary)
-    own = launched(programs, target.summary)
-    return with_launches(sections, [own[section.id] for section in sections])
+        drafts.append(SectionDraft(place, section, nodes, traffic))
+    return in_programs(drafts, len(stages), target.summary)

@@ -66,7 +66,7 @@ def _fits(
 ) -> bool:
     """Whether the fastest tier outside of the chip has room for every value, and for other graphs."""
     fastest = off_chip_tiers(target)[0]
-    sizes = {roles.region(value): fixed_bytes(value) * roles.copies(value) for value in values}
+    sizes = {roles.region(value): fixed_bytes(value) for value in values}
     sizes |= {region.name: region.bytes for region in used}
     return sum(sizes.values()) <= fastest.bytes
 
@@ -89,7 +89,7 @@ def _taking_turns(
     for call, stage in enumerate(stages):
         for value in stage.outputs:
             if value in candidates:
-                places = free.get(fixed_bytes(value), [])  # Case 2
+                places = free.get(fixed_bytes(value))  # Case 2
                 regions[value] = places.pop() if places else name_of(value)
         # Case 3: what a call reads last is free for the next call, not for its own results.
         for value in ending.get(call, ()):

@@ -13,18 +13,13 @@ from samba_onnx.errors import InternalError, UsageError
 from samba_onnx.facts.domains import qualified
 from samba_onnx.passes.planning.allocation import allocate
 from samba_onnx.passes.planning.hosts import load_host
-from samba_onnx.passes.planning.launches import (
-    ON_CPU,
-    Launchable,
-    launchable,
-    launched,
-    with_launches,
-)
 from samba_onnx.passes.planning.overlays import overlaid
 from samba_onnx.passes.planning.partitioning import Group
+from samba_onnx.passes.planning.programs import SectionDraft, in_programs
 from samba_onnx.passes.planning.records import (
     fallback_record,
     section_record,
+    section_traffic,
     stage_record,
     symbol_record,
 )
@@ -180,18 +175,13 @@ def _sections(
     roles: Roles,
 ) -> tuple[Section, ...]:
     """Return the records of the stages that run on the RDU, in the order of the schedule."""
-    sections: list[Section] = []
-    stages: list[Launchable] = []
-    for record, stage in records:
+    drafts: list[SectionDraft] = []
+    for place, (record, stage) in enumerate(records):
         if stage.on_rdu:
-            sections.append(section_record(record, stage, target, regions, roles))
-            stages.append(launchable(sections[-1], stage.group.nodes, target.summary))
-        else:
-            stages.append(ON_CPU)
-    own = launched(stages, target.summary)
-    return with_launches(
-        sections, [own[place] for place, stage in enumerate(stages) if stage.on_rdu]
-    )
+            traffic = section_traffic(stage, regions, roles)
+            section = section_record(record, stage, target, traffic)
+            drafts.append(SectionDraft(place, section, stage.group.nodes, traffic))
+    return in_programs(drafts, len(records), target.summary)
 
 
 def _fallbacks(

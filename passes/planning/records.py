@@ -11,6 +11,7 @@ import onnx_ir as ir
 from samba_onnx.facts.domains import qualified
 from samba_onnx.passes.planning.costs import cost, node_flops, value_bytes
 from samba_onnx.passes.planning.host_costs import host_seconds, known_at_load
+from samba_onnx.passes.planning.programs import by_tier
 from samba_onnx.passes.planning.roles import Roles
 from samba_onnx.passes.planning.scheduling import fixed_bytes
 from samba_onnx.passes.planning.sectioning import sram_bytes
@@ -62,12 +63,34 @@ def stage_record(interface: StageInterface, identity: int, name: str, graph: str
     )
 
 
+def section_traffic(
+    interface: StageInterface, regions: Mapping[str, Region], roles: Roles
+) -> Mapping[ir.Value, tuple[str, int]]:
+    """Return what one execution of a section reads and writes in off-chip memory.
+
+    Args:
+        interface: What the section is made of.
+        regions: Regions by the name of their symbol.
+        roles: What the values are to the device. In spatial mapping only mini-batches count: all
+            else is on the chip.
+
+    Returns:
+        Tier and bytes of each value.
+    """
+    traffic: dict[ir.Value, tuple[str, int]] = {}
+    partly = moved_bytes(interface.group.nodes, roles.region)
+    for value in (*interface.inputs, *interface.loaded, *interface.outputs):
+        region, copies = regions[name_of(value)], roles.copies(value)
+        if not roles.spatial_batches or roles.is_batch(value):
+            traffic[value] = (region.tier, partly.get(value, region.bytes // copies))
+    return traffic
+
+
 def section_record(
     stage: Stage,
     interface: StageInterface,
     target: Target,
-    regions: Mapping[str, Region],
-    roles: Roles,
+    traffic: Mapping[ir.Value, tuple[str, int]],
 ) -> Section:
     """Return a section with its modelled cost.
 
@@ -75,22 +98,12 @@ def section_record(
         stage: The common part.
         interface: What the section is made of.
         target: The device.
-        regions: Regions by the name of their symbol; each value read or written counts as traffic
-            of its tier, once per execution.
-        roles: What the values are to the device. In spatial mapping only mini-batches count: all
-            else is on the chip.
+        traffic: Tier and bytes of each value that one execution reads or writes.
 
     Returns:
         The record.
     """
-    traffic: dict[str, list[int]] = {}
-    partly = moved_bytes(interface.group.nodes, roles.region)
-    for value in (*interface.inputs, *interface.loaded, *interface.outputs):
-        region, copies = regions[name_of(value)], roles.copies(value)
-        if not roles.spatial_batches or roles.is_batch(value):
-            moved = partly.get(value, region.bytes // copies)
-            traffic.setdefault(region.tier, []).append(moved)
-    modelled = cost(interface.group.nodes, traffic, target.summary)
+    modelled = cost(interface.group.nodes, by_tier(traffic), target.summary)
     return Section(
         **vars(stage),
         type=interface.group.type,

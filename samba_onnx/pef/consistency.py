@@ -233,6 +233,10 @@ def _check_stage(stage: Section | Fallback, index: _Index) -> None:
     if isinstance(stage, Section):
         traffic = {"bytes": stage.bytes, "sram_bytes": stage.sram_bytes}
         _not_negative(name, flops=stage.flops, seconds=stage.seconds, **traffic)
+        if stage.streaming is not None:
+            _not_negative(f"the streaming of {name}", seconds=stage.streaming.seconds)
+            if stage.streaming.tiles < 1:
+                _refuse(f"the streaming of {name} has {stage.streaming.tiles} tiles")
     else:
         _not_negative(name, seconds=stage.seconds, unmodelled=stage.unmodelled)
 

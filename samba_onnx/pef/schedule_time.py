@@ -3,8 +3,8 @@
 In spatial mapping calls are made for each mini-batch. Copies are made once a run, and so is the launch of each
 section, for all of them stay on the chip, and the copies of what changes there, which are in no section's time.
 
-An exchange between RDUs streams what the section before it computes, so that it takes its latency, and of the rest only
-what takes longer than that section.
+An exchange between RDUs takes its latency, and of the rest what does not go on beside the sections around it
+(:mod:`samba_onnx.pef.exchanges`).
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from samba_onnx.pef.exchanges import Busy, hidden_seconds
 from samba_onnx.pef.manifest import Cause, Fallback, Graph, Manifest, Section
 from samba_onnx.pef.target_summary import TargetSummary
 from samba_onnx.pef.timing import SectionTime, Term
@@ -46,7 +47,7 @@ class ScheduleTime:
     fill: float
     """Filling of the sections' pipelines."""
     collectives: float
-    """Exchanges between RDUs, without what goes on beside the sections that compute what is exchanged."""
+    """Exchanges between RDUs, without what goes on beside the sections around them."""
     host_transfers: float
     """Copies between host and RDU."""
     cpu: float
@@ -183,23 +184,24 @@ def schedule_time(
 def _beside(
     graph: Graph, stages: Mapping[int, Section | Fallback], target: TargetSummary
 ) -> Mapping[int, float]:
-    """Return how much of each exchange goes on beside the section before it, by call."""
-    if target.timing is None:
-        return {}
+    """Return how much of each exchange goes on beside the sections around it, by call."""
     sent = {c.call: c.seconds for c in graph.run_transfers if c.cause is Cause.COLLECTIVE}
+    if target.timing is None or not sent:
+        return {}
     latency = target.exchange_seconds(0)
-    beside: dict[int, float] = {}
-    busy = 0.0
+    order: list[Busy | float | None] = []
+    exchanges: list[int] = []
     for call in graph.calls:
         stage = stages[call.stage]
         if call.id in sent:
-            beside[call.id] = min(max(sent[call.id] - latency, 0.0), busy)
-            busy -= beside[call.id]
+            exchanges.append(call.id)
+            order.append(sent[call.id] - latency)
         elif isinstance(stage, Fallback):
-            busy = 0.0
+            order.append(None)
         elif stage.seconds:  # what only renames elements is no section of its own
-            busy = 0.0 if stage.time is None else stage.time.overlapped
-    return beside
+            seconds = 0.0 if stage.time is None else stage.time.overlapped
+            order.append(Busy(seconds, stage.streaming))
+    return dict(zip(exchanges, hidden_seconds(order), strict=True))
 
 
 def _resident_seconds(graph: Graph, manifest: Manifest) -> float:

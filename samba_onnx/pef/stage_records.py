@@ -6,6 +6,7 @@ import dataclasses
 from dataclasses import dataclass
 
 from samba_onnx.pef.decoding import MAY_BE_MISSING
+from samba_onnx.pef.exchanges import Streaming
 from samba_onnx.pef.sharding import Collective
 from samba_onnx.pef.timing import SectionTime
 from samba_onnx.program.kinds import SectionType
@@ -87,6 +88,9 @@ class Section(Stage):
     """The rule of fusion that it is one section for; empty where none is."""
     time: SectionTime | None = dataclasses.field(default=None, metadata=MAY_BE_MISSING)
     """The parts of ``seconds``; None in a PEF of a version that did not know them."""
+    streaming: Streaming | None = dataclasses.field(default=None, metadata=MAY_BE_MISSING)
+    """What of ``time`` goes on while the exchange between RDUs just before it, of the same program, still brings
+    values; None where nothing does."""
 
 
 @dataclass(frozen=True)

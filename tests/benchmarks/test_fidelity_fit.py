@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import MappingProxyType
 
 import pytest
 
@@ -20,7 +21,9 @@ from benchmarks.fidelity_programs import planned
 from benchmarks.fidelity_terms import program_terms
 from benchmarks.published import published_row
 from samba_onnx.passes.targets import load_target
+from samba_onnx.pef.manifest import Cause
 from samba_onnx.pef.schedule_time import run_time
+from samba_onnx.pef.target_summary import TargetSummary
 from tests.benchmarks.test_fidelity_programs import narrow
 
 ROWS = ("sn10/gemm/128", "sn10/gemm/1024", "sn10/gemm/6016", "sn10/relu/1000000000")
@@ -37,6 +40,28 @@ def test_terms_take_as_long_as_the_plan_says(name: str, rdus: int, profile: str)
     assert terms.seconds(plan.manifest.target) == pytest.approx(whole.on_rdu, 1e-9)
     exchanged = sum(s.flops for s in plan.manifest.sections if s.collective is not None)
     assert terms.flops + exchanged == sum(s.flops for s in plan.manifest.sections)
+
+
+def test_terms_of_a_prompt_stream_as_the_plan_says() -> None:
+    row = narrow("sn30/llama-2-7b/prompt")
+    sizes = MappingProxyType({**row.sizes, "tokens": 64, "hidden_size": 64})
+    plan = planned(replace(row, rdus=2, profile="sn40l", level="o3", sizes=sizes))
+    assert any(section.streaming for section in plan.manifest.sections)
+    terms = program_terms(plan)
+    for target in (plan.manifest.target, slow_links(plan.manifest.target)):
+        manifest = replace(plan.manifest, target=target)
+        sent = [
+            replace(c, seconds=target.exchange_seconds(c.bytes))
+            if c.cause is Cause.COLLECTIVE
+            else c
+            for c in manifest.graphs[0].run_transfers
+        ]
+        whole = run_time(manifest, replace(manifest.graphs[0], run_transfers=tuple(sent)))
+        assert terms.seconds(target) == pytest.approx(whole.on_rdu, 1e-9)
+
+
+def slow_links(target: TargetSummary) -> TargetSummary:
+    return replace(target, rdu_link_bytes_per_second=target.rdu_link_bytes_per_second / 50)
 
 
 def test_the_fit_finds_the_constants_that_times_were_made_with() -> None:

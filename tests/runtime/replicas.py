@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 import numpy as np
@@ -194,6 +195,35 @@ def two_layers(*, clips: bool = False, accumulates: bool = False) -> Plan:
     )
 
 
+def three_scales() -> Plan:
+    """y = x (w1 + w2 + w3), whose gradients are one bucket, each made by a section of its own."""
+    pieces = [
+        section(
+            "f (float[4,8] x, float[8] w1, float[8] w2, float[8] w3) => (float[4,8] y) "
+            "{ w = Sum(w1, w2, w3) y = Mul(x, w) }"
+        )
+    ]
+    for number in (1, 2, 3):
+        gradient, axis = f"w{number}__grad", f"axis{number}"
+        pieces.append(
+            section(
+                f"b (float[4,8] x, float[4,8] y__grad) => (float[8] {gradient}) "
+                f"<int64[1] {axis} = {{0}}> {{ p{number} = Mul(x, y__grad) "
+                f"{gradient} = ReduceSum<keepdims=0>(p{number}, {axis}) }}",
+                type=SectionType.BCKWD,
+            )
+        )
+    names = [f"w{number}" for number in (1, 2, 3)]
+    return Plan(
+        pieces,
+        ["x"],
+        ["y"],
+        [("x", TO, INPUT, 0), ("y", FROM, OUTPUT, 0)],
+        [(name, WEIGHT) for name in names],
+        kinds=dict.fromkeys((*(f"{w}__grad" for w in names), "y__grad"), SymbolKind.GRADIENT),
+    )
+
+
 def reduction(mode: str = "normal", *, on_rdu: bool = True, replicas: int = 2) -> GradientReduction:
     return GradientReduction(ReductionMode(mode), replicas, on_rdu)
 
@@ -206,7 +236,11 @@ def run(device: Device, x: Any, how: GradientReduction | None, **selection: Any)
 
 
 def open_replicas(
-    stack: ExitStack, folder: Path, plan: Plan, size: int = 2
+    stack: ExitStack,
+    folder: Path,
+    plan: Plan,
+    size: int = 2,
+    weights: Mapping[str, Array] = MappingProxyType({"w1": W1, "w2": W2}),
 ) -> list[tuple[Device, Member]]:
     """Return devices with the same weights, and the reducer of each; the stack closes them."""
     meeting = Meeting(size)
@@ -215,9 +249,9 @@ def open_replicas(
         (folder / str(rank)).mkdir(parents=True, exist_ok=True)
         pef, member = stack.enter_context(build(folder / str(rank), plan)), Member(meeting, rank)
         device = stack.enter_context(Device(pef, threads=1))
-        device.load({"w1": W1, "w2": W2})
-        for name in ("w1__grad", "w2__grad"):
-            device.write(name, np.zeros_like({"w1__grad": W1, "w2__grad": W2}[name]))
+        device.load(dict(weights))
+        for name, weight in weights.items():
+            device.write(f"{name}__grad", np.zeros_like(weight))
         device.reductions.reducer = member
         replicas.append((device, member))
     return replicas

@@ -27,6 +27,7 @@ from tests.runtime.replicas import (
     open_replicas,
     reduction,
     run,
+    three_scales,
     together,
     two_layers,
 )
@@ -112,6 +113,8 @@ def test_all_modes_are_one_process_on_all_batches(
             for device, _ in replicas:
                 seen.append(weights(device))
                 assert all(reduced(device, n) == list(expected) for n in range(STEPS))
+                moves = [one for one in device.ledger.transfers if one.cause is Cause.REDUCE]
+                assert len(moves) == STEPS * len(expected)
                 # The first run found out what the others repeat.
                 assert any(one.replay is not None for one in device.runs._runs.values())
     for pair in seen:
@@ -194,8 +197,70 @@ def test_reduce_is_where_it_is_asked_for(stack: ExitStack, tmp_path: Path) -> No
         # Gradients that all replicas share may be used by each on its own.
         run(device, None, None, section_ids=[3, 4])
 
-    for device, _ in trained(stack, tmp_path, two_layers(), step):
+    for device, member in trained(stack, tmp_path, two_layers(), step):
         np.testing.assert_allclose(weights(device)[1], joined(2)[1], **CLOSE)
+        assert member.votes == 0  # nobody had to compare weights
+
+
+def test_what_was_reduced_already_is_not_sent_again(stack: ExitStack, tmp_path: Path) -> None:
+    """Of a bucket only the gradient travels that a section wrote since."""
+    how = reduction()
+
+    def step(device: Device, number: int, rank: int) -> None:
+        run(device, X[number, rank], how, section_types=["FWD", "BCKWD", "REDUCE"])
+        run(device, X[number, rank], how, section_ids=[0, 1])
+        run(device, None, how, section_types=["REDUCE"])
+        assert [(move.symbol, move.bytes) for move in reduced(device)] == [
+            ("gradients[0]", W2.nbytes)
+        ]
+
+    for device, member in trained(stack, tmp_path, two_layers(), step):
+        assert member.sizes[1::2] == [W2.size] * STEPS
+        x, dy = X[-1, :2].reshape(-1, 8), DY[-1, :2].reshape(-1, 3)
+        np.testing.assert_allclose(device.read("w2__grad"), (x @ W1).T @ dy / 2, **CLOSE)
+        np.testing.assert_allclose(device.read("w1__grad"), x.T @ (dy @ W2.T) / 2, **CLOSE)
+
+
+@pytest.mark.parametrize("on_rdu", [True, False])
+def test_gradients_that_lie_apart_in_a_bucket_are_all_reduced(
+    stack: ExitStack, tmp_path: Path, on_rdu: bool
+) -> None:
+    how, names = reduction(on_rdu=on_rdu), ("w1", "w2", "w3")
+    values = dict.fromkeys(names, np.ones(8, np.float32))
+    replicas = open_replicas(stack, tmp_path, three_scales(), weights=values)
+    dy = RNG.standard_normal((2, 2, 4, 8)).astype(np.float32)
+
+    def work(rank: int) -> None:
+        device, member = replicas[rank]
+        device.write("y__grad", dy[0, rank])
+        run(device, X[0, rank], how, section_types=["FWD", "BCKWD", "REDUCE"])
+        device.write("y__grad", dy[1, rank])
+        run(device, X[0, rank], how, section_ids=[0, 1, 3])
+        run(device, None, how, section_types=["REDUCE"])
+        # The last of the bucket has what replicas tell each other behind it.
+        assert member.sizes[1:] == [8, 8 + NOTE_NUMBERS]
+
+    together([lambda rank=rank: work(rank) for rank in range(2)])  # type: ignore[misc]
+    means = [(X[0, :2] * dy[step]).sum(1).mean(0) for step in (0, 1)]
+    for device, _ in replicas:
+        for name, mean in zip(names, (means[1], means[0], means[1]), strict=True):
+            np.testing.assert_allclose(device.read(f"{name}__grad"), mean, **CLOSE)
+
+
+def test_an_optimizer_reduces_what_it_reads_though_nobody_asked(
+    stack: ExitStack, tmp_path: Path
+) -> None:
+    how = reduction()
+    kinds = ["FWD", "BCKWD", "OPT"]
+    replicas = trained(
+        stack,
+        tmp_path,
+        two_layers(),
+        lambda device, number, rank: run(device, X[number, rank], how, section_types=kinds),
+    )
+    for device, _ in replicas:
+        assert len(reduced(device)) == 1
+        np.testing.assert_allclose(weights(device)[0], joined(2)[0], **CLOSE)
 
 
 def test_gradients_add_up_before_they_are_sent(stack: ExitStack, tmp_path: Path) -> None:
@@ -235,6 +300,60 @@ def test_replicas_do_not_part_ways_in_silence(stack: ExitStack, tmp_path: Path) 
     device.reductions.reducer = None
     with pytest.raises(UsageError, match="the device knows no others"):
         run(device, X[0, 0], reduction())
+
+
+def test_what_a_replayed_run_of_several_left_is_not_used_by_one(
+    stack: ExitStack, tmp_path: Path
+) -> None:
+    (device, _), _ = open_replicas(stack, tmp_path, two_layers())
+    device.write("y__grad", DY[0, 0])
+    kinds = ["FWD", "BCKWD"]
+    request = run_request(None, ["x"], ["y"], reduction=reduction(), section_types=kinds)
+    for _ in range(3):
+        is_replayed = device.runs.ready(request) is not None
+        run(device, X[0, 0], reduction(), section_types=kinds)
+        with pytest.raises(UsageError, match="'w1__grad', and left it unreduced"):
+            run(device, None, None, section_types=["OPT"])
+        run(device, X[0, 0], None)
+    assert is_replayed
+
+
+def test_each_gradient_that_several_left_is_remembered(stack: ExitStack, tmp_path: Path) -> None:
+    (device, _), _ = open_replicas(stack, tmp_path, two_layers())
+    device.write("y__grad", DY[0, 0])
+    run(device, X[0, 0], reduction(), section_ids=[0, 1])
+    with pytest.raises(UsageError, match="'w2__grad', and left it unreduced"):
+        run(device, None, None, section_types=["OPT"])
+    run(device, None, reduction(), section_ids=[2])
+    for section, name in ((3, "w1"), (4, "w2")):
+        with pytest.raises(UsageError, match=f"'{name}__grad', and left it unreduced"):
+            run(device, None, None, section_ids=[section])
+
+
+def test_what_a_failed_run_of_several_wrote_is_left_unreduced(
+    stack: ExitStack, tmp_path: Path, buckets_of_one: None
+) -> None:
+    """And it makes nobody forget what was left before."""
+    how = reduction()
+    replicas = open_replicas(stack, tmp_path, two_layers())
+
+    def work(rank: int) -> list[int]:
+        device, member = replicas[rank]
+        device.write("y__grad", DY[0, rank])
+        run(device, X[0, rank], how, section_ids=[0, 2])
+        device.write("y__grad", DY[0, rank] * np.nan)
+        request = run_request(None, [], [], single=True, reduction=how, section_ids=[1])
+        with pytest.raises(AnomalyError, match="w2__grad"):
+            device.execute(device.prepare(request), {})
+        for section, name in ((3, "w1"), (4, "w2")):
+            with pytest.raises(UsageError, match=f"'{name}__grad', and left it unreduced"):
+                run(device, None, None, section_ids=[section])
+        run(device, None, how, section_types=["REDUCE"])
+        return member.sizes
+
+    sizes = together([lambda rank=rank: work(rank) for rank in range(2)])  # type: ignore[misc]
+    both = [W2.size + NOTE_NUMBERS, W1.size + NOTE_NUMBERS]
+    assert sizes == [both, both]
 
 
 def test_a_device_alone_moves_nothing(stack: ExitStack, tmp_path: Path) -> None:
@@ -287,7 +406,10 @@ def test_a_failing_section_is_not_hidden_by_a_reduction(stack: ExitStack, tmp_pa
 @pytest.mark.parametrize("steps", ["same", "some", "different"])
 def test_steps_of_replicas_alone_are_noticed(stack: ExitStack, tmp_path: Path, steps: str) -> None:
     how = reduction("inorder")
-    messages = {"some": "of some replicas, and not of", "different": "different weights to the"}
+    messages = {
+        "some": "^the program wrote weights to the devices of some replicas, and not of others, so",
+        "different": "^the program wrote different weights to the devices of replicas, so",
+    }
 
     def step(device: Device, number: int, rank: int) -> None:
         if number == 2:
@@ -307,7 +429,7 @@ def test_steps_of_replicas_alone_are_noticed(stack: ExitStack, tmp_path: Path, s
 
 
 @pytest.mark.parametrize("alone", [False, True], ids=["whole", "optimizer alone"])
-@pytest.mark.parametrize("fails_at", [1, 3], ids=["long way", "replayed"])
+@pytest.mark.parametrize("fails_at", [1, 7], ids=["long way", "replayed"])
 def test_what_a_failed_run_began_is_over_before_the_next_one(
     stack: ExitStack, tmp_path: Path, buckets_of_one: None, fails_at: int, alone: bool
 ) -> None:
@@ -318,10 +440,14 @@ def test_what_a_failed_run_began_is_over_before_the_next_one(
         member: Any = device.reductions.reducer
         if number == fails_at // 2:
             member.fails_at = fails_at
+            ready = device.runs.ready(run_request(None, ["x"], ["y"], reduction=how))
+            assert (ready is not None) == (number > 0)
             with pytest.raises(ConnectionError):
                 run(device, X[number, rank], how)
             assert member.events[-1] == f"start {fails_at - 1}"
             if alone:
+                with pytest.raises(UsageError, match="and left it unreduced"):
+                    run(device, None, None, section_types=["OPT"])
                 run(device, None, how, section_types=["OPT"])
         run(device, X[number, rank], how)
 

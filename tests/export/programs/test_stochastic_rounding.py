@@ -16,7 +16,7 @@ from samba_onnx.facts.names import GRADIENT_ROUNDING_SEED
 from samba_onnx.facts.roundings import ROUNDING, Rounding
 from samba_onnx.optim.records import GroupRecord, OptimizerKind, OptimizerRecord
 from samba_onnx.program.kinds import SectionType, SymbolKind
-from samba_onnx.program.program import Part, Program
+from samba_onnx.program.program import ArginSpec, Part, Program
 from samba_onnx.runtime.engine.reference.stochastic_round import stochastic_round
 
 HEADER = '<ir_version: 10, opset_import: ["" : 21]>\n'
@@ -66,8 +66,8 @@ def test_weights_and_states_of_bfloat16_are_rounded_each_by_a_stream_of_its_own(
     assert sorted(streams) == list(range(6))  # weight and two states of two parameters
     assert [value.name for value in graph.outputs] == stored
     assert all(node.outputs[0].is_graph_output() for node in rounds)
-    assert [(one.name, one.type) for one in program.argins if "rounding" in one.name] == [
-        ("optimizer0__rounding_seed", "tensor(int32)")
+    assert [one for one in program.argins if "rounding" in one.name] == [
+        ArginSpec("optimizer0__rounding_seed", "tensor(int32)", 0.0)
     ]
     assert counts(program) == '{"steps": 6}'
     assert graph.opset_imports["samba"] == 1
@@ -76,6 +76,14 @@ def test_weights_and_states_of_bfloat16_are_rounded_each_by_a_stream_of_its_own(
 def test_weights_with_float32_copies_are_rounded_to_nearest() -> None:
     program = round_stochastically(steps(True, w=NARROW), {Rounding.STEPS})
     assert "StochasticRound" not in operators(program)
+    assert counts(program) == '{"steps": 0}'
+
+
+@pytest.mark.parametrize("dtype", [ir.DataType.FLOAT16, WIDE])
+def test_weights_of_other_types_are_stored_as_they_were(dtype: ir.DataType) -> None:
+    before = operators(steps(False, w=dtype))
+    program = round_stochastically(steps(False, w=dtype), {Rounding.STEPS})
+    assert operators(program) == before
     assert counts(program) == '{"steps": 0}'
 
 
@@ -109,6 +117,15 @@ def test_a_sum_of_several_is_rounded_after_each() -> None:
     assert product.op_type == "MatMul"
     assert [v.dtype for v in (*product.inputs, *product.outputs)] == [WIDE] * 3
     assert [one.name for one in program.argins] == [GRADIENT_ROUNDING_SEED]
+    assert counts(program) == '{"gradients": 4}'
+
+
+def test_a_summand_that_something_else_reads_is_rounded_to_nearest() -> None:
+    text = LAYER.replace("x__grad = MatMul(d, sum)", "x__grad = MatMul(d, m)")
+    program = round_stochastically(backward(text, "w__grad", "b__grad"), {Rounding.GRADIENTS})
+    nodes = program.parts[0].model.graph
+    rounded = [one.outputs[0].name for one in nodes if one.op_type == "StochasticRound"]
+    assert sorted(map(str, rounded)) == ["b__grad", "s", "sum"]
 
 
 def test_a_rounded_product_is_its_float32_rounded() -> None:

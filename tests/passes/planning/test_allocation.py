@@ -44,12 +44,14 @@ def test_too_much_names_the_largest_values_and_what_to_do() -> None:
     assert "'v9' 19, 'v8' 18, 'v7' 17, 'v6' 16, 'v5' 15;" in message
     assert message.endswith("or choose a target with more memory")
     assert "--dim" in message
+    assert caught.value.regions == sizes
 
 
 def test_what_earlier_graphs_take_is_part_of_what_is_needed() -> None:
     used = (Region("w", 80, "hbm"),)
-    with pytest.raises(OutOfDeviceMemoryError, match="needs 1,080 bytes"):
+    with pytest.raises(OutOfDeviceMemoryError, match="needs 1,080 bytes") as caught:
         allocate({"a": 1000}, frozenset(), figures(hbm=100, ddr=50), used)
+    assert caught.value.regions == {"w": 80, "a": 1000}
 
 
 def test_exactly_full_fits() -> None:

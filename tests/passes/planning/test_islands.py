@@ -16,6 +16,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import samba_onnx
+from samba_onnx.facts.domains import ALL_REDUCE, SAMBA_DOMAIN
+from samba_onnx.passes.planning.fusion.patterns import (
+    NO_RULES,
+    FusionRule,
+    FusionRules,
+    Pattern,
+    PatternEntry,
+)
 from samba_onnx.passes.planning.islands import demote_islands
 from samba_onnx.passes.planning.partitioning import partition
 from samba_onnx.passes.planning.plan import GraphPlan, plan
@@ -46,17 +54,19 @@ g (float[batch,seq,8] x) => (float[batch,half,2,4] y) <
 """
 
 
-def demoted(text: str, *cpu: str, level: str = "o3") -> list[str]:
+def demoted(text: str, *cpu: str, level: str = "o3", rules: FusionRules = NO_RULES) -> list[str]:
     """Return the results of the nodes that move when the named operators are on the CPU."""
-    return list(reasons(text, *cpu, level=level))
+    return list(reasons(text, *cpu, level=level, rules=rules))
 
 
-def reasons(text: str, *cpu: str, level: str = "o3") -> dict[str, Reason]:
+def reasons(
+    text: str, *cpu: str, level: str = "o3", rules: FusionRules = NO_RULES
+) -> dict[str, Reason]:
     """Return the reasons of the nodes that move, by their first results."""
     proto = onnx.shape_inference.infer_shapes(ir.to_proto(parse(text)))
     model = named(ir.from_proto(proto))
     before = placement(model, cpu)
-    after = demote_islands(model, before, target(), level)
+    after = demote_islands(model, before, target(), level, rules)
     assert all(after.reasons[node] is reason for node, reason in before.reasons.items())
     moved = [node for node in after.reasons if node not in before.reasons]
     assert all(after.reasons[node].code is ReasonCode.ISLAND for node in moved)
@@ -118,25 +128,64 @@ def _graph(body: str) -> str:
     return text.replace("(Y)", "(y, r)" if " r = " in body else "(y)")
 
 
-@pytest.mark.parametrize("level", ["o0", "o3"])
+# With i on the RDU, x waits for the second switch to the host, as y does; without it x runs
+# earlier, and what the Splits bring to the host goes to two fallbacks instead of one.
+SPLITS = """g (float[4] z) => (x, y) <int64[1] one={1}> {
+    p1, q1 = Split<num_outputs=2>(z)
+    p2, q2 = Split<num_outputs=2>(p1)
+    p3, q3 = Split<num_outputs=2>(p2)
+    w = Relu(z)
+    u = Shape(w)
+    c = Cos(w)
+    i = Add(u, one)
+    v = Neg(c)
+    x = com.example.Use(i, p1, p2, p3)
+    y = com.example.Use(v, q1, q2, q3)
+}"""
+SPLITS_CPU = ("Shape", "Use", "Cos")
+_SPLIT = PatternEntry(("Split",))
+JOINED_SPLITS = FusionRules(
+    (
+        FusionRule(
+            "splits",
+            1,
+            (
+                Pattern(
+                    {
+                        "first": replace(_SPLIT, children=("second",)),
+                        "second": replace(_SPLIT, children=("third",)),
+                        "third": _SPLIT,
+                    }
+                ),
+            ),
+        ),
+    )
+)
+"""A rule that makes one section of the three Splits."""
+
+
+@pytest.mark.parametrize("level", ["o0", "o1", "o3"])
 def test_nothing_moves_where_boundaries_would_become_more(level: str) -> None:
-    # With i on the RDU, x waits for the second switch to the host, as y does; without it x runs
-    # earlier, and what the Splits bring to the host goes to two fallbacks instead of one.
-    text = """g (float[4] z) => (x, y) <int64[1] one={1}> {
-        p1, q1 = Split<num_outputs=2>(z)
-        p2, q2 = Split<num_outputs=2>(p1)
-        p3, q3 = Split<num_outputs=2>(p2)
-        w = Relu(z)
-        u = Shape(w)
-        c = Cos(w)
-        i = Add(u, one)
-        v = Neg(c)
-        x = com.example.Use(i, p1, p2, p3)
-        y = com.example.Use(v, q1, q2, q3)
-    }"""
-    cpu = ("Shape", "Use", "Cos")
-    assert demoted(text, *cpu, level=level) == []
-    assert demoted(text.replace("(v, q1, q2, q3)", "(v)"), *cpu, level=level) == ["i"]
+    assert demoted(SPLITS, *SPLITS_CPU, level=level) == []
+    fewer = SPLITS.replace("(v, q1, q2, q3)", "(v)")
+    assert demoted(fewer, *SPLITS_CPU, level=level) == ["i"]
+
+
+def test_boundaries_are_those_of_the_sections_that_rules_make() -> None:
+    """One section of all Splits is one more boundary, and not three, where two fallbacks read them."""
+    assert demoted(SPLITS, *SPLITS_CPU, level="o1", rules=JOINED_SPLITS) == ["i"]
+
+
+def test_an_exchange_between_rdus_stays_on_them() -> None:
+    """The host has no other RDU's part of an index either."""
+    text = _graph("s = Shape(x) a = Neg(s) y = com.example.Use(a)")
+    proto = onnx.shape_inference.infer_shapes(ir.to_proto(parse(text)))
+    model = named(ir.from_proto(proto))
+    node = model.graph[1]
+    homes = placement(model, ("Shape", "Use"))
+    assert node in demote_islands(model, homes, target(), "o3").reasons
+    node.domain, node.op_type = SAMBA_DOMAIN, ALL_REDUCE
+    assert demote_islands(model, homes, target(), "o3") is homes
 
 
 @pytest.mark.parametrize(

@@ -166,6 +166,30 @@ def test_the_host_knows_a_resident_that_no_run_changes() -> None:
     assert transfers(changed=frozenset({"region"}), regions={"w": "region"}) == 1
 
 
+def test_what_narrowing_brings_counts_what_the_host_knows_of_a_weight() -> None:
+    """Its fallback reads a weight that runs change from the device; one that none changes it has."""
+    text = """g (float[64,64] w, float[64,64] x) => (float[64,64] y) <double half = {0.5}> {
+  a = Cast<to=11>(w)
+  b = Mul(a, half)
+  c = Cast<to=1>(b)
+  y = Add(c, x)
+}"""
+    kinds = {"w": SymbolKind.WEIGHT}
+
+    def transfers(**options: Any) -> int:
+        one = PlannedChooser(
+            MACHINE, LegalisationOptions(), graph="forward", resident=kinds, **options
+        )
+        assert rewritten(text, one) == ["Mul", "Add"]
+        (record,) = one.records
+        return record.transfers
+
+    assert transfers() == 1
+    assert transfers(changed=frozenset({"w"})) == 2
+    assert transfers(changed=frozenset({"region"})) == 1
+    assert transfers(changed=frozenset({"region"}), regions={"w": "region"}) == 2
+
+
 def test_what_a_legal_form_computes_is_what_its_section_takes() -> None:
     """The product that an Einsum becomes costs what the same product costs that is written as one."""
     head = "g (float[2048,2048] x, float[2048,2048] w) => (float[2048,2048] y)"

@@ -70,6 +70,13 @@ def test_a_node_moves_where_a_copy_costs_less_than_the_difference(scale: int) ->
     assert CutProblem((40 * scale,), (0,), {}, (value,)).solve() == (Home.RDU,)
 
 
+def test_the_smallest_costs_count_as_they_are() -> None:
+    """Two copies of 1 are less than a node of 3."""
+    values = CutValue(Home.RDU, (0,), 1, 1), CutValue(0, (), 1, 1, frozenset({Home.RDU}))
+    assert CutProblem((3,), (0,), {}, values).solve() == (Home.CPU,)
+    assert CutProblem((1,), (0,), {}, values).solve() == (Home.RDU,)
+
+
 def test_values_are_listed_by_the_nodes_that_write_and_read_them() -> None:
     first, second = CutValue(0, (1, 2), 1, 1), CutValue(Home.CPU, (2,), 1, 1)
     problem = CutProblem((0,) * 4, (0,) * 4, {}, (first, second))

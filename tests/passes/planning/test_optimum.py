@@ -10,6 +10,7 @@ import onnx.shape_inference
 import onnx_ir as ir
 import pytest
 
+from samba_onnx.facts.domains import ALL_REDUCE, SAMBA_DOMAIN
 from samba_onnx.passes.planning.host_costs import host_seconds, known_at_load
 from samba_onnx.passes.planning.hosts import load_host
 from samba_onnx.passes.planning.optimum import Machine, cheapest_placement
@@ -31,6 +32,9 @@ from tests.passes.planning.plan_samples import (
     placement,
     target,
 )
+from tests.passes.planning.test_timing import TIMING as SLOW_TIMING
+
+TIMING = replace(SLOW_TIMING, device_launch_seconds=4e-3)
 
 
 class Case:
@@ -148,6 +152,32 @@ def test_work_that_takes_the_cpu_longer_than_copies_stays(size: int, moves: bool
     found = case.propose(device=ToyTarget(link))
 
     assert [n.outputs[0].name for n in found.reasons] == ["a", "b", "y"] if moves else found is None
+
+
+@pytest.mark.parametrize(("level", "moves"), [("o0", True), ("o3", False)])
+def test_a_launch_is_saved_where_every_operator_has_its_own(level: str, moves: bool) -> None:
+    """Where operators share a section, one of them less is not one launch less."""
+    case = Case(
+        """g (float[256,256] x, float[256,256] w, float[4096,4096] u)
+        => (float[256,256] y, float[4096,4096] v)
+        { a = Cos(x) b = MatMul(a, w) y = Cos(b) v = MatMul(u, u) }""",
+        residents=("w",),
+    )
+    # As above it is too long for the CPU in place of two copies, but not in place of a launch of 4 ms.
+    link = replace(figures(), link_latency_seconds=10e-6, link_bytes_per_second=32e9)
+    found = case.propose(level, device=ToyTarget(replace(link, timing=TIMING)))
+    assert (found is not None) == moves
+
+
+def test_an_exchange_between_rdus_stays_on_them() -> None:
+    case = Case(
+        """g (float[64,64] x, float[64,64] w) => (float[64,64] y)
+        { a = MatMul(x, w) b = Cos(a) c = Relu(b) d = Cos(c) y = MatMul(d, w) }"""
+    )
+    assert case.proposal() is not None
+    relu = case.model.graph[2]
+    relu.domain, relu.op_type = SAMBA_DOMAIN, ALL_REDUCE
+    assert case.proposal() is None
 
 
 def test_the_bulk_of_the_arithmetic_stays_on_the_rdu_however_small() -> None:

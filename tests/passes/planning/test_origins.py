@@ -44,10 +44,10 @@ def test_products_are_alone_and_other_names_of_elements_stay_in_their_line() -> 
 
 
 def test_what_widens_operands_is_a_part_of_the_product_that_alone_reads_it() -> None:
-    """Scores of an attention in bfloat16, and a Cast that something else reads, too."""
+    """Scores of an attention in bfloat16, a Cast that something else reads, too, and one for no product."""
     model = ir.from_onnx_text(
         """<ir_version: 10, opset_import: ["" : 20]>
-        g (bfloat16[2,8] q, bfloat16[4,8] k, bfloat16[4,4] b) => (float[2,4] s, float[4,4] y) {
+        g (bfloat16[2,8] q, bfloat16[4,8] k, bfloat16[4,4] b) => (float[2,4] s, float[4,4] y, float[4,4] z) {
             wq = Cast<to=1>(q)
             t = Transpose<perm=[1,0]>(k)
             wk = Cast<to=1>(t)
@@ -56,6 +56,8 @@ def test_what_widens_operands_is_a_part_of_the_product_that_alone_reads_it() -> 
             wb = Cast<to=1>(b)
             m = MatMul(p, wb)
             y = Add(wb, wb)
+            wa = Cast<to=1>(b)
+            z = Abs(wa)
         }"""
     )
     nodes = list(model.graph)
@@ -73,7 +75,7 @@ def test_what_widens_operands_is_a_part_of_the_product_that_alone_reads_it() -> 
         ["Cast", "Cast", "MatMul"],
         ["Softmax", "Cast"],
         ["MatMul"],
-        ["Add"],
+        ["Add", "Cast", "Abs"],
     ]
 
 

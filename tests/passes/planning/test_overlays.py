@@ -44,6 +44,17 @@ def test_with_room_for_all_every_value_has_a_region_of_its_own() -> None:
     assert all(name == region for name, region in regions(found).items())
 
 
+def test_what_graphs_before_keep_is_no_room_for_values() -> None:
+    """Both graphs fit only if activations of the second one take turns."""
+    device = target(hbm=96 + 31)
+    first = made("g (float[4] p) => (float[4] q) { q = Relu (p) }", level="o0", device=device)
+    alone = made(CHAIN, level="o0", device=device)
+    assert regions(alone)["d"] == "d"
+    second = made(CHAIN, level="o0", device=device, earlier=(first,), first_stage=1)
+    assert regions(second)["d"] == "b"
+    assert {region.tier for region in second.regions} == {"hbm"}
+
+
 def test_it_makes_a_model_fit_that_would_not() -> None:
     found = made(CHAIN, level="o0", device=target(hbm=0, ddr=80))
     assert sum(region.bytes for region in found.regions) == 80

@@ -7,11 +7,16 @@ from dataclasses import replace
 import onnx_ir as ir
 import pytest
 
+from samba_onnx.facts.domains import ALL_REDUCE, SAMBA_DOMAIN
 from samba_onnx.passes.planning.host_costs import host_seconds
 from samba_onnx.passes.planning.hosts import load_host
 from samba_onnx.passes.planning.partitioning import partition
 from samba_onnx.passes.planning.plan import GraphPlan, plan
+from samba_onnx.passes.planning.sectioning import cut
+from samba_onnx.passes.sharding.collectives import RDUS, SHARDED
 from samba_onnx.passes.targets.reasons import Reason, ReasonCode
+from samba_onnx.pef.manifest import Cause, Direction
+from samba_onnx.pef.sharding import AxisSplit, Collective, CollectiveKind, Sharded
 from samba_onnx.program.kinds import SectionType
 from samba_onnx.program.source_location import STACK_TRACE
 from tests.passes.planning.plan_samples import named, parse, placement, target
@@ -36,6 +41,45 @@ def test_stages_on_both_sides_have_the_type_of_their_part(kind: SectionType) -> 
     assert [stage.type for stage in (*found.sections, *found.fallbacks)] == [kind, kind]
     assert [s.member for s in found.sections] == [f"stages/000_{kind.value}.onnx"]
     assert [s.member for s in found.fallbacks] == ["stages/001_cpu.onnx"]
+
+
+def exchanging() -> ir.Model:
+    """Return a sum over two RDUs between two operators; each RDU has a half of the input."""
+    model = named(
+        parse(
+            """g (float[4] x) => (float[4] y) <float[4] a, float[4] b>
+            { a = Relu (x) b = Neg (a) y = Abs (b) }"""
+        )
+    )
+    node = model.graph[1]
+    node.domain, node.op_type = SAMBA_DOMAIN, ALL_REDUCE
+    node.attributes[RDUS] = ir.AttrInt64(RDUS, 2)
+    model.graph.inputs[0].meta[SHARDED] = HALVES
+    return model
+
+
+HALVES = Sharded((8,), (AxisSplit(0, ((0, 4), (4, 8))),))
+
+
+def test_what_rdus_exchange_and_hold_of_a_value_is_in_the_records() -> None:
+    model = exchanging()
+    homes, device = placement(model), target()
+    found = plan(
+        model,
+        cut(partition(model, homes), device, "o3"),
+        device,
+        graph_name="g",
+        weight_names=(),
+        placement=homes,
+    )
+    # Each of two pieces of two floats is sent twice: to be added up, and as a part of the sum.
+    sent = Collective(CollectiveKind.ALL_REDUCE, 2 * 2 * 4)
+    assert [section.collective for section in found.sections] == [None, sent, None]
+    shards = {symbol.name: symbol.sharded for symbol in found.symbols}
+    assert shards == {"x": HALVES, "a": None, "b": None, "y": None}
+    (copy,) = (move for move in found.graph.run_transfers if move.cause is Cause.COLLECTIVE)
+    assert (copy.symbol, copy.bytes, copy.call) == ("b", 16, 1)
+    assert copy.direction is Direction.RDU_TO_RDU
 
 
 def test_a_node_on_the_cpu_is_told_with_the_users_line() -> None:

@@ -235,6 +235,25 @@ def test_unknown_level() -> None:
         cut([], target(), "o2")
 
 
+def test_a_rule_may_ask_for_a_neighbour_on_the_cpu() -> None:
+    model = parse("g (float[4] x) => (float[4] y) { a = Relu (x) b = Neg (a) y = Cos (b) }")
+    *on_rdu, cos = model.graph
+    pattern = Pattern(
+        {
+            "relu": PatternEntry(("Relu",), ("neg",)),
+            "neg": PatternEntry(("Neg",), ("cos",)),
+            "cos": PatternEntry(("Cos",), included=False),
+        }
+    )
+    rules = FusionRules((FusionRule("before cos", 1, (pattern,)),))
+    groups = [Group(home=Home.RDU, nodes=tuple(on_rdu)), Group(home=Home.CPU, nodes=(cos,))]
+    pieces = cut(groups, target(), "o1", rules)
+    assert operators(pieces) == [("rdu", ["Relu", "Neg"]), ("cpu", ["Cos"])]
+    assert [piece.rule for piece in pieces] == ["before cos", ""]
+    # Without it, they are no such place.
+    assert len(cut(groups[:1], target(), "o1", rules)) == 2
+
+
 @pytest.mark.parametrize("level", ["o1", "o3"])
 def test_an_exchange_between_rdus_is_a_section_of_its_own(level: str) -> None:
     model = parse(

@@ -27,14 +27,14 @@ SPECIALS = np.array(
 """Numbers of bfloat16, and what is none."""
 
 
-def model(size: int, stream: int = 0) -> ModelProto:
+def model(size: int | str, stream: int = 0) -> ModelProto:
     rounding = f"samba.StochasticRound<stream={stream}>(x, seed)"
     return parser.parse_model(
         HEADER + f"g (float[{size}] x, int32 seed) => (bfloat16[{size}] y) {{ y = {rounding} }}"
     )
 
 
-def rounder(size: int, stream: int = 0) -> Callable[[Floats, int], Floats]:
+def rounder(size: int | str, stream: int = 0) -> Callable[[Floats, int], Floats]:
     """Return what rounds by onnxruntime, which hands out no bfloat16."""
     proto = model(size, stream)
     expand_stochastic_rounds(proto)
@@ -148,12 +148,25 @@ def test_both_engines_round_the_same(size: int) -> None:
         np.testing.assert_array_equal(rounded, rounder(size, stream)(x, seed))
 
 
+@pytest.mark.parametrize("shape", [(0,), (3, 0), (0, 3), (2, 0, 3)])
+def test_what_has_no_elements_keeps_its_shape(shape: tuple[int, ...]) -> None:
+    result = rounder(",".join(map(str, shape)))(np.zeros(shape, np.float32), 1)
+    assert result.shape == shape
+
+
 def test_all_sixteen_bits_count() -> None:
     """Of a value one unit above its neighbour, one in 65536 moves: those whose word has no upper bit."""
     x = np.full(1 << 20, np.float32(1 + 2**-23))
     rounded = rounder(len(x))(x, 3)
     np.testing.assert_array_equal(rounded > 1, random_words(len(x), 3, 0) < 1 << 16)
     assert 4 < (rounded > 1).sum() < 36  # 16 and five deviations
+
+
+def test_a_result_has_the_shape_of_its_value_where_none_is_stated() -> None:
+    proto = model(4)
+    proto.graph.output[0].type.tensor_type.ClearField("shape")
+    expand_stochastic_rounds(proto)
+    assert proto.graph.node[-1].output == ["y"]
 
 
 def test_what_is_no_rounding_is_refused() -> None:
@@ -166,6 +179,13 @@ def test_what_is_no_rounding_is_refused() -> None:
 
     with pytest.raises(PefFormatError, match="no samba::StochasticRound"):
         expand_stochastic_rounds(broken(other=1))
+    for names in ("input", "output"):
+        longer = model(4)
+        getattr(longer.graph.node[0], names).append("x")
+        with pytest.raises(PefFormatError, match="no samba::StochasticRound"):
+            expand_stochastic_rounds(longer)
+    with pytest.raises(PefFormatError, match=r"impossible shape \(8589934592,\)"):
+        expand_stochastic_rounds(model(2**33))
     unknown = model(4)
     unknown.graph.output[0].type.tensor_type.ClearField("shape")
     unknown.graph.input[0].type.tensor_type.ClearField("shape")

@@ -1,0 +1,68 @@
+"""What of the exchanges between RDUs goes on beside the sections around them: the one rule of plans and fits.
+
+An exchange streams what the section before it computes, so that a part of it goes on beside that section. What is
+left goes on beside the section behind it, as far as that one reads the values in the order in which they arrive. A
+section gives its time once: what an exchange before it has taken is no longer there for the one behind it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+__all__ = ["Busy", "Streaming", "hidden_seconds"]
+
+
+@dataclass(frozen=True)
+class Streaming:
+    """What of a section goes on while the exchange just before it still brings rows."""
+
+    seconds: float
+    """The time of the operators that take rows in their order, and of those that do not read them."""
+    tiles: int
+    """Pieces in which the rows arrive: nothing begins before the first one is there."""
+
+
+@dataclass(frozen=True)
+class Busy:
+    """A section, as far as exchanges next to it ask."""
+
+    seconds: float
+    """Its time without launch and fill."""
+    streaming: Streaming | None = None
+    """What of that goes on beside the exchange before it; None for nothing."""
+
+
+def hidden_seconds(order: Sequence[Busy | float | None]) -> list[float]:
+    """Return how much of each exchange goes on beside sections.
+
+    Args:
+        order: The calls of a schedule in their order: a section, the seconds that an exchange takes besides its
+            latency, or None for a fallback, beside which no exchange goes on.
+
+    Returns:
+        Seconds, by exchange.
+    """
+    hidden: list[float] = []
+    sent: list[float] = []
+    waiting: list[int] = []
+    free = 0.0
+    for one in order:
+        if one is None:
+            free, waiting = 0.0, []
+        elif isinstance(one, Busy):
+            free = one.seconds
+            streams = 0.0 if one.streaming is None else min(one.streaming.seconds, free)
+            for exchange in waiting:
+                both = min(sent[exchange] - hidden[exchange], streams)
+                behind = 0.0 if one.streaming is None else both * (1 - 1 / one.streaming.tiles)
+                hidden[exchange] += behind
+                free, streams = free - behind, streams - both
+            waiting = []
+        else:
+            beside = min(max(one, 0.0), free)
+            free -= beside
+            waiting.append(len(hidden))
+            hidden.append(beside)
+            sent.append(max(one, 0.0))
+    return hidden
