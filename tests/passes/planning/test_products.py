@@ -98,16 +98,16 @@ def test_granules_are_rounded_up_along_every_axis() -> None:
 
 def test_the_smallest_of_operands_and_result_stays_on_the_chip() -> None:
     forward = node("(float[64,8] x, float[8,4] w) => (float[64,4] y) { y = MatMul (x, w) }")
-    assert stationary(forward) == (forward.inputs[1], 8 * 4 * 4)
+    assert stationary(forward, 64) == (forward.inputs[1], 8 * 4 * 4)
     biased = "(float[64,8] x, float[8,4] w, float[4] b) => (float[64,4] y) { y = Gemm (x, w, b) }"
     linear = node(biased)
-    assert stationary(linear) == (linear.inputs[1], 8 * 4 * 4)
+    assert stationary(linear, 64) == (linear.inputs[1], 8 * 4 * 4)
     gradient = node("(float[8,64] x, float[64,4] g) => (float[8,4] y) { y = MatMul (x, g) }")
-    assert stationary(gradient) == (gradient.outputs[0], 8 * 4 * 4)
+    assert stationary(gradient, 64) == (gradient.outputs[0], 8 * 4 * 4)
     several = node("(float[3,8,9] x, float[3,9,5] g) => (float[3,8,5] y) { y = MatMul (x, g) }")
-    assert stationary(several) == (several.outputs[0], 8 * 5 * 4)
-    assert stationary(node("(float[4] x) => (float[4] y) { y = Relu (x) }")) is None
-    assert stationary(node("(float[n,8] x, float[8,4] w) => (y) { y = MatMul (x, w) }")) is None
+    assert stationary(several, 64) == (several.outputs[0], 8 * 5 * 4)
+    assert stationary(node("(float[4] x) => (float[4] y) { y = Relu (x) }"), 64) is None
+    assert stationary(node("(float[n,8] x, float[8,4] w) => (y) { y = MatMul (x, w) }"), 64) is None
 
 
 def test_a_product_needs_the_units_beside_which_its_weight_lies_twice() -> None:
