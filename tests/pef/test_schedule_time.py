@@ -6,7 +6,7 @@ import pytest
 
 from samba_onnx.passes.targets import load_target
 from samba_onnx.pef.manifest import Cause, Direction, Transfer
-from samba_onnx.pef.schedule_time import ScheduleTime, call_seconds, schedule_time
+from samba_onnx.pef.schedule_time import ScheduleTime, call_seconds, run_time, schedule_time
 from samba_onnx.pef.timing import SectionTime
 from tests.report.samples import all_on_rdu, detector
 
@@ -19,7 +19,7 @@ def test_each_part_of_a_run_is_in_one_sum() -> None:
     sections = (replace(first, time=waits), replace(last, time=busy))
     known = replace(manifest, sections=sections)
     graph = known.graphs[0]
-    time = schedule_time(graph, known.stages(), known.target)
+    time = run_time(known, graph)
     copies = sum(transfer.seconds for transfer in graph.run_transfers)
     assert time == ScheduleTime(
         launch=16.0,
@@ -30,6 +30,7 @@ def test_each_part_of_a_run_is_in_one_sum() -> None:
         collectives=0.0,
         host_transfers=copies,
         cpu=14e-6,
+        to_host=copies - graph.run_transfers[0].seconds - graph.run_transfers[3].seconds,
     )
     assert time.sections == waits.seconds + busy.seconds
     assert time.total == pytest.approx(time.sections + copies + 14e-6)
@@ -37,7 +38,7 @@ def test_each_part_of_a_run_is_in_one_sum() -> None:
 
 def test_sections_of_an_older_pef_count_as_they_are() -> None:
     manifest = detector()
-    time = schedule_time(manifest.graphs[0], manifest.stages(), manifest.target)
+    time = run_time(manifest, manifest.graphs[0])
     assert time.sections == sum(section.seconds for section in manifest.sections)
 
 
@@ -75,10 +76,10 @@ def test_an_exchange_streams_beside_the_section_before_it(
     calls = (call, replace(call, id=call.id + 1, stage=exchange.id))
     graph = replace(graph, calls=calls, run_transfers=(copy,))
     stages = {compute.id: compute, exchange.id: exchange}
-    whole = schedule_time(graph, stages, target)
+    whole = schedule_time(graph, stages, target, {})
     assert (whole.sections, whole.collectives) == (time.seconds, collectives)
-    by_call, once = call_seconds(graph, stages, target)
+    by_call, once = call_seconds(graph, stages, target, {})
     assert (by_call[calls[1].id], once) == (collectives, 0.0)
     # Of a device of which only peak figures are known nothing is said to overlap.
-    plain = schedule_time(graph, stages, replace(target, timing=None))
+    plain = schedule_time(graph, stages, replace(target, timing=None), {})
     assert plain.collectives == sent + 0.125
