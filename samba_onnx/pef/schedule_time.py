@@ -205,32 +205,10 @@ def schedule_time(
     Returns:
         The parts. The longest of a section's compute and traffic counts; the others go on at the same
         time. Copies and fallbacks go on beside sections as :mod:`samba_onnx.pef.overlap` says, but in spatial
-        mapping, where a run copies all mini-batches before and after it. A section of which only the sum is known counts as compute. What stays on the chip in spatial
-        mapping is left out, which :func:`run_time` knows.
+        mapping, where a run copies all mini-batches before and after it. A section of which only the sum is known
+        counts as compute. What stays on the chip in spatial mapping is left out, which :func:`run_time` knows.
     """
-    times = [stages[call.stage] for call in graph.calls]
-    sections = [
-        stage.time or SectionTime(compute=stage.seconds)
-        for stage in times
-        if isinstance(stage, Section)
-    ]
-    repeats = graph.spatial_batches or 1
-    longest = dict.fromkeys((Term.COMPUTE, Term.ON_CHIP, Term.OFF_CHIP), 0.0)
-    for time in sections:
-        longest[time.bound] += time.overlapped
-    between = [copy.seconds for copy in graph.run_transfers if copy.cause is Cause.COLLECTIVE]
-    to_host = [c.seconds for c in graph.run_transfers if c.direction is Direction.RDU_TO_HOST]
-    whole = ScheduleTime(
-        launch=sum(time.launch for time in sections),
-        compute=repeats * longest[Term.COMPUTE],
-        on_chip=repeats * longest[Term.ON_CHIP],
-        off_chip=repeats * longest[Term.OFF_CHIP],
-        fill=repeats * sum(time.fill for time in sections),
-        collectives=sum(between) - sum(_beside(graph, stages, target).values(), start=0.0),
-        host_transfers=sum(copy.seconds for copy in graph.run_transfers) - sum(between),
-        cpu=repeats * sum(stage.seconds for stage in times if isinstance(stage, Fallback)),
-        to_host=sum(to_host),
-    )
+    whole = _serial_time(graph, stages, target)
     overlaps = target.overlaps_to_rdu or target.overlaps_to_host or target.overlaps_cpu
     if graph.spatial_batches or not overlaps:
         return whole
@@ -243,6 +221,35 @@ def schedule_time(
         whole,
         hidden_transfers=_above_rounding(hidden, line.end),
         hidden_cpu=_above_rounding(apart - working, line.end),
+    )
+
+
+def _serial_time(
+    graph: Graph, stages: Mapping[int, Section | Fallback], target: TargetSummary
+) -> ScheduleTime:
+    """Return the parts of a run, of which none goes on beside another one."""
+    times = [stages[call.stage] for call in graph.calls]
+    sections = [
+        stage.time or SectionTime(compute=stage.seconds)
+        for stage in times
+        if isinstance(stage, Section)
+    ]
+    repeats = graph.spatial_batches or 1
+    longest = dict.fromkeys((Term.COMPUTE, Term.ON_CHIP, Term.OFF_CHIP), 0.0)
+    for time in sections:
+        longest[time.bound] += time.overlapped
+    between = [copy.seconds for copy in graph.run_transfers if copy.cause is Cause.COLLECTIVE]
+    to_host = [c.seconds for c in graph.run_transfers if c.direction is Direction.RDU_TO_HOST]
+    return ScheduleTime(
+        launch=sum(time.launch for time in sections),
+        compute=repeats * longest[Term.COMPUTE],
+        on_chip=repeats * longest[Term.ON_CHIP],
+        off_chip=repeats * longest[Term.OFF_CHIP],
+        fill=repeats * sum(time.fill for time in sections),
+        collectives=sum(between) - sum(_beside(graph, stages, target).values(), start=0.0),
+        host_transfers=sum(copy.seconds for copy in graph.run_transfers) - sum(between),
+        cpu=repeats * sum(stage.seconds for stage in times if isinstance(stage, Fallback)),
+        to_host=sum(to_host),
     )
 
 
