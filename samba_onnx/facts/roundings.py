@@ -63,12 +63,12 @@ def roundings_of(choice: str | Iterable[str] | None) -> frozenset[Rounding]:
     """Return what is rounded at random, by its names.
 
     Args:
-        choice: One name, several with commas between them, or several names; None for nothing.
+        choice: One name, several with commas and maybe spaces between them, or several names; None for nothing.
 
     Raises:
         UsageError: A name is unknown.
     """
-    names = choice.split(",") if isinstance(choice, str) else list(choice or ())
+    names = [n.strip() for n in choice.split(",")] if isinstance(choice, str) else [*(choice or ())]
     unknown = [name for name in names if name not in list(Rounding)]
     if unknown:
         raise UsageError(

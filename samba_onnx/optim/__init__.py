@@ -23,11 +23,19 @@ from samba_onnx.optim.records import (
     to_json,
 )
 from samba_onnx.optim.sgd import SGD
-from samba_onnx.optim.transfers import state_materializers, steps_done, to_cpu, to_rdu
+from samba_onnx.optim.transfers import (
+    ROUNDING_STEPS,
+    rounding_steps,
+    state_materializers,
+    steps_done,
+    to_cpu,
+    to_rdu,
+)
 
 __all__ = [
     "BELOW_ONE",
     "MASTER",
+    "ROUNDING_STEPS",
     "SGD",
     "Adam",
     "AdamW",
@@ -43,6 +51,7 @@ __all__ = [
     "group_hyperparameters",
     "hyperparameter_names",
     "optimizer_record",
+    "rounding_steps",
     "state_keys",
     "state_materializers",
     "state_name",

@@ -14,11 +14,11 @@ from torch.optim.optimizer import ParamsT
 
 from samba_onnx.errors import UsageError
 from samba_onnx.optim.records import MASTER
-from samba_onnx.optim.transfers import has_master, master_of, to_cpu, to_rdu
+from samba_onnx.optim.transfers import ROUNDING_STEPS, has_master, master_of, to_cpu, to_rdu
 from samba_onnx.tensor.conversion import to_torch
 
 _REGION: Final = "argin_region_name"
-_OWN: Final = ("max_grad_norm", "fp32_params", _REGION, "device_steps")
+_OWN: Final = ("max_grad_norm", "fp32_params", _REGION, "device_steps", ROUNDING_STEPS)
 
 
 class DeviceOptimizer(torch.optim.Optimizer):
@@ -38,6 +38,8 @@ class DeviceOptimizer(torch.optim.Optimizer):
     device_steps: tuple[int, ...] = ()
     """Number of steps that the state of each group on the device stands for, of SGD of those with
     momentum; empty before any. The session counts them."""
+    rounding_steps: int = 0
+    """Number of steps of SGD, in a program that rounds at random, that the state on the device stands for."""
 
     def _extend(
         self,

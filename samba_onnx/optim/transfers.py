@@ -15,6 +15,10 @@ from samba_onnx.tensor.conversion import to_torch
 from samba_onnx.tensor.device import DEVICE
 
 _LOW_PRECISION = frozenset({torch.bfloat16, torch.float16})
+ROUNDING_STEPS = "rounding_steps"
+"""Key of SGD's groups on the host, where there were any: after how many steps, each of which rounds at random
+by a seed of its own, its state is. Adam's state counts its steps itself. Also the attribute of an optimizer
+that says the same of the state on the device."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +79,18 @@ def steps_done(optimizer: torch.optim.Optimizer) -> tuple[int, ...]:
     return tuple(_steps_of_group(optimizer, group["params"]) for group in optimizer.param_groups)
 
 
+def rounding_steps(optimizer: torch.optim.Optimizer) -> int:
+    """Return after how many steps that round at random the state of an optimizer on the host is.
+
+    Args:
+        optimizer: An optimizer that can be compiled.
+
+    Returns:
+        The number; 0 for Adam, whose state counts steps itself, and where nothing rounds at random.
+    """
+    return max((int(group.get(ROUNDING_STEPS, 0)) for group in optimizer.param_groups), default=0)
+
+
 def _steps_of_group(optimizer: torch.optim.Optimizer, parameters: Iterable[torch.Tensor]) -> int:
     counts = set()
     for parameter in parameters:
@@ -117,6 +133,7 @@ def to_rdu(
     for entry in _present(optimizer, names):
         for key, place in entry.places.items():
             DEVICE.store(place).write(place, _host_state(optimizer, entry, key))
+    setattr(optimizer, ROUNDING_STEPS, rounding_steps(optimizer))
     return steps
 
 
@@ -195,6 +212,12 @@ def to_cpu(
                 state[key] = values
         if entry.kind is not OptimizerKind.SGD:
             state["step"] = torch.tensor(float(done))
+    rounded = getattr(optimizer, ROUNDING_STEPS, 0)
+    for group in optimizer.param_groups:
+        if rounded:
+            group[ROUNDING_STEPS] = rounded
+        else:
+            group.pop(ROUNDING_STEPS, None)
 
 
 def _present(

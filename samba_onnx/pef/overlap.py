@@ -94,6 +94,8 @@ def timeline(
         on_rdu: Seconds of each call of a section, by its id.
     """
     run = _Run(target, places)
+    for copy in () if graph.calls else graph.run_transfers:
+        run.copy(0, copy)
     for call, before, after in _turns(graph, stages):
         for copy in before:
             run.copy(call.id, copy)
@@ -114,10 +116,9 @@ def _turns(
     before: dict[int, list[Transfer]] = defaultdict(list)
     written: dict[int, list[Transfer]] = defaultdict(list)
     back: dict[int, list[Transfer]] = defaultdict(list)
-    first = graph.calls[0].id if graph.calls else 0
     called = {call.id: stages[call.stage] for call in graph.calls}
-    for copy in graph.run_transfers:
-        turn = first if copy.call is None else copy.call
+    for copy in graph.run_transfers if graph.calls else ():
+        turn = graph.calls[0].id if copy.call is None else copy.call
         if copy.cause is Cause.OUTPUT:
             written[turn].append(copy)
         elif isinstance(called[turn], Fallback) and copy.direction is Direction.HOST_TO_RDU:

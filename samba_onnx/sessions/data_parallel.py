@@ -121,7 +121,7 @@ class DataParallel:
         """
         if reduction is not None and not self.is_joined(device):
             goes_on = SectionType.FWD not in plan.section_types and _GOING_ON & plan.section_types
-            forward_runs, _ = self._program.hyperparameters.steps_done
+            forward_runs, *_ = self._program.hyperparameters.steps_done
             self._join(device, is_late=bool(goes_on and forward_runs))
 
     def _join(self, device: Device, *, is_late: bool) -> None:
@@ -138,7 +138,7 @@ class DataParallel:
         hyperparameters = self._program.hyperparameters
         hyperparameters.resume_from(replicas.from_first(hyperparameters.steps_done))
         if hyperparameters.rounding_names:
-            hyperparameters.round_as(replicas.from_first(hyperparameters.rounding_state))
+            hyperparameters.round_as(replicas.from_first(hyperparameters.rounding_seed))
         device.reductions.reducer = replicas
         self._joined = weakref.ref(device)
 

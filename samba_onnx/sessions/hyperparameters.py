@@ -61,8 +61,11 @@ class Hyperparameters:
         """The hyperparameters that persist since the last run."""
         self._told: set[str] = set()
         """Keys of which was said that they have no effect."""
+        if self.rounding_names:
+            self._optimizers.count_roundings()
         self._runs = 0
-        self._steps = 0
+        self._runs_of_step = 0
+        """Forward runs since the last step."""
         self._base = _base_seed()
         self._shared_base: int | None = None
         """The seed that all replicas have in common; None for that of this process."""
@@ -198,29 +201,33 @@ class Hyperparameters:
     ) -> dict[str, float | list[float]]:
         """Seeds of stochastic rounding, as for ``argins``.
 
-        Those of optimizers are the same in all replicas, whose weights must stay equal, and count steps of
-        the optimizer's state, so that a run that goes on from a checkpoint draws what one without it would.
+        Those of optimizers are the same in all replicas, whose weights must stay equal. All count steps of
+        the optimizers' state, those of gradients the runs since the last one, too, so that a run that goes
+        on from a checkpoint draws what one without it would.
         """
         chosen: dict[str, float | list[float]] = {}
+        steps = self._optimizers.steps_of() if self.rounding_names else {}
         for name in self.rounding_names:
-            if name == GRADIENT_ROUNDING_SEED:
-                is_drawn, first, base = forward, self._runs, self._base
-            else:
-                steps = self._optimizers.steps_of(name.removesuffix(ROUNDING_SEED))
-                is_drawn, first, base = (
-                    step,
-                    self._steps if steps is None else steps,
-                    self._step_base,
-                )
-            rank = replica if name == GRADIENT_ROUNDING_SEED else 0
+            is_gradient = name == GRADIENT_ROUNDING_SEED
             if name in values:
                 chosen[name] = int(values[name])  # type: ignore[arg-type]
-            elif is_drawn:
+            elif forward if is_gradient else step:
+                done = max(steps.values(), default=0)
+                done = done if is_gradient else steps.get(name.removesuffix(ROUNDING_SEED), 0)
                 drawn: list[float] = [
-                    _seed(base, name, first + run, rank) for run in range(batches or 1)
+                    self._gradient_seed(done, step, batch, replica)
+                    if is_gradient
+                    else _seed(self._step_base, name, done + batch, 0)
+                    for batch in range(batches or 1)
                 ]
                 chosen[name] = drawn if batches else drawn[0]
         return chosen
+
+    def _gradient_seed(self, done: int, step: bool, batch: int, replica: int) -> int:
+        """Seed of the gradients of a mini-batch, after so many steps and some runs since."""
+        # With a step behind each mini-batch, all but the first begin a step.
+        at, run = (done + batch, 0) if step and batch else (done, self._runs_of_step + batch)
+        return _seed(self._base, f"{GRADIENT_ROUNDING_SEED} {at}", run, replica)
 
     @property
     def _step_base(self) -> int:
@@ -247,8 +254,9 @@ class Hyperparameters:
             self._kept = hyperparameters
         self._optimizers.keep()
         self._runs += forward * (batches or 1)
+        self._runs_of_step += forward * (batches or 1)
         if step:
-            self._steps += batches or 1
+            self._runs_of_step = 0
             self._optimizers.stepped(batches or 1)
 
     def resume(self) -> None:
@@ -256,35 +264,35 @@ class Hyperparameters:
         self._optimizers.resume()
 
     @property
-    def steps_done(self) -> tuple[int, list[tuple[int, ...]]]:
-        """Forward runs so far, of which each draws other masks, and the steps of each optimizer."""
-        return self._runs, self._optimizers.counts
+    def steps_done(self) -> tuple[int, int, list[tuple[int, ...]], list[int]]:
+        """Forward runs so far, and since the last step; steps of each optimizer, and SGD's random ones."""
+        return self._runs, self._runs_of_step, self._optimizers.counts, self._optimizers.rounded
 
-    def resume_from(self, steps_done: tuple[int, list[tuple[int, ...]]]) -> None:
+    def resume_from(self, steps_done: tuple[int, int, list[tuple[int, ...]], list[int]]) -> None:
         """Note that the device has the state that another replica's has.
 
         Args:
             steps_done: As that replica's ``steps_done`` has them.
         """
-        self._runs, counts = steps_done
-        self._optimizers.resume_from(counts)
+        self._runs, self._runs_of_step, counts, rounded = steps_done
+        self._optimizers.resume_from(counts, rounded)
 
     @property
-    def rounding_state(self) -> tuple[int, int]:
-        """The seed and the number of steps from which the steps of all replicas draw alike."""
-        return self._step_base, self._steps
+    def rounding_seed(self) -> int:
+        """The seed from which the steps of all replicas draw alike."""
+        return self._step_base
 
-    def round_as(self, rounding_state: tuple[int, int]) -> None:
+    def round_as(self, rounding_seed: int) -> None:
         """Let optimizers round at random as another replica's do.
 
         Args:
-            rounding_state: As that replica's ``rounding_state`` has it.
+            rounding_seed: As that replica's ``rounding_seed`` has it.
         """
-        self._shared_base, self._steps = rounding_state
+        self._shared_base = rounding_seed
 
     def reset_random(self) -> None:
-        """Draw the same masks again as from the beginning."""
-        self._runs = self._steps = 0
+        """Draw the same masks again as from the beginning, and as at the beginning of this step."""
+        self._runs = self._runs_of_step = 0
         self._base = _base_seed()
 
 

@@ -12,10 +12,12 @@ from torch.optim import Optimizer
 
 from samba_onnx.errors import UsageError
 from samba_onnx.optim import (
+    ROUNDING_STEPS,
     HyperparameterValue,
     OptimizerRecord,
     derive,
     hyperparameter_names,
+    rounding_steps,
     steps_done,
     to_cpu,
     to_rdu,
@@ -53,6 +55,9 @@ class OptimizerSteps:
         pairs = zip(optimizers, records, strict=bool(optimizers))
         self._settings = tuple(HostSettings(one, record) for one, record in pairs)
         self._counts = self._known_counts() or [(0,) * len(record.groups) for record in records]
+        self._rounds = False
+        self._rounded = [0] * len(self._records)
+        """Steps of SGD that rounded at random, of each optimizer, where none is on the host."""
         self._scalars: Mapping[str, float | list[float]] = NO_SCALARS
         """The scalars of the last step: the same object while what they were derived from is the same."""
         self._derived_from: tuple[object, object, int] = (None, None, 0)
@@ -145,13 +150,20 @@ class OptimizerSteps:
             self._counts = after
             for optimizer, counts in zip(self._optimizers, after, strict=False):
                 setattr(optimizer, _COUNTS, counts)
+        if self._rounds:
+            self._set_rounded([count + steps for count in self.rounded])
         for settings in self._settings:
             settings.stepped()
+
+    def count_roundings(self) -> None:
+        """Count steps of SGD, too: the program rounds at random, by other seeds in every step."""
+        self._rounds = True
 
     def resume(self) -> None:
         """Note that the state on the device is that of the host, or will be."""
         for optimizer in self._optimizers:
             setattr(optimizer, _COUNTS, steps_done(optimizer))
+            setattr(optimizer, ROUNDING_STEPS, rounding_steps(optimizer))
         self._counts = self._known_counts() or self._counts
 
     @property
@@ -159,27 +171,38 @@ class OptimizerSteps:
         """Steps that the state of each group of each optimizer on the device stands for."""
         return self._known_counts() or self._counts
 
-    def steps_of(self, name: str) -> int | None:
-        """Return how many steps the state of an optimizer on the device stands for.
+    @property
+    def rounded(self) -> list[int]:
+        """Steps that rounded at random, of each optimizer that is an SGD; 0 for others."""
+        known = [getattr(optimizer, ROUNDING_STEPS, 0) for optimizer in self._optimizers]
+        return known or self._rounded
 
-        Args:
-            name: The optimizer's, as its record has it.
+    def steps_of(self) -> dict[str, int]:
+        """Return how many steps the state of each optimizer on the device stands for, by its name.
 
-        Returns:
-            The most of any of its groups; None for SGD, whose state does not count them, and where there
-            is no such optimizer.
+        Of Adam, the most of any of its groups. SGD's state does not count them: those since
+        ``count_roundings``, and what a checkpoint says of earlier ones.
         """
-        for record, counts in zip(self._records, self.counts, strict=False):
-            if record.name == name and record.kind is not OptimizerKind.SGD:
-                return max(counts, default=0)
-        return None
+        counts = zip(self._records, self.counts, self.rounded, strict=True)
+        return {
+            record.name: rounded if record.kind is OptimizerKind.SGD else max(steps, default=0)
+            for record, steps, rounded in counts
+        }
 
-    def resume_from(self, counts: Sequence[tuple[int, ...]]) -> None:
+    def _set_rounded(self, counts: Sequence[int]) -> None:
+        is_sgd = [record.kind is OptimizerKind.SGD for record in self._records]
+        self._rounded = [one * counted for one, counted in zip(counts, is_sgd, strict=True)]
+        for optimizer, count in zip(self._optimizers, self._rounded, strict=False):
+            setattr(optimizer, ROUNDING_STEPS, count)
+
+    def resume_from(self, counts: Sequence[tuple[int, ...]], rounded: Sequence[int]) -> None:
         """Note that the state on the device is another replica's.
 
         Args:
             counts: The steps that it stands for, as ``counts`` has them there.
+            rounded: The steps of SGD among them, as ``rounded`` has them there.
         """
+        self._set_rounded(rounded)
         self._counts = list(counts)
         for optimizer, steps in zip(self._optimizers, counts, strict=False):
             setattr(optimizer, _COUNTS, steps)

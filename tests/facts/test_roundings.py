@@ -23,6 +23,7 @@ from samba_onnx.facts.roundings import (
         (None, set()),
         ("steps", {"steps"}),
         ("steps,gradients", {"steps", "gradients"}),
+        ("steps, gradients ", {"steps", "gradients"}),
         (["bias-gradients", "convolution-gradients"], {"bias-gradients", "convolution-gradients"}),
     ],
 )
@@ -30,7 +31,7 @@ def test_names(choice: Any, expected: set[str]) -> None:
     assert roundings_of(choice) == expected
 
 
-@pytest.mark.parametrize("choice", ["weights", "", "steps, gradients"])
+@pytest.mark.parametrize("choice", ["weights", "", "steps,", "steps gradients"])
 def test_unknown_names_are_refused(choice: str) -> None:
     with pytest.raises(UsageError, match="expected some of steps, gradients, convolution"):
         roundings_of(choice)

@@ -13,12 +13,14 @@ from torch import Tensor, nn
 import samba_onnx as samba
 from samba_onnx.errors import UsageError
 from samba_onnx.facts.names import GRADIENT_ROUNDING_SEED, ROUNDING_SEED
+from samba_onnx.optim import optimizer_record
 from samba_onnx.pef import load_pef
 from samba_onnx.pef.manifest import Argin
 from samba_onnx.report import Report
 from samba_onnx.sambaflow.samba import env
 from samba_onnx.sessions import SESSION, SambaSession
 from samba_onnx.sessions.hyperparameters import Hyperparameters
+from samba_onnx.sessions.optimizer_steps import OptimizerSteps
 
 STEPS = 150
 
@@ -119,23 +121,33 @@ def test_it_progresses_as_float32_does_where_nearest_stands_still(
     assert abs(fallen["random"] - fallen["float32"]) < 0.15 * fallen["float32"]
 
 
+@pytest.mark.parametrize("adam", [False, True])
 def test_a_seed_gives_bits_and_a_run_that_goes_on_those_of_one_that_never_stopped(
-    session: SambaSession, tmp_path: Path
+    session: SambaSession, tmp_path: Path, adam: bool
 ) -> None:
-    whole = Trained(tmp_path, True, stochastic_rounding="steps").trace()
-    whole.losses(6)
+    """Also of gradients that two runs accumulate, and of steps without momentum, which leave no state."""
+
+    def train(trained: Trained, steps: int) -> None:
+        for _ in range(steps):
+            trained.losses(1, section_types=["FWD", "BCKWD"])
+            trained.losses(1)
+
+    whole = Trained(tmp_path, adam, stochastic_rounding="steps,gradients").trace()
+    train(whole, 6)
     expected = whole.weights()
-    again = Trained(tmp_path, True).trace()
-    again.losses(3)
+    again = Trained(tmp_path, adam).trace()
+    train(again, 3)
     again.weights()
     state, steps = again.model.state_dict(), again.optimizer.state_dict()
-    later = Trained(tmp_path, True)
+    assert set(steps["state"]) == set(range(2 * adam)) or not adam
+    later = Trained(tmp_path, adam)
     later.model.load_state_dict(state)
     later.optimizer.load_state_dict(steps)
-    later.trace().losses(3)
+    train(later.trace(), 3)
     for one, other in zip(expected, later.weights(), strict=True):
         assert torch.equal(one, other)
-    another = Trained(tmp_path, True).trace()
+    assert torch.optim.SGD(later.model.parameters()).load_state_dict(steps) is None or adam
+    another = Trained(tmp_path, adam).trace()
     another.losses(6, hyperparam_dict={f"optimizer0{ROUNDING_SEED}": 5})
     assert not all(map(torch.equal, expected, another.weights()))
 
@@ -183,22 +195,58 @@ def test_switches_count_for_the_program_that_is_compiled_next(
         session.switch_rounding("sums")
 
 
+def steps_of_sgd() -> OptimizerSteps:
+    """Return the steps of an optimizer that nobody has on the host."""
+    layer = nn.Linear(2, 2)
+    record = optimizer_record(
+        torch.optim.SGD(layer.parameters(), 0.1), names=dict(layer.named_parameters())
+    )
+    return OptimizerSteps([record])
+
+
 def test_steps_draw_alike_in_all_replicas_and_gradients_do_not() -> None:
     names = [f"optimizer0{ROUNDING_SEED}", GRADIENT_ROUNDING_SEED]
     argins = [Argin(name, "tensor(int32)", 0.0, (0,)) for name in names]
-    first, second = Hyperparameters(argins), Hyperparameters(argins)
+    first, second = (Hyperparameters(argins, steps_of_sgd()) for _ in range(2))
     options: dict[str, Any] = {"train": True, "forward": True, "step": True}
     second._base = 77  # as if torch had another seed there
     assert first.argins({}, **options)[names[0]] != second.argins({}, **options)[names[0]]
-    second.round_as(first.rounding_state)
+    first.keep({}, forward=True, step=True)
+    second.resume_from(first.steps_done)
+    second.round_as(first.rounding_seed)
     for _ in range(2):
         one, other = first.argins({}, **options), second.argins({}, **options, replica=1)
         assert one[names[0]] == other[names[0]]
         assert one[names[1]] != other[names[1]]
         for hyperparameters in (first, second):
             hyperparameters.keep({}, forward=True, step=True)
-    several = first.argins({}, **options, batches=2)[names[0]]
-    assert isinstance(several, list)
-    assert several[0] == first.argins({}, **options)[names[0]]
-    first.reset_random()
-    assert first.argins({}, **options)[names[0]] != several[0]
+
+
+def test_each_run_and_each_mini_batch_draws_by_a_seed_of_its_own() -> None:
+    """Mini-batches of one run are to it as runs; a reset draws gradients as at the step's beginning."""
+    names = [f"optimizer0{ROUNDING_SEED}", GRADIENT_ROUNDING_SEED]
+    argins = [Argin(name, "tensor(int32)", 0.0, (0,)) for name in names]
+    single, several = (Hyperparameters(argins, steps_of_sgd()) for _ in range(2))
+    seeds: list[list[Any]] = []
+    for step in (False, True, True, True, False, False, True):  # four steps, two of several runs
+        options: dict[str, Any] = {"train": True, "forward": True, "step": step}
+        scalars = single.argins({}, **options)
+        seeds.append([scalars.get(name) for name in names])
+        single.keep({}, forward=True, step=step)
+    steps = [seed for seed, _ in seeds if seed is not None]
+    gradients = [seed for _, seed in seeds]
+    assert len(set(steps)) == len(steps) == 4
+    assert len(set(gradients)) == len(gradients) == 7
+    for step, batches in ((False, 1), (True, 3), (False, 2), (True, 1)):
+        options = {"train": True, "forward": True, "step": step, "batches": batches}
+        scalars = several.argins({}, **options)
+        assert scalars[names[1]] == gradients[:batches]
+        assert scalars.get(names[0], steps[:0]) == steps[: batches * step]
+        gradients, steps = gradients[batches:], steps[batches * step :]
+        several.keep({}, forward=True, step=step, batches=batches)
+    options = {"train": True, "forward": True, "step": False}
+    drawn = several.argins({}, **options)
+    several.keep({}, forward=True, step=False)
+    assert several.argins({}, **options) != drawn
+    several.reset_random()
+    assert several.argins({}, **options) == drawn

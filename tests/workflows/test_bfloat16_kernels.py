@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -31,6 +32,30 @@ class Called(nn.Module):
 
 def attention(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     return torch.softmax(query @ key.transpose(-1, -2) * 0.25, -1) @ value
+
+
+def scaled_attention(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+    """By a factor that bfloat16 lacks, as of all heads whose width is no power of 4."""
+    scores = 3 * query @ key.transpose(-1, -2) / math.sqrt(24)
+    return torch.softmax(scores * 0.7, -1) @ value.abs()
+
+
+def curves(x: Tensor) -> Tensor:
+    """Activations as models write them out, with numbers that bfloat16 lacks."""
+    bent = 0.5 * x * (1 + torch.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * torch.pow(x, 3))))
+    return torch.cat([bent, x * torch.sigmoid(1.702 * x)])
+
+
+def functions(x: Tensor, other: Tensor) -> Tensor:
+    """Functions of torch that are several operators of ONNX, and round once in torch."""
+    numbers = [torch.lerp(x, other, 0.3), torch.lerp(x, other, 0.8), x / 0.3, x * 0.1, x // 0.3]
+    numbers += [torch.add(x, other, alpha=0.3), torch.sub(x, other, alpha=1.7)]
+    numbers += [torch.addcmul(x, x, other, value=0.3), torch.hypot(x, other)]
+    numbers += [torch.addcdiv(x, x, other.abs() + 1, value=0.3), torch.atan2(x, other)]
+    numbers += [torch.div(x, 0.3, rounding_mode="trunc"), functional.softshrink(x, 0.3)]
+    curved = [torch.log1p(x.abs()), torch.expm1(x), torch.log2(x.abs()), torch.log10(x.abs())]
+    curved += [torch.sinc(x), torch.logcumsumexp(x, 1), (1 + x / 64).cumprod(1)]
+    return torch.cat(numbers + curved)
 
 
 def drawn(*shape: int, seed: int = 0) -> Tensor:
@@ -66,6 +91,11 @@ HEADS = tuple(drawn(2, 4, 32, 16, seed=seed) for seed in range(3))
         (nn.GELU(), (SEQUENCE,)),
         (nn.GELU("tanh"), (SEQUENCE,)),
         (nn.SiLU(), (SEQUENCE,)),
+        (nn.Mish(), (SEQUENCE,)),
+        (nn.CELU(1.3), (SEQUENCE,)),
+        (Called(curves), (SEQUENCE,)),
+        (Called(functions), (SEQUENCE, drawn(4, 16, 64, seed=1))),
+        (Called(scaled_attention), HEADS),
         (Called(lambda x: x.mean(-1)), (SEQUENCE,)),
         (nn.AvgPool2d(2), (PICTURE,)),
         (nn.Embedding(50, 8), (torch.arange(50),)),

@@ -14,6 +14,7 @@ from samba_onnx.passes.planning.fusion.marks import convex_parts, marked
 from samba_onnx.passes.planning.fusion.matching import Match, StepBudget, Unit, embeddings
 from samba_onnx.passes.planning.fusion.patterns import FusionRule, Pattern, PatternEntry
 from samba_onnx.passes.planning.fusion.units import Units
+from samba_onnx.passes.planning.fusion.wide_operators import wide_operators
 from samba_onnx.program.dataflow import Dataflow
 
 LOGGER: Final = logging.getLogger(__name__)
@@ -71,6 +72,7 @@ class _Fusion:
         for rule in rules:
             for pattern in rule.patterns:
                 self._join_matches(rule, pattern, units)
+        self._join_wide_operators()
         return [list(self._pieces(group)) for group in range(len(self.flows))]
 
     def _join_marked(self) -> None:
@@ -80,6 +82,13 @@ class _Fusion:
                     free = [p for p in part if (group, p) not in self.rules]
                     if free and self.orders[group].join(free):
                         self.rules |= {(group, p): mark.rule for p in free}
+
+    def _join_wide_operators(self) -> None:
+        """Leave what torch computes by one operator one, of which no rule has taken a part."""
+        for group, flow in enumerate(self.flows):
+            for positions in wide_operators(flow):
+                if not any((group, position) in self.rules for position in positions):
+                    self.orders[group].join(positions)
 
     def _join_matches(self, rule: FusionRule, pattern: Pattern, units: Units) -> None:
         if any(not units.named(e) for e in pattern.entries.values() if e.required):

@@ -110,7 +110,9 @@ def shape_first(nodes: Nodes, values: str, shape: Sequence[int], result: str = "
     if rows * columns * LANES != size:
         flat = nodes.make("Reshape", [values, nodes.integers(-1)])
         values = nodes.make("Slice", [flat, nodes.integers(0), nodes.integers(size)])
-    return nodes.make("Reshape", [values, nodes.integers(*shape)], result=result)
+    # Without values a zero among the sizes is one, and not the size of what is reshaped.
+    zeros = {"allowzero": 1} if not size else {}
+    return nodes.make("Reshape", [values, nodes.integers(*shape)], result=result, **zeros)
 
 
 def multipliers(stream: int) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint32]]:

@@ -8,6 +8,7 @@ import onnx_ir as ir
 
 from samba_onnx.errors import ModelError
 from samba_onnx.export.operators.elementwise import clamp
+from samba_onnx.export.operators.promotion import rounds_once
 from samba_onnx.export.operators.registry import Context, Result, translates
 from samba_onnx.export.translation.builder import Operand, Scalar, is_floating, sizes
 
@@ -48,6 +49,7 @@ def silu(context: Context, value: ir.Value) -> ir.Value:
 
 
 @translates("mish")
+@rounds_once
 def mish(context: Context, value: ir.Value) -> ir.Value:
     """Write ``x * tanh(softplus(x))``."""
     build = context.build
@@ -93,6 +95,7 @@ def selu(context: Context, value: ir.Value) -> ir.Value:
 
 
 @translates("celu")
+@rounds_once
 def celu(context: Context, value: ir.Value, alpha: float = 1.0) -> ir.Value:
     """Write an Elu of the same slope on both sides of zero."""
     build = context.build
@@ -174,6 +177,7 @@ def glu(context: Context, value: ir.Value, axis: int = -1) -> ir.Value:
 
 
 @translates("softshrink")
+@rounds_once
 def softshrink(context: Context, value: ir.Value, bound: float = 0.5) -> ir.Value:
     """Write a value moved towards zero."""
     build = context.build

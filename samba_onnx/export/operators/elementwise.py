@@ -8,7 +8,7 @@ from typing import Any
 import onnx_ir as ir
 
 from samba_onnx.export.operators.accumulation import scattered_onto
-from samba_onnx.export.operators.promotion import arithmetic, wider
+from samba_onnx.export.operators.promotion import arithmetic, in_bfloat16, rounds_once, wider
 from samba_onnx.export.operators.registry import Context, translates
 from samba_onnx.export.translation.builder import (
     GraphBuilder,
@@ -48,19 +48,40 @@ def add(context: Context, left: Operand, right: Operand, alpha: Scalar = 1) -> i
         scatter = scattered_onto(context.build, left, right)
         if scatter is not None:
             return scatter
-    return arithmetic(context, "Add", left, _scaled(context, right, alpha))
+    return _combined(context, "Add", left, right, alpha)
 
 
 @translates("sub")
 def sub(context: Context, left: Operand, right: Operand, alpha: Scalar = 1) -> ir.Value:
     """Write ``left - alpha * right``."""
-    return arithmetic(context, "Sub", left, _scaled(context, right, alpha))
+    return _combined(context, "Sub", left, right, alpha)
+
+
+def _combined(
+    context: Context, op_type: str, left: Operand, right: Operand, alpha: Scalar
+) -> ir.Value:
+    """Write a sum or a difference; of bfloat16 torch rounds numbers and the factor, and no product."""
+    if alpha == 1:
+        return arithmetic(context, op_type, left, right)
+    if context.result.dtype == ir.DataType.BFLOAT16:
+        alpha = in_bfloat16(alpha)
+        left, right = (
+            one if isinstance(one, ir.Value) else in_bfloat16(one) for one in (left, right)
+        )
+    return _scaled_combined(context, op_type, left, right, alpha)
+
+
+@rounds_once
+def _scaled_combined(
+    context: Context, op_type: str, left: Operand, right: Operand, alpha: Scalar
+) -> ir.Value:
+    return arithmetic(context, op_type, left, _scaled(context, right, alpha))
 
 
 @translates("rsub")
 def rsub(context: Context, left: Operand, right: Operand, alpha: Scalar = 1) -> ir.Value:
     """Write ``right - alpha * left``."""
-    return arithmetic(context, "Sub", right, _scaled(context, left, alpha))
+    return _combined(context, "Sub", right, left, alpha)
 
 
 @translates("mul")
@@ -68,7 +89,21 @@ def mul(context: Context, left: Operand, right: Operand) -> ir.Value:
     """Write ``left * right``; of booleans, whether both are true."""
     if context.result.dtype == _BOOL:
         return context.build.binary("And", left, right, _BOOL)
-    return arithmetic(context, "Mul", left, right)
+    return _product(context, "Mul", left, right)
+
+
+def _product(context: Context, op_type: str, left: Operand, right: Operand) -> ir.Value:
+    """Write a product or a quotient; of bfloat16 torch reads a number that it lacks in float32."""
+    numbers = [one for one in (left, right) if not isinstance(one, ir.Value)]
+    is_narrow = context.result.dtype == ir.DataType.BFLOAT16
+    if is_narrow and any(in_bfloat16(number) != number for number in numbers):
+        return _wide_product(context, op_type, left, right)
+    return arithmetic(context, op_type, left, right)
+
+
+@rounds_once
+def _wide_product(context: Context, op_type: str, left: Operand, right: Operand) -> ir.Value:
+    return arithmetic(context, op_type, left, right)
 
 
 @translates("div")
@@ -78,13 +113,19 @@ def div(
     """Write ``left / right``, rounded down or towards zero on request."""
     if rounding_mode == "floor":
         return floor_divide(context, left, right)
+    if rounding_mode == "trunc":
+        return _truncated_quotient(context, left, right)
+    return _product(context, "Div", left, right)
+
+
+@rounds_once
+def _truncated_quotient(context: Context, left: Operand, right: Operand) -> ir.Value:
     quotient = arithmetic(context, "Div", left, right)
-    if rounding_mode == "trunc" and is_floating(quotient):
-        return truncated(context.build, quotient)
-    return quotient
+    return truncated(context.build, quotient) if is_floating(quotient) else quotient
 
 
 @translates("floor_divide")
+@rounds_once
 def floor_divide(context: Context, left: Operand, right: Operand) -> ir.Value:
     """Write ``left / right`` rounded down, exactly where the quotient itself would be rounded up."""
     build, dtype = context.build, context.result.dtype
@@ -273,6 +314,7 @@ def where(context: Context, condition: ir.Value, left: Operand, right: Operand) 
 
 
 @translates("addcmul")
+@rounds_once
 def addcmul(
     context: Context, value: ir.Value, left: ir.Value, right: ir.Value, factor: Scalar = 1
 ) -> ir.Value:
@@ -282,6 +324,7 @@ def addcmul(
 
 
 @translates("addcdiv")
+@rounds_once
 def addcdiv(
     context: Context, value: ir.Value, left: ir.Value, right: ir.Value, factor: Scalar = 1
 ) -> ir.Value:
@@ -291,6 +334,7 @@ def addcdiv(
 
 
 @translates("lerp")
+@rounds_once
 def lerp(context: Context, start: ir.Value, end: ir.Value, weight: Operand) -> ir.Value:
     """Write the point between two others, from the nearer one."""
     build = context.build
@@ -307,6 +351,7 @@ def lerp(context: Context, start: ir.Value, end: ir.Value, weight: Operand) -> i
 
 
 @translates("atan2")
+@rounds_once
 def atan2(context: Context, ordinate: ir.Value, abscissa: ir.Value) -> ir.Value:
     """Write the angle of a point."""
     build, dtype = context.build, context.result.dtype
@@ -321,6 +366,7 @@ def atan2(context: Context, ordinate: ir.Value, abscissa: ir.Value) -> ir.Value:
 
 
 @translates("hypot")
+@rounds_once
 def hypot(context: Context, left: ir.Value, right: ir.Value) -> ir.Value:
     """Write the length of the hypotenuse, without squares that overflow."""
     build = context.build

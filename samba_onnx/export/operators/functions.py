@@ -7,7 +7,7 @@ import math
 import onnx_ir as ir
 
 from samba_onnx.export.operators.elementwise import truncated
-from samba_onnx.export.operators.promotion import arithmetic, unary
+from samba_onnx.export.operators.promotion import arithmetic, rounds_once, unary
 from samba_onnx.export.operators.registry import Context, Translation, translates
 from samba_onnx.export.translation.builder import is_floating, sizes
 
@@ -72,6 +72,7 @@ def square(context: Context, value: ir.Value) -> ir.Value:
 
 
 def _logarithm(base: float) -> Translation:
+    @rounds_once
     def logarithm(context: Context, value: ir.Value) -> ir.Value:
         return context.build.multiply(unary(context, "Log", value), 1 / math.log(base))
 
@@ -89,6 +90,7 @@ def exp2(context: Context, value: ir.Value) -> ir.Value:
 
 
 @translates("log1p")
+@rounds_once
 def log1p(context: Context, value: ir.Value) -> ir.Value:
     """Write the logarithm of one more; near zero by a function that is exact there."""
     build = context.build
@@ -100,6 +102,7 @@ def log1p(context: Context, value: ir.Value) -> ir.Value:
 
 
 @translates("expm1", "special_expm1")
+@rounds_once
 def expm1(context: Context, value: ir.Value) -> ir.Value:
     """Write one less than the exponential; near zero by a function that is exact there."""
     build = context.build
@@ -117,6 +120,7 @@ def erfc(context: Context, value: ir.Value) -> ir.Value:
 
 
 @translates("sinc")
+@rounds_once
 def sinc(context: Context, value: ir.Value) -> ir.Value:
     """Write ``sin(pi x) / (pi x)``, which is one at zero."""
     build = context.build

@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
+from collections.abc import Callable
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
+import ml_dtypes
 import onnx_ir as ir
 import torch
 
-from samba_onnx.export.operators.registry import Context
-from samba_onnx.export.translation.builder import GraphBuilder, Operand, element, sizes
+from samba_onnx.export.operators.registry import Context, ResultSpec
+from samba_onnx.export.translation.builder import (
+    GraphBuilder,
+    Operand,
+    Scalar,
+    element,
+    sizes,
+)
 from samba_onnx.export.translation.dtypes import onnx_type, torch_type
 
+_NARROW: Final = ir.DataType.BFLOAT16
 _WIDER: Final = MappingProxyType(
     {
         ir.DataType.BOOL: ir.DataType.INT32,
@@ -64,6 +75,41 @@ def arithmetic(context: Context, op_type: str, left: Operand, right: Operand) ->
     wide = wider(dtype, op_type)
     one, other = build.value(left, wide), build.value(right, wide)
     return build.cast(build.binary(op_type, one, other, wide), dtype)
+
+
+def rounds_once(function: Callable[..., ir.Value]) -> Callable[..., ir.Value]:
+    """Let a translation of several operators compute in float32 what torch says is bfloat16.
+
+    A function of torch rounds its result, and nothing that it computes inside.
+
+    Args:
+        function: A translation with one result.
+    """
+
+    @functools.wraps(function)
+    def translation(context: Context, *arguments: Any) -> ir.Value:
+        if context.result.dtype != _NARROW:
+            return function(context, *arguments)
+        build, spec = context.build, ResultSpec(ir.DataType.FLOAT, context.result.shape)
+        wide = [
+            build.cast(one, ir.DataType.FLOAT)
+            if isinstance(one, ir.Value) and element(one) == _NARROW
+            else one
+            for one in arguments
+        ]
+        result = function(dataclasses.replace(context, results=(spec,)), *wide)
+        return build.cast(result, _NARROW)
+
+    return translation
+
+
+def in_bfloat16(number: Scalar) -> float:
+    """Return the number of bfloat16 that is nearest to another number.
+
+    Args:
+        number: Any number.
+    """
+    return float(ml_dtypes.bfloat16(number))
 
 
 def unary(context: Context, op_type: str, value: ir.Value) -> ir.Value:

@@ -9,7 +9,7 @@ import numpy as np
 import onnx_ir as ir
 
 from samba_onnx.export.operators.indexing import with_axis
-from samba_onnx.export.operators.promotion import wider
+from samba_onnx.export.operators.promotion import rounds_once, wider
 from samba_onnx.export.operators.registry import Context, Result, translates
 from samba_onnx.export.translation.builder import (
     GraphBuilder,
@@ -69,6 +69,7 @@ def cumsum(context: Context, value: ir.Value, dim: int, dtype: object = None) ->
 
 
 @translates("cumprod")
+@rounds_once
 def cumprod(context: Context, value: ir.Value, dim: int, dtype: object = None) -> ir.Value:
     """Multiply along an axis."""
     build, outcome = context.build, context.result
@@ -81,6 +82,7 @@ def cumprod(context: Context, value: ir.Value, dim: int, dtype: object = None) -
 
 
 @translates("logcumsumexp")
+@rounds_once
 def logcumsumexp(context: Context, value: ir.Value, dim: int) -> ir.Value:
     """Add up exponentials along an axis, in logarithms."""
     build = context.build

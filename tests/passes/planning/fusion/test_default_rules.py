@@ -80,6 +80,13 @@ CASES: dict[str, tuple[str, list[str]]] = {
             y = Transpose<perm = [0, 2, 1, 3]>(f) }""",
         ["attention: Transpose Cast Cast MatMul Mul Softmax Cast MatMul Transpose"],
     ),
+    "attention in bfloat16, by a factor that it lacks": (
+        """g (bfloat16[2, 4, 6, 8] q, bfloat16[2, 4, 6, 8] k, bfloat16[2, 4, 6, 8] v) => (y)
+           <float s = {0.3}> {
+            t = Transpose<perm = [0, 1, 3, 2]>(k) a = MatMul(q, t) w = Cast<to = 1>(a)
+            b = Div(w, s) n = Cast<to = 16>(b) d = Softmax(n) y = MatMul(d, v) }""",
+        ["attention: Transpose MatMul Cast Div Cast Softmax MatMul"],
+    ),
     "attention as one operator": (
         f"""g ({ATTENTION}) => (y) {{ a = Attention(q, k, v)
             y = Transpose<perm = [0, 2, 1, 3]>(a) }}""",

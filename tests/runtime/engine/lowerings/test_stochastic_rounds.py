@@ -27,14 +27,14 @@ SPECIALS = np.array(
 """Numbers of bfloat16, and what is none."""
 
 
-def model(size: int, stream: int = 0) -> ModelProto:
+def model(size: int | str, stream: int = 0) -> ModelProto:
     rounding = f"samba.StochasticRound<stream={stream}>(x, seed)"
     return parser.parse_model(
         HEADER + f"g (float[{size}] x, int32 seed) => (bfloat16[{size}] y) {{ y = {rounding} }}"
     )
 
 
-def rounder(size: int, stream: int = 0) -> Callable[[Floats, int], Floats]:
+def rounder(size: int | str, stream: int = 0) -> Callable[[Floats, int], Floats]:
     """Return what rounds by onnxruntime, which hands out no bfloat16."""
     proto = model(size, stream)
     expand_stochastic_rounds(proto)
@@ -146,6 +146,12 @@ def test_both_engines_round_the_same(size: int) -> None:
         rounded = rounder(size, stream)(x, seed)
         np.testing.assert_array_equal(rounded, stochastic_round(x, seed, stream))
         np.testing.assert_array_equal(rounded, rounder(size, stream)(x, seed))
+
+
+@pytest.mark.parametrize("shape", [(0,), (3, 0), (0, 3), (2, 0, 3)])
+def test_what_has_no_elements_keeps_its_shape(shape: tuple[int, ...]) -> None:
+    result = rounder(",".join(map(str, shape)))(np.zeros(shape, np.float32), 1)
+    assert result.shape == shape
 
 
 def test_all_sixteen_bits_count() -> None:
