@@ -8,6 +8,7 @@ outputs, new values of buffers and the gradient of each parameter are compared.
 
 from __future__ import annotations
 
+import functools
 import json
 from collections import Counter
 from collections.abc import Mapping
@@ -77,8 +78,8 @@ def compare_module(
 
     Raises:
         ModelError: The module cannot be exported.
-        UsageError: The PEF is not of this module or is for several RDUs, or the module cannot run on
-            its own inputs.
+        UsageError: The PEF is not of this module, is for several RDUs or trains by mini-batches that are
+            mapped spatially, or the module cannot run on its own inputs.
         ExecutionError: The engine fails on the PEF.
     """
     refuse_several(pef)
@@ -86,10 +87,20 @@ def compare_module(
     try:
         with computing_in(stored_precision(pef.manifest.metadata)):
             if trains(pef):
+                _refuse_spatial(pef, graph)
                 return _compare_training(model, pef, graph, threads)
             return _compare_forward(model, pef, graph, threads)
     except NotComparableError as obstacle:
         raise UsageError(f"the module cannot be compared with the PEF: {obstacle}") from None
+
+
+def _refuse_spatial(pef: Pef, graph: Graph) -> None:
+    """Refuse gradients that are those of several mini-batches, each with a step behind it."""
+    if graph.spatial_batches:
+        raise UsageError(
+            f"{pef.path} trains by {graph.spatial_batches} mini-batches in a run, and compare runs the module "
+            "once: for inner values and gradients convert without --num-spatial-batches"
+        )
 
 
 def trains(pef: Pef) -> bool:
@@ -159,7 +170,7 @@ class _TorchValues:
             if isinstance(values.get(node), Tensor) and node.op == "call_function"
         }
 
-    @property
+    @functools.cached_property
     def exact(self) -> Results | None:
         """Values in float64; None where an operator insists on another type."""
         try:
