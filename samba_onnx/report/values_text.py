@@ -37,7 +37,10 @@ def values_text(report: ValueComparisonReport, rows: int | None = 12) -> Rendera
     beyond = sum(one.passed and (one.of_allowed or 0) > 1 for one in report.values)
     if beyond:
         parts += [
-            Text(f"{count_text(beyond, 'value')} beyond 1 of allowed: torch's own are as far off")
+            Text(
+                f"{count_text(beyond, 'value')} beyond 1 of allowed held: torch's own result in the same type is "
+                "as far from that of float64"
+            )
         ]
     if report.advice:
         parts += [Text(""), Text(report.advice)]
