@@ -44,6 +44,7 @@ from samba_onnx.workflows.checking.roundings import Roundings, wide, widened
 from samba_onnx.workflows.checking.running import feeds_of
 from samba_onnx.workflows.checking.torch_runs import FAILURES, Results, TorchRuns
 from samba_onnx.workflows.compared_values import ComparedValue, ValueComparison
+from samba_onnx.workflows.mini_batches import refuse_mini_batches
 from samba_onnx.workflows.output_errors import ChosenTolerances
 from samba_onnx.workflows.parallel import refuse_several
 from samba_onnx.workflows.pef_values import PefValues
@@ -87,20 +88,11 @@ def compare_module(
     try:
         with computing_in(stored_precision(pef.manifest.metadata)):
             if trains(pef):
-                _refuse_spatial(pef, graph)
+                refuse_mini_batches(pef, graph)
                 return _compare_training(model, pef, graph, threads)
             return _compare_forward(model, pef, graph, threads)
     except NotComparableError as obstacle:
         raise UsageError(f"the module cannot be compared with the PEF: {obstacle}") from None
-
-
-def _refuse_spatial(pef: Pef, graph: Graph) -> None:
-    """Refuse gradients that are those of several mini-batches, each with a step behind it."""
-    if graph.spatial_batches:
-        raise UsageError(
-            f"{pef.path} trains by {graph.spatial_batches} mini-batches in a run, and compare runs the module "
-            "once: for inner values and gradients convert without --num-spatial-batches"
-        )
 
 
 def trains(pef: Pef) -> bool:

@@ -2,37 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
-import numpy as np
-
 from samba_onnx.errors import UsageError
 from samba_onnx.export.capture.precision import computing_in
 from samba_onnx.export.capture.samba_calls import samba_calls
 from samba_onnx.facts.defaults import DEFAULT_ENGINE
 from samba_onnx.facts.precisions import stored_precision
 from samba_onnx.pef import Pef
-from samba_onnx.pef.manifest import Graph
 from samba_onnx.tensor.arrays import to_array
 from samba_onnx.workflows.checking.outcome import NotComparableError
 from samba_onnx.workflows.checking.own_inputs import fitting_runs
+from samba_onnx.workflows.mini_batches import in_each_batch
 from samba_onnx.workflows.output_errors import ChosenTolerances
 from samba_onnx.workflows.torch_models import TorchModel, export_model
 from samba_onnx.workflows.trials import Verification
 from samba_onnx.workflows.verification import verify_results
-
-
-def _in_each_batch(pef: Pef, graph: Graph, arrays: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a run of several mini-batches has where each of them has the same."""
-    symbols = {symbol.name: symbol for symbol in pef.manifest.symbols}
-    times = graph.spatial_batches or 1
-    return {
-        name: array
-        if symbols[name].batch_shape is None
-        else np.concatenate([np.atleast_1d(array)] * times)
-        for name, array in arrays.items()
-    }
 
 
 @samba_calls()
@@ -83,7 +66,7 @@ def verify_module(
     run = "the example inputs" + (f" ({fitting.condition})" if fitting.condition else "")
     if graph.spatial_batches:
         run += f", in each of {graph.spatial_batches} mini-batches"
-        inputs, outputs = (_in_each_batch(pef, graph, arrays) for arrays in (inputs, outputs))
+        inputs, outputs = (in_each_batch(pef, graph, arrays) for arrays in (inputs, outputs))
     limits = ChosenTolerances(rtol, atol)
     return verify_results(
         pef, run, inputs, outputs, against="torch", limits=limits, threads=threads, engine=engine
