@@ -11,14 +11,26 @@ from samba_onnx.errors import UsageError
 from samba_onnx.pef import Pef
 from samba_onnx.pef.manifest import Graph
 
-__all__ = ["in_each_batch", "refuse_mini_batches"]
+__all__ = ["in_each_batch", "refuse_mini_batches", "run_name"]
+
+
+def run_name(graph: Graph, condition: str) -> str:
+    """Return what reports call a run on example inputs.
+
+    Args:
+        graph: The graph that runs.
+        condition: What was replaced in the inputs; empty for nothing.
+    """
+    name = "the example inputs" + (f" ({condition})" if condition else "")
+    batches = graph.spatial_batches
+    return f"{name}, in each of {batches} mini-batches" if batches else name
 
 
 def in_each_batch(pef: Pef, graph: Graph, arrays: Mapping[str, Any]) -> dict[str, Any]:
     """Return what a run of several mini-batches has where each of them has the same.
 
     Args:
-        pef: A PEF that is mapped spatially.
+        pef: Any; one that is not mapped spatially has no mini-batches.
         graph: Its graph.
         arrays: Inputs or outputs of one mini-batch, by name.
 
