@@ -6,6 +6,7 @@ import doctest
 import json
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -142,6 +143,23 @@ def test_the_commands_of_the_readme_run_in_their_order(folder: Path) -> None:
         assert "Traceback" not in answer.stderr
     # The sample model runs on the RDU in whole where its dynamic dimensions get sizes, as they do.
     assert not any(statuses.values()), statuses
+
+
+@pytest.mark.slow  # an LSTM at full size
+def test_the_report_of_the_readme_is_that_of_its_command(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    from models.cache import cached_onnx
+
+    (block,) = [body for page, body in _blocks("console") if page == "README.md"]
+    build, convert, *report = block.splitlines()
+    assert build == "$ python -m models lstm lstm.onnx"
+    shutil.copytree(cached_onnx("lstm", "full").parent, tmp_path, dirs_exist_ok=True)
+    port = Path(sys.executable).with_name("samba-port")
+    words = shlex.split(convert.removeprefix("$ samba-port "))
+    answer = subprocess.run([port, *words], cwd=tmp_path, capture_output=True, text=True)
+    assert answer.returncode == 0, answer.stderr
+    assert report[-1].strip() == "..."
+    assert answer.stdout.splitlines()[: len(report) - 1] == report[:-1]
 
 
 def test_links_lead_to_files() -> None:

@@ -28,8 +28,6 @@ class Counts:
     transfers: int
     bytes: int
     """Copied between host and device: inputs, outputs, and what crosses a boundary."""
-    microseconds: float
-    """Modelled: sections, transfers, and what runs on the CPU as far as that is modelled."""
     fallbacks: Mapping[str, int] = field(default_factory=dict)
     """Nodes on the CPU by operator."""
 
@@ -58,6 +56,5 @@ def _counts(manifest: Manifest) -> Counts:
         boundaries=len(report.boundaries),
         transfers=sum(total.transfers for total in report.transfers_per_run),
         bytes=sum(total.bytes for total in report.transfers_per_run),
-        microseconds=round(report.modelled_time.total_seconds * 1e6, 2),
         fallbacks=dict(sorted(fallen.items())),
     )

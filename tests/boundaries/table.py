@@ -24,7 +24,7 @@ class Row:
     """One architecture."""
 
     before: Counts
-    """By ``BEFORE``, of the same ONNX model; it modelled no time of the CPU."""
+    """By ``BEFORE``, of the same ONNX model."""
     after: Counts
 
     @classmethod

@@ -51,7 +51,7 @@ def test_the_page_is_that_of_the_table() -> None:
 
 @pytest.mark.representative
 def test_what_is_worse_is_told(tmp_path: Path) -> None:
-    counts = Counts(2, 5, 640, 50.0, {"TopK": 1})
+    counts = Counts(2, 5, 640, {"TopK": 1})
     row = Row(dataclasses.replace(counts, boundaries=4), counts)
     assert not difference(counts, row)
     assert not difference(dataclasses.replace(counts, boundaries=0, bytes=1), row)

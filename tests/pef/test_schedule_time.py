@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from samba_onnx.passes.targets import load_target
-from samba_onnx.pef.manifest import Cause, Direction, Transfer
+from samba_onnx.pef.manifest import Call, Cause, Direction, Fallback, Section, Transfer
 from samba_onnx.pef.schedule_time import ScheduleTime, call_seconds, schedule_time
 from samba_onnx.pef.timing import SectionTime
 from tests.report.samples import all_on_rdu, detector
@@ -82,3 +82,79 @@ def test_an_exchange_streams_beside_the_section_before_it(
     # Of a device of which only peak figures are known nothing is said to overlap.
     plain = schedule_time(graph, stages, replace(target, timing=None))
     assert plain.collectives == sent + 0.125
+
+
+LINKED = replace(
+    load_target("sn30").summary,
+    rdu_link_bytes_per_second=2.0**20,
+    rdu_link_latency_seconds=0.125,
+)
+BUSY = SectionTime(compute=4.0)
+FALLBACK = replace(detector().fallbacks[0], seconds=1.0)
+
+
+def overlapped(*program: SectionTime | Fallback | float | None) -> ScheduleTime:
+    """Return the times of a program: sections, fallbacks, and exchanges by what they take behind their latency.
+
+    None is a section of which only the sum is known, 4 seconds.
+    """
+    (section,), graph = all_on_rdu().sections, all_on_rdu().graphs[0]
+    stages: dict[int, Section | Fallback] = {}
+    copies: list[Transfer] = []
+    for number, stage in enumerate(program, start=5):
+        if isinstance(stage, Fallback):
+            stages[number] = replace(stage, id=number)
+        elif isinstance(stage, float):
+            size = int(stage * 2**20)
+            seconds = LINKED.exchange_seconds(size)
+            way, cause = Direction.RDU_TO_RDU, Cause.COLLECTIVE
+            copies.append(Transfer("x", size, way, cause, seconds, number))
+            stages[number] = replace(section, id=number, seconds=0.0, time=SectionTime())
+        else:
+            seconds = 4.0 if stage is None else stage.seconds
+            stages[number] = replace(section, id=number, seconds=seconds, time=stage)
+    up = Transfer("x", 64, Direction.HOST_TO_RDU, Cause.INPUT, 2.0, None)
+    calls = tuple(Call(number, number) for number in stages)
+    graph = replace(graph, calls=calls, run_transfers=(up, *copies))
+    whole = schedule_time(graph, stages, LINKED)
+    by_call, once = call_seconds(graph, stages, LINKED)
+    assert sum(by_call.values()) + once == whole.total
+    # A copy that belongs to no call is made before the first one.
+    plain = replace(graph, run_transfers=tuple(copies))
+    alone, _ = call_seconds(plain, stages, LINKED)
+    assert {call: by_call[call] - alone.get(call, 0.0) for call in by_call} == {
+        call: 2.0 if call == min(by_call) else 0.0 for call in by_call
+    }
+    return whole
+
+
+@pytest.mark.parametrize(
+    ("program", "collectives"),
+    [
+        ((3.0,), 3.125),  # nothing goes on before the first section
+        ((BUSY, 0.25), 0.125),
+        ((BUSY, 3.0, 3.0), 3.0 + 2 * 0.125 - 1.0),  # the second one beside what is left
+        ((BUSY, 4.0, 3.0), 3.0 + 2 * 0.125),
+        ((BUSY, SectionTime(), 3.0), 0.125),  # what only renames elements is no section
+        ((BUSY, FALLBACK, 3.0), 3.125),  # a fallback waits for the section
+        ((BUSY, None, 3.0), 3.125),  # of a section whose parts are not known nothing is said
+        ((), 0.0),
+    ],
+)
+def test_what_an_exchange_goes_on_beside(
+    program: tuple[SectionTime | Fallback | float | None, ...], collectives: float
+) -> None:
+    time = overlapped(*program)
+    assert time.collectives == collectives
+    assert time.host_transfers == 2.0
+    assert time.cpu == (1.0 if FALLBACK in program else 0.0)
+
+
+def test_launches_of_a_spatial_run_are_made_once_and_known_where_parts_are() -> None:
+    (section,), graph = all_on_rdu().sections, all_on_rdu().graphs[0]
+    time = SectionTime(launch=8.0, compute=4.0)
+    timed = replace(section, id=1, time=time, seconds=time.seconds)
+    summed = replace(section, id=2, time=None, seconds=3.0)
+    graph = replace(graph, calls=(Call(0, 1), Call(1, 2)), run_transfers=(), spatial_batches=5)
+    by_call, once = call_seconds(graph, {1: timed, 2: summed}, LINKED)
+    assert (by_call, once) == ({0: 4.0, 1: 3.0}, 8.0)

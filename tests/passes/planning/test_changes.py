@@ -7,11 +7,12 @@ import pytest
 
 from samba_onnx.passes.planning import changes as module
 from samba_onnx.passes.planning.changes import PlacedGraph, changes
+from samba_onnx.passes.planning.fusion.patterns import NO_RULES, FusionRules
 from samba_onnx.passes.planning.hosts import load_host
-from samba_onnx.passes.planning.measuring import measure
+from samba_onnx.passes.planning.measuring import Measure, measure
 from samba_onnx.passes.planning.optimum import Machine
 from tests.passes.planning.plan_samples import target
-from tests.passes.planning.test_islands import JOINED_SPLITS, SPLITS, SPLITS_CPU
+from tests.passes.planning.test_islands import JOINED_SPLITS, SPLITS_CPU
 from tests.passes.planning.test_optimum import Case
 
 CHAIN = """g (float[64,64] x, float[64,64] w) => (float[64,64] y)
@@ -41,10 +42,29 @@ def test_a_plan_moves_supported_nodes_where_that_is_allowed_and_cheaper() -> Non
 
 
 def test_a_plan_without_a_reason_has_the_sections_that_rules_make() -> None:
-    case = Case(SPLITS, cpu=SPLITS_CPU)
-    machine = Machine(target(), load_host(), "o1", JOINED_SPLITS)
-    graph = PlacedGraph("g", case.model, case.placement, case.roles, machine, (), False)
-    assert graph.lifted(()) == measure(case.model, case.placement, machine, case.roles)
+    """With one section of all Splits the index stays on the RDU, with three it would not."""
+    text = """g (float[16] z) => (x, y) <int64[1] one={1}> {
+        p1, q1 = Split<num_outputs=2>(z)
+        n = Neg(z)
+        p2, q2 = Split<num_outputs=2>(p1)
+        p3, q3 = Split<num_outputs=2>(q2)
+        w = Relu(z)
+        u = Shape(w)
+        c = Cos(w)
+        i = Add(u, one)
+        v = Neg(c)
+        x = com.example.Use(i, n, p2)
+        y = com.example.Use(v, p1, q2, p3)
+    }"""
+    case = Case(text, cpu=SPLITS_CPU)
+
+    def lifted(rules: FusionRules) -> Measure:
+        machine = Machine(target(), load_host(), "o1", rules)
+        graph = PlacedGraph("g", case.model, case.placement, case.roles, machine, (), False)
+        assert graph.lifted(()) == measure(case.model, case.placement, machine, case.roles)
+        return graph.lifted(())
+
+    assert lifted(JOINED_SPLITS).transfers > lifted(NO_RULES).transfers
 
 
 def test_of_a_large_graph_the_reasons_with_most_nodes_are_measured(

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
 from samba_onnx.passes.planning.costs import cost
@@ -16,10 +19,24 @@ from samba_onnx.passes.planning.host_costs import host_seconds
 from samba_onnx.passes.planning.hosts import load_host
 from samba_onnx.passes.planning.measuring import Measure, measure
 from samba_onnx.passes.planning.optimum import Machine
+from samba_onnx.passes.planning.partitioning import partition
+from samba_onnx.passes.planning.plan import plan
+from samba_onnx.passes.planning.roles import Roles
+from samba_onnx.passes.planning.sectioning import cut
 from samba_onnx.passes.targets import load_target
-from tests.passes.planning.plan_samples import LATENCY, LINK, figures, target
+from samba_onnx.pef.schedule_time import schedule_time
+from tests.passes.planning.plan_samples import (
+    LATENCY,
+    LINK,
+    ToyTarget,
+    figures,
+    placement,
+    target,
+)
 from tests.passes.planning.test_islands import JOINED_SPLITS, SPLITS, SPLITS_CPU
 from tests.passes.planning.test_optimum import Case
+from tests.passes.planning.test_records import exchanging
+from tests.passes.planning.test_timing import TIMING
 
 MACHINE = Machine(target(), load_host(), "o3")
 
@@ -83,6 +100,32 @@ def test_a_loop_on_the_device_is_launched_once() -> None:
     assert timing is not None
     saved = seconds("sn40l") - seconds("sn40l:kernel-looping")
     assert saved == pytest.approx(3 * timing.launch_seconds, rel=1e-9)
+
+
+SMALL = ToyTarget(
+    replace(
+        figures(sram=40),
+        timing=TIMING,
+        rdu_link_bytes_per_second=2.0**30,
+        rdu_link_latency_seconds=2.0**-16,
+    )
+)
+"""A device with room on the chip for one of two sections, of 32 bytes each, around an exchange."""
+
+
+@pytest.mark.parametrize(("device", "launches"), [(load_target("sn40l"), 1), (SMALL, 2)])
+def test_what_goes_on_around_an_exchange_is_measured_as_it_is_planned(
+    device: Any, launches: int
+) -> None:
+    model = exchanging()
+    homes = placement(model)
+    groups = cut(partition(model, homes), device, "o3")
+    found = plan(model, groups, device, graph_name="g", weight_names=(), placement=homes)
+    time = schedule_time(found.graph, {one.id: one for one in found.sections}, device.summary)
+    assert time.launch == launches * device.summary.timing.launch_seconds
+    assert time.collectives > 0
+    measured = measure(model, homes, Machine(device, load_host(), "o3"), Roles.of(model.graph))
+    assert measured.seconds == pytest.approx(time.total, rel=1e-12)
 
 
 def test_what_is_computed_at_load_and_what_nobody_can_tell_take_no_time() -> None:
