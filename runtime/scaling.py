@@ -14,7 +14,7 @@ from samba_onnx.errors import UsageError
 from samba_onnx.facts.dtypes import tensor_element
 from samba_onnx.pef.gradients import GradientBucket, gradient_buckets, host_transfer, ring_transfer
 from samba_onnx.pef.manifest import Direction, Graph, Manifest, Symbol
-from samba_onnx.pef.schedule_time import call_seconds, run_time
+from samba_onnx.pef.schedule_time import call_seconds, places, run_time
 from samba_onnx.runtime.reducing import ReductionMode
 from samba_onnx.runtime.reduction_plans import ReductionPlan, ReductionPlanner, reduction_place
 from samba_onnx.runtime.schedule import GraphSchedule, Step
@@ -70,7 +70,8 @@ class StepModel:
         self._target = manifest.target
         self._batches = graph.spatial_batches or 1
         self._alone = run_time(manifest, graph)
-        self._times, once = call_seconds(graph, manifest.stages(), manifest.target)
+        regions = places(manifest.symbols)
+        self._times, once = call_seconds(graph, manifest.stages(), manifest.target, regions)
         self._once = once + self._alone.residents
         self._schedule = GraphSchedule(manifest, graph)
         self._planner = ReductionPlanner(self._schedule, self.buckets)
