@@ -8,7 +8,7 @@ import samba_onnx
 from docs.generators.legalisation import PAGE
 from samba_onnx.pef.manifest import Manifest
 from samba_onnx.report.report import Report
-from samba_onnx.report.units import byte_text, second_text
+from samba_onnx.report.units import byte_text
 
 CHOICES = {"none": ("all",), "auto": ()}
 """Rules that are left out, by the page's word."""
@@ -25,7 +25,6 @@ def fallbacks_and_copies(manifest: Manifest) -> tuple[str, ...]:
         f"{len(manifest.fallbacks)}",
         f"{sum(total.transfers for total in report.transfers_per_run)}",
         byte_text(sum(total.bytes for total in report.transfers_per_run)),
-        second_text(report.modelled_time.total_seconds),
     )
 
 
@@ -67,8 +66,7 @@ def head_rows() -> list[str]:
         cells = []
         for left_out in CHOICES.values():
             report = Report.from_manifest(samba_onnx.analyze(proto, no_legalise=left_out))
-            seconds = second_text(report.modelled_time.total_seconds)
-            cells.append(f"{report.coverage.cpu_nodes}, {seconds}")
+            cells.append(f"{report.coverage.cpu_nodes}")
         rows.append(row(words, *cells))
     return rows
 
