@@ -21,12 +21,14 @@ if TYPE_CHECKING:
     from samba_onnx.workflows.fitting import FitSearch, LargestSize, SizePlan
 
 __all__ = [
+    "AbsentFitOption",
     "FitMultipleOption",
     "FitOption",
     "Sizing",
     "fit_report",
     "onnx_sizing",
     "refuse_fit",
+    "refuse_fit_of_a_pef",
 ]
 
 FitOption = Annotated[
@@ -49,6 +51,26 @@ FitMultipleOption = Annotated[
         rich_help_panel=SHAPES,
     ),
 ]
+
+
+AbsentFitOption = Annotated[list[str] | None, typer.Option("--fit", hidden=True)]
+"""For convert, which lacks it, so that it can say where it is."""
+
+
+def refuse_fit_of_a_pef(texts: Sequence[str] | None) -> None:
+    """Refuse to look for a size where a PEF of the stated sizes is made.
+
+    Args:
+        texts: The dimensions that are asked for.
+
+    Raises:
+        UsageError: There is one.
+    """
+    if texts:
+        raise UsageError(
+            f"convert makes a PEF of the sizes that the model has or --dim states: samba-port analyze MODEL "
+            f"--fit {texts[0]} finds the largest that fits"
+        )
 
 
 def refuse_fit(

@@ -35,6 +35,7 @@ from samba_onnx.program.dataflow import Dataflow, name_of
 from samba_onnx.program.kinds import SectionType, SymbolKind
 from samba_onnx.program.program import Part, Program
 from samba_onnx.safety.collecting import collections_deferred
+from samba_onnx.safety.frames import frames_together
 from samba_onnx.workflows.changes import graph_changes
 from samba_onnx.workflows.manifests import argin_records, graph_records
 from samba_onnx.workflows.packaging import PlannedGraph
@@ -105,6 +106,7 @@ class PlannedPrograms:
     """Whole content of residents of which every RDU has a shard, and which the model gives."""
 
 
+@frames_together
 @collections_deferred()
 def plan_programs(
     programs: Sequence[Program], source: SourceModel, settings: CompilerSettings
@@ -143,6 +145,7 @@ def plan_programs(
     return _whole(programs, results, legalised, graphs, source, settings, cutter)
 
 
+@frames_together
 @collections_deferred()
 def plan_sizes(
     load: Callable[[], Program],

@@ -36,6 +36,7 @@ from samba_onnx.pef.manifest import Manifest
 from samba_onnx.program.program import Program
 from samba_onnx.safety.collecting import collections_deferred
 from samba_onnx.safety.files import printable
+from samba_onnx.safety.frames import frames_together
 from samba_onnx.tensor.arrays import compiled_array, to_array
 from samba_onnx.tensor.lazy_parameters import LAZY
 from samba_onnx.workflows.checking.inference import compare_with_eager
@@ -330,6 +331,7 @@ def torch_program(
     return export_model(model).program
 
 
+@frames_together
 @collections_deferred()
 def _from_archive(path: str) -> TorchModel:
     program = load_exported_program(path)

@@ -219,3 +219,10 @@ def test_torch_axes_that_cannot_be_told(
     result = samba_port("analyze", "unclear_training:training", "--train", "--fit", "seq")
     assert result.status == 2
     assert "x [3, 8], label [3]" in result.err
+
+
+def test_convert_says_where_the_question_is_answered(samba_port: SambaPort, model: Path) -> None:
+    result = samba_port("convert", model, "--fit", "batch")
+    assert (result.status, result.out) == (2, "")
+    assert "samba-port analyze MODEL --fit batch finds the largest" in result.err
+    assert not model.with_suffix(".pef").exists()

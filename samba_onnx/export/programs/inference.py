@@ -39,6 +39,7 @@ from samba_onnx.facts.names import FreeNames, root_name, updated_name, written_n
 from samba_onnx.program.kinds import SectionType, SymbolKind
 from samba_onnx.program.program import DEFAULT_GRAPH, ArginSpec, Part, Program
 from samba_onnx.safety.collecting import collections_deferred
+from samba_onnx.safety.frames import frames_together
 from samba_onnx.tensor import SambaTensor
 from samba_onnx.tensor.modules import member_names
 
@@ -100,6 +101,7 @@ def inference_program(
     ).program
 
 
+@frames_together
 @collections_deferred()
 def export_inference(
     module: nn.Module,
@@ -132,6 +134,7 @@ def export_inference(
     return _Writer(module, graph, root_name(module, prefix)).exported(name)
 
 
+@frames_together
 @collections_deferred()
 def export_program(
     program: ExportedProgram, module: nn.Module, root: str, *, name: str = DEFAULT_GRAPH

@@ -47,8 +47,10 @@ from samba_onnx.facts.names import (
 from samba_onnx.program.kinds import SymbolKind
 from samba_onnx.program.program import DEFAULT_GRAPH, ArginSpec, Part, Program
 from samba_onnx.safety.collecting import collections_deferred
+from samba_onnx.safety.frames import frames_together
 
 
+@frames_together
 @collections_deferred()
 def export_training(
     module: nn.Module,
