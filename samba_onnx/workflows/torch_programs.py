@@ -57,7 +57,7 @@ def keeps_activations(level: str) -> bool:
     levels it would be a section of its own, which moves more bytes than it saves.
 
     Args:
-        level: Of the sections.
+        level: One of ``o0``, ``o1`` and ``o3``.
     """
     return level != "o3"
 
@@ -224,14 +224,7 @@ def trained_program(
             f"{type(model).__name__} is to be trained, within torch.inference_mode(), where torch "
             "computes no gradients: compile and trace outside of it; torch.no_grad() is no obstacle"
         )
-    exported = export_training(
-        model,
-        inputs,
-        loss_indices=training.loss_indices,
-        name=DEFAULT_GRAPH,
-        gradient_accumulation=training.gradient_accumulation,
-        keeps_activations=training.keeps_activations,
-    )
+    exported = export_training(model, inputs, name=DEFAULT_GRAPH, **dataclasses.asdict(training))
     assert exported.losses is not None
     notes = logged_notes(model, exported.captured)
     notes += _loss_notes(model, exported.losses, exported.outputs)

@@ -80,11 +80,9 @@ def export_training(
         name: The program's name.
         prefix: Leads the names of all parameters and outputs.
         input_names: Names of the flat inputs that are tensors, instead of those of the arguments.
-        gradient_accumulation: Whether the backward adds to the gradients that there are; a part of
-            type ZEROGRAD, which comes first, sets them to zero.
+        gradient_accumulation: Whether the backward adds to gradients, which a part ZEROGRAD sets to zero.
         input_gradients: Names of inputs that get a gradient ``<input>__grad`` as well.
-        keeps_activations: Whether the forward keeps what the backward reads, rather than the fewest bytes
-            that it can be computed from; see ``partition``.
+        keeps_activations: Whether the forward keeps what the backward reads; see ``partition``.
 
     Raises:
         UsageError: An input does not fit ``forward``, or a named loss or input does not exist.
