@@ -1,7 +1,8 @@
 """How long a training step is modelled to take on several replicas, each with an RDU of its own.
 
 What begins when, and who waits for whom, is what the runtime executes: its own plan of reductions, walked
-through with modelled times instead of sessions. Sections and fallbacks follow each other. Reductions
+through with modelled times instead of sessions. Sections and fallbacks follow each other, and each takes by how
+much it and its copies make the run of one RDU longer. Reductions
 follow each other, too, on the links, beside the sections.
 """
 
