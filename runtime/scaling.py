@@ -1,7 +1,8 @@
 """How long a training step is modelled to take on several replicas, each with an RDU of its own.
 
 What begins when, and who waits for whom, is what the runtime executes: its own plan of reductions, walked
-through with modelled times instead of sessions. Sections and fallbacks follow each other. Reductions
+through with modelled times instead of sessions. Sections and fallbacks follow each other, and each takes by how
+much it and its copies make the run of one RDU longer. Reductions
 follow each other, too, on the links, beside the sections.
 """
 
@@ -14,7 +15,7 @@ from samba_onnx.errors import UsageError
 from samba_onnx.facts.dtypes import tensor_element
 from samba_onnx.pef.gradients import GradientBucket, gradient_buckets, host_transfer, ring_transfer
 from samba_onnx.pef.manifest import Direction, Graph, Manifest, Symbol
-from samba_onnx.pef.schedule_time import call_seconds, run_time
+from samba_onnx.pef.schedule_time import call_seconds, places, run_time
 from samba_onnx.runtime.reducing import ReductionMode
 from samba_onnx.runtime.reduction_plans import ReductionPlan, ReductionPlanner, reduction_place
 from samba_onnx.runtime.schedule import GraphSchedule, Step
@@ -70,7 +71,8 @@ class StepModel:
         self._target = manifest.target
         self._batches = graph.spatial_batches or 1
         self._alone = run_time(manifest, graph)
-        self._times, once = call_seconds(graph, manifest.stages(), manifest.target)
+        regions = places(manifest.symbols)
+        self._times, once = call_seconds(graph, manifest.stages(), manifest.target, regions)
         self._once = once + self._alone.residents
         self._schedule = GraphSchedule(manifest, graph)
         self._planner = ReductionPlanner(self._schedule, self.buckets)

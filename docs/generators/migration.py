@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
+from samba_onnx.facts.roundings import SETTINGS
 from samba_onnx.sambaflow.symbols import HOME, MISSING, MODULES, ROOT, missing
 from samba_onnx.sessions import SambaSession
 from samba_onnx.sessions.arguments import ARGUMENTS, Argument
@@ -114,6 +115,9 @@ def _reason(argument: Argument) -> str:
     """Why an argument changes nothing."""
     if argument.beside:
         return f"a hint to the compiler without `--{argument.beside.replace('_', '-')}`; with it, programs are cut"
+    effective = [f"`{value}`" for name, value in SETTINGS if name == argument.name]
+    if effective:
+        return f"a hint to the compiler, but for {effective[0]}, which takes effect ([precision.md](precision.md#stochastic-rounding))"
     return argument.idle or "a hint to the compiler"
 
 

@@ -90,7 +90,12 @@ def measure(
             seconds += sum(host_seconds(node, machine.host) or 0.0 for node in nodes)
             records[place] = Fallback(**vars(_stage(place, stage)), seconds=seconds)
     records |= {one.id: one for one in _sections(stages, target, roles, instead)}
-    time = schedule_time(graph, records, target.summary)
+    regions = {
+        name_of(value): roles.region(value)
+        for stage in stages
+        for value in (*stage.inputs, *stage.outputs)
+    }
+    time = schedule_time(graph, records, target.summary, regions)
     return Measure(len(transfers), sum(transfer.bytes for transfer in transfers), time.total)
 
 

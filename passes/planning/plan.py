@@ -44,7 +44,7 @@ from samba_onnx.pef.manifest import (
     Stage,
     Symbol,
 )
-from samba_onnx.pef.schedule_time import schedule_time
+from samba_onnx.pef.schedule_time import places, schedule_time
 from samba_onnx.pef.target_summary import TargetSummary
 from samba_onnx.program.dataflow import is_weight, name_of
 from samba_onnx.program.kinds import RESIDENT_KINDS, SymbolKind
@@ -83,7 +83,7 @@ class GraphPlan:
         """
         stages: dict[int, Section | Fallback] = {one.id: one for one in self.sections}
         stages |= {one.id: one for one in self.fallbacks}
-        return schedule_time(self.graph, stages, self.target).total
+        return schedule_time(self.graph, stages, self.target, places(self.symbols)).total
 
 
 def plan(

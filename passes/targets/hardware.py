@@ -7,12 +7,13 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from samba_onnx.passes.targets.files import TargetProfile
-from samba_onnx.passes.targets.schema import Figure, HardwareFile, TimingFile
+from samba_onnx.passes.targets.schema import Ability, Figure, HardwareFile, TimingFile
 from samba_onnx.pef.target_summary import Assumption, TargetSummary, Tier
 from samba_onnx.pef.timing import TimingFigures
 
 TIERS: tuple[Literal["sram", "hbm", "ddr"], ...] = ("sram", "hbm", "ddr")
 """From nearest to the compute units to farthest."""
+_OVERLAPS = ("to_rdu", "to_host", "cpu")
 
 
 def summarise(profile: TargetProfile) -> TargetSummary:
@@ -20,6 +21,8 @@ def summarise(profile: TargetProfile) -> TargetSummary:
     hardware = profile.hardware
     figures = _figures(hardware)
     values = {name: figure.value for name, (figure, _) in figures.items()}
+    stated = {f"overlaps.{name}": getattr(hardware, f"overlaps_{name}") for name in _OVERLAPS}
+    abilities = {name: ability for name, ability in stated.items() if ability is not None}
     return TargetSummary(
         name=profile.name,
         tiers=tuple(
@@ -38,13 +41,28 @@ def summarise(profile: TargetProfile) -> TargetSummary:
         link_latency_seconds=values["link.latency"],
         rdu_link_bytes_per_second=values.get("rdu_link.bytes_per_second", 0.0),
         rdu_link_latency_seconds=values.get("rdu_link.latency", 0.0),
-        assumptions=tuple(
-            Assumption(name, figure.value, unit, figure.note)
-            for name, (figure, unit) in figures.items()
-            if figure.evidence == "assumed"
+        assumptions=(
+            *(
+                Assumption(name, figure.value, unit, figure.note)
+                for name, (figure, unit) in figures.items()
+                if figure.evidence == "assumed"
+            ),
+            *(
+                Assumption(name, float(ability.value), "yes or no", ability.note)
+                for name, ability in abilities.items()
+                if ability.evidence == "assumed"
+            ),
         ),
+        overlaps_to_rdu=_is_stated(hardware.overlaps_to_rdu),
+        overlaps_to_host=_is_stated(hardware.overlaps_to_host),
+        overlaps_cpu=_is_stated(hardware.overlaps_cpu),
         timing=None if hardware.timing is None else _timing(values),
     )
+
+
+def _is_stated(ability: Ability | None) -> bool:
+    """Return whether a device can do something; what nobody states it cannot."""
+    return ability is not None and ability.value
 
 
 def _timing(values: Mapping[str, float]) -> TimingFigures:

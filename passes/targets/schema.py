@@ -155,6 +155,14 @@ class TierFile(_Strict):
     """What a section achieves for smaller values; the bandwidth when left out."""
 
 
+class Ability(_Strict):
+    """Whether a device does something, and how that is known."""
+
+    value: bool
+    evidence: Literal["published", "derived", "assumed"]
+    note: Text
+
+
 class Share(Figure):
     """A share of a whole."""
 
@@ -198,6 +206,12 @@ class HardwareFile(_Strict):
     """Latency of an exchange between all RDUs of a program."""
     tiles: WholeFigure | None = None
     """Tiles of an RDU, of which a program may have a part; none where it cannot be divided."""
+    overlaps_to_rdu: Ability | None = None
+    """Whether copies from the host go on beside sections; none where they do not."""
+    overlaps_to_host: Ability | None = None
+    """Whether copies to the host go on beside sections."""
+    overlaps_cpu: Ability | None = None
+    """Whether sections go on beside fallbacks."""
     timing: TimingFile | None = None
     """None where only the figures above are known: sections run at peak rate, without a launch."""
 

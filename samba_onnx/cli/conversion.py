@@ -9,6 +9,7 @@ import typer
 from samba_onnx.cli.annotated_models import refuse_annotated, write_annotated
 from samba_onnx.cli.checked_passes import CheckPassesOption, writing_the_guilty_part
 from samba_onnx.cli.display import Display, refuse_overwriting
+from samba_onnx.cli.fitting import AbsentFitOption, refuse_fit_of_a_pef
 from samba_onnx.cli.fusion_options import (
     DefaultRulesOption,
     RulesOption,
@@ -158,6 +159,7 @@ def convert(
     spatial_batches: SpatialBatchesOption = None,
     n_chips: ChipsOption = 1,
     tensor_parallel: TensorParallelOption = None,
+    fit: AbsentFitOption = None,
     annotated: AnnotatedOption = None,
     json: JsonOption = None,
     quiet: QuietOption = False,
@@ -166,7 +168,7 @@ def convert(
     """Convert a model into a PEF, and report what runs where.
 
     Dynamic dimensions of which no option states a size become 1, and a note says which. A PyTorch model is put into evaluation mode, and its sizes are those of its example inputs; the sample is what eager torch computes from them. Whatever a factory does, it does with the rights
-    of whoever runs this command; a .pt2 file runs nothing.
+    of whoever runs this command; a .pt2 file runs nothing. The largest batch or sequence that fits into memory is found by samba-port analyze --fit.
 
     Examples:
       samba-port convert model.onnx
@@ -184,6 +186,7 @@ def convert(
     A limit that is exceeded gives exit status 1; the PEF is written all the same.
     """
     display = Display(json, quiet, verbose)
+    refuse_fit_of_a_pef(fit)
     refuse_pef(model, "convert")
     limits = accepted_limits(
         fail_on_fallback, max_fallbacks, max_transfer_bytes, min_rdu_nodes, min_rdu_flops, baseline

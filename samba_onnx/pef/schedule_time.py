@@ -9,15 +9,30 @@ An exchange between RDUs takes its latency, and of the rest what does not go on 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import Final
 
 from samba_onnx.pef.exchanges import Busy, hidden_seconds
-from samba_onnx.pef.manifest import Cause, Fallback, Graph, Manifest, Section
+from samba_onnx.pef.manifest import (
+    Cause,
+    Direction,
+    Fallback,
+    Graph,
+    Manifest,
+    Section,
+    Symbol,
+)
+from samba_onnx.pef.overlap import Resource, timeline
 from samba_onnx.pef.target_summary import TargetSummary
 from samba_onnx.pef.timing import SectionTime, Term
 
-__all__ = ["RduCall", "ScheduleTime", "call_seconds", "rdu_calls", "run_time", "schedule_time"]
+__all__ = [
+    "RduCall", "ScheduleTime", "call_seconds", "places", "rdu_calls", "run_time", "schedule_time",
+]  # fmt: skip
+
+_ROUNDING: Final = 1e-12
+"""Of a sum of a few thousand times, relative to it."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +67,12 @@ class ScheduleTime:
     """Copies between host and RDU."""
     cpu: float
     """Fallbacks."""
+    to_host: float = 0.0
+    """What of ``host_transfers`` goes to the host."""
+    hidden_transfers: float = 0.0
+    """What of ``host_transfers`` goes on while the device or the host is busy, or in both directions at once."""
+    hidden_cpu: float = 0.0
+    """What of ``cpu`` goes on while the device is busy."""
     residents: float = 0.0
     """In spatial mapping: what stays, onto the chip, and what changes, back. Else the sections' own times
     have it."""
@@ -68,9 +89,22 @@ class ScheduleTime:
         return self.sections + self.collectives
 
     @property
-    def total(self) -> float:
+    def serial(self) -> float:
         """All parts one after the other."""
         return self.on_rdu + self.host_transfers + self.cpu
+
+    @property
+    def total(self) -> float:
+        """When a run ends: all parts but for what goes on beside others."""
+        return self.serial - self.hidden_transfers - self.hidden_cpu
+
+    @property
+    def parts(self) -> Mapping[str, float]:
+        """The parts by their names, which add up to ``serial``."""
+        names = ("launch", "compute", "on_chip", "off_chip", "fill", "residents")
+        return {
+            name: getattr(self, name) for name in (*names, "collectives", "host_transfers", "cpu")
+        }
 
 
 def run_time(manifest: Manifest, graph: Graph) -> ScheduleTime:
@@ -80,14 +114,26 @@ def run_time(manifest: Manifest, graph: Graph) -> ScheduleTime:
         manifest: What the PEF says about itself.
         graph: One of its graphs.
     """
-    time = schedule_time(graph, manifest.stages(), manifest.target)
+    time = schedule_time(graph, manifest.stages(), manifest.target, places(manifest.symbols))
     if not graph.spatial_batches:
         return time
     return replace(time, residents=_resident_seconds(graph, manifest))
 
 
+def places(symbols: Iterable[Symbol]) -> Mapping[str, str]:
+    """Return the regions of symbols that are in device memory, by name.
+
+    Args:
+        symbols: Any symbols.
+    """
+    return {symbol.name: symbol.region for symbol in symbols if symbol.region}
+
+
 def call_seconds(
-    graph: Graph, stages: Mapping[int, Section | Fallback], target: TargetSummary
+    graph: Graph,
+    stages: Mapping[int, Section | Fallback],
+    target: TargetSummary,
+    regions: Mapping[str, str],
 ) -> tuple[Mapping[int, float], float]:
     """Return the parts of a run in the order of its schedule, instead of by what takes them.
 
@@ -95,26 +141,25 @@ def call_seconds(
         graph: A graph.
         stages: Its sections and fallbacks by id.
         target: The device's figures.
+        regions: The regions of its symbols, from :func:`places`.
 
     Returns:
-        What each call takes with the copies that are made for it, by its id. Then what is made once a run in
-        spatial mapping, where calls are those of one mini-batch: copies, and launches; 0 in section mapping.
-        With as many calls as there are mini-batches it is what :func:`schedule_time` returns in all.
+        By how much each call makes a run longer, with the copies that are issued in its turn, by its id. Then what is
+        made once a run in spatial mapping, where calls are those of one mini-batch: copies, and launches; 0 in
+        section mapping. With as many calls as there are mini-batches it is what :func:`schedule_time` returns in all.
     """
     on_rdu = rdu_calls(graph, stages, target)
     seconds = {
         call.id: on_rdu[call.id].seconds if call.id in on_rdu else stages[call.stage].seconds
         for call in graph.calls
     }
-    copies = [c for c in graph.run_transfers if c.cause is not Cause.COLLECTIVE]
     if graph.spatial_batches:
+        copies = [c.seconds for c in graph.run_transfers if c.cause is not Cause.COLLECTIVE]
         launches = sum(call.launch for call in on_rdu.values())
-        return seconds, launches + sum(copy.seconds for copy in copies)
-    first = graph.calls[0].id if graph.calls else 0
-    for copy in copies:
-        call = first if copy.call is None else copy.call
-        seconds[call] = seconds.get(call, 0.0) + copy.seconds
-    return seconds, 0.0
+        return seconds, launches + sum(copies)
+    busy = {call: each.seconds for call, each in on_rdu.items()}
+    advances = timeline(graph, stages, target, regions, busy).advances()
+    return {**dict.fromkeys(seconds, 0.0), **advances}, 0.0
 
 
 def rdu_calls(
@@ -144,7 +189,10 @@ def rdu_calls(
 
 
 def schedule_time(
-    graph: Graph, stages: Mapping[int, Section | Fallback], target: TargetSummary
+    graph: Graph,
+    stages: Mapping[int, Section | Fallback],
+    target: TargetSummary,
+    regions: Mapping[str, str],
 ) -> ScheduleTime:
     """Return what a run with all inputs and all outputs is modelled to take.
 
@@ -152,12 +200,34 @@ def schedule_time(
         graph: A graph.
         stages: Its sections and fallbacks by id, as ``Manifest.stages`` has them.
         target: The device's figures.
+        regions: The regions of its symbols, from :func:`places`.
 
     Returns:
         The parts. The longest of a section's compute and traffic counts; the others go on at the same
-        time. A section of which only the sum is known counts as compute. What stays on the chip in spatial
-        mapping is left out, which :func:`run_time` knows.
+        time. Copies and fallbacks go on beside sections as :mod:`samba_onnx.pef.overlap` says, but in spatial
+        mapping, where a run copies all mini-batches before and after it. A section of which only the sum is known
+        counts as compute. What stays on the chip in spatial mapping is left out, which :func:`run_time` knows.
     """
+    whole = _serial_time(graph, stages, target)
+    overlaps = target.overlaps_to_rdu or target.overlaps_to_host or target.overlaps_cpu
+    if graph.spatial_batches or not overlaps:
+        return whole
+    busy = {call: each.seconds for call, each in rdu_calls(graph, stages, target).items()}
+    line = timeline(graph, stages, target, regions, busy)
+    working = line.busy(Resource.RDU, Resource.CPU)
+    apart = line.busy(Resource.RDU) + line.busy(Resource.CPU)
+    hidden = whole.host_transfers - (line.end - working)
+    return replace(
+        whole,
+        hidden_transfers=_above_rounding(hidden, line.end),
+        hidden_cpu=_above_rounding(apart - working, line.end),
+    )
+
+
+def _serial_time(
+    graph: Graph, stages: Mapping[int, Section | Fallback], target: TargetSummary
+) -> ScheduleTime:
+    """Return the parts of a run, of which none goes on beside another one."""
     times = [stages[call.stage] for call in graph.calls]
     sections = [
         stage.time or SectionTime(compute=stage.seconds)
@@ -169,6 +239,7 @@ def schedule_time(
     for time in sections:
         longest[time.bound] += time.overlapped
     between = [copy.seconds for copy in graph.run_transfers if copy.cause is Cause.COLLECTIVE]
+    to_host = [c.seconds for c in graph.run_transfers if c.direction is Direction.RDU_TO_HOST]
     return ScheduleTime(
         launch=sum(time.launch for time in sections),
         compute=repeats * longest[Term.COMPUTE],
@@ -178,7 +249,13 @@ def schedule_time(
         collectives=sum(between) - sum(_beside(graph, stages, target).values(), start=0.0),
         host_transfers=sum(copy.seconds for copy in graph.run_transfers) - sum(between),
         cpu=repeats * sum(stage.seconds for stage in times if isinstance(stage, Fallback)),
+        to_host=sum(to_host),
     )
+
+
+def _above_rounding(seconds: float, end: float) -> float:
+    """Return a difference of times of a run, or 0 where it is what sums of these were rounded by."""
+    return seconds if seconds > _ROUNDING * end else 0.0
 
 
 def _beside(

@@ -84,6 +84,12 @@ class TargetSummary:
     """Bandwidth from one RDU to the next one; 0 where nobody has stated it."""
     rdu_link_latency_seconds: float = field(default=0.0, metadata=MAY_BE_MISSING)
     """Taken by an exchange between all RDUs of a program however small."""
+    overlaps_to_rdu: bool = field(default=False, metadata=MAY_BE_MISSING)
+    """Whether copies from the host go on while the device, the host, or copies to it are busy."""
+    overlaps_to_host: bool = field(default=False, metadata=MAY_BE_MISSING)
+    """Whether copies to the host do."""
+    overlaps_cpu: bool = field(default=False, metadata=MAY_BE_MISSING)
+    """Whether the device executes sections while the host executes fallbacks."""
     timing: TimingFigures | None = field(default=None, metadata=MAY_BE_MISSING)
     """How far sections stay behind the figures above; None for a device of which only these are known,
     whose sections are modelled at peak rate and without a launch."""

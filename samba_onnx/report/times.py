@@ -10,6 +10,7 @@ from rich.text import Text
 from samba_onnx.pef.manifest import Graph, Manifest
 from samba_onnx.pef.schedule_time import run_time
 from samba_onnx.report.fidelity import validation
+from samba_onnx.report.layout import ARROWS
 from samba_onnx.report.records import TransferTotal, record
 from samba_onnx.report.units import count_text, printable, second_text
 
@@ -26,7 +27,7 @@ class ModelledTime:
     cpu_seconds: float
     """All calls of fallbacks, by the host's profile."""
     total_seconds: float
-    """All of them, without any overlap."""
+    """When a run ends: all of them, without what goes on beside others."""
     load_seconds: float
     """Transfers of weights and constants, once when the PEF is loaded."""
     unmodelled_cpu_nodes: int
@@ -36,6 +37,13 @@ class ModelledTime:
     parts: dict[str, float] = field(default_factory=dict)
     """Seconds of a run by what takes them: launches, sections by the longest of their parts, fill, exchanges
     between RDUs, copies to and from the host, the CPU."""
+    hidden_transfers_seconds: float = 0.0
+    """What of the transfers between host and RDU goes on while one of these computes, or both ways at once."""
+    hidden_cpu_seconds: float = 0.0
+    """What of the fallbacks goes on while the RDU is busy."""
+    busy: dict[str, float] = field(default_factory=dict)
+    """Seconds of a run in which each is busy: ``rdu``, ``cpu``, and the link in either direction, ``host_to_rdu``
+    and ``rdu_to_host``."""
     validation: str = ""
     """How near modelled times of this kind of program are to published ones, in a sentence."""
 
@@ -54,7 +62,7 @@ def modelled_time(
     names = {graph.name for graph in graphs}
     parts: dict[str, float] = {}
     for time in times:
-        for name, seconds in vars(time).items():
+        for name, seconds in time.parts.items():
             if seconds:
                 parts[name] = parts.get(name, 0.0) + seconds
     return ModelledTime(
@@ -68,6 +76,14 @@ def modelled_time(
         ),
         host="" if manifest.host is None else manifest.host.name,
         parts=parts,
+        hidden_transfers_seconds=sum(time.hidden_transfers for time in times),
+        hidden_cpu_seconds=sum(time.hidden_cpu for time in times),
+        busy={
+            "rdu": sum(time.on_rdu for time in times),
+            "cpu": sum(time.cpu for time in times),
+            "host_to_rdu": sum(time.host_transfers - time.to_host for time in times),
+            "rdu_to_host": sum(time.to_host for time in times),
+        },
         validation=validation(manifest),
     )
 
@@ -89,10 +105,29 @@ def modelled_time_lines(time: ModelledTime) -> list[Text]:
         text += f" + {nodes} on it whose time is not modelled"
     if time.load_seconds:
         text += f"; loading: {second_text(time.load_seconds)}"
+    if time.hidden_transfers_seconds or time.hidden_cpu_seconds:
+        text += f" - {second_text(time.hidden_transfers_seconds + time.hidden_cpu_seconds)} at once"
     parts = sorted(time.parts.items(), key=lambda part: -part[1])
-    lines = [Text(text)]
+    lines = [Text(text), *_busy_lines(time)]
     if len(parts) > 1:
         shares = ", ".join(f"{name.replace('_', ' ')} {second_text(part)}" for name, part in parts)
         lines.append(Text(f"by what takes it: {shares}"))
     lines.append(Text(time.validation))
     return lines
+
+
+def _busy_lines(time: ModelledTime) -> list[Text]:
+    """Say what works at the same time, where anything does."""
+    hidden = []
+    copied = time.busy.get("host_to_rdu", 0.0) + time.busy.get("rdu_to_host", 0.0)
+    for seconds, whole, what in (
+        (time.hidden_transfers_seconds, copied, "the transfers"),
+        (time.hidden_cpu_seconds, time.cpu_seconds, "the CPU's time"),
+    ):
+        if seconds:
+            hidden.append(f"{second_text(seconds)} of {second_text(whole)} of {what}")
+    if not hidden:
+        return []
+    names = {"rdu": "RDU", "cpu": "CPU", **{way.value: text for way, text in ARROWS.items()}}
+    busy = ", ".join(f"{names[name]} {second_text(own)}" for name, own in time.busy.items() if own)
+    return [Text(f"at once with others: {' and '.join(hidden)}"), Text(f"busy: {busy}")]

@@ -88,9 +88,11 @@ def rate_text(rate: float, unit: str) -> str:
 
 
 def figure_text(value: float, unit: str) -> str:
-    """Return a hardware figure in ``s``, ``bytes``, ``bytes/s`` or any other unit."""
+    """Return a hardware figure in ``s``, ``bytes``, ``bytes/s``, ``yes or no``, or any other unit."""
     if unit == "s":
         return second_text(value)
+    if unit == "yes or no":
+        return "yes" if value else "no"
     if unit in ("bytes", "bytes/s"):
         return rate_text(value, unit.replace("bytes", "B"))
     scaled, prefix = _scaled(value)

@@ -34,6 +34,14 @@ def values_text(report: ValueComparisonReport, rows: int | None = 12) -> Rendera
     parts += [Text(""), titled("Values" if rows is None else "Values, the worst first", content)]
     parts += [Text(""), Text(_counts(report))]
     parts += [Text(f"Tolerance of {text}") for text in _tolerances(report.values)]
+    beyond = sum(one.passed and (one.of_allowed or 0) > 1 for one in report.values)
+    if beyond:
+        parts += [
+            Text(
+                f"{count_text(beyond, 'value')} beyond 1 of allowed held: torch's own result in the same type is "
+                "as far from that of float64"
+            )
+        ]
     if report.advice:
         parts += [Text(""), Text(report.advice)]
     return Group(*parts)

@@ -8,6 +8,7 @@ outputs, new values of buffers and the gradient of each parameter are compared.
 
 from __future__ import annotations
 
+import functools
 import json
 from collections import Counter
 from collections.abc import Mapping
@@ -43,6 +44,7 @@ from samba_onnx.workflows.checking.roundings import Roundings, wide, widened
 from samba_onnx.workflows.checking.running import feeds_of
 from samba_onnx.workflows.checking.torch_runs import FAILURES, Results, TorchRuns
 from samba_onnx.workflows.compared_values import ComparedValue, ValueComparison
+from samba_onnx.workflows.mini_batches import refuse_mini_batches
 from samba_onnx.workflows.output_errors import ChosenTolerances
 from samba_onnx.workflows.parallel import refuse_several
 from samba_onnx.workflows.pef_values import PefValues
@@ -77,8 +79,8 @@ def compare_module(
 
     Raises:
         ModelError: The module cannot be exported.
-        UsageError: The PEF is not of this module or is for several RDUs, or the module cannot run on
-            its own inputs.
+        UsageError: The PEF is not of this module, is for several RDUs or trains by mini-batches that are
+            mapped spatially, or the module cannot run on its own inputs.
         ExecutionError: The engine fails on the PEF.
     """
     refuse_several(pef)
@@ -86,6 +88,7 @@ def compare_module(
     try:
         with computing_in(stored_precision(pef.manifest.metadata)):
             if trains(pef):
+                refuse_mini_batches(pef, graph)
                 return _compare_training(model, pef, graph, threads)
             return _compare_forward(model, pef, graph, threads)
     except NotComparableError as obstacle:
@@ -159,7 +162,7 @@ class _TorchValues:
             if isinstance(values.get(node), Tensor) and node.op == "call_function"
         }
 
-    @property
+    @functools.cached_property
     def exact(self) -> Results | None:
         """Values in float64; None where an operator insists on another type."""
         try:

@@ -11,6 +11,7 @@ from samba_onnx.pef import Pef
 from samba_onnx.tensor.arrays import to_array
 from samba_onnx.workflows.checking.outcome import NotComparableError
 from samba_onnx.workflows.checking.own_inputs import fitting_runs
+from samba_onnx.workflows.mini_batches import in_each_batch, run_name
 from samba_onnx.workflows.output_errors import ChosenTolerances
 from samba_onnx.workflows.torch_models import TorchModel, export_model
 from samba_onnx.workflows.trials import Verification
@@ -62,7 +63,8 @@ def verify_module(
             f"has {list(inputs)} and {list(outputs)}: verify takes the model that the PEF was "
             "converted from"
         )
-    run = "the example inputs" + (f" ({fitting.condition})" if fitting.condition else "")
+    inputs, outputs = (in_each_batch(pef, graph, arrays) for arrays in (inputs, outputs))
+    run = run_name(graph, fitting.condition)
     limits = ChosenTolerances(rtol, atol)
     return verify_results(
         pef, run, inputs, outputs, against="torch", limits=limits, threads=threads, engine=engine

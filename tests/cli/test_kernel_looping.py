@@ -12,7 +12,7 @@ import pytest
 from samba_onnx.cli.application import answer
 from samba_onnx.passes.targets import load_target
 from samba_onnx.pef import load_pef
-from samba_onnx.pef.schedule_time import schedule_time
+from samba_onnx.pef.schedule_time import run_time
 
 LAYERS = "".join(f"a{n} = MatMul(b{n}, w)\n b{n + 1} = Relu(a{n})\n" for n in range(4))
 TEXT = f"""<ir_version: 9, opset_import: ["": 20]>
@@ -58,7 +58,7 @@ def test_a_pef_has_launches_as_they_are_looped(model: str, tmp_path: Path) -> No
     with load_pef(path) as pef:
         manifest = pef.manifest
     assert manifest.target.name == "sn40l:kernel-looping,tuned"
-    time = schedule_time(manifest.graphs[0], manifest.stages(), manifest.target)
+    time = run_time(manifest, manifest.graphs[0])
     assert time.launch == pytest.approx(2 * _launch(), rel=1e-12)
     assert [bool(section.time and section.time.launch) for section in manifest.sections] == (
         [True, True] + 6 * [False]

@@ -60,6 +60,20 @@ def test_reports_say_so(command: str, samba_port: SambaPort, tmp_path: Path) -> 
     assert any("mapped spatially: a run takes 3 mini-batches" in note for note in report["notes"])
 
 
+def test_it_is_verified_by_the_same_batch_in_each_place(
+    samba_port: SambaPort, tmp_path: Path
+) -> None:
+    pef = tmp_path / "net.pef"
+    answer(samba_port, "convert", FACTORY, "-o", pef, *option())
+    said = answer(samba_port, "verify", FACTORY, pef)
+    assert "agree" in said
+    assert "the example inputs, in each of 3 mini-batches" in said
+    answer(samba_port, "convert", TRAINED, "--train", "-o", pef, *option())
+    result = samba_port("compare", TRAINED, pef)
+    assert result.status == 2
+    assert "trains by 3 mini-batches in a run" in result.err
+
+
 def test_an_onnx_model_and_no_mini_batch_are_wrong_use(
     samba_port: SambaPort, tmp_path: Path
 ) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from samba_onnx.passes.targets import load_target
 from samba_onnx.pef.manifest import Call, Cause, Direction, Fallback, Section, Transfer
-from samba_onnx.pef.schedule_time import ScheduleTime, call_seconds, schedule_time
+from samba_onnx.pef.schedule_time import ScheduleTime, call_seconds, run_time, schedule_time
 from samba_onnx.pef.timing import SectionTime
 from tests.report.samples import all_on_rdu, detector
 
@@ -19,7 +19,7 @@ def test_each_part_of_a_run_is_in_one_sum() -> None:
     sections = (replace(first, time=waits), replace(last, time=busy))
     known = replace(manifest, sections=sections)
     graph = known.graphs[0]
-    time = schedule_time(graph, known.stages(), known.target)
+    time = run_time(known, graph)
     copies = sum(transfer.seconds for transfer in graph.run_transfers)
     assert time == ScheduleTime(
         launch=16.0,
@@ -30,6 +30,7 @@ def test_each_part_of_a_run_is_in_one_sum() -> None:
         collectives=0.0,
         host_transfers=copies,
         cpu=14e-6,
+        to_host=copies - graph.run_transfers[0].seconds - graph.run_transfers[3].seconds,
     )
     assert time.sections == waits.seconds + busy.seconds
     assert time.total == pytest.approx(time.sections + copies + 14e-6)
@@ -37,7 +38,7 @@ def test_each_part_of_a_run_is_in_one_sum() -> None:
 
 def test_sections_of_an_older_pef_count_as_they_are() -> None:
     manifest = detector()
-    time = schedule_time(manifest.graphs[0], manifest.stages(), manifest.target)
+    time = run_time(manifest, manifest.graphs[0])
     assert time.sections == sum(section.seconds for section in manifest.sections)
 
 
@@ -75,12 +76,12 @@ def test_an_exchange_streams_beside_the_section_before_it(
     calls = (call, replace(call, id=call.id + 1, stage=exchange.id))
     graph = replace(graph, calls=calls, run_transfers=(copy,))
     stages = {compute.id: compute, exchange.id: exchange}
-    whole = schedule_time(graph, stages, target)
+    whole = schedule_time(graph, stages, target, {})
     assert (whole.sections, whole.collectives) == (time.seconds, collectives)
-    by_call, once = call_seconds(graph, stages, target)
+    by_call, once = call_seconds(graph, stages, target, {})
     assert (by_call[calls[1].id], once) == (collectives, 0.0)
     # Of a device of which only peak figures are known nothing is said to overlap.
-    plain = schedule_time(graph, stages, replace(target, timing=None))
+    plain = schedule_time(graph, stages, replace(target, timing=None), {})
     assert plain.collectives == sent + 0.125
 
 
@@ -88,6 +89,9 @@ LINKED = replace(
     load_target("sn30").summary,
     rdu_link_bytes_per_second=2.0**20,
     rdu_link_latency_seconds=0.125,
+    overlaps_to_rdu=False,
+    overlaps_to_host=False,
+    overlaps_cpu=False,
 )
 BUSY = SectionTime(compute=4.0)
 FALLBACK = replace(detector().fallbacks[0], seconds=1.0)
@@ -116,12 +120,12 @@ def overlapped(*program: SectionTime | Fallback | float | None) -> ScheduleTime:
     up = Transfer("x", 64, Direction.HOST_TO_RDU, Cause.INPUT, 2.0, None)
     calls = tuple(Call(number, number) for number in stages)
     graph = replace(graph, calls=calls, run_transfers=(up, *copies))
-    whole = schedule_time(graph, stages, LINKED)
-    by_call, once = call_seconds(graph, stages, LINKED)
+    whole = schedule_time(graph, stages, LINKED, {})
+    by_call, once = call_seconds(graph, stages, LINKED, {})
     assert sum(by_call.values()) + once == whole.total
     # A copy that belongs to no call is made before the first one.
     plain = replace(graph, run_transfers=tuple(copies))
-    alone, _ = call_seconds(plain, stages, LINKED)
+    alone, _ = call_seconds(plain, stages, LINKED, {})
     assert {call: by_call[call] - alone.get(call, 0.0) for call in by_call} == {
         call: 2.0 if call == min(by_call) else 0.0 for call in by_call
     }
@@ -156,5 +160,5 @@ def test_launches_of_a_spatial_run_are_made_once_and_known_where_parts_are() -> 
     timed = replace(section, id=1, time=time, seconds=time.seconds)
     summed = replace(section, id=2, time=None, seconds=3.0)
     graph = replace(graph, calls=(Call(0, 1), Call(1, 2)), run_transfers=(), spatial_batches=5)
-    by_call, once = call_seconds(graph, {1: timed, 2: summed}, LINKED)
+    by_call, once = call_seconds(graph, {1: timed, 2: summed}, LINKED, {})
     assert (by_call, once) == ({0: 4.0, 1: 3.0}, 8.0)

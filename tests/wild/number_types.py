@@ -71,6 +71,17 @@ def _doubled(*, dynamo: bool) -> onnx.ModelProto:
 
 _BUILDERS: dict[str, Any] = {"detection_head": _detection, "heat_map": _heat, "float64": _doubled}
 
+
+def written_by_name(name: str) -> onnx.ModelProto:
+    """Return what torch's newer exporter makes of one of them.
+
+    Args:
+        name: ``detection_head``, ``heat_map`` or ``float64``.
+    """
+    proto: onnx.ModelProto = _BUILDERS[name](dynamo=True)
+    return proto
+
+
 for _name, _build in _BUILDERS.items():
     DYNAMO.add(_name, functools.partial(_build, dynamo=True))
     SCRIPT.add(_name, functools.partial(_build, dynamo=False))

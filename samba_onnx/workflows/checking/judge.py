@@ -134,8 +134,9 @@ def judged(ours: Mapping[str, NDArray[Any] | None], runs: Runs) -> Judgement:
     doubtful = {name: pair for name, pair in pairs.items() if not pair.is_near}
     if not doubtful:
         return Judgement(errors)
+    exact = runs.exact  # a run of torch, which need not keep it
     yardsticks = {
-        name: _Yardstick.of(pair, runs.native[name], _get(runs.exact, name))
+        name: _Yardstick.of(pair, runs.native[name], _get(exact, name))
         for name, pair in doubtful.items()
     }
     _widen(yardsticks, runs)

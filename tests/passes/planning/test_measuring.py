@@ -24,7 +24,7 @@ from samba_onnx.passes.planning.plan import plan
 from samba_onnx.passes.planning.roles import Roles
 from samba_onnx.passes.planning.sectioning import cut
 from samba_onnx.passes.targets import load_target
-from samba_onnx.pef.schedule_time import schedule_time
+from samba_onnx.pef.schedule_time import places, schedule_time
 from tests.passes.planning.plan_samples import (
     LATENCY,
     LINK,
@@ -121,7 +121,8 @@ def test_what_goes_on_around_an_exchange_is_measured_as_it_is_planned(
     homes = placement(model)
     groups = cut(partition(model, homes), device, "o3")
     found = plan(model, groups, device, graph_name="g", weight_names=(), placement=homes)
-    time = schedule_time(found.graph, {one.id: one for one in found.sections}, device.summary)
+    sections = {one.id: one for one in found.sections}
+    time = schedule_time(found.graph, sections, device.summary, places(found.symbols))
     assert time.launch == launches * device.summary.timing.launch_seconds
     assert time.collectives > 0
     measured = measure(model, homes, Machine(device, load_host(), "o3"), Roles.of(model.graph))

@@ -335,3 +335,28 @@ def test_neither_folder_nor_pipe(tmp_path: Path) -> None:
     for path in (tmp_path, tmp_path / "pipe.toml"):
         with pytest.raises(TargetError, match=r"(file|folder|pipe)"):
             load_target(path)
+
+
+OVERLAPS = ("overlaps_to_rdu", "overlaps_to_host", "overlaps_cpu")
+
+
+@pytest.mark.parametrize("name", OVERLAPS)
+def test_a_file_says_what_a_device_does_not_overlap(name: str, tmp_path: Path) -> None:
+    figure = f'[hardware.{name}]\nvalue = false\nevidence = "assumed"\nnote = "tried"\n'
+    own = load_target(write(tmp_path, 'extends = "sn40l"\n' + figure)).summary
+    assert {one: getattr(own, one) for one in OVERLAPS} == {one: one != name for one in OVERLAPS}
+    stated = {one.name: (one.value, one.unit, one.note) for one in own.assumptions}
+    assert stated[name.replace("_", ".", 1)] == (0.0, "yes or no", "tried")
+
+
+def test_what_nobody_says_does_not_overlap(tmp_path: Path) -> None:
+    summary = load_target(write(tmp_path, ALONE)).summary
+    assert not any(getattr(summary, name) for name in OVERLAPS)
+
+
+@pytest.mark.parametrize("name", available_targets())
+def test_what_targets_overlap_is_published_or_an_assumption(name: str) -> None:
+    summary = load_target(name).summary
+    assert all(getattr(summary, one) for one in OVERLAPS)
+    assumed = {one.name for one in summary.assumptions if one.name.startswith("overlaps.")}
+    assert assumed == {"overlaps.to_host", "overlaps.cpu"}

@@ -81,6 +81,23 @@ def test_a_jump_is_allowed_where_torch_jumps() -> None:
     assert judgement(ours * np.float32(1.01), native, EXACT, run_5=jumped).mismatches
 
 
+def test_torch_runs_in_float64_once_for_all_results() -> None:
+    class Counting(Torch):
+        @property
+        def exact(self) -> Any:  # type: ignore[override]
+            self.runs += 1
+            return {"x": EXACT, "y": EXACT, "z": EXACT}
+
+        @exact.setter
+        def exact(self, value: Any) -> None:
+            """Ignore what the dataclass sets."""
+
+    names = "xyz"
+    torch = Counting(dict.fromkeys(names, NATIVE))
+    assert not judged({name: EXACT.astype(NATIVE.dtype) for name in names}, torch).mismatches
+    assert torch.runs == 1
+
+
 def test_a_steady_torch_is_not_run_over_and_over() -> None:
     torch = Torch({"y": NATIVE}, {"y": EXACT})
     assert judged({"y": -NATIVE}, torch).mismatches
