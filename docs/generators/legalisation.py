@@ -19,7 +19,7 @@ A node is rewritten if
 
 1. a rule of the table below is for its operator, and it has what the rule needs;
 2. the target runs every operator that takes its place, with the types and shapes that it has there;
-3. the modelled time of a run gets shorter.
+3. the modelled time of a run gets shorter; what goes on beside sections anyway ([timing.md](timing.md#a-run)) is no part of it.
 
 The third condition is decided for all nodes together, since of two neighbours on the CPU neither may be worth it alone. Which of them
 belong on the RDU is a minimum cut between the RDU and the CPU, by what each value costs to copy and what the new nodes cost to

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from samba_onnx.cli.annotated_models import refuse_annotated, write_annotated
@@ -15,6 +14,8 @@ from samba_onnx.cli.fitting import (
     fit_report,
     onnx_sizing,
     refuse_fit,
+    shown,
+    start,
 )
 from samba_onnx.cli.fusion_options import (
     DefaultRulesOption,
@@ -192,26 +193,19 @@ def analyze(
             chosen = device | {"target": target, "parallel": parallel}
             return _planned(model, chosen, sizes, training, activity)
 
-        targets = (target,) if supposed is None else (target, supposed)
-        manifests = [plan(each) for each in targets]
-        reports = [Report.from_manifest(manifest) for manifest in manifests]
-        fits = tuple(
-            fit_report(one, manifests[0], fit_multiple, parallel, activity)
-            for one in _sizings(
-                model,
-                fit,
-                manifests[0],
-                {**device, "parallel": parallel},
-                sizes,
-                training,
-                activity,
-            )
-        )
+        if fit:
+            begin, chosen = start(plan, target), {**device, "parallel": parallel}
+            asked = _sizings(model, fit, begin.manifest, chosen, sizes, training, activity)
+            searches = [fit_report(one, begin, fit_multiple, parallel, activity) for one in asked]
+            reports = [shown(begin, searches)]
+        else:
+            targets = (target,) if supposed is None else (target, supposed)
+            reports = [Report.from_manifest(plan(each)) for each in targets]
         if annotated is not None:
             write_annotated(model, annotated, activity, **device, **sizes)
     if supposed is not None:
         return show_supposed(reports, what_if or (), display)
-    return give_report(replace(reports[0], fits=fits), display, limits, "analyze")
+    return give_report(reports[0], display, limits, "analyze")
 
 
 def _planned(
@@ -241,7 +235,7 @@ def _torch_program(sizes: dict[str, Any], program: dict[str, Any]) -> dict[str, 
 
 def _sizings(
     model: str,
-    texts: Sequence[str] | None,
+    texts: Sequence[str],
     manifest: Manifest,
     device: dict[str, Any],
     sizes: dict[str, Any],
@@ -249,8 +243,6 @@ def _sizings(
     activity: Activity,
 ) -> list[Sizing]:
     """Return how the model is planned at sizes of each dimension that is asked for; all are told before any is."""
-    if not texts:
-        return []
     if is_torch_model(model):
         whole = _torch_program(sizes, program)
         sizing = torch_sizing(model, activity.step, **device, **whole)

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from samba_onnx.cli.options import SHAPES
 from samba_onnx.cli.progress import Activity
-from samba_onnx.errors import UsageError
+from samba_onnx.errors import OutOfDeviceMemoryError, UsageError
 
 if TYPE_CHECKING:
     from samba_onnx.passes.sharding.programs import ParallelOptions
     from samba_onnx.pef.manifest import Manifest
+    from samba_onnx.pef.target_summary import TargetSummary
+    from samba_onnx.report import Report
     from samba_onnx.report.fitting import FitLimitReport, FitReport, FitSizeReport
     from samba_onnx.workflows.fit_dimensions import FitDimension
     from samba_onnx.workflows.fitting import FitSearch, LargestSize, SizePlan
@@ -24,12 +26,18 @@ __all__ = [
     "AbsentFitOption",
     "FitMultipleOption",
     "FitOption",
+    "FitStart",
     "Sizing",
     "fit_report",
     "onnx_sizing",
     "refuse_fit",
     "refuse_fit_of_a_pef",
+    "shown",
+    "start",
 ]
+
+_ENDLESS: Final = "1000000000GB"
+"""Size of a memory in which every program has room."""
 
 FitOption = Annotated[
     list[str] | None,
@@ -132,21 +140,87 @@ def onnx_sizing(
     return Sizing(dimension, lambda size: plan(sized_options(sizes, dimension, size, manifest)))
 
 
+@dataclass(frozen=True)
+class FitStart:
+    """Where a search begins: the plan of the model as the user states its sizes."""
+
+    manifest: Manifest
+    """The plan; where it has no room on the device, that of one whose memory has no end."""
+    target: TargetSummary
+    """The device itself."""
+    obstacle: OutOfDeviceMemoryError | None = None
+    """Why the plan has no room; None where it has."""
+
+
+def start(plan: Callable[[Any], Manifest], target: str) -> FitStart:
+    """Return where a search for a size begins: sizes that do not fit are a reason to look for others.
+
+    Args:
+        plan: Plans the model for a target.
+        target: Its name.
+
+    Raises:
+        SambaError: The model cannot be planned for another reason than memory.
+    """
+    try:
+        manifest = plan(target)
+    except OutOfDeviceMemoryError as error:
+        from samba_onnx.passes.planning.allocation import off_chip_tiers
+        from samba_onnx.passes.targets import load_target
+        from samba_onnx.passes.targets.hypotheses import hypothetical
+
+        device = load_target(target)
+        slowest = off_chip_tiers(device.summary)[-1].name
+        endless = hypothetical(device, [f"{slowest}.bytes={_ENDLESS}"])
+        return FitStart(plan(endless), device.summary, error)
+    return FitStart(manifest, manifest.target)
+
+
+def shown(begin: FitStart, searches: Sequence[tuple[FitReport, Manifest | None]]) -> Report:
+    """Return the report with its largest sizes: of the plan that the user stated, or of the largest that fits.
+
+    Args:
+        begin: Where the searches began.
+        searches: What each came to, with the plan at the largest size that fits.
+
+    Raises:
+        OutOfDeviceMemoryError: The stated sizes have no room, and nor has any of the first dimension.
+    """
+    from samba_onnx.report import Report
+
+    fits = tuple(fit for fit, _ in searches)
+    if begin.obstacle is None:
+        return replace(Report.from_manifest(begin.manifest), fits=fits)
+    fit, manifest = searches[0]
+    largest = fit.limits[-1].largest
+    if manifest is None or largest is None:
+        raise begin.obstacle
+    report = Report.from_manifest(manifest)
+    note = (
+        f"The size of {fit.name or fit.dimension} that was stated does not fit: this report is of "
+        f"{largest.size:,}, the largest that does."
+    )
+    return replace(report, fits=fits, notes=(note, *report.notes))
+
+
 def fit_report(
     sizing: Sizing,
-    manifest: Manifest,
+    begin: FitStart,
     multiple: int,
     parallel: ParallelOptions | None,
     activity: Activity,
-) -> FitReport:
+) -> tuple[FitReport, Manifest | None]:
     """Return the largest size of a dimension that fits, all else as it was planned.
 
     Args:
         sizing: The dimension.
-        manifest: The plan at the size that it has there.
+        begin: The plan at the size that it has there.
         multiple: Sizes that are tried are multiples of this.
         parallel: For how many RDUs the program is cut; None for one.
         activity: Shows what is planned.
+
+    Returns:
+        The answer, and the plan at the largest size that fits into all tiers; None where none does.
 
     Raises:
         SambaError: The model cannot be planned at the first multiple.
@@ -163,22 +237,25 @@ def fit_report(
 
     search = FitSearch(
         sizing.plan,
-        manifest.target,
+        begin.target,
         first=dimension.size,
         step=multiple,
         most=sizing.most,
-        known={dimension.size: manifest},
+        known={} if begin.obstacle else {dimension.size: begin.manifest},
         progress=progress,
     )
-    return _answer(search, sizing, manifest, multiple)
+    return _answer(search, sizing, begin.manifest, multiple)
 
 
-def _answer(search: FitSearch, sizing: Sizing, manifest: Manifest, multiple: int) -> FitReport:
+def _answer(
+    search: FitSearch, sizing: Sizing, manifest: Manifest, multiple: int
+) -> tuple[FitReport, Manifest | None]:
     """Search, and put the answer together."""
     from samba_onnx.report.fitting import FitReport
 
     dimension, answers = sizing.dimension, search.largest()
-    return FitReport(
+    largest = answers[-1].largest
+    report = FitReport(
         dimension=dimension.text,
         name=dimension.name,
         inputs=dimension.inputs,
@@ -191,6 +268,7 @@ def _answer(search: FitSearch, sizing: Sizing, manifest: Manifest, multiple: int
         limits=tuple(_limit(answer, multiple, sizing.most) for answer in answers),
         planned=search.sizes,
     )
+    return report, None if largest is None else largest.manifest
 
 
 def _limit(answer: LargestSize, step: int, most: int | None) -> FitLimitReport:

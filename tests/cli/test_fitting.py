@@ -226,3 +226,30 @@ def test_convert_says_where_the_question_is_answered(samba_port: SambaPort, mode
     assert (result.status, result.out) == (2, "")
     assert "samba-port analyze MODEL --fit batch finds the largest" in result.err
     assert not model.with_suffix(".pef").exists()
+
+
+def test_a_stated_size_without_room_begins_the_search(
+    samba_port: SambaPort, model: Path, target: Path
+) -> None:
+    """The answer is that of a search from below, and the report that of the largest size."""
+    where = (model, "--target", target, "--dim", "seq=8", "--fit", "rows")
+    above, below = (answered(samba_port, *where, "--dim", f"rows={n}") for n in (1_000_000, 1))
+    (fit,), (same,) = above["fits"], below["fits"]
+    for one, other in zip(fit["limits"], same["limits"], strict=True):
+        assert one["exact"]
+        assert one["largest"] == other["largest"]
+        assert one["next"] == other["next"]
+    largest = fit["limits"][1]["largest"]["size"]
+    (graph,) = above["graphs"]
+    assert graph["inputs"][0]["shape"][0] == largest
+    assert above["notes"][0].endswith(f"this report is of {largest:,}, the largest that does.")
+    assert not any("does not fit" in note for note in below["notes"])
+
+
+def test_where_no_size_has_room_the_stated_one_says_so(
+    samba_port: SambaPort, model: Path, target: Path
+) -> None:
+    asked = ("--dim", "rows=1000000", "--fit", "rows", "--fit-multiple", "1000000")
+    result = samba_port("analyze", model, "--target", target, "--dim", "seq=8", *asked)
+    assert result.status == 2
+    assert "more than small has room for" in result.err
