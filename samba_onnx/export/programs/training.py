@@ -73,8 +73,7 @@ def export_training(
     argins. ``with_parts`` adds optimizers.
 
     Args:
-        module: In the mode, training or evaluation, in which it is to be differentiated; its
-            parameters may be on the meta device.
+        module: In the mode in which it is to be differentiated; parameters may be on the meta device.
         inputs: Arguments of ``forward``.
         loss_indices: Positions of outputs, or paths into nested ones; None for ``find_losses``.
         name: The program's name.
