@@ -49,7 +49,7 @@ class Second:
     reduced: int = 0
 
     def from_first(self, value: Any) -> Any:
-        return (5, [(4,)]) if isinstance(value, tuple) else NAMES
+        return (5, 0, [(4,)], [0]) if isinstance(value, tuple) else NAMES
 
     def of_all(self, value: Any) -> list[Any]:
         if not self.is_other_program:
