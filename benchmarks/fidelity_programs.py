@@ -14,10 +14,10 @@ Plans are kept in the process by program, target, level and number of RDUs, so t
 one. ``planned(row, target=...)`` takes another target, by name, path or as a record, and ``level=...`` another
 level, as for a statement of how much faster one is. ``exported(row)`` is the program before any pass.
 
-What the sources leave open is decided here: models are those of transformers with dropout as they come, attention
-written out (`eager`), which keeps its scores in bfloat16; weights
-are bfloat16, and AdamW, which also stands for the LAMB of BERT's logs, keeps float32 copies of them. The cache of
-a decoding step stays on the device, as do weights.
+GPT-2 is that of the vendor's tutorial, which is what was measured. What the sources leave open is decided here: models are
+those of transformers with dropout as they come, attention written out (`eager`). Weights of GPT-2 are float32, and computed
+with in bfloat16; those of other models are bfloat16, and AdamW, which also stands for the LAMB of BERT's logs, keeps float32
+copies of them. The cache of a decoding step stays on the device, as do weights.
 """
 
 from __future__ import annotations
