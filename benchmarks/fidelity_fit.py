@@ -31,6 +31,8 @@ SPREAD: Final = 0.1
 """Of the logarithm of a modelled over a published time."""
 ROUNDS: Final = 4
 """Times that programs are compiled, at most."""
+STARTS: Final = 8
+"""Values of the constants from which the optimizer begins: their priors, and others as likely as these say."""
 STILL: Final = 0.01
 """Change of a constant, as a share, that is none."""
 
@@ -252,5 +254,9 @@ def _best(
         return [*off, *away]
 
     bounds = (np.log([one.low for one in constants]), np.log([one.high for one in constants]))
-    solution = least_squares(residuals, priors, bounds=bounds)
+    # What bounds a section changes with the constants, so that there are several minima.
+    away = np.random.default_rng(0).normal(size=(STARTS - 1, len(constants)))
+    starts = [priors, *(priors + away * [one.spread for one in constants])]
+    solutions = [least_squares(residuals, np.clip(x, *bounds), bounds=bounds) for x in starts]
+    solution = min(solutions, key=lambda one: float(one.cost))
     return {path: float(f"{value:.3g}") for path, value in values(solution.x).items()}

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import onnx_ir as ir
 
+from samba_onnx.facts.domains import DROPOUT_MASK
 from samba_onnx.facts.names import SEPARATOR
 from samba_onnx.passes.planning.products import is_product, renames, widened_for
 from samba_onnx.passes.sharding.collectives import is_collective
@@ -30,8 +31,43 @@ def by_operator(nodes: Sequence[ir.Node]) -> Iterator[tuple[ir.Node, ...]]:
     for node in nodes:
         product = widened_for(node)
         (widening[product] if product is not None and product in known else others).append(node)
-    for own in _runs(others):
+    for own in _with_masks(list(_runs(others))):
         yield (*widening.get(own[0], ()), *own)
+
+
+def _with_masks(runs: Sequence[tuple[ir.Node, ...]]) -> Iterator[tuple[ir.Node, ...]]:
+    """Yield runs, with what draws the mask of a dropout in the run that reads it.
+
+    A backward draws masks again, from numbers alone: a section that did nothing else would write the mask for
+    another one to read it.
+    """
+    place = {node: index for index, run in enumerate(runs) for node in run}
+    drawn: dict[int, list[tuple[ir.Node, ...]]] = defaultdict(list)
+    for index, run in enumerate(runs):
+        reader = _only_reader(run, place) if _draws_mask(run) else None
+        if reader is None:
+            yield (*itertools.chain.from_iterable(drawn.pop(index, ())), *run)
+        else:
+            drawn[reader] += [*drawn.pop(index, ()), run]
+
+
+def _draws_mask(run: Sequence[ir.Node]) -> bool:
+    """Return whether nodes draw a mask from numbers, or go on with what they drew."""
+    if not any(node.op_type == DROPOUT_MASK for node in run):
+        return False
+    own = {output for node in run for output in node.outputs}
+    read = (value for node in run for value in node.inputs if value is not None)
+    return all(value in own or value.shape is None or value.shape.rank() <= 1 for value in read)
+
+
+def _only_reader(run: Sequence[ir.Node], place: Mapping[ir.Node, int]) -> int | None:
+    """Return the one run behind this one that reads what it writes; None where there are others."""
+    outputs = [output for node in run for output in node.outputs]
+    if any(output.is_graph_output() for output in outputs):
+        return None
+    readers = {place.get(user) for output in outputs for user, _ in output.uses()}
+    readers -= {place[run[0]]}
+    return readers.pop() if len(readers) == 1 else None
 
 
 def _runs(nodes: Sequence[ir.Node]) -> Iterator[tuple[ir.Node, ...]]:

@@ -8,6 +8,7 @@ idle. Where that costs more than going through the elements one by one, the unit
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -35,6 +36,10 @@ _CONVOLUTIONS: Final = frozenset(
 _OTHERS: Final = frozenset({"Attention", "Einsum", "GRU", "LSTM", "LinearAttention", "RNN"})
 _PRODUCTS: Final = _MATRIX | _CONVOLUTIONS | _OTHERS
 """Operators of ONNX's own domain whose arithmetic is that of products."""
+
+_ROW_BY_ROW: Final = frozenset({"LayerNormalization", "LogSoftmax", "RMSNormalization", "Softmax"})
+_NEAR: Final = 64
+"""Values that are looked at to find out what a product streams its rows from or to."""
 
 _LOOKUPS: Final = frozenset({"Gather", "GatherElements", "GatherND"})
 
@@ -130,16 +135,18 @@ def product_size(node: ir.Node) -> ProductSize | None:
     return ProductSize(math.prod(result[:-2]), result[-2], depth, result[-1])
 
 
-def stationary(node: ir.Node) -> tuple[ir.Value, int] | None:
+def stationary(node: ir.Node, tile: int) -> tuple[ir.Value, int] | None:
     """Return what a product keeps on the chip while the rest of it streams past.
 
     Args:
         node: Any node.
+        tile: Bytes of a value that are on the chip at a time while it streams.
 
     Returns:
         The smallest of both operands and the result, and its bytes: a weight in a forward graph, its
-        gradient where that is computed. Of several products that share nothing, what one of them keeps.
-        None for a node that is no product of two operands.
+        gradient where that is computed. But where rows are to stream past, since another operator makes or takes
+        them whole, as a softmax does, the second operand. Of several products that share nothing, what one of
+        them keeps. None for a node that is no product of two operands.
     """
     if not is_product(node) or len(node.inputs) < 2:
         return None
@@ -150,7 +157,58 @@ def stationary(node: ir.Node) -> tuple[ir.Value, int] | None:
     if size is None or len(known) < len(values):
         return None
     value = min(known, key=lambda each: known[each])
+    if node.op_type in _MATRIX and _streams_rows(node, value, tile):
+        value = values[1]
     return value, -(-known[value] // size.count)
+
+
+def _streams_rows(node: ir.Node, kept: ir.Value, tile: int) -> bool:
+    """Return whether a product has to go through its rows although it keeps no second operand.
+
+    One that keeps its first operand makes column after column of the result, and one that keeps the result takes
+    column after column of the first operand. Neither goes with an operator of whole rows.
+    """
+    (left, right), result = node.inputs[:2], node.outputs[0]
+    if kept is right or left is None or integer_attribute(node, "transA", 0):
+        return False
+    streamed, neighbours = (result, _readers) if kept is left else (left, _writers)
+    return (value_bytes(streamed) or 0) > tile and _meets_whole_rows(streamed, neighbours)
+
+
+def _readers(value: ir.Value) -> list[tuple[ir.Node, Sequence[ir.Value]]]:
+    return [(use.node, use.node.outputs) for use in value.uses()]
+
+
+def _writers(value: ir.Value) -> list[tuple[ir.Node, Sequence[ir.Value]]]:
+    node = value.producer()
+    return [] if node is None else [(node, [v for v in node.inputs if v is not None])]
+
+
+def _meets_whole_rows(
+    value: ir.Value, neighbours: Callable[[ir.Value], list[tuple[ir.Node, Sequence[ir.Value]]]]
+) -> bool:
+    """Return whether elementwise operators lead from a value to one that takes or makes whole rows."""
+    pending, seen = [value], {value}
+    while pending and len(seen) < _NEAR:
+        for node, beyond in neighbours(pending.pop()):
+            if _takes_whole_rows(node):
+                return True
+            row = facts(node.op_type, node.domain)
+            if row is not None and (row.kind is Kind.ELEMENTWISE or renames(node)):
+                pending += [v for v in beyond if v not in seen]
+                seen.update(beyond)
+    return False
+
+
+def _takes_whole_rows(node: ir.Node) -> bool:
+    """Return whether each row of the first operand is needed whole before its result is known."""
+    if normal_domain(node.domain) or not node.inputs:
+        return False
+    if node.op_type in _ROW_BY_ROW:
+        return integer_attribute(node, "axis", -1) in (-1, len(_shape(node.inputs[0])) - 1)
+    row, shape, result = facts(node.op_type), _shape(node.inputs[0]), _shape(node.outputs[0])
+    reduces = row is not None and row.kind is Kind.REDUCE and len(shape) > 1 and shape[-1] > 1
+    return reduces and result in (shape[:-1], (*shape[:-1], 1))
 
 
 def renames(node: ir.Node) -> bool:
@@ -175,7 +233,7 @@ def units_of(node: ir.Node, target: TargetSummary) -> int:
         return 0
     if not is_product(node):
         return timing.operator_units
-    own = stationary(node)
+    own = stationary(node, timing.tile_bytes)
     kept = 0 if own is None else own[1]
     beside = max(target.tier("sram").bytes // timing.compute_units, 1)
     return max(timing.product_units, -(-2 * kept // beside))

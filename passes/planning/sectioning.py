@@ -265,7 +265,7 @@ class _Touches:
             operands = data_reads(node, target)
             table = looked_up(node)
             kept = {v: value_bytes(v) or 0 for v in operands if is_weight(v) and v is not table}
-            own = None if timing is None else stationary(node)
+            own = None if timing is None else stationary(node, timing.tile_bytes)
             if own is not None:
                 kept.setdefault(*own)
             weights.append(list(kept.items()))

@@ -50,6 +50,7 @@ from samba_onnx.workflows.records import GraphRecord, write_records
 from samba_onnx.workflows.torch_programs import (
     Training,
     attached_losses,
+    keeps_activations,
     named_inputs,
     recorded_program,
 )
@@ -144,7 +145,8 @@ class Compiler:
         accumulates = bool(options.get("gradient_accumulation")) or gradient_accumulation
         training = None
         if trained:
-            training = Training(attached_losses(model, loss_indices), accumulates)
+            keeps = keeps_activations(where["level"])
+            training = Training(attached_losses(model, loss_indices), accumulates, keeps)
         with self._mode.on(), computing_in(precision):
             program = recorded_program(model, named, trained, training, check=check)
         if training is None and program.argins:

@@ -278,7 +278,9 @@ class Tracer:
                 return traced_graph(program, model, inputs), OptimizerSteps()
             records = optimizer_records(model, optimizers)
             check_records(compiled, records)
-            training = Training(record.loss_indices, record.gradient_accumulation)
+            training = Training(
+                record.loss_indices, record.gradient_accumulation, record.keeps_activations
+            )
             program, _ = trained_program(model, inputs, records, training)
         steps = OptimizerSteps(records or compiled, optimizers)
         return traced_graph(program, model, inputs), steps

@@ -54,6 +54,7 @@ from samba_onnx.workflows.torch_models import TorchModel, export_model
 from samba_onnx.workflows.torch_programs import (
     Training,
     attached_losses,
+    keeps_activations,
     named_inputs,
     recorded_program,
 )
@@ -242,17 +243,22 @@ def port_training(
     """
     report = progress or (lambda _: None)
     with computing_in(precision_for(load_target(options.get("target", DEFAULT_TARGET)), precision)):
-        program = _training_program(model, loss_indices, check, report)
+        program = _training_program(model, loss_indices, check, report, _level(options))
     program = round_stochastically(program, roundings_of(stochastic_rounding))
     program = dataclasses.replace(program, spatial_batches=spatial_batches)
     return compile_programs([program], output, name=model.name, progress=report, **options)
 
 
 def _training_program(
-    model: TorchModel, loss_indices: Sequence[int] | None, check: bool, report: Progress
+    model: TorchModel,
+    loss_indices: Sequence[int] | None,
+    check: bool,
+    report: Progress,
+    level: str,
 ) -> Program:
     report("export")
-    training = Training(attached_losses(model.module, loss_indices))
+    losses = attached_losses(model.module, loss_indices)
+    training = Training(losses, keeps_activations=keeps_activations(level))
     inputs = named_inputs(model.module, dict(model.keywords) or model.args)
     with LAZY.paused():  # a module that was made lazily is exported without its values
         return recorded_program(model.module, inputs, model.optimizers, training, check=check)
@@ -287,16 +293,23 @@ def analyze_torch(
         OutOfDeviceMemoryError: The model does not fit into the target's memory.
     """
     with computing_in(precision_for(load_target(options.get("target", DEFAULT_TARGET)), precision)):
-        program = torch_program(model, loss_indices=loss_indices, progress=progress)
+        program = torch_program(
+            model, loss_indices=loss_indices, level=_level(options), progress=progress
+        )
     program = round_stochastically(program, roundings_of(stochastic_rounding))
     mapped = dataclasses.replace(program, spatial_batches=spatial_batches)
     return analyze_programs([mapped], name=model.name, progress=progress, **options)
+
+
+def _level(options: Mapping[str, Any]) -> str:
+    return str(options.get("level", DEFAULT_LEVEL))
 
 
 def torch_program(
     model: TorchModel,
     *,
     loss_indices: Sequence[int] | None = None,
+    level: str = DEFAULT_LEVEL,
     progress: Progress | None = None,
 ) -> Program:
     """Return the program of a torch model, which is compared with nothing.
@@ -304,6 +317,7 @@ def torch_program(
     Args:
         model: The module, in its mode, with or without values; with optimizers, its program trains.
         loss_indices: With optimizers, the outputs that training starts from; None as for ``port_training``.
+        level: The level that it is to be planned for.
         progress: Called with the name of each step before it begins.
 
     Raises:
@@ -312,7 +326,7 @@ def torch_program(
     """
     report = progress or (lambda _: None)
     if model.optimizers:
-        return _training_program(model, loss_indices, False, report)
+        return _training_program(model, loss_indices, False, report, level)
     report("export")
     return export_model(model).program
 

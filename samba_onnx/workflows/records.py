@@ -29,6 +29,8 @@ class GraphRecord:
     loss_indices: Any = None
     """Positions of the losses among the flat outputs, named or guessed."""
     gradient_accumulation: bool = False
+    keeps_activations: bool = False
+    """Whether forward passes keep what backward passes read, rather than what that is computed from."""
     optimizers: Sequence[Any] = ()
     """Documents of JSON, one per optimizer."""
     onnx: Any = None

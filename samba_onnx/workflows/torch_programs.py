@@ -46,6 +46,20 @@ class Training:
     those that a loss function made, or else all."""
     gradient_accumulation: bool = False
     """Whether backward passes add to gradients, which ZEROGRAD sections set to zero."""
+    keeps_activations: bool = False
+    """Whether forward passes keep what backward passes read, rather than what that is computed from."""
+
+
+def keeps_activations(level: str) -> bool:
+    """Return whether programs of a level keep activations.
+
+    Where sections are as large as memory allows, arithmetic is computed again in the section that reads it. At other
+    levels it would be a section of its own, which moves more bytes than it saves.
+
+    Args:
+        level: One of ``o0``, ``o1`` and ``o3``.
+    """
+    return level != "o3"
 
 
 def named_inputs(model: Any, inputs: Any) -> Any:
@@ -132,6 +146,7 @@ def recorded_program(
         training=True,
         loss_indices=list(losses),
         gradient_accumulation=training.gradient_accumulation,
+        keeps_activations=training.keeps_activations,
         optimizers=[to_json(record) for record in records],
         onnx=onnx_record(model),
         built_in=built_in(model, inputs),
@@ -193,7 +208,7 @@ def trained_program(
         model: The module, in the mode in which it is to be trained.
         inputs: Arguments of ``forward``, tensors with their names.
         optimizers: Optimizers of its parameters; without any, the program has no OPT part.
-        training: Which outputs are losses, and whether gradients accumulate.
+        training: Which outputs are losses, whether gradients accumulate, and what is kept for them.
         check: Compare outputs and gradients with those of eager torch, and the steps of the
             optimizers with those of torch.optim.
 
@@ -209,13 +224,7 @@ def trained_program(
             f"{type(model).__name__} is to be trained, within torch.inference_mode(), where torch "
             "computes no gradients: compile and trace outside of it; torch.no_grad() is no obstacle"
         )
-    exported = export_training(
-        model,
-        inputs,
-        loss_indices=training.loss_indices,
-        name=DEFAULT_GRAPH,
-        gradient_accumulation=training.gradient_accumulation,
-    )
+    exported = export_training(model, inputs, name=DEFAULT_GRAPH, **dataclasses.asdict(training))
     assert exported.losses is not None
     notes = logged_notes(model, exported.captured)
     notes += _loss_notes(model, exported.losses, exported.outputs)

@@ -55,7 +55,8 @@ def operations_of_torch(row: PublishedRow) -> int:
     with FlopCounterMode(display=False) as counter:
         result = module(**keywords)
         if whole.optimizers:
-            result.backward()
+            results = result if isinstance(result, tuple) else (result,)
+            sum(one.sum() for one in results).backward()
     return int(counter.get_total_flops()) + sum(added)
 
 

@@ -1,7 +1,8 @@
-"""Makes sections of groups of RDU nodes: by marks of the user, by rules, and one per operator left."""
+"""Makes sections of groups of RDU nodes: by marks of the user, by rules, and of what is left as ``o0`` does."""
 
 from __future__ import annotations
 
+import itertools
 import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from samba_onnx.passes.planning.fusion.matching import Match, StepBudget, Unit, 
 from samba_onnx.passes.planning.fusion.patterns import FusionRule, Pattern, PatternEntry
 from samba_onnx.passes.planning.fusion.units import Units
 from samba_onnx.passes.planning.fusion.wide_operators import wide_operators
+from samba_onnx.passes.planning.origins import by_operator
 from samba_onnx.program.dataflow import Dataflow
 
 LOGGER: Final = logging.getLogger(__name__)
@@ -26,7 +28,7 @@ class Piece:
 
     nodes: tuple[ir.Node, ...]
     rule: str = ""
-    """The rule or mark that they are one section for; empty for an operator of its own."""
+    """The rule or mark that they are one section for; empty for what ``o0`` makes a section of, too."""
 
 
 def fuse(
@@ -129,5 +131,13 @@ class _Fusion:
 
     def _pieces(self, group: int) -> Iterator[Piece]:
         nodes = self.flows[group].nodes
-        for block in self.orders[group].blocks():
-            yield Piece(tuple(nodes[p] for p in block), self.rules.get((group, block[0]), ""))
+        blocks = list(self.orders[group].blocks())
+        for joined, run in itertools.groupby(blocks, key=lambda b: (group, b[0]) in self.rules):
+            if joined:
+                yield from (
+                    Piece(tuple(nodes[p] for p in block), self.rules[group, block[0]])
+                    for block in run
+                )
+            else:
+                left = [nodes[p] for block in run for p in block]
+                yield from (Piece(own) for own in by_operator(left))

@@ -60,6 +60,8 @@ class JointRequest:
     """Where values are dropped."""
     rules: Rules
     """What becomes of gradients on the way."""
+    keeps_activations: bool = False
+    """Whether the forward keeps what the backward reads, rather than what that is computed from."""
 
 
 @dataclass(frozen=True)

@@ -62,6 +62,8 @@ def partition(
     gradients: Sequence[fx.Node],
     seeds: Collection[fx.Node],
     volatile: Collection[fx.Node] = (),
+    *,
+    keeps_activations: bool = False,
 ) -> tuple[Half, Half]:
     """Split a joint graph so that the fewest bytes are kept between its halves.
 
@@ -70,19 +72,27 @@ def partition(
     nothing else is computed twice. Inputs of the graph and results of the forward cost
     nothing, for they are in memory anyway.
 
+    Elementwise arithmetic takes longer than that where it does not share a section with what reads its
+    result: it reads its operands from memory and writes the result there. Programs that are cut so keep
+    activations, as torch does; what follows from a mask alone is computed again all the same.
+
     Args:
         joint: Functional, without dead nodes.
         results: What the forward returns.
         gradients: What the backward returns.
         seeds: Placeholders that only the backward may read.
         volatile: Placeholders whose memory the forward overwrites.
+        keeps_activations: Whether elementwise arithmetic is not computed again.
 
     Returns:
         The forward, which returns the results and then what is kept; the backward, which reads
         inputs, results and what is kept.
     """
     nodes = list(joint.graph.nodes)
-    boundary = [_as_real(node) for node in _kept(nodes, results, gradients, seeds, volatile)]
+    again = _follows_from_masks(nodes) if keeps_activations else set(filter(_is_elementwise, nodes))
+    again.update(filter(_computed_again, nodes))
+    kept = _kept(nodes, results, gradients, seeds, volatile, again)
+    boundary = [_as_real(node) for node in kept]
     nodes = list(joint.graph.nodes)
     returned, cut = set(results), set(boundary)
     saved = [n for n in boundary if n not in returned and (n.op != "placeholder" or n in volatile)]
@@ -119,8 +129,12 @@ def _kept(
     gradients: Sequence[fx.Node],
     seeds: Collection[fx.Node],
     volatile: Collection[fx.Node],
+    computed_again: Set[fx.Node],
 ) -> list[fx.Node]:
-    """Return the values, of the fewest bytes, that the backward can be computed from."""
+    """Return the values, of the fewest bytes, that the backward can be computed from.
+
+    ``computed_again`` are those of the forward that the backward may compute once more.
+    """
     forward, backward = _ancestors(results), _descendants(nodes, seeds)
     variable = _descendants(nodes, [node for node in nodes if node.op == "placeholder"])
     free, ends, needed = set(results), set(gradients), _ancestors(gradients)
@@ -128,8 +142,10 @@ def _kept(
     network = Network()
     for node in candidates:
         is_free = node in free or (node.op == "placeholder" and node not in volatile)
-        network.edge((node, 0), (node, 1), 0 if is_free else _cost(node, node in forward))
-        again = node not in forward or node not in variable or _computed_again(node)
+        works = node.target not in _FREE and node in computed_again
+        cost = _cost(node, prefers=node in forward and works)
+        network.edge((node, 0), (node, 1), 0 if is_free else cost)
+        again = node not in forward or node not in variable or node in computed_again
         if node.op == "placeholder" or not again:
             network.edge(SOURCE, (node, 0), ENDLESS)
         for source in node.all_input_nodes:
@@ -159,13 +175,29 @@ def _as_real(node: fx.Node) -> fx.Node:
 
 
 def _computed_again(node: fx.Node) -> bool:
-    """Return whether a value of the forward may be computed once more by the backward."""
-    if node.target in _CHEAP or _is_elementwise(node):
+    """Return whether a value of the forward may be computed once more by the backward in any program."""
+    if node.target in _CHEAP or _is_large_mask(node):
         return True
-    if node.target is torch.ops.samba.dropout_mask.default:
-        elements: int = node.meta["val"].numel()
-        return elements >= LARGE_MASK
     return all(map(_is_number, [node, *node.all_input_nodes]))
+
+
+def _is_large_mask(node: fx.Node) -> bool:
+    if node.target is not torch.ops.samba.dropout_mask.default:
+        return False
+    elements: int = node.meta["val"].numel()
+    return elements >= LARGE_MASK
+
+
+def _follows_from_masks(nodes: Sequence[fx.Node]) -> set[fx.Node]:
+    """Return what elementwise arithmetic makes of large masks and of numbers, and of nothing else."""
+    reached: set[fx.Node] = set()
+    for node in nodes:
+        sources = [source for source in node.all_input_nodes if not _is_number(source)]
+        if _is_large_mask(node) or (
+            _is_elementwise(node) and sources and reached.issuperset(sources)
+        ):
+            reached.add(node)
+    return reached
 
 
 def _is_elementwise(node: fx.Node) -> bool:
@@ -177,13 +209,12 @@ def _is_number(node: fx.Node) -> bool:
     return isinstance(value, Tensor) and value.numel() == 1
 
 
-def _cost(node: fx.Node, in_forward: bool) -> int:
+def _cost(node: fx.Node, *, prefers: bool) -> int:
     """Return what keeping a value costs: bytes, and of equal ones the one that saves more work."""
     value = node.meta.get("val")
     if not isinstance(value, Tensor):
         return ENDLESS
-    works = node.target not in _FREE and _computed_again(node)
-    preference = 0 if in_forward and works else 2 if node.target in _CHEAP else 1
+    preference = 0 if prefers else 2 if node.target in _CHEAP else 1
     return value.numel() * value.element_size() * _TIE + preference
 
 

@@ -62,6 +62,7 @@ def export_training(
     input_names: Sequence[str] | None = None,
     gradient_accumulation: bool = False,
     input_gradients: Collection[str] = (),
+    keeps_activations: bool = False,
 ) -> Exported:
     """Return the program that trains a module, forward and backward, with what is known of the module.
 
@@ -72,16 +73,15 @@ def export_training(
     argins. ``with_parts`` adds optimizers.
 
     Args:
-        module: In the mode, training or evaluation, in which it is to be differentiated; its
-            parameters may be on the meta device.
+        module: In the mode in which it is to be differentiated; parameters may be on the meta device.
         inputs: Arguments of ``forward``.
         loss_indices: Positions of outputs, or paths into nested ones; None for ``find_losses``.
         name: The program's name.
         prefix: Leads the names of all parameters and outputs.
         input_names: Names of the flat inputs that are tensors, instead of those of the arguments.
-        gradient_accumulation: Whether the backward adds to the gradients that there are; a part of
-            type ZEROGRAD, which comes first, sets them to zero.
+        gradient_accumulation: Whether the backward adds to gradients, which a part ZEROGRAD sets to zero.
         input_gradients: Names of inputs that get a gradient ``<input>__grad`` as well.
+        keeps_activations: Whether the forward keeps what the backward reads; see ``partition``.
 
     Raises:
         UsageError: An input does not fit ``forward``, or a named loss or input does not exist.
@@ -96,7 +96,7 @@ def export_training(
     leaves, dropouts = _leaves(exported, names, input_gradients), _dropouts(exported, names)
     losses = _losses(exported, loss_indices, leaves)
     rules = _rules(module, exported, recorder, gradient_accumulation)
-    request = JointRequest(exported, leaves, losses.positions, dropouts, rules)
+    request = JointRequest(exported, leaves, losses.positions, dropouts, rules, keeps_activations)
     joint = joint_graph(request)
     # What rules do in the forward is behind their nodes: another export has it in full.
     whole = export_module(module, args, keywords) if recorder.rules else exported

@@ -87,6 +87,7 @@ class _Writer:
         self._names = names
         self._sites = tuple(request.sites.values())
         self._accumulate = request.rules.accumulates
+        self._keeps_activations = request.keeps_activations
         specs = request.exported.graph_signature.input_specs
         self._kinds = {spec.arg.name: spec.kind for spec in specs}
         self._paths = {spec.arg.name: spec.target for spec in specs}
@@ -160,6 +161,7 @@ class _Writer:
             list(joint.gradients.values()),
             [*joint.seeds.values(), *joint.accumulated.values()],
             [joint.inputs[member] for member in joint.updates],
+            keeps_activations=self._keeps_activations,
         )
 
     def _operand_names(self) -> dict[fx.Node, str]:

@@ -95,6 +95,29 @@ def test_a_large_mask_is_drawn_again(monkeypatch: pytest.MonkeyPatch) -> None:
     assert sum(values.values()) == 4 * HIDDEN + 16 * 4 * 4, values
 
 
+@pytest.mark.parametrize(
+    ("activation", "size"),
+    [
+        (nn.ReLU(), 4 * HIDDEN),
+        (nn.GELU(), 2 * 4 * HIDDEN),
+        (nn.Sequential(nn.SiLU(), nn.Tanh(), nn.GELU("tanh")), 3 * 4 * HIDDEN),
+        (nn.Softmax(-1), 4 * HIDDEN),
+    ],
+)
+def test_programs_of_small_sections_keep_activations(activation: nn.Module, size: int) -> None:
+    """As torch does: every argument that a gradient needs, and the result that the second layer's gradient reads."""
+    values = kept(export_training(Chain(activation), INPUTS, keeps_activations=True).program)
+    assert sum(values.values()) == size + 16 * 4 * 4, values
+
+
+def test_large_masks_are_drawn_again_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(partitioning, "LARGE_MASK", HIDDEN)
+    program = export_training(Chain(nn.Dropout(0.5)), INPUTS, keeps_activations=True).program
+    assert sum(kept(program).values()) == 4 * HIDDEN + 16 * 4 * 4, kept(program)
+    backward = program.parts[1].model.graph
+    assert sum(node.op_type == "DropoutMask" for node in backward) == 1
+
+
 def test_a_comparison_is_kept_as_booleans() -> None:
     class Signs(nn.Module):
         def __init__(self) -> None:

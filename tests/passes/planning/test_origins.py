@@ -91,3 +91,30 @@ def test_a_gradient_belongs_to_the_innermost_module_and_no_operator_is_the_empty
     assert grouped(inner, node("Transpose", "line 1", "t", module="m__k"), backward) == [
         ["Add", "Transpose", "Mul"]
     ]
+
+
+MASKED = """<ir_version: 10, opset_import: ["" : 20, "samba" : 1]>
+    g (float rate, int32 seed, float[2,8] d) => (float[2,8] y{more}) <float one = {1.0}, float zero = {0.0}> {
+        keeps = Sub(one, rate)
+        m = samba.DropoutMask(rate, seed)
+        scale = Where(m, keeps, zero)
+        a = Abs(d)
+        y = Mul(a, scale)
+        {rest}
+    }"""
+
+
+def masked(rest: str = "", more: str = "") -> list[list[str]]:
+    """Return the sections of a gradient of a dropout whose mask is drawn again."""
+    model = ir.from_onnx_text(MASKED.replace("{rest}", rest).replace("{more}", more))
+    for one in model.graph:
+        line = {"Abs": "line 1", "Mul": "line 3", "Neg": "line 4"}.get(one.op_type, "line 2")
+        one.metadata_props.update({OWN_SCOPE_KEY: "m", STACK_TRACE: line, OPERATOR_KEY: ""})
+    return [[one.op_type for one in run] for run in by_operator(list(model.graph))]
+
+
+def test_a_mask_is_drawn_where_it_is_read() -> None:
+    drawn = ["Sub", "DropoutMask", "Where"]
+    assert masked() == [["Abs"], [*drawn, "Mul"]]
+    assert masked("z = Neg(scale)", ", float[2,8] z") == [drawn, ["Abs"], ["Mul"], ["Neg"]]
+    assert masked("", ", float[2,8] scale") == [drawn, ["Abs"], ["Mul"]]

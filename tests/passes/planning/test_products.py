@@ -7,6 +7,7 @@ import math
 
 import onnx_ir as ir
 import pytest
+from onnx import parser, shape_inference
 
 from samba_onnx.passes.planning.flops import node_flops
 from samba_onnx.passes.planning.products import (
@@ -98,16 +99,16 @@ def test_granules_are_rounded_up_along_every_axis() -> None:
 
 def test_the_smallest_of_operands_and_result_stays_on_the_chip() -> None:
     forward = node("(float[64,8] x, float[8,4] w) => (float[64,4] y) { y = MatMul (x, w) }")
-    assert stationary(forward) == (forward.inputs[1], 8 * 4 * 4)
+    assert stationary(forward, 64) == (forward.inputs[1], 8 * 4 * 4)
     biased = "(float[64,8] x, float[8,4] w, float[4] b) => (float[64,4] y) { y = Gemm (x, w, b) }"
     linear = node(biased)
-    assert stationary(linear) == (linear.inputs[1], 8 * 4 * 4)
+    assert stationary(linear, 64) == (linear.inputs[1], 8 * 4 * 4)
     gradient = node("(float[8,64] x, float[64,4] g) => (float[8,4] y) { y = MatMul (x, g) }")
-    assert stationary(gradient) == (gradient.outputs[0], 8 * 4 * 4)
+    assert stationary(gradient, 64) == (gradient.outputs[0], 8 * 4 * 4)
     several = node("(float[3,8,9] x, float[3,9,5] g) => (float[3,8,5] y) { y = MatMul (x, g) }")
-    assert stationary(several) == (several.outputs[0], 8 * 5 * 4)
-    assert stationary(node("(float[4] x) => (float[4] y) { y = Relu (x) }")) is None
-    assert stationary(node("(float[n,8] x, float[8,4] w) => (y) { y = MatMul (x, w) }")) is None
+    assert stationary(several, 64) == (several.outputs[0], 8 * 5 * 4)
+    assert stationary(node("(float[4] x) => (float[4] y) { y = Relu (x) }"), 64) is None
+    assert stationary(node("(float[n,8] x, float[8,4] w) => (y) { y = MatMul (x, w) }"), 64) is None
 
 
 def test_a_product_needs_the_units_beside_which_its_weight_lies_twice() -> None:
@@ -131,3 +132,61 @@ def test_only_lookups_read_a_few_rows() -> None:
     assert renames(other)
     assert not renames(gather)
     assert not renames(ir.node("Transpose", other.inputs, domain="elsewhere"))
+
+
+def product(text: str) -> ir.Node:
+    """Return the product of a graph, all of whose sizes are known."""
+    header = '<ir_version: 10, opset_import: ["" : 20]>'
+    known = shape_inference.infer_shapes(parser.parse_model(f"{header} g {text}"))
+    return next(one for one in ir.from_proto(known).graph if one.op_type == "MatMul")
+
+
+ROWS_TAKEN = [
+    "a = MatMul (x, w) y = Softmax (a)",
+    "a = MatMul (x, w) b = Abs (a) y = LogSoftmax (b)",
+    "a = MatMul (x, w) s = ReduceSum <keepdims = 1> (a, last) y = Sub (a, s)",
+]
+COLUMNS = [
+    "y = MatMul (x, w)",
+    "a = MatMul (x, w) y = Abs (a)",
+    "a = MatMul (x, w) y = Softmax <axis = 0> (a)",
+    "a = MatMul (x, w) y = ReduceSum <keepdims = 1> (a, first)",
+    "a = MatMul (x, w) b = Gather (a, first) y = Softmax (b)",
+]
+
+
+def head(body: str) -> ir.Node:
+    """Return a product of 64 rows and 128 columns whose first operand, of 2 KiB, is the smallest."""
+    text = "(float[64,8] x, float[8,128] w) => (y) <int64[1] first = {0}, int64[1] last = {1}>"
+    return product(f"{text} {{ {body} }}")
+
+
+@pytest.mark.parametrize("body", ROWS_TAKEN)
+def test_rows_stream_past_the_second_operand_to_what_takes_them_whole(body: str) -> None:
+    one = head(body)
+    assert stationary(one, 4096) == (one.inputs[1], 8 * 128 * 4)
+    # All of the result is on the chip at once.
+    assert stationary(one, 64 * 128 * 4) == (one.inputs[0], 64 * 8 * 4)
+
+
+@pytest.mark.parametrize("body", COLUMNS)
+def test_columns_stream_past_the_first_operand_otherwise(body: str) -> None:
+    one = head(body)
+    assert stationary(one, 4096) == (one.inputs[0], 64 * 8 * 4)
+
+
+def test_rows_stream_from_what_makes_them_whole() -> None:
+    """The gradient of a head: rows minus their sums, times the transposed weight."""
+    text = "(float[64,128] g, float[128,8] t) => (float[64,8] y) <int64[1] last = {1}>"
+    whole = product(f"{text} {{ s = ReduceSum (g, last) d = Sub (g, s) y = MatMul (d, t) }}")
+    assert stationary(whole, 4096) == (whole.inputs[1], 128 * 8 * 4)
+    apart = product(f"{text} {{ d = Abs (g) y = MatMul (d, t) }}")
+    assert stationary(apart, 4096) == (apart.outputs[0], 64 * 8 * 4)
+
+
+def test_a_head_that_fills_the_chip_needs_all_units() -> None:
+    """Twice the weight of 4 KiB, in memory units of 1 KiB, in the place of twice 2 KiB."""
+    timing = dataclasses.replace(TIMING, compute_units=64, product_units=1, tile_bytes=4096)
+    target = dataclasses.replace(figures(sram=64 * 1024), timing=timing)
+    assert units_of(head(ROWS_TAKEN[0]), target) == 8
+    assert units_of(head(COLUMNS[0]), target) == 4

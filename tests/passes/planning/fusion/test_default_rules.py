@@ -20,7 +20,7 @@ def test_every_target_names_rules(name: str) -> None:
 def test_every_rule_can_match_and_says_nothing_without_effect() -> None:
     names = operator_names()
     assert DEFAULT.notes == ()
-    assert len({rule.name for rule in DEFAULT.rules}) == len(DEFAULT.rules) == 10
+    assert len({rule.name for rule in DEFAULT.rules}) == len(DEFAULT.rules) == 11
     for rule in DEFAULT.rules:
         assert rule.unknown == ()
         assert all(names.onnx_operators(op) or op in names.forms for op in rule.operators())
@@ -53,6 +53,26 @@ CASES: dict[str, tuple[str, list[str]]] = {
     "another operator in between": (
         f"g ({LINEAR}) => (y) {{ a = Gemm(x, w, b) c = Neg(a) y = Relu(c) }}",
         ["linear: Gemm", "Neg", "Relu"],
+    ),
+    "rms norm in float32": (
+        """g (bfloat16[4, 8] x, bfloat16[4, 8] r, bfloat16[8] w) => (y) <float e = {0.1}, int64[1] last = {1}> {
+            h = Add(x, r) a = Cast<to = 1>(h) b = Mul(a, a) m = ReduceMean(b, last) c = Add(m, e) d = Sqrt(c)
+            i = Reciprocal(d) f = Mul(a, i) n = Cast<to = 16>(f) y = Mul(w, n) }""",
+        ["residual_norm: Add Cast Mul ReduceMean Add Sqrt Reciprocal Mul Cast Mul"],
+    ),
+    "rotary embedding": (
+        """g (float[2, 4, 8] q, float[4, 8] c, float[4, 8] s) => (y)
+            <int64[1] n = {0}, int64[1] h = {4}, int64[1] e = {8}, int64[1] last = {2}> {
+            a = Mul(q, c) l = Slice(q, n, h, last) u = Slice(q, h, e, last) v = Neg(u)
+            t = Concat<axis = 2>(v, l) r = Mul(t, s) y = Add(a, r) }""",
+        ["rotary_embedding: Mul Slice Slice Neg Concat Mul Add"],
+    ),
+    "halves that are not turned": (
+        """g (float[2, 4, 8] q, float[4, 8] c, float[4, 8] s) => (y)
+            <int64[1] n = {0}, int64[1] h = {4}, int64[1] e = {8}, int64[1] last = {2}> {
+            a = Mul(q, c) l = Slice(q, n, h, last) u = Slice(q, h, e, last)
+            t = Concat<axis = 2>(u, l) r = Mul(t, s) y = Add(a, r) }""",
+        ["Mul", "Slice", "Slice", "Concat", "Mul", "Add"],
     ),
     "attention": (
         f"""g ({ATTENTION}) => (y) <float s = {{0.5}}> {{

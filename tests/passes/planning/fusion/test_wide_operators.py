@@ -22,8 +22,9 @@ def graph(operator: str = "", scope: str = "net", text: str = GRAPH) -> list[ir.
     """Return nodes; Casts and what is between them are said to be of an operator of a module."""
     proto = shape_inference.infer_shapes(parser.parse_model(text))
     nodes = list(ir.from_proto(proto).graph)
-    for node in nodes:
-        node.metadata_props.update({OWN_SCOPE_KEY: scope, STACK_TRACE: "net.py:3"})
+    for place, node in enumerate(nodes):
+        line = f"net.py:{10 + place if node.op_type == 'Tanh' else 3}"
+        node.metadata_props.update({OWN_SCOPE_KEY: scope, STACK_TRACE: line})
         node.metadata_props[OPERATOR_KEY] = operator if node.op_type == "Cast" else ""
     return nodes
 
