@@ -1,8 +1,9 @@
-"""Hold modelled times against published ones: ``python -m benchmarks fidelity [--rows TEXT] [--page] [--fit]``.
+"""Hold modelled times against published ones: ``python -m benchmarks fidelity [--rows TEXT] [--statements] [--page] [--fit]``.
 
-Each program is built from its configuration, without weights, and compiled for the profile of its row. ``--page``
-writes the table into ``docs/fidelity.md`` and the bands of errors into ``samba_onnx/report/fidelity.toml``. ``--fit`` fits the constants
-of the targets to the fitted half of the rows and writes them into their files.
+Each program is built from its configuration, without weights, and compiled for the profile of its row. Behind all rows
+come published statements of how much one way of running a program gains over another. ``--page`` writes both tables into
+``docs/fidelity.md`` and the bands of errors into ``samba_onnx/report/fidelity.toml``. ``--fit`` fits the constants of the targets
+to the fitted half of the rows and writes them into their files.
 """
 
 from __future__ import annotations
@@ -19,8 +20,10 @@ from typing import Final
 
 from benchmarks.fidelity_fit import fit
 from benchmarks.fidelity_programs import planned
+from benchmarks.fidelity_statements import Statement, statements
+from benchmarks.fidelity_statements import table as statements_table
 from benchmarks.fidelity_terms import gradient_bytes
-from benchmarks.published import FITTED, PublishedRow, published_rows
+from benchmarks.published import FITTED, HIGH, LOW, PublishedRow, published_rows
 from benchmarks.table import geometric_mean
 from samba_onnx.pef.manifest import Manifest
 from samba_onnx.pef.schedule_time import run_time
@@ -29,8 +32,8 @@ ROOT: Final = Path(__file__).parents[1]
 PAGE: Final = ROOT / "docs" / "fidelity.md"
 BANDS: Final = ROOT / "samba_onnx" / "report" / "fidelity.toml"
 BEGIN, END = "<!-- table: python -m benchmarks fidelity --page -->", "<!-- end of table -->"
-LOW, HIGH = 0.8, 1.25
-"""A row is met where modelled over published is between these."""
+BEGIN_STATEMENTS: Final = "<!-- statements: python -m benchmarks fidelity --page -->"
+END_STATEMENTS: Final = "<!-- end of statements -->"
 SECTIONS: Final = 1.5
 """Numbers of sections are met within this factor."""
 UNITS: Final[Mapping[str, float]] = {"s": 1.0, "ms": 1e-3, "us": 1e-6}
@@ -176,27 +179,80 @@ def bands(results: Sequence[Result]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def placed(page: str, begin: str, end: str, text: str) -> str:
+    """Return a page with other text between two comments.
+
+    Args:
+        page: The page.
+        begin: The comment before the text.
+        end: The comment behind it.
+        text: What shall be between them.
+
+    Raises:
+        ValueError: The page has not both comments, one behind the other.
+    """
+    before, found, rest = page.partition(begin)
+    _, also_found, after = rest.partition(end)
+    if not (found and also_found):
+        raise ValueError(f"{PAGE.name} must have {begin} and behind it {end}")
+    return f"{before}{begin}\n{text}\n{end}{after}"
+
+
 def main(arguments_: Sequence[str] | None = None) -> None:
-    """Model the rows that are asked for, print the table, and write the page if it is asked for."""
+    """Model the rows that are asked for, print the tables, and write the page if it is asked for."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks fidelity", description=__doc__)
-    parser.add_argument("--rows", default="", help="only rows whose id has this text")
+    parser.add_argument(
+        "--rows", default="", help="only rows, or statements, whose id has this text"
+    )
+    parser.add_argument(
+        "--statements", action="store_true", help="only statements; without it they come behind all rows"
+    )  # fmt: skip
     parser.add_argument("--page", action="store_true", help="write docs/fidelity.md and the bands")
     parser.add_argument("--fit", action="store_true", help="fit the targets' constants, and stop")
     arguments = parser.parse_args(arguments_)
+    if arguments.page and arguments.rows:
+        parser.error("--page writes whole tables: leave out --rows")
     if arguments.fit:
         fit(print)
         return
+    results: list[Result] = []
+    gains: list[Statement] = []
+    if not arguments.statements:
+        results = _results(arguments.rows)
+        print(table(results))
+    if arguments.statements or not arguments.rows:
+        gains = _statements(arguments.rows)
+        print(statements_table(gains))
+    if arguments.page:
+        _write_page(results, gains)
+
+
+def _results(text: str) -> list[Result]:
     results = []
     for row in published_rows():
-        if arguments.rows in row.id:
+        if text in row.id:
             results.append(result(row))
             print(row.id, f"{results[-1].ratio:.3f}", file=sys.stderr, flush=True)
-    print(table(results))
-    if arguments.page:
-        text = PAGE.read_text(encoding="utf-8")
-        before, _, rest = text.partition(BEGIN)
-        _, _, after = rest.partition(END)
-        PAGE.write_text(f"{before}{BEGIN}\n{table(results)}\n{END}{after}", encoding="utf-8")
+    return results
+
+
+def _statements(text: str) -> list[Statement]:
+    chosen = []
+    for one in statements(text):
+        chosen.append(one)
+        values = " ".join(f"{finding.value:.3g}" for finding in one.findings)
+        print(one.id, values or "not computed", file=sys.stderr, flush=True)
+    return chosen
+
+
+def _write_page(results: Sequence[Result], gains: Sequence[Statement]) -> None:
+    """Write the tables into the page, and the bands behind them where rows were modelled."""
+    page = PAGE.read_text(encoding="utf-8")
+    page = placed(page, BEGIN_STATEMENTS, END_STATEMENTS, statements_table(gains))
+    if results:
+        page = placed(page, BEGIN, END, table(results))
+    PAGE.write_text(page, encoding="utf-8")
+    if results:
         BANDS.write_text(bands(results), encoding="utf-8")
 
 

@@ -12,6 +12,8 @@ from typing import Any, Final
 
 _FILE: Final = Path(__file__).with_name("published.toml")
 FITTED, JUDGED = "fitted", "judged"
+LOW, HIGH = 0.8, 1.25
+"""A figure is met where modelled over published is between these."""
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from types import MappingProxyType
 
 import pytest
@@ -14,7 +15,7 @@ from benchmarks.fidelity_programs import model, planned
 from benchmarks.published import PublishedRow, published_row
 from samba_onnx.passes.planning.roles import SymbolKind
 
-LLAMA = {
+LLAMA: Mapping[str, int | str] = {
     "model": "llama-3-8b",
     "vocab_size": 64,
     "hidden_size": 32,
@@ -23,7 +24,7 @@ LLAMA = {
     "num_attention_heads": 4,
     "num_key_value_heads": 2,
 }
-NARROW = {
+NARROW: Mapping[str, Mapping[str, int | str]] = {
     "sn30/gpt2/o3/1600x6": {"width": 32, "layers": 2, "heads": 4, "batch": 2, "length": 16, "vocabulary": 64},
     "sn30/bert/4": {"width": 32, "layers": 2, "heads": 4, "batch": 2, "length": 16, "vocabulary": 64},
     "sn30/llama-2-7b/prompt": {**LLAMA, "tokens": 8, "batch": 2},
