@@ -362,6 +362,12 @@ def _refuse_mixed(node: fx.Node, operands: list[Any]) -> None:
 
 def _refusal(node: fx.Node) -> ModelError:
     target = node.target
+    if "grouped_mm" in str(target):
+        return refused(
+            node,
+            " has sizes that depend on values, and cannot be written in ONNX: let all experts compute, with "
+            "set_experts_implementation('batched_mm') of the model of transformers",
+        )
     if isinstance(target, torch._ops.OpOverload) and target.namespace not in _TORCHS_OWN:
         return refused(
             node,

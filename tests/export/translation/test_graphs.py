@@ -196,3 +196,17 @@ def test_semantics_are_those_of_torch(
 ) -> None:
     function, inputs = sample
     check(Calls(function), inputs)
+
+
+@pytest.mark.skipif(not hasattr(torch, "_grouped_mm"), reason="torch has no grouped products")
+def test_grouped_products_of_experts_are_refused_with_what_to_set() -> None:
+    experts = Calls(lambda x, weights, ends: torch._grouped_mm(x, weights, offs=ends))
+    inputs = (
+        torch.randn(8, 16, dtype=torch.bfloat16),
+        torch.randn(2, 16, 16, dtype=torch.bfloat16),
+        torch.tensor([4, 8], dtype=torch.int32),
+    )
+    with pytest.raises(
+        ModelError, match=r"_grouped_mm.* set_experts_implementation\('batched_mm'\)"
+    ):
+        inference_program(experts, inputs)
