@@ -61,13 +61,21 @@ def _draws_mask(run: Sequence[ir.Node]) -> bool:
 
 
 def _only_reader(run: Sequence[ir.Node], place: Mapping[ir.Node, int]) -> int | None:
-    """Return the one run behind this one that reads what it writes; None where there are others."""
+    """Return the one run behind this one that reads what it writes; None where there are others, or none may join it."""
     outputs = [output for node in run for output in node.outputs]
     if any(output.is_graph_output() for output in outputs):
         return None
-    readers = {place.get(user) for output in outputs for user, _ in output.uses()}
+    users = {user for output in outputs for user, _ in output.uses()}
+    if any(map(_is_alone, users)):
+        return None
+    readers = {place.get(user) for user in users}
     readers -= {place[run[0]]}
     return readers.pop() if len(readers) == 1 else None
+
+
+def _is_alone(node: ir.Node) -> bool:
+    """Return whether nothing else is computed in the section of a node."""
+    return is_product(node) or is_collective(node)
 
 
 def _runs(nodes: Sequence[ir.Node]) -> Iterator[tuple[ir.Node, ...]]:
@@ -82,7 +90,7 @@ def _runs(nodes: Sequence[ir.Node]) -> Iterator[tuple[ir.Node, ...]]:
 def _origin(node: ir.Node) -> tuple[str, ...]:
     """Return module, line and operator that a node comes from; empty for one that is an operator by itself."""
     scope = node.metadata_props.get(OWN_SCOPE_KEY, "")
-    if not scope or is_product(node) or is_collective(node):
+    if not scope or _is_alone(node):
         return ()
     module, _, operator = scope.rpartition(SEPARATOR)
     own = module if operator.endswith("_bwd") else scope

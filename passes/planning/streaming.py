@@ -120,7 +120,7 @@ def _takes_rows(node: ir.Node, flowing: Collection[ir.Value], rows: int) -> bool
     """Return whether a node takes rows of its operands one after the other, of which there are so many."""
     row = facts(node.op_type, node.domain)
     places = [place for place, value in enumerate(node.inputs) if value in flowing]
-    if row is None or not places or row.kind is Kind.CONTROL:
+    if row is None or not places:  # unknown, or read by a body alone
         return False
     operands = [node.inputs[place] for place in places]
     kept = all(_same_rows(value, result) for value in operands for result in node.outputs)
@@ -150,7 +150,7 @@ def _along_last_axis(node: ir.Node) -> bool:
 
 def _same_rows(before: ir.Value | None, after: ir.Value) -> bool:
     """Return whether two values have the same axes but for the last one."""
-    left, right = None if before is None else static_shape(before), static_shape(after)
+    left, right = static_shape(before), static_shape(after)
     if left is None or right is None:
         return False
     return len(left) > 1 and tuple(left[:-1]) == tuple(right[:-1]) and len(left) == len(right)

@@ -264,9 +264,13 @@ class Sharder(CutValues):
         self._place = None
         for value in list(self._pending):
             self._settle(value, WHOLE)
+        written = {self._region(name_of(value)): value for value in self.graph.outputs}
         for value in self.graph.inputs:
             if value not in self._shardings:
-                self._decide(value, WHOLE)
+                # Nothing reads it: a cache that a prompt fills lies as what is written there.
+                after = written.get(self._region(name_of(value))) if kept(name_of(value)) else None
+                known = WHOLE if after is None else self._shardings.get(after, WHOLE)
+                self._decide(value, WHOLE if known.partial else known)
             if kept(name_of(value)):
                 self.cut.regions[self._region(name_of(value))] = self.sharding(value)
         for place, value in enumerate(self.graph.outputs):

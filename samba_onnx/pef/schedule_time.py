@@ -149,17 +149,12 @@ def call_seconds(
         section mapping. With as many calls as there are mini-batches it is what :func:`schedule_time` returns in all.
     """
     on_rdu = rdu_calls(graph, stages, target)
-    seconds = {
-        call.id: on_rdu[call.id].seconds if call.id in on_rdu else stages[call.stage].seconds
-        for call in graph.calls
-    }
-    if graph.spatial_batches:
+    busy = {call: each.seconds for call, each in on_rdu.items()}
+    if graph.spatial_batches:  # without fallbacks
         copies = [c.seconds for c in graph.run_transfers if c.cause is not Cause.COLLECTIVE]
         launches = sum(call.launch for call in on_rdu.values())
-        return seconds, launches + sum(copies)
-    busy = {call: each.seconds for call, each in on_rdu.items()}
-    advances = timeline(graph, stages, target, regions, busy).advances()
-    return {**dict.fromkeys(seconds, 0.0), **advances}, 0.0
+        return busy, launches + sum(copies)
+    return timeline(graph, stages, target, regions, busy).advances(), 0.0
 
 
 def rdu_calls(

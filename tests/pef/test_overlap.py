@@ -125,6 +125,22 @@ def test_each_direction_and_the_host_may_wait_on_their_own() -> None:
     }
 
 
+def test_what_stays_on_the_device_is_copied_to_the_host_at_once() -> None:
+    one = run("R1 x>a")
+    weight = Transfer("w", 1, DOWN, Cause.OUTPUT, 5.0, 0)
+    graph = replace(one.graph, run_transfers=(*one.graph.run_transfers, weight))
+    assert replace(one, graph=graph).line().end == 5.0
+
+
+def test_sums_that_round_hide_nothing() -> None:
+    """Parts of a second that add up to another last digit one way than the other."""
+    for length in range(1, 6):
+        words = [f"R0.{n + 1} v{n}>v{n + 1}" for n in range(length)]
+        one = run(", ".join(words), 0.1, outputs=(f"v{length}",))
+        time = schedule_time(one.graph, one.stages, AT_ONCE, {})
+        assert (time.hidden_transfers, time.hidden_cpu) == (0.0, 0.0)
+
+
 def test_what_is_hidden_of_copies_and_of_the_host() -> None:
     one = run("R4 x>a, C5 t>b, R3 a+z>y", outputs=("a", "y"))
     time = schedule_time(one.graph, one.stages, AT_ONCE, one.regions)

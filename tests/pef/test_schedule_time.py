@@ -5,9 +5,11 @@ from dataclasses import replace
 import pytest
 
 from samba_onnx.passes.targets import load_target
-from samba_onnx.pef.manifest import Call, Cause, Direction, Fallback, Section, Transfer
+from samba_onnx.pef.exchanges import Streaming
+from samba_onnx.pef.manifest import Call, Cause, Direction, Fallback, Region, Section, Transfer
 from samba_onnx.pef.schedule_time import ScheduleTime, call_seconds, run_time, schedule_time
 from samba_onnx.pef.timing import SectionTime
+from samba_onnx.program.kinds import SymbolKind
 from tests.report.samples import all_on_rdu, detector
 
 
@@ -79,7 +81,7 @@ def test_an_exchange_streams_beside_the_section_before_it(
     whole = schedule_time(graph, stages, target, {})
     assert (whole.sections, whole.collectives) == (time.seconds, collectives)
     by_call, once = call_seconds(graph, stages, target, {})
-    assert (by_call[calls[1].id], once) == (collectives, 0.0)
+    assert (by_call, once) == ({call.id: time.seconds, calls[1].id: collectives}, 0.0)
     # Of a device of which only peak figures are known nothing is said to overlap.
     plain = schedule_time(graph, stages, replace(target, timing=None), {})
     assert plain.collectives == sent + 0.125
@@ -97,10 +99,10 @@ BUSY = SectionTime(compute=4.0)
 FALLBACK = replace(detector().fallbacks[0], seconds=1.0)
 
 
-def overlapped(*program: SectionTime | Fallback | float | None) -> ScheduleTime:
+def overlapped(*program: SectionTime | Streaming | Fallback | float | None) -> ScheduleTime:
     """Return the times of a program: sections, fallbacks, and exchanges by what they take behind their latency.
 
-    None is a section of which only the sum is known, 4 seconds.
+    None is a section of which only the sum is known, 4 seconds; what streams is in one that computes as long.
     """
     (section,), graph = all_on_rdu().sections, all_on_rdu().graphs[0]
     stages: dict[int, Section | Fallback] = {}
@@ -114,6 +116,8 @@ def overlapped(*program: SectionTime | Fallback | float | None) -> ScheduleTime:
             way, cause = Direction.RDU_TO_RDU, Cause.COLLECTIVE
             copies.append(Transfer("x", size, way, cause, seconds, number))
             stages[number] = replace(section, id=number, seconds=0.0, time=SectionTime())
+        elif isinstance(stage, Streaming):
+            stages[number] = replace(section, id=number, seconds=4.0, time=BUSY, streaming=stage)
         else:
             seconds = 4.0 if stage is None else stage.seconds
             stages[number] = replace(section, id=number, seconds=seconds, time=stage)
@@ -142,11 +146,12 @@ def overlapped(*program: SectionTime | Fallback | float | None) -> ScheduleTime:
         ((BUSY, SectionTime(), 3.0), 0.125),  # what only renames elements is no section
         ((BUSY, FALLBACK, 3.0), 3.125),  # a fallback waits for the section
         ((BUSY, None, 3.0), 3.125),  # of a section whose parts are not known nothing is said
+        ((3.0, Streaming(4.0, 4)), 3.125 - 2.25),  # but for the first tile
         ((), 0.0),
     ],
 )
 def test_what_an_exchange_goes_on_beside(
-    program: tuple[SectionTime | Fallback | float | None, ...], collectives: float
+    program: tuple[SectionTime | Streaming | Fallback | float | None, ...], collectives: float
 ) -> None:
     time = overlapped(*program)
     assert time.collectives == collectives
@@ -159,6 +164,35 @@ def test_launches_of_a_spatial_run_are_made_once_and_known_where_parts_are() -> 
     time = SectionTime(launch=8.0, compute=4.0)
     timed = replace(section, id=1, time=time, seconds=time.seconds)
     summed = replace(section, id=2, time=None, seconds=3.0)
-    graph = replace(graph, calls=(Call(0, 1), Call(1, 2)), run_transfers=(), spatial_batches=5)
-    by_call, once = call_seconds(graph, {1: timed, 2: summed}, LINKED, {})
-    assert (by_call, once) == ({0: 4.0, 1: 3.0}, 8.0)
+    copy = Transfer("z", 64, Direction.HOST_TO_RDU, Cause.INPUT, 2.0, 1)
+    graph = replace(graph, calls=(Call(0, 1), Call(1, 2)), run_transfers=(copy,), spatial_batches=5)
+    stages = {1: timed, 2: summed}
+    for overlaps in (False, True):  # all mini-batches are copied before the first one is computed
+        target = replace(LINKED, overlaps_to_rdu=overlaps)
+        by_call, once = call_seconds(graph, stages, target, {})
+        assert (by_call, once) == ({0: 4.0, 1: 3.0}, 8.0 + 2.0)
+        whole = schedule_time(graph, stages, target, {})
+        assert (whole.total, whole.hidden_transfers) == (5 * 7.0 + 10.0, 0.0)
+
+
+def test_what_stays_on_the_chip_is_moved_once_a_run_and_batches_are_not() -> None:
+    """Weights are read, a running mean is read and written; a constant that is baked in has no place."""
+    manifest = all_on_rdu()
+    (section,), (x, y) = manifest.sections, manifest.symbols
+    section = replace(section, inputs=("x", "mean"), outputs=("y", "mean"), weights=("w", "c"))
+    sizes = {"w": 700_000, "mean": 4_000}
+    kinds = {"w": SymbolKind.WEIGHT, "mean": SymbolKind.BUFFER}
+    stays = [
+        replace(x, name=name, kind=kinds[name], region=name, bytes=sizes[name]) for name in sizes
+    ]
+    baked = replace(x, name="c", kind=SymbolKind.CONSTANT, region="", baked=True)
+    known = replace(
+        manifest,
+        sections=(section,),
+        symbols=(*(replace(one, batch_shape=(4, *one.shape)) for one in (x, y)), *stays, baked),
+        regions=(*manifest.regions, *(Region(name, sizes[name], "hbm") for name in sizes)),
+        graphs=(replace(manifest.graphs[0], spatial_batches=4),),
+    )
+    time = run_time(known, known.graphs[0])
+    assert time.residents == pytest.approx((700_000 + 2 * 4_000) / 1.6e12, rel=1e-12)
+    assert run_time(manifest, manifest.graphs[0]).residents == 0.0

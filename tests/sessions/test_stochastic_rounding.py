@@ -204,6 +204,23 @@ def steps_of_sgd() -> OptimizerSteps:
     return OptimizerSteps([record])
 
 
+def test_a_checkpoint_that_counts_no_random_steps_begins_to_count() -> None:
+    """Torch writes such ones, and so do programs that do not round at random."""
+    layer = nn.Linear(2, 2)
+    names = dict(layer.named_parameters())
+    optimizer = torch.optim.SGD(layer.parameters(), 0.1)
+    plain = torch.optim.SGD(layer.parameters(), 0.1).state_dict()
+    steps = OptimizerSteps([optimizer_record(optimizer, names=names)], [optimizer])
+    steps.count_roundings()
+    steps.stepped(3)
+    assert steps.steps_of() == {"optimizer0": 3}
+    optimizer.load_state_dict(plain)
+    steps.resume()
+    assert steps.steps_of() == {"optimizer0": 0}
+    steps.stepped(1)
+    assert steps.steps_of() == {"optimizer0": 1}
+
+
 def test_steps_draw_alike_in_all_replicas_and_gradients_do_not() -> None:
     names = [f"optimizer0{ROUNDING_SEED}", GRADIENT_ROUNDING_SEED]
     argins = [Argin(name, "tensor(int32)", 0.0, (0,)) for name in names]

@@ -92,3 +92,48 @@ def test_tokens_are_those_of_torch(rdus: int, tmp_path: Path) -> None:
         assert {sizes[f"cache{n}"] for n in range(4)} == {own}
         recorded = device.ledger.run()
         assert [t.bytes for t in recorded if t.cause is Cause.COLLECTIVE] == [t.bytes for t in sent]
+
+
+class Filling(torch.nn.Module):
+    """Reads prompts and writes their keys and values into buffers, which it never reads."""
+
+    def __init__(self, model: Decoder) -> None:
+        super().__init__()
+        self.model = model
+        for number in range(4):
+            self.register_buffer(f"cache{number}", torch.zeros(BATCH, KEPT, ROWS, WIDTH))
+
+    def forward(self, ids: torch.Tensor, position: torch.Tensor) -> torch.Tensor:
+        logits, *after = self.model(ids, position)
+        for own, value in zip(self.buffers(recurse=False), after, strict=True):
+            own.copy_(value)
+        return logits
+
+
+@pytest.mark.parametrize("rdus", [2, 4])
+def test_a_cache_that_is_only_written_is_exchanged_by_nobody(rdus: int, tmp_path: Path) -> None:
+    model = Filling(decoder()).eval()
+    ids, position = torch.randint(0, 48, (BATCH, PROMPT)), torch.full((BATCH, 1), PROMPT)
+    exported = export_inference(model, (ids, position), name="prompt").program
+    root, options = exported.outputs[0].partition("__")[0], ParallelOptions("weight", rdus)
+    members = [*model.named_parameters(), *model.named_buffers()]
+    state = {f"{root}__{name.replace('.', '__')}": value.detach() for name, value in members}
+    with (
+        compile_programs([exported], tmp_path / "m.pef", parallel=options) as pef,
+        ParallelDevice(pef, threads=1) as device,
+        torch.no_grad(),
+    ):
+        residents = pef.manifest.residents()
+        device.load({name: v.numpy() for name, v in state.items() if name in residents})
+        names = dict(zip(exported.inputs, (ids, position), strict=True))
+        given = {name: value.numpy() for name, value in names.items()}
+        logits = device.run(given, [exported.outputs[0]])[exported.outputs[0]]
+        np.testing.assert_allclose(logits, model(ids, position).numpy(), rtol=1e-5, atol=1e-5)
+        for number in range(4):
+            written = device.read(f"{root}__cache{number}")
+            expected = model.get_buffer(f"cache{number}").numpy()
+            np.testing.assert_allclose(written, expected, rtol=1e-5, atol=1e-5)
+        transfers = pef.manifest.graphs[0].run_transfers
+        assert sum(t.cause is Cause.COLLECTIVE for t in transfers) == 1 + 2 * 2
+        sizes = {region.name: region.bytes for region in pef.manifest.regions}
+        assert sizes[f"{root}__cache0"] == BATCH * KEPT // rdus * ROWS * WIDTH * 4

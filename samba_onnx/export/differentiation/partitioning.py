@@ -162,13 +162,17 @@ def _as_real(node: fx.Node) -> fx.Node:
     if not isinstance(value, Tensor) or not value.is_complex():
         return node
     users, graph = list(node.users), node.graph
-    with graph.inserting_after(node):
-        real = graph.call_function(aten.view_as_real.default, (node,))
-    with graph.inserting_after(real):
-        again = graph.call_function(aten.view_as_complex.default, (real,))
+    chain = [aten.view_as_real.default, aten.view_as_complex.default]
+    if value.is_conj():  # by a flag, behind which parts cannot be looked at
+        chain.insert(0, aten.resolve_conj.default)
     origin = users[0] if node.op == "placeholder" and users else node
-    for view, content in ((real, torch.view_as_real(value)), (again, value)):
-        view.meta = {**origin.meta, "val": content}
+    views = [node]
+    for operator in chain:
+        with graph.inserting_after(views[-1]):
+            views.append(graph.call_function(operator, (views[-1],)))
+        value = operator(value)
+        views[-1].meta = {**origin.meta, "val": value}
+    *_, real, again = views
     for user in users:
         user.replace_input_with(node, again)
     return real
@@ -189,15 +193,18 @@ def _is_large_mask(node: fx.Node) -> bool:
 
 
 def _follows_from_masks(nodes: Sequence[fx.Node]) -> set[fx.Node]:
-    """Return what elementwise arithmetic makes of large masks and of numbers, and of nothing else."""
-    reached: set[fx.Node] = set()
+    """Return what elementwise arithmetic makes of masks and of numbers, and of nothing else.
+
+    A mask is one byte an element, what scales by it is four. Small masks themselves are among it only as what
+    the rest is made of, and are kept.
+    """
+    masks = {node for node in nodes if node.target is torch.ops.samba.dropout_mask.default}
+    reached = set(masks)
     for node in nodes:
         sources = [source for source in node.all_input_nodes if not _is_number(source)]
-        if _is_large_mask(node) or (
-            _is_elementwise(node) and sources and reached.issuperset(sources)
-        ):
+        if _is_elementwise(node) and sources and reached.issuperset(sources):
             reached.add(node)
-    return reached
+    return reached - masks
 
 
 def _is_elementwise(node: fx.Node) -> bool:

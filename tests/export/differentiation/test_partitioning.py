@@ -144,3 +144,25 @@ def test_views_inputs_weights_and_outputs_are_not_kept() -> None:
             return self.last(turned).sum(), hidden
 
     assert kept(export_training(Views(), INPUTS[:1], loss_indices=[0]).program) == {}
+
+
+@pytest.mark.parametrize("keeps", [False, True])
+def test_a_small_mask_is_kept_and_not_what_it_scales_by(keeps: bool) -> None:
+    program = export_training(Chain(nn.Dropout(0.5)), INPUTS, keeps_activations=keeps).program
+    assert sum(kept(program).values()) == (4 + 1) * HIDDEN + 16 * 4 * 4, kept(program)
+
+
+def test_parts_are_kept_of_what_is_conjugate_by_a_flag() -> None:
+    class Spectrum(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = nn.Linear(8, 8)
+
+        def forward(self, value: Tensor) -> Tensor:
+            line = torch.fft.rfft(self.linear(value))
+            return (line * line.conj() * line).real.square().sum()
+
+    module, value = Spectrum(), INPUTS[0]
+    program = export_training(module, (value,), keeps_activations=True).program
+    complex_bytes = 16 * 5 * 2 * 4
+    assert sorted(kept(program).values()) == [complex_bytes // 2, complex_bytes, complex_bytes]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import onnx_ir as ir
+import pytest
 
 from samba_onnx.passes.planning.origins import by_operator
 from samba_onnx.program.scopes import OPERATOR_KEY, OWN_SCOPE_KEY
@@ -118,3 +119,27 @@ def test_a_mask_is_drawn_where_it_is_read() -> None:
     assert masked() == [["Abs"], [*drawn, "Mul"]]
     assert masked("z = Neg(scale)", ", float[2,8] z") == [drawn, ["Abs"], ["Mul"], ["Neg"]]
     assert masked("", ", float[2,8] scale") == [drawn, ["Abs"], ["Mul"]]
+
+
+@pytest.mark.parametrize(
+    ("rest", "last"),
+    [
+        ("w = Cast<to=1>(d) y = MatMul(scale, w)", ["Cast", "MatMul"]),
+        ("y = samba.AllReduce(scale)", ["AllReduce"]),
+    ],
+)
+def test_what_stands_alone_draws_no_mask(rest: str, last: list[str]) -> None:
+    """A product keeps what widens its operands, and an exchange between RDUs is a section of its own."""
+    model = ir.from_onnx_text(
+        f"""<ir_version: 10, opset_import: ["" : 20, "samba" : 1]>
+        g (float rate, int32 seed, bfloat16[2,8] d) => (float[8,8] y) <float zero = {{0.0}}> {{
+            m = samba.DropoutMask(rate, seed)
+            scale = Where(m, rate, zero)
+            {rest}
+        }}"""
+    )
+    for each in model.graph:
+        each.metadata_props.update({OWN_SCOPE_KEY: "m", STACK_TRACE: "line", OPERATOR_KEY: ""})
+        each.outputs[0].type = ir.TensorType(ir.DataType.FLOAT)
+    runs = [[one.op_type for one in run] for run in by_operator(list(model.graph))]
+    assert runs == [["DropoutMask", "Where"], last]

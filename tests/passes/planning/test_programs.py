@@ -9,7 +9,7 @@ import pytest
 
 from samba_onnx.facts.domains import ALL_GATHER, ALL_REDUCE, SAMBA_DOMAIN
 from samba_onnx.passes.planning.costs import cost
-from samba_onnx.passes.planning.programs import SectionDraft, by_tier, in_programs
+from samba_onnx.passes.planning.programs import SectionDraft, by_tier, exchanged, in_programs
 from samba_onnx.passes.planning.sizes import value_bytes
 from samba_onnx.passes.sharding.collectives import collective
 from samba_onnx.passes.targets import load_target
@@ -94,3 +94,11 @@ def test_rows_that_others_have_do_not_arrive_in_their_order() -> None:
 def test_what_reads_other_names_of_what_was_brought_waits_for_it() -> None:
     sections = in_programs(drafts(reduced(), renamed=True), 4, TARGET)
     assert [section.streaming for section in sections] == 4 * [None]
+
+
+def test_two_exchanges_before_a_section_bring_rows_of_both() -> None:
+    before, first, behind = drafts(reduced())
+    second = replace(drafts(reduced())[1], place=2)
+    order = [before, first, second, replace(behind, place=3)]
+    brought = tuple(draft.nodes[0].outputs[0] for draft in (first, second))
+    assert exchanged(order, [[0, 1, 2, 3]]) == {3: brought}

@@ -16,7 +16,7 @@ from samba_onnx.passes.targets import load_target
 from samba_onnx.pef.exchanges import Streaming
 
 TARGET = load_target("sn40l").summary
-HEADER = '<ir_version: 10, opset_import: ["" : 23]>\n'
+HEADER = '<ir_version: 10, opset_import: ["" : 23, "ai.example" : 1]>\n'
 
 STREAMING = {
     "residual": "(float[6,8] x, float[6,8] r) => (float[6,8] y) { y = Add(r, x) }",
@@ -26,6 +26,9 @@ STREAMING = {
     "softmax": "(float[6,8] x) => (float[6,8] y) { y = Softmax(x) }",
     "product": "(float[6,8] x, float[8,3] w) => (float[6,3] y) { y = MatMul(x, w) }",
     "gemm": "(float[6,8] x, float[3,8] w) => (float[6,3] y) { y = Gemm<transB=1>(x, w) }",
+    "row sums": "(float[2,3,8] x) => (float[2,3,1] y) { a = Constant<value_ints=[-1]>() y = ReduceSum(x, a) }",
+    "softmax of heads": "(float[2,3,8] x) => (float[2,3,8] y) { y = Softmax(x) }",
+    "merged": "(float[2,3,8] x) => (float[6,8] y) { s = Constant<value_ints=[6,8]>() y = Reshape(x, s) }",
     "heads": "(float[2,3,8] x) => (float[6,2,4] y) { s = Constant<value_ints=[6,2,4]>() y = Reshape(x, s) }",
     "split": "(float[6,8] x) => (float[6,4] y, float[6,4] z) { y, z = Split<axis=1, num_outputs=2>(x) }",
 }
@@ -38,6 +41,16 @@ WAITING = {
     "scores": "(float[8,8] x) => (float[8,8] y) { y = MatMul(x, x) }",
     "gemm": "(float[6,8] x, float[6,3] w) => (float[8,3] y) { y = Gemm<transA=1>(x, w) }",
     "right": "(float[6,8] x, float[4,6] w) => (float[4,8] y) { y = Gemm(w, x) }",
+    "square gemm": "(float[8,8] x, float[8,8] w) => (float[8,8] y) { y = Gemm<transA=1>(x, w) }",
+    "gemm of itself": "(float[8,8] x) => (float[8,8] y) { y = Gemm(x, x) }",
+    "bias": "(float[6,8] x, float[6,3] w, float[3,8] v) => (float[6,8] y) { y = Gemm(w, v, x) }",
+    "sum of all": "(float[6,8] x) => (float[1,1] y) { a = Constant<value_ints=[0,1]>() y = ReduceSum(x, a) }",
+    "longer rows": "(float[2,3,8] x) => (float[4,12] y) { s = Constant<value_ints=[4,12]>() y = Reshape(x, s) }",
+    "vector": "(float[8] x) => (float[8] y) { y = Relu(x) }",
+    "unknown rows": "(float[N,8] x) => (float[N,8] y) { y = Relu(x) }",
+    "unknown operator": "(float[6,8] x) => (float[6,8] y) { y = ai.example.Relu(x) }",
+    "branch": """(float[6,8] x, bool c) => (float[6,8] y) { y = If(c) <
+        then_branch = t () => (float[6,8] a) { a = Relu(x) }, else_branch = e () => (float[6,8] b) { b = Neg(x) }> }""",
     "one row": "(float[6,8] x) => (float[1,48] y) { s = Constant<value_ints=[1,48]>() y = Reshape(x, s) }",
     "joined": "(float[6,8] x, float[1,8] w) => (float[7,8] y) { y = Concat<axis=0>(w, x) }",
 }
@@ -83,6 +96,13 @@ def test_what_needs_all_rows_waits(name: str) -> None:
     assert streamed_nodes(nodes_of(model), model.graph.inputs[:1]) == []
 
 
+def test_all_goes_on_where_nothing_arrives() -> None:
+    model = graph(STREAMING["residual"])
+    nodes, whole = nodes_of(model), section_terms(nodes_of(model), {}, TARGET)
+    assert streamed_nodes(nodes, []) == nodes
+    assert streamed_terms(nodes, [], {}, whole, TARGET) is None
+
+
 def test_what_reads_a_result_that_waits_waits_too_and_all_else_goes_on() -> None:
     model = graph(
         """(float[6,8] x, float[6,8] r, float[8,6] w) => (float[6,8] y, float[6,8] z)
@@ -103,13 +123,19 @@ def test_the_part_that_streams_takes_its_share_of_the_section() -> None:
     part = streamed_terms(nodes, [x], traffic, whole, TARGET)
     assert part is not None
     assert part.terms.arithmetic == whole.arithmetic[:1]
+    assert not part.terms.alone  # its product is as fast as it is in the section
     assert part.terms.traffic == {"hbm": (64 * 64 * 4,) * 2}
     streaming = part.streaming(whole, TARGET)
     assert streaming == Streaming(part.terms.time(TARGET).overlapped, 3)
     assert 0 < streaming.seconds < whole.time(TARGET).overlapped
 
 
-def test_one_tile_does_not_stream() -> None:
+def test_two_tiles_stream_and_one_does_not() -> None:
+    model = graph("(float[33,64] x) => (float[33,64] y) { y = Relu(x) }")
+    whole = section_terms(nodes_of(model), {}, TARGET)
+    part = streamed_terms(nodes_of(model), model.graph.inputs, {}, whole, TARGET)
+    assert part is not None
+    assert part.tiles == 2
     model = graph("(float[32,64] x) => (float[32,64] y) { y = Relu(x) }")
     nodes, x = nodes_of(model), model.graph.inputs[0]
     whole = section_terms(nodes, {}, TARGET)

@@ -71,6 +71,19 @@ def test_how_what_stays_on_the_device_lies_is_known_to_later_parts() -> None:
     assert cut.regions == dict.fromkeys(("x", "r", "kept", "y"), Sharding((HALVES,)))
 
 
+@pytest.mark.parametrize("kind", [SymbolKind.BUFFER, None])
+def test_what_nothing_reads_lies_as_what_is_written_there(kind: SymbolKind | None) -> None:
+    """A cache that a prompt fills; an input of every run that only has the name of a region is whole."""
+    model = ir.from_proto(
+        parse("g (float[4] x, float[4] before) => (float[4] after) { after = Tanh(x) }")
+    )
+    cut = Cut(2, "weight", {"x": Sharding((HALVES,))})
+    kinds = {} if kind is None else {"before": kind}
+    cut_part(model, cut, kinds, {} if kind is None else {"after": "before"})
+    assert cut.regions.get("before", WHOLE) == (WHOLE if kind is None else Sharding((HALVES,)))
+    assert [node.op_type for node in model.graph] == ["Tanh"]
+
+
 def test_reasons_are_counted() -> None:
     done = hold(
         "g (float[4] x) => (float[1] y, float[1] z) { y = ReduceMax(x) z = ReduceMin(x) w = ReduceMax(x) }",

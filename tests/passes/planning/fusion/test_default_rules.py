@@ -20,7 +20,7 @@ def test_every_target_names_rules(name: str) -> None:
 def test_every_rule_can_match_and_says_nothing_without_effect() -> None:
     names = operator_names()
     assert DEFAULT.notes == ()
-    assert len({rule.name for rule in DEFAULT.rules}) == len(DEFAULT.rules) == 11
+    assert len({rule.name for rule in DEFAULT.rules}) == len(DEFAULT.rules) == 12
     for rule in DEFAULT.rules:
         assert rule.unknown == ()
         assert all(names.onnx_operators(op) or op in names.forms for op in rule.operators())
@@ -66,6 +66,12 @@ CASES: dict[str, tuple[str, list[str]]] = {
             a = Mul(q, c) l = Slice(q, n, h, last) u = Slice(q, h, e, last) v = Neg(u)
             t = Concat<axis = 2>(v, l) r = Mul(t, s) y = Add(a, r) }""",
         ["rotary_embedding: Mul Slice Slice Neg Concat Mul Add"],
+    ),
+    "rotary embedding of chunks": (
+        """g (float[2, 4, 8] q, float[4, 8] c, float[4, 8] s) => (y) <int64[2] n = {4, 4}> {
+            a = Mul(q, c) l, u = Split<axis = 2>(q, n) v = Neg(u)
+            t = Concat<axis = 2>(v, l) r = Mul(t, s) y = Add(a, r) }""",
+        ["rotary_embedding_of_chunks: Mul Split Neg Concat Mul Add"],
     ),
     "halves that are not turned": (
         """g (float[2, 4, 8] q, float[4, 8] c, float[4, 8] s) => (y)
