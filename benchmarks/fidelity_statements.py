@@ -1,8 +1,7 @@
 """What published statements say of ways to run a program, and what the model of time gives: the second table of ``docs/fidelity.md``.
 
 A statement has a range by which one way is faster than another, or a share of the chip, and no figure of one
-program; :func:`statements` computes each for programs of published rows. Which ones was decided by this rule, before
-they were computed: both papers are about 8 sockets of SN40L, and do not say in what is stored here which model
+program; :func:`statements` computes each for programs of published rows. Which ones follows a rule: both papers are about 8 sockets of SN40L, and do not say in what is stored here which model
 is at which end of a range. So decoding is both published models on 8 sockets, prefill the published prompt,
 and training, of which nothing is published on an SN40L, GPT-2 of 6 layers compiled for one socket of it. Fusion and launches
 are compared without kernel looping, which is younger; launches at ``o3``, of one and the same program.
