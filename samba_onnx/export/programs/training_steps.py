@@ -19,6 +19,7 @@ from samba_onnx.facts.names import root_name, written_name
 from samba_onnx.optim import OptimizerRecord, optimizer_record
 from samba_onnx.program.program import Program
 from samba_onnx.safety.collecting import collections_deferred
+from samba_onnx.safety.frames import frames_together
 
 
 def optimizer_list(optimizers: Optimizer | Sequence[Optimizer] | None) -> list[Optimizer]:
@@ -86,6 +87,7 @@ def parameter_names(model: nn.Module) -> dict[str, torch.Tensor]:
     return {known[path]: parameter for path, parameter in parameters.items()}
 
 
+@frames_together
 @collections_deferred()
 def with_optimizers(program: Program, optimizers: Sequence[OptimizerRecord]) -> Program:
     """Return a program that goes on with the steps of optimizers.
