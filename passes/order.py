@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import onnx_ir as ir
 from onnx_ir.passes.common import TopologicalSortPass
@@ -18,6 +18,7 @@ from samba_onnx.passes.rewrites.bind_dimensions import (
     BindOutputsPass,
 )
 from samba_onnx.passes.rewrites.convert_opset import ConvertOpsetPass
+from samba_onnx.passes.rewrites.correct_shapes import CorrectShapesPass
 from samba_onnx.passes.rewrites.drop_empty_operands import DropEmptyOperandsPass
 from samba_onnx.passes.rewrites.drop_zero_states import DropZeroStatesPass
 from samba_onnx.passes.rewrites.expand_blocked_layouts import ExpandBlockedLayoutsPass
@@ -44,6 +45,7 @@ from samba_onnx.passes.rewrites.merge_duplicates import MergeInitializersPass, M
 from samba_onnx.passes.rewrites.merge_linears import MergeLinearsPass
 from samba_onnx.passes.rewrites.merge_reshaped_transposes import MergeReshapedTransposesPass
 from samba_onnx.passes.rewrites.reduce_precision import ReducePrecisionPass
+from samba_onnx.passes.rewrites.refuse_giants import RefuseGiantsPass
 from samba_onnx.passes.rewrites.refuse_impossible import RefuseImpossiblePass
 from samba_onnx.passes.rewrites.refuse_indices import RefuseIndicesPass
 from samba_onnx.passes.rewrites.remove_noops import RemoveNoopsPass
@@ -107,13 +109,19 @@ class PassEntry:
     """It may turn dynamic dimensions of graph outputs static."""
     adds_inputs: bool = False
     """It may add graph inputs behind those that there are."""
+    corrects_outputs: bool = False
+    """It may give graph outputs other shapes than the model states."""
+    since: int = 0
+    """Oldest default operator set in whose words it writes; it leaves out a model that cannot leave an older one."""
     repetition: int = 0
     """Neighbours of one number run in their order, again and again until none changes anything; those
     of 0 run once."""
 
 
-def _plain(make: Callable[[], ir.passes.PassBase], *, training: bool = True) -> PassEntry:
-    return PassEntry(lambda context: make(), training=training)
+def _plain(
+    make: Callable[[], ir.passes.PassBase], *, training: bool = True, since: int = 0
+) -> PassEntry:
+    return PassEntry(lambda context: make(), training=training, since=since)
 
 
 def _only_running(entries: tuple[PassEntry, ...]) -> tuple[PassEntry, ...]:
@@ -130,6 +138,11 @@ def _lift_weights(context: PassContext) -> ir.passes.PassBase:
     return context.lift_weights
 
 
+_AXES_ARE_OPERANDS: Final = 13
+"""From this operator set on, axes of Unsqueeze and Squeeze and sizes of Split are operands."""
+_ALL_AXES_ARE_OPERANDS: Final = 18
+"""From this operator set on, those of all reductions are."""
+
 _INFER = PassEntry(lambda context: InferShapesPass(), static_outputs=True)
 
 _SIMPLIFY: tuple[PassEntry, ...] = (
@@ -137,9 +150,9 @@ _SIMPLIFY: tuple[PassEntry, ...] = (
     _plain(FoldConstantsPass),
     _plain(InlineBranchesPass),
     # Before: a Scan that is computed at once is no steps. Not for training: modules loop as the model does.
-    _plain(BatchScansPass, training=False),
+    _plain(BatchScansPass, training=False, since=_ALL_AXES_ARE_OPERANDS),
     PassEntry(lambda context: UnrollLoopsPass(context.target), training=False),
-    _plain(UnpackSequencesPass),  # behind: steps write into sequences
+    _plain(UnpackSequencesPass, since=_AXES_ARE_OPERANDS),  # behind: steps write into sequences
     _plain(SimplifyConcatsPass),
     _plain(DropZeroStatesPass),
     _plain(RemoveNoopsPass),
@@ -177,6 +190,9 @@ PIPELINE: tuple[PassEntry, ...] = (
     PassEntry(lambda context: InferForeignTypesPass(), static_outputs=True),
     # While nodes are those of the model; not for training, which takes any size.
     _plain(RefuseImpossiblePass, training=False),
+    # Behind: an impossible node has no shape that follows. Before the conversion, which asks for shapes.
+    PassEntry(lambda context: CorrectShapesPass(), training=False, corrects_outputs=True),
+    _plain(RefuseGiantsPass, training=False),  # behind: a wrong statement is no giant
     _plain(ConvertOpsetPass),
     _plain(DropEmptyOperandsPass),  # behind: older versions have all operands
     _INFER,
@@ -198,7 +214,11 @@ PIPELINE: tuple[PassEntry, ...] = (
         # First: other passes see numbers then. In training it would be trained as it is.
         PassEntry(lambda context: FoldDequantizationPass(context.target), training=False),
         # Behind: what it finds is computed at run time, with scales that are constants by now.
-        PassEntry(lambda context: ExpandQuantizationPass(context.target), training=False),
+        PassEntry(
+            lambda context: ExpandQuantizationPass(context.target),
+            training=False,
+            since=_AXES_ARE_OPERANDS,
+        ),
         # Again when its operands have become constants. Its statistics move in training, and its
         # scale is trained.
         _plain(FoldBatchNormalizationPass, training=False),
@@ -215,8 +235,14 @@ PIPELINE: tuple[PassEntry, ...] = (
     PassEntry(lambda context: LegalisePass(context.chooser), training=False),
     *_repeated(4, *_only_running(_SIMPLIFY), PassEntry(_INFER.make, training=False)),
     # Behind: which weights nothing else reads is known when everything is folded.
-    PassEntry(lambda context: MergeLinearsPass(context.options.keep_linears), training=False),
-    *_repeated(2, _plain(HoistOverSplitPass, training=False), *_SIMPLIFY, _INFER),
+    PassEntry(
+        lambda context: MergeLinearsPass(context.options.keep_linears),
+        training=False,
+        since=_AXES_ARE_OPERANDS,
+    ),
+    *_repeated(
+        2, _plain(HoistOverSplitPass, training=False, since=_AXES_ARE_OPERANDS), *_SIMPLIFY, _INFER
+    ),
     # Behind: keys are split off in one order with queries and values.
     *_repeated(3, _plain(MergeReshapedTransposesPass, training=False), *_SIMPLIFY, _INFER),
     # Behind: indices that are computed from sizes are numbers by now.
@@ -225,6 +251,7 @@ PIPELINE: tuple[PassEntry, ...] = (
     # Last: names must be unique however they came about. Modules tell values apart without names.
     _plain(FixNamesPass, training=False),
     _INFER,
+    _plain(RefuseGiantsPass, training=False),
 )
 """All passes in their order, for running and for training."""
 

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from samba_onnx.errors import TargetError
 from samba_onnx.facts.defaults import DEFAULT_HOST
 from samba_onnx.facts.dtypes import ELEMENT_TYPES, plain_name
+from samba_onnx.facts.figures import LARGEST, SMALLEST
 from samba_onnx.pef.host_summary import HostSummary
 from samba_onnx.pef.target_summary import Assumption
 from samba_onnx.safety.files import open_regular
@@ -35,7 +36,7 @@ class _Strict(BaseModel):
 class HostFigure(_Strict):
     """A figure of a host and how it is known."""
 
-    value: Annotated[float, Field(gt=0, allow_inf_nan=False)]
+    value: Annotated[float, Field(ge=SMALLEST, le=LARGEST, allow_inf_nan=False)]
     evidence: Literal["measured", "assumed"]
     note: Annotated[str, Field(max_length=1000)] = ""
 

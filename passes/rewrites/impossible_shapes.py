@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final, TypeAlias
 
+import numpy as np
 import onnx_ir as ir
 
-from samba_onnx.passes.rewrites.rewriting import integer_attribute, integers
+from samba_onnx.passes.rewrites.rewriting import integer_attribute, integers, small_array
 
 Sizes: TypeAlias = tuple[int | None, ...]
 """Dimensions of a value; None for one that is not known."""
@@ -226,6 +227,19 @@ def _scatter(shapes: OperandShapes) -> str | None:
     return f"its indices have {indices[-1]} coordinates for {len(data)} axes"
 
 
+def _resize(shapes: OperandShapes) -> str | None:
+    """Look at the scales of Resize and Upsample, from which sizes are computed."""
+    place = 1 if shapes.node.op_type == "Upsample" or len(shapes.node.inputs) == 2 else 2
+    operand = shapes.node.inputs[place] if place < len(shapes.node.inputs) else None
+    scales = small_array(operand)
+    if "scales" in shapes.node.attributes:
+        scales = np.array(shapes.node.attributes["scales"].as_floats(), np.float32)
+    if scales is None or scales.dtype.kind != "f":
+        return None
+    wrong = scales[~((scales > 0) & np.isfinite(scales))]
+    return f"its scales have {wrong[0]}, expected numbers above 0" if wrong.size else None
+
+
 def _einsum(shapes: OperandShapes) -> str | None:
     attribute = shapes.node.attributes.get("equation")
     equation = "" if attribute is None else attribute.as_string().replace(" ", "")
@@ -304,8 +318,10 @@ RULES: Final[Mapping[str, Rule]] = {
     "QLinearConv": partial(_convolution, weight=3, bias=8),
     "RNN": partial(_recurrent, gates=1),
     "Reshape": _reshape,
+    "Resize": _resize,
     "ScatterND": _scatter,
     "SpaceToDepth": _blocks,
     "Transpose": _transpose,
+    "Upsample": _resize,
 }
 """The rules by operator."""

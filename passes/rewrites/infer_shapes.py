@@ -10,7 +10,8 @@ import onnx_ir as ir
 
 from samba_onnx.passes.rewrites.inference_limits import ARITHMETIC, unsafe_nodes
 from samba_onnx.passes.rewrites.interface import dimensions
-from samba_onnx.passes.rewrites.rewriting import SMALL
+from samba_onnx.passes.rewrites.pool_shapes import POOLS, floor_attributes
+from samba_onnx.passes.rewrites.rewriting import SMALL, is_operator
 from samba_onnx.program.dataflow import each_node
 
 Shape = tuple[int | str | None, ...]
@@ -156,8 +157,12 @@ class ShapeWriter:
             return
         proto.input.extend(self._name(value) for value in node.inputs)
         proto.output.extend(self._name(value) for value in node.outputs)
+        changed = floor_attributes(node) if is_operator(node, *POOLS) else None
+        hidden = () if changed is None else ("auto_pad", "ceil_mode", "pads")
+        for name, integers in (changed or {}).items():
+            proto.attribute.append(onnx.helper.make_attribute(name, integers))
         for attribute in node.attributes.values():
-            if attribute.is_ref():
+            if attribute.is_ref() or attribute.name in hidden:
                 continue
             if attribute.type == ir.AttributeType.GRAPH:
                 written = proto.attribute.add(name=attribute.name, type=onnx.AttributeProto.GRAPH)

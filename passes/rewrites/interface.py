@@ -24,12 +24,15 @@ class Port:
         shape = "?" if self.shape is None else ",".join(str(dim or "?") for dim in self.shape)
         return f"{self.name}: {self.type}[{shape}]"
 
-    def may_become(self, after: Port, *, static_dimensions: bool) -> bool:
+    def may_become(
+        self, after: Port, *, static_dimensions: bool, other_shape: bool = False
+    ) -> bool:
         """Return whether a pass may leave this port as ``after``.
 
-        With ``static_dimensions`` it may also give a type to a port that had none.
+        With ``static_dimensions`` it may also give a type to a port that had none; with ``other_shape`` it may
+        find that the stated shape was wrong.
         """
-        if self == after:
+        if self == after or (other_shape and (self.name, self.type) == (after.name, after.type)):
             return True
         if not static_dimensions or self.name != after.name or self.type not in ("", after.type):
             return False
@@ -63,6 +66,7 @@ class Interface:
         static_inputs: bool,
         static_outputs: bool,
         adds_inputs: bool = False,
+        corrects_outputs: bool = False,
     ) -> Interface:
         """Compare the interface after a pass with this one from before.
 
@@ -72,6 +76,7 @@ class Interface:
             static_inputs: The pass may make dynamic dimensions of inputs static.
             static_outputs: The pass may make dynamic dimensions of outputs static.
             adds_inputs: The pass may add inputs behind those that there are.
+            corrects_outputs: The pass may give outputs other shapes than were stated.
 
         Returns:
             The interface after the pass.
@@ -81,8 +86,15 @@ class Interface:
         """
         after = Interface.of(model)
         inputs = after.inputs[: len(self.inputs)] if adds_inputs else after.inputs
-        _check_ports(self.inputs, inputs, "inputs", pass_name, static_inputs)
-        _check_ports(self.outputs, after.outputs, "outputs", pass_name, static_outputs)
+        _check_ports(self.inputs, inputs, "inputs", pass_name, static=static_inputs)
+        _check_ports(
+            self.outputs,
+            after.outputs,
+            "outputs",
+            pass_name,
+            static=static_outputs,
+            corrected=corrects_outputs,
+        )
         return after
 
 
@@ -101,7 +113,13 @@ def _ports(values: object) -> tuple[Port, ...]:
 
 
 def _check_ports(
-    before: tuple[Port, ...], after: tuple[Port, ...], what: str, pass_name: str, static: bool
+    before: tuple[Port, ...],
+    after: tuple[Port, ...],
+    what: str,
+    pass_name: str,
+    *,
+    static: bool,
+    corrected: bool = False,
 ) -> None:
     if len(before) != len(after):
         raise InternalError(
@@ -109,7 +127,7 @@ def _check_ports(
             "please report this model"
         )
     for old, new in zip(before, after, strict=True):
-        if not old.may_become(new, static_dimensions=static):
+        if not old.may_become(new, static_dimensions=static, other_shape=corrected):
             raise InternalError(
                 f"pass {pass_name} changed the interface: {what} had {old}, now {new}; "
                 "please report this model"

@@ -61,7 +61,9 @@ def arrangement(node: ir.Node, shape: tuple[int, ...]) -> Arrange | None:
 
 
 def _bounds(node: ir.Node, rank: int) -> tuple[slice, ...] | None:
-    """Return a forward Slice as Python slices."""
+    """Return a forward Slice as Python slices; None for another one, also of before version 10."""
+    if len(node.inputs) < 3:
+        return None
     starts, stops, axes, steps = (*(integers(value) for value in node.inputs[1:]), None, None)[:4]
     if starts is None or stops is None:
         return None

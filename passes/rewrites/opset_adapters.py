@@ -12,9 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import onnx_ir as ir
+from numpy.typing import NDArray
 
 from samba_onnx.passes.rewrites.refusals import Refusal
 from samba_onnx.passes.rewrites.rewriting import (
@@ -23,11 +25,12 @@ from samba_onnx.passes.rewrites.rewriting import (
     inherit,
     integer_attribute,
     replace_node,
-    replace_node_output,
     small_array,
 )
 
 Apply = Callable[[], None]
+"""Rewrites a node. It runs when every node of the model has been asked, and those before it are rewritten:
+it reads the node's operands then, and remembers none."""
 Adapter = Callable[[ir.Model, ir.Node], "Apply | Refusal | None"]
 """Returns how to rewrite the node, None when it means the same already, or why it cannot be rewritten."""
 
@@ -115,15 +118,14 @@ def _dropout(model: ir.Model, node: ir.Node) -> Apply | Refusal | None:
 
 def _flattened(model: ir.Model, node: ir.Node) -> Apply | Refusal | None:
     """Softmax and its kin: over all dimensions from ``axis`` on, taken as one."""
-    source = node.inputs[0]
+    operand = node.inputs[0]
     axis = integer_attribute(node, "axis", 1)
-    rank = None if source is None or source.shape is None else len(source.shape)
+    rank = None if operand is None or operand.shape is None else len(operand.shape)
     if axis == -1 or (rank is not None and axis == rank - 1):
         return None
-    if rank is None or source is None:
-        return Refusal("the rank of its input is not known")
 
     def apply() -> None:
+        source = node.inputs[0]  # the adapter of its producer may have replaced the one from before
         shape = ir.node("Shape", [source])
         flat = ir.node("Flatten", [source], {"axis": axis})
         inner = ir.node(node.op_type, [flat.outputs[0]])  # over the last axis
@@ -136,11 +138,10 @@ def _flattened(model: ir.Model, node: ir.Node) -> Apply | Refusal | None:
 
 
 def _batch_normalization(model: ir.Model, node: ir.Node) -> Apply | Refusal | None:
-    del model
-    if integer_attribute(node, "spatial", 1) != 1:
-        return Refusal("spatial=0 has no successor")
     if any(output.uses() or output.is_graph_output() for output in node.outputs[1:]):
         return Refusal("it is in training mode, which changed its outputs")
+    if integer_attribute(node, "spatial", 1) != 1:
+        return lambda: _normalize_each(model, node)
 
     def apply() -> None:
         node.attributes.pop("spatial", None)
@@ -149,42 +150,87 @@ def _batch_normalization(model: ir.Model, node: ir.Node) -> Apply | Refusal | No
     return apply
 
 
+def _normalize_each(model: ir.Model, node: ir.Node) -> None:
+    """Write a BatchNormalization with statistics of each element, which has no successor, step by step."""
+    source, scale, bias, mean, variance = node.inputs
+    dtype = variance.dtype if variance is not None and variance.dtype else ir.DataType.FLOAT
+    epsilon = node.attributes["epsilon"].as_float() if "epsilon" in node.attributes else 1e-5
+    name = str(node.outputs[0].name)
+    small = add_constant(model, f"{name}_epsilon", np.array(epsilon, dtype.numpy()))
+    nodes: list[ir.Node] = []
+
+    def step(operator: str, *operands: ir.Value | None) -> ir.Value:
+        nodes.append(ir.node(operator, list(operands)))
+        nodes[-1].outputs[0].name = f"{name}_{len(nodes)}"
+        return nodes[-1].outputs[0]
+
+    deviation = step("Sqrt", step("Add", variance, small))
+    step("Add", step("Mul", step("Div", step("Sub", source, mean), deviation), scale), bias)
+    node.resize_outputs(1)
+    replace_node(node, nodes, nodes[-1].outputs)
+
+
 def _upsample(model: ir.Model, node: ir.Node) -> Apply | Refusal | None:
     scales = node.attributes.get("scales")
     if scales is None:
         return _resize(model, node)
-    return _to_resize(model, node, np.array(scales.as_floats(), np.float32))
+    numbers = np.array(scales.as_floats(), np.float32)
+    return lambda: _to_resizes(model, node, numbers)
 
 
 def _resize(model: ir.Model, node: ir.Node) -> Apply | Refusal | None:
-    scales = small_array(node.inputs[1])
-    if scales is None:
-        return Refusal("its scales are computed at run time")
-    return _to_resize(model, node, scales)
+    return lambda: _to_resizes(model, node, small_array(node.inputs[1]))
 
 
-def _to_resize(model: ir.Model, node: ir.Node, scales: np.ndarray) -> Apply | Refusal | None:
-    """Write Upsample, and Resize of version 10, as today's Resize.
+def _to_resizes(model: ir.Model, node: ir.Node, scales: NDArray[Any] | None) -> None:
+    """Write Upsample, and Resize of version 10, as one or two of today's Resize.
 
-    Both map coordinates as x / scale; nearest takes the floor when enlarging and, in
-    onnxruntime, the ceiling when shrinking.
+    Both map coordinates as x / scale; nearest takes the floor when enlarging and, in onnxruntime,
+    the ceiling when shrinking: an axis that does the one and another that does the other have a
+    Resize each.
+
+    Args:
+        model: The model, for constants.
+        node: Is replaced; its second operand are the scales, where no attribute has them.
+        scales: Their numbers; None where they are computed at run time, and where an Upsample, which
+            only enlarges, is one Resize all the same.
     """
-    shrinks, grows = bool((scales < 1).any()), bool((scales > 1).any())
     mode = node.attributes["mode"].as_string() if "mode" in node.attributes else "nearest"
-    if mode == "nearest" and shrinks and grows:
-        return Refusal("it enlarges and shrinks at once")
+    known = scales is not None
+    shrinks = bool((scales < 1).any()) if scales is not None else node.op_type == "Resize"
+    grows = bool((scales > 1).any()) if scales is not None else True
+    name = str(node.outputs[0].name)
+    computed = None if known else node.inputs[1]
+    nodes: list[ir.Node] = []
+    source = node.inputs[0]
 
-    def apply() -> None:
+    def resized(operand: ir.Value | None, factors: ir.Value | None, nearest: str) -> ir.Value:
         attributes = {
             "mode": mode,
             "coordinate_transformation_mode": "asymmetric",
-            "nearest_mode": "ceil" if shrinks else "floor",
+            "nearest_mode": nearest,
         }
-        constant = add_constant(model, f"{node.outputs[0].name}_scales", scales)
-        resize = ir.node("Resize", [node.inputs[0], None, constant], attributes)
-        replace_node_output(node, resize)
+        nodes.append(ir.node("Resize", [operand, None, factors], attributes))
+        return nodes[-1].outputs[0]
 
-    return apply
+    def bounded(operator: str, what: str) -> ir.Value:
+        """Return the scales with 1 in place of those on one side of it."""
+        if scales is not None:
+            one = np.maximum if operator == "Max" else np.minimum
+            return add_constant(model, f"{name}_{what}", one(scales, np.float32(1)))
+        unit = add_constant(model, f"{name}_unit", np.array(1, np.float32))
+        nodes.append(ir.node(operator, [computed, unit]))
+        nodes[-1].outputs[0].name = f"{name}_{what}"
+        return nodes[-1].outputs[0]
+
+    if mode == "nearest" and shrinks and grows:
+        source = resized(source, bounded("Max", "enlarging"), "floor")
+        source.name = f"{name}_enlarged"
+        resized(source, bounded("Min", "shrinking"), "ceil")
+    else:
+        whole = computed if scales is None else add_constant(model, f"{name}_scales", scales)
+        resized(source, whole, "ceil" if shrinks and known else "floor")
+    replace_node(node, nodes, nodes[-1].outputs)
 
 
 def _resize_11(model: ir.Model, node: ir.Node) -> Apply | Refusal | None:

@@ -102,6 +102,17 @@ def _known_shapes(
     return known
 
 
+def shapes_from_inputs(model: ir.Model) -> dict[ir.Value, Sizes]:
+    """Return the shapes that follow from inputs and initializers, whatever the model states of other values.
+
+    Args:
+        model: A model whose nodes are all of its own operator set.
+    """
+    writer = ShapeWriter(unsafe_nodes(model), stated=False)
+    proto = writer.write(model)
+    return _known_shapes(model, writer, proto, content=not model.functions)
+
+
 def impossible(model: ir.Model, shapes: OperandShapes, reason: str) -> InvalidModelError:
     """Return the error for a node that no values could make work, with what the user can do.
 

@@ -51,7 +51,7 @@ class RemoveNoopsPass(ReasonedPass):
     1. Identity; Dropout outside training; Cast to the type that it is.
     2. Transpose in the order that it is, and Concat, Sum, Max, Min, Mean of one input.
     3. Reshape, Expand, Flatten, Squeeze, Tile to the same static shape; Slice of everything, whatever
-       the shape; Pad by nothing.
+       the shape; Pad by nothing; Resize by 1.
     4. Multiplication and division by one, subtraction of zero, addition of an integer zero, And with
        true, Or with false; a mean, sum, product or extreme over
        axes of size 1 that stay.
@@ -218,6 +218,10 @@ def _order(node: ir.Node) -> tuple[int, ...] | None:
 
 
 def _slice(node: ir.Node) -> Refusal | None:
+    if (
+        len(node.inputs) < 3
+    ):  # before version 10, of which a model may be that nothing newer can express
+        return _same_shape(node)
     starts, stops = (integers(value) for value in node.inputs[1:3])
     steps = integers(node.inputs[4]) if len(node.inputs) > 4 and node.inputs[4] else [1]
     if steps is None:
@@ -238,6 +242,17 @@ def _pad(node: ir.Node) -> Refusal | None:
     if not any(pads):
         return None
     return Refusal("it adds or removes elements")
+
+
+def _resize(node: ir.Node) -> Refusal | None:
+    scales = small_array(node.inputs[2]) if len(node.inputs) > 2 else None
+    if scales is None or not scales.size:
+        return Refusal("its scales are not known")
+    mode = node.attributes.get("coordinate_transformation_mode")
+    if mode is not None and mode.as_string() == "tf_crop_and_resize":
+        return Refusal("it may cut out a region")
+    # One Resize for each direction is how an older one with computed scales is written.
+    return None if bool((scales == 1).all()) else Refusal("its scales are not all 1")
 
 
 def _neutral(number: int, node: ir.Node, place: int = 1) -> Refusal | None:
@@ -271,6 +286,7 @@ _RULES: dict[str, Rule] = {
     "Transpose": _transpose,
     "Slice": _slice,
     "Pad": _pad,
+    "Resize": _resize,
     "Div": functools.partial(_neutral, 1),
     "Sub": functools.partial(_neutral, 0),
     **{name: functools.partial(_neutral, number) for name, number in COMMUTATIVE.items()},
@@ -293,6 +309,8 @@ def _merge_transposes(node: ir.Node, before: ir.Node) -> Refusal | None:
 
 def _merge_unsqueezes(model: ir.Model, node: ir.Node, before: ir.Node) -> Refusal | None:
     """Write Unsqueeze(Unsqueeze(x)) as one Unsqueeze of x."""
+    if len(before.inputs) < 2 or len(node.inputs) < 2:
+        return Refusal("its axes are attributes, as before version 13")
     source = before.inputs[0]
     first, second = integers(before.inputs[1]), integers(node.inputs[1])
     if source is None or source.shape is None or first is None or second is None:

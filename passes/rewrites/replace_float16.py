@@ -137,8 +137,10 @@ class _Replacement:
         if readers:
             inherit([cast], readers[0])
         wide = cast.outputs[0]
-        value.replace_all_uses_with(wide)
-        cast.replace_input_with(0, value)
+        # Readers only: an input that is an output, too, stays what the model returns.
+        for reader, place in list(value.uses()):
+            if reader is not cast:
+                reader.replace_input_with(place, wide)
         for inner in graph.subgraphs():  # Case 3: a branch may return it as it is.
             for place, output in enumerate(inner.outputs):
                 if output is value:

@@ -13,6 +13,7 @@ import onnx_ir as ir
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from samba_onnx.facts.dtypes import plain_name
+from samba_onnx.facts.figures import LARGEST, SMALLEST
 from samba_onnx.passes.targets.limits import LIMITS
 from samba_onnx.passes.targets.reasons import ReasonCode
 
@@ -132,7 +133,7 @@ class UnsupportedFile(_Strict):
 class Figure(_Strict):
     """A hardware figure and how it is known."""
 
-    value: Annotated[float, Field(gt=0, allow_inf_nan=False)]
+    value: Annotated[float, Field(ge=SMALLEST, le=LARGEST, allow_inf_nan=False)]
     evidence: Literal["published", "derived", "assumed"]
     """``derived``: calculated from published figures."""
     note: Text
@@ -141,7 +142,7 @@ class Figure(_Strict):
 class WholeFigure(Figure):
     """A figure that counts something."""
 
-    value: Annotated[int, Field(gt=0, lt=2**63)]
+    value: Annotated[int, Field(gt=0, lt=10**18)]
 
 
 class TierFile(_Strict):
@@ -166,7 +167,7 @@ class Ability(_Strict):
 class Share(Figure):
     """A share of a whole."""
 
-    value: Annotated[float, Field(gt=0, le=1)]
+    value: Annotated[float, Field(ge=1e-9, le=1)]
 
 
 class TimingFile(_Strict):

@@ -12,6 +12,7 @@ __all__ = [
     "DEFAULT_DOMAINS",
     "DROPOUT_MASK",
     "EARLY_OPERATORS",
+    "MISDEFINED_OPERATORS",
     "ML_DOMAIN",
     "ONNXRUNTIME_DOMAIN",
     "ONNXRUNTIME_DOMAINS",
@@ -46,9 +47,14 @@ ONNXRUNTIME_DOMAINS: Final = frozenset(
     }
 )
 """Domains whose operators onnxruntime brings along."""
-EARLY_OPERATORS: Final = frozenset({"LayerNormalization", "SimplifiedLayerNormalization"})
+EARLY_OPERATORS: Final = frozenset(
+    {"LayerNormalization", "SimplifiedLayerNormalization", "ThresholdedRelu"}
+)
 """Operators of the default domain that onnxruntime has in every version, and onnx from some version on or never;
-onnxruntime's optimizers write them into models of any version."""
+onnxruntime's optimizers, and Keras' first exporters, write them into models of any version."""
+MISDEFINED_OPERATORS: Final = frozenset({"GroupNormalization"})
+"""Operators that onnx marks as deprecated in versions at which it defined them unhappily, and which
+onnxruntime runs as they were defined."""
 SAMBA_DOMAIN: Final = "samba"
 """Domain of the operators that ONNX lacks and the RDU has."""
 ALL_REDUCE: Final = "AllReduce"

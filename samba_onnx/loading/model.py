@@ -136,6 +136,11 @@ def _finish(
         model = ir.from_proto(normalise(proto, owned=owned))
     except ModelError as error:
         raise error.within(shown, path=path) from None
+    except ir.serde.SerdeError as error:
+        # What the checks let pass, and onnx_ir has no form for: no engine has one either.
+        raise InvalidModelError(
+            f"{shown}: its graph is malformed ({_innermost(error)})", path=path
+        ) from None
     _map_tensors(model, files)
     if path is None:
         _copy_renamable(model)
@@ -143,6 +148,13 @@ def _finish(
     for graph in (model.graph, *(function.graph for function in model.functions.values())):
         graph.sort()
     return LoadedModel(model, path, summary, runnable, notes)
+
+
+def _innermost(error: BaseException) -> str:
+    """Return what an error that was raised from others says at the beginning."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return printable(" ".join((str(error) or type(error).__name__).split()), 200)
 
 
 def _with_weights(proto: onnx.ModelProto, files: ExternalFiles) -> onnx.ModelProto:

@@ -18,11 +18,15 @@ __all__ = ["normalise"]
 DENSE_BYTES = 1 << 30
 """A sparse tensor may become this large."""
 
+NO_NAMES = frozenset({"any", "nan", "none", "null", "undefined", "unk", "unknown"})
+"""Words in small letters that stand in the place of a dimension's name and say that there is none. What has a
+number behind it, as ``unk__7``, is the name of one unknown size."""
+
 _A = onnx.AttributeProto
 
 
 def normalise(proto: onnx.ModelProto, *, owned: bool) -> onnx.ModelProto:
-    """Make sparse constants dense, and dimensions of -1 unknown.
+    """Make sparse constants dense, and dimensions of -1 or a placeholder unknown.
 
     Args:
         proto: A model that ``check_model`` accepts.
@@ -42,12 +46,14 @@ def normalise(proto: onnx.ModelProto, *, owned: bool) -> onnx.ModelProto:
         for info in _values(graph):
             _refuse_maps(info)
             for dim in _dims(info.type):
-                if dim.dim_value < 0:
-                    dim.ClearField("dim_value")
+                if _is_unknown(dim):
+                    dim.Clear()
         for sparse in graph.sparse_initializer:
             graph.initializer.append(_dense(sparse, sparse.values.name))
         graph.ClearField("sparse_initializer")
     for node in _nodes(proto):
+        # How another runtime spreads it over its devices; an incomplete one cannot be written again.
+        node.ClearField("device_configurations")
         for attribute in node.attribute:
             if attribute.type == _A.SPARSE_TENSOR:
                 attribute.t.CopyFrom(_dense(attribute.sparse_tensor, ""))
@@ -98,12 +104,25 @@ def _dims(declared: onnx.TypeProto) -> Iterator[onnx.TensorShapeProto.Dimension]
         yield from declared.tensor_type.shape.dim
 
 
+def _is_unknown(dim: onnx.TensorShapeProto.Dimension) -> bool:
+    """Tell whether a dimension states neither a size nor a name.
+
+    Two dimensions of one name are of one size. Some exporters write the same sign for all that they do not
+    know, as paddle2onnx does: no name has no letter, and none of these words is one.
+    """
+    if dim.WhichOneof("value") == "dim_param":
+        name = dim.dim_param.strip()
+        return name.casefold() in NO_NAMES or not any(map(str.isalpha, name))
+    return dim.dim_value < 0
+
+
 def _is_special(graph: onnx.GraphProto) -> bool:
     """Tell whether there is anything to rewrite in a graph itself."""
     return (
         bool(graph.sparse_initializer)
+        or any(node.device_configurations for node in graph.node)
         or any(a.type == _A.SPARSE_TENSOR for node in graph.node for a in node.attribute)
-        or any(dim.dim_value < 0 for info in _values(graph) for dim in _dims(info.type))
+        or any(_is_unknown(dim) for info in _values(graph) for dim in _dims(info.type))
     )
 
 

@@ -25,6 +25,7 @@ from samba_onnx.safety.tensor_checks import (
     check_sparse_tensor,
     check_tensor,
     check_type,
+    is_whole_type,
 )
 from samba_onnx.safety.text_checks import check_pairs, check_text
 from samba_onnx.safety.value_checks import Constants, check_values
@@ -208,7 +209,7 @@ def _check_declared_types(
         ("output", graph.output),
     ):
         for info in infos:
-            if main and kind == "input" and info.type.WhichOneof("value") is None:
+            if main and kind == "input" and not is_whole_type(info.type):
                 raise InvalidModelError(f"{where}, input {printable(info.name)!r} has no type")
             place = f"{where}, {kind} {printable(info.name)!r}"
             check_text([info.name, info.doc_string], place)

@@ -7,7 +7,12 @@ from collections.abc import Iterator, Mapping
 import onnx
 
 from samba_onnx.errors import InvalidModelError, ModelLimitError
-from samba_onnx.facts.domains import EARLY_OPERATORS, ML_DOMAIN, normal_domain
+from samba_onnx.facts.domains import (
+    EARLY_OPERATORS,
+    MISDEFINED_OPERATORS,
+    ML_DOMAIN,
+    normal_domain,
+)
 from samba_onnx.safety.files import printable
 from samba_onnx.safety.limits import Limits
 from samba_onnx.safety.operators import Operator, is_retired, operator
@@ -146,7 +151,7 @@ def _definition(node: onnx.NodeProto, domain: str, opsets: Mapping[str, int]) ->
                 f"version {opsets[domain]} of operator set {domain or 'ai.onnx'} has no operator "
                 f"{printable(node.op_type, 60)!r}"
             )
-    elif definition.deprecated:
+    elif definition.deprecated and node.op_type not in MISDEFINED_OPERATORS:
         raise InvalidModelError(
             f"the operator is no longer part of version {opsets[domain]} of its operator set"
         )

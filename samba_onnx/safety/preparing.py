@@ -45,5 +45,5 @@ def refuse_unpreparable(
         reason = printable(answer["refused"], 600).replace(f"{shown}: ", "")
         raise ExecutionError(
             f"the engine cannot execute what was compiled: {reason}; nothing was written. "
-            "To see the plan all the same: samba-port analyze; to write it: --no-sample"
+            "To see the plan all the same: samba-port analyze"
         )

@@ -21,6 +21,7 @@ __all__ = [
     "check_type",
     "elements_of",
     "external_span",
+    "is_whole_type",
 ]
 
 ExternalSize = Callable[[str], int]
@@ -31,8 +32,6 @@ _T = onnx.TensorProto
 _NEW_BITS = {
     "INT2": 2,  # onnx 1.20
     "UINT2": 2,
-    "FLOAT6E2M3": 6,  # onnx 1.23
-    "FLOAT6E3M2": 6,
 }
 """Bits of the types that the oldest onnx of pyproject.toml does not know, with the first that does."""
 
@@ -68,6 +67,10 @@ _WIDE_FIELDS: dict[int, tuple[str, int]] = {
     _T.STRING: ("string_data", 1),
 }
 """Typed field and entries per element; all other data types use ``int32_data``."""
+
+
+_WRAPPING = frozenset({_T.INT32, _T.INT16, _T.UINT16, _T.INT8, _T.UINT8})
+"""Types whose entries in ``int32_data`` are numbers, not bits."""
 
 
 @dataclass(frozen=True)
@@ -215,6 +218,7 @@ def _check_typed(tensor: onnx.TensorProto, elements: int, filled: list[str], whe
             f"{where}: data of type {_T.DataType.Name(tensor.data_type)} is in {filled[0]}, "
             f"expected {field}"
         )
+    _check_entries(tensor, where)
     bits = BITS.get(tensor.data_type, 8)
     # Smaller elements share an entry: two of 4 bits, four of 2 bits.
     needed = -(-elements * bits // 8) if bits in {2, 4} else elements * per_element
@@ -223,6 +227,21 @@ def _check_typed(tensor: onnx.TensorProto, elements: int, filled: list[str], whe
         raise InvalidModelError(
             f"{where}: its shape takes {needed} entries of {field}, but it holds {entries}"
         )
+
+
+def _check_entries(tensor: onnx.TensorProto, where: str) -> None:
+    """Refuse entries that are no bits of an element, as onnxruntime does; narrow integers wrap around there."""
+    if tensor.data_type in _WRAPPING or not tensor.int32_data:
+        return
+    # Any other number than 0 is true to onnxruntime; here it must not look like 0 in its lowest byte.
+    least = -128 if tensor.data_type == _T.BOOL else 0
+    most = (1 << max(BITS.get(tensor.data_type, 32), 8)) - 1
+    for number in (min(tensor.int32_data), max(tensor.int32_data)):
+        if not least <= number <= most:
+            raise InvalidModelError(
+                f"{where}: an entry of its int32_data is {number}, expected {least} to {most}, the bits of "
+                f"{_T.DataType.Name(tensor.data_type)}"
+            )
 
 
 def check_sparse_tensor(sparse: onnx.SparseTensorProto, where: str, limits: Limits) -> None:
@@ -278,6 +297,20 @@ def check_type(
     elif kind == "map_type":
         check_type(declared.map_type.value_type, where, limits, depth=depth + 1)
     return None
+
+
+def is_whole_type(declared: onnx.TypeProto) -> bool:
+    """Return whether a type says what it is of down to the elements.
+
+    Args:
+        declared: A type of any nesting that ``check_type`` accepts.
+    """
+    kind = declared.WhichOneof("value")
+    if kind in {"sequence_type", "optional_type"}:
+        return is_whole_type(getattr(declared, kind or "").elem_type)
+    if kind in {"tensor_type", "sparse_tensor_type"}:
+        return bool(getattr(declared, kind or "").elem_type)
+    return kind == "map_type"  # which is refused later, with what to do
 
 
 def _check_tensor_type(tensor: onnx.TypeProto.Tensor, where: str, limits: Limits) -> None:

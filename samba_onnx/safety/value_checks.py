@@ -148,6 +148,8 @@ def check_values(node: onnx.NodeProto, constants: Constants, limits: Limits) -> 
                 f"input {position} has {constants.length(node.input[position])} entries, "
                 f"at most {2 * limits.rank} make sense"
             )
+    if node.op_type == "Split":
+        _check_parts(node, constants)
     if node.op_type in INTEGER_DIVISIONS:
         _check_division(node, constants)
     elif node.op_type in _SIZED_BY_OPERAND:
@@ -194,6 +196,17 @@ def _check_division(node: onnx.NodeProto, constants: Constants) -> None:
             f"integer division overflows: the smallest integer in constant {_name(node.input[0])} "
             "by -1"
         )
+
+
+def _check_parts(node: onnx.NodeProto, constants: Constants) -> None:
+    """Refuse a Split into another number of parts than it has outputs: inference reads beyond the parts."""
+    stated = [item.i for item in node.attribute if item.name == "num_outputs"]
+    stated += [len(item.ints) for item in node.attribute if item.name == "split"]
+    sizes = constants.get(node.input[1]) if len(node.input) > 1 and node.input[1] else None
+    stated += [] if sizes is None else [sizes.size]
+    for number in stated:
+        if number != len(node.output):
+            raise InvalidModelError(f"it has {len(node.output)} outputs for {number} parts")
 
 
 def _check_operand(node: onnx.NodeProto, constants: Constants, limits: Limits) -> None:

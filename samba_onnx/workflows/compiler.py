@@ -129,6 +129,7 @@ def convert(
     sample_seconds: float = SECONDS,
     seed: int = 0,
     custom_ops: Sequence[str | os.PathLike[str]] = (),
+    trial: bool = True,
     check_passes: bool = False,
     metadata: Mapping[str, str] | None = None,
     notes: Sequence[str] = (),
@@ -168,13 +169,15 @@ def convert(
             convert to float32 itself, ``bf16-throughout`` for all. Inputs and outputs stay float32.
             None is ``fp32``.
         sample: Whether to run the original model once on seeded random inputs, in a child process
-            with limits, to keep inputs and outputs in the PEF for self-tests, and to try whether the
-            emulator's engine can prepare what was compiled. None does so unless the weights take
-            more than 1 GiB.
+            with limits, to keep inputs and outputs in the PEF for self-tests. None does so unless the
+            weights take more than 1 GiB.
         sample_seconds: Wall-clock time after which that run is given up.
         seed: Seed of the sample's inputs.
         custom_ops: Shared libraries with operators of custom domains, in onnxruntime's form, for the
-            sample and that trial; their code runs in the child processes only.
+            sample and the trial; their code runs in the child processes only.
+        trial: Whether to try, in another child process, if the emulator's engine can prepare what was
+            compiled, and to write nothing where it cannot. False is for whoever loads the PEF onto a device
+            at once.
         check_passes: Whether to run the model after every pass of the compiler that changes it, on
             seeded inputs, and to refuse to go on when it computes something else.
         metadata: Key-value pairs to keep in the PEF.
@@ -222,9 +225,9 @@ def convert(
     source = replace(planned.manifest.source, files=loaded.digests())
     every_note = (*planned.manifest.notes, *notes)
     noted = replace(planned, manifest=replace(planned.manifest, source=source, notes=every_note))
-    tried = is_tried(planned.graphs[0].model, wanted=sample, custom_ops=libraries)
-    trial = Trial(libraries) if tried else None
-    return _write(noted, destination, metadata, reference, settings.progress, trial=trial)
+    tried = trial and is_tried(planned.graphs[0].model, libraries)
+    how = Trial(libraries) if tried else None
+    return _write(noted, destination, metadata, reference, settings.progress, trial=how)
 
 
 def compile_programs(

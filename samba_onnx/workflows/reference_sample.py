@@ -119,18 +119,15 @@ def make_sample(
     return _kept(inputs, run, graph, seed, rounding_depth(model))
 
 
-def is_tried(model: ir.Model, *, wanted: bool | None, custom_ops: Sequence[str] = ()) -> bool:
-    """Return whether the engine is asked to prepare what a model was compiled to.
+def is_tried(model: ir.Model, custom_ops: Sequence[str] = ()) -> bool:
+    """Return whether the engine can be asked to prepare what a model was compiled to.
 
     Args:
-        model: The rewritten model.
-        wanted: Whether the user wants a sample; None for one unless the weights are very large, and so it
-            is here. Operators of domains that the engine cannot have are named in a note instead.
+        model: The rewritten model. Operators of domains that the engine cannot have are named in a note
+            instead.
         custom_ops: Libraries with operators of such domains; with one, the engine is asked.
     """
-    if not custom_ops and any(is_custom(node.domain) for node in each_node(model.graph)):
-        return False
-    return wanted if wanted is not None else _weight_bytes(model) <= WEIGHT_BYTES
+    return bool(custom_ops) or not any(is_custom(node.domain) for node in each_node(model.graph))
 
 
 def keep_sample(

@@ -12,6 +12,7 @@ from samba_onnx.runtime.engine.lowerings.dropout_masks import expand_dropout_mas
 from samba_onnx.runtime.engine.lowerings.elementwise_blocks import take_out_components
 from samba_onnx.runtime.engine.lowerings.final_reshapes import shed_stage_reshapes
 from samba_onnx.runtime.engine.lowerings.final_scatters import scatter_stage_in_place
+from samba_onnx.runtime.engine.lowerings.function_bodies import expand_function_bodies
 from samba_onnx.runtime.engine.lowerings.input_gradients import multiply_input_gradients
 from samba_onnx.runtime.engine.lowerings.missing_kernels import compute_missing_kernels
 from samba_onnx.runtime.engine.lowerings.node_order import put_results_first
@@ -73,6 +74,12 @@ LOWERINGS: Final[tuple[Lowering, ...]] = (
         "batch statistics",
         "onnxruntime writes new running statistics over those that other nodes and callers read.",
         on_model(copy_running_statistics),
+    ),
+    # Before missing kernels, which then see what bodies are made of.
+    Lowering(
+        "function bodies",
+        "onnxruntime has no kernel for some operators that ONNX defines by others, or means another remainder.",
+        on_model(expand_function_bodies),
     ),
     Lowering(
         "missing kernels",

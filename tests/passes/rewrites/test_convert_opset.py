@@ -67,6 +67,15 @@ CASES: dict[str, tuple[int, str, list[Any]]] = {
     "group_normalization_one": (18, "(float[2,6] x, float[1] s, float[1] b) => (float[i,j] y) { y = GroupNormalization<num_groups=1>(x, s, b) }", [numbers(2, 6), numbers(1, seed=1), numbers(1, seed=2)]),
     "batch_normalization_spatial": (8, "(float[2,3,4] x, float[3] s, float[3] b, float[3] m, float[3] v) => (float[i,j,k] y) { y = BatchNormalization<spatial=1>(x, s, b, m, v) }", [numbers(2, 3, 4), *(numbers(3, seed=i) ** 2 for i in range(4))]),
     "lstm": (11, "(float[2,1,3] x, float[1,8,3] w, float[1,8,2] r) => (float[i,j,k,l] y) { y = LSTM<hidden_size=2>(x, w, r) }", [numbers(2, 1, 3), numbers(1, 8, 3), numbers(1, 8, 2)]),
+    "batch_normalization_each": (8, "(float[2,3,4] x, float[3,4] s, float[3,4] b, float[3,4] m, float[3,4] v) => (float[i,j,k] y) { y = BatchNormalization<spatial=0, epsilon=0.25>(x, s, b, m, v) }", [numbers(2, 3, 4), *(numbers(3, 4, seed=i) ** 2 for i in range(4))]),
+    "upsample_computed": (9, "(float[1,1,3,2] x, float[4] s) => (float[a,b,c,d] y) { y = Upsample(x, s) }", [numbers(1, 1, 3, 2), np.array([1, 1, 2, 1.5], np.float32)]),
+    "upsample_computed_linear": (9, "(float[1,1,3,2] x, float[4] s) => (float[a,b,c,d] y) { y = Upsample<mode=\"linear\">(x, s) }", [numbers(1, 1, 3, 2), np.array([1, 1, 2, 1.5], np.float32)]),
+    "resize_both_nearest": (10, "(float[1,1,4,4] x) => (float[a,b,c,d] y) <float[4] s = {1.0, 1.0, 0.5, 2.0}> { y = Resize(x, s) }", [numbers(1, 1, 4, 4)]),
+    "resize_computed_up": (10, "(float[1,1,3,3] x, float[4] s) => (float[a,b,c,d] y) { y = Resize(x, s) }", [numbers(1, 1, 3, 3), np.array([1, 1, 1.7, 2], np.float32)]),
+    "resize_computed_down": (10, "(float[1,1,7,7] x, float[4] s) => (float[a,b,c,d] y) { y = Resize(x, s) }", [numbers(1, 1, 7, 7), np.array([1, 1, 0.6, 0.4], np.float32)]),
+    "resize_computed_both": (10, "(float[1,1,7,5] x, float[4] s) => (float[a,b,c,d] y) { y = Resize(x, s) }", [numbers(1, 1, 7, 5), np.array([1, 1, 0.6, 1.4], np.float32)]),
+    "resize_computed_linear": (10, "(float[1,1,4,4] x, float[4] s) => (float[a,b,c,d] y) { y = Resize<mode=\"linear\">(x, s) }", [numbers(1, 1, 4, 4), np.array([1, 1, 0.5, 2.5], np.float32)]),
+    "softmax_unknown_rank": (11, "(float[2,3,4] x, int64[n] p) => (float[a,b,c] y) { z = Reshape(x, p)\n y = Softmax<axis=1>(z) }", [numbers(2, 3, 4), np.array([3, 2, 4])]),
     "branch": (11, """(bool c, float[1,4] x) => (float[p,q] y) {
  y = If (c) <then_branch = t () => (float[1,1] a) { a = ReduceMean<axes=[1]>(x) },
              else_branch = e () => (float[1,4] b) { b = Softmax<axis=0>(x) }> }""", [np.array(False), numbers(1, 4)]),
@@ -78,8 +87,14 @@ def test_same_results_in_the_internal_operator_set(name: str) -> None:
     opset, graph, inputs = CASES[name]
     model = parse(f"g {graph}", opset=opset, ir_version=8)
     InferShapesPass()(model)
-    # GroupNormalization's weights are per channel now: another order of rounding
-    tolerance = 1e-6 if name.startswith(("group_normalization", "softmax_0", "branch")) else 0.0
+    # Weights per channel, statistics per element and flattened rows: another order of rounding
+    tolerance = (
+        1e-6
+        if name.startswith(
+            ("group_normalization", "batch_normalization_each", "softmax_", "branch")
+        )
+        else 0.0
+    )
     check(model, ConvertOpsetPass(), inputs=inputs, atol=tolerance)
     assert model.graph.opset_imports[""] == OPSET
 
@@ -97,19 +112,14 @@ def test_every_adapter_has_a_case_or_refuses() -> None:
 @pytest.mark.parametrize(
     ("opset", "graph", "reason"),
     [
-        (8, "(float[2,3] x, float[3] s, float[3] b, float[3] m, float[3] v) => (float[i,j] y) { y = BatchNormalization<spatial=0>(x, s, b, m, v) }", "spatial=0"),
-        (9, "(float[1,1,2,2] x, float[4] s) => (float[i,j,k,l] y) { y = Upsample(x, s) }", "computed at run time"),
-        (10, "(float[1,1,4,4] x) => (float[i,j,k,l] y) <float[4] s = {1.0,1.0,0.5,2.0}> { y = Resize(x, s) }", "shrinks at once"),
         (9, "(float[4] x) => (float[i] y, float[j] m) { y, m = Dropout(x) }", "mask"),
         (11, "(float[1,1,4,4] x, float[8] r, float[4] s) => (float[i,j,k,l] y) { y = Resize<coordinate_transformation_mode=\"tf_half_pixel_for_nn\">(x, r, s) }", "tf_half_pixel_for_nn"),
         (8, "(float[2,3] x, float[3] s, float[3] b, float[3] m, float[3] v) => (float[i,j] y, float[3] n) { y, n, o, p, q = BatchNormalization(x, s, b, m, v) }", "training mode"),
         (8, "(float[2,3] x, float[3] s, float[3] b, float[3] m, float[3] v) => (float[i,j] y, float[3] z) { y, n, o, p, q = BatchNormalization(x, s, b, m, v)\n z = Neg(n) }", "training mode"),
         (9, "(float[4] x) => (float[i] y, bool[j] z) { y, m = Dropout(x)\n z = Cast<to=9>(m) }", "mask"),
-        (10, "(float[1,1,2,2] x, float[4] s) => (float[i,j,k,l] y) { y = Resize(x, s) }", "computed at run time"),
         (18, "(float[3] x, float[3] s, float[3] b) => (float[i] y) { y = GroupNormalization<num_groups=3>(x, s, b) }", "channels"),
         (18, "(float[c] x, float[3] s, float[3] b) => (float[i] y) { z = my.Op(x)\n y = GroupNormalization<num_groups=3>(z, s, b) }", "channels"),
         (8, "(float[2] x) => (float[2] y) { y = NoSuch(x)\n z = Scan<num_scan_inputs=1>(x) }", "batch dimension"),
-        (11, "(float x) => (float y) { z = my.Op(x)\n y = Softmax(z) }", "rank"),
         (18, "(float[2,c,4] x, float[3] s, float[3] b) => (float[i,j,k] y) { y = GroupNormalization<num_groups=3>(x, s, b) }", "channels"),
     ],
 )  # fmt: skip

@@ -1,0 +1,107 @@
+"""Adapters that rewrite neighbours: each must read what its neighbour has become, not what it was.
+
+Every pair of operators that an adapter rewrites, one behind the other, at every operator set at which both
+do; and longer chains at random. The original runs on onnxruntime.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+import pytest
+
+import samba_onnx
+from samba_onnx.facts.versions import OPSET
+from samba_onnx.passes.rewrites.convert_opset import ConvertOpsetPass
+from samba_onnx.passes.rewrites.infer_shapes import InferShapesPass
+from samba_onnx.passes.rewrites.opset_adapters import ADAPTERS
+from tests.backend_cases import run_onnxruntime
+from tests.passes.rewrites.old_operators import INPUT_SHAPE, LINKS, chain_of, links_at, pairs
+
+OPSETS = range(7, OPSET)
+X = np.random.default_rng(7).uniform(0.1, 2.0, INPUT_SHAPE).astype(np.float32)
+RELATIVE, ABSOLUTE = 1e-4, 1e-5
+"""A flattened Softmax, a reduction and a Resize add in another order; three of them in a row amplify that to some
+units of the sixth digit."""
+
+
+def _run(model: onnx.ModelProto) -> np.ndarray:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        (result,) = run_onnxruntime(model.SerializeToString(), [X])
+    return np.asarray(result)
+
+
+def _converted(model: onnx.ModelProto) -> onnx.ModelProto:
+    converted = ir.from_proto(model)
+    InferShapesPass()(converted)
+    rewrite = ConvertOpsetPass()
+    rewrite(converted)
+    assert not rewrite.notes
+    assert converted.graph.opset_imports[""] == OPSET
+    return ir.to_proto(converted)
+
+
+def _problems(chains: Iterable[Sequence[str]], opset: int) -> tuple[list[str], int]:
+    """Return what is wrong with the conversions of chains, and how many were compared."""
+    problems, compared = [], 0
+    for seed, names in enumerate(chains):
+        chain = chain_of(names, opset, seed)
+        if chain is None:
+            continue
+        model = chain.model()
+        expected = _run(model)
+        compared += 1
+        try:
+            actual = _run(_converted(model))
+            assert actual.shape == expected.shape
+            np.testing.assert_allclose(actual, expected, RELATIVE, ABSOLUTE)
+        except Exception as error:  # one report for all chains
+            problems.append(f"{' -> '.join(names)}: {' '.join(str(error).split())[:200]}")
+    return problems, compared
+
+
+def _random_chains(opset: int, number: int) -> list[list[str]]:
+    random = np.random.default_rng(opset)
+    names = links_at(opset)
+    return [[str(name) for name in random.choice(names, 3)] for _ in range(number)]
+
+
+@pytest.mark.parametrize("opset", OPSETS)
+def test_chains_of_three_compute_what_they_did(opset: int) -> None:
+    problems, compared = _problems(_random_chains(opset, 40), opset)
+    assert not problems, "\n".join(problems)
+    assert compared > 20
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("opset", OPSETS)
+def test_all_pairs_compute_what_they_did(opset: int) -> None:
+    problems, compared = _problems(pairs(opset), opset)
+    assert not problems, "\n".join(problems)
+    assert compared >= len(links_at(opset))
+
+
+def test_every_adapter_is_a_link_or_refuses() -> None:
+    assert ADAPTERS.keys() - LINKS.keys() == {"Scan"}
+    assert LINKS.keys() <= ADAPTERS.keys()
+
+
+@pytest.mark.quick(every=4)
+@pytest.mark.parametrize("opset", OPSETS)
+def test_chains_run_as_pefs(opset: int, tmp_path: Path) -> None:
+    """All passes behind the conversion take what the adapters wrote."""
+    for seed, names in enumerate(_random_chains(opset, 6)):
+        chain = chain_of(names, opset, seed)
+        if chain is None:
+            continue
+        model = chain.model()
+        with samba_onnx.convert(model, tmp_path / "chain.pef", sample=False) as pef:
+            with samba_onnx.Device(pef, threads=1) as device:
+                (actual,) = device.run({"x": X}).values()
+        np.testing.assert_allclose(actual, _run(model), RELATIVE, ABSOLUTE, err_msg=str(names))
