@@ -48,6 +48,7 @@ from samba_onnx.passes.rewrites.reduce_precision import ReducePrecisionPass
 from samba_onnx.passes.rewrites.refuse_giants import RefuseGiantsPass
 from samba_onnx.passes.rewrites.refuse_impossible import RefuseImpossiblePass
 from samba_onnx.passes.rewrites.refuse_indices import RefuseIndicesPass
+from samba_onnx.passes.rewrites.refuse_types import RefuseTypesPass
 from samba_onnx.passes.rewrites.remove_noops import RemoveNoopsPass
 from samba_onnx.passes.rewrites.remove_unused_nodes import RemoveUnusedNodesPass
 from samba_onnx.passes.rewrites.replace_float16 import ReplaceFloat16Pass
@@ -252,6 +253,7 @@ PIPELINE: tuple[PassEntry, ...] = (
     _plain(FixNamesPass, training=False),
     _INFER,
     _plain(RefuseGiantsPass, training=False),
+    _plain(RefuseTypesPass, training=False),
 )
 """All passes in their order, for running and for training."""
 

@@ -55,7 +55,9 @@ def _on_emulator(case: BackendCase, folder: Path, engine: str = "onnxruntime") -
 
     def run(inputs: list[Any]) -> list[Any]:
         source = case.path or case.model
-        pef = samba_onnx.convert(source, folder / "case.pef", sample=False, keep_dynamic=True)
+        pef = samba_onnx.convert(
+            source, folder / "case.pef", sample=False, trial=False, keep_dynamic=True
+        )
         with pef, samba_onnx.Device(pef, threads=1, engine=engine) as device:
             outputs = device.run(dict(zip(names, inputs, strict=False)))
             graph = pef.manifest.graphs[0]

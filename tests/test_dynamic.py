@@ -151,7 +151,9 @@ def test_an_input_shape_does_the_same(tmp_path: Path) -> None:
 
 def test_a_wrong_size_is_refused_when_it_is_run(tmp_path: Path) -> None:
     given = model(CLASSIFIER, SIZES)
-    pef = samba_onnx.convert(given, tmp_path / "m.pef", dims={"batch": 8}, sample=False)
+    pef = samba_onnx.convert(
+        given, tmp_path / "m.pef", dims={"batch": 8}, sample=False, trial=False
+    )
     with (
         pef,
         samba_onnx.Device(pef, threads=1) as device,
@@ -321,7 +323,9 @@ def test_graphs_for_several_sizes_share_their_weights(from_file: bool, tmp_path:
     onnx.save(given, tmp_path / "m.onnx")
     session = ort.InferenceSession(given.SerializeToString())
     source = tmp_path / "m.onnx" if from_file else given
-    single = samba_onnx.convert(source, tmp_path / "one.pef", dims={"batch": 8}, sample=False)
+    single = samba_onnx.convert(
+        source, tmp_path / "one.pef", dims={"batch": 8}, sample=False, trial=False
+    )
     single.close()
     with samba_onnx.convert(source, tmp_path / "m.pef", dims={"batch": (1, 8, 3)}) as pef:
         names = [graph.name for graph in pef.manifest.graphs]

@@ -63,5 +63,5 @@ def test_seconds_that_are_no_time_are_refused(seconds: float, tmp_path: Path) ->
 
 def test_without_a_sample_the_model_is_not_run(tmp_path: Path) -> None:
     loop: onnx.ModelProto = HOSTILE["endless_loop"]
-    with samba_onnx.convert(loop, tmp_path / "m.pef", sample=False) as pef:
+    with samba_onnx.convert(loop, tmp_path / "m.pef", sample=False, trial=False) as pef:
         assert pef.manifest.reference is None

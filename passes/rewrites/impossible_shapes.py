@@ -163,6 +163,18 @@ def _normalization(shapes: OperandShapes, places: Sequence[int]) -> str | None:
     return next((text for text in wrong if text), None)
 
 
+def _group_normalization(shapes: OperandShapes) -> str | None:
+    """Compare scale and bias with the channels, or before version 21 with the groups."""
+    node, channels = shapes.node, shapes.size(0, 1)
+    groups = integer_attribute(node, "num_groups", 1)
+    if channels is not None and groups > 0 and channels % groups:
+        return f"its input has {channels} channels, which {groups} groups cannot share"
+    version = 0 if node.graph is None else node.graph.opset_imports.get("", 0)
+    each, what = (groups, "groups") if (node.version or version) < 21 else (channels, "channels")
+    wrong = (_length(shapes, i, each, f"operand {i}", what) for i in (1, 2))
+    return next((text for text in wrong if text), None)
+
+
 def _layer_normalization(shapes: OperandShapes) -> str | None:
     data = shapes.shape(0)
     if data is None:
@@ -236,8 +248,8 @@ def _resize(shapes: OperandShapes) -> str | None:
         scales = np.array(shapes.node.attributes["scales"].as_floats(), np.float32)
     if scales is None or scales.dtype.kind != "f":
         return None
-    wrong = scales[~((scales > 0) & np.isfinite(scales))]
-    return f"its scales have {wrong[0]}, expected numbers above 0" if wrong.size else None
+    wrong = [float(scale) for scale in scales.ravel() if not 0 < float(scale) < math.inf]
+    return f"its scales have {wrong[0]}, expected numbers above 0" if wrong else None
 
 
 def _einsum(shapes: OperandShapes) -> str | None:
@@ -309,6 +321,7 @@ RULES: Final[Mapping[str, Rule]] = {
     "GRU": partial(_recurrent, gates=3),
     "Gather": _gather,
     "Gemm": _gemm,
+    "GroupNormalization": _group_normalization,
     "InstanceNormalization": partial(_normalization, places=(1, 2)),
     "LSTM": partial(_recurrent, gates=4),
     "LayerNormalization": _layer_normalization,

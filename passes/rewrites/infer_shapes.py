@@ -23,6 +23,7 @@ MADE_UP = "unk__"
 _SHAPE_TYPES = (ir.DataType.INT64, ir.DataType.INT32)
 _MOST_SCALES = 8
 """Elements up to which floats may be the scales of a Resize, from which its result's shape is computed."""
+_ELEMENT_TYPES: Final = frozenset(int(dtype) for dtype in ir.DataType)
 _LIKE_FIRST_OPERAND: Final = frozenset({"GroupNormalization"})
 """Operators of which onnx infers nothing; their result has type and shape of their first operand."""
 
@@ -158,7 +159,7 @@ class ShapeWriter:
         proto.input.extend(self._name(value) for value in node.inputs)
         proto.output.extend(self._name(value) for value in node.outputs)
         changed = floor_attributes(node) if is_operator(node, *POOLS) else None
-        hidden = () if changed is None else ("auto_pad", "ceil_mode", "pads")
+        hidden = () if changed is None else ("auto_pad", "ceil_mode", *changed)
         for name, integers in (changed or {}).items():
             proto.attribute.append(onnx.helper.make_attribute(name, integers))
         for attribute in node.attributes.values():
@@ -201,7 +202,7 @@ def _merge(value: ir.Value, inferred: onnx.TypeProto, *, keep_made_up: bool) -> 
     the content then gives the model's own. They are left out of sequences and what comes
     from them, too: a name would be that of all of its tensors, which need not have one size.
     """
-    if inferred.WhichOneof("value") is None:
+    if inferred.WhichOneof("value") is None or not is_known_type(inferred):
         return False
     modified = False
     if value.type is None:
@@ -221,6 +222,16 @@ def _merge(value: ir.Value, inferred: onnx.TypeProto, *, keep_made_up: bool) -> 
         value.shape = ir.Shape(merged)
         return True
     return modified
+
+
+def is_known_type(inferred: onnx.TypeProto) -> bool:
+    """Return whether a type is of elements that ONNX has: inference passes on what attributes say, unchecked."""
+    kind = inferred.WhichOneof("value")
+    if kind in ("sequence_type", "optional_type"):
+        return is_known_type(getattr(inferred, kind or "").elem_type)
+    return kind not in ("tensor_type", "sparse_tensor_type") or (
+        getattr(inferred, kind or "").elem_type in _ELEMENT_TYPES
+    )
 
 
 def _is_from_sequence(value: ir.Value) -> bool:

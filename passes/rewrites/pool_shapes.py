@@ -2,8 +2,8 @@
 
 onnx and onnxruntime round differently in two places. With ``ceil_mode`` a last window that would begin in the
 padding behind the data is dropped by onnxruntime at every version, by onnx's inference only from version 22
-on. And where ``auto_pad`` keeps sizes the same, onnxruntime pads for the kernel without its dilations, and so
-computes less than onnx infers.
+on. And where ``auto_pad`` keeps sizes the same, onnxruntime pads for the kernel without its dilations, and takes
+away where strides are longer than the window, and so computes less than onnx infers.
 """
 
 from __future__ import annotations
@@ -24,14 +24,15 @@ def floor_attributes(node: ir.Node) -> dict[str, list[int]] | None:
 
     1. With ``ceil_mode``, the padding behind the data is longer by what completes a window, and never so long
        that a window could begin in it. That holds for every size of the data.
-    2. With dilations and an ``auto_pad`` of ``SAME_UPPER`` or ``SAME_LOWER``, the padding is onnxruntime's, which
-       depends on the sizes.
+    2. With an ``auto_pad`` of ``SAME_UPPER`` or ``SAME_LOWER``, the window is one without padding that makes as
+       many steps as onnxruntime, which depends on the sizes.
 
     Args:
         node: A node of an operator in ``POOLS``.
 
     Returns:
-        What takes the place of its ``ceil_mode``, ``auto_pad`` and ``pads``; None where onnx infers right.
+        What takes the place of its attributes of these names and of ``ceil_mode``, ``auto_pad`` and ``pads``; None
+        where onnx infers right.
     """
     kernel = _integers(node, "kernel_shape", [])
     rank = len(kernel)
@@ -42,9 +43,8 @@ def floor_attributes(node: ir.Node) -> dict[str, list[int]] | None:
     if not rank or (len(strides), len(dilations), len(pads)) != (rank, rank, 2 * rank):
         return None
     if mode.startswith("SAME"):
-        same = _same_pads(node, kernel, strides)
         # Case 2.
-        return {"pads": same} if same is not None and set(dilations) != {1} else None
+        return _same_window(node, kernel, strides, dilations)
     if not integer_attribute(node, "ceil_mode", 0):
         return None
     # Case 1.
@@ -56,16 +56,39 @@ def floor_attributes(node: ir.Node) -> dict[str, list[int]] | None:
     return {"pads": [*pads[:rank], *behind]}
 
 
-def _same_pads(node: ir.Node, kernel: list[int], strides: list[int]) -> list[int] | None:
-    """Return the padding that onnxruntime adds to keep sizes; None where the sizes are not known."""
+def _same_window(
+    node: ir.Node, kernel: list[int], strides: list[int], dilations: list[int]
+) -> dict[str, list[int]] | None:
+    """Return a window that makes as many steps; None where the sizes are not known, or there is no step."""
     shape = static_shape(node.inputs[0])
     if shape is None or len(shape) != len(kernel) + 2:
         return None
-    needed = [
-        max((-(-size // stride) - 1) * stride + width - size, 0)
-        for size, width, stride in zip(shape[2:], kernel, strides, strict=True)
+    steps = [
+        _same_steps(node, size, width, stride, (width - 1) * dilation + 1)
+        for size, width, stride, dilation in zip(shape[2:], kernel, strides, dilations, strict=True)
     ]
-    return [0] * len(kernel) + needed
+    if not all(0 < number <= size for number, size in zip(steps, shape[2:], strict=True)):
+        return None
+    widths = [size - number + 1 for size, number in zip(shape[2:], steps, strict=True)]
+    ones = [1] * len(kernel)
+    return {
+        "kernel_shape": widths,
+        "strides": ones,
+        "dilations": ones,
+        "pads": [0] * 2 * len(kernel),
+    }
+
+
+def _same_steps(node: ir.Node, size: int, width: int, stride: int, reach: int) -> int:
+    """Return how many steps onnxruntime makes along one axis, for whose padding dilations do not count."""
+    padding = (-(-size // stride) - 1) * stride + width - size
+    upper = node.attributes["auto_pad"].as_string() == "SAME_UPPER"
+    ahead = int(padding / 2) if upper else int((padding + 1) / 2)
+    room = size + padding - reach
+    if not integer_attribute(node, "ceil_mode", 0):
+        return int(room / stride) + 1
+    steps = -(-room // stride) + 1
+    return steps - 1 if (steps - 1) * stride >= size + ahead else steps
 
 
 def _integers(node: ir.Node, name: str, default: list[int]) -> list[int]:

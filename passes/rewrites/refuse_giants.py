@@ -32,7 +32,9 @@ class RefuseGiantsPass(ir.passes.InPlacePass):
             ModelLimitError: One is too large; the message names the node that computes it.
         """
         most = DEFAULT_LIMITS.tensor_bytes
-        values = [(value, None) for value in model.graph.inputs]
+        values: list[tuple[ir.Value, ir.Node | None]] = [
+            (value, None) for value in model.graph.inputs
+        ]
         values += [
             (value, node) for graph in each_graph(model) for node in graph for value in node.outputs
         ]
@@ -49,8 +51,7 @@ def _bytes(value: ir.Value) -> int:
     if shape is None:
         return 0
     # Whatever its type, an element takes something; packed ones are counted by their bits.
-    known = value.dtype is not None and value.dtype in ELEMENT_BITS
-    bits = ELEMENT_BITS[value.dtype] if known else 8
+    bits = ELEMENT_BITS.get(value.dtype or ir.DataType.UNDEFINED, 8)
     # A size of 0 among giants is as little of a real model as one below 0, which inference makes of NaN.
     return math.prod(abs(size) or 1 for size in shape) * bits // 8
 

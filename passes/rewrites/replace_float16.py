@@ -209,8 +209,8 @@ def _is_half(value: ir.Value) -> bool:
 def _is_cast_at_the_border(model: ir.Model, value: ir.Value) -> bool:
     """Return whether a value is an input that is only cast, or an output that comes from a Cast."""
     if value in model.graph.inputs:
-        readers = value.consumers()
-        return not value.is_graph_output() and all(is_operator(node, "Cast") for node in readers)
+        # One that is an output as well stays what it is there.
+        return all(is_operator(node, "Cast") for node in value.consumers())
     return value.is_graph_output() and not value.uses() and is_operator(value.producer(), "Cast")
 
 

@@ -32,6 +32,8 @@ _T = onnx.TensorProto
 _NEW_BITS = {
     "INT2": 2,  # onnx 1.20
     "UINT2": 2,
+    "FLOAT6E2M3": 6,  # onnx 1.23
+    "FLOAT6E3M2": 6,
 }
 """Bits of the types that the oldest onnx of pyproject.toml does not know, with the first that does."""
 

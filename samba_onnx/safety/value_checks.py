@@ -148,14 +148,20 @@ def check_values(node: onnx.NodeProto, constants: Constants, limits: Limits) -> 
                 f"input {position} has {constants.length(node.input[position])} entries, "
                 f"at most {2 * limits.rank} make sense"
             )
-    if node.op_type == "Split":
-        _check_parts(node, constants)
     if node.op_type in INTEGER_DIVISIONS:
         _check_division(node, constants)
     elif node.op_type in _SIZED_BY_OPERAND:
         _check_operand(node, constants, limits)
-    elif node.op_type == "Range":
+    else:
+        _check_arrangement(node, constants, limits)
+
+
+def _check_arrangement(node: onnx.NodeProto, constants: Constants, limits: Limits) -> None:
+    """Refuse values of operands that say how much is made of what."""
+    if node.op_type == "Range":
         _check_range(node, constants, limits)
+    elif node.op_type == "Split":
+        _check_parts(node, constants)
 
 
 def _check_equation(content: bytes, terms: int) -> None:

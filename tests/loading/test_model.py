@@ -17,6 +17,7 @@ from onnx import TensorProto, helper
 from samba_onnx.errors import InvalidModelError, ModelFileError, UsageError
 from samba_onnx.loading import load_model
 from samba_onnx.loading.lifting import LIFT_BYTES
+from samba_onnx.passes.rewrites.interface import dimensions
 from tests.backend_cases import BackendCase, all_cases, disk_cases
 from tests.safety.hostile_external import external
 from tests.safety.small_models import model, node, relu, value, weight, with_weight
@@ -243,6 +244,48 @@ def test_dimensions_of_minus_one_become_unknown() -> None:
     assert shape is not None
     assert not isinstance(shape[0], int)
     assert shape[1] == 3
+
+
+@pytest.mark.parametrize(
+    "sign", ["?", "", " ", "-1", "*", "...", "None", "null", "unknown", "NaN", "12"]
+)
+def test_a_placeholder_is_no_name(sign: str) -> None:
+    """Two dimensions of one name are of one size; two that are not known need not be."""
+    inputs = [value("x", [sign, sign]), value("z", [sign, 3])]
+    proto = model([node("Relu", ["x"], ["y"])], inputs=inputs)
+    before = proto.SerializeToString(deterministic=True)
+    loaded = load_model(proto).model
+    dims = [dim for each in loaded.graph.inputs for dim in dimensions(each.shape) or ()]
+    assert dims == [None, None, None, 3]
+    assert proto.SerializeToString(deterministic=True) == before
+
+
+@pytest.mark.parametrize(
+    "name", ["n", "batch_size", "unk__7", "2*s0", "dynamic", "größe", "s-1", "anything"]
+)
+def test_a_name_is_one(name: str) -> None:
+    proto = model([node("Relu", ["x"], ["y"])], inputs=[value("x", [name, 3])])
+    assert dimensions(load_model(proto).model.graph.inputs[0].shape) == (name, 3)
+
+
+def test_what_the_ir_has_no_form_for_is_refused() -> None:
+    proto = model([node("Relu", ["x"], ["y"])])
+    proto.graph.value_info.add(name="y").type.sequence_type.SetInParent()
+    with pytest.raises(InvalidModelError, match=r"its graph is malformed \(.+\)$"):
+        load_model(proto)
+
+
+@pytest.mark.parametrize("kind", ["sequence_type", "optional_type", "tensor_type", "opaque_type"])
+def test_an_input_without_a_whole_type_is_refused(kind: str) -> None:
+    proto = model([node("Relu", ["x"], ["y"])])
+    declared = proto.graph.input[0].type
+    if kind not in declared.DESCRIPTOR.fields_by_name:
+        pytest.skip("the installed onnx does not have it")
+    getattr(declared, kind).SetInParent()
+    if kind == "tensor_type":
+        declared.tensor_type.elem_type = 0
+    with pytest.raises(InvalidModelError, match=r"input 'x' has no type"):
+        load_model(proto)
 
 
 def test_external_data_needs_a_path() -> None:

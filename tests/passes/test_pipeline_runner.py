@@ -12,6 +12,7 @@ import onnx_ir as ir
 import pytest
 
 from samba_onnx.errors import InternalError, UsageError
+from samba_onnx.facts.versions import OPSET
 from samba_onnx.passes import pipeline
 from samba_onnx.passes.order import PassContext, PassEntry, PipelineOptions
 from samba_onnx.passes.pipeline import PipelineResult, run_pipeline
@@ -70,6 +71,14 @@ def add_node(model: ir.Model) -> bool:
     model.graph.insert_before(last, new)
     last.replace_input_with(0, new.outputs[0])
     return True
+
+
+@pytest.mark.parametrize(("since", "runs"), [(0, True), (OPSET, True), (OPSET + 1, False)])
+def test_what_writes_newer_nodes_leaves_out_older_models(
+    since: int, runs: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    only = replace(entry(FirstPass, add_node), since=since)
+    assert bool(ran(monkeypatch, only).passes) == runs
 
 
 def test_a_pass_is_not_run_again_until_something_changed(monkeypatch: pytest.MonkeyPatch) -> None:

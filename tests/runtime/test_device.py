@@ -592,7 +592,7 @@ def test_a_graph_for_each_of_several_sizes_is_called_by_the_names_of_the_model(
     )
     dims = {"batch": (1, 4)}
     with (
-        samba_onnx.convert(model, tmp_path / "m.pef", dims=dims, sample=False) as pef,
+        samba_onnx.convert(model, tmp_path / "m.pef", dims=dims, sample=False, trial=False) as pef,
         Device(pef) as device,
     ):
         last = pef.manifest.graphs[-1].name

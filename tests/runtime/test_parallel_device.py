@@ -33,7 +33,7 @@ ROWS = [
 
 def pef_of(proto: onnx.ModelProto, folder: Path, rdus: int, mode: str = "weight") -> Pef:
     options = ParallelOptions(mode, rdus)
-    return convert(proto, folder / "m.pef", parallel=options, sample=False)
+    return convert(proto, folder / "m.pef", parallel=options, sample=False, trial=False)
 
 
 def words(proto: onnx.ModelProto) -> np.ndarray:

@@ -117,6 +117,57 @@ def test_a_zero_of_the_graph_around_may_be_shadowed() -> None:
     check_model(model([loop], inputs=inputs, initializers=zero))
 
 
+@pytest.mark.parametrize(
+    ("kind", "number", "fits"),
+    [
+        (TensorProto.FLOAT16, 65535, True),
+        (TensorProto.FLOAT16, 65536, False),
+        (TensorProto.BFLOAT16, -1, False),
+        (TensorProto.FLOAT8E4M3FN, 255, True),
+        (TensorProto.FLOAT8E4M3FN, 256, False),
+        (TensorProto.INT4, 256, False),
+        (TensorProto.BOOL, -1, True),
+        (TensorProto.BOOL, 256, False),
+        (TensorProto.INT8, 300, True),  # wraps around, as in onnxruntime
+        (TensorProto.INT32, -(1 << 31), True),
+    ],
+)
+def test_entries_are_the_bits_of_an_element(kind: int, number: int, fits: bool) -> None:
+    tensor = TensorProto(name="w", data_type=kind, dims=[1], int32_data=[number])
+    proto = model([node("Identity", ["w"], ["y"])], inputs=[], initializers=[tensor])
+    if fits:
+        check_model(proto)
+        return
+    with pytest.raises(
+        InvalidModelError, match=f"an entry of its int32_data is {number}, expected"
+    ):
+        check_model(proto)
+
+
+@pytest.mark.parametrize(
+    ("outputs", "attributes", "sizes", "fits"),
+    [
+        (2, {"num_outputs": 2}, None, True),
+        (3, {"num_outputs": 2}, None, False),
+        (2, {}, [1, 2], True),
+        (3, {}, [1, 2], False),
+    ],
+)
+def test_a_split_has_an_output_for_every_part(
+    outputs: int, attributes: dict[str, int], sizes: list[int] | None, fits: bool
+) -> None:
+    operands = ["x"] if sizes is None else ["x", "s"]
+    split = node("Split", operands, [f"y{i}" if i else "y" for i in range(outputs)], **attributes)
+    constants = [] if sizes is None else [integers("s", sizes)]
+    proto = model([split], initializers=constants)
+    proto.opset_import[0].version = 18
+    if fits:
+        check_model(proto)
+        return
+    with pytest.raises(InvalidModelError, match="3 outputs for 2 parts"):
+        check_model(proto)
+
+
 def test_all_ways_to_store_a_tensor() -> None:
     for kind in sorted(set(TensorProto.DataType.values()) - {TensorProto.UNDEFINED}):
         values = [b"a"] * 6 if kind == TensorProto.STRING else [0] * 6

@@ -20,19 +20,22 @@ PLAIN = """<ir_version: 10, opset_import: ["": 21]>
 g (float[2] x) => (float[2] y) { y = Relu(x) }"""
 
 
-def test_a_model_whose_stage_cannot_be_prepared_is_not_written(tmp_path: Path) -> None:
+@pytest.mark.parametrize("sample", [None, True, False])
+def test_a_model_whose_stage_cannot_be_prepared_is_not_written(
+    sample: bool | None, tmp_path: Path
+) -> None:
     model = onnx.parser.parse_model(WITHOUT_KERNEL)
     with pytest.raises(
         ExecutionError, match=r"fallback 0 \(Conv\.\.Relu\) .*Conv.* nothing was written"
     ):
-        samba_onnx.convert(model, tmp_path / "m.pef")
+        samba_onnx.convert(model, tmp_path / "m.pef", sample=sample)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_its_plan_can_be_had_all_the_same(tmp_path: Path) -> None:
     model = onnx.parser.parse_model(WITHOUT_KERNEL)
     assert samba_onnx.analyze(model).graphs
-    samba_onnx.convert(model, tmp_path / "m.pef", sample=False).close()
+    samba_onnx.convert(model, tmp_path / "m.pef", sample=False, trial=False).close()
     with pytest.raises(ExecutionError, match="the engine cannot execute what was compiled"):
         refuse_unpreparable(tmp_path / "m.pef")
 

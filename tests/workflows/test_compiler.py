@@ -60,7 +60,9 @@ def test_models_and_programs_are_planned_alike(text: str, tmp_path: Path) -> Non
     for field in ("graphs", "sections", "fallbacks", "symbols", "regions", "passes", "notes"):
         assert getattr(whole, field) == getattr(planned, field)
     with (
-        samba_onnx.convert(model(text), tmp_path / "m.pef", sample=False, keep_dynamic=True) as one,
+        samba_onnx.convert(
+            model(text), tmp_path / "m.pef", sample=False, trial=False, keep_dynamic=True
+        ) as one,
         compile_programs([onnx_program(load_model(model(text)))], tmp_path / "p.pef") as other,
     ):
         assert one.manifest.members == other.manifest.members
@@ -180,7 +182,7 @@ def test_a_pef_and_its_log_change_together_or_not_at_all(
     """Whichever of the two cannot be put in its place at the very end."""
     output = tmp_path / "m.pef"
     if before:
-        samba_onnx.convert(model(PASSED_ON), output, sample=False).close()
+        samba_onnx.convert(model(PASSED_ON), output, sample=False, trial=False).close()
     old = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     replace = os.replace
 
@@ -191,5 +193,5 @@ def test_a_pef_and_its_log_change_together_or_not_at_all(
 
     monkeypatch.setattr(os, "replace", full)
     with pytest.raises(OutputError, match=f"{late}: cannot write: no space left"):
-        samba_onnx.convert(model(INNER), output, sample=False)
+        samba_onnx.convert(model(INNER), output, sample=False, trial=False)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == old

@@ -34,7 +34,7 @@ FAST = ("float16 LLaMA", "QDQ CNN, a scale per channel", "dynamic MLP")
 
 def verified(model: onnx.ModelProto, converted: onnx.ModelProto, folder: Path) -> Verification:
     """Compare the PEF of one model with another."""
-    with samba_onnx.convert(converted, folder / "m.pef", sample=False) as pef:
+    with samba_onnx.convert(converted, folder / "m.pef", sample=False, trial=False) as pef:
         return verify(model, pef)
 
 
@@ -85,7 +85,7 @@ def test_a_target_whose_table_has_the_integers_keeps_them(tmp_path: Path) -> Non
     kinds = {}
     for target in ("sn40l", str(tmp_path / "mine.toml")):
         path = tmp_path / "m.pef"
-        with samba_onnx.convert(model, path, target=target, sample=False) as pef:
+        with samba_onnx.convert(model, path, target=target, sample=False, trial=False) as pef:
             assert verify(model, pef).passed
             assert not pef.manifest.fallbacks
             nodes = [

@@ -117,7 +117,7 @@ def test_a_cache_that_attention_widens_takes_what_the_ledger_measures(tmp_path: 
     }
     options = ParallelOptions("batch", 2)
     with (
-        convert(proto, tmp_path / "m.pef", parallel=options, sample=False) as pef,
+        convert(proto, tmp_path / "m.pef", parallel=options, sample=False, trial=False) as pef,
         ParallelDevice(pef, threads=1) as device,
     ):
         device.run(given)

@@ -86,7 +86,12 @@ def test_moved_nodes_compute_the_same_and_transfers_are_those_planned(
         model = random_model(seed)
         expected = ort.InferenceSession(model.SerializeToString()).run(None, feed)
         with convert(
-            model, tmp_path / f"{seed}.pef", target=without_cos, level=level, sample=False
+            model,
+            tmp_path / f"{seed}.pef",
+            target=without_cos,
+            level=level,
+            sample=False,
+            trial=False,
         ) as pef:
             assert any(node.supported for f in pef.manifest.fallbacks for node in f.reasons)
             with samba_onnx.Device(pef) as device:

@@ -213,21 +213,13 @@ def test_very_large_weights_are_read_for_a_sample_on_request_only(
     assert sampled(proto).record is not None
 
 
-@pytest.mark.parametrize("wanted", [True, False, None])
-def test_what_the_engine_is_asked_to_prepare(
-    wanted: bool | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_the_engine_is_asked_to_prepare() -> None:
     plain, custom = (ir.from_proto(relu()) for _ in range(2))
     next(iter(custom.graph)).domain = "mine"
-    assert is_tried(plain, wanted=wanted) == (wanted is not False)
-    assert not is_tried(custom, wanted=wanted)
-    for each in (plain, custom):
-        tried = is_tried(each, wanted=wanted, custom_ops=("/own.so",))
-        assert tried == (wanted is not False)
-    monkeypatch.setattr(reference_sample, "WEIGHT_BYTES", 0)
-    assert is_tried(plain, wanted=None)
-    monkeypatch.setattr(reference_sample, "WEIGHT_BYTES", -1)
-    assert is_tried(plain, wanted=wanted) == (wanted is True)
+    assert is_tried(plain)
+    assert not is_tried(custom)
+    assert is_tried(plain, ("/own.so",))
+    assert is_tried(custom, ("/own.so",))
 
 
 def test_an_original_that_takes_none_of_our_inputs_has_no_sample(

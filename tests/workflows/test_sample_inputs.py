@@ -149,7 +149,9 @@ def test_a_pef_shows_the_ranges_of_its_inputs_across_sections(level: str, tmp_pa
     )
     table = np.random.default_rng(0).standard_normal((70, 3)).astype(np.float32)
     model.graph.initializer.append(numpy_helper.from_array(table, "table"))
-    with samba_onnx.convert(model, tmp_path / "m.pef", level=level, sample=False) as pef:
+    with samba_onnx.convert(
+        model, tmp_path / "m.pef", level=level, sample=False, trial=False
+    ) as pef:
         ranges = pef_ranges(pef)
         assert ranges.integers == {"i": IndexRange(-73, 66)}
         assert ranges.floats["x"].low >= 0
@@ -172,7 +174,7 @@ def test_constants_that_the_pef_keeps_outside_of_its_stages_show_ranges_too(tmp_
         "ones": np.ones(2000, np.float32),
     }
     model.graph.initializer.extend(numpy_helper.from_array(v, k) for k, v in constants.items())
-    with samba_onnx.convert(model, tmp_path / "m.pef", sample=False) as pef:
+    with samba_onnx.convert(model, tmp_path / "m.pef", sample=False, trial=False) as pef:
         assert all(pef.symbol(name).stored for name in ("offsets", "ones"))
         ranges = pef_ranges(pef)
     assert ranges.integers == {"i": IndexRange(-90, 83)}

@@ -51,7 +51,7 @@ def test_all_values_of_a_right_pef_agree_and_the_others_are_counted(
     model: Path, tmp_path: Path
 ) -> None:
     with samba_onnx.convert(
-        model, tmp_path / "net.pef", dims={"n": 3}, level="o0", sample=False
+        model, tmp_path / "net.pef", dims={"n": 3}, level="o0", sample=False, trial=False
     ) as pef:
         assert len(pef.manifest.sections) > 5  # values cross many sections
         done: list[tuple[float, float]] = []
@@ -88,7 +88,9 @@ def test_a_wrong_value_is_found_where_it_begins(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, operator: str
 ) -> None:
     with_pass(monkeypatch, BROKEN[operator])
-    with samba_onnx.convert(model, tmp_path / "net.pef", dims={"n": 3}, sample=False) as pef:
+    with samba_onnx.convert(
+        model, tmp_path / "net.pef", dims={"n": 3}, sample=False, trial=False
+    ) as pef:
         result = compare_values(model, pef)
         outputs = {output.name: output for output in verify(model, pef).outputs}
     first = result.first
@@ -112,7 +114,9 @@ def test_statistics_are_numpys(
 ) -> None:
     with_pass(monkeypatch, BROKEN["Tanh"])
     x = np.linspace(-2, 2, 24, dtype=np.float32).reshape(3, 8)
-    with samba_onnx.convert(model, tmp_path / "net.pef", dims={"n": 3}, sample=False) as pef:
+    with samba_onnx.convert(
+        model, tmp_path / "net.pef", dims={"n": 3}, sample=False, trial=False
+    ) as pef:
         result = compare_values(model, pef, inputs={"x": x})
     proto = onnx.load(model)
     proto.graph.output.extend([onnx.ValueInfoProto(name="c"), onnx.ValueInfoProto(name="d")])
@@ -145,7 +149,7 @@ def test_parts_on_the_cpu_sequences_and_constants_are_compared(tmp_path: Path) -
     """
     model = tmp_path / "g.onnx"
     onnx.save(onnx.parser.parse_model(text), model)
-    with samba_onnx.convert(model, tmp_path / "g.pef", sample=False) as pef:
+    with samba_onnx.convert(model, tmp_path / "g.pef", sample=False, trial=False) as pef:
         assert pef.manifest.fallbacks
         result = compare_values(model, pef)
     assert result.passed
@@ -165,7 +169,7 @@ def test_weights_beside_the_model_and_halves(tmp_path: Path) -> None:
     model.graph.initializer.append(onnx.numpy_helper.from_array(w, "w"))
     path = tmp_path / "g.onnx"
     onnx.save(model, path, save_as_external_data=True, location="g.data", size_threshold=0)
-    with samba_onnx.convert(path, tmp_path / "g.pef", sample=False) as pef:
+    with samba_onnx.convert(path, tmp_path / "g.pef", sample=False, trial=False) as pef:
         result = compare_values(path, pef)
     assert result.passed
     assert [value.name for value in result.values] == ["a", "b", "y"]
@@ -178,7 +182,7 @@ def test_another_model_is_refused(model: Path, tmp_path: Path) -> None:
         node.input[:] = [
             name if name in ("x", "w", "bias", "two") else f"{name}_other" for name in node.input
         ]
-    with samba_onnx.convert(model, tmp_path / "net.pef", sample=False) as pef:
+    with samba_onnx.convert(model, tmp_path / "net.pef", sample=False, trial=False) as pef:
         for value in other.graph.output:
             value.name += "_other"
         with pytest.raises(UsageError, match="compare takes the model that the PEF was converted"):
@@ -186,7 +190,9 @@ def test_another_model_is_refused(model: Path, tmp_path: Path) -> None:
 
 
 def test_graphs_of_several_sizes_are_chosen_by_their_inputs(model: Path, tmp_path: Path) -> None:
-    samba_onnx.convert(model, tmp_path / "net.pef", dims={"n": (2, 5)}, sample=False).close()
+    samba_onnx.convert(
+        model, tmp_path / "net.pef", dims={"n": (2, 5)}, sample=False, trial=False
+    ).close()
     x = np.ones((5, 8), np.float32)
     with load_pef(tmp_path / "net.pef") as pef:
         result = compare_values(model, pef, inputs={"x": x})
@@ -210,7 +216,7 @@ def test_what_is_folded_together_is_compared_as_what_it_became(tmp_path: Path) -
     arrays["w"] = generator.standard_normal((3, 2, 3, 3), np.float32)
     for name, array in arrays.items():
         model.graph.initializer.append(onnx.numpy_helper.from_array(array, name))
-    with samba_onnx.convert(model, tmp_path / "g.pef", sample=False) as pef:
+    with samba_onnx.convert(model, tmp_path / "g.pef", sample=False, trial=False) as pef:
         result = compare_values(model, pef)
     assert result.passed
     assert [value.name for value in result.values] == ["b", "y"]
@@ -227,7 +233,7 @@ def test_shapes_that_a_model_states_for_other_sizes_do_no_harm(tmp_path: Path) -
         """
     )
     with samba_onnx.convert(
-        model, tmp_path / "g.pef", dims={"n": 3}, level="o0", sample=False
+        model, tmp_path / "g.pef", dims={"n": 3}, level="o0", sample=False, trial=False
     ) as pef:
         result = compare_values(model, pef)
     assert result.passed
@@ -253,7 +259,9 @@ def test_quantised_numbers_may_be_a_step_off_where_the_device_computes_in_bfloat
 ) -> None:
     """Integers had to be equal, of which a rounding of bfloat16 makes the next one."""
     right, other = quantised(tmp_path / "q.onnx"), quantised(tmp_path / "o.onnx", factor)
-    with samba_onnx.convert(right, tmp_path / "q.pef", precision="bf16", sample=False) as pef:
+    with samba_onnx.convert(
+        right, tmp_path / "q.pef", precision="bf16", sample=False, trial=False
+    ) as pef:
         compared = {value.name: value for value in compare_values(other, pef).values}
     step = compared["q"].statistics.comparison
     assert (step.type, step.passed) == ("uint8", factor == 1)

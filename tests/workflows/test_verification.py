@@ -146,7 +146,7 @@ def test_weights_that_are_a_little_larger_are_seen(
     element: int, factor: float, tmp_path: Path
 ) -> None:
     with samba_onnx.convert(
-        network(element, factor=factor), tmp_path / "m.pef", sample=False
+        network(element, factor=factor), tmp_path / "m.pef", sample=False, trial=False
     ) as pef:
         result = verify(network(element), pef)
         assert [output.passed for output in result.outputs][1] is False

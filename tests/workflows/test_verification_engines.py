@@ -37,13 +37,15 @@ def test_a_fault_of_the_engine_is_on_that_engine_only(
 ) -> None:
     """onnxruntime's optimizer moves the Pad into the MaxPool, unless it is kept from that."""
     monkeypatch.setattr(optimizer_faults, "faulty_optimizers", lambda _: [])
-    with samba_onnx.convert(model("MaxPool"), tmp_path / "m.pef", sample=False) as pef:
+    with samba_onnx.convert(model("MaxPool"), tmp_path / "m.pef", sample=False, trial=False) as pef:
         assert not samba_onnx.verify(model("MaxPool"), pef).passed
         assert samba_onnx.verify(model("MaxPool"), pef, engine="reference").passed
 
 
 def test_a_fault_of_the_compiler_is_on_every_engine(tmp_path: Path) -> None:
     """As if it had made an AveragePool of a MaxPool."""
-    with samba_onnx.convert(model("AveragePool"), tmp_path / "m.pef", sample=False) as pef:
+    with samba_onnx.convert(
+        model("AveragePool"), tmp_path / "m.pef", sample=False, trial=False
+    ) as pef:
         for engine in ENGINES:
             assert not samba_onnx.verify(model("MaxPool"), pef, engine=engine).passed

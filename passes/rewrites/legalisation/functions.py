@@ -51,7 +51,13 @@ def definition(draft: Draft) -> list[ir.Value | None]:
         raise CannotExpandError("ONNX defines no body for it, its version and its types")
     operands = [*draft.node.inputs, *[None] * (len(function.inputs) - len(draft.node.inputs))]
     values: Values = dict(zip(function.inputs, operands, strict=False))
-    attributes = {**function.attributes, **draft.node.attributes}
+    # One without a default that the node leaves out is none: what refers to it leaves it out, too.
+    defaults = {
+        name: item
+        for name, item in function.attributes.items()
+        if item.type != ir.AttributeType.UNDEFINED
+    }
+    attributes = {**defaults, **draft.node.attributes}
     copy_nodes(draft, function, values, attributes)
     results = [values.get(value) for value in function.outputs]
     return results[: len(draft.node.outputs)]

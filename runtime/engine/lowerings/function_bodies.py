@@ -158,10 +158,12 @@ def _remainder(node: onnx.NodeProto, dtype: int) -> Iterator[onnx.NodeProto]:
     zero = build.make("Cast", [zero], to=dtype)
     rest = build.make("Mod", [dividend, divisor], fmod=1)
     is_below = build.make("Less", [divisor, zero])
+    remains = build.make("Not", [build.make("Equal", [rest, zero])])
     differs = build.make("Xor", [build.make("Less", [rest, zero]), is_below])
+    differs = build.make("And", [differs, remains])
     corrected = build.make("Where", [differs, build.make("Add", [rest, divisor]), rest])
-    signed = build.make("Where", [is_below, build.make("Neg", [zero]), zero])
-    build.make(
-        "Where", [build.make("Equal", [rest, zero]), signed, corrected], result=node.output[0]
-    )
+    # onnxruntime's Where adds its two sides up, in which a negative zero is lost.
+    one = build.make("Cast", [build.constant(np.ones((), np.float32))], to=dtype)
+    sign = build.make("Where", [is_below, build.make("Neg", [one]), one])
+    build.make("Mul", [build.make("Abs", [corrected]), sign], result=node.output[0])
     yield from build.nodes

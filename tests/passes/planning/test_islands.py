@@ -242,7 +242,9 @@ def test_numbers_are_those_of_onnxruntime(dims: dict[str, int], tmp_path: Path) 
     model = onnx.parser.parse_model(DYNAMIC)
     feed = {"x": np.random.default_rng(0).normal(size=(2, 6, 8)).astype(np.float32)}
     (expected,) = ort.InferenceSession(model.SerializeToString()).run(None, feed)
-    pef = samba_onnx.convert(model, tmp_path / "m.pef", dims=dims, sample=False, keep_dynamic=True)
+    pef = samba_onnx.convert(
+        model, tmp_path / "m.pef", dims=dims, sample=False, trial=False, keep_dynamic=True
+    )
     with pef, samba_onnx.Device(pef, threads=1) as device:
         np.testing.assert_array_equal(device.run(feed)["y"], expected)  # copies and a Relu: exact
         assert tuple(device.ledger.transfers) == pef.manifest.graphs[0].run_transfers

@@ -185,9 +185,28 @@ def test_what_onnxruntime_runs_is_not_refused(text: str) -> None:
 
 def test_every_rule_has_an_example() -> None:
     shown = {name.partition(":")[0] for name in IMPOSSIBLE}
-    # The operands of the one are those of Conv with scales between, the other is of an older operator set than
-    # these examples, and the rules are the same ones.
-    assert set(RULES) - shown == {"QLinearConv", "Upsample"}
+    # The operands of the one are those of Conv with scales between, the others are of other operator sets than
+    # these examples, and have tests of their own.
+    assert set(RULES) - shown == {"GroupNormalization", "QLinearConv", "Upsample"}
+
+
+@pytest.mark.parametrize(
+    ("opset", "text", "reason"),
+    [
+        (18, "(float[2,6,4] x, float[4] s, float[3] b) { y = GroupNormalization<num_groups=3>(x, s, b) }", "operand 1 has 4 elements for 3 groups"),
+        (21, "(float[2,6,4] x, float[6] s, float[3] b) { y = GroupNormalization<num_groups=3>(x, s, b) }", "operand 2 has 3 elements for 6 channels"),
+        (18, "(float[2,7,4] x, float[3] s, float[3] b) { y = GroupNormalization<num_groups=3>(x, s, b) }", "7 channels, which 3 groups cannot share"),
+        (9, "(float[1,1,2,2] x) <float[4] s={1,1,-2,1}> { y = Upsample(x, s) }", "its scales have -2.0"),
+        (7, "(float[1,1,2,2] x) { y = Upsample<scales=[1.0,1.0,0.0,1.0]>(x) }", "its scales have 0.0"),
+    ],
+)  # fmt: skip
+def test_the_impossible_of_other_operator_sets(opset: int, text: str, reason: str) -> None:
+    given = model(text)
+    given.opset_import[0].version = opset
+    with pytest.raises(Exception, match=r"ONNXRuntimeError"):
+        run(given)
+    with pytest.raises(InvalidModelError, match=f"'culprit'.*cannot be computed: .*{reason}"):
+        samba_onnx.analyze(given)
 
 
 IMAGE, KERNEL = (1, 2, 5, 5), (3, 2, 3, 3)

@@ -107,6 +107,13 @@ def test_both_sides_of_a_branch_change() -> None:
     assert inner_types(model) == {WIDE}
 
 
+def test_an_input_that_is_an_output_stays_what_it_is() -> None:
+    text = "g (float16[2,3] x) => (float16[2,3] y, float16[2,3] x) { z = Relu(x)\n y = Add(z, x) }"
+    model = replaced(text, inputs=[numbers(2, 3).astype(np.float16)])
+    assert model.graph.outputs[1] is model.graph.inputs[0]
+    assert inner_types(model) == {WIDE}
+
+
 def test_outputs_that_no_node_computes_keep_their_numbers() -> None:
     weight = numbers(3).astype(np.float16)
     model = replaced(

@@ -85,8 +85,7 @@ def _check(content: dict[str, Any], file: Path, option: str, part: int) -> tuple
             taken += 1
         except InternalError as error:
             raise AssertionError(f"{'.'.join(path)} = {value}: {error}") from error
-        except SambaError as error:
-            assert "\n" not in str(error)
+        except SambaError:
             refused += 1
         except Exception as error:
             raise AssertionError(f"{'.'.join(path)} = {value[:40]}: {error!r}") from error
@@ -99,7 +98,8 @@ def _check(content: dict[str, Any], file: Path, option: str, part: int) -> tuple
 def test_any_value_of_a_target_file(name: str, part: int, tmp_path: Path) -> None:
     content = tomllib.loads((FOLDER / f"{name}.toml").read_text())
     refused, taken = _check(content, tmp_path / "target.toml", "target", part)
-    assert min(refused, taken) > 10
+    assert refused > 50
+    assert taken > 3
 
 
 @pytest.mark.quick(every=PARTS)
@@ -107,4 +107,5 @@ def test_any_value_of_a_target_file(name: str, part: int, tmp_path: Path) -> Non
 def test_any_value_of_a_host_file(part: int, tmp_path: Path) -> None:
     content = tomllib.loads(hosts._FILE.read_text())
     refused, taken = _check(content, tmp_path / "host.toml", "host", part)
-    assert min(refused, taken) > 3
+    assert refused > 20
+    assert taken > 1

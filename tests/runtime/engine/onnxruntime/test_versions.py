@@ -67,7 +67,7 @@ def test_sections_of_a_newer_version_run_on_an_older_onnxruntime(
             raise onnxruntime.capi.onnxruntime_pybind11_state.Fail("till opset 25")
         return make_session(source, *arguments, **options)
 
-    with samba_onnx.convert(model, tmp_path / "m.pef", sample=False) as pef:
+    with samba_onnx.convert(model, tmp_path / "m.pef", sample=False, trial=False) as pef:
         monkeypatch.setattr(engine, "make_session", refuse_newer)
         monkeypatch.setattr(versions, "newest_opset", lambda: 25)
         with samba_onnx.Device(pef, threads=1) as device:
