@@ -145,6 +145,9 @@ _ALL_AXES_ARE_OPERANDS: Final = 18
 """From this operator set on, those of all reductions are."""
 
 _INFER = PassEntry(lambda context: InferShapesPass(), static_outputs=True)
+_CORRECT = PassEntry(
+    lambda context: CorrectShapesPass(), training=False, static_outputs=True, corrects_outputs=True
+)
 
 _SIMPLIFY: tuple[PassEntry, ...] = (
     _plain(FoldShapesPass),
@@ -192,7 +195,7 @@ PIPELINE: tuple[PassEntry, ...] = (
     # While nodes are those of the model; not for training, which takes any size.
     _plain(RefuseImpossiblePass, training=False),
     # Behind: an impossible node has no shape that follows. Before the conversion, which asks for shapes.
-    PassEntry(lambda context: CorrectShapesPass(), training=False, corrects_outputs=True),
+    _CORRECT,
     _plain(RefuseGiantsPass, training=False),  # behind: a wrong statement is no giant
     _plain(ConvertOpsetPass),
     _plain(DropEmptyOperandsPass),  # behind: older versions have all operands
@@ -228,6 +231,7 @@ PIPELINE: tuple[PassEntry, ...] = (
         *_SIMPLIFY,
         _INFER,  # folded shapes make more shapes known
     ),
+    _CORRECT,  # shapes that follow from numbers that were computed until now
     # What is still unknown of an output is what the model says of it.
     PassEntry(lambda context: BindOutputsPass(), training=False, static_outputs=True),
     # Behind: rules need static shapes and constants; a node that folds is no fallback.

@@ -207,13 +207,7 @@ class _Runner:
         except SambaError:
             raise
         except Exception as error:
-            if isinstance(error.__cause__, SambaError):
-                raise error.__cause__ from None
-            earlier = ", ".join(summary.name for summary in self.summaries) or "none"
-            raise InternalError(
-                f"pass {name} failed: {error}; passes before it: {earlier}; "
-                "please report this model"
-            ) from error
+            raise self._failure(name, error) from error
         after = count_nodes(self.model)
         modified = bool(modified) or before != after
         if modified:
@@ -239,6 +233,15 @@ class _Runner:
         self.summaries.append(PassSummary(name, modified, before, after, seconds))
         if modified and self.watch is not None:
             self.watch.see(PassStep(name, self.model, make, id(entry) in self._binding))
+
+    def _failure(self, name: str, error: Exception) -> SambaError:
+        """Return what is raised where a pass failed: what it raised itself, wrapped by onnx_ir, or a fault of ours."""
+        if isinstance(error.__cause__, SambaError):
+            return error.__cause__
+        earlier = ", ".join(summary.name for summary in self.summaries) or "none"
+        return InternalError(
+            f"pass {name} failed: {error}; passes before it: {earlier}; please report this model"
+        )
 
 
 def _hide_defaults(model: ir.Model) -> dict[ir.Value, ir.TensorProtocol]:

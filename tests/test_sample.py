@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 import time
 from pathlib import Path
 
+import numpy as np
 import onnx
 import pytest
+from onnx import TensorProto
 
 import samba_onnx
-from samba_onnx.errors import InvalidModelError, ModelLimitError, UsageError
+from samba_onnx.errors import ModelLimitError, UsageError
 from tests.safety.hostile_runs import only_at_run_time
 from tests.safety.small_models import model, node, relu, value
 
@@ -23,13 +26,37 @@ def _nothing_in(folder: Path) -> bool:
 @pytest.mark.parametrize(
     ("declared", "text"), [([9, 9], r"\[9, 9\]"), ([2], r"\[2\]"), (["n", 4], r"\[n, 4\]")]
 )
-def test_outputs_that_contradict_their_declaration_are_refused(
+def test_outputs_that_contradict_their_declaration_are_noted(
     declared: list[int | str], text: str, tmp_path: Path
 ) -> None:
     wrong = model([node("Relu", ["x"], ["y"])], outputs=[value("y", declared)])
-    with pytest.raises(
-        InvalidModelError, match=rf"output 'y' is declared as tensor\(float\) {text}"
+    with samba_onnx.convert(wrong, tmp_path / "m.pef") as pef:
+        (note,) = (note for note in pef.manifest.notes if "is declared as" in note)
+        assert re.search(f"output 'y' is declared as {text}", note)
+        assert pef.reference_outputs()["y"].shape == (2, 3)
+
+
+@pytest.mark.parametrize("declared", [[2, 99], [7], [1, 2, 3]])
+def test_outputs_of_shapes_that_depend_on_data_have_those_that_they_have(
+    declared: list[int], tmp_path: Path
+) -> None:
+    outputs = [value("y", declared, TensorProto.INT64)]
+    wrong = model([node("NonZero", ["x"], ["y"])], outputs=outputs)
+    with (
+        samba_onnx.convert(wrong, tmp_path / "m.pef") as pef,
+        samba_onnx.Device(pef, threads=1) as device,
     ):
+        notes = " ".join(pef.manifest.notes)
+        assert "not those that the model declares" in notes or "is declared as" in notes
+        assert pef.reference_outputs()["y"].shape[0] == 2
+        x = np.array([[0, 1, 0], [0, 0, 3]], np.float32)
+        np.testing.assert_array_equal(device.run({"x": x})["y"], np.nonzero(x))
+
+
+def test_outputs_of_another_type_than_declared_are_refused(tmp_path: Path) -> None:
+    outputs = [value("y", [2, 3], TensorProto.INT64)]
+    wrong = model([node("Relu", ["x"], ["y"])], outputs=outputs)
+    with pytest.raises(samba_onnx.SambaError, match="Type Error"):
         samba_onnx.convert(wrong, tmp_path / "m.pef")
     assert _nothing_in(tmp_path)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import onnx_ir as ir
 
 from samba_onnx.passes.rewrites.impossible_shapes import Sizes
@@ -9,6 +11,9 @@ from samba_onnx.passes.rewrites.interface import dimensions
 from samba_onnx.passes.rewrites.refuse_impossible import shapes_from_inputs
 from samba_onnx.program.dataflow import each_node
 from samba_onnx.safety.files import printable
+
+_NOTED: Final = "samba_onnx.corrected"
+"""Key in ``Model.meta`` of what the model states of outputs that were corrected, by their names."""
 
 
 class CorrectShapesPass(ir.passes.InPlacePass):
@@ -21,6 +26,9 @@ class CorrectShapesPass(ir.passes.InPlacePass):
     2. A statement is wrong where it has another rank, or another number for a dimension; what inference does
        not know is left as it is stated.
     3. Only values of the main graph. A note tells of outputs, whose shapes callers may rely on.
+
+    It runs before the nodes of the model are rewritten, and again when what is computed from sizes has become
+    numbers: some shapes follow only then.
     """
 
     def __init__(self) -> None:
@@ -45,12 +53,20 @@ class CorrectShapesPass(ir.passes.InPlacePass):
                 modified = True
                 # Case 3.
                 if value.is_graph_output():
-                    self.notes.append(
-                        f"output {printable(value.name or '')!r} is declared as {_text(stated)}, but the model "
-                        f"computes {_text(dimensions(value.shape) or ())}, which it has in the PEF, as in "
-                        "onnxruntime"
-                    )
+                    noted = model.meta.setdefault(_NOTED, {})
+                    noted.setdefault(value.name, _text(stated))
+        self.notes = _notes(model)
         return ir.passes.PassResult(model, modified=modified)
+
+
+def _notes(model: ir.Model) -> list[str]:
+    """Return a note for every output that has been corrected so far."""
+    shapes = {value.name: dimensions(value.shape) or () for value in model.graph.outputs}
+    return [
+        f"output {printable(name or '')!r} is declared as {stated}, but the model computes "
+        f"{_text(shapes.get(name, ()))}, which it has in the PEF, as in onnxruntime"
+        for name, stated in model.meta.get(_NOTED, {}).items()
+    ]
 
 
 def _agree(stated: tuple[int | str | None, ...], sizes: Sizes) -> bool:

@@ -65,11 +65,15 @@ def operator(name: str, domain: str, version: int) -> Operator | None:
         schema = onnx.defs.get_schema(name, version, domain)
     except onnx.defs.SchemaError:
         return None
-    single = onnx.defs.OpSchema.FormalParameterOption.Single
+    options = onnx.defs.OpSchema.FormalParameterOption
     return Operator(
         inputs=(schema.min_input, schema.max_input),
         outputs=(schema.min_output, schema.max_output),
-        needed=tuple(parameter.option == single for parameter in schema.inputs),
+        needed=tuple(
+            parameter.option == options.Single
+            or (parameter.option == options.Variadic and place < schema.min_input)
+            for place, parameter in enumerate(schema.inputs)
+        ),
         attributes={
             key: _KINDS[str(attribute.type).rpartition(".")[2]]
             for key, attribute in schema.attributes.items()

@@ -312,7 +312,7 @@ def is_whole_type(declared: onnx.TypeProto) -> bool:
         return is_whole_type(getattr(declared, kind or "").elem_type)
     if kind in {"tensor_type", "sparse_tensor_type"}:
         return bool(getattr(declared, kind or "").elem_type)
-    return kind == "map_type"  # which is refused later, with what to do
+    return bool(kind == "map_type")  # which is refused later, with what to do
 
 
 def _check_tensor_type(tensor: onnx.TypeProto.Tensor, where: str, limits: Limits) -> None:

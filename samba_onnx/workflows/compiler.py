@@ -6,7 +6,6 @@ never read to analyse, and copied once, from file to file, to convert.
 
 from __future__ import annotations
 
-import itertools
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -49,7 +48,13 @@ from samba_onnx.workflows.planning import (
     plan_sizes,
     silent,
 )
-from samba_onnx.workflows.reference_sample import SECONDS, Sample, is_tried, make_sample
+from samba_onnx.workflows.reference_sample import (
+    SECONDS,
+    OtherShapeError,
+    Sample,
+    is_tried,
+    make_sample,
+)
 from samba_onnx.workflows.sizes import Sizes
 
 if TYPE_CHECKING:
@@ -206,22 +211,32 @@ def convert(
     )
     options = chosen_options(settings.target, dims, input_shapes, keep_dynamic, float16, precision)
     loaded, planned = _plan_onnx(model, settings, options)
-    settings.progress("sample")
-    # The inputs and outputs of the first graph have the names of the model.
-    reference = make_sample(
-        model,
-        loaded,
-        planned.graphs[0].model,
-        seed,
-        wanted=sample,
-        seconds=sample_seconds,
-        graph=planned.manifest.graphs[0].name,
-        custom_ops=libraries,
-        replaced=any(
-            step.name in ("ReplaceFloat16", "ReducePrecision") and step.modified
-            for step in planned.manifest.passes
-        ),
-    )
+
+    def sampled() -> Sample:
+        settings.progress("sample")
+        # The inputs and outputs of the first graph have the names of the model.
+        return make_sample(
+            model,
+            loaded,
+            planned.graphs[0].model,
+            seed,
+            wanted=sample,
+            seconds=sample_seconds,
+            graph=planned.manifest.graphs[0].name,
+            custom_ops=libraries,
+            replaced=any(
+                step.name in ("ReplaceFloat16", "ReducePrecision") and step.modified
+                for step in planned.manifest.passes
+            ),
+        )
+
+    try:
+        reference = sampled()
+    except OtherShapeError as error:
+        # A shape that depends on data, and that the model states wrongly, as onnxruntime warns of, too.
+        loaded, planned = _plan_onnx(model, settings, options, stated_outputs=False)
+        notes = (f"the shapes of outputs are not those that the model declares: {error}", *notes)
+        reference = sampled()
     source = replace(planned.manifest.source, files=loaded.digests())
     every_note = (*planned.manifest.notes, *notes)
     noted = replace(planned, manifest=replace(planned.manifest, source=source, notes=every_note))
@@ -328,11 +343,19 @@ def _plan_onnx(
     model: str | os.PathLike[str] | onnx.ModelProto,
     settings: CompilerSettings,
     options: Sequence[PipelineOptions],
+    *,
+    stated_outputs: bool = True,
 ) -> tuple[LoadedModel, PlannedPrograms]:
     settings.progress("load")
     loaded = load_model(model)
     # Passes change a model: every other graph begins with one of its own.
-    models = itertools.chain([loaded], (load_model(model) for _ in options[1:]))
+    every = [loaded, *(load_model(model) for _ in options[1:])]
+    if not stated_outputs:
+        for each in every:
+            for value in each.model.graph.outputs:
+                if value.producer() is not None:
+                    value.shape = None
+    models = iter(every)
     planned = plan_sizes(lambda: onnx_program(next(models)), options, loaded.summary, settings)
     notes = (*loaded.notes, *planned.manifest.notes)
     return loaded, replace(planned, manifest=replace(planned.manifest, notes=notes))

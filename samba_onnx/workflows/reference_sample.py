@@ -53,6 +53,12 @@ SECONDS = 60.0
 at all needs a tenth of it, and one that never ends should not be waited for longer."""
 _ROUNDING: Final = frozenset({"Round", "QuantizeLinear", "QLinearConv", "QLinearMatMul"})
 """Operators of rewritten models that round to whole numbers."""
+
+
+class OtherShapeError(InvalidModelError):
+    """An output has another shape than it is taken to have; of the right type it can be planned without one."""
+
+
 RANDOM_OPERATORS = operators(random=[Randomness.ALWAYS])
 
 
@@ -98,6 +104,7 @@ def make_sample(
     Raises:
         UsageError: ``seconds`` is no time.
         ModelLimitError: The run takes too much time or memory.
+        OtherShapeError: An output has another shape than it is taken to have.
         InvalidModelError: The model's answer contradicts the outputs that it declares.
         ExecutionError: onnxruntime died of the model or refused it as wrong.
     """
@@ -293,16 +300,18 @@ def _check_outputs(
                 for declared_size, size in zip(shape, array.shape, strict=True)
             )
         )
-        if not fits or (element is not None and element.numpy != array.dtype):
+        other_type = element is not None and element.numpy != array.dtype
+        if not fits or other_type:
             declared = (
                 "?"
                 if shape is None
                 else ", ".join("?" if dim is None else str(dim) for dim in shape)
             )
-            raise InvalidModelError(
-                f"{printable(source)}: output {printable(name)!r} is declared as {kind} "
-                f"[{declared}], but the model computes {array.dtype} {list(array.shape)}: "
-                "correct the declaration"
+            kind_of_error = InvalidModelError if other_type else OtherShapeError
+            raise kind_of_error(
+                f"{printable(source)}: output {printable(name)!r} is taken to be {kind} [{declared}], as "
+                f"the model declares it or as it was inferred, but the model computes {array.dtype} "
+                f"{list(array.shape)}: correct the declaration, if it is the model's, or report the model"
             )
 
 

@@ -264,7 +264,7 @@ def test_an_answer_that_contradicts_the_model_is_refused_with_its_name(
     loaded = load_model(proto)
     loaded.model.graph.outputs[0].shape = None if declared is None else ir.Shape(declared)
     loaded.model.graph.outputs[0].type = ir.TensorType(ir.DataType(kind))
-    with pytest.raises(InvalidModelError, match=rf"^main: output 'y' is declared as {text}"):
+    with pytest.raises(InvalidModelError, match=rf"^main: output 'y' is taken to be {text}"):
         make_sample(proto, loaded, loaded.model, 0, wanted=None)
     assert len(asked) == 1
 

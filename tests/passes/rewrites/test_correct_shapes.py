@@ -23,6 +23,7 @@ WRONG: dict[str, tuple[str, tuple[int, ...]]] = {
     "rank": ("(float[2,3] x) => (float[6] y) { y = Relu(x) }", (2, 3)),
     "inner size": ("(float[2,3] x) => (float[a,b] y) <float[7,3] i> { i = Neg(x)\n y = Relu(i) }", (2, 3)),
     "both": ("(float[2,3] x) => (float[9,9] y) <float[7,3] i> { i = Neg(x)\n y = Relu(i) }", (2, 3)),
+    "known late": ("(float[2,3] x) => (float[6] y) <int64[1] one = {1}> { s = Shape(x)\n t = Mul(s, one)\n z = NonZero(x)\n y = Reshape(x, t) }", (2, 3)),
     "one of two": ("(float[2,3] x) => (float[3,b] y) <float[2,4] i> { i = Neg(x)\n y = Transpose(i) }", (3, 2)),
 }  # fmt: skip
 
