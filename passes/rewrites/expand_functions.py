@@ -87,9 +87,7 @@ class ExpandFunctionsPass(ReasonedPass):
         # Case 2: all of it can run on the target; in parts it would only cost boundaries.
         if not self._is_worthwhile(body[0], version, DEEPEST):
             return Refusal("its body needs operators that the target lacks too")
-        del body[0].output[len(node.outputs) :]
-        results = {name for inner in body[0].node for name in inner.output}
-        if not results.issuperset(body[0].output):
+        if not _returns_all(node, body[0]):
             return Refusal("its body returns less than the node does")
         return body
 
@@ -205,10 +203,15 @@ def function_of(node: ir.Node, version: int) -> ir.Function | None:
         version: Version of the default operator set that the model imports.
     """
     body = _body(node, node.version or version)
-    if body is None:
+    if body is None or not _returns_all(node, body[0]):
         return None
-    del body[0].output[len(node.outputs) :]
     return _as_function(node, body, version)
+
+
+def _returns_all(node: ir.Node, body: onnx.FunctionProto) -> bool:
+    """Return whether a body computes all outputs that a node has; the body loses the others."""
+    del body.output[len(node.outputs) :]
+    return {name for inner in body.node for name in inner.output}.issuperset(body.output)
 
 
 def _as_function(node: ir.Node, body: Body, default: int) -> ir.Function:

@@ -107,3 +107,65 @@ def test_chains_run_as_pefs(opset: int, tmp_path: Path) -> None:
         ):
             (actual,) = device.run({"x": X}).values()
         np.testing.assert_allclose(actual, _run(model), RELATIVE, ABSOLUTE, err_msg=str(names))
+
+
+@pytest.mark.quick(every=3)
+@pytest.mark.parametrize("opset", range(7, 12))
+def test_models_that_keep_their_operator_set_run_as_pefs(opset: int, tmp_path: Path) -> None:
+    """The mask of an old Dropout has no successor: passes then meet all other operators as they were."""
+    for seed, name in enumerate(links_at(opset)):
+        chain = chain_of([name, "Slice" if opset < 10 else "Unsqueeze"], opset, seed)
+        assert chain is not None
+        model = chain.model()
+        last = model.graph.output[0].name
+        model.graph.node.add(op_type="Dropout", input=[last], output=["dropped", "mask"])
+        model.graph.node.append(onnx.helper.make_node("Cast", ["mask"], ["numbers"], to=1))
+        model.graph.output.append(
+            onnx.helper.make_tensor_value_info("numbers", onnx.TensorProto.FLOAT, None)
+        )
+        expected = run_onnxruntime(model.SerializeToString(), [X])
+        with (
+            samba_onnx.convert(model, tmp_path / "m.pef", sample=False, trial=False) as pef,
+            samba_onnx.Device(pef, threads=1) as device,
+        ):
+            assert any(f"keeps opset {opset}" in note for note in pef.manifest.notes), name
+            results = device.run({"x": X})
+        for value, wanted in zip(model.graph.output, expected, strict=True):
+            np.testing.assert_allclose(
+                results[value.name], wanted, RELATIVE, ABSOLUTE, err_msg=name
+            )
+
+
+@pytest.mark.parametrize("ir_version", [3, 4, 8])
+def test_constants_that_passes_add_need_no_inputs(ir_version: int, tmp_path: Path) -> None:
+    """Before IR version 4 every initializer was an input: a stage of such a version would miss some."""
+    scales = onnx.numpy_helper.from_array(np.array([1, 1, 2, 1.5], np.float32), "scales")
+    value = onnx.helper.make_tensor_value_info
+    graph = onnx.helper.make_graph(
+        [
+            onnx.helper.make_node("Upsample", ["x", "scales"], ["u"], mode="linear"),
+            onnx.helper.make_node("Softmax", ["u"], ["y"], axis=1),
+        ],
+        "old",
+        [
+            value("x", onnx.TensorProto.FLOAT, INPUT_SHAPE),
+            value("scales", onnx.TensorProto.FLOAT, [4]),
+        ],
+        [value("y", onnx.TensorProto.FLOAT, None)],
+        [scales],
+    )
+    opsets = [onnx.helper.make_opsetid("", 9)]
+    model = onnx.helper.make_model(graph, opset_imports=opsets, ir_version=ir_version)
+    with (
+        samba_onnx.convert(model, tmp_path / "m.pef", sample=False) as pef,
+        samba_onnx.Device(pef, threads=1) as device,
+    ):
+        versions = {pef.stage_model(number).ir_version for number in pef.manifest.stages()}
+        inputs = pef.manifest.graphs[0].inputs
+        given = (
+            {"x": X} if ir_version < 4 else {"x": X, "scales": np.array([1, 1, 2, 1.5], np.float32)}
+        )
+        (actual,) = device.run(given).values()
+    assert min(versions) >= 4
+    assert len(inputs) == len(given)
+    np.testing.assert_allclose(actual, _run(model), RELATIVE, ABSOLUTE)

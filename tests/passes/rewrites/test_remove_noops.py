@@ -355,3 +355,40 @@ def test_a_neutral_number_as_the_first_operand_is_a_change() -> None:
     )
     assert RemoveNoopsPass()(model).modified
     assert model.graph[-1].inputs[0] is model.graph.inputs[0]
+
+
+@pytest.mark.parametrize(
+    ("scales", "attributes", "gone"),
+    [
+        ("1.0, 1.0, 1.0, 1.0", "", True),
+        ("1.0, 1.0, 1.0, 1.0", '<mode="cubic">', True),
+        ("1.0, 1.0, 1.0, 2.0", "", False),
+        ("1.0, 1.0, 1.0, 1.0", '<coordinate_transformation_mode="tf_crop_and_resize">', False),
+    ],
+)
+def test_a_resize_by_one_changes_nothing(scales: str, attributes: str, gone: bool) -> None:
+    text = (
+        "g (float[1,2,3,4] x, float[8] r) => (float[i,j,k,l] y) "
+        f"<float[4] s = {{{scales}}}> {{ z = Resize{attributes}(x, r, s)\n y = Neg(z) }}"
+    )
+    model = parse(text)
+    region = np.array([0, 0, 0, 0, 1, 1, 1, 1], np.float32)
+    check(model, RemoveNoopsPass(), inputs=[numbers(1, 2, 3, 4), region], modified=gone)
+    assert operators(model) == (["Neg"] if gone else ["Resize", "Neg"])
+
+
+def test_operators_of_old_sets_have_their_numbers_as_attributes() -> None:
+    """A model stays at an older operator set where nothing newer expresses one of its nodes."""
+    text = """g (float[2,3] x) => (float[1,1,2,2] y) { a = Slice<axes=[1], starts=[0], ends=[2]>(x)
+ b = Unsqueeze<axes=[0]>(a)\n y = Unsqueeze<axes=[0]>(b) }"""
+    model = parse(text, opset=9, ir_version=8)
+    InferShapesPass()(model)
+    assert not RemoveNoopsPass()(model).modified
+    whole = parse(
+        "g (float[2,3] x) => (float[2,3] y) { a = Slice<starts=[0], ends=[9]>(x)\n y = Neg(a) }",
+        opset=9,
+        ir_version=8,
+    )
+    InferShapesPass()(whole)
+    check(whole, RemoveNoopsPass(), inputs=[numbers(2, 3)])
+    assert operators(whole) == ["Neg"]
