@@ -22,6 +22,7 @@ OURS = {
     "command_line",
     "console",
     "device_results",
+    "environments",
     "finder",
     "launching",
     "operator_parts",
