@@ -16,7 +16,8 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from samba_onnx.errors import UsageError
-from samba_onnx.export.capture.modules import Captured, Inputs
+from samba_onnx.export.capture.modules import Captured, Inputs, arguments
+from samba_onnx.export.capture.modules import input_names as flat_names
 from samba_onnx.export.capture.refusals import refuse_scripted
 from samba_onnx.export.programs.inference import export_inference
 from samba_onnx.export.programs.losses_rule import LossChoice
@@ -48,6 +49,23 @@ class Training:
     """Whether backward passes add to gradients, which ZEROGRAD sections set to zero."""
     keeps_activations: bool = False
     """Whether forward passes keep what backward passes read, rather than what that is computed from."""
+    input_gradients: tuple[str, ...] = ()
+    """Names of the inputs that get gradients, as ``wanted_input_gradients`` finds them."""
+
+
+def wanted_input_gradients(model: nn.Module, inputs: Inputs) -> tuple[str, ...]:
+    """Return the names of the inputs that a program is to have gradients of.
+
+    They are those that require gradients, by ``requires_grad=True`` or ``requires_grad_()``, when the
+    program is compiled; ``sn_grad`` has what the backward leaves (SambaTensor's reference: it
+    "requires that the tensor was compiled with requires_grad=True").
+
+    Args:
+        model: What they are inputs of.
+        inputs: Arguments of ``forward``, tensors with their names.
+    """
+    flat = flat_names(model, *arguments(inputs))
+    return tuple(name for name, leaf in flat if isinstance(leaf, Tensor) and leaf.requires_grad)
 
 
 def keeps_activations(level: str) -> bool:
@@ -147,6 +165,7 @@ def recorded_program(
         loss_indices=list(losses),
         gradient_accumulation=training.gradient_accumulation,
         keeps_activations=training.keeps_activations,
+        input_gradients=list(training.input_gradients),
         optimizers=[to_json(record) for record in records],
         onnx=onnx_record(model),
         built_in=built_in(model, inputs),
