@@ -148,14 +148,10 @@ def recorded_program(
         UsageError: Inputs do not fit, or an optimizer cannot be compiled or has parameters of
             another model.
     """
+    of_module = {"onnx": onnx_record(model), "built_in": built_in(model, inputs)}
     if training is None:
         program = forward_program(model, inputs, check=check)
-        record = GraphRecord(
-            fingerprint(program).text(),
-            onnx=onnx_record(model),
-            built_in=built_in(model, inputs),
-        )
-        return _with_record(program, record)
+        return _with_record(program, GraphRecord(fingerprint(program).text(), **of_module))
     records = optimizer_records(model, optimizers)
     _tell_of_mode(model, optimizers)
     program, losses = trained_program(model, inputs, records, training, check=check)
@@ -167,8 +163,7 @@ def recorded_program(
         keeps_activations=training.keeps_activations,
         input_gradients=list(training.input_gradients),
         optimizers=[to_json(record) for record in records],
-        onnx=onnx_record(model),
-        built_in=built_in(model, inputs),
+        **of_module,
     )
     return _with_record(program, record)
 
