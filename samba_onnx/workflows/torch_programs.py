@@ -148,22 +148,21 @@ def recorded_program(
         UsageError: Inputs do not fit, or an optimizer cannot be compiled or has parameters of
             another model.
     """
-    of_module = {"onnx": onnx_record(model), "built_in": built_in(model, inputs)}
+    of_module = GraphRecord("", onnx=onnx_record(model), built_in=built_in(model, inputs))
     if training is None:
         program = forward_program(model, inputs, check=check)
-        return _with_record(program, GraphRecord(fingerprint(program).text(), **of_module))
+        return _with_record(program, of_module)
     records = optimizer_records(model, optimizers)
     _tell_of_mode(model, optimizers)
     program, losses = trained_program(model, inputs, records, training, check=check)
-    record = GraphRecord(
-        fingerprint(program).text(),
+    record = dataclasses.replace(
+        of_module,
         training=True,
         loss_indices=list(losses),
         gradient_accumulation=training.gradient_accumulation,
         keeps_activations=training.keeps_activations,
         input_gradients=list(training.input_gradients),
         optimizers=[to_json(record) for record in records],
-        **of_module,
     )
     return _with_record(program, record)
 
@@ -181,6 +180,8 @@ def _tell_of_mode(model: nn.Module, optimizers: Sequence[Optimizer]) -> None:
 
 
 def _with_record(program: Program, record: GraphRecord) -> Program:
+    """Return a program with its record, and its fingerprint in that."""
+    record = dataclasses.replace(record, fingerprint=fingerprint(program).text())
     metadata = {**program.metadata, **write_records({program.name: record})}
     return dataclasses.replace(program, metadata=metadata)
 

@@ -31,7 +31,7 @@ _INSTEAD: Final = (
 )
 
 _SHARED: Final[Mapping[str, Any]] = MappingProxyType(
-    {"random": random._inst, "numpy.random": np.random.mtrand._rand}  # type: ignore[attr-defined]
+    {"random": random._inst, "numpy.random": np.random.mtrand._rand}
 )
 """The generators behind the functions of a module; each of these is a bound method of one."""
 
@@ -103,10 +103,8 @@ def _state(generator: Any) -> str:
     """Return the state of a generator as a text: numpy's are dictionaries with arrays in them."""
     if isinstance(generator, random.Random):
         return str(generator.getstate())
-    bits = generator.bit_generator if isinstance(generator, np.random.Generator) else generator
-    state = (
-        bits.state if isinstance(generator, np.random.Generator) else bits.get_state(legacy=False)
-    )
+    legacy = isinstance(generator, np.random.RandomState)
+    state = generator.get_state(legacy=False) if legacy else generator.bit_generator.state
     with np.printoptions(threshold=sys.maxsize):
         return str(state)
 
