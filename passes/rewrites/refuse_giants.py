@@ -40,7 +40,7 @@ class RefuseGiantsPass(ir.passes.InPlacePass):
         ]
         for value, node in values:
             needed = _bytes(value)
-            if needed > most:
+            if needed > most or min(static_shape(value) or (0,)) < 0:
                 raise _giant(value, node, needed, most)
         return ir.passes.PassResult(model, modified=False)
 
@@ -58,7 +58,7 @@ def _bytes(value: ir.Value) -> int:
 
 def _giant(value: ir.Value, node: ir.Node | None, needed: int, most: int) -> ModelLimitError:
     shape = printable(list(static_shape(value) or ()), 60)
-    size = f"{shape}, which takes {needed:.3g} bytes, at most {most} are safe"
+    size = f"{shape}, which takes {needed:.3g} bytes; at least 0 per axis, and at most {most}, are safe"
     if node is None:
         return ModelLimitError(
             f"input {printable(value.name or '')!r} is {size}: state smaller sizes"

@@ -39,7 +39,7 @@ from samba_onnx.workflows.choices import (
     chosen_settings,
     legalisation_options,
 )
-from samba_onnx.workflows.packaging import Trial, package, weight_source
+from samba_onnx.workflows.packaging import Trial, package, pef_destination, weight_source
 from samba_onnx.workflows.planning import (
     CompilerSettings,
     PlannedPrograms,
@@ -52,6 +52,7 @@ from samba_onnx.workflows.reference_sample import (
     SECONDS,
     OtherShapeError,
     Sample,
+    forget_stated_outputs,
     is_tried,
     make_sample,
 )
@@ -180,9 +181,8 @@ def convert(
         seed: Seed of the sample's inputs.
         custom_ops: Shared libraries with operators of custom domains, in onnxruntime's form, for the
             sample and the trial; their code runs in the child processes only.
-        trial: Whether to try, in another child process, if the emulator's engine can prepare what was
-            compiled, and to write nothing where it cannot. False is for whoever loads the PEF onto a device
-            at once.
+        trial: Whether to try, in another child process, if the emulator's engine can prepare what was compiled,
+            and to write nothing where it cannot. False is for whoever loads it onto a device at once.
         check_passes: Whether to run the model after every pass of the compiler that changes it, on
             seeded inputs, and to refuse to go on when it computes something else.
         metadata: Key-value pairs to keep in the PEF.
@@ -203,7 +203,7 @@ def convert(
         PassMismatchError: ``check_passes`` found a pass that changes what the model computes.
         OutputError: The PEF cannot be written.
     """
-    destination, libraries = _destination(model, output), library_paths(custom_ops)
+    destination, libraries = pef_destination(model, output), library_paths(custom_ops)
     rules = legalisation_options(legalise, no_legalise)
     fusion = FusionOptions(optimization_rules, default_rules)
     settings = chosen_settings(
@@ -212,9 +212,8 @@ def convert(
     options = chosen_options(settings.target, dims, input_shapes, keep_dynamic, float16, precision)
     loaded, planned = _plan_onnx(model, settings, options)
 
-    def sampled() -> Sample:
+    def sampled() -> Sample:  # the first graph's inputs and outputs have the names of the model
         settings.progress("sample")
-        # The inputs and outputs of the first graph have the names of the model.
         return make_sample(
             model,
             loaded,
@@ -240,8 +239,7 @@ def convert(
     source = replace(planned.manifest.source, files=loaded.digests())
     every_note = (*planned.manifest.notes, *notes)
     noted = replace(planned, manifest=replace(planned.manifest, source=source, notes=every_note))
-    tried = trial and is_tried(planned.graphs[0].model, libraries)
-    how = Trial(libraries) if tried else None
+    how = Trial(libraries) if trial and is_tried(planned.graphs[0].model, libraries) else None
     return _write(noted, destination, metadata, reference, settings.progress, trial=how)
 
 
@@ -350,11 +348,8 @@ def _plan_onnx(
     loaded = load_model(model)
     # Passes change a model: every other graph begins with one of its own.
     every = [loaded, *(load_model(model) for _ in options[1:])]
-    if not stated_outputs:
-        for each in every:
-            for value in each.model.graph.outputs:
-                if value.producer() is not None:
-                    value.shape = None
+    for each in every if not stated_outputs else ():
+        forget_stated_outputs(each.model)
     models = iter(every)
     planned = plan_sizes(lambda: onnx_program(next(models)), options, loaded.summary, settings)
     notes = (*loaded.notes, *planned.manifest.notes)
@@ -402,15 +397,3 @@ def _torch_version() -> str:
         return version("torch")
     except PackageNotFoundError:
         return ""
-
-
-def _destination(
-    model: str | os.PathLike[str] | onnx.ModelProto, output: str | os.PathLike[str] | None
-) -> Path:
-    if output is not None:
-        return Path(output)
-    if not isinstance(model, str | os.PathLike):
-        raise UsageError(
-            "no output path was given: a model in memory has no name to derive it from"
-        )
-    return Path(model).with_suffix(".pef")

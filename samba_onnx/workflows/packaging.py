@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import onnx
 import onnx_ir as ir
 
-from samba_onnx.errors import InternalError, PefError
+from samba_onnx.errors import InternalError, PefError, UsageError
 from samba_onnx.passes.planning.emission import emit_stage, index_values, is_stored
 from samba_onnx.passes.planning.plan import GraphPlan
 from samba_onnx.pef import (
@@ -53,6 +55,27 @@ class Trial:
 
     custom_ops: tuple[str, ...] = ()
     """Absolute paths of libraries with operators of custom domains."""
+
+
+def pef_destination(
+    model: str | os.PathLike[str] | onnx.ModelProto, output: str | os.PathLike[str] | None
+) -> Path:
+    """Return where the PEF of a model goes.
+
+    Args:
+        model: A path to an ONNX model, or the model in memory.
+        output: The path that is asked for; None for one beside the model.
+
+    Raises:
+        UsageError: A model in memory has no name to derive a path from.
+    """
+    if output is not None:
+        return Path(output)
+    if not isinstance(model, str | os.PathLike):
+        raise UsageError(
+            "no output path was given: a model in memory has no name to derive it from"
+        )
+    return Path(model).with_suffix(".pef")
 
 
 def package(

@@ -104,8 +104,7 @@ def make_sample(
     Raises:
         UsageError: ``seconds`` is no time.
         ModelLimitError: The run takes too much time or memory.
-        OtherShapeError: An output has another shape than it is taken to have.
-        InvalidModelError: The model's answer contradicts the outputs that it declares.
+        InvalidModelError: The model's answer contradicts its outputs; an OtherShapeError where a shape does.
         ExecutionError: onnxruntime died of the model or refused it as wrong.
     """
     if not 0 < seconds < math.inf:
@@ -124,6 +123,17 @@ def make_sample(
         return _without(run.not_sampled)
     _check_runs(model, run, loaded)
     return _kept(inputs, run, graph, seed, rounding_depth(model))
+
+
+def forget_stated_outputs(model: ir.Model) -> None:
+    """Take away what a model states of the shapes of outputs that it computes.
+
+    Args:
+        model: A model before any pass.
+    """
+    for value in model.graph.outputs:
+        if value.producer() is not None:
+            value.shape = None
 
 
 def is_tried(model: ir.Model, custom_ops: Sequence[str] = ()) -> bool:

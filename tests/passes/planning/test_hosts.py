@@ -41,7 +41,7 @@ def test_a_profile_that_was_written_is_read_again(tmp_path: Path) -> None:
     ("old", "new", "problem"),
     [
         ("call_seconds", "calls", r"(call_seconds: Field required|calls: unknown key)"),
-        ("1e-02", "0.0", "call_seconds.value: Input should be greater than 0"),
+        ("1e-02", "0.0", "call_seconds.value: Input should be greater than or equal to 0"),
         ("float32", "float33", "unknown data type 'float33' in peak_flops"),
         ("float32", "float64", "peak_flops has no float32"),
         ("name = ", "name ", "not valid TOML"),
