@@ -211,6 +211,8 @@ def _merge(value: ir.Value, inferred: onnx.TypeProto, *, keep_made_up: bool) -> 
     new = dimensions(ir.serde.deserialize_type_proto_for_shape(inferred))
     if new is None:
         return modified
+    # Inference passes on sizes below 0: -1 of a Split, or what a Reshape or a scale of NaN makes.
+    new = tuple(None if isinstance(dim, int) and dim < 0 else dim for dim in new)
     old = dimensions(value.shape)
     if not keep_made_up or _is_from_sequence(value):
         new = tuple(None if str(dim).startswith(MADE_UP) else dim for dim in new)

@@ -94,7 +94,7 @@ def _known_shapes(
     for info in (*graph.input, *graph.value_info, *graph.output):
         shape = dimensions(ir.serde.deserialize_type_proto_for_shape(info.type))
         if shape is not None and info.name in writer.values:
-            sizes = tuple(size if isinstance(size, int) else None for size in shape)
+            sizes = tuple(size if isinstance(size, int) and size >= 0 else None for size in shape)
             known[writer.values[info.name]] = sizes
     for value in model.graph.initializers.values():
         if value.const_value is not None:

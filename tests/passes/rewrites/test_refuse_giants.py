@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import onnx_ir as ir
 import pytest
 
 import samba_onnx
-from samba_onnx.errors import ModelLimitError
+from samba_onnx.errors import InvalidModelError, ModelLimitError
 from samba_onnx.passes.rewrites.infer_shapes import InferShapesPass
 from samba_onnx.passes.rewrites.refuse_giants import RefuseGiantsPass
 from samba_onnx.safety.limits import DEFAULT_LIMITS
@@ -49,3 +50,10 @@ def test_sizes_of_options_are_looked_at() -> None:
     samba_onnx.analyze(model, dims={"n": 1 << 20})
     with pytest.raises(ModelLimitError, match=r"takes 1.15e\+18 bytes"):
         samba_onnx.analyze(model, dims={"n": 1 << 58})
+
+
+@pytest.mark.parametrize("operator", ["Expand(x, n)", "Tile(x, n)", "ConstantOfShape(n)"])
+def test_sizes_below_zero_that_constants_make_are_refused(operator: str) -> None:
+    text = f"g (float[1] x) => (float[a] y) <int64[1] m = {{65}}> {{ n = Neg(m)\n y = {operator} }}"
+    with pytest.raises(InvalidModelError, match=r"a size cannot be negative"):
+        samba_onnx.analyze(ir.to_proto(parse(text)))
