@@ -58,6 +58,26 @@ def test_every_operator_is_found_once_and_by_its_own_line() -> None:
     assert list(wide_operators(Dataflow.of(nodes))) == [[1, 2, 3], [4, 5, 6, 7, 8]]
 
 
+def test_operators_whose_nodes_stand_among_each_other_are_two() -> None:
+    """And what one of them computes of float32 alone is no part of it."""
+    nodes = graph(
+        text="""<ir_version: 10, opset_import: ["": 21]>
+        g (bfloat16[4, 8] x, bfloat16[4, 8] z, float[4, 8] f) => (bfloat16[4, 8] y, bfloat16[4, 8] e) {
+            own = Exp(f) w = Cast<to = 1>(x) v = Cast<to = 1>(x) u = Cast<to = 1>(z)
+            a = Add(w, u) b = Add(a, own) c = Neg(v) y = Cast<to = 16>(b) e = Cast<to = 16>(c) }"""
+    )
+    for place in (2, 6, 8):
+        nodes[place].metadata_props[STACK_TRACE] = "net.py:4"
+    assert list(wide_operators(Dataflow.of(nodes))) == [[1, 3, 4, 5, 7], [2, 6, 8]]
+
+
+def test_nodes_of_which_nothing_is_known_are_apart() -> None:
+    nodes = graph()
+    for node in nodes:
+        node.metadata_props.clear()
+    assert list(wide_operators(Dataflow.of(nodes))) == []
+
+
 APART = GRAPH.replace("b = Mul(w, s)", "b = Mul(w, s) o = Tanh(z)").replace(
     "=> (bfloat16[4, 8] y)", "=> (bfloat16[4, 8] y, bfloat16[4, 8] o)"
 )
