@@ -192,6 +192,8 @@ CASES: tuple[Case, ...] = (
     Case("-summand", lambda g: g.node("Neg", g.summand()), (), "R"),
     Case("tanh summand", lambda g: g.node("Tanh", g.summand()), (), "R"),
     Case("summand * cut", lambda g: g.node("Mul", g.summand(), g.columns()), (), "RG"),
+    Case("sum of a product and a quotient of summands", lambda g: g.node("Add", g.node("Mul", g.summand(), g.weight()), g.node("Div", g.summand(), g.weight())), (), "R"),
+    Case("sum of products of sums of integers", lambda g: g.node("Add", g.node("Mul", whole_sums(g), g.constant(np.int32(7))), whole_sums(g)), (), "R"),
     Case("sum of three", lambda g: g.node("Sum", g.summand(), g.summand(), g.summand()), (), "R"),
     Case("sum of one", lambda g: g.node("Sum", g.columns()), (2,)),
     Case("ReduceSum of 2", _op("ReduceSum", ints(2), keepdims=0), (), "R"),
