@@ -178,6 +178,8 @@ def test_parts_on_the_cpu_sequences_and_constants_are_compared(tmp_path: Path) -
     values = {value.name: value for value in result.values}
     assert values.keys() >= {"a", "b", "p", "y", "k"}
     assert values["p"].statistics.comparison.tolerance == "equal"
+    dtypes = {"a": "float32", "b": "float32", "p": "int64"}
+    assert {name: values[name].dtype for name in dtypes} == dtypes
 
 
 def test_weights_beside_the_model_and_halves(tmp_path: Path) -> None:
