@@ -37,7 +37,7 @@ The models were chosen for being different, not for being easy, but they were ch
 them is no forecast for one's own model. `samba-port analyze` says it of that one.
 
 {summary}
-*Right* are models whose numbers agree on three sets of inputs. *Nodes written* are those of the models,
+*Right* are models whose numbers agree on three sets of random inputs, or on one of the kind that they are for. *Nodes written* are those of the models,
 without subgraphs; *nodes in PEFs* what is left of them, or what they are made of.
 
 ## What falls back
