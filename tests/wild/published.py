@@ -20,6 +20,9 @@ from tests.wild.subject import Subjects
 
 PUBLISHED = Subjects("published")
 
+FILES: list[tuple[str, str]] = []
+"""Package and path in its wheel of each."""
+
 
 def _add(
     package: str,
@@ -31,6 +34,7 @@ def _add(
     inputs: Callable[[], Inputs] | None = None,
 ) -> None:
     """Enter a model by its package and its path in the wheel."""
+    FILES.append((package, path))
     PUBLISHED.add(
         f"{package}-{label or PurePosixPath(path).stem}",
         functools.partial(published_model, package, path),

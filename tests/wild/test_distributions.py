@@ -12,7 +12,7 @@ import pytest
 
 from tests.wild import distributions
 from tests.wild.distributions import UnreachableError, published_model, wheel
-from tests.wild.published import PUBLISHED
+from tests.wild.published import FILES, PUBLISHED
 
 pytestmark = pytest.mark.representative
 
@@ -83,8 +83,8 @@ def test_another_model_is_refused(index: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_every_model_has_its_package_and_its_checksum() -> None:
-    shipped = [build.args for build in (entry.build.args[0] for entry in PUBLISHED.entries)]
-    assert len(shipped) >= 40
-    assert len({package for package, _ in shipped}) >= 20
-    assert {package for package, _ in shipped} == set(distributions.requirements())
-    assert sorted("/".join(model) for model in shipped) == sorted(distributions.checksums())
+    assert len(FILES) == len(PUBLISHED.entries) >= 40
+    packages = {package for package, _ in FILES}
+    assert len(packages) >= 20
+    assert packages == set(distributions.requirements())
+    assert sorted("/".join(model) for model in FILES) == sorted(distributions.checksums())
