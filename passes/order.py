@@ -135,10 +135,11 @@ _INFER = PassEntry(lambda context: InferShapesPass(), static_outputs=True)
 _SIMPLIFY: tuple[PassEntry, ...] = (
     _plain(FoldShapesPass),
     _plain(FoldConstantsPass),
-    _plain(InlineBranchesPass),
+    # What takes the place of a node with graphs may be known better than what that node returns.
+    PassEntry(lambda context: InlineBranchesPass(), static_outputs=True),
     # Before: a Scan that is computed at once is no steps. Not for training: modules loop as the model does.
     _plain(BatchScansPass, training=False),
-    PassEntry(lambda context: UnrollLoopsPass(context.target), training=False),
+    PassEntry(lambda context: UnrollLoopsPass(context.target), training=False, static_outputs=True),
     _plain(UnpackSequencesPass),  # behind: steps write into sequences
     _plain(SimplifyConcatsPass),
     _plain(DropZeroStatesPass),
@@ -211,8 +212,9 @@ PIPELINE: tuple[PassEntry, ...] = (
     PassEntry(lambda context: BindOutputsPass(), training=False, static_outputs=True),
     # Behind: rules need static shapes and constants; a node that folds is no fallback.
     PassEntry(lambda context: NarrowPass(context.chooser), training=False),
-    # Behind: what is of a type that the target has may need other operators.
-    PassEntry(lambda context: LegalisePass(context.chooser), training=False),
+    # Behind: what is of a type that the target has may need other operators. A body that is unrolled may
+    # make an output known.
+    PassEntry(lambda context: LegalisePass(context.chooser), training=False, static_outputs=True),
     *_repeated(4, *_only_running(_SIMPLIFY), PassEntry(_INFER.make, training=False)),
     # Behind: which weights nothing else reads is known when everything is folded.
     PassEntry(lambda context: MergeLinearsPass(context.options.keep_linears), training=False),
