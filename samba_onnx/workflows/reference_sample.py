@@ -108,7 +108,11 @@ def make_sample(
         return Sample()
     if reason := _obstacle(model, explicit=wanted is True):
         return _without(reason)
-    options = {"custom_ops": custom_ops, "wide": replaced or _is_rounded(model), "seconds": seconds}
+    options: dict[str, Any] = {
+        "custom_ops": custom_ops,
+        "wide": replaced or _is_rounded(model),
+        "seconds": seconds,
+    }
     trial = functools.partial(_sampled, loaded.source(source), constants or {}, **options)
     try:
         inputs, run = _answered(trial, model, seed)

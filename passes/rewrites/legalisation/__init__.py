@@ -16,6 +16,7 @@ from samba_onnx.passes.rewrites.legalisation import (
     ranking,
     recurrence,
     resizing,
+    reversal,
     sampling,
     unrolling,
 )
@@ -34,6 +35,7 @@ __all__ = [
     "ranking",
     "recurrence",
     "resizing",
+    "reversal",
     "sampling",
     "unrolling",
 ]
