@@ -43,6 +43,7 @@ from samba_onnx.passes.rewrites.lift_constants import LiftConstantsPass
 from samba_onnx.passes.rewrites.merge_duplicates import MergeInitializersPass, MergeNodesPass
 from samba_onnx.passes.rewrites.merge_linears import MergeLinearsPass
 from samba_onnx.passes.rewrites.merge_reshaped_transposes import MergeReshapedTransposesPass
+from samba_onnx.passes.rewrites.normalise_loops import NormaliseLoopsPass
 from samba_onnx.passes.rewrites.reduce_precision import ReducePrecisionPass
 from samba_onnx.passes.rewrites.refuse_impossible import RefuseImpossiblePass
 from samba_onnx.passes.rewrites.refuse_indices import RefuseIndicesPass
@@ -137,6 +138,8 @@ _SIMPLIFY: tuple[PassEntry, ...] = (
     _plain(FoldConstantsPass),
     # What takes the place of a node with graphs may be known better than what that node returns.
     PassEntry(lambda context: InlineBranchesPass(), static_outputs=True),
+    # Before: what counts its steps, and fills sequences, is one whose steps are known, and returns tensors.
+    _plain(NormaliseLoopsPass, training=False),
     # Before: a Scan that is computed at once is no steps. Not for training: modules loop as the model does.
     _plain(BatchScansPass, training=False),
     PassEntry(lambda context: UnrollLoopsPass(context.target), training=False, static_outputs=True),
