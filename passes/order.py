@@ -19,6 +19,7 @@ from samba_onnx.passes.rewrites.bind_dimensions import (
 )
 from samba_onnx.passes.rewrites.convert_opset import ConvertOpsetPass
 from samba_onnx.passes.rewrites.drop_empty_operands import DropEmptyOperandsPass
+from samba_onnx.passes.rewrites.drop_empty_pieces import DropEmptyPiecesPass
 from samba_onnx.passes.rewrites.drop_zero_states import DropZeroStatesPass
 from samba_onnx.passes.rewrites.expand_blocked_layouts import ExpandBlockedLayoutsPass
 from samba_onnx.passes.rewrites.expand_foreign import ExpandForeignPass
@@ -144,6 +145,7 @@ _SIMPLIFY: tuple[PassEntry, ...] = (
     _plain(BatchScansPass, training=False),
     PassEntry(lambda context: UnrollLoopsPass(context.target), training=False, static_outputs=True),
     _plain(UnpackSequencesPass),  # behind: steps write into sequences
+    _plain(DropEmptyPiecesPass),
     _plain(SimplifyConcatsPass),
     _plain(DropZeroStatesPass),
     _plain(RemoveNoopsPass),
