@@ -13,9 +13,9 @@ from samba_onnx.passes.rewrites.rewriting import (
     add_constant,
     inherit,
     integer_attribute,
+    integers,
     is_operator,
     replace_node,
-    small_array,
 )
 
 _STATES: Final = 2
@@ -82,8 +82,8 @@ def _can_read(reader: ir.Node) -> bool:
         return bool(integer_attribute(reader, "new_axis", 0)) and _order(reader) is not None
     if not is_operator(reader, "SequenceAt"):
         return False
-    number = small_array(reader.inputs[1])
-    return number is not None and number.size == 1 and bool((number >= 0).all())
+    numbers = integers(reader.inputs[1])
+    return numbers is not None and len(numbers) == 1 and numbers[0] >= 0
 
 
 def _order(reader: ir.Node) -> list[int] | None:
@@ -123,8 +123,7 @@ def _stacked(
 def _read_stack(model: ir.Model, reader: ir.Node, stack: ir.Value) -> None:
     """Let what put a sequence together, or took a tensor out of it, read the tensor of all steps."""
     if is_operator(reader, "SequenceAt"):
-        number = small_array(reader.inputs[1])
-        place = np.array(0 if number is None else number.reshape(-1)[0], np.int64)
+        place = np.array((integers(reader.inputs[1]) or [0])[0], np.int64)
         index = add_constant(model, f"{reader.outputs[0].name}_place", place)
         taken = ir.node("Gather", [stack, index], {"axis": 0})
         replace_node(reader, taken, taken.outputs)
