@@ -51,6 +51,7 @@ from samba_onnx.passes.rewrites.refuse_indices import RefuseIndicesPass
 from samba_onnx.passes.rewrites.remove_noops import RemoveNoopsPass
 from samba_onnx.passes.rewrites.remove_unused_nodes import RemoveUnusedNodesPass
 from samba_onnx.passes.rewrites.replace_float16 import ReplaceFloat16Pass
+from samba_onnx.passes.rewrites.return_stacks import ReturnStacksPass
 from samba_onnx.passes.rewrites.simplify_concats import SimplifyConcatsPass
 from samba_onnx.passes.rewrites.unpack_sequences import UnpackSequencesPass
 from samba_onnx.passes.rewrites.unroll_loops import UnrollLoopsPass
@@ -139,12 +140,14 @@ _SIMPLIFY: tuple[PassEntry, ...] = (
     _plain(FoldConstantsPass),
     # What takes the place of a node with graphs may be known better than what that node returns.
     PassEntry(lambda context: InlineBranchesPass(), static_outputs=True),
-    # Before: what counts its steps, and fills sequences, is one whose steps are known, and returns tensors.
+    # Before: what counts its steps is a loop whose steps are known.
     _plain(NormaliseLoopsPass, training=False),
     # Before: a Scan that is computed at once is no steps. Not for training: modules loop as the model does.
     _plain(BatchScansPass, training=False),
     PassEntry(lambda context: UnrollLoopsPass(context.target), training=False, static_outputs=True),
     _plain(UnpackSequencesPass),  # behind: steps write into sequences
+    # Behind: of a loop that is unrolled, the sequence itself is put together in the order that readers want.
+    _plain(ReturnStacksPass, training=False),
     _plain(DropEmptyPiecesPass),
     _plain(SimplifyConcatsPass),
     _plain(DropZeroStatesPass),

@@ -1,4 +1,4 @@
-"""Write loops as a device could repeat them: a number of steps that is known, and tensors in place of sequences."""
+"""Write loops as a device could repeat them: with a number of steps that is known."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import onnx_ir as ir
 
 from samba_onnx.passes.rewrites.loop_bodies import source
 from samba_onnx.passes.rewrites.loop_counts import counted_steps
-from samba_onnx.passes.rewrites.loop_sequences import return_stacks
 from samba_onnx.passes.rewrites.refusals import ReasonedPass, Refusal
 from samba_onnx.passes.rewrites.rewriting import (
     add_constant,
@@ -20,12 +19,10 @@ from samba_onnx.passes.rewrites.rewriting import (
 
 
 class NormaliseLoopsPass(ReasonedPass):
-    """Say of a Loop how often it runs, and what it returns, in the plainest way.
+    """Say of a Loop how often it runs, and what it reads, in the plainest way.
 
     1. A state that every step returns as it is was outside all the time: the body reads it there.
-    2. A sequence to which every step appends a tensor, and that is put together behind the loop, is one tensor of all
-       steps (:func:`~samba_onnx.passes.rewrites.loop_sequences.return_stacks`).
-    3. A condition that only counts becomes a trip count (:func:`~samba_onnx.passes.rewrites.loop_counts.counted_steps`), and
+    2. A condition that only counts becomes a trip count (:func:`~samba_onnx.passes.rewrites.loop_counts.counted_steps`), and
        the body's condition is the one that it is given.
     """
 
@@ -37,7 +34,6 @@ class NormaliseLoopsPass(ReasonedPass):
                 if not is_operator(node, "Loop"):
                     continue
                 modified |= _read_outside(node)
-                modified |= self.refusals.applied(node, return_stacks(model, node))
                 modified |= self.refusals.applied(node, _count(model, node))
         return ir.passes.PassResult(model, modified=modified)
 
@@ -60,7 +56,7 @@ def _read_outside(node: ir.Node) -> bool:
 
 
 def _count(model: ir.Model, node: ir.Node) -> Refusal | None:
-    """State the number of steps of a loop whose condition counts (case 3)."""
+    """State the number of steps of a loop whose condition counts (case 2)."""
     body = node.attributes["body"].as_graph()
     if _is_plain(node, body):
         return Refusal("its number of steps is stated already")

@@ -8,9 +8,10 @@ import numpy as np
 import onnx_ir as ir
 
 from samba_onnx.passes.rewrites.loop_bodies import source
-from samba_onnx.passes.rewrites.refusals import Refusal
+from samba_onnx.passes.rewrites.refusals import ReasonedPass, Refusal
 from samba_onnx.passes.rewrites.rewriting import (
     add_constant,
+    each_graph,
     inherit,
     integer_attribute,
     integers,
@@ -22,21 +23,27 @@ _STATES: Final = 2
 """Inputs of a Loop and of its body before the first state: trip count and condition; number and condition."""
 
 
-def return_stacks(model: ir.Model, node: ir.Node) -> Refusal | None:
+class ReturnStacksPass(ReasonedPass):
     """Let a Loop return tensors of all steps in place of the sequences that it fills.
 
     1. A sequence begins empty; each step appends one tensor at its end and does nothing else with it.
     2. Behind the loop, all that reads it is ConcatFromSequence along a new axis, or SequenceAt with a constant place
        from the front.
-    3. The state stays, an empty sequence that nobody fills or reads, until unused states are dropped.
-
-    Args:
-        model: The model of the loop.
-        node: A Loop; its outputs become more.
-
-    Returns:
-        Why no sequence was replaced.
+    3. The state stays, an empty sequence that nobody fills or reads.
     """
+
+    def call(self, model: ir.Model) -> ir.passes.PassResult:
+        """Replace sequences of every Loop."""
+        modified = False
+        for graph in list(each_graph(model)):
+            for node in list(graph):
+                if is_operator(node, "Loop"):
+                    modified |= self.refusals.applied(node, _return_stacks(model, node))
+        return ir.passes.PassResult(model, modified=modified)
+
+
+def _return_stacks(model: ir.Model, node: ir.Node) -> Refusal | None:
+    """Replace the sequences of a loop, whose outputs become more; return why none was."""
     body = node.attributes["body"].as_graph()
     refusal = Refusal("it fills no sequence")
     replaced = False
