@@ -50,7 +50,7 @@ def row_of(draft: Draft, data: ir.Value, indices: tuple[Places, ...]) -> ir.Valu
 
     Args:
         draft: What the node is replaced by.
-        data: Of static shape.
+        data: What is read, of static shape.
         indices: One for every axis, of shapes that fit each other; together they have the shape of the result.
 
     Raises:
