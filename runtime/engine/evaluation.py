@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -71,6 +71,16 @@ class OriginalModel:
     wide: HostComputation | None
     """What answers in float32; None where the model has no numbers of 16 bits and quantises nothing, where
     nobody asked for it, or where the engine cannot compute the model so."""
+    constants: Mapping[str, Any] = field(default_factory=dict)
+    """Values of inputs that no caller gives, by name."""
+
+    def with_feeds(self, constants: Mapping[str, Any]) -> OriginalModel:
+        """Return the model with values for some of its inputs, which runs are not given then.
+
+        Args:
+            constants: The values by name of input.
+        """
+        return replace(self, constants=dict(constants))
 
     def run(self, feeds: Mapping[str, Any]) -> dict[str, Any]:
         """Run the model in its own types.
@@ -84,7 +94,7 @@ class OriginalModel:
         Raises:
             ExecutionError: An operator failed; names it.
         """
-        return _run(self.engine, self.computation, feeds, _ORIGINAL)
+        return _run(self.engine, self.computation, {**feeds, **self.constants}, _ORIGINAL)
 
     def run_wide(self, feeds: Mapping[str, Any]) -> dict[str, Any] | None:
         """Run the model in float32, without rounding to whole numbers.
@@ -99,7 +109,7 @@ class OriginalModel:
         if self.wide is None:
             return None
         try:
-            values = _run(self.engine, self.wide, feeds, _ORIGINAL)
+            values = _run(self.engine, self.wide, {**feeds, **self.constants}, _ORIGINAL)
         except ExecutionError:
             return None  # a kernel that float32 lacks; the model itself was run before
         return dict(zip(self.computation.outputs, values.values(), strict=True))

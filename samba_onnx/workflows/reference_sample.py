@@ -77,6 +77,7 @@ def make_sample(
     seconds: float = SECONDS,
     graph: str = DEFAULT_GRAPH,
     custom_ops: Sequence[str] = (),
+    constants: Mapping[str, npt.NDArray[Any]] | None = None,
     replaced: bool = False,
 ) -> Sample:
     """Run the original model on several sets of inputs and keep what it answered.
@@ -90,6 +91,7 @@ def make_sample(
         seconds: Wall-clock time after which the run is given up.
         graph: Name of the PEF's graph that the rewritten model became.
         custom_ops: Absolute paths of libraries with operators of custom domains.
+        constants: Values of inputs that only the original has.
         replaced: Whether the original has float16 in place of which the rewritten model has another type.
 
     Returns:
@@ -101,22 +103,40 @@ def make_sample(
         InvalidModelError: The model's answer contradicts the outputs that it declares.
         ExecutionError: onnxruntime died of the model or refused it as wrong.
     """
-    if not 0 < seconds < math.inf:
-        raise UsageError(f"sample_seconds is {seconds}: expected a number of seconds above 0")
+    _refuse_no_time(seconds)
     if wanted is False:
         return Sample()
     if reason := _obstacle(model, explicit=wanted is True):
         return _without(reason)
-    trial = functools.partial(run_sample, loaded.source(source), threads=1, seconds=seconds)
-    options = {"custom_ops": custom_ops, "wide": replaced or _is_rounded(model)}
+    options: dict[str, Any] = {
+        "custom_ops": custom_ops,
+        "wide": replaced or _is_rounded(model),
+        "seconds": seconds,
+    }
+    trial = functools.partial(_sampled, loaded.source(source), constants or {}, **options)
     try:
-        inputs, run = _answered(functools.partial(trial, **options), model, seed)
+        inputs, run = _answered(trial, model, seed)
     except (UsageError, KeyError) as error:
         return _without(str(error))
     if run.not_sampled:
         return _without(run.not_sampled)
     _check_runs(model, run, loaded)
     return _kept(inputs, run, graph, seed, rounding_depth(model))
+
+
+def _refuse_no_time(seconds: float) -> None:
+    if not 0 < seconds < math.inf:
+        raise UsageError(f"sample_seconds is {seconds}: expected a number of seconds above 0")
+
+
+def _sampled(
+    source: os.PathLike[str] | onnx.ModelProto,
+    constants: Mapping[str, npt.NDArray[Any]],
+    inputs: Sequence[Mapping[str, npt.NDArray[Any]]],
+    **options: Any,
+) -> SampleRun:
+    """Run the original on what the PEF is given, and on what it has as constants."""
+    return run_sample(source, [{**given, **constants} for given in inputs], threads=1, **options)
 
 
 def is_tried(model: ir.Model, *, wanted: bool | None, custom_ops: Sequence[str] = ()) -> bool:

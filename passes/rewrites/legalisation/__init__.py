@@ -17,6 +17,7 @@ from samba_onnx.passes.rewrites.legalisation import (
     ranking,
     recurrence,
     resizing,
+    reversal,
     sampling,
     unrolling,
 )
@@ -36,6 +37,7 @@ __all__ = [
     "ranking",
     "recurrence",
     "resizing",
+    "reversal",
     "sampling",
     "unrolling",
 ]
