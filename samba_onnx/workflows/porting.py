@@ -26,7 +26,7 @@ from samba_onnx.export.programs.stochastic_rounding import round_stochastically
 from samba_onnx.export.programs.training_steps import optimizer_list
 from samba_onnx.facts.defaults import DEFAULT_HOST, DEFAULT_LEVEL, DEFAULT_PLACEMENT, DEFAULT_TARGET
 from samba_onnx.facts.roundings import roundings_of
-from samba_onnx.importing.checkpoints import export_trained, read_checkpoint
+from samba_onnx.importing.checkpoints import export_trained
 from samba_onnx.passes.planning.fusion.choosing import FusionOptions
 from samba_onnx.passes.planning.legalising import LegalisationOptions
 from samba_onnx.passes.sharding.programs import ParallelOptions
@@ -68,7 +68,6 @@ __all__ = [
     "load_translations",
     "port",
     "port_training",
-    "read_checkpoint",
     "resized",
     "stated_positions",
     "torch_dimension",
