@@ -15,9 +15,9 @@ import numpy.typing as npt
 from samba_onnx.errors import ModelFileError, UsageError
 from samba_onnx.facts.dtypes import SAFETENSORS_TYPES
 from samba_onnx.facts.names import SEPARATOR
-from samba_onnx.loading.torch_files import read_torch_file
 from samba_onnx.pef.weights import HEADER_LIMIT, StoredTensor, shape_is_fixed, tensor_array
 from samba_onnx.safety.files import mapped, open_regular, printable
+from samba_onnx.safety.torch_files import read_torch_file
 
 Array = npt.NDArray[Any]
 

@@ -18,7 +18,7 @@ from torch import nn
 from torch.export import ExportedProgram
 
 from samba_onnx.errors import UsageError
-from samba_onnx.export.capture.archives import SUFFIX, load_exported_program
+from samba_onnx.export.capture.archives import SUFFIX, load_exported_program, refused_by_torch
 from samba_onnx.export.capture.modules import arguments
 from samba_onnx.export.capture.precision import computing_in
 from samba_onnx.export.programs.inference import Exported
@@ -339,10 +339,11 @@ def _from_archive(path: str) -> TorchModel:
             f"{printable(path)}: has no example inputs; save it with those that it was exported with"
         )
     args, keywords = program.example_inputs
-    module = program.module(check_guards=False)
-    if any(isinstance(size, torch.SymInt) for size in _sizes(program)):
-        # Sizes become those of the example inputs.
-        program = torch.export.export(module, args, dict(keywords), strict=False)
+    with refused_by_torch(printable(path), "make a module of it"):
+        module = program.module(check_guards=False)
+        if any(isinstance(size, torch.SymInt) for size in _sizes(program)):
+            # Sizes become those of the example inputs.
+            program = torch.export.export(module, args, dict(keywords), strict=False)
     return TorchModel(Path(path).name, module, tuple(args), keywords, program)
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from samba_onnx.loading import pickles
-from samba_onnx.loading.pickles import Called, Named, described
+from samba_onnx.safety import pickles
+from samba_onnx.safety.pickles import Called, Named, described
 
 
 class Thing:

@@ -23,13 +23,20 @@ import numpy.typing as npt
 
 from samba_onnx.errors import ModelFileError, ModelLimitError, UsageError
 from samba_onnx.facts.dtypes import ELEMENT_TYPES
-from samba_onnx.loading.pickles import MOST_BYTES, Called, Named, Persistent, described
 from samba_onnx.safety.archives import open_archive, stored_ranges
 from samba_onnx.safety.files import mapped, open_regular, printable
+from samba_onnx.safety.pickles import (
+    MOST_BYTES,
+    Called,
+    Named,
+    Persistent,
+    described,
+    looked_through,
+)
 
 Array = npt.NDArray[Any]
 
-__all__ = ["read_torch_file"]
+__all__ = ["read_torch_file", "require_harmless"]
 
 _INNER: Final = ("model", "state_dict", "model_state_dict", "module")
 """Under these keys programs put the ``state_dict`` of the model, beside that of the optimizer."""
@@ -98,6 +105,33 @@ def read_torch_file(path: str | os.PathLike[str]) -> dict[str, Array]:
                 "model.state_dict() with torch.save, or as safetensors",
                 path=path,
             ) from None
+
+
+def require_harmless(content: bytes | memoryview, name: str) -> None:
+    """Refuse a file of ``torch.save`` that torch's own reader, making tensors only, could not read within bounds.
+
+    Args:
+        content: The whole file.
+        name: What it is called in messages.
+
+    Raises:
+        ModelFileError: It is none, or takes more than its own size.
+        ModelLimitError: It is compressed.
+    """
+    try:
+        with open_archive(io.BytesIO(content), name) as archive:
+            ranges = stored_ranges(archive, memoryview(content))
+        for member, (offset, size) in ranges.items():
+            if member.endswith("/data.pkl"):
+                found = looked_through(io.BytesIO(content[offset : offset + size]))
+                makes_more = any(each.endswith(".bytearray") for each in found.names)
+                if found.other_keys or makes_more:
+                    raise ModelFileError(f"{name}: would make more than tensors")
+    except (zipfile.BadZipFile, NotImplementedError, ValueError) as error:
+        if isinstance(error, ModelFileError | ModelLimitError):
+            raise
+        message = f"{name}: cannot be read: {printable(error, 300)}"
+        raise ModelFileError(message) from None
 
 
 def _read(file: BinaryIO, name: str) -> dict[str, Array]:

@@ -13,7 +13,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import IO, Any, Final
 
-__all__ = ["MOST_BYTES", "MOST_INSTRUCTIONS", "Called", "Named", "Persistent", "described"]
+__all__ = [
+    "MOST_BYTES",
+    "MOST_INSTRUCTIONS",
+    "Called",
+    "Description",
+    "Named",
+    "Persistent",
+    "described",
+    "looked_through",
+]
 
 MOST_BYTES: Final = 64 << 20
 """Of the instructions of a file, names and texts among them; the numbers of tensors lie elsewhere."""
@@ -72,6 +81,18 @@ class _Limited:
         return content
 
 
+@dataclass(frozen=True)
+class Description:
+    """What was found in a pickle."""
+
+    root: Any
+    """What it would make."""
+    names: frozenset[str]
+    """All that it would import."""
+    other_keys: bool
+    """Whether a dict in it has keys that are no plain values, which may take any time to hash."""
+
+
 def described(file: IO[bytes]) -> Any:
     """Return what a pickle would make, of plain values and records.
 
@@ -79,7 +100,22 @@ def described(file: IO[bytes]) -> Any:
         file: Open at the pickle's first byte; it is at the one after its last byte then.
 
     Returns:
-        Numbers, texts, bytes, None, lists (sets, too) and tuples as they are; dicts with those of their keys
+        As the root of ``looked_through``.
+
+    Raises:
+        ValueError: It is no pickle, a damaged one, or longer than any of a real file.
+    """
+    return looked_through(file).root
+
+
+def looked_through(file: IO[bytes]) -> Description:
+    """Return what a pickle would make, of plain values and records, and what it would import.
+
+    Args:
+        file: Open at the pickle's first byte; it is at the one after its last byte then.
+
+    Returns:
+        Its root: numbers, texts, bytes, None, lists (sets, too) and tuples as they are; dicts with those of their keys
         that are texts; and ``Named``, ``Persistent`` and ``Called`` for the rest.
 
     Raises:
@@ -91,7 +127,7 @@ def described(file: IO[bytes]) -> Any:
             if count == MOST_INSTRUCTIONS:
                 raise ValueError(f"it has more than {MOST_INSTRUCTIONS} instructions")
             machine.do(opcode.name, argument)
-        return machine.stack.pop()
+        return Description(machine.stack.pop(), frozenset(machine.names), machine.other_keys)
     except (IndexError, KeyError, TypeError, AttributeError, OverflowError) as error:
         # A file that takes from an empty stack, or enters into a number.
         raise ValueError(f"an instruction has no sense here: {error!r}") from None
@@ -107,6 +143,7 @@ _NEW: Final[Mapping[str, Callable[[], Any]]] = {
     "NONE": lambda: None, "NEWTRUE": lambda: True, "NEWFALSE": lambda: False,
     "EMPTY_LIST": list, "EMPTY_SET": list, "EMPTY_DICT": dict, "EMPTY_TUPLE": tuple,
 }  # fmt: skip
+_PLAIN: Final = (str, int, float, bytes, type(None))
 _TUPLES: Final = {"TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
 _NOTHING: Final = frozenset({"PROTO", "FRAME", "STOP"})
 
@@ -116,6 +153,8 @@ class _Machine:
 
     def __init__(self) -> None:
         self.stack: list[Any] = []
+        self.names: set[str] = set()
+        self.other_keys = False
         self._marked: list[list[Any]] = []
         self._memory: dict[int, Any] = {}
 
@@ -177,6 +216,7 @@ class _Machine:
         target = self.stack[-1]
         entries: dict[str, Any] = target.items if isinstance(target, Called) else target
         # Keys that are no texts name no weight; to hash one may take any time.
+        self.other_keys |= not all(isinstance(key, _PLAIN) for key in items[::2])
         entries.update(
             (key, value)
             for key, value in zip(items[::2], items[1::2], strict=True)
@@ -196,7 +236,11 @@ class _Machine:
         names = self._pop(2)
         if not all(isinstance(name, str) for name in names):
             raise TypeError("a name is no text")
-        self.stack.append(Named(".".join(names)))
+        self._name(".".join(names))
+
+    def _name(self, name: str) -> None:
+        self.names.add(name)
+        self.stack.append(Named(name))
 
     def _persist(self, _: Any) -> None:
         self.stack.append(Persistent(self.stack.pop()))
@@ -219,7 +263,7 @@ _INSTRUCTIONS: Final[Mapping[str, Callable[[_Machine, Any], None]]] = {
     **dict.fromkeys(("GET", "BINGET", "LONG_BINGET"), _Machine._get),
     **dict.fromkeys(("PUT", "BINPUT", "LONG_BINPUT"), _Machine._put),
     "MEMOIZE": _Machine._memoize,
-    "GLOBAL": lambda machine, names: machine.stack.append(Named(names.replace(" ", "."))),
+    "GLOBAL": lambda machine, names: machine._name(names.replace(" ", ".")),
     "STACK_GLOBAL": _Machine._import,
     "BINPERSID": _Machine._persist,
     **dict.fromkeys(("REDUCE", "NEWOBJ"), _Machine._call),
