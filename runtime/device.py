@@ -75,7 +75,7 @@ class Device:
         time_sections: bool = False,
         verify: bool = True,
         mutex: Mutex | None = None,
-        custom_ops: Sequence[str | os.PathLike[str]] = (),
+        custom_ops: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] = (),
         rdu: Rdu | None = None,
     ) -> None:
         """Load a PEF.
@@ -161,7 +161,7 @@ class Device:
     def run(
         self,
         inputs: Mapping[str, Any] | None = None,
-        outputs: Sequence[str] | None = None,
+        outputs: str | Sequence[str] | None = None,
         *,
         graph: str | None = None,
         section_ids: SectionIds = None,
@@ -181,7 +181,7 @@ class Device:
         Args:
             inputs: Values by name: arrays of the compiled dtype and shape; lists for sequences, None for an empty
                 optional. One that is left out keeps its last value; one that was never given takes the model's default.
-            outputs: Names of graph outputs to return; None for all that the run computes.
+            outputs: Names of graph outputs to return, or one; None for all that the run computes.
             graph: Name of the graph; may be left out when the PEF has one, or one for each of several sizes: the first
                 that fits the inputs is taken. They have the model's names.
             section_ids: Execute only sections and fallbacks with these ids, in this order; nested lists are flattened.
