@@ -46,7 +46,7 @@ class Device:
     Loading reserves device memory, prepares the steps of every graph and enters the copies of weights and constants into
     the ledger; after it the device is ready to run. Use it as a context manager.
 
-    Any number of threads may use it: what one of them asks for is done in whole before the next one has its turn, and what
+    Native code executes the stages, and its crash ends this process: see ``IsolatedDevice``. Any number of threads may use it: what one of them asks for is done in whole before the next one has its turn, and what
     it returns belongs to the caller. A process that was forked from the one that made the device is refused.
     """
 

@@ -189,7 +189,7 @@ class _Header:
 
     @property
     def bytes(self) -> int:
-        """Of the numbers."""
+        """How many bytes the numbers take."""
         return math.prod(self.shape) * self.dtype.itemsize
 
 

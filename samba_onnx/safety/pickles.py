@@ -162,7 +162,7 @@ class _Machine:
         """Follow an instruction.
 
         Args:
-            name: Of the instruction.
+            name: What the instruction is called.
             argument: What stands after it in the file.
 
         Raises:

@@ -29,6 +29,9 @@ PACKAGE = "samba_onnx"
 ANSWER, REQUEST, NOISE = "answer.json", "request.json", "stderr.txt"
 """Files of the exchange, in a folder that only the two processes know."""
 
+CONVERSE = "converse"
+"""In a request: whether the child answers questions, rather than do one task."""
+
 _SHARE_OF_MEMORY = 0.8
 """Of the memory that is available; the rest keeps the machine usable."""
 

@@ -156,7 +156,7 @@ class _Source:
     places: Mapping[str, tuple[int, int]]
     """Offset and size in bytes of storages by their keys."""
     order: str = "<"
-    """Of bytes, as numpy says it."""
+    """The order of bytes in numbers, as numpy says it."""
 
     def array(self, description: Called) -> Array:
         """Return the array that a description is of.
