@@ -9,6 +9,7 @@ from typing import Any
 
 from samba_onnx.data_prep.chat import require_chat_template
 from samba_onnx.data_prep.file_preparation import FileTask, prepare_file
+from samba_onnx.data_prep.hdf5_files import write_errors
 from samba_onnx.data_prep.logs import LOGGER, log_to
 from samba_onnx.data_prep.metrics import Metrics, metrics_text
 from samba_onnx.data_prep.options import PreparationOptions
@@ -78,7 +79,12 @@ def _prepare(
     task: FileTask, tokenizer: Any, options: PreparationOptions, reporter: Reporter
 ) -> SingleFileResult:
     """Prepare the file, and log what became of it."""
-    with tempfile.TemporaryDirectory(prefix="samba-tokenizer-") as parent:
+    with (
+        write_errors(task.target),
+        tempfile.TemporaryDirectory(
+            prefix="samba-tokenizer-", ignore_cleanup_errors=True
+        ) as parent,
+    ):
         # Chat templates are read from here, and tokenizers that are more than a library's.
         folder = Path(parent) / "tokenizer"
         save_tokenizer(tokenizer, None, folder)
