@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from samba_onnx.data_prep.reporting import Reporter, Silence
 from samba_onnx.data_prep.runs import line_warnings
 from samba_onnx.data_prep.tokenizer_record import describe_tokenizer, save_tokenizer
 from samba_onnx.errors import UsageError
+from samba_onnx.safety.leftovers import temporary_folder
 from samba_onnx.version import __version__
 
 
@@ -81,9 +81,7 @@ def _prepare(
     """Prepare the file, and log what became of it."""
     with (
         write_errors(task.target),
-        tempfile.TemporaryDirectory(
-            prefix="samba-tokenizer-", ignore_cleanup_errors=True
-        ) as parent,
+        temporary_folder("tokenizer") as parent,
     ):
         # Chat templates are read from here, and tokenizers that are more than a library's.
         folder = Path(parent) / "tokenizer"

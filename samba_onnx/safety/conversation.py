@@ -12,15 +12,14 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
 import threading
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import IO, Any
 
 from samba_onnx.errors import ExecutionError, ModelLimitError
 from samba_onnx.safety import system
 from samba_onnx.safety.files import printable
+from samba_onnx.safety.leftovers import temporary_folder
 from samba_onnx.safety.sandbox import CONVERSE, NOISE, REQUEST, child_environment
 
 __all__ = ["Conversation", "answer_all"]
@@ -56,8 +55,8 @@ class Conversation:
         self.doing = doing
         self._lock = threading.Lock()
         self._death: str | None = None
-        self._folder = tempfile.TemporaryDirectory(prefix="samba-child-")
-        self.folder = Path(self._folder.name)
+        self._stack = contextlib.ExitStack()
+        self.folder = self._stack.enter_context(temporary_folder("child"))
         """Where both sides leave files for each other."""
         request = {
             "task": task, "arguments": dict(arguments), "parent": os.getpid(), "memory_bytes": memory_bytes,
@@ -153,7 +152,7 @@ class Conversation:
         for pipe in (self._child.stdin, self._child.stdout):
             with contextlib.suppress(OSError):
                 self._pipe(pipe).close()
-        self._folder.cleanup()
+        self._stack.close()
 
     def close(self) -> None:
         """End the child; it may be closed again."""

@@ -15,6 +15,7 @@ from typing import IO, BinaryIO, Final
 
 from samba_onnx.errors import ModelFileError, OutputError, SambaError
 from samba_onnx.safety import system
+from samba_onnx.safety.leftovers import claimed, remove_leftovers, temporary_name
 
 __all__ = [
     "atomic_output",
@@ -281,16 +282,19 @@ def atomic_output(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
         raise OutputError(f"{printable(path)}: a path cannot hold a NUL character") from None
     except OSError as reason:
         raise _cannot_write(path, reason) from None
-    temporary = target.parent / f".{target.name[:100]}.{secrets.token_hex(6)}.tmp"
+    remove_leftovers(target.parent)
+    temporary = target.parent / temporary_name(target.name)
     try:
-        with open(temporary, "w+b", opener=_new_file) as file:
-            if mode is not None:
-                system.permit(file.fileno(), temporary, mode)
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        _mode_of_destination(target)
-        os.replace(temporary, target)
+        with contextlib.ExitStack() as stack:
+            with open(temporary, "w+b", opener=_new_file) as file:
+                stack.enter_context(claimed(file.fileno()))
+                if mode is not None:
+                    system.permit(file.fileno(), temporary, mode)
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            _mode_of_destination(target)
+            os.replace(temporary, target)
         _flush_folder(target.parent)
     except BaseException as reason:
         with contextlib.suppress(OSError):
