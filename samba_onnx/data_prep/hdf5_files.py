@@ -117,7 +117,9 @@ def open_for_writing(path: Path, mode: str, shown: Path | None = None) -> Iterat
         OutputError: It cannot be written.
     """
     with write_errors(shown or path):
-        file = library("h5py").File(path, mode)
+        # A new file is locked by whoever makes it, and by no other process; HDF5 would lock it once more.
+        locking = False if mode == "w" else None
+        file = library("h5py").File(path, mode, locking=locking)
         try:
             yield file
             file.flush()  # all of it now, while it can still be told
