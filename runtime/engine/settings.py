@@ -17,7 +17,7 @@ def engine_settings(
     threads: int | None,
     *,
     prepack: bool = True,
-    custom_ops: Sequence[str | os.PathLike[str]] = (),
+    custom_ops: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] = (),
 ) -> EngineSettings:
     """Return an engine's settings as users give them.
 

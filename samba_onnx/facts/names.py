@@ -75,7 +75,7 @@ def in_a_list(names: _Name | Iterable[_Name]) -> tuple[_Name, ...]:
         names: One, or several.
     """
     if isinstance(names, str | os.PathLike):
-        return (names,)  # type: ignore[return-value]  # mypy takes a text for an iterable here, too
+        return (names,)
     return tuple(names)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 import zipfile
-from typing import IO, Any, Final
+from typing import IO, Any, Final, cast
 
 from samba_onnx.errors import ModelLimitError
 
@@ -62,7 +62,7 @@ def open_archive(file: IO[bytes], name: str) -> zipfile.ZipFile:
         BadZipFile: It is no archive, or has two members of one name.
     """
     guarded = _WithoutLargeReads(file, name)
-    archive = zipfile.ZipFile(guarded)  # type: ignore[arg-type]  # a file in all that zipfile calls
+    archive = zipfile.ZipFile(cast("IO[bytes]", guarded))  # a file in all that zipfile calls
     if len(archive.NameToInfo) != len(archive.filelist):
         # Which of the two is meant is another one to each reader.
         raise zipfile.BadZipFile("two of its members have the same name")

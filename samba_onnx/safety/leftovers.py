@@ -40,7 +40,7 @@ def temporary_name(name: str) -> str:
     """Return a name for what will become a file of this name, unlike any other.
 
     Args:
-        name: Of the result.
+        name: What the result is called.
     """
     return f".{name[:100]}.{secrets.token_hex(6)}.tmp"
 
@@ -50,7 +50,7 @@ def claimed(descriptor: int) -> Iterator[None]:
     """Let no other process take something for a leftover meanwhile.
 
     Args:
-        descriptor: Of an open file or folder; it may be closed meanwhile.
+        descriptor: The open file or folder; it may be closed meanwhile.
     """
     # A duplicate has the same lock, which ends with the last one that is closed.
     held = os.dup(descriptor)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import pickletools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import IO, Any, Final
+from typing import IO, Any, Final, cast
 
 __all__ = [
     "MOST_BYTES",
@@ -89,6 +89,8 @@ class Description:
     """What it would make."""
     names: frozenset[str]
     """All that it would import."""
+    persistent: tuple[Any, ...]
+    """The identities of all that the program would put in its place, in the order of the file."""
     other_keys: bool
     """Whether a dict in it has keys that are no plain values, which may take any time to hash."""
 
@@ -123,11 +125,14 @@ def looked_through(file: IO[bytes]) -> Description:
     """
     machine = _Machine()
     try:
-        for count, (opcode, argument, _) in enumerate(pickletools.genops(_Limited(file))):
+        for count, (opcode, argument, _) in enumerate(
+            pickletools.genops(cast("IO[bytes]", _Limited(file)))
+        ):
             if count == MOST_INSTRUCTIONS:
                 raise ValueError(f"it has more than {MOST_INSTRUCTIONS} instructions")
             machine.do(opcode.name, argument)
-        return Description(machine.stack.pop(), frozenset(machine.names), machine.other_keys)
+        root, names = machine.stack.pop(), frozenset(machine.names)
+        return Description(root, names, tuple(machine.persistent), machine.other_keys)
     except (IndexError, KeyError, TypeError, AttributeError, OverflowError) as error:
         # A file that takes from an empty stack, or enters into a number.
         raise ValueError(f"an instruction has no sense here: {error!r}") from None
@@ -154,6 +159,7 @@ class _Machine:
     def __init__(self) -> None:
         self.stack: list[Any] = []
         self.names: set[str] = set()
+        self.persistent: list[Any] = []
         self.other_keys = False
         self._marked: list[list[Any]] = []
         self._memory: dict[int, Any] = {}
@@ -243,7 +249,8 @@ class _Machine:
         self.stack.append(Named(name))
 
     def _persist(self, _: Any) -> None:
-        self.stack.append(Persistent(self.stack.pop()))
+        self.persistent.append(self.stack.pop())
+        self.stack.append(Persistent(self.persistent[-1]))
 
 
 _INSTRUCTIONS: Final[Mapping[str, Callable[[_Machine, Any], None]]] = {

@@ -253,7 +253,7 @@ def lock(descriptor: int) -> bool:
     """Lock an open file or folder until the last copy of the descriptor is closed, or its process ends.
 
     Args:
-        descriptor: Of the open file or folder.
+        descriptor: What is open.
 
     Returns:
         Whether it is locked now; False where somebody else has locked it, or the system cannot.

@@ -14,7 +14,7 @@ import io
 import math
 import os
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, BinaryIO, Final
 
@@ -38,7 +38,7 @@ Array = npt.NDArray[Any]
 
 __all__ = ["read_torch_file", "require_harmless"]
 
-_INNER: Final = ("model", "state_dict", "model_state_dict", "module")
+_INNER: Final = ("model", "state_dict", "model_state_dict", "model_state", "module")
 """Under these keys programs put the ``state_dict`` of the model, beside that of the optimizer."""
 _MAGIC: Final = 0x1950A86A20F9469CFC6C
 """The first pickle of a file in the format before torch 1.6."""
@@ -301,8 +301,8 @@ def _old_file(file: BinaryIO, content: memoryview) -> _Source:
         raise ValueError("it is neither an archive nor in the format before torch 1.6")
     described(file)  # the version of the protocol, of which there is one
     described(file)  # sizes of numbers on the machine that wrote it, which no file differs in
-    root, keys = described(file), described(file)
-    itemsizes = {str(key): size for key, size in _itemsizes(root)}
+    found, keys = looked_through(file), described(file)
+    itemsizes = {str(key): size for key, size in _itemsizes(found.persistent)}
     places, position = {}, file.tell()
     for key in keys if isinstance(keys, list) else ():
         # Eight bytes say how many elements follow.
@@ -313,29 +313,17 @@ def _old_file(file: BinaryIO, content: memoryview) -> _Source:
             raise ValueError(f"its storage {printable(key)!r} is cut off, or belongs to no tensor")
         places[key] = position, count * itemsize
         position += count * itemsize
-    return _Source(content, root, places)
+    return _Source(content, found.root, places)
 
 
-def _itemsizes(root: object) -> Iterator[tuple[str | int, int]]:
-    """Return the sizes of elements of all storages that what was saved refers to."""
-    pending, seen = [root], set()
-    while pending:
-        item = pending.pop()
-        # Once each: what lies in several places, or in itself, would be looked through again and again.
-        if isinstance(item, str | int | float | bytes | Named) or id(item) in seen:
-            continue
-        seen.add(id(item))
-        match item:
-            case Persistent(("storage", Named(kind), str() | int() as key, *_)):
+def _itemsizes(identities: Iterable[Any]) -> Iterator[tuple[str | int, int]]:
+    """Return the sizes of elements of all storages, also of those that no weight is in, as an optimizer's."""
+    for identity in identities:
+        match identity:
+            case ("storage", Named(kind), str() | int() as key, *_):
                 name = _STORAGES.get(kind.rpartition(".")[2])
                 # A type without a counterpart is told of where it is needed; until then its size is.
                 yield key, _DTYPES[name].numpy.itemsize if name else 1
-            case list() | tuple():
-                pending += item
-            case dict():
-                pending += item.values()
-            case Called():
-                pending += [item.arguments, *item.items.values()]
 
 
 def _state_dict(root: object, name: str) -> Iterator[tuple[str, Called]]:

@@ -78,6 +78,20 @@ def test_a_module_s_state_is_read(tmp_path: Path, archive: bool, protocol: int) 
     assert_as_torch_reads(tmp_path / "c.pt", module.state_dict())
 
 
+@BOTH
+def test_what_an_optimizer_keeps_lies_between_and_is_passed_over(
+    tmp_path: Path, archive: bool
+) -> None:
+    """Its state goes by numbers, and has storages of its own."""
+    module = nn.Linear(3, 4)
+    optimizer = torch.optim.Adam(module.parameters())
+    module(torch.ones(2, 3)).sum().backward()
+    optimizer.step()
+    content = {"optimizer": optimizer.state_dict(), "model": module.state_dict(), "step": 1}
+    torch.save(content, tmp_path / "c.pt", _use_new_zipfile_serialization=archive)
+    assert_as_torch_reads(tmp_path / "c.pt", module.state_dict())
+
+
 def test_numbers_in_the_other_order_of_bytes(tmp_path: Path) -> None:
     tensors = {
         "a": torch.arange(6.0),
