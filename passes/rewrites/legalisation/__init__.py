@@ -6,6 +6,7 @@ Each file holds the rules of one family; importing this package enters them all.
 from __future__ import annotations
 
 from samba_onnx.passes.rewrites.legalisation import (
+    convolutions,
     einsum,
     functions,
     masks,
@@ -24,6 +25,7 @@ from samba_onnx.passes.rewrites.legalisation.registry import Rule, all_rules
 __all__ = [
     "Rule",
     "all_rules",
+    "convolutions",
     "einsum",
     "functions",
     "masks",
