@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from samba_onnx.errors import InputError
+from samba_onnx.facts.names import in_a_list
 from samba_onnx.pef.fixed_inputs import fixed_arrays
 from samba_onnx.pef.manifest import Graph, Manifest, Symbol
 from samba_onnx.runtime.inputs import InputSpec, fits, without_fixed
@@ -129,11 +130,11 @@ class SizedGraph:
         """Return values that go by the model's names, by symbol; other names stay."""
         return {self._symbols.get(name, name): value for name, value in values.items()}
 
-    def symbols(self, names: Sequence[str] | None) -> Sequence[str] | None:
-        """Return the symbols of outputs that go by the model's names; what is no list stays."""
-        if names is None or isinstance(names, str):
-            return names
-        return [self._symbols.get(name, name) for name in names]
+    def symbols(self, names: str | Sequence[str] | None) -> Sequence[str] | None:
+        """Return the symbols of outputs that go by the model's names."""
+        if names is None:
+            return None
+        return [self._symbols.get(name, name) for name in in_a_list(names)]
 
     def outward(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """Return values that go by symbol, by the model's names."""

@@ -156,12 +156,12 @@ def stored_report(side: str) -> Report | None:
     from samba_onnx.pef import load_pef
     from samba_onnx.report import Report
     from samba_onnx.report.reading import read_report
-    from samba_onnx.safety.files import open_regular, printable
+    from samba_onnx.safety.files import open_regular, printable, read_document
 
     with open_regular(side, what="file", error=UsageError) as file:
         head = file.read(2)
-        if head[:1] == b"{":
-            return read_report(head + file.read(), printable(side))
+    if head[:1] == b"{":
+        return read_report(read_document(side, what="file", error=UsageError), printable(side))
     if head != b"PK":
         return None
     with load_pef(side) as pef:

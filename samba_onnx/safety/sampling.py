@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ import numpy.typing as npt
 
 from samba_onnx.safety.exchange import read_arrays, write_arrays
 from samba_onnx.safety.files import printable
+from samba_onnx.safety.leftovers import temporary_folder
 from samba_onnx.safety.sandbox import memory_for_a_child, run_child
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def run_sample(
     """
     if memory_bytes is None:
         memory_bytes = memory_for_a_child()
-    with tempfile.TemporaryDirectory(prefix="samba-sample-") as name:
+    with temporary_folder("sample") as name:
         folder = Path(name)
         if isinstance(model, str | os.PathLike):
             path, shown = Path(model).absolute(), os.fspath(model)

@@ -11,6 +11,7 @@ import onnx_ir as ir
 
 from samba_onnx.errors import UsageError
 from samba_onnx.facts.defaults import DEFAULT_HOST, DEFAULT_LEGALISATION, DEFAULT_PLACEMENT
+from samba_onnx.facts.names import in_a_list
 from samba_onnx.loading import FixedInputs
 from samba_onnx.passes.order import PipelineOptions
 from samba_onnx.passes.planning.fusion.choosing import FUSING, FusionOptions, chosen_rules
@@ -49,30 +50,30 @@ def looped_target(target: str | os.PathLike[str]) -> str:
     return with_condition(os.fspath(target), LOOPING)
 
 
-def legalisation_options(legalise: str, no_legalise: Sequence[str]) -> LegalisationOptions:
+def legalisation_options(legalise: str, no_legalise: str | Sequence[str]) -> LegalisationOptions:
     """Return what the user decides about rules.
 
     Args:
         legalise: ``auto``: a rule is applied where it makes a run shorter; ``all``: wherever it can be.
-        no_legalise: Names of rules that are not applied; ``all`` for none.
+        no_legalise: The name of a rule that is not applied, or several; ``all`` for none.
 
     Raises:
         UsageError: There is no such choice or rule, or the two contradict each other.
     """
     if legalise not in (DEFAULT_LEGALISATION, EVERYTHING):
         raise UsageError(f"legalise is {printable(legalise)!r}: expected auto or all")
-    names = [rule.name for rule in all_rules()]
-    for name in no_legalise:
+    names, left_out = [rule.name for rule in all_rules()], in_a_list(no_legalise)
+    for name in left_out:
         if name not in (*names, EVERYTHING):
             raise UsageError(
                 f"there is no rule {printable(name)!r} of legalisation: expected all, or one of "
                 f"{', '.join(names)}"
             )
-    if EVERYTHING in no_legalise:
+    if EVERYTHING in left_out:
         if legalise == EVERYTHING:
             raise UsageError("all rules of legalisation are asked for and excluded: choose one")
         return LegalisationOptions(excluded=frozenset(names))
-    return LegalisationOptions(frozenset(no_legalise), everything=legalise == EVERYTHING)
+    return LegalisationOptions(frozenset(left_out), everything=legalise == EVERYTHING)
 
 
 def chosen_settings(

@@ -21,6 +21,7 @@ from samba_onnx.facts.defaults import (
     DEFAULT_PLACEMENT,
     DEFAULT_TARGET,
 )
+from samba_onnx.facts.names import in_a_list
 from samba_onnx.passes.planning.fusion.choosing import FusionOptions
 from samba_onnx.passes.planning.legalising import LegalisationOptions
 from samba_onnx.passes.sharding.programs import ParallelOptions
@@ -62,7 +63,7 @@ def analyze(
     placement: str = DEFAULT_PLACEMENT,
     host: str | os.PathLike[str] | HostSummary = DEFAULT_HOST,
     legalise: str = DEFAULT_LEGALISATION,
-    no_legalise: Sequence[str] = (),
+    no_legalise: str | Sequence[str] = (),
     optimization_rules: str | os.PathLike[str] | None = None,
     default_rules: bool | None = None,
     dims: Sizes | None = None,
@@ -83,7 +84,7 @@ def analyze(
         placement: ``optimal`` or ``strict``, as :func:`convert` explains.
         host: The CPU: a profile, its path, or ``default``.
         legalise: ``auto`` or ``all``, as :func:`convert` explains.
-        no_legalise: Rules of legalisation that are not applied.
+        no_legalise: A rule of legalisation that is not applied, or several.
         optimization_rules: A file of fusion rules for level ``o1``.
         default_rules: Whether those of the target count.
         dims: Sizes of dynamic dimensions; several make a graph for each.
@@ -117,7 +118,7 @@ def convert(
     placement: str = DEFAULT_PLACEMENT,
     host: str | os.PathLike[str] | HostSummary = DEFAULT_HOST,
     legalise: str = DEFAULT_LEGALISATION,
-    no_legalise: Sequence[str] = (),
+    no_legalise: str | Sequence[str] = (),
     optimization_rules: str | os.PathLike[str] | None = None,
     default_rules: bool | None = None,
     dims: Sizes | None = None,
@@ -129,10 +130,10 @@ def convert(
     sample: bool | None = None,
     sample_seconds: float = SECONDS,
     seed: int = 0,
-    custom_ops: Sequence[str | os.PathLike[str]] = (),
+    custom_ops: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] = (),
     check_passes: bool = False,
     metadata: Mapping[str, str] | None = None,
-    notes: Sequence[str] = (),
+    notes: str | Sequence[str] = (),
     parallel: ParallelOptions | None = None,
     progress: Progress | None = None,
 ) -> Pef:
@@ -152,7 +153,7 @@ def convert(
             ``samba-port calibrate`` wrote, or a loaded profile.
         legalise: ``auto`` to write nodes that the target refuses with other operators where that makes a
             run shorter, ``all`` to do so wherever it can be done.
-        no_legalise: Rules of that which are not applied, as ``("resize",)``, or ``all`` for none.
+        no_legalise: A rule of that which is not applied, as ``resize``, or several; ``all`` for none.
         optimization_rules: A file of fusion rules for level ``o1``: YAML in the shape of SambaFlow's.
         default_rules: Whether the rules count that the target's profile names; None if no file is stated.
         dims: Sizes of dynamic dimensions by name, as ``{"batch": 8}``; several, as
@@ -177,12 +178,12 @@ def convert(
             more than 1 GiB.
         sample_seconds: Wall-clock time after which that run is given up.
         seed: Seed of the sample's inputs.
-        custom_ops: Shared libraries with operators of custom domains, in onnxruntime's form, for the
+        custom_ops: A shared library, or several, with operators of custom domains, in onnxruntime's form, for the
             sample and that trial; their code runs in the child processes only.
         check_passes: Whether to run the model after every pass of the compiler that changes it, on
             seeded inputs, and to refuse to go on when it computes something else.
         metadata: Key-value pairs to keep in the PEF.
-        notes: Sentences to keep in the PEF, and to show in its report.
+        notes: A sentence, or several, to keep in the PEF, and to show in its report.
         parallel: For how many RDUs it is cut, and how; None for one RDU.
         progress: Called with the name of each step before it begins.
 
@@ -225,7 +226,7 @@ def convert(
         ),
     )
     source = replace(planned.manifest.source, files=loaded.digests())
-    every_note = (*planned.manifest.notes, *notes)
+    every_note = (*planned.manifest.notes, *in_a_list(notes))
     noted = replace(planned, manifest=replace(planned.manifest, source=source, notes=every_note))
     tried = is_tried(planned.graphs[0].model, wanted=sample, custom_ops=libraries)
     trial = Trial(libraries) if tried else None

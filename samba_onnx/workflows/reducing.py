@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ from samba_onnx.loading import load_model
 from samba_onnx.passes.targets import Target, load_target
 from samba_onnx.pef import Pef
 from samba_onnx.runtime.device import Device
+from samba_onnx.safety.leftovers import temporary_folder
 from samba_onnx.workflows.both_sides import plain_engine
 from samba_onnx.workflows.compared_values import ComparedValue, ValueComparison
 from samba_onnx.workflows.compiler import convert
@@ -125,7 +125,7 @@ class _Converter:
         inputs = {value.name for value in part.graph.input}
         constants = {name: feeds[name] for name in self.fixed & inputs}
         given = {name: value for name, value in feeds.items() if name not in constants}
-        with tempfile.TemporaryDirectory(prefix="samba-port-") as folder:
+        with temporary_folder("port") as folder:
             options: dict[str, Any] = {"target": self.target, "level": self.level}
             options["constants"] = constants
             with convert(part, Path(folder) / "part.pef", sample=False, **options) as pef:
