@@ -71,6 +71,8 @@ class OriginalModel:
     wide: HostComputation | None
     """What answers in float32; None where the model has no numbers of 16 bits and quantises nothing, where
     nobody asked for it, or where the engine cannot compute the model so."""
+    departure: str = ""
+    """Says which kernels of the engine are not used, as they are wrong on this machine; empty where all are."""
 
     def run(self, feeds: Mapping[str, Any]) -> dict[str, Any]:
         """Run the model in its own types.
@@ -132,15 +134,18 @@ def open_original(
     executor = make_engine(engine, engine_settings(threads, custom_ops=custom_ops))
     source = model if isinstance(model, onnx.ModelProto) else Path(model)
     computation = executor.open(source, _ORIGINAL)
-    return OriginalModel(executor, computation, _open_wide(executor, source) if wide else None)
-
-
-def _open_wide(engine: Engine, source: onnx.ModelProto | Path) -> HostComputation | None:
+    if not wide:
+        return OriginalModel(executor, computation, None)
     if isinstance(source, onnx.ModelProto):
         proto, folder = source, ""
     else:
         proto = onnx.load(source, load_external_data=False)
         folder = str(source.absolute().parent)
+    exact = _open_wide(executor, proto, folder)
+    return OriginalModel(executor, computation, exact, executor.departure(proto))
+
+
+def _open_wide(engine: Engine, proto: onnx.ModelProto, folder: str) -> HostComputation | None:
     wide = exact_form(proto) if needs_exact_form(proto) else None
     if wide is None:
         return None

@@ -99,7 +99,11 @@ def verify(
         original = options.open_original(loaded.source(model))
         trials = _trials(opened, original, loaded.model, inputs, seed)
         compared = compare_trials(opened, trials, "original", ChosenTolerances(rtol, atol), options)
-        return dataclasses.replace(compared, other_version=other_version(opened, loaded))
+        return dataclasses.replace(
+            compared,
+            other_version=other_version(opened, loaded),
+            departure=original.departure,
+        )
 
 
 def self_test(

@@ -16,7 +16,7 @@ from typing import Final
 import onnx
 
 from samba_onnx.facts.domains import is_default
-from samba_onnx.runtime.engine.lowerings.graph_view import element_types
+from samba_onnx.runtime.engine.lowerings.graph_view import element_types, subgraphs
 from samba_onnx.runtime.engine.lowerings.nodes import Nodes, all_nodes
 
 _T: Final = onnx.TensorProto
@@ -95,7 +95,7 @@ def _lower(graph: onnx.GraphProto, outer: Mapping[str, int], reasons: dict[str, 
     types = {**outer, **element_types(graph)}
     nodes: list[onnx.NodeProto] = []
     for node in graph.node:
-        for inner in _subgraphs(node):
+        for inner in subgraphs(node):
             _lower(inner, types, reasons)
         row = MISSING.get(node.op_type) if is_default(node.domain) else None
         if row is None or (row.combining and not _combines(node)):
@@ -144,10 +144,3 @@ _PLACES = frozenset({"ArgMax", "ArgMin", "NonZero"})
 
 def _combines(node: onnx.NodeProto) -> bool:
     return any(item.name == "reduction" and item.s != b"none" for item in node.attribute)
-
-
-def _subgraphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
-    for attribute in node.attribute:
-        if attribute.type == onnx.AttributeProto.GRAPH:
-            yield attribute.g
-        yield from attribute.graphs

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from samba_onnx.runtime.engine.onnxruntime.sessions import (
     AS_WRITTEN,
     make_session,
-    may_be_coarse,
+    may_be_inaccurate,
     ort_errors,
     reason_of,
     refuse_unusable_libraries,
@@ -129,7 +129,7 @@ def _session(model: Path, settings: EngineSettings) -> ort.InferenceSession:
     source: bytes | str = str(model)
     folder = ""
     # Imports of originals take longer than most models do, and few models need them.
-    if may_be_coarse(model):
+    if may_be_inaccurate(model):
         from samba_onnx.runtime.engine.onnxruntime.originals import accurate_source
 
         source, folder = accurate_source(model)
