@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -273,7 +274,10 @@ def _trial(
     steps: Mapping[str, float],
 ) -> ExpectedRun:
     outputs, wide = original.run(inputs), original.run_wide(inputs)
-    return ExpectedRun(name, graph, inputs, Expectation(outputs, wide, depth, steps))
+    again = functools.cache(functools.partial(original.run_otherwise, inputs))
+    again_wide = functools.cache(functools.partial(original.run_otherwise, inputs, wide=True))
+    expectation = Expectation(outputs, wide, depth, steps, again=again, again_wide=again_wide)
+    return ExpectedRun(name, graph, inputs, expectation)
 
 
 def _refuse_other_model(pef: Pef, model: ir.Model) -> None:
