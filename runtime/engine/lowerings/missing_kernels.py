@@ -2,8 +2,8 @@
 
 ONNX defines more than onnxruntime computes: Where of truth values, Max of int16, sums of uint32. Operands
 are cast to a type that holds all of their values, or of which the lower bits of sums are the same, and
-the result is cast back. bfloat16 has a lowering of its own, which rounds; for float16 onnxruntime casts
-itself, except where it has a kernel that then refuses to run.
+the result is cast back. bfloat16 has a lowering of its own, which rounds; for float16, and on the host for
+bfloat16, onnxruntime casts itself, except where it has a kernel that then refuses to run.
 """
 
 from __future__ import annotations
@@ -62,7 +62,9 @@ MISSING: Final[Mapping[str, MissingKernel]] = MappingProxyType(
         "NonZero": MissingKernel(_TRUTH),
         **dict.fromkeys(
             ("ScatterElements", "ScatterND"),
-            MissingKernel({_T.FLOAT16: _T.FLOAT}, combining=True),
+            # onnxruntime has some of them in bfloat16, which round after each number that is added; a
+            # device rounds once.
+            MissingKernel({_T.FLOAT16: _T.FLOAT, _T.BFLOAT16: _T.FLOAT}, combining=True),
         ),
     }
 )
@@ -134,7 +136,7 @@ def _cast(
     if types.get(result, dtype) == dtype and node.op_type not in _PLACES:
         node.output[0] = f"{result}.wide"
         yield onnx.helper.make_node(
-            "Cast", [node.output[0]], [result], name=f"{result}.cast", to=dtype
+            "Cast", [node.output[0]], [result], name=f"{result}.narrowed", to=dtype
         )
 
 
