@@ -19,7 +19,7 @@ def moved(feeds: Mapping[str, Any], seed: int) -> dict[str, Any]:
 
     Args:
         feeds: Values by input name.
-        seed: Of the generator that chooses the directions.
+        seed: Seed of the generator that chooses the directions.
     """
     generator = np.random.default_rng(seed)
     return {name: _moved(value, generator) for name, value in feeds.items()}

@@ -56,7 +56,7 @@ class DoubtfulValues:
 
         Args:
             values: What it computes now.
-            names: Those of one section.
+            names: Names of the values that one section computes.
         """
         kept = sum(array.nbytes for arrays in self._others.values() for array in arrays)
         for name in self._names.intersection(names):

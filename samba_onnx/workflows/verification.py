@@ -65,9 +65,8 @@ def verify(
 ) -> Verification:
     """Compare a PEF on the emulator with the original model, both on one engine.
 
-    On one engine, what the two graphs compute differs only by what the compiler did and by what
-    the engine does wrong in one of them. If they differ on onnxruntime and agree on ``reference``,
-    which shares no kernel with it, the fault is the engine's.
+    On one engine the two differ only by what the compiler did and by what the engine does wrong in one of
+    them. If they agree on ``reference``, which shares no kernel with onnxruntime, the fault is the engine's.
 
     Args:
         model: The original model, as a path or in memory.
@@ -100,11 +99,8 @@ def verify(
         original = options.open_original(loaded.source(model))
         trials = _trials(opened, original, loaded.model, inputs, seed)
         compared = compare_trials(opened, trials, "original", ChosenTolerances(rtol, atol), options)
-        return dataclasses.replace(
-            compared,
-            other_version=other_version(opened, loaded),
-            departure=original.departure,
-        )
+        version = other_version(opened, loaded)
+        return dataclasses.replace(compared, other_version=version, departure=original.departure)
 
 
 def self_test(

@@ -87,11 +87,10 @@ def sample(
         if not any(feeds) or "alloc" in str(error).lower():
             raise _shortened(error) from None  # without inputs, they cannot be at fault
         return {"not_sampled": f"onnxruntime failed on sample inputs: {reason_of(error)}"}
-    others = _otherwise(session, feeds[0]) if feeds else []
     declared = [value.name for value in ort_session.get_outputs()]
     widened = _wide(Path(model), settings, feeds) if wide else []
     chosen = [{n: values[declared.index(n)] for n in session.outputs} for values in widened]
-    answers = {"outputs": results, "wide": chosen, "others": others}
+    answers = {"outputs": results, "wide": chosen, "others": _otherwise(session, feeds)}
     return {kind: _written(Path(outputs), kind, runs) for kind, runs in answers.items()}
 
 
@@ -118,8 +117,9 @@ def _no_tensor(session: HostSession) -> str:
     return ""
 
 
-def _otherwise(session: HostSession, feed: dict[str, Any]) -> list[dict[str, Any]]:
+def _otherwise(session: HostSession, feeds: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Run the first inputs again, moved by a unit of their last place; return no run where none moves."""
+    feed = feeds[0] if feeds else {}
     near = moved(feed, 0)
     if all(near[name] is value or (near[name] == value).all() for name, value in feed.items()):
         return []
