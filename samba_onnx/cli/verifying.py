@@ -257,6 +257,7 @@ def _report(verification: Verification, pef: str) -> VerificationReport:
         engine=verification.engine,
         advice=_advice(verification),
         other_version=verification.other_version,
+        departure=verification.departure,
     )
 
 

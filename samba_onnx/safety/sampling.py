@@ -37,6 +37,8 @@ class SampleRun:
     not_sampled: str
     """Why there are no outputs: a value that is no tensor, an operator that onnxruntime lacks, an
     index out of range on random inputs; empty when there are outputs."""
+    others: tuple[dict[str, npt.NDArray[Any]], ...] = ()
+    """What the first run answers where its inputs move by a unit of their last place; empty where none can."""
 
 
 def run_sample(
@@ -106,11 +108,11 @@ def run_sample(
         )
         if "not_sampled" in answer:
             return SampleRun((), (), printable(answer["not_sampled"], 400))
-        outputs_of_runs, wide_of_runs = (
+        outputs_of_runs, wide_of_runs, others = (
             tuple(
                 read_arrays(folder / f"{kind}.{number}.safetensors", records)
                 for number, records in enumerate(answer[kind])
             )
-            for kind in ("outputs", "wide")
+            for kind in ("outputs", "wide", "others")
         )
-        return SampleRun(outputs_of_runs, wide_of_runs, "")
+        return SampleRun(outputs_of_runs, wide_of_runs, "", others)

@@ -21,7 +21,7 @@ from samba_onnx.errors import InvalidModelError, ModelLimitError, UsageError
 from samba_onnx.facts.domains import is_custom
 from samba_onnx.facts.dtypes import tensor_element
 from samba_onnx.facts.operators import Randomness, operators
-from samba_onnx.facts.tolerances import OUTPUT, rounding_unit
+from samba_onnx.facts.tolerances import OUTPUT, TIMES_OWN_DISTANCE, rounding_unit
 from samba_onnx.loading import LoadedModel
 from samba_onnx.passes.rewrites.interface import dimensions
 from samba_onnx.passes.sharding.collectives import CONTENT, SHARDED
@@ -32,6 +32,7 @@ from samba_onnx.program.program import DEFAULT_GRAPH
 from samba_onnx.program.value_types import type_text
 from samba_onnx.safety.files import printable
 from samba_onnx.safety.sampling import SampleRun, run_sample
+from samba_onnx.workflows.element_errors import distance
 from samba_onnx.workflows.rounding_depth import rounding_depth
 from samba_onnx.workflows.sample_inputs import (
     DYNAMIC_SIZE,
@@ -161,6 +162,7 @@ def keep_sample(
     graph: str = DEFAULT_GRAPH,
     seed: int = 0,
     depth: int = 1,
+    absolute: float = OUTPUT.absolute,
 ) -> Sample:
     """Return what the original model answered as a PEF keeps it, whoever ran the model.
 
@@ -173,6 +175,7 @@ def keep_sample(
         graph: Name of the PEF's graph.
         seed: Seed of the first run's inputs; 0 where the user chose them.
         depth: Operators that round, on the longest way through the model.
+        absolute: What an element of float32 may be off, as a part of the largest one.
 
     Returns:
         The sample, or a note that says why it is not kept.
@@ -194,7 +197,7 @@ def keep_sample(
             f"inputs and outputs take {size >> 20} MiB, the limit is {KEPT_BYTES >> 20}"
         )
     del runs[KEPT_BYTES // max(size, 1) :]  # all runs are of one size
-    tolerance = (OUTPUT.relative, OUTPUT.absolute)
+    tolerance = (OUTPUT.relative, absolute)
     names = (tuple(inputs[0]), tuple(outputs[0]), tuple(narrow))
     record = ReferenceSample(graph, seed, len(runs), *names, depth, *tolerance)
     return Sample(record, encode_reference(runs))
@@ -208,8 +211,40 @@ def _kept(
     depth: int,
 ) -> Sample:
     """Keep what the original answered, with a note on what rounding cost it."""
-    sample = keep_sample(inputs, run.outputs, run.wide, graph=graph, seed=seed, depth=depth)
-    return dataclasses.replace(sample, notes=(*sample.notes, *_own_error(run)))
+    absolute = own_tolerance(run)
+    sample = keep_sample(
+        inputs, run.outputs, run.wide, graph=graph, seed=seed, depth=depth, absolute=absolute
+    )
+    notes = [*sample.notes, *_own_error(run)]
+    if absolute > OUTPUT.absolute:
+        notes.append(
+            f"The original loses digits: inputs that move by a unit of their last place move its outputs. The "
+            f"reference sample may be off by {absolute:.2g} of the largest number of an output."
+        )
+    return dataclasses.replace(sample, notes=tuple(notes))
+
+
+def own_tolerance(run: SampleRun) -> float:
+    """Return what an element of float32 may be off as a part of the largest one, by the original's own error.
+
+    Args:
+        run: What the original answered, and what to inputs that nobody can tell from those.
+
+    Returns:
+        That of the type; more where the original is itself further off.
+    """
+    absolute = OUTPUT.absolute
+    for other in run.others:
+        for name, expected in run.outputs[0].items():
+            if expected.dtype not in (np.float32, np.float64) or not expected.size:
+                continue
+            right = expected.astype(np.float64)
+            errors, magnitude = distance(other[name].astype(np.float64), right, right)
+            largest, known = float(magnitude.max()), np.isfinite(errors)
+            if largest and known.any():
+                beyond = TIMES_OWN_DISTANCE * errors[known] - OUTPUT.relative * magnitude[known]
+                absolute = max(absolute, float(beyond.max()) / largest)
+    return absolute
 
 
 def _own_error(run: SampleRun) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -65,9 +66,8 @@ def verify(
 ) -> Verification:
     """Compare a PEF on the emulator with the original model, both on one engine.
 
-    On one engine, what the two graphs compute differs only by what the compiler did and by what
-    the engine does wrong in one of them. If they differ on onnxruntime and agree on ``reference``,
-    which shares no kernel with it, the fault is the engine's.
+    On one engine the two differ only by what the compiler did and by what the engine does wrong in one of
+    them. If they agree on ``reference``, which shares no kernel with onnxruntime, the fault is the engine's.
 
     Args:
         model: The original model, as a path or in memory.
@@ -100,7 +100,8 @@ def verify(
         original = options.open_original(loaded.source(model))
         trials = _trials(opened, original, loaded.model, inputs, seed)
         compared = compare_trials(opened, trials, "original", ChosenTolerances(rtol, atol), options)
-        return dataclasses.replace(compared, other_version=other_version(opened, loaded))
+        version = other_version(opened, loaded)
+        return dataclasses.replace(compared, other_version=version, departure=original.departure)
 
 
 def self_test(
@@ -270,7 +271,10 @@ def _trial(
     steps: Mapping[str, float],
 ) -> ExpectedRun:
     outputs, wide = original.run(inputs), original.run_wide(inputs)
-    return ExpectedRun(name, graph, inputs, Expectation(outputs, wide, depth, steps))
+    again = functools.cache(functools.partial(original.run_otherwise, inputs))
+    again_wide = functools.cache(functools.partial(original.run_otherwise, inputs, wide=True))
+    expectation = Expectation(outputs, wide, depth, steps, again=again, again_wide=again_wide)
+    return ExpectedRun(name, graph, inputs, expectation)
 
 
 def _refuse_other_model(pef: Pef, model: ir.Model) -> None:

@@ -21,6 +21,7 @@ from samba_onnx.runtime.engine.lowerings.short_expands import concatenate_short_
 from samba_onnx.runtime.engine.lowerings.small_convolutions import multiply_small_convolutions
 from samba_onnx.runtime.engine.lowerings.stage_model import StageModel, on_model
 from samba_onnx.runtime.engine.lowerings.stochastic_rounds import expand_stochastic_rounds
+from samba_onnx.runtime.engine.lowerings.unsigned_weights import make_weights_unsigned
 from samba_onnx.runtime.engine.lowerings.weight_gradients import multiply_weight_gradients
 
 
@@ -85,6 +86,12 @@ LOWERINGS: Final[tuple[Lowering, ...]] = (
         "missing kernels",
         "onnxruntime has no kernel for some operators on some types.",
         on_model(compute_missing_kernels),
+    ),
+    # While types are known, without which nobody tells a weight of int8 from one of uint8.
+    Lowering(
+        "unsigned weights",
+        "onnxruntime's products of uint8 and int8 saturate in 16 bits on x86 with AVX2 and without VNNI.",
+        on_model(make_weights_unsigned),
     ),
     # Components are taken out before bfloat16 makes float32 of it: in blocks it is lowered, too.
     Lowering(

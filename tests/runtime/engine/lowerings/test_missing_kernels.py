@@ -11,6 +11,7 @@ import pytest
 from onnx import helper, parser
 
 from samba_onnx.runtime.engine.lowerings.missing_kernels import MISSING, compute_missing_kernels
+from samba_onnx.runtime.engine.onnxruntime.values import HostSession
 from tests.versions import is_older
 
 HEADER = '<ir_version: 10, opset_import: ["" : 21]>\n'
@@ -36,8 +37,8 @@ EXAMPLES: dict[str, tuple[str, Any]] = {
     "ArgMax": ("ArgMax<axis=1, keepdims=0>(x)", lambda c, x, y: np.argmax(x, 1)),
     "ArgMin": ("ArgMin<axis=1, keepdims=0>(x)", lambda c, x, y: np.argmin(x, 1)),
     "ScatterND": (
-        'ScatterND<reduction="add">(x, first_twice, y)',
-        lambda c, x, y: np.stack([x[0] + y[0] + y[1], x[1]]),
+        'ScatterND<reduction="mul">(x, first_twice, y)',
+        lambda c, x, y: np.stack([x[0] * y[0] * y[1], x[1]]),
     ),
     "ScatterElements": (
         'ScatterElements<axis=1, reduction="mul">(x, places, y)',
@@ -97,8 +98,8 @@ def run(proto: onnx.ModelProto, operands: dict[str, Any]) -> Any:
     options = ort.SessionOptions()
     options.log_severity_level = 4
     session = ort.InferenceSession(proto.SerializeToString(), options)
-    read = {value.name for value in session.get_inputs()}
-    return session.run(None, {name: np.asarray(operands[name]) for name in read})[0]
+    host = HostSession(session)
+    return host.run({name: np.asarray(operands[name]) for name in host.inputs})[0]
 
 
 @pytest.mark.parametrize(("operator", "dtype"), CASES)
