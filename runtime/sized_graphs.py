@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from samba_onnx.errors import InputError
+from samba_onnx.pef.fixed_inputs import fixed_arrays
 from samba_onnx.pef.manifest import Graph, Manifest, Symbol
-from samba_onnx.runtime.inputs import InputSpec, fits
+from samba_onnx.runtime.inputs import InputSpec, fits, without_fixed
 
 
 class SizedGraphs:
@@ -29,6 +30,7 @@ class SizedGraphs:
         self._graphs = {graph.name: graph for graph in manifest.graphs}
         self._symbols = {symbol.name: symbol for symbol in manifest.symbols}
         self._bound = manifest.bound_dimensions
+        self._fixed = fixed_arrays(manifest.fixed_inputs)
         self._is_sized = any(graph.model_names for graph in manifest.graphs)
 
     def __bool__(self) -> bool:
@@ -64,8 +66,10 @@ class SizedGraphs:
                 no graph has a size of are left to inputs that have them dynamic.
 
         Raises:
-            InputError: There is none; the message lists those that there are.
+            InputError: There is none; the message lists those that there are. Or an input was fixed as a
+                constant of another value.
         """
+        inputs = without_fixed(self._fixed, inputs)
         known = {bound.name for bound in self._bound}
         for graph in self._graphs.values():
             sizes = {one.name: one.size for one in self._bound if one.graph == graph.name}

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import functools
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -81,6 +80,16 @@ class OriginalModel:
     """Says which kernels of the engine are not used, as they are wrong on this machine; empty where all are."""
     plain: Callable[[], OriginalModel | None] = lambda: None
     """Prepares the same as it stands, without what an engine does for speed: sums have another order then."""
+    constants: Mapping[str, Any] = field(default_factory=dict)
+    """Values of inputs that no caller gives, by name."""
+
+    def with_feeds(self, constants: Mapping[str, Any]) -> OriginalModel:
+        """Return the model with values for some of its inputs, which runs are not given then.
+
+        Args:
+            constants: The values by name of input.
+        """
+        return replace(self, constants=dict(constants))
 
     def run(self, feeds: Mapping[str, Any]) -> dict[str, Any]:
         """Run the model in its own types.
@@ -94,7 +103,7 @@ class OriginalModel:
         Raises:
             ExecutionError: An operator failed; names it.
         """
-        return _run(self.engine, self.computation, feeds, _ORIGINAL)
+        return _run(self.engine, self.computation, {**feeds, **self.constants}, _ORIGINAL)
 
     def run_wide(self, feeds: Mapping[str, Any]) -> dict[str, Any] | None:
         """Run the model in float32, without rounding to whole numbers.
@@ -109,7 +118,7 @@ class OriginalModel:
         if self.wide is None:
             return None
         try:
-            values = _run(self.engine, self.wide, feeds, _ORIGINAL)
+            values = _run(self.engine, self.wide, {**feeds, **self.constants}, _ORIGINAL)
         except ExecutionError:
             return None  # a kernel that float32 lacks; the model itself was run before
         return dict(zip(self.computation.outputs, values.values(), strict=True))
@@ -134,7 +143,7 @@ class OriginalModel:
         ]
         plain = self.plain()
         if plain is not None:
-            others.append((plain, feeds))
+            others.append((plain.with_feeds(self.constants), feeds))
         answers = []
         for model, given in others:
             with contextlib.suppress(ExecutionError):
@@ -168,7 +177,7 @@ def open_original(
     """
     settings = engine_settings(threads, custom_ops=custom_ops)
     source = model if isinstance(model, onnx.ModelProto) else Path(model)
-    as_it_stands = dataclasses.replace(settings, rewriting=Rewriting.NONE)
+    as_it_stands = replace(settings, rewriting=Rewriting.NONE)
 
     def plain() -> OriginalModel | None:
         try:
@@ -177,7 +186,7 @@ def open_original(
             return None
 
     opened = _opened(make_engine(engine, settings), source, wide=wide)
-    return dataclasses.replace(opened, plain=functools.cache(plain))
+    return replace(opened, plain=functools.cache(plain))
 
 
 def _opened(engine: Engine, source: onnx.ModelProto | Path, *, wide: bool) -> OriginalModel:

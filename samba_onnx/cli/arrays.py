@@ -14,7 +14,10 @@ import numpy as np
 import numpy.typing as npt
 
 from samba_onnx.errors import UsageError
-from samba_onnx.runtime.inputs import InputSpec
+from samba_onnx.pef.fixed_inputs import FixedInput, fixed_arrays
+from samba_onnx.pef.manifest import Symbol
+from samba_onnx.program.kinds import SymbolKind
+from samba_onnx.runtime.inputs import InputSpec, without_fixed
 from samba_onnx.safety.files import atomic_output, open_regular, printable
 
 Array = npt.NDArray[Any]
@@ -24,31 +27,52 @@ MAX_JSON_BYTES = 64_000_000
 """Larger arrays belong in ``.npy``."""
 
 
-def read_inputs(texts: Sequence[str], specs: Mapping[str, InputSpec]) -> dict[str, Any]:
+def read_inputs(
+    texts: Sequence[str], specs: Mapping[str, InputSpec], fixed: Sequence[FixedInput] = ()
+) -> dict[str, Any]:
     """Read ``--input`` options.
 
     Args:
         texts: ``NAME=FILE``, or ``FILE.npz`` for all arrays in it.
         specs: What each input must look like, by name.
+        fixed: Inputs that the PEF has as constants. They need not be given, and may have no other value.
 
     Returns:
-        Arrays by input name, checked.
+        Arrays by input name, checked, without those of fixed inputs.
 
     Raises:
         UsageError: An option or file cannot be used, or an input is given twice.
-        InputError: An array does not fit its input.
+        InputError: An array does not fit its input, or is not the constant that the input was fixed to.
     """
     values: dict[str, Any] = {}
+    known = {**specs, **{one.name: InputSpec(_symbol(one)) for one in fixed}}
     for text in texts:
-        name, path = _split(text, specs)
-        arrays = _read_all(path) if name is None else {name: _read_one(path, specs[name])}
+        name, path = _split(text, known)
+        arrays = _read_all(path) if name is None else {name: _read_one(path, known[name])}
         for each, array in arrays.items():
-            if each not in specs:
+            if each not in known:
                 raise UsageError(f"{path} holds {each!r}, which is {_no_input(specs)}")
             if each in values:
                 raise UsageError(f"--input {text}: input {each!r} is given twice")
-            values[each] = specs[each].check(_reinterpreted(array, specs[each]))
-    return values
+            values[each] = known[each].check(_reinterpreted(array, known[each]))
+    return dict(without_fixed(fixed_arrays(fixed), values))
+
+
+def _symbol(fixed: FixedInput) -> Symbol:
+    return Symbol(fixed.name, SymbolKind.INPUT, fixed.type, fixed.shape)
+
+
+def read_array(path: str) -> Array:
+    """Read the array of an ``.npy`` file.
+
+    Args:
+        path: The file.
+
+    Raises:
+        UsageError: It cannot be used.
+    """
+    with open_regular(path, what="constant", error=UsageError) as file:
+        return _read_npy(file, path)
 
 
 def read_shapes(texts: Sequence[str]) -> dict[str, tuple[int, ...]]:

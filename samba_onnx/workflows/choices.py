@@ -7,12 +7,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final, TypeAlias
 
+import onnx_ir as ir
+
 from samba_onnx.errors import UsageError
 from samba_onnx.facts.defaults import DEFAULT_HOST, DEFAULT_LEGALISATION, DEFAULT_PLACEMENT
+from samba_onnx.loading import FixedInputs
 from samba_onnx.passes.order import PipelineOptions
 from samba_onnx.passes.planning.fusion.choosing import FUSING, FusionOptions, chosen_rules
 from samba_onnx.passes.planning.hosts import load_host
 from samba_onnx.passes.planning.legalising import LegalisationOptions
+from samba_onnx.passes.rewrites.interface import dimensions
 from samba_onnx.passes.rewrites.legalisation import all_rules
 from samba_onnx.passes.sharding.programs import ParallelOptions
 from samba_onnx.passes.targets import LOOPING, Target, load_target, with_condition
@@ -25,7 +29,7 @@ from samba_onnx.workflows.sizes import Sizes, each_size
 
 __all__ = [
     "ASSUMED_SIZE", "EVERYTHING", "FUSING", "FusionOptions", "InputShapes", "ParallelOptions", "chosen_options", "chosen_settings",
-    "legalisation_options", "looped_target",
+    "legalisation_options", "looped_target", "with_fixed_inputs",
 ]  # fmt: skip
 
 ASSUMED_SIZE: Final = 1
@@ -142,3 +146,59 @@ def chosen_options(
         PipelineOptions(sizes, input_shapes or {}, assumed, half, chosen)
         for sizes in each_size(dims or {})
     ]
+
+
+def with_fixed_inputs(
+    options: Sequence[PipelineOptions], fixed: FixedInputs, inputs: Sequence[ir.Value]
+) -> list[PipelineOptions]:
+    """Return what the user says of sizes for a model some of whose inputs were fixed as constants.
+
+    Args:
+        options: What was said, of the inputs that became constants, too.
+        fixed: What became constants of the model.
+        inputs: The inputs that are left.
+
+    Raises:
+        UsageError: A size contradicts the shape of a constant.
+    """
+    known = dict(fixed.sizes or {})
+    left = {dim for value in inputs for dim in dimensions(value.shape) or ()}
+    shapes = {record.name: record.shape for record in fixed.records}
+    return [
+        replace(
+            each,
+            dims={
+                name: size
+                for name, size in _joined(each.dims, known).items()
+                if name in left or name not in known
+            },
+            input_shapes=_of_others(each.input_shapes, shapes),
+        )
+        for each in options
+    ]
+
+
+def _joined(dims: Mapping[str, int], known: Mapping[str, int]) -> dict[str, int]:
+    for name, size in known.items():
+        if dims.get(name, size) != size:
+            raise UsageError(
+                f"dimension {printable(name)!r} is given two sizes, {dims[name]} and, by the shape of an input that "
+                f"is fixed as a constant, {size}"
+            )
+    return {**dims, **known}
+
+
+def _of_others(
+    stated: InputShapes, fixed: Mapping[str, tuple[int, ...]]
+) -> dict[str, tuple[int | str | None, ...]]:
+    """Return the shapes that are stated of inputs which are no constants."""
+    for name in stated.keys() & fixed.keys():
+        sizes, shape = stated[name], fixed[name]
+        if len(sizes) != len(shape) or any(
+            isinstance(size, int) and size != length
+            for size, length in zip(sizes, shape, strict=True)
+        ):
+            raise UsageError(
+                f"input {printable(name)!r} is given two shapes, {list(sizes)} and, as a constant, {list(shape)}"
+            )
+    return {name: shape for name, shape in stated.items() if name not in fixed}

@@ -6,13 +6,12 @@ never read to analyse, and copied once, from file to file, to convert.
 
 from __future__ import annotations
 
-import itertools
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from samba_onnx.errors import UsageError
 from samba_onnx.facts.defaults import (
@@ -22,13 +21,12 @@ from samba_onnx.facts.defaults import (
     DEFAULT_PLACEMENT,
     DEFAULT_TARGET,
 )
-from samba_onnx.loading import LoadedModel, load_model, onnx_program
-from samba_onnx.passes.order import PipelineOptions
 from samba_onnx.passes.planning.fusion.choosing import FusionOptions
 from samba_onnx.passes.planning.legalising import LegalisationOptions
 from samba_onnx.passes.sharding.programs import ParallelOptions
 from samba_onnx.passes.targets import Target
 from samba_onnx.pef import Pef, load_pef
+from samba_onnx.pef.fixed_inputs import fixed_arrays
 from samba_onnx.pef.host_summary import HostSummary
 from samba_onnx.pef.manifest import Manifest, SourceModel
 from samba_onnx.pef.sources import Source
@@ -40,13 +38,13 @@ from samba_onnx.workflows.choices import (
     chosen_settings,
     legalisation_options,
 )
+from samba_onnx.workflows.onnx_planning import plan_onnx
 from samba_onnx.workflows.packaging import Trial, package, weight_source
 from samba_onnx.workflows.planning import (
     CompilerSettings,
     PlannedPrograms,
     Progress,
     plan_programs,
-    plan_sizes,
     silent,
 )
 from samba_onnx.workflows.reference_sample import SECONDS, Sample, is_tried, make_sample
@@ -72,6 +70,7 @@ def analyze(
     keep_dynamic: bool = False,
     float16: str | None = None,
     precision: str | None = None,
+    constants: Mapping[str, Any] | None = None,
     parallel: ParallelOptions | None = None,
     progress: Progress | None = None,
 ) -> Manifest:
@@ -90,8 +89,9 @@ def analyze(
         dims: Sizes of dynamic dimensions; several make a graph for each.
         input_shapes: Shapes of inputs by name, as :func:`convert` takes them.
         keep_dynamic: Whether others stay dynamic; otherwise they become 1.
-        float16: The type in which float16 is computed, as :func:`convert` takes it.
-        precision: The types in which float32 is computed, likewise.
+        float16: The type in which float16 is computed, as :func:`convert` takes it; like the following.
+        precision: The types in which float32 is computed.
+        constants: Inputs that are fixed as constants, with their values.
         parallel: For how many RDUs it is cut, and how; None for one RDU.
         progress: Called with the name of each step before it begins.
 
@@ -104,8 +104,8 @@ def analyze(
     where = (target, level, progress, placement, host, legalisation_options(legalise, no_legalise))
     rules = FusionOptions(optimization_rules, default_rules)
     settings = chosen_settings(*where, False, rules, parallel)
-    options = chosen_options(settings.target, dims, input_shapes, keep_dynamic, float16, precision)
-    return _plan_onnx(model, settings, options)[1].manifest
+    sizes = chosen_options(settings.target, dims, input_shapes, keep_dynamic, float16, precision)
+    return plan_onnx(model, settings, sizes, constants)[1].manifest
 
 
 def convert(
@@ -125,6 +125,7 @@ def convert(
     keep_dynamic: bool = False,
     float16: str | None = None,
     precision: str | None = None,
+    constants: Mapping[str, Any] | None = None,
     sample: bool | None = None,
     sample_seconds: float = SECONDS,
     seed: int = 0,
@@ -167,6 +168,9 @@ def convert(
             matrix products and convolutions, ``bf16`` for bfloat16 in all that the model does not
             convert to float32 itself, ``bf16-throughout`` for all. Inputs and outputs stay float32.
             None is ``fp32``.
+        constants: Inputs of the model that are fixed as constants, with their values by name, as
+            ``{"sr": 16000}``: an array of the input's type, or a number, truth value or nested list, which
+            takes it. A run is not given them.
         sample: Whether to run the original model once on seeded random inputs, in a child process
             with limits, to keep inputs and outputs in the PEF for self-tests, and to try whether the
             emulator's engine can prepare what was compiled. None does so unless the weights take
@@ -202,7 +206,7 @@ def convert(
         target, level, progress, placement, host, rules, check_passes, fusion, parallel
     )
     options = chosen_options(settings.target, dims, input_shapes, keep_dynamic, float16, precision)
-    loaded, planned = _plan_onnx(model, settings, options)
+    loaded, planned = plan_onnx(model, settings, options, constants)
     settings.progress("sample")
     # The inputs and outputs of the first graph have the names of the model.
     reference = make_sample(
@@ -214,6 +218,7 @@ def convert(
         seconds=sample_seconds,
         graph=planned.manifest.graphs[0].name,
         custom_ops=libraries,
+        constants=fixed_arrays(planned.manifest.fixed_inputs),
         replaced=any(
             step.name in ("ReplaceFloat16", "ReducePrecision") and step.modified
             for step in planned.manifest.passes
@@ -319,20 +324,6 @@ def analyze_programs(
         target, level, progress, placement, host, legalisation, fusion=fusion, parallel=parallel
     )
     return _plan_torch(programs, name, settings).manifest
-
-
-def _plan_onnx(
-    model: str | os.PathLike[str] | onnx.ModelProto,
-    settings: CompilerSettings,
-    options: Sequence[PipelineOptions],
-) -> tuple[LoadedModel, PlannedPrograms]:
-    settings.progress("load")
-    loaded = load_model(model)
-    # Passes change a model: every other graph begins with one of its own.
-    models = itertools.chain([loaded], (load_model(model) for _ in options[1:]))
-    planned = plan_sizes(lambda: onnx_program(next(models)), options, loaded.summary, settings)
-    notes = (*loaded.notes, *planned.manifest.notes)
-    return loaded, replace(planned, manifest=replace(planned.manifest, notes=notes))
 
 
 def _plan_torch(

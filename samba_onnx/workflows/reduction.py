@@ -29,7 +29,7 @@ from samba_onnx.workflows.output_errors import (
     OutputComparison,
     compare_outputs,
 )
-from samba_onnx.workflows.pieces import ModelPieces
+from samba_onnx.workflows.pieces import ModelPieces, with_open_sizes
 
 MOST_TRIALS: Final = 2000
 """Parts that are tried at most; a model of 10,000 nodes with one guilty node needs some hundred."""
@@ -177,7 +177,7 @@ class Reducer:
         return {name: self._values[name] for name in border if name in self._values}
 
     def _run(self, model: onnx.ModelProto, feeds: Results) -> dict[str, Any]:
-        computation = self._engine.open(model, "a part of the model")
+        computation = self._engine.open(with_open_sizes(model), "a part of the model")
         results = computation.run({name: feeds[name] for name in computation.inputs})
         return dict(zip(computation.outputs, results, strict=True))
 

@@ -21,7 +21,7 @@ from samba_onnx.errors import InvalidModelError, ModelLimitError, UsageError
 from samba_onnx.facts.domains import is_custom
 from samba_onnx.facts.dtypes import tensor_element
 from samba_onnx.facts.operators import Randomness, operators
-from samba_onnx.facts.tolerances import OUTPUT, TIMES_OWN_DISTANCE, rounding_unit
+from samba_onnx.facts.tolerances import OUTPUT, rounding_unit
 from samba_onnx.loading import LoadedModel
 from samba_onnx.passes.rewrites.interface import dimensions
 from samba_onnx.passes.sharding.collectives import CONTENT, SHARDED
@@ -32,7 +32,7 @@ from samba_onnx.program.program import DEFAULT_GRAPH
 from samba_onnx.program.value_types import type_text
 from samba_onnx.safety.files import printable
 from samba_onnx.safety.sampling import SampleRun, run_sample
-from samba_onnx.workflows.element_errors import distance
+from samba_onnx.workflows.own_tolerance import own_tolerance
 from samba_onnx.workflows.rounding_depth import rounding_depth
 from samba_onnx.workflows.sample_inputs import (
     DYNAMIC_SIZE,
@@ -78,6 +78,7 @@ def make_sample(
     seconds: float = SECONDS,
     graph: str = DEFAULT_GRAPH,
     custom_ops: Sequence[str] = (),
+    constants: Mapping[str, npt.NDArray[Any]] | None = None,
     replaced: bool = False,
 ) -> Sample:
     """Run the original model on several sets of inputs and keep what it answered.
@@ -91,6 +92,7 @@ def make_sample(
         seconds: Wall-clock time after which the run is given up.
         graph: Name of the PEF's graph that the rewritten model became.
         custom_ops: Absolute paths of libraries with operators of custom domains.
+        constants: Values of inputs that only the original has.
         replaced: Whether the original has float16 in place of which the rewritten model has another type.
 
     Returns:
@@ -102,22 +104,40 @@ def make_sample(
         InvalidModelError: The model's answer contradicts the outputs that it declares.
         ExecutionError: onnxruntime died of the model or refused it as wrong.
     """
-    if not 0 < seconds < math.inf:
-        raise UsageError(f"sample_seconds is {seconds}: expected a number of seconds above 0")
+    _refuse_no_time(seconds)
     if wanted is False:
         return Sample()
     if reason := _obstacle(model, explicit=wanted is True):
         return _without(reason)
-    trial = functools.partial(run_sample, loaded.source(source), threads=1, seconds=seconds)
-    options = {"custom_ops": custom_ops, "wide": replaced or _is_rounded(model)}
+    options: dict[str, Any] = {
+        "custom_ops": custom_ops,
+        "wide": replaced or _is_rounded(model),
+        "seconds": seconds,
+    }
+    trial = functools.partial(_sampled, loaded.source(source), constants or {}, **options)
     try:
-        inputs, run = _answered(functools.partial(trial, **options), model, seed)
+        inputs, run = _answered(trial, model, seed)
     except (UsageError, KeyError) as error:
         return _without(str(error))
     if run.not_sampled:
         return _without(run.not_sampled)
     _check_runs(model, run, loaded)
     return _kept(inputs, run, graph, seed, rounding_depth(model))
+
+
+def _refuse_no_time(seconds: float) -> None:
+    if not 0 < seconds < math.inf:
+        raise UsageError(f"sample_seconds is {seconds}: expected a number of seconds above 0")
+
+
+def _sampled(
+    source: os.PathLike[str] | onnx.ModelProto,
+    constants: Mapping[str, npt.NDArray[Any]],
+    inputs: Sequence[Mapping[str, npt.NDArray[Any]]],
+    **options: Any,
+) -> SampleRun:
+    """Run the original on what the PEF is given, and on what it has as constants."""
+    return run_sample(source, [{**given, **constants} for given in inputs], threads=1, **options)
 
 
 def is_tried(model: ir.Model, *, wanted: bool | None, custom_ops: Sequence[str] = ()) -> bool:
@@ -202,29 +222,6 @@ def _kept(
             f"reference sample may be off by {absolute:.2g} of the largest number of an output."
         )
     return dataclasses.replace(sample, notes=tuple(notes))
-
-
-def own_tolerance(run: SampleRun) -> float:
-    """Return what an element of float32 may be off as a part of the largest one, by the original's own error.
-
-    Args:
-        run: What the original answered, and what to inputs that nobody can tell from those.
-
-    Returns:
-        That of the type; more where the original is itself further off.
-    """
-    absolute = OUTPUT.absolute
-    for other in run.others:
-        for name, expected in run.outputs[0].items():
-            if expected.dtype not in (np.float32, np.float64) or not expected.size:
-                continue
-            right = expected.astype(np.float64)
-            errors, magnitude = distance(other[name].astype(np.float64), right, right)
-            largest, known = float(magnitude.max()), np.isfinite(errors)
-            if largest and known.any():
-                beyond = TIMES_OWN_DISTANCE * errors[known] - OUTPUT.relative * magnitude[known]
-                absolute = max(absolute, float(beyond.max()) / largest)
-    return absolute
 
 
 def _own_error(run: SampleRun) -> tuple[str, ...]:

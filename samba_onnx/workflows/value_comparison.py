@@ -23,6 +23,7 @@ from samba_onnx.errors import ExecutionError, UsageError
 from samba_onnx.facts.domains import qualified
 from samba_onnx.loading import LoadedModel, load_model
 from samba_onnx.pef import Pef
+from samba_onnx.pef.fixed_inputs import fixed_arrays
 from samba_onnx.pef.manifest import Graph
 from samba_onnx.program.source_location import source_location
 from samba_onnx.runtime.engine.neighbours import moved
@@ -34,7 +35,7 @@ from samba_onnx.workflows.function_comparison import coarseness
 from samba_onnx.workflows.output_errors import ChosenTolerances
 from samba_onnx.workflows.parallel import refuse_several
 from samba_onnx.workflows.pef_values import PefValues, run_once
-from samba_onnx.workflows.pieces import ModelPieces
+from samba_onnx.workflows.pieces import ModelPieces, with_open_sizes
 from samba_onnx.workflows.quantisation_steps import zero_point
 from samba_onnx.workflows.rounding_depth import rounding_depth
 from samba_onnx.workflows.sample_inputs import (
@@ -108,14 +109,18 @@ def _ignore(done: float, total: float) -> None:
 def _feeds(
     pef: Pef, graph: Graph, loaded: LoadedModel, inputs: Mapping[str, Any] | None, seed: int
 ) -> list[tuple[str, Mapping[str, Any]]]:
-    """Return inputs to try: those that were given, or random ones, of small integers at last."""
+    """Return inputs to try: those that were given, or random ones, of small integers at last.
+
+    The original takes those that the PEF has as constants, too; the PEF does not look at them.
+    """
+    constants = fixed_arrays(pef.manifest.fixed_inputs)
     if inputs is not None:
-        return [("the inputs given", inputs)]
+        return [("the inputs given", {**inputs, **constants})]
     specs, title = input_specs(pef, graph), f"random inputs of seed {seed}"
     ranges = input_ranges(loaded.model.graph).or_else(pef_ranges(pef, graph))
     return [
-        (title, random_inputs(specs, seed, ranges)),
-        (f"{title}, integers 0 and 1", random_inputs(specs, seed)),
+        (title, {**random_inputs(specs, seed, ranges), **constants}),
+        (f"{title}, integers 0 and 1", {**random_inputs(specs, seed), **constants}),
     ]
 
 
@@ -272,7 +277,7 @@ class _Stream:
         computed = dict.fromkeys(n for place in places for n in original.nodes[place].output if n)
         outputs = [name for name in computed if self._last.get(name, -1) >= number]
         border = {name: values[name] for name in original.border(places) if name in values}
-        piece = original.piece(places, border, outputs)
+        piece = with_open_sizes(original.piece(places, border, outputs))
         return run_once(self._sides.engine, self._sides.open_original(piece), values)
 
     def _judged(

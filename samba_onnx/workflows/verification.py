@@ -23,6 +23,7 @@ from samba_onnx.errors import ExecutionError, UsageError
 from samba_onnx.facts.defaults import DEFAULT_ENGINE
 from samba_onnx.loading import load_model
 from samba_onnx.pef import Pef, load_pef
+from samba_onnx.pef.fixed_inputs import fixed_arrays
 from samba_onnx.pef.manifest import Graph
 from samba_onnx.program.dataflow import name_of
 from samba_onnx.runtime.sized_graphs import SizedGraphs
@@ -298,6 +299,7 @@ def _trials(
     depth, steps = rounding_depth(model), output_steps(model)
     graphs = pef.manifest.graphs
     sizes = SizedGraphs(pef.manifest)
+    original = original.with_feeds(fixed_arrays(pef.manifest.fixed_inputs))
     if inputs is not None:
         graph = sizes.fitting(inputs) if sizes else graphs[0]
         return [_trial("the inputs given", graph, original, inputs, depth, steps)]

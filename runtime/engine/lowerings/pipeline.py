@@ -15,6 +15,7 @@ from samba_onnx.runtime.engine.lowerings.final_scatters import scatter_stage_in_
 from samba_onnx.runtime.engine.lowerings.input_gradients import multiply_input_gradients
 from samba_onnx.runtime.engine.lowerings.missing_kernels import compute_missing_kernels
 from samba_onnx.runtime.engine.lowerings.node_order import put_results_first
+from samba_onnx.runtime.engine.lowerings.open_branches import open_branches
 from samba_onnx.runtime.engine.lowerings.optimizer_faults import disable_faulty_optimizers
 from samba_onnx.runtime.engine.lowerings.short_expands import concatenate_short_expands
 from samba_onnx.runtime.engine.lowerings.small_convolutions import multiply_small_convolutions
@@ -74,6 +75,12 @@ LOWERINGS: Final[tuple[Lowering, ...]] = (
         "batch statistics",
         "onnxruntime writes new running statistics over those that other nodes and callers read.",
         on_model(copy_running_statistics),
+    ),
+    # Before bfloat16, which loses the types by which it knows tensors.
+    Lowering(
+        "open branches",
+        "onnxruntime refuses a branch that does not fit static sizes, although it is never taken.",
+        on_model(open_branches),
     ),
     Lowering(
         "missing kernels",

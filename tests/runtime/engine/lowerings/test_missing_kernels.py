@@ -128,6 +128,17 @@ def test_a_node_stands_between_casts() -> None:
     assert proto.graph.node[2].input[0] == "c"
 
 
+def test_a_result_whose_type_nobody_declares_has_that_of_the_operands() -> None:
+    proto = parser.parse_model(
+        HEADER
+        + "g (int16[2] x, int16[2] y) => (int16[4] z) { a = Max(x, y) z = Concat<axis=0>(a, x) }"
+    )
+    compute_missing_kernels(proto)
+    x, y = np.array([1, -2], np.int16), np.array([-1, 2], np.int16)
+    wanted = np.concatenate([np.maximum(x, y), x])
+    np.testing.assert_array_equal(run(proto, {"x": x, "y": y}), wanted)
+
+
 def test_subgraphs_are_looked_at_with_the_types_around_them() -> None:
     proto = parser.parse_model(
         HEADER + "g (bool c, int16[2] x, int16[2] y) => (int16[2] z) "
@@ -146,6 +157,14 @@ KEPT = {
     "a domain of somebody else": "g (int16[2] x) => (int16[2] z) { z = other.Max(x) }",
     "a scatter that overwrites": (
         "g (float16[2] x, int64[1,1] i, float16[1] u) => (float16[2] z) { z = ScatterND(x, i, u) }"
+    ),
+    "a scatter that overwrites along an axis": (
+        "g (float16[2,1] x, int64[1,1] i, float16[1,1] u) => (float16[2,1] z) "
+        "{ z = ScatterElements<axis=0>(x, i, u) }"
+    ),
+    "a scatter that says that it overwrites": (
+        "g (float16[2] x, int64[1,1] i, float16[1] u) => (float16[2] z) "
+        '{ z = ScatterND<reduction="none">(x, i, u) }'
     ),
     "an operator without a row": "g (int16[2] x, int16[2] y) => (int16[2] z) { z = Add(x, y) }",
 }
