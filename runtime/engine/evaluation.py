@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import functools
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -90,7 +89,7 @@ class OriginalModel:
         Args:
             constants: The values by name of input.
         """
-        return dataclasses.replace(self, constants=dict(constants))
+        return replace(self, constants=dict(constants))
 
     def run(self, feeds: Mapping[str, Any]) -> dict[str, Any]:
         """Run the model in its own types.
@@ -178,7 +177,7 @@ def open_original(
     """
     settings = engine_settings(threads, custom_ops=custom_ops)
     source = model if isinstance(model, onnx.ModelProto) else Path(model)
-    as_it_stands = dataclasses.replace(settings, rewriting=Rewriting.NONE)
+    as_it_stands = replace(settings, rewriting=Rewriting.NONE)
 
     def plain() -> OriginalModel | None:
         try:
@@ -187,7 +186,7 @@ def open_original(
             return None
 
     opened = _opened(make_engine(engine, settings), source, wide=wide)
-    return dataclasses.replace(opened, plain=functools.cache(plain))
+    return replace(opened, plain=functools.cache(plain))
 
 
 def _opened(engine: Engine, source: onnx.ModelProto | Path, *, wide: bool) -> OriginalModel:

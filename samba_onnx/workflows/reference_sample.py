@@ -21,7 +21,7 @@ from samba_onnx.errors import InvalidModelError, ModelLimitError, UsageError
 from samba_onnx.facts.domains import is_custom
 from samba_onnx.facts.dtypes import tensor_element
 from samba_onnx.facts.operators import Randomness, operators
-from samba_onnx.facts.tolerances import OUTPUT, TIMES_OWN_DISTANCE, rounding_unit
+from samba_onnx.facts.tolerances import OUTPUT, rounding_unit
 from samba_onnx.loading import LoadedModel
 from samba_onnx.passes.rewrites.interface import dimensions
 from samba_onnx.passes.sharding.collectives import CONTENT, SHARDED
@@ -32,7 +32,7 @@ from samba_onnx.program.program import DEFAULT_GRAPH
 from samba_onnx.program.value_types import type_text
 from samba_onnx.safety.files import printable
 from samba_onnx.safety.sampling import SampleRun, run_sample
-from samba_onnx.workflows.element_errors import distance
+from samba_onnx.workflows.own_tolerance import own_tolerance
 from samba_onnx.workflows.rounding_depth import rounding_depth
 from samba_onnx.workflows.sample_inputs import (
     DYNAMIC_SIZE,
@@ -222,29 +222,6 @@ def _kept(
             f"reference sample may be off by {absolute:.2g} of the largest number of an output."
         )
     return dataclasses.replace(sample, notes=tuple(notes))
-
-
-def own_tolerance(run: SampleRun) -> float:
-    """Return what an element of float32 may be off as a part of the largest one, by the original's own error.
-
-    Args:
-        run: What the original answered, and what to inputs that nobody can tell from those.
-
-    Returns:
-        That of the type; more where the original is itself further off.
-    """
-    absolute = OUTPUT.absolute
-    for other in run.others:
-        for name, expected in run.outputs[0].items():
-            if expected.dtype not in (np.float32, np.float64) or not expected.size:
-                continue
-            right = expected.astype(np.float64)
-            errors, magnitude = distance(other[name].astype(np.float64), right, right)
-            largest, known = float(magnitude.max()), np.isfinite(errors)
-            if largest and known.any():
-                beyond = TIMES_OWN_DISTANCE * errors[known] - OUTPUT.relative * magnitude[known]
-                absolute = max(absolute, float(beyond.max()) / largest)
-    return absolute
 
 
 def _own_error(run: SampleRun) -> tuple[str, ...]:

@@ -29,7 +29,9 @@ GRAPHS = tuple(SimpleNamespace(name=name, outputs=("y",)) for name in ("first", 
 
 
 def pef_of(graphs: tuple[Any, ...] = GRAPHS, **more: Any) -> Any:
-    return SimpleNamespace(path="m.pef", manifest=SimpleNamespace(graphs=graphs, **more))
+    return SimpleNamespace(
+        path="m.pef", manifest=SimpleNamespace(graphs=graphs, **{"fixed_inputs": (), **more})
+    )
 
 
 class Opened(NamedTuple):
@@ -137,6 +139,10 @@ def test_values_are_compared_by_roundings_of_their_type_or_as_asked(
 
 class Original:
     """Answers what it was asked, and refuses integers beyond 1."""
+
+    def with_feeds(self, constants: Any) -> Any:
+        assert constants == {}
+        return self
 
     def run_otherwise(self, inputs: Any, *, wide: bool = False) -> Any:
         return ()
