@@ -132,23 +132,38 @@ def _lift_weights(context: PassContext) -> ir.passes.PassBase:
 
 _INFER = PassEntry(lambda context: InferShapesPass(), static_outputs=True)
 
-_SIMPLIFY: tuple[PassEntry, ...] = (
-    _plain(FoldShapesPass),
-    _plain(FoldConstantsPass),
-    _plain(InlineBranchesPass),
-    # Before: a Scan that is computed at once is no steps. Not for training: modules loop as the model does.
-    _plain(BatchScansPass, training=False),
-    PassEntry(lambda context: UnrollLoopsPass(context.target), training=False),
-    _plain(UnpackSequencesPass),  # behind: steps write into sequences
-    _plain(SimplifyConcatsPass),
-    _plain(DropZeroStatesPass),
-    _plain(RemoveNoopsPass),
-    # Before nodes: equal operands make equal nodes. Not for training: what is equal now is
-    # trained apart, or holds state of its own.
-    _plain(MergeInitializersPass, training=False),
-    _plain(MergeNodesPass, training=False),
-    _plain(RemoveUnusedNodesPass),
-)
+
+def _unroll_first(context: PassContext) -> ir.passes.PassBase:
+    # Bodies keep the types that they have: a precision is reduced in the steps, as far as these are unrolled.
+    keeps = context.target.repeats_bodies and context.options.precision.is_own
+    return UnrollLoopsPass(context.target, keeps_long=keeps)
+
+
+def _unroll(context: PassContext) -> ir.passes.PassBase:
+    return UnrollLoopsPass(context.target, keeps_long=context.target.repeats_bodies)
+
+
+def _simplify(unroll: Callable[[PassContext], ir.passes.PassBase]) -> tuple[PassEntry, ...]:
+    return (
+        _plain(FoldShapesPass),
+        _plain(FoldConstantsPass),
+        _plain(InlineBranchesPass),
+        # Before: a Scan that is computed at once is no steps. Not for training: modules loop as the model does.
+        _plain(BatchScansPass, training=False),
+        PassEntry(unroll, training=False),
+        _plain(UnpackSequencesPass),  # behind: steps write into sequences
+        _plain(SimplifyConcatsPass),
+        _plain(DropZeroStatesPass),
+        _plain(RemoveNoopsPass),
+        # Before nodes: equal operands make equal nodes. Not for training: what is equal now is
+        # trained apart, or holds state of its own.
+        _plain(MergeInitializersPass, training=False),
+        _plain(MergeNodesPass, training=False),
+        _plain(RemoveUnusedNodesPass),
+    )
+
+
+_SIMPLIFY = _simplify(_unroll)
 
 _EXPAND: tuple[PassEntry, ...] = (
     # Before: bodies may be left. What it expands may make outputs known.
@@ -183,7 +198,7 @@ PIPELINE: tuple[PassEntry, ...] = (
     # Before anything is folded: what is computed from constants is rounded as what runs is. Behind the
     # conversion, which sees to it that Cast names its type by a number.
     PassEntry(lambda context: ReplaceFloat16Pass(context.options.float16), training=False),
-    *_only_running(_SIMPLIFY),  # weights that will be trained are initializers still
+    *_only_running(_simplify(_unroll_first)),  # weights that will be trained are initializers still
     _plain(ExpandBlockedLayoutsPass),
     *_EXPAND,  # after inference: bodies depend on types
     *_EXPAND,

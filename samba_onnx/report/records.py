@@ -85,6 +85,18 @@ class Coverage:
 
 
 @record
+class RepeatedBodyReport:
+    """A body that a section executes step by step."""
+
+    node: str
+    """Name of the node that carries it."""
+    steps: int
+    """How often one execution of the section executes it."""
+    operators: dict[str, int]
+    """Nodes of the body by operator."""
+
+
+@record
 class SectionReport:
     """One section."""
 
@@ -115,6 +127,8 @@ class SectionReport:
     """Seconds by part; compute and both kinds of traffic go on at the same time."""
     rule: str = ""
     """The rule of fusion that it is one section for; empty where none is."""
+    repeated: tuple[RepeatedBodyReport, ...] = ()
+    """The bodies that it repeats; its operations and its time are of all steps."""
 
 
 @record

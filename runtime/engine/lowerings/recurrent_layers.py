@@ -1,0 +1,287 @@
+"""Bodies that are steps of an LSTM, GRU or RNN, handed to onnxruntime's kernels of these.
+
+A section repeats a body step by step, which onnxruntime does, too, with a dozen kernels a step: 1.4 to 14 times as long
+as its own LSTM takes for all of it. Where a body is exactly a step of such a layer, and what it reads step by step is
+the product of an input with weights, the layer computes the same from that input.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+import onnx
+
+from samba_onnx.runtime.engine.lowerings.graph_view import GraphView, is_operator, remove_unread
+from samba_onnx.runtime.engine.lowerings.nodes import Nodes, default_version
+from samba_onnx.runtime.engine.lowerings.step_expressions import (
+    Bindings,
+    Expression,
+    any_value,
+    body_expressions,
+    matches,
+    op,
+    piece,
+)
+
+_OLDEST: Final = 13
+"""Version from which sizes of Split and axes of Squeeze are operands."""
+
+_HIDDEN: Final[Expression] = ("input", 0)
+_CELL: Final[Expression] = ("input", 1)
+
+
+@dataclass(frozen=True)
+class _Layer:
+    """A recurrent layer as a body of it is written."""
+
+    operator: str
+    gates: int
+    states: tuple[Expression, ...]
+    """What a step returns as its next states, hidden state first; what is not known of it is bound by name."""
+    weights: tuple[str, ...]
+    """Names of the weights of the recurrence in it, side by side in the order of the gates."""
+    late_bias: bool = False
+    """Whether the bias of the last gate's recurrence is added in the step."""
+    attributes: Mapping[str, object] = field(default_factory=dict)
+
+
+def lower_recurrent_layers(model: onnx.ModelProto) -> dict[str, str]:
+    """Hand repeated bodies that are steps of recurrent layers to kernels of these.
+
+    1. A Scan of the main graph whose body returns the states of an LSTM, GRU or RNN with ONNX's own activations, and
+       the hidden state of every step, if anything of all steps; in one direction for all that it reads and writes.
+    2. It reads one value step by step, in float32: a product with weights, with or without a bias, or a piece of one.
+
+    Args:
+        model: Is changed in place.
+
+    Returns:
+        Why Scans stay what they are, by the name of their first result.
+    """
+    reasons: dict[str, str] = {}
+    graph = model.graph
+    scans = [node for node in graph.node if is_operator(node, "Scan")]
+    if not scans or default_version(model) < _OLDEST:
+        return reasons
+    view = GraphView(graph)
+    replaced: dict[int, list[onnx.NodeProto]] = {}
+    for node in scans:
+        made = _lowered(node, view)
+        if isinstance(made, str):
+            reasons[node.output[0]] = made
+        else:
+            replaced[id(node)] = made
+    if replaced:
+        _replace(graph, replaced)
+    return reasons
+
+
+def _replace(graph: onnx.GraphProto, replaced: Mapping[int, Sequence[onnx.NodeProto]]) -> None:
+    """Put layers in the place of Scans, and drop what only these read."""
+    nodes: list[onnx.NodeProto] = []
+    unread: list[str] = []
+    for node in graph.node:
+        made = replaced.get(id(node))
+        nodes.extend([node] if made is None else made)
+        unread.extend([] if made is None else node.input)
+    del graph.node[:]
+    graph.node.extend(nodes)
+    remove_unread(graph, unread)
+
+
+def _lowered(node: onnx.NodeProto, view: GraphView) -> list[onnx.NodeProto] | str:
+    """Return the nodes that take the place of a Scan; why none do, in words."""
+    attributes = {attribute.name: attribute for attribute in node.attribute}
+    body = attributes["body"].g
+    count = attributes["num_scan_inputs"].i
+    states = len(node.input) - count
+    # Case 1.
+    if count != 1 or not 0 < states <= 2 or len(node.output) - states > 1:
+        return "its steps read or write more than a recurrent layer does"
+    ways = {way for name in _DIRECTIONS if name in attributes for way in attributes[name].ints}
+    given = [name for name in _DIRECTIONS if name in attributes and attributes[name].ints]
+    if len(ways) > 1 or (ways == {1} and len(given) < 1 + len(node.output) - states):
+        return "it reads and writes in different directions"
+    if any(any(attributes[name].ints) for name in _AXES if name in attributes):
+        return "it reads or writes along another axis than the first"
+    shape = view.shapes.get(node.input[states], ())
+    state = view.shapes.get(node.input[0], ())
+    if len(shape) != 3 or len(state) != 2:
+        return "shapes of what it reads are not known"
+    found = _layer(body, view, states, state[1], shape[2])
+    if found is None:
+        return "its body is no step of a layer that onnxruntime has"
+    # Case 2.
+    source = _source(node.input[states], view)
+    if source is None or view.types.get(node.input[states]) != onnx.TensorProto.FLOAT:
+        return "what it reads step by step is no product with weights in float32"
+    return _written(node, *found, source, sizes=(state[1], shape[2]), backwards=ways == {1})
+
+
+_DIRECTIONS: Final = ("scan_input_directions", "scan_output_directions")
+_AXES: Final = ("scan_input_axes", "scan_output_axes")
+
+
+def _layer(
+    body: onnx.GraphProto, view: GraphView, states: int, hidden: int, width: int
+) -> tuple[_Layer, Bindings] | None:
+    """Return the layer whose step a body is, with what it reads from outside."""
+    outputs = body_expressions(body, view)
+    if outputs is None or any(value != outputs[0] for value in outputs[states:]):
+        return None
+    for layer in _layers(hidden):
+        bound: Bindings | None = {}
+        if len(layer.states) != states or layer.gates * hidden != width:
+            continue
+        for pattern, value in zip(layer.states, outputs[:states], strict=True):
+            bound = None if bound is None else matches(pattern, value, bound)
+        if bound is not None:
+            return layer, bound
+    return None
+
+
+def _layers(hidden: int) -> list[_Layer]:
+    """Return all layers of a size, as their steps are written."""
+    return [_lstm(hidden), *_grus(hidden), _rnn("Tanh"), _rnn("Relu")]
+
+
+def _rnn(activation: str) -> _Layer:
+    total = op("Add", ("input", 1), op("MatMul", _HIDDEN, any_value("weights")))
+    names = {"activations": [activation]}
+    return _Layer("RNN", 1, (op(activation, total),), ("weights",), attributes=names)
+
+
+def _lstm(hidden: int) -> _Layer:
+    total = op("Add", ("input", 2), op("MatMul", _HIDDEN, any_value("weights")))
+    three = (hidden,) * 3
+    gates = op("Sigmoid", piece(total, 0, (3 * hidden, hidden)))
+    taken, shown, kept = (piece(gates, place, three) for place in range(3))
+    candidate = op("Tanh", piece(total, 1, (3 * hidden, hidden)))
+    cell = op("Add", op("Mul", kept, _CELL), op("Mul", taken, candidate))
+    return _Layer("LSTM", 4, (op("Mul", shown, op("Tanh", cell)), cell), ("weights",))
+
+
+def _grus(hidden: int) -> list[_Layer]:
+    """Return both GRUs: with the reset before the product, or after it, with and without a bias there."""
+    parts, pair = (2 * hidden, hidden), (hidden, hidden)
+    read: Expression = ("input", 1)
+    recurrent = op("MatMul", _HIDDEN, any_value("gates"))
+    gates = op("Sigmoid", op("Add", piece(read, 0, parts), recurrent))
+    update, reset = piece(gates, 0, pair), piece(gates, 1, pair)
+    plain = op("MatMul", _HIDDEN, any_value("candidate"))
+    forms = [
+        (op("MatMul", op("Mul", reset, _HIDDEN), any_value("candidate")), 0, False),
+        (op("Mul", reset, plain), 1, False),
+        (op("Mul", reset, op("Add", plain, any_value("bias"))), 1, True),
+    ]
+    layers = []
+    for contribution, after, late in forms:
+        candidate = op("Tanh", op("Add", piece(read, 1, parts), contribution))
+        fresh = op("Mul", op("Sub", ("number", 1.0), update), candidate)
+        state = op("Add", fresh, op("Mul", update, _HIDDEN))
+        names = {"linear_before_reset": after}
+        layers.append(_Layer("GRU", 3, (state,), ("gates", "candidate"), late, names))
+    return layers
+
+
+@dataclass(frozen=True)
+class _Source:
+    """What a value of all steps is the product of."""
+
+    value: str
+    weights: str
+    bias: str
+    """Empty where there is none."""
+    columns: tuple[int, int] | None = None
+    """Which columns of weights and bias it takes; None for all of them."""
+
+
+def _source(name: str, view: GraphView) -> _Source | None:
+    """Return the input, weights and bias that a value comes from."""
+    columns = None
+    split = view.maker(name, "Split")
+    if split is not None:
+        # Products of one input with several weights are one product.
+        sizes = view.integers(split.input[1]) if len(split.input) > 1 else None
+        axis = next((item.i for item in split.attribute if item.name == "axis"), 0)
+        if sizes is None or axis not in (2, -1):
+            return None
+        place = list(split.output).index(name)
+        columns = (sum(sizes[:place]), sum(sizes[: place + 1]))
+        name = split.input[0]
+    bias, addition = "", view.maker(name, "Add")
+    if addition is not None:
+        # The product is the operand of three dimensions.
+        ranks = [len(view.shapes.get(operand, ())) for operand in addition.input]
+        if sorted(ranks) != [1, 3]:
+            return None
+        name, bias = addition.input[ranks.index(3)], addition.input[ranks.index(1)]
+    product = view.maker(name, "MatMul")
+    if product is None:
+        return None
+    value, weights = product.input
+    if len(view.shapes.get(value, ())) != 3 or len(view.shapes.get(weights, ())) != 2:
+        return None
+    return _Source(value, weights, bias, columns)
+
+
+def _written(
+    node: onnx.NodeProto,
+    layer: _Layer,
+    bound: Bindings,
+    source: _Source,
+    *,
+    sizes: tuple[int, int],
+    backwards: bool,
+) -> list[onnx.NodeProto]:
+    """Return a layer with what it reads and returns brought into the form of its operator.
+
+    Args:
+        node: The Scan.
+        layer: What its body is a step of.
+        bound: What the body reads from outside.
+        source: What it reads step by step.
+        sizes: Elements of the hidden state, and of all gates.
+        backwards: Whether it begins at the end of the sequence.
+    """
+    build, (hidden, width) = Nodes(f"{node.output[0]}.layer"), sizes
+    first = build.integers(0)
+    weights, bias = source.weights, source.bias
+    if source.columns is not None:
+        start, end = (build.integers(place) for place in source.columns)
+        weights = build.make("Slice", [weights, start, end, build.integers(1)])
+        bias = bias and build.make("Slice", [bias, start, end, first])
+
+    def turned(value: str) -> str:
+        return build.make("Unsqueeze", [build.make("Transpose", [value], perm=[1, 0]), first])
+
+    recurrence = [bound[name] for name in layer.weights]
+    if len(recurrence) > 1:
+        recurrence = [build.make("Concat", recurrence, axis=1)]
+    bias = bias or build.constant(np.zeros(width, np.float32))
+    late = [bound["bias"]] if layer.late_bias else []
+    zeros = build.constant(np.zeros(width - len(late) * hidden, np.float32))
+    biases = build.make("Concat", [bias, zeros, *late], axis=0)
+    states = [build.make("Unsqueeze", [name, first]) for name in node.input[: len(layer.states)]]
+    names = [f"{node.output[0]}.layer.{name}" for name in ("all", "hidden", "cell")]
+    build.nodes.append(
+        onnx.helper.make_node(
+            layer.operator,
+            [source.value, turned(weights), turned(recurrence[0]),
+             build.make("Unsqueeze", [biases, first]), "", *states],
+            names[: 1 + len(layer.states)],
+            name=f"{node.output[0]}.layer",
+            hidden_size=hidden,
+            direction="reverse" if backwards else "forward",
+            **layer.attributes,
+        )
+    )  # fmt: skip
+    for result, name in zip(node.output, names[1 : 1 + len(layer.states)], strict=False):
+        if result:
+            build.make("Squeeze", [name, first], result=result)
+    if len(node.output) > len(layer.states) and node.output[-1]:
+        build.make("Squeeze", [names[0], build.integers(1)], result=node.output[-1])
+    return build.nodes
