@@ -35,8 +35,9 @@ from samba_onnx.passes.planning.fusion.patterns import NO_RULES, FusionRules
 from samba_onnx.passes.planning.origins import by_operator
 from samba_onnx.passes.planning.partitioning import Group, Home
 from samba_onnx.passes.planning.products import looked_up, stationary, units_of
+from samba_onnx.passes.planning.traffic import data_reads
 from samba_onnx.passes.sharding.collectives import is_collective
-from samba_onnx.program.dataflow import Dataflow, implicit_inputs, is_weight
+from samba_onnx.program.dataflow import Dataflow, is_weight
 from samba_onnx.program.repetition import repetition
 
 if TYPE_CHECKING:
@@ -138,30 +139,6 @@ def sram_bytes(nodes: Sequence[ir.Node], target: Target) -> int:
     for position in range(len(nodes)):
         window.extend(position)
     return window.bytes()
-
-
-def data_reads(node: ir.Node, target: Target) -> list[ir.Value]:
-    """Return the operands that a node on the RDU reads from memory, each once.
-
-    Args:
-        node: A node that the target supports.
-        target: The device.
-
-    Returns:
-        The operands without the compile-time constants that become part of the section.
-    """
-    static = target.static_inputs(node)
-    operands = [
-        value
-        for position, value in enumerate(node.inputs)
-        if value is not None and not (position in static and is_weight(value))
-    ]
-    outer = implicit_inputs(node)
-    repeated = repetition(node)
-    if repeated is not None:  # sizes and axes are part of a body as they are of a section
-        data = {value for inner in repeated.body for value in data_reads(inner, target)}
-        outer = tuple(value for value in outer if value in data)
-    return list(dict.fromkeys([*operands, *outer]))
 
 
 def _body_bytes(node: ir.Node, target: Target) -> int:

@@ -96,7 +96,7 @@ class _Direction:
 @legalises(
     "RNN",
     name="rnn",
-    makes="a step of MatMul, Add and activation for each element of the sequence",
+    makes="a product for all steps, and a Scan of MatMul, Add and activation",
     needs=_LIMITS,
     numbers=_NUMBERS,
 )
@@ -120,7 +120,7 @@ def rnn(draft: Draft) -> list[ir.Value | None]:
 @legalises(
     "GRU",
     name="gru",
-    makes="a step of MatMul, Add, gates and a mixture for each element of the sequence",
+    makes="a product for all steps, and a Scan of MatMul, Add, gates and a mixture",
     needs=_LIMITS,
     numbers=_NUMBERS,
 )
@@ -162,7 +162,7 @@ def gru(draft: Draft) -> list[ir.Value | None]:
 @legalises(
     "LSTM",
     name="lstm",
-    makes="a step of MatMul, Add, gates and a cell for each element of the sequence",
+    makes="a product for all steps, and a Scan of MatMul, Add, gates and a cell",
     needs=_LIMITS,
     numbers=_NUMBERS,
 )
@@ -273,9 +273,9 @@ class _Masks:
     """Which steps are part of which sequence of a batch."""
 
     inside: ir.Value
-    """Of shape (steps, batch, 1), for all steps at once."""
+    """Whether a step is within a sequence, of shape (steps, batch, 1)."""
     filled: ir.Value
-    """Of shape (batch, 1): the sequences that have any."""
+    """Whether a sequence has any step, of shape (batch, 1)."""
 
 
 def _masks(draft: Draft, steps: int) -> _Masks | None:

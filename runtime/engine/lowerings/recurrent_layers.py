@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import onnx
@@ -45,7 +45,7 @@ class _Layer:
     """Names of the weights of the recurrence in it, side by side in the order of the gates."""
     late_bias: bool = False
     """Whether the bias of the last gate's recurrence is added in the step."""
-    attributes: Mapping[str, object] = field(default_factory=dict)
+    attributes: Mapping[str, Any] = field(default_factory=dict)
 
 
 def lower_recurrent_layers(model: onnx.ModelProto) -> dict[str, str]:
@@ -248,40 +248,53 @@ def _written(
         backwards: Whether it begins at the end of the sequence.
     """
     build, (hidden, width) = Nodes(f"{node.output[0]}.layer"), sizes
+    states = len(layer.states)
+    names = [f"{node.output[0]}.layer.{name}" for name in ("all", "hidden", "cell")]
+    first = build.integers(0)
+    operands = _operands(build, layer, bound, source, hidden, width)
+    begins = [build.make("Unsqueeze", [name, first]) for name in node.input[:states]]
+    build.nodes.append(
+        onnx.helper.make_node(
+            layer.operator,
+            [source.value, *operands, "", *begins],
+            names[: 1 + states],
+            name=f"{node.output[0]}.layer",
+            hidden_size=hidden,
+            direction="reverse" if backwards else "forward",
+            **layer.attributes,
+        )
+    )
+    for result, name in zip(node.output, names[1 : 1 + states], strict=False):
+        if result:
+            build.make("Squeeze", [name, first], result=result)
+    if len(node.output) > states and node.output[-1]:
+        build.make("Squeeze", [names[0], build.integers(1)], result=node.output[-1])
+    return build.nodes
+
+
+def _operands(
+    build: Nodes, layer: _Layer, bound: Bindings, source: _Source, hidden: int, width: int
+) -> list[str]:
+    """Write weights of input and recurrence, and biases, as a layer of one direction has them.
+
+    All but what the model computes from its inputs is constant, and onnxruntime folds it when it makes a session.
+    """
     first = build.integers(0)
     weights, bias = source.weights, source.bias
     if source.columns is not None:
         start, end = (build.integers(place) for place in source.columns)
         weights = build.make("Slice", [weights, start, end, build.integers(1)])
         bias = bias and build.make("Slice", [bias, start, end, first])
-
-    def turned(value: str) -> str:
-        return build.make("Unsqueeze", [build.make("Transpose", [value], perm=[1, 0]), first])
-
     recurrence = [bound[name] for name in layer.weights]
     if len(recurrence) > 1:
         recurrence = [build.make("Concat", recurrence, axis=1)]
+    turned = [
+        build.make("Unsqueeze", [build.make("Transpose", [value], perm=[1, 0]), first])
+        for value in (weights, recurrence[0])
+    ]
     bias = bias or build.constant(np.zeros(width, np.float32))
+    # The bias of the recurrence is part of that of the input, but where a reset gate stands between them.
     late = [bound["bias"]] if layer.late_bias else []
     zeros = build.constant(np.zeros(width - len(late) * hidden, np.float32))
     biases = build.make("Concat", [bias, zeros, *late], axis=0)
-    states = [build.make("Unsqueeze", [name, first]) for name in node.input[: len(layer.states)]]
-    names = [f"{node.output[0]}.layer.{name}" for name in ("all", "hidden", "cell")]
-    build.nodes.append(
-        onnx.helper.make_node(
-            layer.operator,
-            [source.value, turned(weights), turned(recurrence[0]),
-             build.make("Unsqueeze", [biases, first]), "", *states],
-            names[: 1 + len(layer.states)],
-            name=f"{node.output[0]}.layer",
-            hidden_size=hidden,
-            direction="reverse" if backwards else "forward",
-            **layer.attributes,
-        )
-    )  # fmt: skip
-    for result, name in zip(node.output, names[1 : 1 + len(layer.states)], strict=False):
-        if result:
-            build.make("Squeeze", [name, first], result=result)
-    if len(node.output) > len(layer.states) and node.output[-1]:
-        build.make("Squeeze", [names[0], build.integers(1)], result=node.output[-1])
-    return build.nodes
+    return [*turned, build.make("Unsqueeze", [biases, first])]
