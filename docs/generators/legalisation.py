@@ -77,9 +77,9 @@ of the Scan. A Scan runs on the RDU if
 3. the target runs every node of the body, with its types and shapes there; what it lacks, rules write within the body;
 4. the body fits on the chip at once, by compute units and by memory.
 
-Nothing is assumed to overlap between steps: one waits for the states of the one before ([timing.md](timing.md#repeated-bodies)). Where all
-steps together are at most 96 nodes, they stand one behind the other all the same: so many operators share a section on every target, so
-that nothing is gained by a repetition, which is assumed, while steps of ordinary operators are documented. So are the steps where a
+Nothing is assumed to overlap between steps: one waits for the states of the one before ([timing.md](timing.md#repeated-bodies)). One or two steps
+of a Scan, and those of a Loop that have at most 96 nodes together, stand one behind the other all the same: no launch is saved there by a
+repetition, and what a Loop computes from the number of a step becomes constant. So are the steps where a
 body does not qualify, or the target repeats none, within the same 4,096 nodes; there, and where `--precision` reduces types, which it does
 in steps and not in bodies, loops of whose bodies the target has every operator are unrolled before the rules are looked at, whatever that
 costs. Recurrent layers compute in the precision that was asked for in any case: their bodies are written in it.

@@ -16,15 +16,20 @@ from samba_onnx.program.dataflow import each_node
 from samba_onnx.program.repetition import repetition
 
 SHORT: Final = 96
-"""Nodes up to which all steps together stand one behind the other even where the target repeats bodies. So many
-operators share a section of every target, so that to repeat a body saves no launch; and that steps are ordinary
-operators is documented, while that a section repeats a body is assumed."""
+"""Nodes up to which all steps of a Loop stand one behind the other even where the target repeats bodies. A step knows
+its number, by which much of it may be constant, and so many operators share a section of every target: to repeat a
+body would save no launch."""
+FEW_STEPS: Final = 2
+"""Steps up to which those of a Scan do. All of its steps are alike, so that nothing of them gets constant, and no plan is
+shorter with the steps than with the body."""
 
 
 def is_short(node: ir.Node) -> bool:
     """Return whether the steps of a Loop or Scan are so few that they stand one behind the other in any case."""
     body, steps = node.attributes["body"].as_graph(), _constant_steps(node)
-    return steps is not None and _nodes(steps, body) <= SHORT
+    if steps is None:
+        return False
+    return steps <= FEW_STEPS if node.op_type == "Scan" else _nodes(steps, body) <= SHORT
 
 
 def _constant_steps(node: ir.Node) -> int | None:

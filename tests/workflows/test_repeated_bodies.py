@@ -21,8 +21,7 @@ from tests.passes.rewrites.legalisation.test_recurrence import GATES
 
 ON_RDU: dict[str, Any] = {"legalise": "all", "placement": "strict"}
 """Layers of these sizes take less time on the CPU; what is looked at is how they run on the RDU."""
-LENGTHS = {"RNN": (32, 64, 256, 1024), "GRU": (16, 64, 256, 1024), "LSTM": (16, 64, 256, 1024)}
-"""From where a layer is long enough to be repeated."""
+LENGTHS = (16, 64, 256, 1024)
 
 
 def numbers(*shape: int, seed: int) -> np.ndarray:
@@ -140,7 +139,7 @@ def test_a_body_in_bfloat16_rounds_as_its_steps_do(operator: str, tmp_path: Path
 @pytest.mark.parametrize("level", ["o0", "o1", "o3"])
 def test_nothing_but_work_grows_with_the_length(operator: str, level: str, tmp_path: Path) -> None:
     counts, work = [], []
-    for steps in LENGTHS[operator]:
+    for steps in LENGTHS:
         path = tmp_path / f"{steps}.pef"
         model = layer(operator, steps, direction="bidirectional")
         with samba_onnx.convert(model, path, **ON_RDU, level=level, sample=False) as pef:
@@ -154,8 +153,8 @@ def test_nothing_but_work_grows_with_the_length(operator: str, level: str, tmp_p
     sizes, flops = zip(*work, strict=True)
     # What tells the lengths apart is a few digits in the manifest.
     assert max(sizes) - min(sizes) < 1000
-    first = LENGTHS[operator][0]
-    assert flops == tuple(flops[0] * steps // first for steps in LENGTHS[operator])
+    first = LENGTHS[0]
+    assert flops == tuple(flops[0] * steps // first for steps in LENGTHS)
 
 
 def test_a_target_that_denies_it_unrolls(tmp_path: Path) -> None:
@@ -177,8 +176,11 @@ def test_the_assumption_is_listed() -> None:
     assert (one.value, one.unit) == (1.0, "yes or no")
 
 
-def test_short_layers_become_their_steps(tmp_path: Path) -> None:
-    assert steps_of(check(layer("RNN", 8), tmp_path)) == []
+@pytest.mark.parametrize(("steps", "repeated"), [(2, []), (3, [3])])
+def test_two_steps_stand_one_behind_the_other(
+    steps: int, repeated: list[int], tmp_path: Path
+) -> None:
+    assert steps_of(check(layer("RNN", steps), tmp_path)) == repeated
 
 
 @pytest.mark.parametrize("parallelism", ["weight", "batch"])

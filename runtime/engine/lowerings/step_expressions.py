@@ -19,8 +19,6 @@ Bindings: TypeAlias = dict[str, str]
 """Names of values from outside by the keys of a pattern."""
 
 _SYMMETRIC: Final = frozenset({"Add", "Mul"})
-_PLAIN: Final = frozenset({"Add", "MatMul", "Mul", "Relu", "Sigmoid", "Sub", "Tanh"})
-"""Operators without attributes, of which expressions are made."""
 _MOST_NODES: Final = 32
 """No step of a recurrent layer has more; expressions of larger bodies are not looked at."""
 
@@ -41,7 +39,7 @@ def any_value(key: str) -> Expression:
 
 
 def body_expressions(body: onnx.GraphProto, outer: GraphView) -> list[Expression] | None:
-    """Return the results of a body as expressions; None for one with other operators than recurrent layers have.
+    """Return the results of a body as expressions; None for one of operators with attributes, or several results.
 
     Args:
         body: The body of a Scan.
@@ -70,7 +68,7 @@ def body_expressions(body: onnx.GraphProto, outer: GraphView) -> list[Expression
                 return None
             for place, name in enumerate(node.output):
                 known[name] = piece(read(node.input[0]), place, tuple(sizes))
-        elif node.op_type in _PLAIN:
+        elif not node.attribute and len(node.output) == 1:
             known[node.output[0]] = op(node.op_type, *map(read, node.input))
         else:
             return None

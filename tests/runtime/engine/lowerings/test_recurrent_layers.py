@@ -10,7 +10,6 @@ import onnx_ir as ir
 import pytest
 from onnx import parser
 
-from samba_onnx.passes.rewrites import loop_steps
 from samba_onnx.passes.rewrites.fix_names import FixNamesPass
 from samba_onnx.passes.rewrites.infer_shapes import InferShapesPass
 from samba_onnx.passes.rewrites.legalisation.legalise import LegalisePass
@@ -33,9 +32,7 @@ def repeated(operator: str, *, merges: bool = False, **options: Any) -> tuple[on
         proto.graph.input.remove(value)
     model = ir.from_proto(proto)
     InferShapesPass()(model)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(loop_steps, "SHORT", 0)
-        assert LegalisePass(Everything())(model).modified
+    assert LegalisePass(Everything())(model).modified
     for rewrite in (MergeLinearsPass(),) if merges else ():
         for value in model.graph.initializers.values():
             value.meta["samba_onnx.weight"] = True
