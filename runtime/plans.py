@@ -25,6 +25,7 @@ from samba_onnx.runtime.residency import Residency, sharers
 from samba_onnx.runtime.schedule import NO_CUTS, GraphSchedule, Step, exchanges
 from samba_onnx.runtime.selection import (
     Sweep,
+    forward_reads,
     section_types_of,
     select_sweeps,
 )
@@ -54,6 +55,8 @@ class RunPlan:
     """Residents whose values the host knows."""
     section_types: frozenset[SectionType]
     """Types of the sections and fallbacks that it executes."""
+    forward_reads: frozenset[str]
+    """What those of type FWD read, argins among it."""
     reductions: ReductionPlan | None = None
     """What it does with the gradients that replicas share; None where it touches none."""
 
@@ -284,16 +287,17 @@ class RunPlanner:
             refuse_partial_steps(schedule, needs, types)
         outputs = schedule.graph.outputs
         return RunPlan(
-            schedule,
-            bound,
-            needs,
-            outputs if whole else tuple(name for name in outputs if name in results),
-            results,
-            lost,
-            whole,
-            self._fixed,
-            types,
-            reductions,
+            schedule=schedule,
+            steps=bound,
+            needs=needs,
+            outputs=outputs if whole else tuple(name for name in outputs if name in results),
+            results=results,
+            lost=lost,
+            whole=whole,
+            fixed=self._fixed,
+            section_types=types,
+            forward_reads=forward_reads(schedule.stages, sweeps),
+            reductions=reductions,
         )
 
     def _flow(

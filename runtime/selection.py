@@ -84,6 +84,21 @@ def section_types_of(
     return frozenset(stages[call.stage].type for calls in sweeps for call in calls)
 
 
+def forward_reads(
+    stages: Mapping[int, Section | Fallback], sweeps: Sequence[Sweep]
+) -> frozenset[str]:
+    """Return what the forward sections and fallbacks of sweeps read, argins among it.
+
+    Args:
+        stages: Sections and fallbacks of the PEF, by id.
+        sweeps: What is executed.
+    """
+    executed = (stages[call.stage] for calls in sweeps for call in calls)
+    return frozenset(
+        name for stage in executed if stage.type is SectionType.FWD for name in stage.inputs
+    )
+
+
 def type_names(section_types: SectionTypes) -> list[str]:
     """Return names of section types in capital letters, in their order; none for None.
 

@@ -82,7 +82,8 @@ samba-port exec logreg.py run --pef=out/logreg/logreg.pef
 python -m samba_onnx.sambaflow logreg.py run --pef=out/logreg/logreg.pef
 ```
 
-or, in a test suite, after `samba_onnx.sambaflow.install()`. New programs may `import samba_onnx as samba` ([python.md](python.md)).
+or as plain `python logreg.py run ...`, `srun` and `mpirun` lines included, after `samba-port install-sambaflow`; in a test suite, after
+`samba_onnx.sambaflow.install()`. New programs may `import samba_onnx as samba` ([python.md](python.md)).
 `python -m docs.generators.migration` makes the tables below of the layer itself.
 """
 

@@ -134,7 +134,7 @@ def analyze(
     quiet: QuietOption = False,
     verbose: VerboseOption = 0,
 ) -> int:
-    """Report what would run where; no weight is read or written.
+    """Report what would run where; no weight is read.
 
     Examples:
       samba-port analyze model.onnx --target sn10 --dim batch=8 --dim seq=128

@@ -138,6 +138,7 @@ def build_application(markup: Literal["rich"] | None = None) -> typer.Typer:
         scaling.plan,
         trained_models.train_export,
         programs.exec_,
+        programs.install_sambaflow,
         linting.lint,
         calibrating.calibrate,
         listings.ops,

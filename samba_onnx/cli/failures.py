@@ -26,6 +26,7 @@ COMMANDS = (
     "plan",
     "train-export",
     "exec",
+    "install-sambaflow",
     "lint",
     "calibrate",
     "ops",

@@ -22,7 +22,7 @@ def inspect(
     quiet: QuietOption = False,
     verbose: VerboseOption = 0,
 ) -> int:
-    """Show sections, schedule, regions and transfers of a PEF.
+    """Show a PEF's sections, schedule and transfers.
 
     Examples:
       samba-port inspect model.pef

@@ -45,7 +45,7 @@ def lint(
     quiet: QuietOption = False,
     verbose: VerboseOption = 0,
 ) -> int:
-    """Say what in a program will hurt on an RDU, before it runs.
+    """Say what in a program will hurt on an RDU.
 
     Examples:
       samba-port lint train.py

@@ -36,7 +36,7 @@ def ops(
     quiet: QuietOption = False,
     verbose: VerboseOption = 0,
 ) -> int:
-    """List the operators of a target, with limits and evidence.
+    """List a target's operators, limits and evidence.
 
     Examples:
       samba-port ops

@@ -51,7 +51,7 @@ def reduce(
     quiet: QuietOption = False,
     verbose: VerboseOption = 0,
 ) -> int:
-    """Write the smallest part of a model that a PEF gets wrong.
+    """Write the smallest part that a PEF gets wrong.
 
     The part is an ONNX model of its own, with inputs with which it shows the fault: what a report of the
     fault needs, and all that it needs. No single node can be left out of it.

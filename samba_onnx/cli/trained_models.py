@@ -39,7 +39,7 @@ def train_export(
     quiet: QuietOption = False,
     verbose: VerboseOption = 0,
 ) -> int:
-    """Write trained weights into the ONNX model that was trained.
+    """Write trained weights into their ONNX model.
 
     The checkpoint is the state_dict of what samba.from_onnx returned, saved after
     samba.session.to_cpu. Everything but the content of its weights stays as it is in the model.

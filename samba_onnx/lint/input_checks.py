@@ -125,24 +125,6 @@ def targets(source: SourceFile, context: LintContext) -> Remarks:
             yield Remark("int64-target", call, message)
 
 
-def last_batches(source: SourceFile, context: LintContext) -> Remarks:
-    """Find loaders whose last batch is smaller than the compiled one."""
-    if not context.calls(*RUN):
-        return
-    for call, dotted in source.calls:
-        if dotted not in ("torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader"):
-            continue
-        whole = argument(call, "drop_last", 8)
-        if has_open_arguments(call) or argument(call, "batch_sampler", 4) is not None:
-            continue
-        size = argument(call, "batch_size", 1)
-        if size is None or literal(size) == 1:  # every batch of one is whole
-            continue
-        if whole is None or literal(whole) is False:
-            message = f"{quoted(call)} ends an epoch with a batch of what is left"
-            yield Remark("smaller-last-batch", call, message)
-
-
 def odd_batches(source: SourceFile, context: LintContext) -> Remarks:
     """Find odd batch sizes, where the target takes even ones only."""
     if context.target != "sn30":
@@ -173,4 +155,4 @@ def _first_size(call: ast.Call) -> object:
     return literal(call.args[0]) if call.args and not is_randint else None
 
 
-INPUT_CHECKS: tuple[Check, ...] = (names, targets, last_batches, odd_batches)
+INPUT_CHECKS: tuple[Check, ...] = (names, targets, odd_batches)

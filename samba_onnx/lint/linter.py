@@ -12,7 +12,9 @@ from samba_onnx.facts.defaults import DEFAULT_TARGET
 from samba_onnx.lint.context import LintContext
 from samba_onnx.lint.forward_checks import FORWARD_CHECKS
 from samba_onnx.lint.input_checks import INPUT_CHECKS
+from samba_onnx.lint.last_batches import last_batches
 from samba_onnx.lint.loop_checks import LOOP_CHECKS
+from samba_onnx.lint.model_checks import MODEL_CHECKS
 from samba_onnx.lint.order_checks import ORDER_CHECKS
 from samba_onnx.lint.program_checks import PROGRAM_CHECKS
 from samba_onnx.lint.records import Finding, Remark
@@ -20,7 +22,15 @@ from samba_onnx.lint.rules import RULES
 from samba_onnx.lint.source import SourceFile, read_source, too_deep
 from samba_onnx.safety.files import printable
 
-CHECKS = (*FORWARD_CHECKS, *INPUT_CHECKS, *LOOP_CHECKS, *ORDER_CHECKS, *PROGRAM_CHECKS)
+CHECKS = (
+    *FORWARD_CHECKS,
+    *INPUT_CHECKS,
+    last_batches,
+    *LOOP_CHECKS,
+    *ORDER_CHECKS,
+    *MODEL_CHECKS,
+    *PROGRAM_CHECKS,
+)
 
 
 def lint(paths: Sequence[str], target: str = DEFAULT_TARGET) -> tuple[Finding, ...]:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Final
 
 from samba_onnx.lint.context import Check, LintContext
 from samba_onnx.lint.host_operators import READS
 from samba_onnx.lint.names import words
 from samba_onnx.lint.records import Remark, Remarks
-from samba_onnx.lint.session_calls import RUN, calls_of
+from samba_onnx.lint.session_calls import COMPILE, RUN, TRACE, calls_of
 from samba_onnx.lint.source import Function, Loop, SourceFile, argument, literal, quoted
 
 _TRANSFERS: Final = frozenset(
@@ -21,6 +21,8 @@ _TRANSFERS: Final = frozenset(
     )
 )
 _DEVICE_READS: Final = frozenset({"sn_data", "sn_grad"})
+_DEEPEST: Final = 4
+"""How many assignments are followed from a value to what it comes of."""
 
 
 class Steps:
@@ -50,6 +52,10 @@ class Steps:
             for function in self._functions
             if any(source.loop_of(call) is not None for call in calls_to(source, function))
         }
+
+    def has(self, loop: Loop) -> bool:
+        """Whether an iteration of a loop runs the device, itself or by a function that it calls."""
+        return loop in self._loops
 
     def repeats(self, node: ast.AST) -> bool:
         """Whether a node is executed in every step, and no condition leaves it out in some."""
@@ -141,8 +147,13 @@ def unused_outputs(source: SourceFile, context: LintContext) -> Remarks:
 
 
 def host_steps(source: SourceFile, context: LintContext) -> Remarks:
-    """Find steps of torch's training beside those of the device."""
-    optimizers = set(_bound(source, lambda name: ".optim." in name and "lr_scheduler" not in name))
+    """Find steps of torch's training beside those of the device.
+
+    A loss on the host is none: outputs are fetched, torch computes the loss and its gradient, and the
+    step writes that to ``sn_grad`` of the output (model conversion overview). Neither is an optimizer
+    of another model, as the client of split learning has one on the host.
+    """
+    optimizers = _device_optimizers(source)
     for call in Steps(source).calls():
         match call.func:
             case ast.Attribute(value=owner, attr="step" | "zero_grad" as method) if (
@@ -151,9 +162,78 @@ def host_steps(source: SourceFile, context: LintContext) -> Remarks:
                 name = ast.unparse(owner)
                 message = f"`{name}.{method}()` is a step on the host, beside that of the device"
                 yield Remark("host-step", call, message)
-            case ast.Attribute(attr="backward"):
+            case ast.Attribute(value=owner, attr="backward") if _comes_of_device(
+                source, owner
+            ) and not _writes_gradient(source, call):
                 message = f"{quoted(call)} is a backward on the host, beside that of the device"
                 yield Remark("host-step", call, message)
+
+
+def _device_optimizers(source: SourceFile) -> set[str]:
+    """Return the names of optimizers whose model is compiled or traced, or is the only one that trains."""
+    bound = _bound(source, lambda name: ".optim." in name and "lr_scheduler" not in name)
+    traced = _traced_models(source)
+    return {name for name, call in bound if not traced or _trains(call, traced)}
+
+
+def _traced_models(source: SourceFile) -> set[str]:
+    """Return the names of the models that a file compiles or traces."""
+    return {
+        ast.unparse(model)
+        for call in (*calls_of(source, TRACE), *calls_of(source, COMPILE))
+        for model in [argument(call, "model", 0)]
+        if model is not None
+    }
+
+
+def _comes_of_device(source: SourceFile, value: ast.expr, depth: int = 0) -> bool:
+    """Whether a value is of a run, or of the model that is traced; another model may have its own."""
+    names = [node for node in ast.walk(value) if isinstance(node, ast.Name)]
+    calls = [node for node in ast.walk(value) if isinstance(node, ast.Call)]
+    models = _traced_models(source)
+    if any(source.names.dotted(c.func) in RUN or ast.unparse(c.func) in models for c in calls):
+        return True
+    return depth < _DEEPEST and any(
+        _comes_of_device(source, assigned, depth + 1)
+        for name in names
+        for assigned in _assigned(source, name)
+    )
+
+
+def _assigned(source: SourceFile, name: ast.Name) -> Iterator[ast.expr]:
+    """Yield what is assigned to a name in the function around it."""
+    for node in ast.walk(source.function_of(name) or source.tree):
+        if isinstance(node, ast.Assign) and any(
+            isinstance(part, ast.Name) and part.id == name.id
+            for target in node.targets
+            for part in ast.walk(target)
+        ):
+            yield node.value
+
+
+def _trains(made: ast.Call, models: Collection[str]) -> bool:
+    """Whether an optimizer is made of parameters of one of some models, by their names."""
+    parameters = argument(made, "params", 0)
+    return parameters is not None and any(
+        isinstance(node, ast.Attribute) and ast.unparse(node.value) in models
+        for node in ast.walk(parameters)
+    )
+
+
+def _writes_gradient(source: SourceFile, backward: ast.Call) -> bool:
+    """Whether the loop or function of a backward writes the gradient of an output to the device."""
+    around = source.loop_of(backward) or source.function_of(backward) or source.tree
+    return any(
+        isinstance(node, ast.Attribute)
+        and node.attr == "sn_grad"
+        and isinstance(node.ctx, ast.Store)
+        for node in ast.walk(around)
+    ) or any(
+        argument(call, name) is not None
+        for call in calls_of(source, RUN)
+        for name in ("grad_of_outputs", "output_grads")
+        if call in ast.walk(around)
+    )
 
 
 def schedules(source: SourceFile, context: LintContext) -> Remarks:
@@ -161,12 +241,10 @@ def schedules(source: SourceFile, context: LintContext) -> Remarks:
     runs = [call for file in context.files for call in calls_of(file, RUN)]
     if not runs or any(_gives_rate(call) for call in runs):
         return
-    schedulers = set(
-        _bound(
-            source,
-            lambda name: ".lr_scheduler." in name or name.startswith("transformers.get_"),
-        )
+    made = _bound(
+        source, lambda name: ".lr_scheduler." in name or name.startswith("transformers.get_")
     )
+    schedulers = {name for name, _ in made}
     for call, _ in source.calls:
         match call.func:
             case ast.Attribute(value=owner, attr="step") if ast.unparse(owner) in schedulers:
@@ -187,14 +265,16 @@ def _gives_rate(call: ast.Call) -> bool:
     return given is not None or any(keyword.arg is None for keyword in call.keywords)
 
 
-def _bound(source: SourceFile, accepts: Callable[[str], bool]) -> Iterator[str]:
-    """Yield the names, also as ``self.name``, that results of some functions are assigned to."""
+def _bound(source: SourceFile, accepts: Callable[[str], bool]) -> Iterator[tuple[str, ast.Call]]:
+    """Yield the names, also as ``self.name``, that results of some functions are assigned to, with the calls."""
     for node in ast.walk(source.tree):
         match node:
-            case ast.Assign(targets=targets, value=ast.Call(func=called)):
+            case ast.Assign(targets=targets, value=ast.Call(func=called) as call):
                 if accepts(source.names.dotted(called)):
                     named = (ast.Name, ast.Attribute)
-                    yield from (ast.unparse(item) for item in targets if isinstance(item, named))
+                    yield from (
+                        (ast.unparse(item), call) for item in targets if isinstance(item, named)
+                    )
 
 
 LOOP_CHECKS: tuple[Check, ...] = (

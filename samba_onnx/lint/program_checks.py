@@ -9,11 +9,17 @@ from samba_onnx.lint.context import Check, LintContext
 from samba_onnx.lint.host_operators import DEVICES
 from samba_onnx.lint.names import words
 from samba_onnx.lint.records import Remark, Remarks
-from samba_onnx.lint.session_calls import COMPILE, CONVERT, RUN, TRACE, calls_of
+from samba_onnx.lint.session_calls import (
+    COMPILE,
+    CONVERT,
+    OPTIMIZER_HOMES,
+    RUN,
+    TRACE,
+    calls_of,
+)
 from samba_onnx.lint.source import SourceFile, argument, literal, quoted
 
 _OPTIMIZERS: Final = frozenset({"SGD", "Adam", "AdamW", "SparseAdamW", "Optimizer"})
-_OPTIMIZER_HOMES: Final = ("torch.optim", "samba.optim")
 _REFUSED_HOOKS: Final = frozenset({"register_backward_hook", "register_multi_grad_hook"})
 _HOOKS: Final = words(
     "register_forward_hook register_forward_pre_hook register_full_backward_hook "
@@ -38,49 +44,13 @@ def conversion(source: SourceFile, context: LintContext) -> Remarks:
             yield Remark("not-converted", call, message)
 
 
-def modes(source: SourceFile, context: LintContext) -> Remarks:
-    """Find models that are converted in evaluation mode, in programs that have an optimizer."""
-    if not any(
-        name.rpartition(".")[0] in _OPTIMIZER_HOMES
-        for file in context.files
-        for _, name in file.calls
-    ):
-        return
-    for call in calls_of(source, CONVERT):
-        model = argument(call, "model", 0)
-        if isinstance(model, ast.Name) and _evaluates(source, call, model.id):
-            message = f"`{model.id}` is in evaluation mode when {quoted(call.func)} converts it"
-            yield Remark("evaluation-mode", call, message)
-
-
-def _evaluates(source: SourceFile, conversion: ast.Call, model: str) -> bool:
-    """Whether the last line of the same function that sets the mode of a model switches training off."""
-    scope = source.function_of(conversion) or source.tree
-    modes: dict[int, bool] = {}
-    for node in ast.walk(scope):
-        match node:
-            case ast.Call(
-                func=ast.Attribute(value=ast.Name(id=name), attr="eval" | "train" as mode)
-            ):
-                off = mode == "eval" or literal(argument(node, "mode", 0)) is False
-            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call(func=made)):
-                off = isinstance(made, ast.Attribute) and made.attr in ("from_pretrained", "eval")
-            case ast.Assign(targets=[ast.Attribute(value=ast.Name(id=name), attr="training")]):
-                off = literal(node.value) is False
-            case _:
-                continue
-        if name == model and node.lineno < conversion.lineno and not source.is_conditional(node):
-            modes[node.lineno] = off
-    return bool(modes) and modes[max(modes)]
-
-
 def optimizers(source: SourceFile, context: LintContext) -> Remarks:
     """Find optimizers that the device has no rule for."""
     if not context.calls(*COMPILE, *TRACE):
         return
     for call, dotted in source.calls:
         home, _, name = dotted.rpartition(".")
-        if home in _OPTIMIZER_HOMES and name[:1].isupper() and name not in _OPTIMIZERS:
+        if home in OPTIMIZER_HOMES and name[:1].isupper() and name not in _OPTIMIZERS:
             message = f"{quoted(call.func)} has no rule on the device"
             yield Remark("optimizer", call, message)
 
@@ -151,7 +121,6 @@ def legacy_names(source: SourceFile, context: LintContext) -> Remarks:
 
 PROGRAM_CHECKS: tuple[Check, ...] = (
     conversion,
-    modes,
     optimizers,
     hooks,
     run_arguments,

@@ -57,6 +57,19 @@ PROGRAM_RULES: tuple[LintRule, ...] = (
         _program("optimizer = samba.optim.AdamW(model.parameters())\n"),
     ),
     LintRule(
+        "optimizer-before-conversion",
+        Severity.ERROR,
+        "An optimizer of parameters that the conversion replaces",
+        "`from_torch_model_` puts parameters with a device copy in place of the module's own: an "
+        "optimizer that was made before steps tensors that nothing reads, and compiling refuses it.",
+        "Make the optimizer after `samba.from_torch_model_(model)`.",
+        "Model conversion overview: the model is converted before optimizer and dummy inputs are made",
+        f"{_MODEL}optimizer = samba.optim.SGD(model.parameters(), lr=0.1)\n"
+        "samba.from_torch_model_(model)\n",
+        f"{_MODEL}samba.from_torch_model_(model)\n"
+        "optimizer = samba.optim.SGD(model.parameters(), lr=0.1)\n",
+    ),
+    LintRule(
         "refused-hook",
         Severity.ERROR,
         "A hook that cannot be compiled",
@@ -130,6 +143,20 @@ PROGRAM_RULES: tuple[LintRule, ...] = (
         "optimizer = samba.optim.AdamW(model.parameters())\n",
         f"{_MODEL}model.train()\nsamba.from_torch_model_(model)\n"
         "optimizer = samba.optim.AdamW(model.parameters())\n",
+    ),
+    LintRule(
+        "mixed-types",
+        Severity.WARNING,
+        "Dummy inputs of float32 for a model of 16 bits",
+        "Products of bfloat16 weights with float32 inputs are refused here, as by torch, and computed "
+        "in float32 by SambaFlow, which takes twice the memory and time.",
+        "Make the dummies and the inputs of runs of the model's type: `samba.randn(8, 4, "
+        "name='image', dtype=torch.bfloat16)`.",
+        "SambaTensor: operations on tensors of two types follow torch's rules of promotion",
+        f"{_MODEL}model.bfloat16()\nsamba.from_torch_model_(model)\n"
+        'image = samba.randn(8, 4, name="image")\n',
+        f"{_MODEL}model.bfloat16()\nsamba.from_torch_model_(model)\n"
+        'image = samba.randn(8, 4, name="image").bfloat16()\n',
     ),
     LintRule(
         "unnamed-input",

@@ -22,6 +22,7 @@ CONVERT: Final = (
     "samba.from_onnx",
 )
 WRAP: Final = ("samba.from_torch_tensor", "samba.from_torch", "samba.sambatensor.from_torch_tensor")
+OPTIMIZER_HOMES: Final = ("torch.optim", "samba.optim")
 FACTORIES: Final = (
     "samba.randn",
     "samba.rand",

@@ -10,6 +10,7 @@ from samba_onnx.report.calibration import CalibrationReport
 from samba_onnx.report.comparison import VerificationReport
 from samba_onnx.report.difference import DifferenceReport
 from samba_onnx.report.documents import json_schema
+from samba_onnx.report.environment import EnvironmentReport
 from samba_onnx.report.lint import LintReport
 from samba_onnx.report.manifest_schema import manifest_schema
 from samba_onnx.report.reduction import ReductionReport
@@ -34,6 +35,7 @@ DOCUMENTS: dict[str, type] = {
     "targets": TargetListReport,
     "trained": TrainedModelReport,
     "lint": LintReport,
+    "environment": EnvironmentReport,
     "calibration": CalibrationReport,
 }
 """Records that are documents, by the name of their schema file."""

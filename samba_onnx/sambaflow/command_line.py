@@ -7,13 +7,21 @@ own types and defaults, and the flags that it did not think of still reach it.
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from argparse import SUPPRESS, Action, ArgumentParser, Namespace, _ArgumentGroup
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from samba_onnx.sessions.arguments import ARGUMENTS, Argument, Command, arguments_of, tell_idle
+from samba_onnx.sessions.arguments import (
+    AFTER_COMPILING,
+    ARGUMENTS,
+    Argument,
+    Command,
+    arguments_of,
+    tell_idle,
+)
 
 ParserFunction = Callable[[ArgumentParser], Any]
 """Adds arguments of a program to the parser of a sub-command."""
@@ -55,7 +63,23 @@ def program_parser(
         for function in functions.get(command, ()):
             function(own)
         add_arguments(own, arguments_of(command), experimental=experimental)
+        if command is not Command.COMPILE:
+            _add_those_of_the_compiler(own, command)
     return parser
+
+
+def _add_those_of_the_compiler(parser: ArgumentParser, command: Command) -> None:
+    """Let a command that loads a PEF be given what the PEF was compiled with.
+
+    Published command lines repeat the compiler's flags in all of their lines, as ``run --mac-v1
+    --num-tiles 4``. The help does not show them: they change nothing any more.
+    """
+    others = (argument for argument in ARGUMENTS if command not in argument.commands)
+    add_arguments(parser, map(_after_compiling, others), experimental=False)
+
+
+def _after_compiling(argument: Argument) -> Argument:
+    return dataclasses.replace(argument, experimental=True, idle=argument.idle or AFTER_COMPILING)
 
 
 def add_arguments(
@@ -110,10 +134,10 @@ def _add(
         "help": argument.help if experimental or not argument.experimental else SUPPRESS,
     }
     if argument.kind is bool:
-        options["action"] = "store_true"
+        options |= {"action": _IdleFlag if argument.idle else "store_true"}
     elif argument.kind is Any:
         # With a value or without one: SambaFlow's manuals do not say which.
-        options |= {"nargs": "?", "const": True}
+        options |= {"nargs": "?", "const": True, "action": _Idle if argument.idle else "store"}
     else:
         options["type"] = str.lower if argument.choices and argument.kind is str else argument.kind
         options["choices"] = argument.choices or None
@@ -134,6 +158,22 @@ class _Idle(Action):
     ) -> None:
         setattr(namespace, self.dest, values)
         tell_idle(self.dest)
+
+
+class _IdleFlag(_Idle):
+    """The same for a flag without a value."""
+
+    def __init__(self, option_strings: Sequence[str], dest: str, **options: Any) -> None:
+        super().__init__(option_strings, dest, nargs=0, const=True, **options)
+
+    def __call__(
+        self,
+        parser: ArgumentParser,
+        namespace: Namespace,
+        values: Any,
+        option_string: str | None = None,
+    ) -> None:
+        super().__call__(parser, namespace, True, option_string)
 
 
 def complete(namespace: Namespace) -> None:

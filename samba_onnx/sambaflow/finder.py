@@ -66,7 +66,7 @@ class _SameModule(Loader):
 
 
 _FINDER: Final = SambaFlowFinder()
-_CHILDREN: Final = str(Path(__file__).parent / "children")
+CHILDREN: Final = str(Path(__file__).parent / "children")
 """The folder in which fresh interpreters find what calls ``install``."""
 _PATH: Final = "PYTHONPATH"
 
@@ -101,15 +101,21 @@ def install(*, replace: bool = False, children: bool = False) -> bool:
 def _install_in_children() -> None:
     """Put the folder for fresh interpreters where they look for modules."""
     inherited = [entry for entry in os.environ.get(_PATH, "").split(os.pathsep) if entry]
-    if _CHILDREN not in inherited:
-        os.environ[_PATH] = os.pathsep.join([_CHILDREN, *inherited])
-    if _CHILDREN not in sys.path:  # which multiprocessing gives to the processes that it spawns
-        sys.path.append(_CHILDREN)
+    if CHILDREN not in inherited:
+        os.environ[_PATH] = os.pathsep.join([CHILDREN, *inherited])
+    if CHILDREN not in sys.path:  # which multiprocessing gives to the processes that it spawns
+        sys.path.append(CHILDREN)
 
 
 def _is_installed() -> bool:
-    """Return whether there is another ``sambaflow``; a mere folder of that name is none."""
-    if ROOT in sys.modules:
-        return True
-    spec = PathFinder.find_spec(ROOT, [entry for entry in sys.path if entry != _CHILDREN])
-    return spec is not None and spec.origin is not None
+    """Return whether there is another ``sambaflow``."""
+    return ROOT in sys.modules or real_installation() is not None
+
+
+def real_installation() -> str | None:
+    """Return the file of a ``sambaflow`` that is really installed, or None without one.
+
+    A mere folder of that name is none, and neither is what samba-onnx puts in its place.
+    """
+    spec = PathFinder.find_spec(ROOT, [entry for entry in sys.path if entry != CHILDREN])
+    return None if spec is None else spec.origin

@@ -10,6 +10,7 @@ import functools
 import inspect
 import logging
 import os
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
@@ -34,6 +35,9 @@ _LAUNCHERS: Final = (
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE"),  # Open MPI
     ("MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_LOCAL_SIZE"),  # MVAPICH2
     ("PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS"),  # MPICH and Intel MPI
+    # Slurm's srun: the step's variables, as those of the job are also those of its batch script, a
+    # process of its own. It says how many run on a machine in words, as "2(x3)".
+    ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_STEP_TASKS_PER_NODE"),
 )
 """Where launchers say a process' rank, the number of processes, and that on its machine."""
 _PORTS: Final = range(20_000, 32_000)
@@ -70,8 +74,9 @@ def launched_place(environment: Mapping[str, str]) -> Place:
 
 
 def _number(environment: Mapping[str, str], name: str) -> int:
+    """Return the number that a variable is, or begins with: Slurm's "2(x3)" and "2,1" are lists."""
     try:
-        return int(environment[name])
+        return int(re.split(r"[(,]", environment[name])[0])
     except ValueError:
         raise UsageError(
             f"the environment variable {name} is {environment[name]!r}: a launcher sets it to a number"

@@ -34,13 +34,20 @@ MODULES: Final = frozenset(
         "sambaflow.samba.env",
         "sambaflow.samba.experiment_logger",
         "sambaflow.samba.functional",
+        "sambaflow.samba.functional.arithmetic",
+        "sambaflow.samba.functional.logical",
+        "sambaflow.samba.functional.loss",
+        "sambaflow.samba.functional.reduce",
         "sambaflow.samba.functional.stir",
+        "sambaflow.samba.functional.tensorarithmetic",
+        "sambaflow.samba.functional.tensorops",
         "sambaflow.samba.graph",
         "sambaflow.samba.lazy_param",
         "sambaflow.samba.materialize",
         "sambaflow.samba.nn",
         "sambaflow.samba.nn.parameter",
         "sambaflow.samba.optim",
+        "sambaflow.samba.optim.adam",
         "sambaflow.samba.profiler",
         "sambaflow.samba.sambaloader",
         "sambaflow.samba.sambatensor",
@@ -76,10 +83,14 @@ MISSING: Final[Mapping[str, str]] = MappingProxyType(
         "program and import that",
         "sambaflow.online_inference_service": "it is the client of a service that runs at the "
         "vendor's; call samba.session.run directly",
+        "sambaflow.samba.SambaTensor.dsts": "SambaNova has not published what it holds; samba-port "
+        "inspect shows which sections read a tensor",
         "sambaflow.samba.experiment_logger": "SambaNova has not published what it keeps; use logging "
         "or torch.utils.tensorboard",
         "sambaflow.samba.groupby": "SambaNova has not published what it computes; group with "
         "torch.topk, torch.sort and samba.functional.sn_gather",
+        "sambaflow.samba.optim.Adagrad": "SambaNova has published neither its arguments nor its step; "
+        "use AdamW",
         "sambaflow.samba.optim.SparseAdamW": "SambaNova has published its name, and not which elements "
         "its step leaves alone, nor whether weight decay reaches them; AdamW updates all",
         "sambaflow.samba.utils.create_mac_resource_report": "it is of the vendor's own "

@@ -190,6 +190,9 @@ _HINTS: Final = (
             ("skip_pnr_aware", "skip placing and routing", Any),
             ("loop_conversion", "make loops", Any),
             ("enable_coe", "composition of experts", Any),
+            ("enable_hypersection", "one section of several graphs", Any),
+            ("plot", "draw the graph", Any),
+            ("stage_instrumentation", "measure the stages of sections", Any),
         )
     ),
     _hint("resources_scaling_factors", "share of resources", float, several=True),
@@ -347,6 +350,9 @@ OTHER_IDLE: Final[Mapping[str, str]] = MappingProxyType(
 """Of what programs ask functions of ``samba.utils`` and the session for, why nothing is done about it."""
 
 
+AFTER_COMPILING: Final = "the PEF was compiled already; samba-port inspect says with what"
+"""Why an argument of the compiler has no effect where a PEF is loaded."""
+
 _AT_ANOTHER_LEVEL: Final = dict.fromkeys(
     ("optimization_rules", "use_o1_default_rules"),
     "rules of fusion count at o1: give --o1, or optim_level: o1, too",
@@ -362,4 +368,5 @@ def tell_idle(name: str) -> None:
         name: Attribute of the Namespace or keyword of a function, as the tables have it.
     """
     rows = {argument.name: argument.idle for argument in ARGUMENTS if argument.idle}
-    LOGGER.warning("%s has no effect: %s", name, {**OTHER_IDLE, **_AT_ANOTHER_LEVEL, **rows}[name])
+    reasons = {**OTHER_IDLE, **_AT_ANOTHER_LEVEL, **rows}
+    LOGGER.warning("%s has no effect: %s", name, reasons.get(name, AFTER_COMPILING))

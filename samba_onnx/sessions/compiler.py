@@ -53,6 +53,7 @@ from samba_onnx.workflows.torch_programs import (
     keeps_activations,
     named_inputs,
     recorded_program,
+    wanted_input_gradients,
 )
 
 LOGGER: Final = logging.getLogger(__name__)
@@ -125,7 +126,8 @@ class Compiler:
             raise UsageError("graph_transform_hook is not supported; leave it out")
         options = self._options.with_settings(destination.settings)
         listed = optimizer_list(optimizers)
-        trained = [] if inference or options.get("inference") else listed
+        forward_only = inference or bool(options.get("inference"))
+        trained = [] if forward_only else listed
         is_onnx(model)  # refuses what is no model, before it is asked for a name
         path = output_path(options, model, destination.output)
         precision = chosen_precision(options, destination.precision)
@@ -143,10 +145,12 @@ class Compiler:
             return _announced(path)
         assert isinstance(model, nn.Module)
         accumulates = bool(options.get("gradient_accumulation")) or gradient_accumulation
+        gradients = () if forward_only else wanted_input_gradients(model, named)
         training = None
-        if trained:
+        if trained or gradients:
             keeps = keeps_activations(where["level"])
-            training = Training(attached_losses(model, loss_indices), accumulates, keeps)
+            indices = attached_losses(model, loss_indices)
+            training = Training(indices, accumulates, keeps, gradients)
         with self._mode.on(), computing_in(precision):
             program = recorded_program(model, named, trained, training, check=check)
         if training is None and program.argins:

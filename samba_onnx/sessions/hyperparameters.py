@@ -6,7 +6,7 @@ import difflib
 import hashlib
 import logging
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final
 
 import torch
@@ -133,7 +133,7 @@ class Hyperparameters:
         hyperparameters: Mapping[str, HyperparameterValue],
         *,
         train: bool,
-        forward: bool,
+        forward: Collection[str],
         step: bool,
         batches: int = 0,
         replica: int = 0,
@@ -142,8 +142,9 @@ class Hyperparameters:
 
         Args:
             hyperparameters: Hyperparameters of this run, as ``checked`` returns them.
-            train: Whether dropouts drop anything.
-            forward: Whether the run executes forward sections, which draws new masks.
+            train: Whether dropouts drop anything; counts for those that the run goes forward through.
+            forward: What forward sections of the run read; a dropout whose argins are among it gets
+                its rate and a new seed.
             step: Whether it executes optimizer sections.
             batches: Mini-batches of the run, in spatial mapping: each draws masks of its own and is
                 a step of its own, as if it were a run. 0 for a run of one batch.
@@ -170,26 +171,24 @@ class Hyperparameters:
             for name, scalar in derived.items()
             if name in self._argins
         }
-        for name in self.rate_names:
+        # Registers keep their values: a backward that runs apart has the rates and the masks of its
+        # forward, whatever its own run says.
+        for name in filter(forward.__contains__, self.rate_names):
             rate = values.get(name, values.get(DROPOUT_KEY, self._argins[name].default))
             chosen[name] = float(rate) if train else 0.0  # type: ignore[arg-type]
-        chosen |= self._seeds(values, forward, batches, replica)
-        return chosen | self._rounding_seeds(values, forward, step, batches, replica)
+        for name in filter(forward.__contains__, self.seed_names):
+            chosen[name] = self._seed(name, values, batches, replica)
+        return chosen | self._rounding_seeds(values, bool(forward), step, batches, replica)
 
-    def _seeds(
-        self, values: Mapping[str, HyperparameterValue], forward: bool, batches: int, replica: int
-    ) -> dict[str, float | list[float]]:
-        """Seeds of dropouts, as for ``argins``."""
-        chosen: dict[str, float | list[float]] = {}
-        for name in self.seed_names:
-            if name in values:
-                chosen[name] = int(values[name])  # type: ignore[arg-type]
-            elif forward and batches:
-                runs = range(self._runs, self._runs + batches)
-                chosen[name] = [_seed(self._base, name, run, replica) for run in runs]
-            elif forward:
-                chosen[name] = _seed(self._base, name, self._runs, replica)
-        return chosen
+    def _seed(
+        self, name: str, values: Mapping[str, HyperparameterValue], batches: int, replica: int
+    ) -> float | list[float]:
+        """Return the seed of a dropout in a forward run, as for ``argins``."""
+        if name in values:
+            return int(values[name])  # type: ignore[arg-type]
+        runs = range(self._runs, self._runs + (batches or 1))
+        drawn: list[float] = [_seed(self._base, name, run, replica) for run in runs]
+        return drawn if batches else drawn[0]
 
     def _rounding_seeds(
         self,

@@ -253,13 +253,11 @@ class Runner:
         """Hyperparameters of a run, checked, and the argins that it sends with them."""
         hyperparameters = self._program.hyperparameters
         checked = hyperparameters.checked(numbers or NO_NUMBERS)
-        kinds = plan.section_types
-        forward, step = SectionType.FWD in kinds, SectionType.OPT in kinds
         argins = hyperparameters.argins(
             checked,
             train=train,
-            forward=forward,
-            step=step,
+            forward=plan.forward_reads,
+            step=SectionType.OPT in plan.section_types,
             batches=plan.batches,
             replica=self._parallel.rank,
         )

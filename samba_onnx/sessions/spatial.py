@@ -15,7 +15,7 @@ from torch.utils import _pytree as pytree
 from samba_onnx.errors import GraphMismatchError, UsageError
 from samba_onnx.pef.manifest import Graph, Manifest, Symbol
 from samba_onnx.sessions.arguments import MAPPINGS, SPATIAL
-from samba_onnx.sessions.traced import TracedGraph, empty_tensor
+from samba_onnx.sessions.traced import TracedGraph, empty_output
 from samba_onnx.tensor import SambaTensor
 from samba_onnx.tensor.inputs import tensors_of
 
@@ -140,7 +140,7 @@ def with_all_mini_batches(
         return traced
     symbols = {symbol.name: symbol for symbol in manifest.symbols if symbol.batch_shape is not None}
     outputs = tuple(
-        empty_tensor(symbols[output.sn_name]) if output.sn_name in symbols else output
+        empty_output(symbols[output.sn_name]) if output.sn_name in symbols else output
         for output in traced.outputs
     )
     tensors = tuple(dict.fromkeys(tensors_of(inputs)))

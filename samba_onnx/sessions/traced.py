@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import onnx_ir as ir
@@ -152,6 +152,23 @@ def empty_tensor(symbol: Symbol, name: str | None = None) -> SambaTensor:
     return SambaTensor(shape=sizes, dtype=_dtype(symbol.type), name=name or symbol.name)
 
 
+def empty_output(symbol: Symbol) -> SambaTensor:
+    """Return a tensor that stands for an output, as ``empty_tensor`` makes it.
+
+    Args:
+        symbol: The output.
+
+    Raises:
+        UsageError: It is no tensor that torch can hold.
+    """
+    return _standing_for_output(empty_tensor(symbol))
+
+
+def _standing_for_output(tensor: SambaTensor) -> SambaTensor:
+    tensor._marks = replace(tensor._marks, stands_for_output=True)
+    return tensor
+
+
 def matches(symbol: Symbol, tensor: torch.Tensor) -> bool:
     """Return whether a tensor has the shape and dtype of a symbol.
 
@@ -187,4 +204,4 @@ def _dtype(kind: str) -> torch.dtype:
 def _empty_output(name: str, value: ir.Value) -> SambaTensor:
     shape = () if value.shape is None else value.shape.numpy()
     dtype = torch.float32 if value.dtype is None else torch_dtype(value.dtype.numpy())
-    return SambaTensor(shape=shape, dtype=dtype, name=name)
+    return _standing_for_output(SambaTensor(shape=shape, dtype=dtype, name=name))

@@ -41,7 +41,7 @@ from samba_onnx.sessions.spatial import (
 )
 from samba_onnx.sessions.store import compiled_values, places
 from samba_onnx.sessions.trace_mode import TraceMode
-from samba_onnx.sessions.traced import TracedGraph, empty_tensor, traced_graph
+from samba_onnx.sessions.traced import TracedGraph, empty_output, traced_graph
 from samba_onnx.sessions.traced_state import TracedState
 from samba_onnx.sessions.turns import in_turn
 from samba_onnx.tensor import DEVICE, SambaTensor
@@ -279,7 +279,10 @@ class Tracer:
             records = optimizer_records(model, optimizers)
             check_records(compiled, records)
             training = Training(
-                record.loss_indices, record.gradient_accumulation, record.keeps_activations
+                record.loss_indices,
+                record.gradient_accumulation,
+                record.keeps_activations,
+                tuple(record.input_gradients),
             )
             program, _ = trained_program(model, inputs, records, training)
         steps = OptimizerSteps(records or compiled, optimizers)
@@ -296,7 +299,7 @@ class Tracer:
             name=DEFAULT_GRAPH,
             model=None,
             inputs=tuple(symbols.values()),
-            outputs=tuple(empty_tensor(known[name]) for name in manifest.graphs[0].outputs),
+            outputs=tuple(empty_output(known[name]) for name in manifest.graphs[0].outputs),
             fingerprint=print_,
             symbols={tensor.sn_name: name for name, tensor in symbols.items()},
         )

@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import torch
 from torch import Tensor
 
 from samba_onnx.tensor import native
@@ -88,12 +89,17 @@ def reduce(self: SambaTensor, protocol: Any) -> Any:
 def saved(self: SambaTensor) -> Tensor:
     """The plain tensor that is pickled in a SambaTensor's place.
 
+    What only stands for an output of a traced graph is a tensor on the meta device: a traced module
+    has them in ``output_tensors``, and ``torch.save(model)`` keeps all that a module has.
+
     Args:
         self: The SambaTensor.
 
     Raises:
         UsageError: It has no data and no materializer.
     """
+    if self._marks.stands_for_output and not self.has_data:
+        return torch.empty(tuple(self.shape), dtype=self.dtype, device="meta")
     tensor = self.torch_tensor()
     with native.natively():
         return tensor.detach().requires_grad_(self.requires_grad)

@@ -210,7 +210,8 @@ class DeviceSide:
         if self._connection.has(tensor.sn_region_name):
             raise NoDeviceError(
                 f"tensor {tensor.name!r} has no gradient on the device: it was compiled without; "
-                "give session.compile an optimizer, and a loss that depends on the tensor"
+                "give session.compile an optimizer, or an input that requires gradients, and a "
+                "loss that depends on the tensor"
             )
         return tensor.sn_grad_name
 

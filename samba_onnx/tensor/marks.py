@@ -40,6 +40,8 @@ class Marks:
     """``DDR``, ``HBM``, ``Host``, or None: the compiler decides."""
     host_memory: bool = False
     """Whether the device reads the tensor from host memory directly."""
+    stands_for_output: bool = False
+    """Whether it only stands for an output of a traced graph, whose values are in what runs return."""
 
     @property
     def place(self) -> str:

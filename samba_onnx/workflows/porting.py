@@ -57,6 +57,7 @@ from samba_onnx.workflows.torch_programs import (
     keeps_activations,
     named_inputs,
     recorded_program,
+    wanted_input_gradients,
 )
 from samba_onnx.workflows.translation_files import load_translations
 
@@ -258,8 +259,12 @@ def _training_program(
 ) -> Program:
     report("export")
     losses = attached_losses(model.module, loss_indices)
-    training = Training(losses, keeps_activations=keeps_activations(level))
     inputs = named_inputs(model.module, dict(model.keywords) or model.args)
+    training = Training(
+        losses,
+        keeps_activations=keeps_activations(level),
+        input_gradients=wanted_input_gradients(model.module, inputs),
+    )
     with LAZY.paused():  # a module that was made lazily is exported without its values
         return recorded_program(model.module, inputs, model.optimizers, training, check=check)
 

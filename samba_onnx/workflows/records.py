@@ -25,12 +25,14 @@ class GraphRecord:
     fingerprint: str
     """Text of the program's fingerprint."""
     training: bool = False
-    """Whether it was compiled with optimizers."""
+    """Whether it was compiled with optimizers, or for gradients of inputs."""
     loss_indices: Any = None
     """Positions of the losses among the flat outputs, named or guessed."""
     gradient_accumulation: bool = False
     keeps_activations: bool = False
     """Whether forward passes keep what backward passes read, rather than what that is computed from."""
+    input_gradients: Sequence[str] = ()
+    """Names of the inputs that have gradients."""
     optimizers: Sequence[Any] = ()
     """Documents of JSON, one per optimizer."""
     onnx: Any = None

@@ -16,7 +16,8 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from samba_onnx.errors import UsageError
-from samba_onnx.export.capture.modules import Captured, Inputs
+from samba_onnx.export.capture.modules import Captured, Inputs, arguments
+from samba_onnx.export.capture.modules import input_names as flat_names
 from samba_onnx.export.capture.refusals import refuse_scripted
 from samba_onnx.export.programs.inference import export_inference
 from samba_onnx.export.programs.losses_rule import LossChoice
@@ -48,6 +49,23 @@ class Training:
     """Whether backward passes add to gradients, which ZEROGRAD sections set to zero."""
     keeps_activations: bool = False
     """Whether forward passes keep what backward passes read, rather than what that is computed from."""
+    input_gradients: tuple[str, ...] = ()
+    """Names of the inputs that get gradients, as ``wanted_input_gradients`` finds them."""
+
+
+def wanted_input_gradients(model: nn.Module, inputs: Inputs) -> tuple[str, ...]:
+    """Return the names of the inputs that a program is to have gradients of.
+
+    They are those that require gradients, by ``requires_grad=True`` or ``requires_grad_()``, when the
+    program is compiled; ``sn_grad`` has what the backward leaves (SambaTensor's reference: it
+    "requires that the tensor was compiled with requires_grad=True").
+
+    Args:
+        model: What they are inputs of.
+        inputs: Arguments of ``forward``, tensors with their names.
+    """
+    flat = flat_names(model, *arguments(inputs))
+    return tuple(name for name, leaf in flat if isinstance(leaf, Tensor) and leaf.requires_grad)
 
 
 def keeps_activations(level: str) -> bool:
@@ -130,26 +148,21 @@ def recorded_program(
         UsageError: Inputs do not fit, or an optimizer cannot be compiled or has parameters of
             another model.
     """
+    of_module = GraphRecord("", onnx=onnx_record(model), built_in=built_in(model, inputs))
     if training is None:
         program = forward_program(model, inputs, check=check)
-        record = GraphRecord(
-            fingerprint(program).text(),
-            onnx=onnx_record(model),
-            built_in=built_in(model, inputs),
-        )
-        return _with_record(program, record)
+        return _with_record(program, of_module)
     records = optimizer_records(model, optimizers)
     _tell_of_mode(model, optimizers)
     program, losses = trained_program(model, inputs, records, training, check=check)
-    record = GraphRecord(
-        fingerprint(program).text(),
+    record = dataclasses.replace(
+        of_module,
         training=True,
         loss_indices=list(losses),
         gradient_accumulation=training.gradient_accumulation,
         keeps_activations=training.keeps_activations,
+        input_gradients=list(training.input_gradients),
         optimizers=[to_json(record) for record in records],
-        onnx=onnx_record(model),
-        built_in=built_in(model, inputs),
     )
     return _with_record(program, record)
 
@@ -167,6 +180,8 @@ def _tell_of_mode(model: nn.Module, optimizers: Sequence[Optimizer]) -> None:
 
 
 def _with_record(program: Program, record: GraphRecord) -> Program:
+    """Return a program with its record, and its fingerprint in that."""
+    record = dataclasses.replace(record, fingerprint=fingerprint(program).text())
     metadata = {**program.metadata, **write_records({program.name: record})}
     return dataclasses.replace(program, metadata=metadata)
 

@@ -20,6 +20,11 @@ TOLERANCE = 1e-6
 of times, up and down. 5e-8 were measured after 3200 steps."""
 
 
+def normalised_rows(images: Tensor) -> Tensor:
+    """Images (count, 28, 28) as rows, by the mean and the deviation of MNIST's pixels."""
+    return (images.flatten(1) - 0.1307) / 0.3081
+
+
 def train_eagerly(
     root: Path, size: int, epochs: int, momentum: float
 ) -> tuple[dict[str, Tensor], list[float]]:
@@ -36,7 +41,7 @@ def train_eagerly(
         total = 0.0
         for images, labels in batches:
             optimizer.zero_grad()
-            loss = nn.functional.cross_entropy(model(images.flatten(1)), labels)
+            loss = nn.functional.cross_entropy(model(normalised_rows(images)), labels)
             loss.backward()
             optimizer.step()
             total += loss.item()
@@ -46,7 +51,7 @@ def train_eagerly(
 
 def accuracy(parameters: dict[str, Tensor], root: Path) -> float:
     images, labels = read_digits(root, "t10k").tensors
-    logits = images.flatten(1) @ parameters["weight"].T + parameters["bias"]
+    logits = normalised_rows(images) @ parameters["weight"].T + parameters["bias"]
     return (logits.argmax(1) == labels).double().mean().item()
 
 

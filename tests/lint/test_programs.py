@@ -195,6 +195,26 @@ def test_a_program_with_many_faults() -> None:
         ("other.eval()", 0),
         ("if args.inference:\n    model.eval()", 0),
         ("model = Net()", 0),
+        ("def make():\n    return Net.from_pretrained('x')\nmodel = make()", 1),
+        ("def make():\n    m = Net.from_pretrained('x')\n    return m\nmodel = make()", 1),
+        (
+            "def make():\n    m = Net.from_pretrained('x')\n    m.train()\n    return m\nmodel = make()",
+            0,
+        ),
+        (
+            "class Head(Module):\n    def __init__(self):\n"
+            "        self.inner = Net.from_pretrained('x')\nmodel = Head()",
+            1,
+        ),
+        (
+            "class Head(Module):\n    def __init__(self):\n"
+            "        self.inner = Net.from_pretrained('x')\nmodel = Head()\nmodel.train()",
+            0,
+        ),
+        (
+            "class Head(Module):\n    def __init__(self):\n        self.inner = Net()\nmodel = Head()",
+            0,
+        ),
     ],
 )
 def test_evaluation_mode(mode: str, count: int) -> None:
@@ -317,7 +337,7 @@ def test_inputs_with_names_or_unknown_ones_are_left_alone(inputs: str) -> None:
 )
 def test_loaders(loader: str, count: int) -> None:
     head = "from torch.utils.data import DataLoader\nfrom sambaflow import samba\n"
-    run = "samba.session.run(batch, outputs)\n"
+    run = "for batch in l:\n    loss = samba.session.run(batch, outputs)\n"
     assert len(places(f"{head}l = {loader}\n{run}")) == count
     assert places(f"{head}l = {loader}\n") == []
 
@@ -373,3 +393,145 @@ def test_calls_anywhere(line: str, rules: list[str]) -> None:
     assert [
         rule for rule, _ in places(f"import torch\nimport torch.utils.checkpoint\n{line}\n")
     ] == rules
+
+
+HEAD = """\
+import torch
+from torch.utils.data import DataLoader
+from sambaflow import samba
+from sambaflow.samba.sambaloader import SambaLoader
+model = Net()
+samba.from_torch_model_(model)
+"""
+STEP = "loss = samba.session.run(inputs(batch), traced)"
+
+
+@pytest.mark.parametrize(
+    ("program", "count"),
+    [
+        # Loaders that runs read, by whatever way.
+        (f"l = DataLoader(d, 8)\nfor batch in l:\n    {STEP}\n", 1),
+        (f"l = DataLoader(d, 8)\nfor i, batch in enumerate(tqdm(l)):\n    {STEP}\n", 1),
+        (f"for batch in SambaLoader(DataLoader(d, 8), ['x']):\n    {STEP}\n", 1),
+        (f"l = DataLoader(d, 8)\ns = SambaLoader(l, ['x'])\nfor batch in s:\n    {STEP}\n", 1),
+        (f"def get():\n    return DataLoader(d, 8)\nfor batch in get():\n    {STEP}\n", 1),
+        (
+            f"def get():\n    a, b = DataLoader(d, 8), DataLoader(e, 8)\n    return a, b\n"
+            f"train, test = get()\nfor batch in train:\n    {STEP}\n",
+            1,  # the other one is not run
+        ),
+        (f"def fit(l):\n    for batch in l:\n        {STEP}\nfit(DataLoader(d, 8))\n", 1),
+        (
+            f"def fit(m, l):\n    for batch in l:\n        {STEP}\n"
+            "l = DataLoader(d, 8)\nfit(model, l=l)\n",
+            1,
+        ),
+        (
+            "class T:\n    def __init__(self):\n        self.l = DataLoader(d, 8)\n"
+            f"    def fit(self):\n        for batch in self.l:\n            {STEP}\n",
+            1,
+        ),
+        (
+            f"def step(batch):\n    {STEP}\nl = DataLoader(d, 8)\nfor batch in l:\n    step(batch)\n",
+            1,
+        ),
+        # The host reads it: an evaluation in eager torch.
+        (
+            "l, t = DataLoader(d, 8, drop_last=True), DataLoader(e, 8)\n"
+            f"for batch in l:\n    {STEP}\nfor batch in t:\n    model(batch)\n",
+            0,
+        ),
+        # The loop looks at the size of its batch.
+        (
+            "for batch in DataLoader(d, 8):\n    if len(batch) < 8:\n        continue\n"
+            f"    {STEP}\n",
+            0,
+        ),
+        (
+            "for batch in DataLoader(d, 8):\n    if batch.shape[0] != 8:\n        batch = pad(batch)\n"
+            f"    {STEP}\n",
+            0,
+        ),
+        # Nobody can tell from the text who reads it.
+        (f"train(DataLoader(d, 8))\nfor batch in other:\n    {STEP}\n", 0),
+    ],
+)
+def test_loaders_are_followed_to_the_runs(program: str, count: int) -> None:
+    assert [rule for rule, _ in places(HEAD + program)] == ["smaller-last-batch"] * count
+
+
+HOST_LOSS = """\
+optimizer = samba.optim.SGD(model.parameters(), lr=0.1)
+traced = samba.utils.trace_graph(model, (x,), optimizer, pef=args.pef)
+for batch in DataLoader(d, 8, drop_last=True):
+    (out,) = samba.session.run(inputs(batch), traced, section_types=["fwd"])
+    logits = samba.to_torch(out).requires_grad_()
+    loss = torch.nn.functional.cross_entropy(logits, batch[1])
+    loss.backward()
+    traced[0].sn_grad = logits.grad
+    samba.session.run([], [], section_types=["bckwd", "opt"])
+"""
+
+
+def test_a_loss_on_the_host_is_no_step_of_the_host() -> None:
+    assert places(HEAD + HOST_LOSS) == []
+    without = HOST_LOSS.replace("    traced[0].sn_grad = logits.grad\n", "")
+    assert [rule for rule, _ in places(HEAD + without)] == ["host-step"]
+    given = without.replace("run([], [],", "run([], [], grad_of_outputs=[logits.grad],")
+    assert places(HEAD + given) == []
+
+
+def test_the_backward_of_another_model_is_the_hosts_own() -> None:
+    traced = "traced = samba.utils.trace_graph(model, (x,), pef=args.pef)\n"
+    loop = f"for batch in data:\n    {STEP}\n"
+    for line, count in (
+        ("    reference(batch)[0].backward()\n", 0),
+        ("    found = reference(batch)\n    found.sum().backward()\n", 0),
+        ("    loss.backward()\n", 1),
+        ("    total = samba.to_torch(loss[0]).sum()\n    total.backward()\n", 1),
+        ("    model(batch)[0].backward()\n", 1),
+    ):
+        found = [rule for rule, _ in places(HEAD + traced + loop + line)]
+        assert found == ["host-step"] * count, line
+
+
+def test_the_optimizer_of_another_model_steps_on_the_host() -> None:
+    """The client of split learning: the server is on the device."""
+    client = (
+        "client = Net()\nclient_optimizer = torch.optim.SGD(client.parameters(), lr=0.1)\n"
+        + HOST_LOSS
+        + "    client_optimizer.zero_grad()\n    client_optimizer.step()\n"
+    )
+    assert places(HEAD + client) == []
+    own = client.replace("client.parameters", "model.parameters")
+    assert [rule for rule, _ in places(HEAD + own)] == ["host-step"] * 2
+
+
+@pytest.mark.parametrize(
+    ("lines", "count"),
+    [
+        (
+            "model = Net().bfloat16()\nsamba.from_torch_model_(model)\nx = samba.randn(2, name='x')\n",
+            1,
+        ),
+        (
+            "model = Net()\nmodel.bfloat16()\nsamba.from_torch_model_(model)\n"
+            "x = samba.randn(2, name='x').bfloat16().float()\n",
+            1,
+        ),
+        (
+            "model = Net().bfloat16()\nsamba.from_torch_model_(model)\n"
+            "x = samba.randn(2, name='x', dtype=torch.bfloat16)\ny = samba.randint(3, (2,), name='y')\n",
+            0,
+        ),
+        ("model = Net()\nsamba.from_torch_model_(model)\nx = samba.randn(2, name='x')\n", 0),
+        (
+            "model = Net()\nif args.bf16:\n    model.bfloat16()\nsamba.from_torch_model_(model)\n"
+            "x = samba.randn(2, name='x')\n",
+            0,
+        ),
+    ],
+)
+def test_types_of_dummies(lines: str, count: int) -> None:
+    found = [rule for rule, _ in places(f"import torch\nfrom sambaflow import samba\n{lines}")]
+    assert [rule for rule in found if rule == "mixed-types"] == ["mixed-types"] * count

@@ -49,6 +49,13 @@ def optimizer(traced: Traced) -> None:
     samba.session.compile(traced.model, traced.inputs, other)
 
 
+def optimizer_before_conversion(traced: Traced) -> None:
+    model = torch.nn.Linear(4, 3)
+    early = samba.optim.SGD(model.parameters(), lr=0.1)
+    samba.from_torch_model_(model)
+    samba.session.compile(model, traced.inputs, early)
+
+
 def refused_hook(traced: Traced) -> None:
     traced.model.register_backward_hook(lambda *_: None)
     sgd = samba.optim.SGD(traced.model.parameters(), lr=0.1)
@@ -69,6 +76,7 @@ REFUSED = {
     "unnamed-run-input": unnamed_run_input,
     "sections-twice": sections_twice,
     "optimizer": optimizer,
+    "optimizer-before-conversion": optimizer_before_conversion,
     "refused-hook": refused_hook,
     "run-before-trace": run_before_trace,
     "smaller-last-batch": smaller_last_batch,

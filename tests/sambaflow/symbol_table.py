@@ -15,7 +15,7 @@ SYMBOLS: Final[Mapping[str, str]] = MappingProxyType(
         # 1. Functions of the package itself.
         "sambaflow.samba": """
             randn randint rand zeros ones empty randn_like from_torch_tensor from_torch
-            from_torch_tensor_ from_torch_model_ from_torch_ from_named_dict to_torch to_torch_tensor
+            from_torch_tensor_ from_torch_model_ from_torch_model from_torch_ from_named_dict to_torch to_torch_tensor
             add mul div log cat sigmoid addmm triu_fill groupby set_seed patched_torch is_internal
             SambaTensor SambaParameter session utils optim nn functional directives env sambatensor
             abs sub matmul bmm cumsum argmax bitwise_not cross_entropy softmax relu gelu reshape
@@ -53,13 +53,22 @@ SYMBOLS: Final[Mapping[str, str]] = MappingProxyType(
             get_pefmeta get_pefmeta_dict get_pef_info PefInfoStruct
         """,
         # 8. Optimizers.
-        "sambaflow.samba.optim": "AdamW SGD SparseAdamW Adam",
+        "sambaflow.samba.optim": "AdamW SGD SparseAdamW Adam Adagrad adam",
+        "sambaflow.samba.optim.adam": "AdamW Adam",
         # 10. Functions.
         "sambaflow.samba.functional": """
             abs add div addmm bmm cumsum argmax bitwise_not cross_entropy cat sn_gather sn_scatter
             sn_reduce sn_zipmapreduce sn_fma stir
         """,
-        "sambaflow.samba.functional.stir": "sn_imm sn_iteridx sn_select sn_zipmapreduce",
+        "sambaflow.samba.functional.arithmetic": "abs add div",
+        "sambaflow.samba.functional.tensorarithmetic": "addmm bmm cumsum",
+        "sambaflow.samba.functional.reduce": "argmax",
+        "sambaflow.samba.functional.logical": "bitwise_not",
+        "sambaflow.samba.functional.loss": "cross_entropy",
+        "sambaflow.samba.functional.tensorops": "cat",
+        "sambaflow.samba.functional.stir": """
+            sn_imm sn_iteridx sn_select sn_zipmapreduce sn_gather sn_scatter sn_multinomial
+        """,
         "sambaflow.samba.sn_private": "sn_gather sn_scatter sn_multinomial",
         # 11. and 12. Graphs and other modules.
         "sambaflow.samba.graph": "FwdGraph SambaGraph",
@@ -73,7 +82,7 @@ SYMBOLS: Final[Mapping[str, str]] = MappingProxyType(
             use_mock_samba_runtime enable_conv_grad_accum_stoc enable_addbias_grad_accum_stoc
             disable_sgd_stoc
         """,
-        "sambaflow.samba.test": "TestWithGold",
+        "sambaflow.samba.test": "TestWithGold consistency_test",
         "sambaflow.logging": "samba_logger",
         "sambaflow.sambacollections": "OrderedSet",
         "sambaflow": "__version__ is_demo samba",
@@ -152,6 +161,7 @@ REFUSED: Final[Mapping[str, str]] = MappingProxyType(
         "sambaflow.frameworks.quantized.quantized_linear.QuantizedLinear": "rounding not published",
         "sambaflow.online_inference_service.sn_sqs_handler.Queue": "a service of the vendor's",
         "sambaflow.samba.groupby": "its semantics are not public",
+        "sambaflow.samba.optim.Adagrad": "its name is all that is published",
         "sambaflow.samba.optim.SparseAdamW": "its name is all that is published",
         "sambaflow.samba.utils.create_mac_resource_report": "for the vendor's own installations",
         "sambaflow.samba.utils.trainer.samba.train": "imported by programs, called by none",
@@ -159,3 +169,6 @@ REFUSED: Final[Mapping[str, str]] = MappingProxyType(
     }
 )
 """What can be imported and not called, and why."""
+
+ABSENT_MEMBERS: Final = ("sambaflow.samba.SambaTensor.dsts",)
+"""Attributes that one program reads, and of which nothing is known; reading one is an AttributeError."""

@@ -12,6 +12,7 @@ import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -26,6 +27,7 @@ from samba_onnx.sambaflow.samba.utils.argparser import (
     parse_yaml_to_args,
 )
 from samba_onnx.sessions import SESSION
+from samba_onnx.sessions.arguments import ARGUMENTS, Argument, Command, tell_idle
 
 DEFAULTS = {
     "batch_size": 1,
@@ -137,6 +139,43 @@ def test_every_attribute_is_there_for_every_command(command: str) -> None:
 def test_lines_of_programs(line: str, expected: dict[str, object]) -> None:
     parsed = vars(parse(line))
     assert {name: parsed[name] for name in expected} == expected
+
+
+def as_given(argument: Argument) -> list[str]:
+    """How an argument is written on a command line, with a value that it takes."""
+    flag = argument.options[-1]
+    if argument.kind in (bool, Any):
+        return [flag]
+    return [
+        flag,
+        str(
+            argument.choices[0]
+            if argument.choices
+            else {int: 1, float: 0.5}.get(argument.kind, "x")
+        ),
+    ]
+
+
+@pytest.mark.parametrize("command", [one for one in Command if one is not Command.COMPILE])
+def test_every_flag_of_the_compiler_is_taken_where_a_pef_is_loaded(
+    command: Command, caplog: pytest.LogCaptureFixture
+) -> None:
+    tell_idle.cache_clear()
+    flags = [one for one in ARGUMENTS if command not in one.commands]
+    assert len(flags) > 30
+    line = [command.value, "-p", "x.pef", *(word for one in flags for word in as_given(one))]
+    parsed = vars(parse_app_args(line))
+    assert parsed["pef"] == "x.pef"
+    assert [one.name for one in flags if parsed[one.name] == one.default] == []
+    told = {record.args[0] for record in caplog.records if "has no effect" in record.message}
+    assert told == {one.name for one in flags}
+
+
+def test_the_help_of_a_run_does_not_show_the_flags_of_the_compiler(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert "--mac-v1" not in help_of("run --debug -h", capsys, dev_mode=False)
+    assert "--pef " in help_of("run -h", capsys)
 
 
 def common(parser: ArgumentParser) -> None:

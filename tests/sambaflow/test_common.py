@@ -26,7 +26,7 @@ def program(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     SESSION.reset()
 
 
-def drive(line: str) -> None:
+def drive(line: str, gradients: bool | None = True) -> None:
     arguments = parse_app_args(line.split())
     model = torch.nn.Linear(3, 2)
     samba.from_torch_model_(model)
@@ -40,7 +40,7 @@ def drive(line: str) -> None:
             optimizer,
             name="ffn",
             app_dir="/apps",
-            get_output_grads=True,
+            get_output_grads=gradients,
             squeeze_bs_dim=True,
         )
 
@@ -68,6 +68,14 @@ def test_inference_counts_on_both_sides(capsys: pytest.CaptureFixture[str]) -> N
     drive("compile --inference --pef-name=forward --output-folder=pefs")
     assert section_types("pefs/forward/forward.pef") == {"FWD"}
     drive("measure-performance --inference -p pefs/forward/forward.pef -n 2")
+    assert "measured over 2 iterations" in capsys.readouterr().out
+
+
+def test_a_program_whose_loss_is_on_the_host_is_measured(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    drive("compile", gradients=False)
+    drive("measure-performance -p out/ffn/ffn.pef -n 2", gradients=False)
     assert "measured over 2 iterations" in capsys.readouterr().out
 
 

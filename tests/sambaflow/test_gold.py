@@ -16,7 +16,7 @@ from torch import nn
 
 import samba_onnx as samba
 from samba_onnx.errors import ModelFileError, UsageError
-from samba_onnx.sambaflow.samba.test import TestWithGold
+from samba_onnx.sambaflow.samba.test import TestWithGold, consistency_test
 from samba_onnx.sambaflow.samba.utils.tensorboard_debug import dump_accuracy_debug_info
 from samba_onnx.sessions import SESSION
 
@@ -83,6 +83,18 @@ def test_running_twice_changes_nothing(traced: Any, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(SESSION, "reset_random_generator", lambda: None)
     with pytest.raises(AssertionError, match=r"what the first run computed: .*layer\.weight\.grad"):
         gold.consistency_test()
+
+
+def test_the_function_finds_the_module_wherever_it_stands(
+    traced: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    consistency_test(Namespace(), traced.model, traced.inputs)
+    consistency_test("net", inputs=traced.inputs, model=traced.model)
+    with pytest.raises(UsageError, match="given no module"):
+        consistency_test(Namespace(), traced.inputs)
+    monkeypatch.setattr(SESSION, "reset_random_generator", lambda: None)
+    with pytest.raises(AssertionError, match=r"Network: .* what the first run computed"):
+        consistency_test(traced.model)
 
 
 def test_without_a_gold_file_there_is_nothing_to_compare() -> None:

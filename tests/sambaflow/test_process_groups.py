@@ -33,6 +33,7 @@ LAUNCHERS = {
     "Open MPI": ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE"),
     "MVAPICH2": ("MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_LOCAL_SIZE"),
     "MPICH": ("PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS"),
+    "Slurm": ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_STEP_TASKS_PER_NODE"),
 }
 
 
@@ -172,5 +173,9 @@ def test_torchrun_within_mpirun_says_who_is_who() -> None:
 
 
 def test_a_variable_that_is_no_number() -> None:
+    # A step of Slurm's on several machines; and its batch script, which is no step.
+    step = {"SLURM_PROCID": "3", "SLURM_STEP_NUM_TASKS": "6", "SLURM_STEP_TASKS_PER_NODE": "2(x3)"}
+    assert launched_place(step) == Place(3, 6, 2)
+    assert launched_place({"SLURM_PROCID": "0", "SLURM_NTASKS": "6"}) == Place(0, 1, 1)
     with pytest.raises(UsageError, match="PMI_RANK is 'first'"):
         launched_place({"PMI_RANK": "first", "PMI_SIZE": "2"})

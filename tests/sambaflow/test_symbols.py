@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from samba_onnx.errors import UnsupportedSymbolError
-from samba_onnx.sambaflow.symbols import MODULES
+from samba_onnx.sambaflow.symbols import MISSING, MODULES
 from samba_onnx.sessions import SESSION
-from tests.sambaflow.symbol_table import MEMBERS, REFUSED, SYMBOLS
+from tests.sambaflow.symbol_table import ABSENT_MEMBERS, MEMBERS, REFUSED, SYMBOLS
 
 LINES = [
     f"from {module} import {name}" for module, names in SYMBOLS.items() for name in names.split()
@@ -76,6 +76,15 @@ def test_what_cannot_be_used_says_why_when_it_is_called(path: str) -> None:
     importlib.import_module(path.rpartition(".")[0])
     with pytest.raises(UnsupportedSymbolError, match=f"^{path} is not part of samba-onnx: .+"):
         resolved(path)(1, 2, name="x")
+
+
+@pytest.mark.usefixtures("sambaflow")
+@pytest.mark.parametrize("path", ABSENT_MEMBERS)
+def test_members_that_are_not_there_are_listed_as_missing(path: str) -> None:
+    importlib.import_module("sambaflow.samba")
+    owner, _, name = path.rpartition(".")
+    assert not hasattr(resolved(owner), name)
+    assert path in MISSING
 
 
 @pytest.mark.usefixtures("sambaflow")

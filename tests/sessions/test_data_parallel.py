@@ -188,7 +188,7 @@ def test_every_mini_batch_of_a_run_is_a_step(
 def test_masks_of_replicas_differ() -> None:
     name = f"dropout{SEED}"
     hyperparameters = Hyperparameters([Argin(name, "tensor(int32)", 0.0, (0,))])
-    options: dict[str, Any] = {"train": True, "forward": True, "step": False}
+    options: dict[str, Any] = {"train": True, "forward": [name], "step": False}
     alone = hyperparameters.argins({}, **options)
     seeds = [hyperparameters.argins({}, **options, replica=rank)[name] for rank in range(4)]
     assert alone[name] == seeds[0]

@@ -24,6 +24,9 @@ from samba_onnx.sessions.optimizer_steps import OptimizerSteps
 
 STEPS = 150
 
+READS = ("x",)
+"""What forward sections read: an input, and no argin of a dropout."""
+
 
 class Net(nn.Module):
     """A linear layer and the square of what it returns, in float32."""
@@ -225,7 +228,7 @@ def test_steps_draw_alike_in_all_replicas_and_gradients_do_not() -> None:
     names = [f"optimizer0{ROUNDING_SEED}", GRADIENT_ROUNDING_SEED]
     argins = [Argin(name, "tensor(int32)", 0.0, (0,)) for name in names]
     first, second = (Hyperparameters(argins, steps_of_sgd()) for _ in range(2))
-    options: dict[str, Any] = {"train": True, "forward": True, "step": True}
+    options: dict[str, Any] = {"train": True, "forward": READS, "step": True}
     second._base = 77  # as if torch had another seed there
     assert first.argins({}, **options)[names[0]] != second.argins({}, **options)[names[0]]
     first.keep({}, forward=True, step=True)
@@ -246,7 +249,7 @@ def test_each_run_and_each_mini_batch_draws_by_a_seed_of_its_own() -> None:
     single, several = (Hyperparameters(argins, steps_of_sgd()) for _ in range(2))
     seeds: list[list[Any]] = []
     for step in (False, True, True, True, False, False, True):  # four steps, two of several runs
-        options: dict[str, Any] = {"train": True, "forward": True, "step": step}
+        options: dict[str, Any] = {"train": True, "forward": READS, "step": step}
         scalars = single.argins({}, **options)
         seeds.append([scalars.get(name) for name in names])
         single.keep({}, forward=True, step=step)
@@ -255,13 +258,13 @@ def test_each_run_and_each_mini_batch_draws_by_a_seed_of_its_own() -> None:
     assert len(set(steps)) == len(steps) == 4
     assert len(set(gradients)) == len(gradients) == 7
     for step, batches in ((False, 1), (True, 3), (False, 2), (True, 1)):
-        options = {"train": True, "forward": True, "step": step, "batches": batches}
+        options = {"train": True, "forward": READS, "step": step, "batches": batches}
         scalars = several.argins({}, **options)
         assert scalars[names[1]] == gradients[:batches]
         assert scalars.get(names[0], steps[:0]) == steps[: batches * step]
         gradients, steps = gradients[batches:], steps[batches * step :]
         several.keep({}, forward=True, step=step, batches=batches)
-    options = {"train": True, "forward": True, "step": False}
+    options = {"train": True, "forward": READS, "step": False}
     drawn = several.argins({}, **options)
     several.keep({}, forward=True, step=False)
     assert several.argins({}, **options) != drawn

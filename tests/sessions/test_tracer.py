@@ -229,3 +229,21 @@ def test_a_tracer_keeps_the_traces_of_several_graphs(parts: Parts, compiled: Com
     parts.traces.traces.clear()
     with pytest.raises(GraphMismatchError, match="none of those that were traced"):
         parts.tracer.load_graphs(compiled.path)
+
+
+def test_a_traced_model_is_saved_whole(session: SambaSession, tmp_path: Path) -> None:
+    """``torch.save(model)``, as programs do after training, with ``output_tensors`` on the module."""
+    model = nn.Linear(3, 2)
+    samba.from_torch_model_(model)
+    x = samba.ones(1, 3, name="x")
+    path = session.compile(model, (x,), output=tmp_path / "m.pef")
+    outputs = samba.utils.trace_graph(model, (x,), pef=path)
+    torch.save(model, tmp_path / "model.pt")
+    loaded = torch.load(tmp_path / "model.pt", weights_only=False)
+    assert torch.equal(loaded.weight, model.weight.torch())
+    (kept,) = loaded.output_tensors
+    assert (kept.is_meta, kept.shape, kept.dtype) == (True, outputs[0].shape, outputs[0].dtype)
+    # A tensor that is no output, and has lost its values, is not saved without them in silence.
+    x.clear_data()
+    with pytest.raises(UsageError, match="tensor 'x' of shape"):
+        torch.save(x, tmp_path / "x.pt")

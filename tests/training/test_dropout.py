@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import copy
 from pathlib import Path
+from typing import Any
 
+import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812  # what torch's users call it
 from torch import Tensor, nn
@@ -96,6 +98,23 @@ def test_backward_alone_uses_the_mask_of_forward(tmp_path: Path, session: SambaS
     _, kept = prepared.run(batch, section_types=["FWD"])
     session.run(section_types=["BCKWD"])
     twin(**batch, mask=kept / (1 - RATE))[0].backward()
+    for name, parameter in twin.named_parameters():
+        torch.testing.assert_close(prepared.gradients()[name], parameter.grad, **CLOSE)
+
+
+@pytest.mark.parametrize("forward", [{"train": False}, {}, {"hyperparam_dict": {"p": 0.9}}])
+@pytest.mark.parametrize("backward", [{"train": False}, {}, {"hyperparam_dict": {"p": 0.3}}])
+def test_backward_alone_has_the_rates_of_its_forward(
+    forward: dict[str, Any], backward: dict[str, Any], tmp_path: Path, session: SambaSession
+) -> None:
+    """Whatever its own run says: gradients are those of the forward pass that was made."""
+    prepared, twin = build(tmp_path)
+    batch = draw()
+    _, kept = prepared.run(batch, section_types=["FWD"], **forward)
+    session.run(section_types=["BCKWD"], **backward)
+    rates = forward.get("hyperparam_dict", {"p": RATE})
+    rate = rates["p"] if forward.get("train", True) else 0.0
+    twin(**batch, mask=kept / (1 - rate))[0].backward()
     for name, parameter in twin.named_parameters():
         torch.testing.assert_close(prepared.gradients()[name], parameter.grad, **CLOSE)
 

@@ -27,6 +27,7 @@ from samba_onnx.export.capture.conforming import check_sizes, decomposed, writte
 from samba_onnx.export.capture.data_as_value import DataAsValue
 from samba_onnx.export.capture.fake_members import fake, fake_members
 from samba_onnx.export.capture.fusion_marks import apply_marks
+from samba_onnx.export.capture.host_randomness import refused_host_randomness
 from samba_onnx.export.capture.identities import restore_identities
 from samba_onnx.export.capture.known_values import KnownValues
 from samba_onnx.export.capture.loss_marks import loss_marks
@@ -294,6 +295,7 @@ def _torch_as_it_is_traced(module: nn.Module, values: Values) -> Iterator[None]:
         values.replayed(),
         whole_layers(),
         refused_calls(),
+        refused_host_randomness(module),
         without_tracebacks(),
         followed_statistics(),
         written_back(module),

@@ -86,7 +86,6 @@ class _Writer:
         self._joint = joint
         self._names = names
         self._sites = tuple(request.sites.values())
-        self._accumulate = request.rules.accumulates
         self._keeps_activations = request.keeps_activations
         specs = request.exported.graph_signature.input_specs
         self._kinds = {spec.arg.name: spec.kind for spec in specs}
@@ -99,6 +98,12 @@ class _Writer:
         self._gradients = {
             gradient_name(names.symbols[leaf]): node for leaf, node in joint.gradients.items()
         }
+        # An input is another tensor in every run, and so is its gradient: there is nothing to add to.
+        self._sums = {
+            gradient_name(names.symbols[leaf]): node
+            for leaf, node in joint.gradients.items()
+            if request.rules.accumulates and self._kinds[leaf] is not InputKind.USER_INPUT
+        }
 
     def program(self) -> Program:
         """Return all parts, and what their values are."""
@@ -110,7 +115,7 @@ class _Writer:
             parts.append(
                 Part(SectionType.BCKWD, self._backward(backward, {**operand_names, **result_names}))
             )
-        if self._accumulate:
+        if self._sums:
             parts.insert(0, Part(SectionType.ZEROGRAD, self._zeros()))
         read = {value.name for part in parts for value in part.model.graph.inputs}
         symbols = self._names.symbols.items()
@@ -139,13 +144,12 @@ class _Writer:
                 # A tied parameter has the name of the first one.
                 text = f"{kind.name.lower()} {self._paths[placeholder]!r}"
                 claims.claim(symbol, members.setdefault(symbol, text))
-        endings = (updated_name, zeroed_name) if self._accumulate else ()
         for placeholder in joint.gradients:
             symbol = self._names.symbols[placeholder]
-            owner = f"the gradient of {members.get(symbol, f'input {symbol!r}')}"
-            claims.claim(gradient_name(symbol), owner)
-            for ending in endings:
-                claims.claim(ending(gradient_name(symbol)), owner)
+            name, owner = gradient_name(symbol), members.get(symbol, f"input {symbol!r}")
+            endings = (updated_name, zeroed_name) if name in self._sums else ()
+            for claimed in (name, *(ending(name) for ending in endings)):
+                claims.claim(claimed, f"the gradient of {owner}")
         for member in joint.updates:
             text = members[self._names.symbols[member]]
             claims.claim(self._new_name(member), f"the new value of {text}")
@@ -209,13 +213,13 @@ class _Writer:
         return self._write(half, operand_names, [*results, *saved])
 
     def _backward(self, half: Half, known: Mapping[fx.Node, str]) -> ir.Model:
-        gradients = list(self._gradients)
-        if not self._accumulate:
-            return self._write(half, known, gradients)
         symbols = self._names.symbols
         summed = {gradient_name(symbols[leaf]) for leaf in self._joint.accumulated}
-        added = ["" if gradient in summed else gradient for gradient in gradients]
-        return self._write(half, known, list(map(updated_name, gradients)), added)
+        added = [
+            name if name in self._sums and name not in summed else "" for name in self._gradients
+        ]
+        results = [updated_name(name) if name in self._sums else name for name in self._gradients]
+        return self._write(half, known, results, added)
 
     def _write(
         self,
@@ -267,7 +271,7 @@ class _Writer:
 
     def _zeros(self) -> ir.Model:
         builder = GraphBuilder(self._names.root)
-        for name, node in self._gradients.items():
+        for name, node in self._sums.items():
             content: Tensor = node.meta["val"]
             zeros = builder.full(map(int, content.shape), 0, onnx_type(content.dtype))
             _return(builder, zeros, builder.unique(zeroed_name(name)))
@@ -282,8 +286,7 @@ class _Writer:
         residents |= {self._new_name(p): _KINDS[self._kinds[p]] for p in self._joint.updates}
         seeds = [gradient_name(self._names.outputs[index] or "") for index in self._joint.seeds]
         gradients = [*seeds, *self._gradients]
-        if self._accumulate:
-            gradients += [end(g) for g in self._gradients for end in (updated_name, zeroed_name)]
+        gradients += [end(g) for g in self._sums for end in (updated_name, zeroed_name)]
         return residents | dict.fromkeys(gradients, SymbolKind.GRADIENT)
 
     def _regions(self, residents: Collection[str]) -> dict[str, str]:
@@ -292,9 +295,7 @@ class _Writer:
         for member in self._joint.updates:
             symbol = self._names.symbols[member]
             regions[self._new_name(member)] = own.get(symbol, symbol)
-        if self._accumulate:
-            regions |= {end(g): g for g in self._gradients for end in (updated_name, zeroed_name)}
-        return regions
+        return regions | {end(g): g for g in self._sums for end in (updated_name, zeroed_name)}
 
 
 def _missing(node: fx.Node) -> str:

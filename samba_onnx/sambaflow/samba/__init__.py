@@ -44,6 +44,7 @@ __all__ = [
     "env",
     "experiment_logger",
     "from_torch_",
+    "from_torch_model",
     "functional",
     "graph",
     "groupby",
@@ -66,6 +67,9 @@ __all__ = [
 
 from_torch_ = from_torch_model_
 """The older name of ``from_torch_model_``."""
+
+from_torch_model = from_torch_model_
+"""Another name of ``from_torch_model_``, which published texts use; it works in place, too."""
 
 to_torch_tensor = to_torch
 """Another name of ``to_torch``."""

@@ -19,7 +19,7 @@ from samba_onnx.safety.files import atomic_output
 from samba_onnx.sambaflow.device_results import run_results
 from samba_onnx.sessions import SESSION
 
-__all__ = ["TestWithGold"]
+__all__ = ["TestWithGold", "consistency_test"]
 
 _REPEATED: Final = (SectionType.ZEROGRAD, SectionType.FWD, SectionType.BCKWD)
 """Sections that can be run twice with the same results: they leave weights as they are."""
@@ -84,7 +84,8 @@ class TestWithGold:
             SambaError: The graph cannot be run; see ``samba.session.run``.
         """
         gold = self._gold()
-        self._compare(gold, run_results(self._model, self._inputs), f"{self._path.name} has")
+        results = run_results(self._model, self._inputs)
+        _compare(self._name, gold, results, f"{self._path.name} has")
 
     def consistency_test(self) -> None:
         """Run forward and backward twice: outputs and gradients must be the same, bit for bit.
@@ -95,13 +96,7 @@ class TestWithGold:
             AssertionError: A bit differs; the message names the tensors.
             SambaError: The graph cannot be run; see ``samba.session.run``.
         """
-        present = SESSION.get_section_types()
-        types = [kind.value for kind in _REPEATED if kind.value in present]
-        SESSION.reset_random_generator()
-        first = run_results(self._model, self._inputs, types)
-        SESSION.reset_random_generator()
-        second = run_results(self._model, self._inputs, types)
-        self._compare(first, second, "the first run computed")
+        _run_twice(self._name, self._model, self._inputs)
 
     def _gold(self) -> dict[str, torch.Tensor]:
         """Return the tensors of the gold file."""
@@ -114,20 +109,55 @@ class TestWithGold:
                 path=self._path,
             ) from None
 
-    def _compare(
-        self, gold: Mapping[str, torch.Tensor], results: Mapping[str, torch.Tensor], whose: str
-    ) -> None:
-        """Compare all tensors of two runs bit by bit."""
-        differing = [
-            name
-            for name in sorted(gold.keys() | results.keys())
-            if name not in gold or name not in results or not _same(gold[name], results[name])
-        ]
-        if differing:
-            raise AssertionError(
-                f"{self._name}: {len(differing)} of {len(results)} tensors are not bit for bit what "
-                f"{whose}: {', '.join(differing[:8])}"
-            )
+
+def consistency_test(*arguments: Any, **keywords: Any) -> None:
+    """Run forward and backward of a traced module twice: results must be the same, bit for bit.
+
+    Published programs call it beside ``TestWithGold``; what its arguments are is not published, so
+    that the module is found among those that are given, in whatever order. It runs with the inputs
+    that it was traced with.
+
+    Args:
+        *arguments: The module, after ``trace_graph``, among others that are not looked at.
+        **keywords: The same, by name.
+
+    Raises:
+        UsageError: There is no module among the arguments.
+        AssertionError: A bit differs; the message names the tensors.
+        SambaError: The graph cannot be run; see ``samba.session.run``.
+    """
+    given = (*arguments, *keywords.values())
+    model = next((one for one in given if isinstance(one, nn.Module)), None)
+    if model is None:
+        raise UsageError("consistency_test was given no module; give the one that was traced")
+    _run_twice(type(model).__name__, model, None)
+
+
+def _run_twice(name: str, model: nn.Module, inputs: Any) -> None:
+    """Compare two runs of forward and backward, whose dropouts draw the same masks."""
+    present = SESSION.get_section_types()
+    types = [kind.value for kind in _REPEATED if kind.value in present]
+    SESSION.reset_random_generator()
+    first = run_results(model, inputs, types)
+    SESSION.reset_random_generator()
+    second = run_results(model, inputs, types)
+    _compare(name, first, second, "the first run computed")
+
+
+def _compare(
+    name: str, gold: Mapping[str, torch.Tensor], results: Mapping[str, torch.Tensor], whose: str
+) -> None:
+    """Compare all tensors of two runs bit by bit."""
+    differing = [
+        tensor
+        for tensor in sorted(gold.keys() | results.keys())
+        if tensor not in gold or tensor not in results or not _same(gold[tensor], results[tensor])
+    ]
+    if differing:
+        raise AssertionError(
+            f"{name}: {len(differing)} of {len(results)} tensors are not bit for bit what "
+            f"{whose}: {', '.join(differing[:8])}"
+        )
 
 
 def _same(one: torch.Tensor, other: torch.Tensor) -> bool:

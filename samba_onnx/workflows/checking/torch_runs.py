@@ -155,6 +155,7 @@ class TorchRuns:
             ),
             (self.args, dict(self.keywords)),
         )
+        inputs = self._differentiated_inputs(args, keywords)
         rates = rates_at_zero() if exported.program.argins else contextlib.nullcontext()
         with (
             members_replaced(self.module, counterpart),
@@ -170,8 +171,23 @@ class TorchRuns:
             results = self._outputs(outputs)
             if self.trains:
                 own = {n: twins[id(parameters[p])] for n, p in self._parameters(parameters)}
-                results |= self._gradients(outputs, own)
+                results |= self._gradients(outputs, own | inputs)
             return {name: _values(tensor) for name, tensor in results.items()}
+
+    def _differentiated_inputs(
+        self, args: tuple[Any, ...], keywords: Mapping[str, Any]
+    ) -> dict[str, Tensor]:
+        """Return the inputs that the program has gradients of, made leaves that require them."""
+        flat = pytree.tree_leaves((args, dict(keywords)))
+        residents = self.exported.program.residents
+        leaves = {
+            name: flat[position]
+            for name, position in self.exported.inputs.items()
+            if self.trains and gradient_name(name) in residents
+        }
+        for leaf in leaves.values():
+            leaf.requires_grad_()
+        return leaves
 
     def _parameters(self, parameters: Mapping[str, Tensor]) -> list[tuple[str, str]]:
         members = self.exported.members.items()

@@ -6,9 +6,30 @@ from typing import Any
 
 from samba_onnx import functional
 from samba_onnx.functional import sn_fma, sn_gather, sn_reduce, sn_scatter, sn_zipmapreduce
-from samba_onnx.sambaflow.samba.functional import stir
+from samba_onnx.sambaflow.samba.functional import (
+    arithmetic,
+    logical,
+    loss,
+    reduce,
+    stir,
+    tensorarithmetic,
+    tensorops,
+)
 
-__all__ = ["sn_fma", "sn_gather", "sn_reduce", "sn_scatter", "sn_zipmapreduce", "stir"]
+__all__ = [
+    "arithmetic",
+    "logical",
+    "loss",
+    "reduce",
+    "sn_fma",
+    "sn_gather",
+    "sn_reduce",
+    "sn_scatter",
+    "sn_zipmapreduce",
+    "stir",
+    "tensorarithmetic",
+    "tensorops",
+]
 
 
 def __getattr__(name: str) -> Any:

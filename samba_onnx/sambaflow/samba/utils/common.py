@@ -69,16 +69,18 @@ def common_app_driver(
         inputs: Named tensors, as ``samba.session.compile`` takes them.
         optim: Its optimizers; None for inference.
         name: What reports call the model.
-        init_output_grads: Whether gradients of losses begin at one; None for yes.
+        init_output_grads: Accepted, without effect: measuring begins with ones in any case, as
+            nobody is there to set gradients.
         app_dir: Accepted, without effect.
         squeeze_bs_dim: Accepted, without effect.
-        get_output_grads: An older name of ``init_output_grads``.
+        get_output_grads: Whether gradients are to be fetched for a loss on the host; accepted,
+            without effect, as what is measured has none.
         **ignored: Accepted, without effect.
 
     Raises:
         SambaError: The model cannot be compiled, or the PEF cannot be run.
     """
-    del app_dir, squeeze_bs_dim, ignored
+    del init_output_grads, get_output_grads, app_dir, squeeze_bs_dim, ignored
     warnings.warn(
         "common_app_driver is deprecated; call session.compile, trace_graph, measure_performance",
         DeprecationWarning,
@@ -87,8 +89,7 @@ def common_app_driver(
     if args.command == Command.COMPILE:
         compile(args, model, inputs, optim, name=name)
     elif args.command in (Command.MEASURE_PERFORMANCE, Command.MEASURE_SECTIONS):
-        begins = init_output_grads if init_output_grads is not None else get_output_grads
-        trace_graph(model, inputs, optim, begins is not False, pef=args.pef, mapping=args.mapping)
+        trace_graph(model, inputs, optim, pef=args.pef, mapping=args.mapping)
         _measure(args, model, inputs)
 
 

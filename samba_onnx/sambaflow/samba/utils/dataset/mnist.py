@@ -21,38 +21,49 @@ from samba_onnx.errors import InputError, UsageError
 
 __all__ = ["Digits", "FlatImage", "dataset_transform", "prepare_dataloader"]
 
+# Mean and standard deviation of the pixels of MNIST's training images, by which the vendor's programs
+# normalise. The tutorial's published loss is met with them (0.44 on real digits, 0.46 published) and
+# not without (0.82).
+_MEAN: Final = 0.1307
+_DEVIATION: Final = 0.3081
+
 _BYTES: Final = 8
 """By which a file of the format says that its elements are unsigned bytes."""
 
 
 @dataclass(frozen=True)
 class FlatImage:
-    """Makes a row of an image; what torchvision's datasets take as ``transform``."""
+    """Makes a normalised row of an image; what torchvision's datasets take as ``transform``."""
 
     num_features: int
-    """Length of the row."""
+    """Length of the row; at least the number of an image's values."""
 
     def __call__(self, image: Any) -> torch.Tensor:
-        """Return the values of an image.
+        """Return the values of an image, normalised as the vendor's programs do, with zeros behind.
 
         Args:
             image: A picture, array or tensor of any shape. Bytes become numbers from 0 to 1, as by
-                torchvision's ``ToTensor``; other numbers stay as they are.
+                torchvision's ``ToTensor``, which leaves other numbers as they are; then
+                ``(value - 0.1307) / 0.3081``, as by its ``Normalize``.
 
         Returns:
-            A float32 tensor of shape ``(num_features,)``.
+            A float32 tensor of shape ``(num_features,)``; what the image does not fill is 0.
 
         Raises:
-            UsageError: The image has another number of values.
+            UsageError: The image has more values than the row.
         """
         values = image if isinstance(image, torch.Tensor) else torch.from_numpy(np.array(image))
-        if values.numel() != self.num_features:
+        missing = self.num_features - values.numel()
+        if missing < 0:
             raise UsageError(
                 f"an image has {values.numel()} values, and num_features is {self.num_features}; "
-                "set num_features to the size of the images"
+                "set num_features to the size of the images, or more"
             )
-        row = values.reshape(self.num_features).float()
-        return row / 255 if values.dtype == torch.uint8 else row
+        row = values.flatten().float()
+        if values.dtype == torch.uint8:
+            row = row / 255
+        # Zeros are put behind what is normalised: they are no dark pixels, and add nothing to a layer.
+        return torch.nn.functional.pad((row - _MEAN) / _DEVIATION, (0, missing))
 
 
 def dataset_transform(args: Mapping[str, Any] | Namespace) -> FlatImage:
@@ -108,42 +119,61 @@ class Digits(Dataset[tuple[torch.Tensor, int]]):
 
 def prepare_dataloader(
     args: Mapping[str, Any] | Namespace,
+    train_dataset: Dataset[Any] | None = None,
+    test_dataset: Dataset[Any] | None = None,
 ) -> tuple[DataLoader[Any], DataLoader[Any]]:
     """Return what loads the digits to train with, and those to test with.
 
-    The files are those of MNIST, packed or not: in ``data_dir`` (or ``data_folder``) itself, or in
-    its folder ``MNIST/raw``, where torchvision keeps them. They are not downloaded. The ones to
-    train with come in another order in every epoch, and in whole batches, because a PEF takes no
-    others.
+    Data sets that are given are loaded as they are. Without them, the files are those of MNIST,
+    packed or not: in ``data_dir`` (or ``data_folder``) itself, or in its folder ``MNIST/raw``, where
+    torchvision keeps them. They are not downloaded. What is to train with comes in another order in
+    every epoch, and in whole batches, because a PEF takes no others.
 
     Args:
-        args: The program's settings: ``data_dir`` or ``data_folder``, ``batch_size``,
-            ``num_features`` and, if there are any, ``num_workers``.
+        args: The program's settings: ``batch_size``; ``num_workers``, if there are any; and for
+            MNIST's files ``data_dir`` or ``data_folder``, and ``num_features``.
+        train_dataset: What to train with.
+        test_dataset: What to test with.
 
     Returns:
-        Two loaders, of float32 images of shape ``(batch, num_features)`` from 0 to 1 and int64
-        digits of shape ``(batch,)``.
+        Two loaders; of MNIST's files, of float32 images of shape ``(batch, num_features)``, as
+        ``dataset_transform`` makes them, and int64 digits of shape ``(batch,)``.
+
+    Raises:
+        UsageError: A setting is missing, or one data set without the other.
+        InputError: Files are missing, or are none of MNIST's.
+    """
+    settings = vars(args) if isinstance(args, Namespace) else args
+    if "batch_size" not in settings:
+        raise UsageError("prepare_dataloader was given settings without batch_size; add it")
+    if (train_dataset is None) != (test_dataset is None):
+        raise UsageError("prepare_dataloader was given one data set; give both, or none")
+    if train_dataset is None or test_dataset is None:
+        train_dataset, test_dataset = _digits(settings)
+    options = {"batch_size": int(settings["batch_size"])}
+    options["num_workers"] = int(settings.get("num_workers") or 0)
+    return (
+        DataLoader(train_dataset, shuffle=True, drop_last=True, **options),  # type: ignore[arg-type]
+        DataLoader(test_dataset, **options),  # type: ignore[arg-type]
+    )
+
+
+def _digits(settings: Mapping[str, Any]) -> tuple[Digits, Digits]:
+    """Return the two parts of MNIST in the folder that a program's settings name.
 
     Raises:
         UsageError: A setting is missing.
         InputError: Files are missing, or are none of MNIST's.
     """
-    settings = vars(args) if isinstance(args, Namespace) else args
     folder = settings.get("data_dir") or settings.get("data_folder")
-    if not folder or "batch_size" not in settings:
+    if not folder:
         raise UsageError(
-            "prepare_dataloader was given settings without data_dir or batch_size; add them"
+            "prepare_dataloader was given settings without data_dir; add it, or give data sets"
         )
     transform = dataset_transform(settings)
     raw = Path(folder, "MNIST", "raw")
     where = raw if raw.is_dir() else Path(folder)
-    options = {"batch_size": int(settings["batch_size"])}
-    options["num_workers"] = int(settings.get("num_workers") or 0)
-    training, testing = (Digits(where, part, transform) for part in ("train", "t10k"))
-    return (
-        DataLoader(training, shuffle=True, drop_last=True, **options),  # type: ignore[arg-type]
-        DataLoader(testing, **options),  # type: ignore[arg-type]
-    )
+    return Digits(where, "train", transform), Digits(where, "t10k", transform)
 
 
 def _read_idx(path: Path, axes: int) -> npt.NDArray[np.uint8]:
