@@ -54,6 +54,8 @@ def lower_recurrent_layers(model: onnx.ModelProto) -> dict[str, str]:
     1. A Scan of the main graph whose body returns the states of an LSTM, GRU or RNN with ONNX's own activations, and
        the hidden state of every step, if anything of all steps; in one direction for all that it reads and writes.
     2. It reads one value step by step, in float32: a product with weights, with or without a bias, or a piece of one.
+    3. If another one, then whether the step is within each sequence, of lengths that are known at run time: states stay
+       behind its end, and what a step adds to the value of all steps is zero there.
 
     Args:
         model: Is changed in place.
@@ -99,11 +101,12 @@ def _lowered(node: onnx.NodeProto, view: GraphView) -> list[onnx.NodeProto] | st
     count = attributes["num_scan_inputs"].i
     states = len(node.input) - count
     # Case 1.
-    if count != 1 or not 0 < states <= 2 or len(node.output) - states > 1:
+    if not 0 < count <= 2 or not 0 < states <= 2 or len(node.output) - states > 1:
         return "its steps read or write more than a recurrent layer does"
     ways = {way for name in _DIRECTIONS if name in attributes for way in attributes[name].ints}
     given = [name for name in _DIRECTIONS if name in attributes and attributes[name].ints]
-    if len(ways) > 1 or (ways == {1} and len(given) < 1 + len(node.output) - states):
+    stacks = len(node.output) - states
+    if len(ways) > 1 or (ways == {1} and len(given) < 1 + stacks):
         return "it reads and writes in different directions"
     if any(any(attributes[name].ints) for name in _AXES if name in attributes):
         return "it reads or writes along another axis than the first"
@@ -118,7 +121,12 @@ def _lowered(node: onnx.NodeProto, view: GraphView) -> list[onnx.NodeProto] | st
     source = _source(node.input[states], view)
     if source is None or view.types.get(node.input[states]) != onnx.TensorProto.FLOAT:
         return "what it reads step by step is no product with weights in float32"
-    return _written(node, *found, source, sizes=(state[1], shape[2]), backwards=ways == {1})
+    # Case 3.
+    lengths = _lengths(node.input[-1], view, shape[0]) if count == 2 else ""
+    if lengths is None:
+        return "what its steps do not compute does not follow from lengths of sequences"
+    sizes = (state[1], shape[2])
+    return _written(node, *found, source, lengths, sizes=sizes, backwards=ways == {1})
 
 
 _DIRECTIONS: Final = ("scan_input_directions", "scan_output_directions")
@@ -130,6 +138,8 @@ def _layer(
 ) -> tuple[_Layer, Bindings] | None:
     """Return the layer whose step a body is, with what it reads from outside."""
     outputs = body_expressions(body, view)
+    if outputs is not None and len(body.input) > states + 1:
+        outputs = _within_sequences(outputs, states)
     if outputs is None or any(value != outputs[0] for value in outputs[states:]):
         return None
     for layer in _layers(hidden):
@@ -141,6 +151,32 @@ def _layer(
         if bound is not None:
             return layer, bound
     return None
+
+
+def _within_sequences(outputs: Sequence[Expression], states: int) -> list[Expression] | None:
+    """Return what a step computes within a sequence; None where it does not keep to the ends of sequences (case 3)."""
+    is_inside: Expression = ("input", states + 1)
+    inner: list[Expression] = []
+    for place, value in enumerate(outputs):
+        behind: Expression = ("input", place) if place < states else ("number", 0.0)
+        if value[0] != "Where" or value[1] != is_inside or value[3] != behind:
+            return None
+        inner.append(value[2])
+    return inner
+
+
+def _lengths(mask: str, view: GraphView, steps: int) -> str | None:
+    """Return the lengths of sequences by which a mask says whether a step is within each."""
+    comparison = view.maker(mask, "Greater")
+    column = None if comparison is None else view.maker(comparison.input[0], "Unsqueeze")
+    if comparison is None or column is None or view.integers(column.input[1]) != [1]:
+        return None
+    numbers = comparison.input[1]
+    if view.shapes.get(numbers) != (steps, 1, 1) or view.integers(numbers) != list(range(steps)):
+        return None
+    is_vector = len(view.shapes.get(column.input[0], ())) == 1
+    is_int32 = view.types.get(column.input[0]) == onnx.TensorProto.INT32
+    return column.input[0] if is_vector and is_int32 else None
 
 
 def _layers(hidden: int) -> list[_Layer]:
@@ -233,6 +269,7 @@ def _written(
     layer: _Layer,
     bound: Bindings,
     source: _Source,
+    lengths: str,
     *,
     sizes: tuple[int, int],
     backwards: bool,
@@ -244,6 +281,7 @@ def _written(
         layer: What its body is a step of.
         bound: What the body reads from outside.
         source: What it reads step by step.
+        lengths: The lengths of sequences; empty where all are as long as there are steps.
         sizes: Elements of the hidden state, and of all gates.
         backwards: Whether it begins at the end of the sequence.
     """
@@ -256,7 +294,7 @@ def _written(
     build.nodes.append(
         onnx.helper.make_node(
             layer.operator,
-            [source.value, *operands, "", *begins],
+            [source.value, *operands, lengths, *begins],
             names[: 1 + states],
             name=f"{node.output[0]}.layer",
             hidden_size=hidden,
@@ -264,9 +302,17 @@ def _written(
             **layer.attributes,
         )
     )
-    for result, name in zip(node.output, names[1 : 1 + states], strict=False):
-        if result:
-            build.make("Squeeze", [name, first], result=result)
+    for place, result in enumerate(node.output[:states]):
+        if not result:
+            continue
+        last = names[1 + place]
+        if (
+            lengths
+        ):  # of an empty sequence the kernel returns zeros, and steps the state that it begins with
+            filled = build.make("Greater", [lengths, build.constant(np.array(0, np.int32))])
+            filled = build.make("Unsqueeze", [filled, build.integers(1)])
+            last = build.make("Where", [filled, last, begins[place]])
+        build.make("Squeeze", [last, first], result=result)
     if len(node.output) > states and node.output[-1]:
         build.make("Squeeze", [names[0], build.integers(1)], result=node.output[-1])
     return build.nodes

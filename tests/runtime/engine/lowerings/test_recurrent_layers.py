@@ -24,10 +24,13 @@ ROUNDINGS = 2e-6
 
 
 def repeated(operator: str, *, merges: bool = False, **options: Any) -> tuple[onnx.ModelProto, Any]:
-    """Return a layer as the compiler writes it, and its inputs: operands other than the input are initializers."""
+    """Return a layer as the compiler writes it, and its inputs: all operands but sequences and lengths are initializers."""
     proto, inputs = layer(operator, **options)
-    constants = list(zip(proto.graph.input, inputs, strict=True))[1:]
-    for value, array in constants:
+    fed = []
+    for value, array in list(zip(proto.graph.input, inputs, strict=True)):
+        if value.name in ("x", "lengths"):
+            fed.append(array)
+            continue
         proto.graph.initializer.append(onnx.numpy_helper.from_array(array, value.name))
         proto.graph.input.remove(value)
     model = ir.from_proto(proto)
@@ -39,7 +42,7 @@ def repeated(operator: str, *, merges: bool = False, **options: Any) -> tuple[on
         assert rewrite(model).modified
     InferShapesPass()(model)
     FixNamesPass()(model)
-    return ir.to_proto(model), inputs[:1]
+    return ir.to_proto(model), fed
 
 
 def operators(proto: onnx.ModelProto) -> list[str]:
@@ -81,6 +84,50 @@ def test_layers_become_kernels(operator: str, options: dict[str, Any], direction
     check(*repeated(operator, without=FULL, direction=direction, **options), operator, ways)
 
 
+@pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
+@pytest.mark.parametrize("operator", ["RNN", "LSTM", "GRU"])
+def test_sequences_of_several_lengths_become_kernels(operator: str, direction: str) -> None:
+    ways = 2 if direction == "bidirectional" else 1
+    check(*repeated(operator, without=("p",), direction=direction), operator, ways)
+
+
+MASKED = """<ir_version: 10, opset_import: ["" : 21]>
+g (float[4,2,3] x, float[3,2] w, float[2,2] r, float[2,2] s, int32[2] l) => (float[2,2] last, float[4,2,2] all)
+<int32[4,1,1] n = {NUMBERS}, int64[1] one = {1}, float zero = {0.0}> {
+  c = MatMul(x, w)
+  q = Unsqueeze(l, one)
+  k = Greater(q, n)
+  last, all = Scan<num_scan_inputs = 2, body = b (float[2,2] h, float[2,2] e, bool[2,1] i) => (float[2,2] t, float[2,2] o) {
+    m = MatMul(h, r)
+    a = Add(m, e)
+    u = Tanh(a)
+    t = Where(i, u, h)
+    o = Where(i, u, BEHIND)
+  }>(s, c, k)
+}"""
+
+
+@pytest.mark.parametrize("lengths", [(4, 2), (0, 3)])
+def test_an_empty_sequence_keeps_the_state_that_it_begins_with(lengths: tuple[int, ...]) -> None:
+    text = MASKED.replace("NUMBERS", "0, 1, 2, 3").replace("BEHIND", "zero")
+    model = onnx.shape_inference.infer_shapes(parser.parse_model(text))
+    check(model, [*INPUTS[:4], np.array(lengths, np.int32)], "RNN")
+
+
+@pytest.mark.parametrize(
+    ("numbers", "behind", "reason"),
+    [
+        ("0, 2, 1, 3", "zero", "what its steps do not compute does not follow from lengths"),
+        ("0, 1, 2, 3", "h", "its body is no step of a layer"),
+    ],
+)
+def test_other_masks_stay(numbers: str, behind: str, reason: str) -> None:
+    text = MASKED.replace("NUMBERS", numbers).replace("BEHIND", behind)
+    model = onnx.shape_inference.infer_shapes(parser.parse_model(text))
+    (why,) = lower_recurrent_layers(model).values()
+    assert why.startswith(reason)
+
+
 @pytest.mark.parametrize("operator", ["RNN", "LSTM", "GRU"])
 @pytest.mark.parametrize("after", [0, 1])
 def test_layers_without_biases_and_states(operator: str, after: int) -> None:
@@ -98,8 +145,8 @@ def test_directions_whose_products_were_merged_take_their_columns() -> None:
 @pytest.mark.parametrize(
     ("operator", "options", "reason"),
     [
-        ("LSTM", {}, "its steps read or write more"),
-        ("LSTM", {"without": ("lengths",)}, "its body is no step of a layer"),
+        ("LSTM", {}, "its body is no step of a layer"),
+        ("LSTM", {"without": ("lengths",)}, "its body is no step of a layer"),  # peepholes
         ("LSTM", {"without": FULL, "clip": 0.3}, "its body is no step of a layer"),
         ("LSTM", {"without": FULL, "input_forget": 1}, "its body is no step of a layer"),
         ("GRU", {"without": FULL, "activations": ["Sigmoid", "Relu"]}, "its body is no step"),
